@@ -1,0 +1,42 @@
+# Everything is set up on first use and cached; a change of pyproject.toml sets up again.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.ready
+
+.PHONY: run test check format lint types imports bench clean help
+
+help:            ## this list
+	@grep -E '^[a-z-]+: .*##' Makefile | sed 's/:.*##/\t/' | expand -t 12
+
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed (set PYTHON=...)"; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+run: $(STAMP)    ## the example application: two crews at work, to watch and to kill workers of
+	@$(BIN)/python -m examples.demo
+
+test: $(STAMP)   ## all tests
+	@$(BIN)/python -m pytest
+
+check: $(STAMP) format lint types imports test  ## what CI runs
+
+format: $(STAMP)
+	@$(BIN)/ruff format --check .
+
+lint: $(STAMP)
+	@$(BIN)/ruff check .
+
+types: $(STAMP)
+	@$(BIN)/basedpyright
+
+imports: $(STAMP)
+	@$(BIN)/lint-imports
+
+bench: $(STAMP)  ## how fast it is here, beside what this machine allows
+	@$(BIN)/python -m bench
+
+clean:           ## remove what was set up
+	rm -rf $(VENV) .pytest_cache .ruff_cache .import_linter_cache .hypothesis

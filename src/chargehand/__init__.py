@@ -1,0 +1,67 @@
+"""Chargehand: durable background work for Python services, done by supervised worker processes."""
+
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from chargehand.app import Chargehand, Crew, Ref
+    from chargehand.errors import (
+        Cancelled,
+        ChargehandError,
+        ClaimLost,
+        ConfigurationError,
+        Conflict,
+        GiveUp,
+        JobCancelled,
+        JobFailed,
+        JobNotFound,
+        PayloadError,
+        Retry,
+        StoreBusy,
+        StoreError,
+        UnknownCrew,
+        UnrecoverableError,
+    )
+    from chargehand.handler import Handler, Job
+    from chargehand.model.policy import LivenessPolicy, RestartPolicy
+
+_HOME = {
+    **dict.fromkeys(("Chargehand", "Crew", "Ref"), "chargehand.app"),
+    **dict.fromkeys(("Handler", "Job"), "chargehand.handler"),
+    **dict.fromkeys(("LivenessPolicy", "RestartPolicy"), "chargehand.model.policy"),
+}
+
+__all__ = [
+    "Cancelled",
+    "Chargehand",
+    "ChargehandError",
+    "ClaimLost",
+    "ConfigurationError",
+    "Conflict",
+    "Crew",
+    "GiveUp",
+    "Handler",
+    "Job",
+    "JobCancelled",
+    "JobFailed",
+    "JobNotFound",
+    "LivenessPolicy",
+    "PayloadError",
+    "Ref",
+    "RestartPolicy",
+    "Retry",
+    "StoreBusy",
+    "StoreError",
+    "UnknownCrew",
+    "UnrecoverableError",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Public names are loaded when they are used: a worker that needs only `Handler` stays small and starts fast."""
+    if name not in __all__:
+        raise AttributeError(f"module 'chargehand' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_HOME.get(name, "chargehand.errors")), name)

@@ -1,0 +1,21 @@
+"""`python -m chargehand`, and the console script: the command line, or how to get it."""
+
+import sys
+
+from chargehand.errors import EXIT_CONFIGURATION
+
+
+def main() -> None:
+    """Run the command line."""
+    try:
+        from chargehand.cli.main import run
+    except ModuleNotFoundError as error:
+        if error.name not in ("typer", "rich", "click"):
+            raise
+        sys.stderr.write("chargehand: the command line needs an extra: pip install 'chargehand[cli]'\n")
+        sys.exit(EXIT_CONFIGURATION)
+    run()
+
+
+if __name__ == "__main__":
+    main()
