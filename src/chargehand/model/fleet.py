@@ -1,0 +1,379 @@
+"""The supervisor's mind: for every worker's place, what happened, what that means, and what is to be done.
+
+Pure: events and the time come in, actions go out. It never sees a process, a socket or a store. Whoever reports
+`Exited` has already read the worker's sockets to the end and ended whatever it left behind, so a place that is
+filled again never overlaps its old life.
+"""
+
+from collections.abc import Callable, Iterable
+from enum import StrEnum
+from typing import assert_never
+
+import msgspec
+
+from chargehand.errors import EXIT_CONFIGURATION, EXIT_UNRECOVERABLE
+from chargehand.model.policy import GiveUpOn, History, LivenessPolicy, Restart, RestartPolicy, after_crash
+
+
+class Status(StrEnum):
+    """What a place is, as everybody sees it."""
+
+    STARTING = "starting"
+    HEALTHY = "healthy"
+    PAUSED = "paused"
+    STOPPING = "stopping"
+    STOPPED = "stopped"
+    CRASHED = "crashed"
+    FAILED = "failed"
+
+
+TRANSITIONS: dict[Status, frozenset[Status]] = {
+    Status.STARTING: frozenset({Status.HEALTHY, Status.PAUSED, Status.STOPPING, Status.CRASHED}),
+    Status.HEALTHY: frozenset({Status.PAUSED, Status.STOPPING, Status.CRASHED}),
+    Status.PAUSED: frozenset({Status.HEALTHY, Status.STOPPING, Status.CRASHED}),
+    Status.STOPPING: frozenset({Status.STOPPED, Status.CRASHED}),
+    Status.CRASHED: frozenset({Status.STARTING, Status.FAILED, Status.STOPPED}),
+    Status.STOPPED: frozenset({Status.STARTING}),
+    Status.FAILED: frozenset({Status.STARTING}),
+}
+ALIVE = frozenset({Status.STARTING, Status.HEALTHY, Status.PAUSED, Status.STOPPING})
+
+
+# Events
+
+
+class Started(msgspec.Struct, frozen=True):
+    """The process exists."""
+
+    component: str
+    pid: int
+
+
+class NotStarted(msgspec.Struct, frozen=True):
+    """The process could not be made."""
+
+    component: str
+    why: str
+
+
+class Framed(msgspec.Struct, frozen=True):
+    """A frame came from the worker, saying this status."""
+
+    component: str
+    status: str
+
+
+class Examined(msgspec.Struct, frozen=True):
+    """The CPU time, in seconds, that the worker and its children have used so far; None if it is not there."""
+
+    component: str
+    cpu: float | None
+
+
+class Exited(msgspec.Struct, frozen=True, kw_only=True):
+    """The process is gone, and so is all that it started."""
+
+    component: str
+    exit_code: int | None
+    signal: int | None
+    said: str | None
+    had_job: bool
+    crew_done: int
+
+
+class StopAsked(msgspec.Struct, frozen=True):
+    """Everything is to stop."""
+
+
+class Tick(msgspec.Struct, frozen=True):
+    """Time has passed; `late` is how much later than planned the supervisor itself looked."""
+
+    late: float = 0.0
+
+
+Event = Started | NotStarted | Framed | Examined | Exited | StopAsked | Tick
+
+
+# Actions
+
+
+class Spawn(msgspec.Struct, frozen=True):
+    """Start a process for this place."""
+
+    component: str
+    life: int
+
+
+class Ask(msgspec.Struct, frozen=True):
+    """Ask the worker through its sockets to stop."""
+
+    component: str
+
+
+class Terminate(msgspec.Struct, frozen=True):
+    """SIGTERM to the worker's whole session."""
+
+    component: str
+
+
+class Kill(msgspec.Struct, frozen=True):
+    """SIGKILL to the worker and all that it started."""
+
+    component: str
+    reason: str
+
+
+class Examine(msgspec.Struct, frozen=True):
+    """Read the worker's CPU time and report it."""
+
+    component: str
+
+
+class GivenUp(msgspec.Struct, frozen=True):
+    """Tell people that nobody will start this worker again."""
+
+    component: str
+    reason: str
+
+
+class Replace(msgspec.Struct, frozen=True):
+    """Tell people that this worker died, and when it comes back."""
+
+    component: str
+    reason: str
+    pause: float
+
+
+Action = Spawn | Ask | Terminate | Kill | Examine | GivenUp | Replace
+
+
+class Place(msgspec.Struct):
+    """One worker's place in its crew, through all its lives."""
+
+    component: str
+    crew: str
+    index: int
+    status: Status = Status.STOPPED
+    life: int = 0
+    pid: int | None = None
+    reason: str | None = None
+    verdict: str | None = None
+    restarts: int = 0
+    history: History = msgspec.field(default_factory=History)
+    due: float | None = None
+    """When the next thing must be looked at: restart, start limit, silence, end of the grace."""
+    ready_at: float | None = None
+    heard: bool = False
+    framed_at: float = 0.0
+    started_at: float = 0.0
+    stage: int = 0
+    """How far a stop has gone (0 not asked, 1 asked, 2 terminated, 3 killed)."""
+    cpu: float | None = None
+    done_at_crash: int = 0
+
+
+class Fleet:
+    """All places of a node. `handle` is the whole interface; `places` may be read."""
+
+    def __init__(
+        self,
+        crews: Iterable[tuple[str, int]],
+        restart: RestartPolicy,
+        liveness: LivenessPolicy,
+        jitter: Callable[[], float],
+        now: float,
+    ) -> None:
+        self._restart, self._liveness, self._jitter = restart, liveness, jitter
+        self.stopping = False
+        self.places = {
+            place.component: place
+            for crew, count in crews
+            for index in range(count)
+            for place in (Place(f"worker:{crew}:{index}", crew, index, due=now),)
+        }
+
+    def next_due(self) -> float | None:
+        """The earliest moment at which a Tick would do something."""
+        return min((p.due for p in self.places.values() if p.due is not None), default=None)
+
+    def all_gone(self) -> bool:
+        """Whether no worker process is left."""
+        return not any(p.status in ALIVE for p in self.places.values())
+
+    def handle(self, event: Event, now: float) -> list[Action]:
+        """Take note of what happened; say what to do."""
+        match event:
+            case Started(component, pid):
+                place = self.places[component]
+                place.pid = pid
+                return []
+            case NotStarted(component, why):
+                return self._crashed(self.places[component], why, charge=True, now=now)
+            case Framed(component, status):
+                return self._framed(self.places[component], status, now)
+            case Examined(component, cpu):
+                return self._examined(self.places[component], cpu, now)
+            case Exited():
+                return self._exited(self.places[event.component], event, now)
+            case StopAsked():
+                return self._stop(now)
+            case Tick(late):
+                return self._tick(late, now)
+            case _:
+                assert_never(event)
+
+    def _move(self, place: Place, status: Status) -> None:
+        if status is place.status:
+            return
+        if status not in TRANSITIONS[place.status]:
+            raise AssertionError(f"{place.component}: {place.status} → {status} is not in the table")
+        place.status = status
+
+    # a worker speaks
+
+    def _framed(self, place: Place, status: str, now: float) -> list[Action]:
+        if place.status not in ALIVE:
+            return []
+        place.heard, place.framed_at, place.cpu = True, now, None
+        if place.status is Status.STARTING and status in ("healthy", "paused"):
+            self._move(place, Status(status))
+            place.ready_at = now
+        elif place.status in (Status.HEALTHY, Status.PAUSED) and status in ("healthy", "paused"):
+            self._move(place, Status(status))
+        elif status == "stopping" and place.status is not Status.STOPPING:
+            # Somebody sent it a SIGTERM: it takes nothing more. That it goes was not our wish, so it will be `exited`.
+            place.verdict = place.verdict or "exited"
+            self._move(place, Status.STOPPING)
+            place.stage, place.due = 1, now + self._liveness.grace
+            return [Ask(place.component)]
+        if place.status is not Status.STOPPING:
+            place.due = self._deadline(place)
+        return []
+
+    def _deadline(self, place: Place) -> float:
+        """When silence is to be looked at: half-way, for a first reading of the CPU time, and at the limit."""
+        if place.status is Status.STARTING and not place.heard:
+            return place.started_at + self._liveness.first_frame
+        silence = place.framed_at + self._liveness.silent / (2 if place.cpu is None else 1)
+        return min(silence, place.started_at + self._liveness.set_up) if place.status is Status.STARTING else silence
+
+    # a worker is gone
+
+    def _exited(self, place: Place, event: Exited, now: float) -> list[Action]:
+        how = f"signal {event.signal}" if event.signal else f"exit code {event.exit_code}"
+        place.pid, place.due = None, None
+        if place.status is Status.STOPPING and place.verdict is None:
+            self._move(place, Status.STOPPED)
+            place.reason = "stopped"
+            return []
+        reason = place.verdict or ("crash" if event.signal or event.exit_code else "exited")
+        text = f"{reason}: {event.said}" if event.said else f"{reason} ({how})"
+        fatal = event.exit_code in (EXIT_CONFIGURATION, EXIT_UNRECOVERABLE)
+        charge = not event.had_job or event.crew_done == place.done_at_crash
+        place.done_at_crash = event.crew_done
+        return self._crashed(place, text, charge=charge, now=now, fatal=fatal)
+
+    def _crashed(self, place: Place, reason: str, *, charge: bool, now: float, fatal: bool = False) -> list[Action]:
+        self._move(place, Status.CRASHED)
+        place.reason, place.pid = reason, None
+        if place.ready_at is not None and now - place.ready_at >= self._restart.healthy_after:
+            place.history.rest(now)
+        place.history.add(now, charge=charge)
+        if self.stopping:
+            self._move(place, Status.STOPPED)
+            place.due = None
+            return []
+        decision = GiveUpOn(reason) if fatal else after_crash(self._restart, place.history, now, self._jitter())
+        match decision:
+            case GiveUpOn(why):
+                self._move(place, Status.FAILED)
+                place.reason = why if fatal else f"{why}; the last: {reason}"
+                place.due = None
+                return [GivenUp(place.component, place.reason)]
+            case Restart(at):
+                place.due = at
+                return [Replace(place.component, reason, at - now)]
+
+    # time passes
+
+    def _tick(self, late: float, now: float) -> list[Action]:
+        actions: list[Action] = []
+        for place in self.places.values():
+            if late and place.status in ALIVE:
+                place.framed_at += late
+                place.started_at += late
+                if place.due is not None:
+                    place.due += late
+            if place.due is not None and place.due <= now:
+                actions += self._due(place, now)
+        return actions
+
+    def _due(self, place: Place, now: float) -> list[Action]:
+        match place.status:
+            case Status.STOPPED | Status.CRASHED:
+                return self._spawn(place, now)
+            case Status.STOPPING:
+                return self._press(place, now)
+            case Status.STARTING if now >= place.started_at + self._liveness.set_up:
+                return self._kill(place, "start timeout", now)
+            case Status.STARTING if not place.heard:
+                return self._kill(place, "start timeout", now)
+            case Status.STARTING | Status.HEALTHY | Status.PAUSED:
+                # Not before the reading that this asks for has come: a second look is planned far away.
+                place.due = now + self._liveness.silent
+                return [Examine(place.component)]
+            case Status.FAILED:
+                place.due = None
+                return []
+
+    def _spawn(self, place: Place, now: float) -> list[Action]:
+        if place.status is Status.CRASHED:
+            place.restarts += 1
+        self._move(place, Status.STARTING)
+        place.life += 1
+        place.ready_at, place.verdict, place.stage, place.cpu, place.heard = None, None, 0, None, False
+        place.started_at = place.framed_at = now
+        place.due = self._deadline(place)
+        return [Spawn(place.component, place.life)]
+
+    def _examined(self, place: Place, cpu: float | None, now: float) -> list[Action]:
+        if place.status not in ALIVE or place.status is Status.STOPPING:
+            return []
+        silent_for = now - place.framed_at
+        if silent_for < self._liveness.silent / 2:
+            place.due = self._deadline(place)
+            return []
+        if place.cpu is not None and cpu == place.cpu and silent_for >= self._liveness.silent:
+            return self._kill(place, "heartbeat timeout", now)
+        first = place.cpu is None
+        place.cpu = cpu
+        # Silent but working: C code holds the interpreter. It is looked at again, and never killed for being busy.
+        place.due = place.framed_at + self._liveness.silent if first else now + self._liveness.silent / 2
+        return []
+
+    def _kill(self, place: Place, reason: str, now: float) -> list[Action]:
+        place.verdict, place.due = reason, now + self._liveness.terminate
+        return [Kill(place.component, reason)]
+
+    # stopping
+
+    def _stop(self, now: float) -> list[Action]:
+        self.stopping = True
+        actions: list[Action] = []
+        for place in self.places.values():
+            if place.status is Status.CRASHED:
+                self._move(place, Status.STOPPED)
+            if place.status not in ALIVE:
+                place.due = None
+            elif place.status is not Status.STOPPING:
+                self._move(place, Status.STOPPING)
+                place.verdict, place.stage, place.due = None, 1, now + self._liveness.grace
+                actions.append(Ask(place.component))
+        return actions
+
+    def _press(self, place: Place, now: float) -> list[Action]:
+        place.stage += 1
+        place.due = now + self._liveness.terminate
+        if place.stage == 2:
+            return [Terminate(place.component)]
+        return [Kill(place.component, "grace over")]

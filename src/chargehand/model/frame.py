@@ -1,0 +1,87 @@
+"""The lines on the sockets: `KIND|{json}` and a newline. Encode whole, decode piece by piece.
+
+It must never fail, grow or slow down whatever bytes come; and it imports nothing heavy, because workers load it.
+"""
+
+import json
+from typing import Any, NamedTuple
+
+KEPT_OF_A_BAD_LINE = 200
+
+_encoder = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+
+
+class Frame(NamedTuple):
+    """One well-formed line: its kind and its body, still encoded."""
+
+    kind: str
+    body: bytes
+
+    def read(self) -> Any:
+        """The body as plain data; raises ValueError if it is not JSON."""
+        return json.loads(self.body)
+
+
+class BadFrame(NamedTuple):
+    """One line that is not a frame, cut to what a report may keep."""
+
+    why: str
+    line: bytes
+
+
+def encode(kind: str, body: Any) -> bytes:
+    """One frame as bytes, newline included."""
+    return f"{kind}|{_encoder.encode(body)}\n".encode()
+
+
+def encode_raw(kind: str, fields: Any, **raw: str | None) -> bytes:
+    """A frame whose `raw` fields are JSON texts already: they are put in as they are, not encoded again."""
+    text = _encoder.encode(fields)
+    extra = "".join(f',"{name}":{value}' for name, value in raw.items() if value is not None)
+    return f"{kind}|{text[:-1]}{extra if len(text) > 2 else extra[1:]}}}\n".encode()
+
+
+class Decoder:
+    """Cuts a stream of bytes into frames; holds at most `limit` bytes of an unfinished line."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._tail = bytearray()
+        self._skipping = False
+
+    def feed(self, data: bytes) -> list[Frame | BadFrame]:
+        """The frames that `data` completes. A line over the limit gives one BadFrame and is skipped to its end."""
+        found: list[Frame | BadFrame] = []
+        *lines, rest = data.split(b"\n")
+        for line in lines:
+            if self._skipping:
+                self._skipping = False
+                continue
+            if self._tail:
+                line = bytes(self._tail) + line
+                self._tail.clear()
+            found.append(_parse(line) if len(line) <= self._limit else _too_long(line, self._limit))
+        if rest and not self._skipping:
+            self._tail += rest
+            if len(self._tail) > self._limit:
+                found.append(_too_long(bytes(self._tail[:KEPT_OF_A_BAD_LINE]), self._limit))
+                self._tail.clear()
+                self._skipping = True
+        return found
+
+    def end(self) -> list[BadFrame]:
+        """What is left unfinished when the stream ends: half a frame is a bad one."""
+        line = bytes(self._tail[:KEPT_OF_A_BAD_LINE])
+        self._tail.clear()
+        return [BadFrame("the stream ended in the middle of a line", line)] if line else []
+
+
+def _too_long(line: bytes, limit: int) -> BadFrame:
+    return BadFrame(f"longer than {limit} bytes", line[:KEPT_OF_A_BAD_LINE])
+
+
+def _parse(line: bytes) -> Frame | BadFrame:
+    kind, bar, body = line.partition(b"|")
+    if not bar or not kind.isalpha() or not kind.isupper() or len(kind) > 32:
+        return BadFrame("not KIND|{json}", line[:KEPT_OF_A_BAD_LINE])
+    return Frame(kind.decode("ascii", "replace"), body)

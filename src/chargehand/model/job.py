@@ -1,0 +1,269 @@
+"""Jobs: their states and the only transitions, what is stored of them, claims, and how an attempt ends.
+
+Pure: what a job becomes after an attempt is decided here, from the claim's own counters and the outcome, and only
+written by the stores.
+"""
+
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from chargehand.errors import PayloadError
+
+PAYLOAD_LIMIT = 1 << 20
+RESULT_LIMIT = 1 << 20
+TEXT_LIMIT = 64 * 1024
+"""Of an error kept with a job, in characters."""
+NAME_LIMIT = 200
+PRIORITY_LIMIT = 1_000_000
+LONGEST_DELAY_MS = 100 * 365 * 86_400_000
+DEFAULT_TIMEOUT_MS = 3_600_000
+DEFAULT_MAX_ATTEMPTS = 3
+POISON_CRASHES = 3
+
+
+class State(StrEnum):
+    """Where a job is in its life."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+FINISHED = frozenset({State.DONE, State.FAILED, State.CANCELLED})
+TRANSITIONS: dict[State, frozenset[State]] = {
+    State.QUEUED: frozenset({State.RUNNING, State.CANCELLED}),
+    State.RUNNING: frozenset({State.DONE, State.FAILED, State.CANCELLED, State.QUEUED}),
+    State.DONE: frozenset(),
+    State.FAILED: frozenset({State.QUEUED}),
+    State.CANCELLED: frozenset({State.QUEUED}),
+}
+
+
+class NewJob(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A job on its way into a store. The id is made by whoever enqueues, so that a repeated request is one job."""
+
+    id: str
+    queue: str
+    payload: str = "null"
+    label: str | None = None
+    priority: int = 0
+    delay_ms: int = 0
+    run_at_ms: int | None = None
+    max_attempts: int = DEFAULT_MAX_ATTEMPTS
+    timeout_ms: int | None = DEFAULT_TIMEOUT_MS
+    key: str | None = None
+
+
+class Enqueued(msgspec.Struct, frozen=True):
+    """What became of a NewJob: `created` is false if the id or the unique key was there already."""
+
+    id: str
+    created: bool
+
+
+class Claim(msgspec.Struct, frozen=True, kw_only=True):
+    """Proof that this node holds this job: the fence is compared in every statement that ends the claim."""
+
+    id: str
+    seq: int
+    fence: int
+    queue: str
+    payload: str
+    label: str | None
+    priority: int
+    attempts: int
+    max_attempts: int
+    crashes: int
+    timeout_ms: int | None
+
+
+class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """One job as it stands in the store."""
+
+    id: str
+    queue: str
+    label: str | None
+    payload: msgspec.Raw
+    state: State
+    priority: int
+    run_at_ms: int
+    attempts: int
+    max_attempts: int
+    crashes: int
+    interruptions: int
+    timeout_ms: int | None
+    key: str | None
+    progress: msgspec.Raw | None
+    result: msgspec.Raw | None
+    error: str | None
+    reason: str | None
+    created_ms: int
+    started_ms: int | None
+    finished_ms: int | None
+    fence: int
+    node: str | None
+    worker: str | None
+
+
+class Attempt(msgspec.Struct, frozen=True, kw_only=True):
+    """One time that a worker had the job: when, where, how long, and how it ended."""
+
+    fence: int
+    node: str
+    worker: str | None
+    pid: int | None
+    started_ms: int
+    duration_ms: int
+    outcome: str
+    error: str | None
+
+
+# How an attempt ends. Each is what happened, not what follows from it: `settle` decides that.
+
+
+class Done(msgspec.Struct, frozen=True):
+    """The handler returned. `result` is JSON text."""
+
+    result: str = "null"
+    follow: tuple[NewJob, ...] = ()
+
+
+class Settled(msgspec.Struct, frozen=True):
+    """The handler settled the job in a transaction of its own; the store knows already."""
+
+
+class Raised(msgspec.Struct, frozen=True):
+    """The handler raised; the text is the traceback."""
+
+    error: str
+
+
+class RetryLater(msgspec.Struct, frozen=True):
+    """The handler asked for another try."""
+
+    after_ms: int
+    error: str
+
+
+class GaveUp(msgspec.Struct, frozen=True):
+    """The handler said that the job can never succeed."""
+
+    error: str
+
+
+class Crashed(msgspec.Struct, frozen=True):
+    """The worker died with the job in hand."""
+
+    error: str
+
+
+class Interrupted(msgspec.Struct, frozen=True):
+    """The job was taken back through no fault of its own: a stop, a drain, the node's death."""
+
+    error: str
+
+
+class Returned(msgspec.Struct, frozen=True):
+    """The job was claimed but never handed to a worker: nothing happened to it."""
+
+
+Outcome = Done | Settled | Raised | RetryLater | GaveUp | Crashed | Interrupted | Returned
+
+
+class Settlement(msgspec.Struct, frozen=True, kw_only=True):
+    """What the store is to write if, and only if, the claim still holds."""
+
+    id: str
+    seq: int
+    fence: int
+    queue: str
+    state: State
+    outcome: str | None
+    delay_ms: int = 0
+    result: str | None = None
+    error: str | None = None
+    reason: str | None = None
+    attempts: int = 0
+    crashes: int = 0
+    interruptions: int = 0
+    follow: tuple[NewJob, ...] = ()
+    worker: str | None = None
+    pid: int | None = None
+    duration_ms: int = 0
+
+
+def settle(claim: Claim, outcome: Outcome, *, jitter: float = 0.0, **where: Any) -> Settlement | None:
+    """What an outcome makes of a job. None if there is nothing to write. `where`: worker, pid, duration_ms."""
+    base: dict[str, Any] = {"id": claim.id, "seq": claim.seq, "fence": claim.fence, "queue": claim.queue, **where}
+    match outcome:
+        case Done(result, follow):
+            return Settlement(state=State.DONE, outcome="done", result=result, follow=follow, **base)
+        case Settled():
+            return None
+        case Raised(error):
+            base |= {"outcome": "raised", "error": cut(error), "attempts": 1}
+            if claim.attempts + 1 >= claim.max_attempts:
+                return Settlement(state=State.FAILED, reason="raised", **base)
+            return Settlement(state=State.QUEUED, delay_ms=retry_delay_ms(claim.attempts + 1, jitter), **base)
+        case RetryLater(after_ms, error):
+            base |= {"outcome": "retry", "error": cut(error), "attempts": 1}
+            if claim.attempts + 1 >= claim.max_attempts:
+                return Settlement(state=State.FAILED, reason="retries used up", **base)
+            return Settlement(state=State.QUEUED, delay_ms=max(0, after_ms), **base)
+        case GaveUp(error):
+            base |= {"outcome": "gave up", "error": cut(error), "attempts": 1}
+            return Settlement(state=State.FAILED, reason="gave up", **base)
+        case Crashed(error):
+            base |= {"outcome": "crashed", "error": cut(error), "crashes": 1}
+            crashes = claim.crashes + 1
+            if crashes >= POISON_CRASHES:
+                return Settlement(state=State.FAILED, reason="poison", **base)
+            delay = 0 if crashes == 1 else retry_delay_ms(crashes - 1, jitter)
+            return Settlement(state=State.QUEUED, delay_ms=delay, **base)
+        case Interrupted(error):
+            base |= {"outcome": "interrupted", "error": cut(error), "interruptions": 1}
+            return Settlement(state=State.QUEUED, **base)
+        case Returned():
+            return Settlement(state=State.QUEUED, outcome=None, **base)
+
+
+def retry_delay_ms(failures: int, jitter: float) -> int:
+    """Exponential backoff, 2 s after the first failure up to 10 minutes, plus up to a tenth of jitter."""
+    return int(min(2**failures, 600) * 1000 * (1 + jitter / 10))
+
+
+def cut(text: str, limit: int = TEXT_LIMIT) -> str:
+    """The text, or its beginning and its end: of a traceback both matter."""
+    if len(text) <= limit:
+        return text
+    return f"{text[: limit // 2]}\n… {len(text) - limit} characters left out …\n{text[-limit // 2 :]}"
+
+
+def check(job: NewJob) -> NewJob:
+    """The job, if it may enter a store; a PayloadError that says what is wrong with it otherwise."""
+    size = len(job.payload.encode())
+    if size > PAYLOAD_LIMIT:
+        raise PayloadError(
+            f"the payload has {size:,} bytes of JSON, more than the {PAYLOAD_LIMIT:,} allowed: "
+            "store the data elsewhere and enqueue its name"
+        )
+    for name, text in (("queue", job.queue), ("label", job.label), ("key", job.key), ("id", job.id)):
+        if text is not None and not 1 <= len(text) <= NAME_LIMIT:
+            raise PayloadError(f"{name} has {len(text)} characters; allowed are 1 to {NAME_LIMIT}")
+        if text is not None and not text.isprintable():
+            raise PayloadError(f"{name} {text!r} contains control characters")
+    _within("priority", job.priority, -PRIORITY_LIMIT, PRIORITY_LIMIT)
+    _within("delay", job.delay_ms, 0, LONGEST_DELAY_MS)
+    _within("max_attempts", job.max_attempts, 1, 1_000_000)
+    if job.timeout_ms is not None:
+        _within("timeout", job.timeout_ms, 1, LONGEST_DELAY_MS)
+    return job
+
+
+def _within(name: str, value: int, low: int, high: int) -> None:
+    if not low <= value <= high:
+        raise PayloadError(f"{name} is {value}; allowed is {low} to {high}")

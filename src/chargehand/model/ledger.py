@@ -1,0 +1,327 @@
+"""The node's account of its claims: which are waiting in its memory, which worker has which, what the store must hear.
+
+Pure: it hands out, takes outcomes back and says what the next transaction is to do; `dispatch` does it. One batch is
+in flight at a time; what happens meanwhile goes into the next.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import msgspec
+
+from chargehand.model.job import Claim, Enqueued, NewJob, Outcome, Returned, Settlement, State, settle
+
+MOST_AHEAD = 128
+"""Claimed jobs kept in memory for a crew, at most."""
+SECONDS_AHEAD = 0.025
+"""How much work the memory should hold: enough to bridge a commit, too little to be unfair."""
+ENOUGH_OUTCOMES = 32
+LONGEST_WAIT = 0.002
+"""An outcome is written after so many seconds, or with so many others, whichever comes first."""
+NOTE_AFTER = 0.05
+"""Who has a job is written once it has had it this long; most small jobs are done before."""
+POLL = 1.0
+"""How often the store is asked though nobody hinted."""
+
+
+class Want(msgspec.Struct, frozen=True):
+    """So many jobs would be welcome in this crew."""
+
+    crew: str
+    queue: str
+    limit: int
+
+
+class Note(msgspec.Struct, frozen=True, kw_only=True):
+    """Who has a claimed job, and for how long already."""
+
+    seq: int
+    fence: int
+    worker: str
+    age_ms: int
+
+
+class Request(msgspec.Struct, frozen=True):
+    """Jobs that somebody wants to enqueue, and the token under which they hear of it."""
+
+    token: Any
+    jobs: tuple[NewJob, ...]
+
+
+class Batch(msgspec.Struct, frozen=True, kw_only=True):
+    """One transaction's work, in this order: settle, note, enqueue, claim."""
+
+    settlements: tuple[Settlement, ...] = ()
+    notes: tuple[Note, ...] = ()
+    requests: tuple[Request, ...] = ()
+    wants: tuple[Want, ...] = ()
+    poll: bool = False
+    """Nobody hinted: the claims need to be tried only if the store has been written by others."""
+
+
+class Grant(msgspec.Struct, frozen=True):
+    """What came of one Want: the claims, and in how many ms the next waiting job of the queue falls due."""
+
+    crew: str
+    claims: tuple[Claim, ...]
+    next_in_ms: int | None
+
+
+class Result(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of a Batch."""
+
+    lost: tuple[str, ...] = ()
+    """Ids of jobs whose claim no longer held: their settlement changed nothing."""
+    enqueued: tuple[tuple[Any, tuple[Enqueued, ...]], ...] = ()
+    grants: tuple[Grant, ...] = ()
+
+
+class Held(msgspec.Struct):
+    """A claim in a worker's hand."""
+
+    claim: Claim
+    since: float
+    noted: bool = False
+
+
+class Bench(msgspec.Struct):
+    """One crew as the ledger sees it."""
+
+    queue: str
+    idle: deque[str] = msgspec.field(default_factory=deque[str])
+    ahead: deque[Claim] = msgspec.field(default_factory=deque[Claim])
+    workers: int = 0
+    hungry: bool = True
+    """Whether the store may have something for us: a hint came, or the last claim came back full."""
+    due_at: float | None = None
+    mean: float | None = None
+    done: int = 0
+
+    def room(self) -> int:
+        """How many more claims could be used now."""
+        ahead = 0 if self.mean is None else int(self.workers * SECONDS_AHEAD / max(self.mean, 1e-5))
+        return max(0, len(self.idle) + min(ahead, MOST_AHEAD) - len(self.ahead))
+
+
+class Ledger:
+    """See the module. Times are monotonic seconds."""
+
+    def __init__(self, crews: Iterable[tuple[str, str]], jitter: Callable[[], float], now: float) -> None:
+        self.benches = {crew: Bench(queue) for crew, queue in crews}
+        self._jitter = jitter
+        self.held: dict[str, Held] = {}
+        self._crew_of: dict[str, str] = {}
+        self._dismissed: set[str] = set()
+        self._settlements: list[Settlement] = []
+        self._requests: list[Request] = []
+        self._oldest: float | None = None
+        self._poll_at = now
+        self.in_flight: Batch | None = None
+        self._again_at = now
+        self.closed = False
+
+    # workers
+
+    def welcome(self, worker: str, crew: str, now: float) -> Claim | None:
+        """The worker is ready: the job it gets at once, if there is one in memory."""
+        self._crew_of[worker] = crew
+        self.benches[crew].workers += 1
+        return self._next(worker, now)
+
+    def finished(self, worker: str, outcome: Outcome, now: float, pid: int | None) -> Claim | None:
+        """The worker's attempt has ended: the job it gets next, if there is one in memory."""
+        held = self.held.pop(worker)
+        bench = self.benches[self._crew_of[worker]]
+        following = self._next(worker, now)
+        took = now - held.since
+        bench.mean = took if bench.mean is None else bench.mean + (took - bench.mean) / 8
+        bench.done += 1
+        self._record(held, outcome, now, worker=worker, pid=pid)
+        return following
+
+    def gone(self, worker: str, outcome: Outcome, now: float, pid: int | None) -> Claim | None:
+        """The worker is no more (or takes nothing more): what it held has this outcome. Returns what it held."""
+        self._dismissed.discard(worker)
+        crew = self._crew_of.pop(worker, None)
+        if crew is None:
+            return None
+        bench = self.benches[crew]
+        bench.workers -= 1
+        if worker in bench.idle:
+            bench.idle.remove(worker)
+        held = self.held.pop(worker, None)
+        if held is None:
+            return None
+        self._record(held, outcome, now, worker=worker, pid=pid)
+        return held.claim
+
+    def _next(self, worker: str, now: float) -> Claim | None:
+        bench = self.benches[self._crew_of[worker]]
+        if worker in self._dismissed:
+            return None
+        if self.closed or not bench.ahead:
+            bench.idle.append(worker)
+            return None
+        claim = bench.ahead.popleft()
+        self.held[worker] = Held(claim, now)
+        return claim
+
+    def dismiss(self, worker: str) -> None:
+        """The worker is stopping: it is handed nothing more; what it has it may still finish."""
+        crew = self._crew_of.get(worker)
+        if crew is None:
+            return
+        self._dismissed.add(worker)
+        if worker in self.benches[crew].idle:
+            self.benches[crew].idle.remove(worker)
+
+    def _record(self, held: Held, outcome: Outcome, now: float, **where: Any) -> None:
+        settlement = settle(
+            held.claim, outcome, jitter=self._jitter(), duration_ms=int((now - held.since) * 1000), **where
+        )
+        if settlement is not None:
+            self._pend(settlement, now)
+
+    def _pend(self, settlement: Settlement, now: float) -> None:
+        self._settlements.append(settlement)
+        if self._oldest is None:
+            self._oldest = now
+        if settlement.state is State.QUEUED:
+            self._stir(settlement.queue, now + settlement.delay_ms / 1000, now)
+        for job in settlement.follow:
+            self._stir(job.queue, now + job.delay_ms / 1000, now)
+
+    # requests and hints
+
+    def enqueue(self, request: Request, now: float) -> None:
+        """Jobs to be written with the next batch."""
+        self._requests.append(request)
+        for job in request.jobs:
+            self._stir(job.queue, now + job.delay_ms / 1000, now)
+
+    def hint(self, queue: str | None = None) -> None:
+        """Somebody says that there is work in this queue (or that any may have some)."""
+        for bench in self.benches.values():
+            if queue is None or bench.queue == queue:
+                bench.hungry = True
+
+    def _stir(self, queue: str, at: float, now: float) -> None:
+        for bench in self.benches.values():
+            if bench.queue != queue:
+                continue
+            if at <= now:
+                bench.hungry = True
+            else:
+                bench.due_at = at if bench.due_at is None else min(bench.due_at, at)
+
+    def close(self, now: float) -> None:
+        """Take nothing more: what waits in memory goes back to the queue as it came."""
+        self.closed = True
+        for bench in self.benches.values():
+            while bench.ahead:
+                self._give_back(bench.ahead.popleft(), now)
+
+    def _give_back(self, claim: Claim, now: float) -> None:
+        settlement = settle(claim, Returned())
+        assert settlement is not None
+        self._pend(settlement, now)
+
+    @property
+    def settled(self) -> bool:
+        """Whether nothing is held and nothing waits to be written."""
+        return not (self.held or self._settlements or self._requests or self.in_flight)
+
+    # batches
+
+    def batch_due(self, now: float) -> float | None:
+        """When the next batch should go; None while one is in flight."""
+        if self.in_flight is not None:
+            return None
+        return max(self._again_at, self._batch_wanted(now))
+
+    def _batch_wanted(self, now: float) -> float:
+        if self._requests or len(self._settlements) >= ENOUGH_OUTCOMES:
+            return now
+        due = now + POLL
+        if self._oldest is not None:
+            # Nobody else is going to join this transaction if nobody is working.
+            due = min(due, self._oldest + LONGEST_WAIT if self.held else now)
+        for bench in self.benches.values():
+            if self.closed or not bench.idle or not bench.room():
+                continue
+            if bench.hungry:
+                return now
+            due = min(due, self._poll_at, bench.due_at or self._poll_at)
+        unnoted = min((held.since for held in self.held.values() if not held.noted), default=None)
+        return due if unnoted is None else min(due, unnoted + NOTE_AFTER)
+
+    def next_batch(self, now: float) -> Batch:
+        """What the store should do now. It is in flight until `confirm` or `failed`."""
+        poll = now >= self._poll_at
+        if poll:
+            self._poll_at = now + POLL
+        hinted = False
+        wants: list[Want] = []
+        for crew, bench in self.benches.items():
+            if bench.due_at is not None and bench.due_at <= now:
+                bench.due_at, bench.hungry = None, True
+            room = 0 if self.closed else bench.room()
+            if room and (bench.hungry or poll):
+                hinted |= bench.hungry
+                bench.hungry = False  # until this claim comes back full, or somebody hints meanwhile
+                wants.append(Want(crew, bench.queue, room))
+        notes: list[Note] = []
+        for worker, held in self.held.items():
+            if not held.noted and now - held.since >= NOTE_AFTER / 2:
+                held.noted = True
+                age = int((now - held.since) * 1000)
+                notes.append(Note(seq=held.claim.seq, fence=held.claim.fence, worker=worker, age_ms=age))
+        self.in_flight = Batch(
+            settlements=tuple(self._settlements),
+            notes=tuple(notes),
+            requests=tuple(self._requests),
+            wants=tuple(wants),
+            poll=bool(wants) and not hinted,
+        )
+        self._settlements, self._requests, self._oldest = [], [], None
+        return self.in_flight
+
+    def confirm(self, result: Result, now: float) -> list[tuple[str, Claim]]:
+        """The batch is committed: who is to be handed what."""
+        batch, self.in_flight = self.in_flight, None
+        assert batch is not None
+        handed: list[tuple[str, Claim]] = []
+        wanted = {want.crew: want.limit for want in batch.wants}
+        for grant in result.grants:
+            bench = self.benches[grant.crew]
+            if len(grant.claims) >= wanted[grant.crew]:
+                bench.hungry = True
+            elif grant.next_in_ms is not None:
+                due = now + grant.next_in_ms / 1000
+                bench.due_at = due if bench.due_at is None else min(bench.due_at, due)
+            bench.ahead.extend(grant.claims)
+            if self.closed:
+                while bench.ahead:
+                    self._give_back(bench.ahead.popleft(), now)
+            while bench.ahead and bench.idle:
+                worker = bench.idle.popleft()
+                claim = bench.ahead.popleft()
+                self.held[worker] = Held(claim, now)
+                handed.append((worker, claim))
+        return handed
+
+    def failed(self, now: float, pause: float) -> tuple[Request, ...]:
+        """The batch was not committed: outcomes are kept for another try after the pause. Returns the requests."""
+        batch, self.in_flight = self.in_flight, None
+        assert batch is not None
+        self._settlements[:0] = batch.settlements
+        if batch.settlements and self._oldest is None:
+            self._oldest = now
+        for note in batch.notes:
+            held = self.held.get(note.worker)
+            if held is not None and held.claim.seq == note.seq:
+                held.noted = False
+        self.hint()
+        self._again_at = now + pause
+        return batch.requests

@@ -1,0 +1,75 @@
+"""When a worker is started again, and when it is given up on: numbers in, decision out.
+
+Pure: time and chance are handed in.
+"""
+
+import math
+
+import msgspec
+
+
+class RestartPolicy(msgspec.Struct, frozen=True, kw_only=True):
+    """The limits under which a worker that died is started again. Seconds."""
+
+    first_pause: float = 1.0
+    longest_pause: float = 60.0
+    window: float = 300.0
+    rapid_limit: int = 5
+    lifetime_limit: int = 20
+    healthy_after: float = 300.0
+
+
+class LivenessPolicy(msgspec.Struct, frozen=True, kw_only=True):
+    """How long a worker may be silent, loading or stopping. Seconds."""
+
+    beat: float = 5.0
+    first_frame: float = 30.0
+    set_up: float = 300.0
+    silent: float = 30.0
+    grace: float = 10.0
+    terminate: float = 2.0
+
+
+class History(msgspec.Struct):
+    """What is remembered of one place's deaths: when each that counts happened, and the streak without a rest."""
+
+    charged: list[float] = msgspec.field(default_factory=list[float])
+    streak: int = 0
+    rested_at: float = -math.inf
+
+    def add(self, now: float, *, charge: bool) -> None:
+        """A death: it always lengthens the streak, and counts against the limits if it is to be charged."""
+        self.streak += 1
+        if charge:
+            self.charged.append(now)
+
+    def rest(self, now: float) -> None:
+        """The worker ran well for long enough: the streak and the window begin anew; the lifetime count stays."""
+        self.streak, self.rested_at = 0, now
+
+    def charged_since(self, moment: float) -> int:
+        """How many deaths count since then, or since the last rest."""
+        return sum(1 for when in self.charged if when >= max(moment, self.rested_at))
+
+
+class Restart(msgspec.Struct, frozen=True):
+    """Start the worker again, not before `at`."""
+
+    at: float
+
+
+class GiveUpOn(msgspec.Struct, frozen=True):
+    """Do not start it again; somebody must look. The reason is for people."""
+
+    reason: str
+
+
+def after_crash(policy: RestartPolicy, history: History, now: float, jitter: float) -> Restart | GiveUpOn:
+    """What follows a death that is already in the history's streak (and in its charges, if it is to be charged)."""
+    recent = history.charged_since(now - policy.window)
+    if recent > policy.rapid_limit:
+        return GiveUpOn(f"{recent} crashes within {policy.window:g} s")
+    if len(history.charged) > policy.lifetime_limit:
+        return GiveUpOn(f"{len(history.charged)} crashes in all")
+    pause = min(policy.first_pause * 2 ** min(history.streak - 1, 30), policy.longest_pause)
+    return Restart(now + min(pause * (1 + jitter / 10), policy.longest_pause))
