@@ -1,0 +1,29 @@
+"""The stores: one file each, all of them keeping the contract in `chargehand.store`."""
+
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from chargehand.errors import ConfigurationError
+from chargehand.store import Store
+
+
+def sqlite_path(url: str) -> Path:
+    """The file that a store's address names; an address of another kind is refused in words."""
+    scheme = urlsplit(url).scheme if "://" in url or url.startswith("sqlite:") else ""
+    if scheme not in ("", "sqlite"):
+        raise ConfigurationError(
+            f"store {url!r}: {scheme!r} is not supported; give a path or sqlite:///path/to/file.db (CHARGEHAND_URL)"
+        )
+    text = unquote(url.removeprefix("sqlite:").removeprefix("//")) if scheme else url
+    if scheme and text.startswith("//"):
+        text = text[1:]
+    if not text or text.endswith("/"):
+        raise ConfigurationError(f"store {url!r} names no file; give a path or sqlite:///path/to/file.db")
+    return Path(text).expanduser().absolute()
+
+
+def open_store(url: str, *, create: bool = True, node: bool = False) -> Store:
+    """The store at this address, checked and migrated. `node`: the caller is the node, which tends the file."""
+    from chargehand.stores.sqlite import SqliteStore
+
+    return SqliteStore(sqlite_path(url), create=create, tend=node)

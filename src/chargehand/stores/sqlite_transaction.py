@@ -1,0 +1,201 @@
+"""One SQLite transaction and what can be done in it: the statements that write.
+
+It neither begins nor ends the transaction, and takes no lock: whoever made it does.
+"""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import apsw
+
+from chargehand.errors import Conflict
+from chargehand.model.job import Claim, Enqueued, NewJob, Settlement, State
+from chargehand.model.ledger import Grant, Note, Want
+from chargehand.store import CrewRow, Holder
+
+PROMOTE_AT_ONCE = 200
+"""Future jobs made due by one claim, at most: a million that fall due together must not make one claim slow."""
+
+_INSERT = """
+INSERT INTO chargehand_job (id, queue, state, waits_for, priority, run_at_ms, max_attempts, timeout_ms, key,
+                            created_ms, label, payload)
+VALUES (?, ?, 'queued', ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING RETURNING id
+"""
+_TAKEN = """
+SELECT id FROM chargehand_job WHERE id = ?1
+UNION ALL
+SELECT id FROM chargehand_job WHERE queue = ?2 AND key = ?3 AND state IN ('queued', 'running') LIMIT 1
+"""
+_PROMOTE = """
+UPDATE chargehand_job SET waits_for = NULL WHERE seq IN (
+  SELECT seq FROM chargehand_job
+  WHERE queue = ?1 AND state = 'queued' AND waits_for = 'time' AND run_at_ms <= ?2 ORDER BY run_at_ms LIMIT ?3)
+"""
+_CLAIM_COLUMNS = ", ".join(Claim.__struct_fields__)
+_CLAIM = f"""
+UPDATE chargehand_job SET state = 'running', fence = fence + 1, node = ?3, life = ?4, worker = NULL, started_ms = ?5
+WHERE seq IN (
+  SELECT seq FROM chargehand_job
+  WHERE queue = ?1 AND state = 'queued' AND waits_for IS NULL ORDER BY priority DESC, seq LIMIT ?2)
+RETURNING {_CLAIM_COLUMNS}
+"""
+_NEXT = "SELECT min(run_at_ms) FROM chargehand_job WHERE queue = ? AND state = 'queued' AND waits_for = 'time'"
+_PAUSED = "SELECT 1 FROM chargehand_pause WHERE scope IN ('*', ?) LIMIT 1"
+_SETTLE = """
+UPDATE chargehand_job SET state = ?3, waits_for = ?4, run_at_ms = coalesce(?5, run_at_ms), finished_ms = ?6,
+  result = ?7, error = ?8, reason = ?9, attempts = attempts + ?10, crashes = crashes + ?11,
+  interruptions = interruptions + ?12, node = NULL, life = NULL, worker = NULL
+WHERE seq = ?1 AND fence = ?2 AND state = 'running' RETURNING seq
+"""
+_ATTEMPT = "INSERT INTO chargehand_attempt VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_NOTE = """
+UPDATE chargehand_job SET worker = ?3, started_ms = ?4 WHERE seq = ?1 AND fence = ?2 AND state = 'running'
+"""
+_ORPHANS = """
+SELECT id, seq, fence, queue, worker, started_ms FROM chargehand_job
+WHERE state = 'running' AND life <> ?
+"""
+_CANCEL = """
+UPDATE chargehand_job SET state = 'cancelled', waits_for = NULL, finished_ms = ?2, reason = 'cancelled'
+WHERE id = ?1 AND state = 'queued' RETURNING id
+"""
+_RETRY = """
+UPDATE chargehand_job SET state = 'queued', waits_for = NULL, run_at_ms = ?2, finished_ms = NULL, reason = NULL,
+  error = NULL, result = NULL, attempts = 0, crashes = 0, interruptions = 0
+WHERE id = ?1 AND state IN ('failed', 'cancelled') RETURNING id
+"""
+_CREW = """
+INSERT INTO chargehand_crew (name, queue, handler, workers, max_attempts, timeout_ms, priority, registered_ms)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+"""
+
+
+class SqliteTransaction:
+    """See the module and `chargehand.store.Transaction`."""
+
+    def __init__(self, db: Any, now_ms: int) -> None:
+        self._db, self._now = db, now_ms
+
+    def execute(self, sql: str, bindings: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        return self._db.execute(sql, tuple(bindings)).fetchall()
+
+    def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        rows = [self._row(job) for job in jobs]
+        created = {row[0] for row in self._db.executemany(_INSERT, rows)}
+        if len(created) == len(rows):
+            return [Enqueued(job.id, True) for job in jobs]
+        return [Enqueued(job.id, True) if job.id in created else self._existing(job) for job in jobs]
+
+    def _row(self, job: NewJob) -> tuple[Any, ...]:
+        run_at = self._now + job.delay_ms if job.run_at_ms is None else job.run_at_ms
+        waits_for = "time" if run_at > self._now else None
+        return (
+            job.id, job.queue, waits_for, job.priority, run_at, job.max_attempts, job.timeout_ms, job.key,
+            self._now, job.label, job.payload,
+        )  # fmt: skip
+
+    def _existing(self, job: NewJob) -> Enqueued:
+        rows = self.execute(_TAKEN, (job.id, job.queue, job.key))
+        return Enqueued(rows[0][0], False)
+
+    def claim(self, wants: Sequence[Want], holder: Holder) -> list[Grant]:
+        return [self._claim(want, holder) for want in wants]
+
+    def _claim(self, want: Want, holder: Holder) -> Grant:
+        if self.execute(_PAUSED, (want.crew,)):
+            return Grant(want.crew, (), None)
+        self._db.execute(_PROMOTE, (want.queue, self._now, PROMOTE_AT_ONCE))
+        rows = self.execute(_CLAIM, (want.queue, want.limit, holder.node, holder.life, self._now))
+        names = Claim.__struct_fields__
+        claims = [Claim(**dict(zip(names, row, strict=True))) for row in rows]
+        claims.sort(key=lambda claim: (-claim.priority, claim.seq))
+        next_in = None
+        if len(claims) < want.limit:
+            ((run_at,),) = self.execute(_NEXT, (want.queue,))
+            next_in = None if run_at is None else max(0, run_at - self._now)
+        return Grant(want.crew, tuple(claims), next_in)
+
+    def settle(self, settlements: Sequence[Settlement], holder: Holder) -> list[str]:
+        rows = [self._settle_row(settlement) for settlement in settlements]
+        held = {row[0] for row in self._db.executemany(_SETTLE, rows)}
+        kept = [s for s in settlements if s.seq in held]
+        self._db.executemany(
+            _ATTEMPT,
+            [
+                (
+                    s.seq,
+                    s.fence,
+                    holder.node,
+                    s.worker,
+                    s.pid,
+                    self._now - s.duration_ms,
+                    s.duration_ms,
+                    s.outcome,
+                    s.error,
+                )
+                for s in kept
+                if s.outcome is not None
+            ],
+        )
+        follow = [job for s in kept for job in s.follow]
+        if follow:
+            self.enqueue(follow)
+        return [s.id for s in settlements if s.seq not in held]
+
+    def _settle_row(self, s: Settlement) -> tuple[Any, ...]:
+        queued = s.state is State.QUEUED
+        run_at = self._now + s.delay_ms if queued and s.delay_ms else None
+        return (
+            s.seq, s.fence, s.state.value, "time" if run_at is not None else None, run_at,
+            None if queued else self._now, s.result, s.error, s.reason, s.attempts, s.crashes, s.interruptions,
+        )  # fmt: skip
+
+    def note(self, notes: Sequence[Note]) -> None:
+        self._db.executemany(_NOTE, [(n.seq, n.fence, n.worker, self._now - n.age_ms) for n in notes])
+
+    def cancel(self, ids: Sequence[str]) -> list[str]:
+        return [row[0] for row in self._db.executemany(_CANCEL, [(job_id, self._now) for job_id in ids])]
+
+    def retry(self, ids: Sequence[str]) -> list[str]:
+        queued: list[str] = []
+        for job_id in ids:
+            try:
+                queued += [row[0] for row in self.execute(_RETRY, (job_id, self._now))]
+            except apsw.ConstraintError:
+                (queue, key), *_ = self.execute("SELECT queue, key FROM chargehand_job WHERE id = ?", (job_id,))
+                taken = self.execute(_TAKEN, ("", queue, key))[0][0]
+                raise Conflict(f"job {job_id} cannot be retried: its key {key!r} is held by job {taken}") from None
+        return queued
+
+    def recover(self, holder: Holder, why: str) -> list[str]:
+        # A file has one node, so every other life is an earlier one of it, whatever it was called.
+        settlements = [
+            Settlement(
+                id=job_id, seq=seq, fence=fence, queue=queue, state=State.QUEUED, outcome="interrupted", error=why,
+                interruptions=1, worker=worker, duration_ms=max(0, self._now - started_ms),
+            )
+            for job_id, seq, fence, queue, worker, started_ms in self.execute(_ORPHANS, (holder.life,))
+        ]  # fmt: skip
+        self.settle(settlements, holder)
+        return [s.id for s in settlements]
+
+    def pause(self, scope: str, who: str, reason: str | None) -> None:
+        sql = "INSERT OR REPLACE INTO chargehand_pause (scope, who, reason, since_ms) VALUES (?, ?, ?, ?)"
+        self._db.execute(sql, (scope, who, reason, self._now))
+
+    def resume(self, scope: str) -> bool:
+        return bool(self.execute("DELETE FROM chargehand_pause WHERE scope = ? RETURNING scope", (scope,)))
+
+    def register(self, holder: Holder, crews: Sequence[CrewRow], about: dict[str, Any]) -> None:
+        self._db.execute("DELETE FROM chargehand_crew")
+        self._db.executemany(
+            _CREW,
+            [
+                (c.name, c.queue, c.handler, c.workers, c.max_attempts, c.timeout_ms, c.priority, self._now)
+                for c in crews
+            ],
+        )
+        sql = "INSERT OR REPLACE INTO chargehand_node (name, life, started_ms, about) VALUES (?, ?, ?, ?)"
+        self._db.execute("DELETE FROM chargehand_node")
+        self._db.execute(sql, (holder.node, holder.life, self._now, json.dumps(about)))
