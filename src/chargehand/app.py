@@ -1,0 +1,409 @@
+"""What a user imports: Chargehand, its crews, and references to jobs. It enqueues and asks; it holds no workers.
+
+Nothing that a handler needs is imported here: crews name their handlers by string.
+"""
+
+import asyncio
+import os
+import socket
+import sys
+import threading
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Generic, TypedDict, TypeVar, Unpack, overload
+
+from chargehand import clock, codec, nodelock
+from chargehand.client import Client, NoNode, follow
+from chargehand.config import UNSET, CrewPlan, NodePlan, check_crew, milliseconds, new_job
+from chargehand.errors import (
+    ChargehandError,
+    ConfigurationError,
+    JobCancelled,
+    JobFailed,
+    JobNotFound,
+    PayloadError,
+    UnknownCrew,
+)
+from chargehand.host import Host
+from chargehand.ids import new_ids
+from chargehand.model.job import FINISHED, Attempt, Enqueued, JobRecord, NewJob, State
+from chargehand.model.policy import LivenessPolicy, RestartPolicy
+from chargehand.store import Counts, CrewRow, JobFilter, Retention, Store, Transaction
+from chargehand.stores import open_store, sqlite_path
+
+Payload = TypeVar("Payload")
+Result = TypeVar("Result")
+
+THROUGH_THE_NODE = 32
+"""Up to so many jobs at once go through the node, which joins callers in one commit; more go straight to the store."""
+POLL = 0.25
+"""Seconds between looks at a job when no node says that it has ended."""
+
+_inside: ContextVar[bool] = ContextVar("chargehand_inside_transaction", default=False)
+
+
+class JobOptions(TypedDict, total=False):
+    """What a job may have of its own; otherwise it gets its crew's."""
+
+    label: str
+    key: str
+    priority: int
+    delay: float
+    run_at: datetime
+    max_attempts: int
+    timeout: float | None
+
+
+class CrewOptions(TypedDict, total=False):
+    """What a crew may be given."""
+
+    workers: int
+    queue: str
+    priority: int
+    max_attempts: int
+    timeout: float | None
+    transactional: bool
+    environment: dict[str, str]
+
+
+class Ref(Generic[Result]):
+    """A job by its id: what became of it, and what came out."""
+
+    def __init__(self, hand: "Chargehand", job_id: str, gives: Any = None, *, created: bool = True) -> None:
+        self._hand, self._gives = hand, gives
+        self.id = job_id
+        self.created = created
+        """False if this job was there already: its id or its unique key was known."""
+
+    def __repr__(self) -> str:
+        return f"Ref({self.id!r})"
+
+    def job(self) -> JobRecord:
+        """The job as it stands now; JobNotFound if it never was, or was pruned."""
+        return self._hand.job(self.id)
+
+    def attempts(self) -> list[Attempt]:
+        """Every attempt so far, oldest first."""
+        return self._hand.attempts(self.id)
+
+    def wait(self, timeout: float | None = None) -> Result:
+        """Wait for the result. JobFailed, JobCancelled, or TimeoutError after so many seconds."""
+        until = None if timeout is None else clock.monotonic() + timeout
+        while True:
+            with suppress(NoNode):
+                self._hand.client.wait(self.id, lambda: self.job().state in FINISHED, until)
+            job = self.job()
+            if job.state in FINISHED:
+                return self._outcome(job)
+            if until is not None and clock.monotonic() >= until:
+                raise TimeoutError(f"job {self.id} did not end within {timeout:g} s; it is {job.state}")
+            clock.sleep(POLL)
+
+    async def result(self, timeout: float | None = None) -> Result:
+        """Wait for the result without blocking the event loop. The same errors as `wait`."""
+        try:
+            async with asyncio.timeout(timeout):
+                return await self._result()
+        except TimeoutError:
+            raise TimeoutError(f"job {self.id} did not end within {timeout:g} s") from None
+
+    async def _result(self) -> Result:
+        async with follow(self._hand.control_path, self.id) as news:
+            while True:
+                job = await asyncio.to_thread(self.job)
+                if job.state in FINISHED:
+                    return self._outcome(job)
+                await news(POLL)
+
+    def _outcome(self, job: JobRecord) -> Result:
+        match job.state:
+            case State.DONE:
+                return codec.from_json(bytes(job.result or b"null"), self._gives, f"the result of job {self.id}")
+            case State.CANCELLED:
+                raise JobCancelled(f"job {self.id} was cancelled")
+            case _:
+                raise JobFailed(self.id, job.reason or "failed", job.error)
+
+
+class Crew(Generic[Payload, Result]):
+    """A named group of identical workers, as those see it who give it work."""
+
+    def __init__(self, hand: "Chargehand", plan: CrewPlan, takes: Any, gives: Any) -> None:
+        self._hand, self.plan, self.takes, self.gives = hand, plan, takes, gives
+
+    @property
+    def name(self) -> str:
+        return self.plan.name
+
+    def new_job(self, payload: Payload, *, id: str | None = None, **options: Unpack[JobOptions]) -> NewJob:
+        """A checked job for this crew, not enqueued yet. PayloadError if it is not what the crew takes."""
+        text = codec.encode_typed(payload, self.takes, f"the payload for crew {self.name!r}")
+        return _new_job(self.plan, text, id, options)
+
+    def enqueue(
+        self, payload: Payload, *, within: Transaction | None = None, **options: Unpack[JobOptions]
+    ) -> Ref[Result]:
+        """Enqueue a job; it is durable when this returns. `within` a transaction, it is so when that commits."""
+        (done,) = self._hand.enqueue_jobs([self.new_job(payload, **options)], within)
+        return Ref(self._hand, done.id, self.gives, created=done.created)
+
+    async def enqueue_async(self, payload: Payload, **options: Unpack[JobOptions]) -> Ref[Result]:
+        """`enqueue` without blocking the event loop."""
+        job = self.new_job(payload, **options)
+        (done,) = await asyncio.to_thread(self._hand.enqueue_jobs, [job], None)
+        return Ref(self._hand, done.id, self.gives, created=done.created)
+
+    def enqueue_many(
+        self, payloads: Iterable[Payload], *, within: Transaction | None = None, **options: Unpack[JobOptions]
+    ) -> list[Ref[Result]]:
+        """Enqueue many jobs in one transaction: all of them or none."""
+        if "key" in options:
+            raise PayloadError("many jobs cannot share one key: enqueue them one by one with keys of their own")
+        many = list(payloads)
+        jobs = [
+            self.new_job(payload, id=job_id, **options)
+            for payload, job_id in zip(many, new_ids(len(many)), strict=True)
+        ]
+        done = self._hand.enqueue_jobs(jobs, within)
+        return [Ref(self._hand, each.id, self.gives, created=each.created) for each in done]
+
+    def ref(self, job_id: str) -> Ref[Result]:
+        """A job of this crew by its id."""
+        return Ref(self._hand, job_id, self.gives)
+
+
+def _new_job(plan: CrewPlan, text: str, job_id: str | None, options: JobOptions) -> NewJob:
+    known = set(JobOptions.__annotations__)
+    unknown = set(options) - known
+    if unknown:
+        raise PayloadError(f"unknown option {', '.join(sorted(unknown))}; there are: {', '.join(sorted(known))}")
+    rest: dict[str, Any] = dict(options)
+    run_at = rest.pop("run_at", None)
+    if run_at is not None:
+        if not isinstance(run_at, datetime) or run_at.tzinfo is None:
+            raise PayloadError(f"run_at is {run_at!r}; expected a datetime with a time zone")
+        rest["run_at_ms"] = int(run_at.timestamp() * 1000)
+    return new_job(plan, text, id=job_id, **rest)
+
+
+class Chargehand:
+    """One store and the crews that work for it: the object that an application makes once, at import."""
+
+    def __init__(
+        self,
+        url: str | os.PathLike[str] | None = None,
+        *,
+        node: str | None = None,
+        restart: RestartPolicy | None = None,
+        liveness: LivenessPolicy | None = None,
+        retention: Retention | None = None,
+        log_level: str = "INFO",
+    ) -> None:
+        address = os.environ.get("CHARGEHAND_URL") or (os.fspath(url) if url is not None else None)
+        if address is None:
+            module = sys._getframe(1).f_globals.get("__file__")  # pyright: ignore[reportPrivateUsage]
+            folder = Path(module).resolve().parent if module else Path.cwd()
+            address = str(folder / "chargehand.db")
+        self.path = sqlite_path(address)
+        self.url = str(self.path)
+        self.node_name = node or os.environ.get("NODE_NAME") or socket.gethostname()
+        self._restart, self._liveness = restart or RestartPolicy(), liveness or LivenessPolicy()
+        self._retention, self.log_level = retention or Retention(), log_level
+        self._crews: dict[str, Crew[Any, Any]] = {}
+        self._stores: list[Store] = []
+        self._pid = os.getpid()
+        self.control_path = Path(f"{self.path}-sock")
+        self._client = Client(self.control_path)
+        self._host: Host | None = None
+        self._guard = threading.Lock()
+
+    # crews
+
+    @overload
+    def crew(
+        self, name: str, handler: str, *, takes: type[Payload], gives: type[Result], **options: Unpack[CrewOptions]
+    ) -> Crew[Payload, Result]: ...
+    @overload
+    def crew(
+        self, name: str, handler: str, *, takes: type[Payload], **options: Unpack[CrewOptions]
+    ) -> Crew[Payload, Any]: ...
+    @overload
+    def crew(self, name: str, handler: str, **options: Unpack[CrewOptions]) -> Crew[Any, Any]: ...
+    def crew(
+        self, name: str, handler: str, *, takes: Any = None, gives: Any = None, **options: Unpack[CrewOptions]
+    ) -> Crew[Any, Any]:
+        """Declare a crew. The handler is named as 'module:Class' and imported in the workers only."""
+        if name in self._crews:
+            raise ConfigurationError(f"there are two crews called {name!r}")
+        rest: dict[str, Any] = dict(options)
+        unknown = set(rest) - set(CrewOptions.__annotations__)
+        if unknown:
+            raise ConfigurationError(f"crew {name!r}: unknown option {', '.join(sorted(unknown))}")
+        timeout = rest.pop("timeout", UNSET)
+        if timeout is not UNSET:
+            rest["timeout_ms"] = None if timeout is None else milliseconds("timeout", timeout)
+        rest.setdefault("queue", name)
+        crew = Crew[Any, Any](self, check_crew(CrewPlan(name=name, handler=handler, **rest)), takes, gives)
+        self._crews[name] = crew
+        return crew
+
+    @property
+    def crews(self) -> dict[str, Crew[Any, Any]]:
+        """The crews by name."""
+        return dict(self._crews)
+
+    def find_crew(self, name: str) -> Crew[Any, Any]:
+        """The crew of that name, or UnknownCrew with those that there are."""
+        if name not in self._crews:
+            known = ", ".join(sorted(self._crews)) or "none"
+            raise UnknownCrew(f"there is no crew {name!r}; there are: {known}")
+        return self._crews[name]
+
+    # the store and the node
+
+    @property
+    def client(self) -> Client:
+        """Calls to the node. After a fork everything is opened anew: what the parent has open is the parent's."""
+        if self._pid != os.getpid():
+            self._forked = (self._stores, self._client, self._host)  # kept, so that nothing of the parent's is closed
+            self._stores, self._client, self._host = [], Client(self.control_path), None
+            self._pid = os.getpid()
+        return self._client
+
+    @contextmanager
+    def _store(self, *, create: bool = True) -> Generator[Store]:
+        """A store for this thread alone, kept for the next use."""
+        _ = self.client
+        try:
+            store = self._stores.pop()
+        except IndexError:
+            nodelock.check_namespace(self.path)
+            store = open_store(self.url, create=create)
+        try:
+            yield store
+        finally:
+            self._stores.append(store)
+
+    @contextmanager
+    def transaction(self) -> Generator[Transaction]:
+        """A transaction on the store, for the caller's own tables in it and for `enqueue(..., within=tx)`.
+
+        It holds the store's write lock: keep it short, and do not wait for anything in it.
+        """
+        self._not_inside()
+        with self._store() as store:
+            token = _inside.set(True)
+            try:
+                with store.transaction() as tx:
+                    yield tx
+            finally:
+                _inside.reset(token)
+        self.client.hint(None)
+
+    def _not_inside(self) -> None:
+        if _inside.get():
+            raise ChargehandError(
+                "this would wait for the transaction that it is called in: hand the transaction on with within=tx"
+            )
+
+    def enqueue_jobs(self, jobs: Sequence[NewJob], within: Transaction | None) -> list[Enqueued]:
+        """Enqueue checked jobs. If the node's answer is lost the store is asked: ids make that the same jobs."""
+        if within is not None:
+            return within.enqueue(jobs)
+        self._not_inside()
+        if len(jobs) <= THROUGH_THE_NODE:
+            with suppress(NoNode):
+                return self.client.enqueue(jobs)
+        with self._store() as store, store.transaction() as tx:
+            done = tx.enqueue(jobs)
+        for queue in {job.queue for job in jobs}:
+            self.client.hint(queue)
+        return done
+
+    # asking
+
+    def job(self, job_id: str) -> JobRecord:
+        """One job; JobNotFound if it never was, or was pruned."""
+        with self._store() as store:
+            job = store.job(job_id)
+        if job is None:
+            raise JobNotFound(f"there is no job {job_id!r} in {self.path}")
+        return job
+
+    def jobs(self, which: JobFilter) -> list[JobRecord]:
+        """A page of jobs, newest first."""
+        with self._store() as store:
+            return store.jobs(which)
+
+    def attempts(self, job_id: str) -> list[Attempt]:
+        """Every attempt of one job, oldest first."""
+        with self._store() as store:
+            return store.attempts(job_id)
+
+    def counts(self) -> list[Counts]:
+        """How many jobs every queue has in each state."""
+        with self._store() as store:
+            return store.counts()
+
+    def known_crews(self) -> list[CrewRow]:
+        """The crews that a node has registered in the store."""
+        with self._store() as store:
+            return store.crews()
+
+    def status(self) -> dict[str, Any] | None:
+        """What the node shows of itself and its workers; None if there is none, or it does not answer."""
+        try:
+            return self.client.status()
+        except NoNode:
+            return None
+
+    # hosting
+
+    def plan(self) -> NodePlan:
+        """What a node needs to know."""
+        return NodePlan(
+            store=self.url,
+            node=self.node_name,
+            crews=tuple(crew.plan for crew in self._crews.values()),
+            python_path=tuple(sys.path),
+            restart=self._restart,
+            liveness=self._liveness,
+            retention=self._retention,
+            log_level=self.log_level,
+        )
+
+    def start(self, *, give_up: bool = False) -> Host:
+        """Be the host: start a node with these crews, and keep one running. Returns at once."""
+        _ = self.client
+        with self._guard:
+            if self._host is None or self._host.ended.is_set():
+                if not self._crews:
+                    raise ConfigurationError("there is no crew: declare one with hand.crew(name, 'module:Class')")
+                self._host = Host(self.plan(), give_up=give_up)
+                self._host.start()
+            return self._host
+
+    def stop(self) -> None:
+        """Stop the node that this process hosts, in order."""
+        host = self._host
+        if host is not None:
+            host.stop()
+
+    @contextmanager
+    def running(self) -> Generator[Host]:
+        """Host a node for the length of the block."""
+        host = self.start()
+        try:
+            yield host
+        finally:
+            host.stop()
+
+    def close(self) -> None:
+        """Let go of connections; the node, if this process hosts one, is stopped first."""
+        self.stop()
+        self._client.close()
+        while self._stores:
+            self._stores.pop().close()

@@ -1,0 +1,66 @@
+"""Which application and which store a command is about."""
+
+import os
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from chargehand.app import Chargehand
+from chargehand.errors import ConfigurationError, StoreError
+
+App = Annotated[
+    str | None,
+    typer.Option(
+        "--app", "-a", envvar="CHARGEHAND_APP", help="The application, as module:object.", metavar="MODULE:OBJECT"
+    ),
+]
+Store = Annotated[str | None, typer.Option("--store", "-s", help="The store, as a path or address.", metavar="PATH")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+
+
+def application(name: str) -> Chargehand:
+    """Import the application's object, such as jobs:hand; the handlers' modules are not imported."""
+    module, _, attribute = name.partition(":")
+    if "" not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        found = import_module(module)
+    except ImportError as error:
+        raise ConfigurationError(f"application {name!r} cannot be imported from {os.getcwd()}: {error}") from error
+    if not attribute:
+        hands = [value for value in vars(found).values() if isinstance(value, Chargehand)]
+        if len(hands) != 1:
+            raise ConfigurationError(f"module {module!r} has {len(hands)} Chargehand objects; name one: {module}:NAME")
+        return hands[0]
+    for part in attribute.split("."):
+        found = getattr(found, part, None)
+    if not isinstance(found, Chargehand):
+        raise ConfigurationError(f"{name!r} is not a Chargehand object; expected something like jobs:hand")
+    return found
+
+
+def chargehand(app: str | None, store: str | None) -> Chargehand:
+    """The Chargehand that a command is about: by application, by store, by CHARGEHAND_URL, or in this folder."""
+    if app is not None:
+        return application(app)
+    address = store or os.environ.get("CHARGEHAND_URL")
+    if address is None:
+        address = str(Path.cwd() / "chargehand.db")
+        if not Path(address).exists():
+            raise StoreError(
+                f"there is no chargehand.db in {os.getcwd()}: name the store with --store, the application with --app, "
+                "or set CHARGEHAND_URL"
+            )
+    hand = Chargehand(address) if store is None else _at(store)
+    if not hand.path.exists():
+        raise StoreError(f"there is no store at {hand.path}")
+    return hand
+
+
+def _at(store: str) -> Chargehand:
+    """What is named on the command line wins over the environment."""
+    os.environ["CHARGEHAND_URL"] = store
+    return Chargehand(store)

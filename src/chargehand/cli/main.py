@@ -1,0 +1,49 @@
+"""The commands, put together; errors become one sentence and an exit status."""
+
+import sys
+
+import typer
+
+from chargehand import __version__
+from chargehand.cli import jobs, status, work
+from chargehand.errors import ChargehandError
+
+app = typer.Typer(
+    name="chargehand",
+    help="Durable background work for Python services, done by supervised worker processes.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Exit status: 0 well, 1 error, 2 wrong use or settings, 3 unrecoverable, 4 store unusable, 5 set-up failed.",
+)
+app.command("work")(work.work)
+app.command("status")(status.status)
+app.add_typer(jobs.app, name="jobs")
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"chargehand {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def common(
+    version: bool = typer.Option(False, "--version", help="Show the version.", callback=_version, is_eager=True),
+) -> None:
+    """Durable background work for Python services, done by supervised worker processes."""
+
+
+def run() -> None:
+    """Run the command line; an error of ours is one sentence on standard error and its exit status."""
+    try:
+        app()
+    except ChargehandError as error:
+        sys.stderr.write(f"chargehand: {error}\n")
+        sys.exit(error.exit_code)
+    except TimeoutError as error:
+        sys.stderr.write(f"chargehand: {error}\n")
+        sys.exit(1)
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(141)

@@ -1,0 +1,59 @@
+"""How things look on a terminal. Text from elsewhere is escaped: a job's label must not move anybody's cursor."""
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from chargehand import clock
+
+
+def json(value: Any) -> None:
+    """Machine-readable, on standard output."""
+    text = msgspec.json.format(msgspec.json.encode(value), indent=2)
+    sys.stdout.write(text.decode() + "\n")
+
+
+def safe(value: Any) -> str:
+    """Text without control characters."""
+    if value is None:
+        return "–"
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(value))
+
+
+def table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    """A table; on something that is no terminal, as wide as it needs."""
+    shown = Table(box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        shown.add_column(column, no_wrap=True)
+    for row in rows:
+        shown.add_row(*(Text(safe(cell)) for cell in row))
+    width = None if sys.stdout.isatty() else 400
+    Console(file=sys.stdout, width=width, highlight=False).print(shown)
+
+
+def line(text: str) -> None:
+    """One line."""
+    sys.stdout.write(text + "\n")
+
+
+def ago(ms: int | None) -> str:
+    """How long ago that was, for people."""
+    if ms is None:
+        return "–"
+    seconds = (clock.now_ms() - ms) / 1000
+    if seconds < 0:
+        return f"in {span(-seconds)}"
+    return f"{span(seconds)} ago"
+
+
+def span(seconds: float) -> str:
+    """A length of time, for people."""
+    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= size:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{seconds:.1f} s"

@@ -1,0 +1,48 @@
+"""`chargehand work`: workers only."""
+
+import signal
+import sys
+import threading
+from typing import Annotated
+
+import typer
+
+from chargehand import log
+from chargehand.cli.find import application
+
+
+def work(
+    app: Annotated[str, typer.Argument(help="The application, as module:object.", metavar="APP")],
+    log_level: Annotated[
+        str, typer.Option(help="DEBUG, INFO, WARNING or ERROR.", envvar="CHARGEHAND_LOG_LEVEL")
+    ] = "INFO",
+) -> None:
+    """Start the application's crews and keep them working until Ctrl+C or SIGTERM.
+
+    If another node serves the same store already, this one waits and takes over when that is gone. The first
+    Ctrl+C lets current jobs finish within their grace; a second one ends at once.
+    """
+    if log_level.upper() not in ("DEBUG", "INFO", "WARNING", "ERROR"):
+        raise typer.BadParameter(f"{log_level!r}; allowed are DEBUG, INFO, WARNING, ERROR", param_hint="--log-level")
+    hand = application(app)
+    hand.log_level = log_level.upper()
+    log.configure(hand.log_level)
+    log.info("store", path=hand.path)
+    host = hand.start(give_up=True)
+    asked = 0
+
+    def ask(number: int, _: object) -> None:
+        nonlocal asked
+        asked += 1
+        if asked == 1:
+            log.info("stopping; once more ends at once", signal=signal.Signals(number).name)
+            threading.Thread(target=host.stop, daemon=True).start()
+        else:
+            host.kill()
+
+    signal.signal(signal.SIGINT, ask)
+    signal.signal(signal.SIGTERM, ask)
+    host.ended.wait()
+    if host.failed is not None:
+        sys.stderr.write(f"chargehand: {host.failed.why}\n")
+        sys.exit(host.failed.code)

@@ -1,0 +1,187 @@
+"""Calls to a node's socket: for API processes, the command line, and whoever waits for a job.
+
+It never retries: whoever gets NoNode goes to the store, which is the truth.
+"""
+
+import asyncio
+import select
+import socket
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from chargehand import clock
+from chargehand.control import FRAME_LIMIT, address_of
+from chargehand.errors import ChargehandError, PayloadError, StoreError
+from chargehand.model.frame import Decoder, Frame, encode
+from chargehand.model.job import Enqueued, NewJob
+
+CALL_TIMEOUT = 5.0
+"""Seconds after which a node that does not answer is done without."""
+
+
+class NoNode(ChargehandError):
+    """No node listens at this store, or it did not answer in time. Use the store."""
+
+
+class Line:
+    """One connection to a node, used by one caller at a time."""
+
+    def __init__(self, path: Path, timeout: float) -> None:
+        self._sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._sock.settimeout(timeout)
+        self._decoder = Decoder(FRAME_LIMIT)
+        self._calls = 0
+        self._replies: list[dict[str, Any]] = []
+        try:
+            with address_of(path) as address:
+                self._sock.connect(address)
+        except OSError as error:
+            self._sock.close()
+            raise NoNode(f"no node listens at {path}: {error.strerror or error}") from error
+
+    def idle(self) -> bool:
+        """Whether it can be used for a new call: the node has neither closed it nor said something unasked."""
+        poller = select.poll()
+        poller.register(self._sock, select.POLLIN)
+        return not poller.poll(0)
+
+    def say(self, kind: str, **fields: Any) -> int:
+        """Send a request; its number."""
+        self._calls += 1
+        try:
+            self._sock.sendall(encode(kind, {"call": self._calls, **fields}))
+        except OSError as error:
+            raise NoNode(f"the node went away: {error}") from error
+        return self._calls
+
+    def reply(self, call: int, timeout: float) -> dict[str, Any] | None:
+        """The reply to that request, or None if it did not come in time."""
+        until = clock.monotonic() + timeout
+        while True:
+            for reply in self._replies:
+                if reply["call"] == call:
+                    self._replies.remove(reply)
+                    return reply
+            left = until - clock.monotonic()
+            if left <= 0:
+                return None
+            self._sock.settimeout(left)
+            try:
+                data = self._sock.recv(1 << 16)
+            except TimeoutError:
+                return None
+            except OSError as error:
+                raise NoNode(f"the node went away: {error}") from error
+            if not data:
+                raise NoNode("the node went away")
+            self._replies += [f.read() for f in self._decoder.feed(data) if isinstance(f, Frame)]
+
+    def close(self) -> None:
+        self._sock.close()
+
+
+class Client:
+    """Calls to a node from any thread: each call has a line of its own, kept for the next one."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lines: list[Line] = []
+
+    @contextmanager
+    def line(self) -> Generator[Line]:
+        """A line; it is kept only if the call went well."""
+        line: Line | None = None
+        while line is None and self._lines:
+            line = self._lines.pop()
+            if not line.idle():
+                line.close()
+                line = None
+        line = line or Line(self._path, CALL_TIMEOUT)
+        try:
+            yield line
+        except BaseException:
+            line.close()
+            raise
+        self._lines.append(line)
+
+    def call(self, kind: str, **fields: Any) -> dict[str, Any]:
+        """Ask and wait for the answer."""
+        with self.line() as line:
+            reply = line.reply(line.say(kind, **fields), CALL_TIMEOUT)
+            if reply is None:
+                raise NoNode(f"the node at {self._path} did not answer within {CALL_TIMEOUT:g} s")
+            if "error" not in reply:
+                return reply
+        raise {"PayloadError": PayloadError, "StoreError": StoreError}.get(reply["kind"], ChargehandError)(
+            reply["error"]
+        )
+
+    def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        """Have the node write these jobs; returns once they are durable."""
+        reply = self.call("ENQUEUE", jobs=[msgspec.to_builtins(job) for job in jobs])
+        return [Enqueued(job_id, created) for job_id, created in reply["enqueued"]]
+
+    def hint(self, queue: str | None) -> bool:
+        """Tell the node that there is work; whether there was one to tell."""
+        try:
+            with self.line() as line:
+                line.say("HINT", queue=queue)
+        except NoNode:
+            return False
+        return True
+
+    def status(self) -> dict[str, Any]:
+        """What the node shows of itself."""
+        return self.call("STATUS")["status"]
+
+    def wait(self, job_id: str, ended: Callable[[], bool], until: float | None) -> None:
+        """Return when the job may have ended. `ended` asks the store, which is the truth; the node only hurries us."""
+        with self.line() as line:
+            call = line.say("FOLLOW", id=job_id)
+            while not ended():
+                left = 1.0 if until is None else until - clock.monotonic()
+                if left <= 0:
+                    raise TimeoutError(f"job {job_id} did not end in time")
+                if line.reply(call, min(left, 1.0)) is not None:
+                    return
+
+    def close(self) -> None:
+        while self._lines:
+            self._lines.pop().close()
+
+
+@asynccontextmanager
+async def follow(path: Path, job_id: str) -> AsyncGenerator[Callable[[float], Awaitable[None]]]:
+    """For event loops: gives a function that returns when the job may have ended, or after so many seconds.
+
+    With a node it waits for its word, and for a second at most; without one it only lets the time pass.
+    """
+    writer: asyncio.StreamWriter | None = None
+    try:
+        with address_of(path) as address:
+            reader, writer = await asyncio.open_unix_connection(address)
+        writer.write(encode("FOLLOW", {"call": 1, "id": job_id}))
+    except OSError:
+        reader = None
+
+    async def news(otherwise: float) -> None:
+        nonlocal reader
+        if reader is None:
+            await asyncio.sleep(otherwise)
+            return
+        try:
+            async with asyncio.timeout(1.0):
+                if not await reader.readline():
+                    reader = None
+        except (TimeoutError, OSError):
+            return
+
+    try:
+        yield news
+    finally:
+        if writer is not None:
+            writer.close()

@@ -1,0 +1,118 @@
+"""Settings, read and checked once: what a crew is, what a node is told. Plain data that can cross a socket."""
+
+import math
+from typing import Any
+
+import msgspec
+
+from chargehand.errors import ConfigurationError, PayloadError
+from chargehand.ids import new_id
+from chargehand.model.job import (
+    DEFAULT_MAX_ATTEMPTS,
+    DEFAULT_TIMEOUT_MS,
+    LONGEST_DELAY_MS,
+    NAME_LIMIT,
+    NewJob,
+    check,
+)
+from chargehand.model.policy import LivenessPolicy, RestartPolicy
+from chargehand.store import Retention
+
+MOST_WORKERS = 1000
+
+
+class CrewPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """One crew: who performs which queue's jobs, and what a job is given unless it says otherwise."""
+
+    name: str
+    queue: str
+    handler: str
+    workers: int = 1
+    priority: int = 0
+    max_attempts: int = DEFAULT_MAX_ATTEMPTS
+    timeout_ms: int | None = DEFAULT_TIMEOUT_MS
+    transactional: bool = False
+    environment: dict[str, str] = msgspec.field(default_factory=dict[str, str])
+
+
+class NodePlan(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that a node needs to know; the host sends it when it starts one."""
+
+    store: str
+    node: str
+    crews: tuple[CrewPlan, ...]
+    python_path: tuple[str, ...]
+    restart: RestartPolicy = RestartPolicy()
+    liveness: LivenessPolicy = LivenessPolicy()
+    retention: Retention = Retention()
+    log_level: str = "INFO"
+
+
+def check_crew(plan: CrewPlan) -> CrewPlan:
+    """The plan, or a ConfigurationError that names the setting, the value and what is allowed."""
+    for name, value in (("name", plan.name), ("queue", plan.queue)):
+        if not 1 <= len(value) <= NAME_LIMIT or not value.isprintable() or any(c in value for c in ":*/ "):
+            raise ConfigurationError(
+                f"crew {name} {value!r}: allowed are 1 to {NAME_LIMIT} printable characters without : * / or blanks"
+            )
+    module, colon, attribute = plan.handler.partition(":")
+    if not colon or not all(part.isidentifier() for part in (*module.split("."), *attribute.split("."))):
+        raise ConfigurationError(f"crew {plan.name!r}: handler {plan.handler!r} is not of the form 'module:Class'")
+    if not 0 <= plan.workers <= MOST_WORKERS:
+        raise ConfigurationError(f"crew {plan.name!r}: workers is {plan.workers}; allowed is 0 to {MOST_WORKERS}")
+    try:
+        check(NewJob(id="x", queue=plan.queue, max_attempts=plan.max_attempts, timeout_ms=plan.timeout_ms))
+    except PayloadError as error:
+        raise ConfigurationError(f"crew {plan.name!r}: {error}") from None
+    return plan
+
+
+def milliseconds(name: str, seconds: float) -> int:
+    """Seconds from a user, as the whole milliseconds that everything inside uses."""
+    number: Any = seconds
+    if not isinstance(number, int | float) or isinstance(number, bool) or not math.isfinite(number):
+        raise PayloadError(f"{name} is {seconds!r}; expected a number of seconds")
+    if abs(number) * 1000 > LONGEST_DELAY_MS:
+        raise PayloadError(f"{name} is {seconds:g} s; allowed are up to {LONGEST_DELAY_MS // 1000} s")
+    return round(number * 1000)
+
+
+UNSET: Any = object()
+"""For options whose None means something (no timeout)."""
+
+
+def new_job(
+    plan: CrewPlan,
+    payload: str,
+    *,
+    id: str | None = None,
+    label: str | None = None,
+    key: str | None = None,
+    priority: int | None = None,
+    delay: float = 0,
+    run_at_ms: int | None = None,
+    max_attempts: int | None = None,
+    timeout: float | None = UNSET,
+) -> NewJob:
+    """A job for this crew: its own options, and the crew's where it has none. Checked."""
+    job = NewJob(
+        id=id or new_id(),
+        queue=plan.queue,
+        payload=payload,
+        label=label,
+        key=key,
+        priority=plan.priority if priority is None else priority,
+        delay_ms=milliseconds("delay", delay),
+        run_at_ms=run_at_ms,
+        max_attempts=plan.max_attempts if max_attempts is None else max_attempts,
+        timeout_ms=plan.timeout_ms
+        if timeout is UNSET
+        else None
+        if timeout is None
+        else milliseconds("timeout", timeout),
+    )
+    for name in ("priority", "max_attempts", "run_at_ms"):
+        value: Any = getattr(job, name)
+        if value is not None and (not isinstance(value, int) or isinstance(value, bool)):
+            raise PayloadError(f"{name} is {value!r}; expected a whole number")
+    return check(job)

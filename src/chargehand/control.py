@@ -1,0 +1,153 @@
+"""The node's socket: enqueue, hints, state, and the end of jobs. This is the node's side; `client` is the other.
+
+Without it only speed suffers: whoever cannot reach a node uses the store, which is the truth.
+"""
+
+import os
+import socket
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+
+from chargehand import log
+from chargehand.errors import PayloadError
+from chargehand.model.frame import BadFrame, Frame, encode
+from chargehand.model.job import Enqueued, NewJob, check
+from chargehand.wire import Channel, Loop
+
+FRAME_LIMIT = 16 << 20
+LONGEST_ADDRESS = 100
+
+
+class Call(msgspec.Struct, frozen=True):
+    """A request; which fields matter depends on its kind."""
+
+    call: int
+    jobs: tuple[NewJob, ...] = ()
+    queue: str | None = None
+    id: str = ""
+
+
+_calls = msgspec.json.Decoder(Call)
+
+
+@contextmanager
+def address_of(path: Path) -> Generator[str]:
+    """A name for the socket that the kernel accepts: too long a path is reached through its folder's descriptor."""
+    if len(os.fsencode(path)) <= LONGEST_ADDRESS:
+        yield str(path)
+        return
+    folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield f"/proc/self/fd/{folder}/{path.name}"
+    finally:
+        os.close(folder)
+
+
+class Office(Protocol):
+    """What the node does for those who call."""
+
+    def enqueue(self, token: Any, jobs: tuple[NewJob, ...]) -> None: ...
+    def hint(self, queue: str | None) -> None: ...
+    def view(self) -> dict[str, Any]: ...
+
+
+class Server:
+    """Listens beside the store, for this user only. The holder of the node's lock may replace a dead one's socket."""
+
+    def __init__(self, loop: Loop, path: Path, office: Office) -> None:
+        self._loop, self._path, self._office = loop, path, office
+        self._clients: set[Channel] = set()
+        self._followers: dict[str, list[tuple[Channel, int]]] = {}
+        path.unlink(missing_ok=True)
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        with address_of(path) as address:
+            mask = os.umask(0o177)
+            try:
+                self._listener.bind(address)
+            finally:
+                os.umask(mask)
+        self._listener.listen(128)
+        self._listener.setblocking(False)
+        loop.add(self._listener.fileno(), self._accept)
+
+    def _accept(self, _: int) -> None:
+        try:
+            sock, _address = self._listener.accept()
+        except (BlockingIOError, ConnectionAbortedError):
+            return
+        except OSError as error:
+            log.warning("a caller could not be accepted", why=error.strerror)
+            return
+        self._clients.add(Channel(self._loop, sock, FRAME_LIMIT, self._called, self._left))
+
+    def _left(self, channel: Channel) -> None:
+        self._clients.discard(channel)
+        for job_id, followers in list(self._followers.items()):
+            kept = [f for f in followers if f[0] is not channel]
+            if kept:
+                self._followers[job_id] = kept
+            else:
+                del self._followers[job_id]
+
+    def _called(self, channel: Channel, frame: Frame | BadFrame) -> None:
+        if isinstance(frame, BadFrame):
+            log.warning("a caller sent a bad frame", why=frame.why)
+            self._hang_up(channel)
+            return
+        try:
+            call = _calls.decode(frame.body)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            log.warning("a caller sent a bad request", kind=frame.kind, why=error)
+            self._hang_up(channel)
+            return
+        match frame.kind:
+            case "ENQUEUE":
+                self._enqueue(channel, call)
+            case "HINT":
+                self._office.hint(call.queue)
+            case "STATUS":
+                channel.send(encode("REPLY", {"call": call.call, "status": self._office.view()}))
+            case "FOLLOW":
+                self._followers.setdefault(call.id, []).append((channel, call.call))
+            case _:
+                self.refuse(
+                    (channel, call.call), f"this node does not know the request {frame.kind}", "ChargehandError"
+                )
+
+    def _enqueue(self, channel: Channel, call: Call) -> None:
+        try:
+            jobs = tuple(check(job) for job in call.jobs)
+        except PayloadError as error:
+            self.refuse((channel, call.call), str(error), "PayloadError")
+            return
+        self._office.enqueue((channel, call.call), jobs)
+
+    def _hang_up(self, channel: Channel) -> None:
+        channel.close()
+        self._left(channel)
+
+    def answer(self, token: tuple[Channel, int], enqueued: Sequence[Enqueued]) -> None:
+        """The jobs are durable."""
+        channel, call = token
+        channel.send(encode("REPLY", {"call": call, "enqueued": [[e.id, e.created] for e in enqueued]}))
+
+    def refuse(self, token: tuple[Channel, int], why: str, kind: str) -> None:
+        """The request was not carried out."""
+        channel, call = token
+        channel.send(encode("REPLY", {"call": call, "error": why, "kind": kind}))
+
+    def ended(self, job_id: str) -> None:
+        """A job has ended for good: tell whoever follows it."""
+        for channel, call in self._followers.pop(job_id, ()):
+            channel.send(encode("REPLY", {"call": call, "ended": True}))
+
+    def close(self) -> None:
+        self._loop.remove(self._listener.fileno())
+        self._listener.close()
+        self._path.unlink(missing_ok=True)
+        for channel in list(self._clients):
+            channel.close()

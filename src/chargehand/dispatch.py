@@ -1,0 +1,148 @@
+"""The store thread: it makes every store call of a node, one batch at a time, and never delays the main thread.
+
+It decides nothing: a Batch from the ledger goes in, a Result or a Failure comes out.
+"""
+
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from queue import Empty, SimpleQueue
+from typing import Any
+
+import msgspec
+
+from chargehand import clock, log
+from chargehand.errors import ChargehandError, StoreError
+from chargehand.model.ledger import Batch, Result
+from chargehand.store import CrewRow, Holder, Retention, Store
+
+PRUNE_EVERY = 60.0
+PRUNE_AT_ONCE = 500
+
+
+class Opened(msgspec.Struct, frozen=True):
+    """The store is open, and what earlier lives held is back in the queue: these jobs."""
+
+    recovered: tuple[str, ...]
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """A batch was not committed. Everything in it may be tried again."""
+
+    why: str
+
+
+class Unusable(msgspec.Struct, frozen=True):
+    """The store could not be opened at all."""
+
+    why: str
+
+
+News = Opened | Result | Failure | Unusable
+
+
+def execute(store: Store, batch: Batch, holder: Holder) -> Result:
+    """One batch in one transaction."""
+    if batch.poll and not (batch.settlements or batch.notes or batch.requests) and not store.stirred():
+        return Result()
+    with store.transaction() as tx:
+        lost = tx.settle(batch.settlements, holder) if batch.settlements else []
+        if batch.notes:
+            tx.note(batch.notes)
+        enqueued: list[Any] = []
+        jobs = [job for request in batch.requests for job in request.jobs]
+        if jobs:
+            answers = iter(tx.enqueue(jobs))
+            enqueued = [(request.token, tuple(next(answers) for _ in request.jobs)) for request in batch.requests]
+        grants = tx.claim(batch.wants, holder) if batch.wants else []
+    return Result(lost=tuple(lost), enqueued=tuple(enqueued), grants=tuple(grants))
+
+
+class StoreThread(threading.Thread):
+    """Owns the node's store. `submit` and `take` are for the main thread; `ready` becomes readable with news."""
+
+    def __init__(
+        self,
+        open_store: Callable[[], Store],
+        holder: Holder,
+        crews: Sequence[CrewRow],
+        about: dict[str, Any],
+        retention: Retention,
+    ) -> None:
+        super().__init__(name="store", daemon=True)
+        self._open, self._holder, self._crews, self._about, self._retention = (
+            open_store,
+            holder,
+            crews,
+            about,
+            retention,
+        )
+        self._inbox: SimpleQueue[Batch | None] = SimpleQueue()
+        self._outbox: deque[News] = deque()
+        self.ready = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self.busy_since: float | None = None
+        """Since when the present batch has been under way; the main thread shows it."""
+        self._prune_at = clock.monotonic() + PRUNE_EVERY
+
+    def submit(self, batch: Batch) -> None:
+        """Have this batch executed; its result will come as news."""
+        self.busy_since = clock.monotonic()
+        self._inbox.put(batch)
+
+    def take(self) -> list[News]:
+        """All news so far."""
+        try:
+            os.eventfd_read(self.ready)
+        except BlockingIOError:
+            return []
+        news: list[News] = []
+        while self._outbox:
+            news.append(self._outbox.popleft())
+        return news
+
+    def stop(self) -> None:
+        """End the thread after what was submitted."""
+        self._inbox.put(None)
+
+    def _tell(self, news: News) -> None:
+        self.busy_since = None
+        self._outbox.append(news)
+        os.eventfd_write(self.ready, 1)
+
+    def run(self) -> None:
+        try:
+            store = self._open()
+            with store.transaction() as tx:
+                recovered = tx.recover(self._holder, "the node ended while the job was running")
+                tx.register(self._holder, self._crews, self._about)
+        except ChargehandError as error:
+            self._tell(Unusable(str(error)))
+            return
+        self._tell(Opened(tuple(recovered)))
+        while (batch := self._next(store)) is not None:
+            try:
+                self._tell(execute(store, batch, self._holder))
+            except StoreError as error:
+                self._tell(Failure(str(error)))
+            except Exception as error:
+                log.error("a store call failed in an unforeseen way", trace=True)
+                self._tell(Failure(f"{type(error).__name__}: {error}"))
+        store.close()
+
+    def _next(self, store: Store) -> Batch | None:
+        """The next batch; old jobs are pruned, a few at a time, while there is none."""
+        while True:
+            try:
+                return self._inbox.get(timeout=max(0.0, self._prune_at - clock.monotonic()))
+            except Empty:
+                self._prune(store)
+
+    def _prune(self, store: Store) -> None:
+        again = PRUNE_EVERY
+        try:
+            if store.prune(self._retention, PRUNE_AT_ONCE) == PRUNE_AT_ONCE:
+                again = 0.05
+        except StoreError as error:
+            log.warning("finished jobs could not be pruned", why=error)
+        self._prune_at = clock.monotonic() + again

@@ -1,0 +1,82 @@
+"""What a user's handler is, and what it is given. Loaded in every worker, so it imports nothing heavy."""
+
+from collections.abc import Awaitable
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, get_args, get_origin
+
+if TYPE_CHECKING:
+    from chargehand.app import Crew
+    from chargehand.store import Transaction
+
+Payload = TypeVar("Payload")
+Result = TypeVar("Result")
+
+
+class Desk(Protocol):
+    """What a job can ask of the worker that performs it."""
+
+    def progress(self, done: float | None, total: float | None, stage: str | None, detail: str | None) -> None: ...
+    def enqueue(self, crew: "Crew[Any, Any] | str", payload: Any, options: dict[str, Any]) -> str: ...
+    def settle(self, result: Any) -> "AbstractContextManager[Transaction]": ...
+
+
+class Job(Generic[Payload]):
+    """One job in a handler's hands: what is to be done, and the ways to speak of it while doing it."""
+
+    __slots__ = ("_desk", "attempt", "crashes", "id", "label", "payload", "queue")
+
+    def __init__(
+        self, *, id: str, queue: str, payload: Payload, label: str | None, attempt: int, crashes: int, desk: Desk
+    ) -> None:
+        self.id, self.queue, self.payload, self.label = id, queue, payload, label
+        self.attempt = attempt
+        """1 the first time, and so on; interruptions are not counted."""
+        self.crashes = crashes
+        self._desk = desk
+
+    def progress(
+        self,
+        done: float | None = None,
+        total: float | None = None,
+        *,
+        stage: str | None = None,
+        detail: str | None = None,
+    ) -> None:
+        """Say how far the job is. Cheap: call it as often as you like. Raises Cancelled if somebody cancelled it."""
+        self._desk.progress(done, total, stage, detail)
+
+    def enqueue(self, crew: "Crew[Any, Any] | str", payload: Any, **options: Any) -> str:
+        """Enqueue another job, to be committed with this one's end; if this one does not end well, it never was."""
+        return self._desk.enqueue(crew, payload, options)
+
+    def settle(self, result: Any = None) -> "AbstractContextManager[Transaction]":
+        """A transaction in which the handler writes its own rows and this job ends as done, together or not at all.
+
+        For crews declared `transactional`. Raises ClaimLost, and writes nothing, if the job is no longer this
+        worker's. Return from the handler after the block; what it returns then is not used.
+        """
+        return self._desk.settle(result)
+
+
+class Handler(Generic[Payload, Result]):
+    """Derive from this: one object a worker process, set up once, then performing one job after the other."""
+
+    def set_up(self) -> "Awaitable[None] | None":
+        """Load what all jobs need. Plain or async."""
+
+    def perform(self, job: Job[Payload]) -> "Result | Awaitable[Result]":
+        """Do one job and return its result. Plain or async."""
+        raise NotImplementedError(f"{type(self).__qualname__} has no perform(job)")
+
+    def tear_down(self) -> "Awaitable[None] | None":
+        """Let go of it, when the worker stops in order. Plain or async."""
+
+    @classmethod
+    def types(cls) -> tuple[Any, Any]:
+        """The payload's and the result's type, as given in `Handler[Song, Labels]`; Any where nothing is given."""
+        for base in cls.__mro__:
+            for origin in getattr(base, "__orig_bases__", ()):
+                if get_origin(origin) is Handler:
+                    taken, given = (Any if isinstance(a, TypeVar) else a for a in get_args(origin))
+                    return taken, given
+        return Any, Any

@@ -1,0 +1,175 @@
+"""The host's part: start a node, watch it, start another when it dies, stop it in order.
+
+One thread; it never touches the store or the workers. If this process dies, the node sees its tether end and stops.
+"""
+
+import os
+import select
+import signal
+import socket
+import threading
+from pathlib import Path
+
+import msgspec
+
+from chargehand import clock, launch, log, nodelock
+from chargehand.config import NodePlan
+from chargehand.errors import ChargehandError
+from chargehand.model.frame import Decoder, Frame
+from chargehand.stores import sqlite_path
+
+STANDBY_POLL = 0.5
+"""Seconds between looks at the lock while another host's node serves the store."""
+LAST_WORDS = 10.0
+"""Seconds beyond the workers' grace after which a node that was asked to stop is killed."""
+SHORT_LIFE = 10.0
+LONGEST_PAUSE = 30.0
+
+
+class Failed(msgspec.Struct, frozen=True):
+    """The node could not start, and says why."""
+
+    code: int
+    why: str
+
+
+class Host:
+    """Keeps one node running for a store, or waits for its turn while another host does."""
+
+    def __init__(self, plan: NodePlan, *, give_up: bool = False) -> None:
+        self._plan, self._give_up = plan, give_up
+        self._store: Path = sqlite_path(plan.store)
+        self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._thread = threading.Thread(target=self._run, name="chargehand-host", daemon=True)
+        self._stopping = self._killing = False
+        self.ready = threading.Event()
+        """Set while a node that this host started is ready."""
+        self.ended = threading.Event()
+        self.failed: Failed | None = None
+        self.node_pid: int | None = None
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def stop(self, timeout: float | None = None) -> bool:
+        """Stop the node in order; whether all is over, within the timeout."""
+        self._stopping = True
+        os.eventfd_write(self._wake, 1)
+        return self.ended.wait(timeout)
+
+    def kill(self) -> None:
+        """Do not wait any longer."""
+        self._killing = self._stopping = True
+        os.eventfd_write(self._wake, 1)
+
+    def _run(self) -> None:
+        try:
+            pause = 0.0
+            said = False
+            while not self._stopping:
+                try:
+                    lock = nodelock.take(self._store)
+                except (ChargehandError, OSError) as error:
+                    self.failed = Failed(getattr(error, "exit_code", 4), str(error))
+                    log.error("no node can be started", why=error)
+                    if self._give_up:
+                        return
+                    self._wait(LONGEST_PAUSE)
+                    continue
+                if lock is None:
+                    if not said:
+                        found = nodelock.holder(self._store) or {}
+                        log.info("another node serves this store; waiting", store=self._store, pid=found.get("pid"))
+                    said = True
+                    self._wait(STANDBY_POLL)
+                    continue
+                said = False
+                began = clock.monotonic()
+                self._serve(lock)
+                if self._give_up and self.failed is not None:
+                    return
+                lived = clock.monotonic() - began
+                pause = 0.0 if lived > SHORT_LIFE else min(max(2 * pause, 0.1), LONGEST_PAUSE)
+                self._wait(pause if not self._stopping else 0.0)
+        except Exception:
+            log.error("the host's thread failed", trace=True)
+        finally:
+            self.ended.set()
+
+    def _wait(self, seconds: float) -> None:
+        poller = select.poll()
+        poller.register(self._wake, select.POLLIN)
+        if not self._stopping:
+            poller.poll(seconds * 1000)
+
+    def _serve(self, lock: int) -> None:
+        """One life of a node, from its start to its end."""
+        ours, theirs = socket.socketpair()
+        self.failed = None
+        try:
+            child = launch.launch(
+                f"from chargehand.node import main; main({theirs.fileno()})",
+                "node",
+                mark="node",
+                pass_fds=[theirs.fileno(), lock],
+                env=os.environ,
+                name=f"node:{self._plan.node}",
+            )
+        finally:
+            theirs.close()
+        nodelock.sign(lock, child.pid, self._plan.node)
+        os.close(lock)
+        self.node_pid = child.pid
+        try:
+            ours.sendall(b"PLAN|" + msgspec.json.encode(self._plan) + b"\n")
+            self._watch(child, ours)
+        except (BrokenPipeError, ConnectionResetError):
+            child.wait(5.0)
+        finally:
+            self.ready.clear()
+            self.node_pid = None
+            ours.close()
+            ending = child.exit()
+            child.close()
+            if not self._stopping:
+                log.warning("node ended", pid=child.pid, ending=ending)
+
+    def _watch(self, child: launch.Child, tether: socket.socket) -> None:
+        poller = select.poll()
+        for descriptor in (child.pidfd, tether.fileno(), self._wake):
+            poller.register(descriptor, select.POLLIN)
+        decoder = Decoder(1 << 20)
+        asked: float | None = None
+        while True:
+            timeout = None
+            if asked is not None:
+                timeout = max(0.0, asked + self._stop_limit() - clock.monotonic()) * 1000
+            events = {descriptor for descriptor, _ in poller.poll(timeout)}
+            if self._stopping and asked is None:
+                asked = clock.monotonic()
+                tether.sendall(b"STOP|{}\n")
+            if self._wake in events:
+                os.eventfd_read(self._wake)
+            if self._killing or (asked is not None and not events):
+                log.warning("node killed", pid=child.pid)
+                child.signal(signal.SIGKILL)
+            if tether.fileno() in events:
+                data = tether.recv(1 << 16)
+                if not data:
+                    poller.unregister(tether)
+                for frame in decoder.feed(data):
+                    if isinstance(frame, Frame):
+                        self._told(frame)
+            if child.pidfd in events:
+                return
+
+    def _stop_limit(self) -> float:
+        liveness = self._plan.liveness
+        return liveness.grace + 2 * liveness.terminate + LAST_WORDS
+
+    def _told(self, frame: Frame) -> None:
+        if frame.kind == "READY":
+            self.ready.set()
+        elif frame.kind == "FAILED":
+            self.failed = msgspec.json.decode(frame.body, type=Failed)

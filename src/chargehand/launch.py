@@ -1,0 +1,238 @@
+"""Start, watch and signal processes: the only place that does. It decides nothing about them.
+
+A process is named by its pid and its start time together, so that nobody is ever mistaken for one who had the same
+pid before. What a worker started is found three ways: by its session, by the mark in its environment, and by
+becoming our child when its parent died (the node is a subreaper).
+"""
+
+import errno
+import os
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from chargehand import clock
+
+MARK = "CHARGEHAND_LIFE"
+TICK = os.sysconf("SC_CLK_TCK")
+
+
+class Life(msgspec.Struct, frozen=True, kw_only=True):
+    """A process that was started, as it can be found again by somebody who did not start it."""
+
+    boot: str
+    pid: int
+    start: int
+    component: str
+
+
+class Stat(msgspec.Struct, frozen=True):
+    """What /proc says of a process."""
+
+    state: str
+    parent: int
+    session: int
+    cpu: float
+    start: int
+
+
+def boot_id() -> str:
+    """The name of this boot of the machine: pids mean nothing across boots."""
+    with open("/proc/sys/kernel/random/boot_id") as file:
+        return file.read().strip()
+
+
+def stat(pid: int) -> Stat | None:
+    """The process, unless it is gone."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            text = file.read()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    fields = text[text.rindex(b")") + 2 :].split()
+    cpu = sum(int(n) for n in fields[11:15]) / TICK
+    return Stat(fields[0].decode(), int(fields[1]), int(fields[3]), cpu, int(fields[19]))
+
+
+def alive(pid: int, start: int) -> bool:
+    """Whether that very process is there, and not only its corpse."""
+    found = stat(pid)
+    return found is not None and found.start == start and found.state not in "ZX"
+
+
+def pids() -> list[int]:
+    """Every process on the machine that we may see."""
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+
+
+def mark_of(pid: int) -> str | None:
+    """The mark that a process inherited from the worker it descends from."""
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            environment = file.read()
+    except OSError:
+        return None  # gone, or another user's
+    for entry in environment.split(b"\0"):
+        if entry.startswith(MARK.encode() + b"="):
+            return entry[len(MARK) + 1 :].decode(errors="replace")
+    return None
+
+
+class Child:
+    """A process that we started, with a descriptor that becomes readable when it dies."""
+
+    def __init__(self, process: "subprocess.Popen[bytes]", component: str, mark: str) -> None:
+        self._process = process
+        self.pid = process.pid
+        self.component, self.mark = component, mark
+        self.pidfd = os.pidfd_open(process.pid)
+        found = stat(process.pid)
+        self.start = found.start if found else 0
+
+    def fileno(self) -> int:
+        return self.pidfd
+
+    def exit(self) -> tuple[int | None, int | None] | None:
+        """Exit code and signal of a dead child (one of them is None); None while it lives."""
+        code = self._process.poll()
+        if code is None:
+            return None
+        return (None, -code) if code < 0 else (code, None)
+
+    def wait(self, timeout: float) -> bool:
+        """Whether it is dead, within so many seconds."""
+        poller = select.poll()
+        poller.register(self.pidfd, select.POLLIN)
+        return bool(poller.poll(max(0, timeout * 1000)))
+
+    def signal(self, number: int) -> None:
+        """Signal the process alone."""
+        try:
+            signal.pidfd_send_signal(self.pidfd, number)
+        except ProcessLookupError:
+            return  # it was quicker
+
+    def signal_session(self, number: int) -> None:
+        """Signal everything in its session: its own group, and the groups that its children made."""
+        self.signal(number)
+        for pid in session_members(self.pid):
+            _signal(pid, number)
+
+    def close(self) -> None:
+        os.close(self.pidfd)
+
+
+def launch(
+    code: str, component: str, *, mark: str, pass_fds: Sequence[int], env: Mapping[str, str], name: str
+) -> Child:
+    """A fresh interpreter in a session of its own that runs `code`, inheriting nothing but the descriptors named."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, name],
+        pass_fds=pass_fds,
+        start_new_session=True,
+        stdin=subprocess.DEVNULL,
+        env={**env, MARK: mark},
+    )
+    return Child(process, component, mark)
+
+
+def _signal(pid: int, number: int) -> None:
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        return  # gone meanwhile, which is what was wanted
+
+
+def session_members(session: int) -> list[int]:
+    """Living processes of a session. Its number is not given to anybody else while one of them lives."""
+    found: list[int] = []
+    for pid in pids():
+        seen = stat(pid)
+        if seen is not None and seen.session == session and seen.state not in "ZX":
+            found.append(pid)
+    return found
+
+
+def strangers(known: Iterable[int]) -> list[int]:
+    """Our children that we did not start: what dead workers left, dead or alive. Cheap; corpses are reaped."""
+    with open(f"/proc/self/task/{os.getpid()}/children") as file:
+        children = {int(pid) for pid in file.read().split()}
+    left: list[int] = []
+    for pid in children - set(known):
+        try:
+            reaped, _ = os.waitpid(pid, os.WNOHANG)
+        except ChildProcessError:
+            continue
+        if not reaped:
+            left.append(pid)
+    return left
+
+
+def remains_of(child: Child, known: Iterable[int]) -> list[int]:
+    """What a dead worker left alive, as far as it has become ours: killed here, and named until it is gone."""
+    left: list[int] = []
+    for pid in strangers(known):
+        seen = stat(pid)
+        if seen is None:
+            continue
+        if seen.session == child.pid or mark_of(pid) == child.mark:
+            _signal(pid, signal.SIGKILL)
+            left.append(pid)
+    return left
+
+
+def kill_group(child: Child) -> None:
+    """SIGKILL to the worker's process group: one call, for the ordinary case."""
+    try:
+        os.killpg(child.pid, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        return  # nobody is left in it, or somebody who changed user; `remains_of` finds whoever is ours
+
+
+def end_earlier_lives(lives: Sequence[Life], mark_prefix: str, limit: float) -> list[Life]:
+    """End whatever earlier nodes left, with all that descends from it. Returns those that cannot be killed.
+
+    Found by boot, pid and start time, by session, and by the mark that descendants inherit.
+    """
+    boot = boot_id()
+    ours = {life.pid: life for life in lives if life.boot == boot}
+    until = clock.monotonic() + limit
+    pause = 0.001
+    while True:
+        left: list[Life] = []
+        for pid in pids():
+            seen = stat(pid)
+            if seen is None or seen.state in "ZX" or pid == os.getpid():
+                continue
+            life = ours.get(pid)
+            by_itself = life is not None and life.start == seen.start
+            leader = ours.get(seen.session)
+            by_session = leader is not None and seen.start >= leader.start and seen.session != os.getsid(0)
+            mark = None if by_itself or by_session else mark_of(pid)
+            if by_itself or by_session or (mark is not None and mark.startswith(mark_prefix)):
+                _signal(pid, signal.SIGKILL)
+                left.append(Life(boot=boot, pid=pid, start=seen.start, component=life.component if life else "?"))
+        if not left or clock.monotonic() >= until:
+            return left
+        clock.sleep(pause)
+        pause = min(pause * 2, 0.1)
+
+
+def cpu_of(child: Child) -> float | None:
+    """CPU seconds used so far by a worker and everything in its session."""
+    own = stat(child.pid)
+    if own is None:
+        return None
+    others = (stat(pid) for pid in session_members(child.pid) if pid != child.pid)
+    return own.cpu + sum(seen.cpu for seen in others if seen is not None)
+
+
+def spawn_error(error: OSError) -> str:
+    """Why a process could not be made, in words."""
+    if error.errno in (errno.EAGAIN, errno.ENOMEM):
+        return f"the system has no room for another process ({error.strerror})"
+    return f"{error.strerror or error}"

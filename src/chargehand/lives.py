@@ -1,0 +1,69 @@
+"""Which processes a node has started, in a file beside the store: so that its successor finds and ends them.
+
+It does not wait for the store, and needs no sync: it matters only while the machine runs, and a boot's name guards it.
+"""
+
+import hashlib
+import os
+from pathlib import Path
+
+import msgspec
+
+from chargehand import launch, log
+from chargehand.ids import new_id
+
+LONGEST = 4096
+"""Lines after which the file is written anew with what lives."""
+
+
+class Lives:
+    """The record of one node's life, and of the workers that it started."""
+
+    def __init__(self, store: Path) -> None:
+        self._path = Path(f"{store}-lives")
+        self.life = new_id()
+        digest = hashlib.sha256(os.fsencode(os.path.realpath(store))).hexdigest()
+        self._store_mark = digest[:16]
+        self.mark = f"{self._store_mark}/{self.life}"
+        self._boot = launch.boot_id()
+        self._lines = 0
+
+    def end_earlier(self, limit: float) -> list[launch.Life]:
+        """End whatever earlier nodes of this store left, then begin a new record. Returns what cannot be killed."""
+        unkillable = launch.end_earlier_lives(self._read(), f"{self._store_mark}/", limit)
+        self._write(unkillable)
+        return unkillable
+
+    def add(self, child: launch.Child) -> None:
+        """Remember a process that was just started."""
+        life = launch.Life(boot=self._boot, pid=child.pid, start=child.start, component=child.component)
+        try:
+            if self._lines >= LONGEST:
+                self._write([life for life in self._read() if launch.alive(life.pid, life.start)])
+            with open(self._path, "ab") as file:
+                file.write(msgspec.json.encode(life) + b"\n")
+        except OSError as error:
+            # A full disk must not stop supervision; the mark in the process's environment still leads to it.
+            log.warning("a process could not be recorded", file=self._path, why=error.strerror)
+        self._lines += 1
+
+    def forget(self) -> None:
+        """A clean end: nothing is left to find."""
+        self._path.unlink(missing_ok=True)
+
+    def _read(self) -> list[launch.Life]:
+        try:
+            lines = self._path.read_bytes().splitlines()
+        except FileNotFoundError:
+            return []
+        lives: list[launch.Life] = []
+        for line in lines:
+            try:
+                lives.append(msgspec.json.decode(line, type=launch.Life))
+            except msgspec.DecodeError:
+                log.warning("a torn line in the record of processes was passed over", file=self._path)
+        return lives
+
+    def _write(self, lives: list[launch.Life]) -> None:
+        self._path.write_bytes(b"".join(msgspec.json.encode(life) + b"\n" for life in lives))
+        self._lines = len(lives)

@@ -1,0 +1,284 @@
+"""Everything wired together: a plan comes in over the host's tether, a running node goes on until it is told to stop.
+
+The main thread waits for pidfds, sockets and timers; the store thread makes every store call. Neither waits for the
+other.
+"""
+
+import os
+import random
+import signal
+import socket
+import sys
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import msgspec
+
+from chargehand import __version__, clock, launch, log
+from chargehand.config import NodePlan
+from chargehand.control import Server
+from chargehand.dispatch import Failure, News, Opened, StoreThread, Unusable
+from chargehand.errors import EXIT_STORE, ChargehandError
+from chargehand.lifeline import adopt_orphans
+from chargehand.lives import Lives
+from chargehand.model.fleet import Fleet
+from chargehand.model.frame import BadFrame, Frame, encode
+from chargehand.model.job import FINISHED, NewJob
+from chargehand.model.ledger import Batch, Ledger, Request, Result
+from chargehand.store import CrewRow, Holder
+from chargehand.stores import open_store, sqlite_path
+from chargehand.supervisor import Supervisor, workers_view
+from chargehand.wire import Channel, Loop
+
+PLAN_LIMIT = 16 << 20
+LATE = 1.0
+"""A step that comes so many seconds later than planned is forgiven to the workers."""
+TAKEOVER_LIMIT = 5.0
+LAST_WORDS = 5.0
+"""Seconds that a stopping node waits for the store after its last worker is gone."""
+FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
+
+
+class Node:
+    """One life of a node. `step` is one turn; `run` is all of them."""
+
+    def __init__(self, plan: NodePlan, tether: socket.socket) -> None:
+        self._plan = plan
+        self._started_ms = clock.now_ms()
+        self._loop = Loop()
+        self._tether = Channel(self._loop, tether, PLAN_LIMIT, self._told, lambda _: self.stop("the host is gone"))
+        store = sqlite_path(plan.store)
+        self._lives = Lives(store)
+        self._end_earlier_lives()
+        now = clock.monotonic()
+        chance = random.Random()
+        self._fleet = Fleet(
+            [(crew.name, crew.workers) for crew in plan.crews], plan.restart, plan.liveness, chance.random, now
+        )
+        self._ledger = Ledger([(crew.name, crew.queue) for crew in plan.crews], chance.random, now)
+        self._supervisor = Supervisor(self._loop, plan, self._fleet, self._ledger, self._lives, self._ended)
+        self._store = self._store_thread(plan)
+        self._loop.add(self._store.ready, lambda _: self._hear())
+        self._server = Server(self._loop, Path(f"{store}-sock"), self)
+        self._open = False
+        self._unusable: str | None = None
+        self._failing: str | None = None
+        self._pause = FIRST_PAUSE
+        self._stopping: str | None = None
+        self._gone_at: float | None = None
+
+    def _store_thread(self, plan: NodePlan) -> StoreThread:
+        crews = [
+            CrewRow(
+                name=c.name, queue=c.queue, handler=c.handler, workers=c.workers, max_attempts=c.max_attempts,
+                timeout_ms=c.timeout_ms, priority=c.priority,
+            )
+            for c in plan.crews
+        ]  # fmt: skip
+        about = {"pid": os.getpid(), "boot": launch.boot_id(), "version": __version__}
+        holder = Holder(plan.node, self._lives.life)
+        return StoreThread(lambda: open_store(plan.store, node=True), holder, crews, about, plan.retention)
+
+    def _end_earlier_lives(self) -> None:
+        left = self._lives.end_earlier(TAKEOVER_LIMIT)
+        if left:
+            # Its claims must not be given to others while it lives; so nothing is taken over at all.
+            names = ", ".join(f"{life.component} (pid {life.pid})" for life in left)
+            raise ChargehandError(f"processes of an earlier node are unkillable: {names}")
+
+    # one turn after the other
+
+    def run(self) -> int:
+        """Until stopped; the exit code."""
+        self._store.start()
+        log.info(
+            "node started", node=self._plan.node, pid=os.getpid(), store=sqlite_path(self._plan.store),
+            crews=",".join(f"{c.name}:{c.workers}" for c in self._plan.crews),
+        )  # fmt: skip
+        while not self._finished():
+            self.step()
+        self._store.stop()
+        self._store.join(1.0)
+        self._server.close()
+        self._lives.forget()
+        log.info("node stopped", node=self._plan.node, pid=os.getpid(), reason=self._unusable or self._stopping)
+        return EXIT_STORE if self._unusable else 0
+
+    def step(self) -> None:
+        """Wait for something to happen; decide; act. Nothing here blocks but the wait."""
+        before = clock.monotonic()
+        timeout = self._timeout(before)
+        self._loop.run_once(timeout)
+        now = clock.monotonic()
+        late = now - before - timeout
+        self._supervisor.tick(late if late > LATE else 0.0)
+        self._submit(now)
+
+    def _timeout(self, now: float) -> float:
+        due = [now + 60.0, self._supervisor.next_due(), self._ledger_due(now)]
+        if self._gone_at is not None:
+            due.append(self._gone_at + LAST_WORDS)
+        wait = max(0.0, min(moment for moment in due if moment is not None) - now)
+        # epoll counts whole milliseconds and rounds up: what is nearer than that is done now, without a wait.
+        return wait if wait > 0.0005 else 0.0
+
+    def _ledger_due(self, now: float) -> float | None:
+        return self._ledger.batch_due(now) if self._open else None
+
+    def _submit(self, now: float) -> None:
+        due = self._ledger_due(now)
+        if due is None or due > now + 0.0005:
+            return
+        batch = self._ledger.next_batch(now)
+        if batch == Batch():
+            self._ledger.confirm(Result(), now)
+            return
+        self._store.submit(batch)
+
+    def _finished(self) -> bool:
+        if self._unusable is not None:
+            return True
+        if self._stopping is None or not self._supervisor.gone:
+            return False
+        now = clock.monotonic()
+        self._gone_at = self._gone_at or now
+        return self._ledger.settled or now - self._gone_at >= LAST_WORDS
+
+    # the store speaks
+
+    def _hear(self) -> None:
+        for news in self._store.take():
+            self._heard(news)
+
+    def _heard(self, news: News) -> None:
+        now = clock.monotonic()
+        match news:
+            case Opened(recovered):
+                self._open = True
+                if recovered:
+                    log.warning("jobs of an earlier node are queued again", count=len(recovered))
+                self._tether.send(encode("READY", {"pid": os.getpid()}))
+            case Unusable(why):
+                self._unusable = why
+                log.error("the store cannot be used", why=why)
+                self._tether.send(encode("FAILED", {"code": EXIT_STORE, "why": why}))
+            case Failure(why):
+                self._store_failed(why, now)
+            case Result():
+                self._committed(news, now)
+
+    def _store_failed(self, why: str, now: float) -> None:
+        if why != self._failing:
+            log.error("the store fails; outcomes are kept and tried again", why=why)
+        self._failing = why
+        for request in self._ledger.failed(now, self._pause):
+            self._server.refuse(request.token, why, "StoreError")
+        self._pause = min(self._pause * 2, LONGEST_PAUSE)
+
+    def _committed(self, result: Result, now: float) -> None:
+        batch = self._ledger.in_flight
+        assert batch is not None
+        if self._failing is not None:
+            log.info("the store works again")
+        self._failing, self._pause = None, FIRST_PAUSE
+        # Work first: a worker waits for it. Then those who only want to know.
+        for component, claim in self._ledger.confirm(result, now):
+            self._supervisor.hand_out(component, claim)
+        for token, enqueued in result.enqueued:
+            self._server.answer(token, enqueued)
+        for job_id in result.lost:
+            log.warning("an outcome came too late and changed nothing", job=job_id)
+        for settlement in batch.settlements:
+            if settlement.state in FINISHED:
+                self._server.ended(settlement.id)
+
+    def _ended(self, job_id: str) -> None:
+        """A worker settled this job in a transaction of its own."""
+        self._server.ended(job_id)
+        self._ledger.hint()
+
+    # those who call
+
+    def enqueue(self, token: Any, jobs: tuple[NewJob, ...]) -> None:
+        self._ledger.enqueue(Request(token, jobs), clock.monotonic())
+
+    def hint(self, queue: str | None) -> None:
+        self._ledger.hint(queue)
+
+    def view(self) -> dict[str, Any]:
+        busy = self._store.busy_since
+        return {
+            "node": self._plan.node,
+            "pid": os.getpid(),
+            "version": __version__,
+            "started_ms": self._started_ms,
+            "stopping": self._stopping,
+            "store": {
+                "address": self._plan.store,
+                "failing": self._failing,
+                "waiting_s": None if busy is None else round(clock.monotonic() - busy, 3),
+            },
+            "workers": workers_view(self._supervisor, self._fleet, self._ledger),
+        }
+
+    # the end
+
+    def _told(self, _: Channel, frame: Frame | BadFrame) -> None:
+        if isinstance(frame, Frame) and frame.kind == "STOP":
+            self.stop("the host asked")
+
+    def stop(self, why: str) -> None:
+        """Let current jobs finish within the grace, settle them, stop everything."""
+        if self._stopping is not None:
+            return
+        self._stopping = why
+        log.info("node stopping", reason=why)
+        self._ledger.close(clock.monotonic())
+        self._supervisor.stop()
+
+    def watch_signals(self) -> None:
+        """SIGTERM stops in order; SIGINT is the host's business; SIGCHLD only wakes."""
+        reading, writing = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD, signal.SIGHUP):
+            signal.signal(number, _only_wake)
+
+        def woken(_: int) -> None:
+            if signal.SIGTERM in os.read(reading, 4096):
+                self.stop("SIGTERM")
+
+        self._loop.add(reading, woken)
+
+
+def _only_wake(number: int, frame: FrameType | None) -> None:
+    """Python must have a handler, or the wake-up descriptor stays silent."""
+
+
+def main(tether_fd: int) -> None:
+    """The whole life of a node process. The lock that makes it single came with it, in an inherited descriptor."""
+    tether = socket.socket(fileno=tether_fd)
+    tether.set_inheritable(False)
+    plan = _read_plan(tether)
+    log.configure(plan.log_level)
+    adopt_orphans()
+    try:
+        node = Node(plan, tether)
+    except (ChargehandError, OSError) as error:
+        log.error("the node cannot start", why=error)
+        code = error.exit_code if isinstance(error, ChargehandError) else EXIT_STORE
+        tether.setblocking(True)
+        tether.sendall(encode("FAILED", {"code": code, "why": str(error)}))
+        sys.exit(code)
+    node.watch_signals()
+    sys.exit(node.run())
+
+
+def _read_plan(tether: socket.socket) -> NodePlan:
+    data = bytearray()
+    while not data.endswith(b"\n"):
+        piece = tether.recv(1 << 16)
+        if not piece:
+            sys.exit(0)  # the host is gone before it said anything
+        data += piece
+    return msgspec.json.decode(bytes(data).partition(b"|")[2], type=NodePlan)

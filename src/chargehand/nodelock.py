@@ -1,0 +1,63 @@
+"""The lock that makes a node single: taken by a host, handed to the node that it starts, released by the kernel."""
+
+import fcntl
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from chargehand.errors import StoreError
+
+
+def pid_namespace() -> str:
+    """The name of the world in which our pids mean something."""
+    return os.readlink("/proc/self/ns/pid")
+
+
+def _path(store: Path) -> Path:
+    return Path(f"{store}-node")
+
+
+def take(store: Path) -> int | None:
+    """A descriptor that holds the lock for as long as it, or a copy of it, is open; None if a node has it."""
+    descriptor = os.open(_path(store), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        check_namespace(store)
+        return None
+    return descriptor
+
+
+def sign(descriptor: int, pid: int, node: str) -> None:
+    """Write down who has the lock, for those who find it taken."""
+    text = json.dumps({"pid": pid, "node": node, "pid_namespace": pid_namespace()}).encode()
+    os.ftruncate(descriptor, 0)
+    os.pwrite(descriptor, text, 0)
+
+
+def holder(store: Path) -> dict[str, Any] | None:
+    """Who has the lock, as far as is written down; None if nobody has."""
+    try:
+        descriptor = os.open(_path(store), os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        text = os.pread(descriptor, 4096, 0)
+        return json.loads(text) if text else {}
+    finally:
+        os.close(descriptor)
+    return None
+
+
+def check_namespace(store: Path) -> None:
+    """Refuse a store whose node lives in another pid namespace: neither could see if the other's processes live."""
+    found = holder(store)
+    if found and found.get("pid_namespace", pid_namespace()) != pid_namespace():
+        raise StoreError(
+            f"{store} is in use by a node in another pid namespace (another container?): one file serves one machine; "
+            "run both in the same container, or use a store for many nodes"
+        )

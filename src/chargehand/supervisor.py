@@ -1,0 +1,406 @@
+"""The hands: start workers, listen to them, bury them. What is to be done is decided by the fleet and the ledger.
+
+Nothing here blocks, sleeps, or calls the store. Everything runs on the node's main thread, because workers die with
+the thread that started them.
+"""
+
+import os
+import signal
+import socket
+from collections.abc import Callable, Sequence
+from typing import Any, assert_never
+
+import msgspec
+
+from chargehand import clock, launch, log
+from chargehand.config import CrewPlan, NodePlan
+from chargehand.errors import EXIT_CONFIGURATION, EXIT_UNRECOVERABLE
+from chargehand.lives import Lives
+from chargehand.model.fleet import (
+    Action,
+    Ask,
+    Event,
+    Examine,
+    Examined,
+    Exited,
+    Fleet,
+    Framed,
+    GivenUp,
+    Kill,
+    NotStarted,
+    Replace,
+    Spawn,
+    Started,
+    Status,
+    StopAsked,
+    Terminate,
+    Tick,
+)
+from chargehand.model.frame import BadFrame, Frame, encode
+from chargehand.model.job import (
+    Claim,
+    Crashed,
+    Done,
+    GaveUp,
+    Interrupted,
+    NewJob,
+    Outcome,
+    Raised,
+    RetryLater,
+    Settled,
+    check,
+)
+from chargehand.model.ledger import Ledger
+from chargehand.wire import Channel, Loop
+
+WORK_FRAME_LIMIT = 8 << 20
+PULSE_FRAME_LIMIT = 64 << 10
+ASHES = 0.002
+"""Seconds until it is looked again whether what a dead worker left is gone."""
+
+
+class JobFrame(msgspec.Struct, frozen=True):
+    """A job on its way to a worker."""
+
+    id: str
+    seq: int
+    fence: int
+    queue: str
+    label: str | None
+    attempts: int
+    crashes: int
+    payload: msgspec.Raw
+
+
+class OutcomeFrame(msgspec.Struct, frozen=True):
+    """An attempt's end on its way from a worker; which fields matter depends on the kind."""
+
+    id: str
+    fence: int
+    result: msgspec.Raw = msgspec.Raw(b"null")
+    error: str = ""
+    after_ms: int = 0
+    follow: tuple[NewJob, ...] = ()
+
+
+class HealthFrame(msgspec.Struct, frozen=True):
+    """A worker's newest state."""
+
+    component: str
+    life: str
+    status: str
+    current_job: str | None = None
+    turns: int = 0
+    done: int = 0
+    errors: int = 0
+    progress: dict[str, Any] | None = None
+
+
+class FatalFrame(msgspec.Struct, frozen=True):
+    """Why a worker is about to end by its own decision."""
+
+    code: int
+    why: str
+
+
+_outcomes = msgspec.json.Decoder(OutcomeFrame)
+_healths = msgspec.json.Decoder(HealthFrame)
+_fatals = msgspec.json.Decoder(FatalFrame)
+_encoder = msgspec.json.Encoder()
+
+
+class Hand:
+    """One life of a worker, as the supervisor holds it."""
+
+    def __init__(self, component: str, crew: str, child: launch.Child) -> None:
+        self.component, self.crew, self.child = component, crew, child
+        self.work: Channel | None = None
+        self.pulse: Channel | None = None
+        self.said: FatalFrame | None = None
+        self.health: HealthFrame | None = None
+        self.bad_frames = 0
+        self.exit: tuple[int | None, int | None] | None = None
+
+
+class Supervisor:
+    """See the module. The node calls `step_due`, `tick`, `stop`, `hand_out`, `bury`."""
+
+    def __init__(
+        self, loop: Loop, plan: NodePlan, fleet: Fleet, ledger: Ledger, lives: Lives, on_end: Callable[[str], None]
+    ) -> None:
+        self._loop, self._plan, self._fleet, self._ledger, self._lives = loop, plan, fleet, ledger, lives
+        self._on_end = on_end
+        self._crews = {crew.name: crew for crew in plan.crews}
+        self.hands: dict[str, Hand] = {}
+        self._dying: dict[int, Hand] = {}
+        """Dead workers, by pid, of whom something is still left."""
+
+    # time
+
+    def next_due(self) -> float | None:
+        """When `tick` has something to do."""
+        due = self._fleet.next_due()
+        return min(clock.monotonic() + ASHES, due or float("inf")) if self._dying else due
+
+    def tick(self, late: float) -> None:
+        """Let time pass."""
+        for hand in list(self._dying.values()):
+            self._bury(hand)
+        self._tell(Tick(late))
+
+    def stop(self) -> None:
+        """Ask every worker to stop; the fleet presses on by itself."""
+        self._tell(StopAsked())
+
+    @property
+    def gone(self) -> bool:
+        """Whether no worker, and nothing of one, is left."""
+        return not self.hands and not self._dying and self._fleet.all_gone()
+
+    # decisions become acts
+
+    def _tell(self, event: Event) -> None:
+        for action in self._fleet.handle(event, clock.monotonic()):
+            self._act(action)
+
+    def _act(self, action: Action) -> None:
+        match action:
+            case Spawn(component):
+                self._spawn(component)
+            case Ask(component):
+                self._ask(self.hands[component])
+            case Terminate(component):
+                log.warning("worker terminated", component=component, pid=self.hands[component].child.pid)
+                self.hands[component].child.signal_session(signal.SIGTERM)
+            case Kill(component, reason):
+                log.warning("worker force-killed", component=component, reason=reason)
+                self.hands[component].child.signal_session(signal.SIGKILL)
+            case Examine(component):
+                cpu = launch.cpu_of(self.hands[component].child)
+                self._tell(Examined(component, cpu))
+            case GivenUp(component, reason):
+                log.error("worker given up", component=component, reason=reason)
+            case Replace(component, reason, pause):
+                log.warning("worker to be respawned", component=component, reason=reason, in_s=f"{pause:.2f}")
+            case _:
+                assert_never(action)
+
+    def _ask(self, hand: Hand) -> None:
+        self._ledger.dismiss(hand.component)
+        for channel in (hand.work, hand.pulse):
+            if channel is not None:
+                channel.send(encode("STOP", {}))
+
+    def _spawn(self, component: str) -> None:
+        place = self._fleet.places[component]
+        crew = self._crews[place.crew]
+        mark = f"{self._lives.mark}/{component}/{place.life}"
+        ours, theirs = zip(*(socket.socketpair() for _ in range(2)), strict=True)
+        try:
+            child = launch.launch(
+                f"from chargehand.worker import main; main({theirs[0].fileno()}, {theirs[1].fileno()}, {os.getpid()})",
+                component,
+                mark=mark,
+                pass_fds=[sock.fileno() for sock in theirs],
+                env={**os.environ, **{k: v.format(index=place.index) for k, v in crew.environment.items()}},
+                name=component,
+            )
+        except OSError as error:
+            for sock in ours:
+                sock.close()
+            self._tell(NotStarted(component, f"not started: {launch.spawn_error(error)}"))
+            return
+        finally:
+            for sock in theirs:
+                sock.close()
+        self._lives.add(child)
+        hand = Hand(component, place.crew, child)
+        self.hands[component] = hand
+        hand.work = Channel(self._loop, ours[0], WORK_FRAME_LIMIT, lambda _, f: self._worked(hand, f), _unheeded)
+        hand.pulse = Channel(self._loop, ours[1], PULSE_FRAME_LIMIT, lambda _, f: self._pulsed(hand, f), _unheeded)
+        self._loop.add(child.pidfd, lambda _: self._died(hand))
+        hand.work.send(encode("INIT", self._init(component, crew, mark)))
+        log.info("worker spawned", component=component, pid=child.pid)
+        self._tell(Started(component, child.pid))
+
+    def _init(self, component: str, crew: CrewPlan, mark: str) -> dict[str, Any]:
+        plan = self._plan
+        return {
+            "component": component,
+            "life": mark,
+            "crew": crew.name,
+            "handler": crew.handler,
+            "python_path": plan.python_path,
+            "beat": plan.liveness.beat,
+            "grace": plan.liveness.grace + plan.liveness.terminate,
+            "node": plan.node,
+            "node_life": self._lives.life,
+            "store": plan.store if crew.transactional else None,
+            "crews": {name: msgspec.to_builtins(other) for name, other in self._crews.items()},
+        }
+
+    # a worker speaks
+
+    def hand_out(self, component: str, claim: Claim) -> None:
+        """Give the worker this job."""
+        hand = self.hands[component]
+        assert hand.work is not None
+        body = JobFrame(
+            claim.id, claim.seq, claim.fence, claim.queue, claim.label, claim.attempts, claim.crashes,
+            msgspec.Raw(claim.payload.encode()),
+        )  # fmt: skip
+        hand.work.send(b"JOB|%b\n" % _encoder.encode(body))
+
+    def _worked(self, hand: Hand, frame: Frame | BadFrame) -> None:
+        """A line on the work socket. Whatever it is, it can do no more than end its own job."""
+        try:
+            if isinstance(frame, BadFrame):
+                raise ValueError(frame.why)
+            if frame.kind == "READY":
+                self._ready(hand)
+            elif frame.kind == "FATAL":
+                hand.said = _fatals.decode(frame.body)
+            else:
+                self._outcome(hand, frame.kind, _outcomes.decode(frame.body))
+        except ValueError as error:  # msgspec's and our own errors about data are all ValueErrors
+            self._bad(hand, str(error))
+
+    def _ready(self, hand: Hand) -> None:
+        log.info("worker ready", component=hand.component, pid=hand.child.pid)
+        self._tell(Framed(hand.component, "healthy"))
+        now = clock.monotonic()
+        claim = self._ledger.welcome(hand.component, hand.crew, now)
+        if claim is not None:
+            self.hand_out(hand.component, claim)
+
+    def _outcome(self, hand: Hand, kind: str, body: OutcomeFrame) -> None:
+        held = self._ledger.held.get(hand.component)
+        if held is None or (held.claim.id, held.claim.fence) != (body.id, body.fence):
+            raise ValueError(f"{kind} for a job that this worker does not have")
+        outcome = _outcome_of(kind, body)
+        following = self._ledger.finished(hand.component, outcome, clock.monotonic(), hand.child.pid)
+        if following is not None:
+            self.hand_out(hand.component, following)
+        if isinstance(outcome, Settled):
+            self._on_end(body.id)
+
+    def _pulsed(self, hand: Hand, frame: Frame | BadFrame) -> None:
+        try:
+            if isinstance(frame, BadFrame):
+                raise ValueError(frame.why)
+            if frame.kind != "HEALTH":
+                raise ValueError(f"unexpected {frame.kind}")
+            health = _healths.decode(frame.body)
+            if (health.component, health.life) != (hand.component, hand.child.mark):
+                raise ValueError(f"health of somebody else: {health.component}")
+        except ValueError as error:
+            self._bad(hand, str(error))
+            return
+        hand.health = health
+        # `healthy` counts only once READY has come on the work socket: the two sockets are not ordered.
+        place = self._fleet.places[hand.component]
+        early = place.status is Status.STARTING and health.status == "healthy"
+        self._tell(Framed(hand.component, "starting" if early else health.status))
+
+    def _bad(self, hand: Hand, why: str) -> None:
+        hand.bad_frames += 1
+        log.warning("bad frame", component=hand.component, pid=hand.child.pid, why=why, count=hand.bad_frames)
+
+    # a worker dies
+
+    def _died(self, hand: Hand) -> None:
+        """The kernel says that the process is gone. First hear what it still said; then see to what it left."""
+        self._loop.remove(hand.child.pidfd)
+        for channel in (hand.work, hand.pulse):
+            assert channel is not None
+            channel.drain()
+            channel.close()
+        launch.kill_group(hand.child)
+        hand.exit = hand.child.exit()
+        self._dying[hand.child.pid] = hand
+        self._bury(hand)
+
+    def _bury(self, hand: Hand) -> None:
+        """Nothing of a worker may be left when its job is given back and its place filled."""
+        known = [other.child.pid for other in self.hands.values() if other is not hand]
+        if launch.remains_of(hand.child, known):
+            return
+        del self._dying[hand.child.pid]
+        del self.hands[hand.component]
+        hand.child.close()
+        code, number = hand.exit or (None, None)
+        said = hand.said.why if hand.said else None
+        bench = self._ledger.benches[hand.crew]
+        now = clock.monotonic()
+        outcome = self._last_outcome(hand, code, number)
+        claim = self._ledger.gone(hand.component, outcome, now, hand.child.pid)
+        log.info(
+            "worker exited", component=hand.component, pid=hand.child.pid, exit_code=code, signal=number,
+            job=claim.id if claim else None,
+        )  # fmt: skip
+        self._tell(
+            Exited(
+                component=hand.component,
+                exit_code=code,
+                signal=number,
+                said=said,
+                had_job=claim is not None,
+                crew_done=bench.done,
+            )
+        )
+
+    def _last_outcome(self, hand: Hand, code: int | None, number: int | None) -> Outcome:
+        """What a death means for the job in hand: a crash, unless it was our wish or nothing that the job did."""
+        place = self._fleet.places[hand.component]
+        how = f"killed by signal {number} ({_signal_name(number)})" if number else f"ended with exit code {code}"
+        if place.status is Status.STOPPING:
+            return Interrupted(f"{hand.component} (pid {hand.child.pid}) was stopped before the job was done")
+        if code in (EXIT_CONFIGURATION, EXIT_UNRECOVERABLE) and hand.said is not None:
+            return Interrupted(f"{hand.component} (pid {hand.child.pid}) gave up: {hand.said.why}")
+        verdict = f" after a {place.verdict}" if place.verdict else ""
+        return Crashed(f"{hand.component} (pid {hand.child.pid}) {how}{verdict} with the job in hand")
+
+
+def _outcome_of(kind: str, body: OutcomeFrame) -> Outcome:
+    match kind:
+        case "DONE":
+            return Done(bytes(body.result).decode(), tuple(check(job) for job in body.follow))
+        case "SETTLED":
+            return Settled()
+        case "RAISED":
+            return Raised(body.error)
+        case "RETRY":
+            return RetryLater(body.after_ms, body.error)
+        case "GAVEUP":
+            return GaveUp(body.error)
+        case _:
+            raise ValueError(f"unknown kind {kind}")
+
+
+def _signal_name(number: int | None) -> str:
+    return signal.Signals(number).name if number in set(signal.Signals) else "unknown"
+
+
+def _unheeded(channel: Channel) -> None:
+    """A closed socket is no death: a grandchild may hold it open, or a handler close it. The pidfd tells."""
+
+
+def workers_view(supervisor: Supervisor, fleet: Fleet, ledger: Ledger) -> Sequence[dict[str, Any]]:
+    """Every worker's place, for readers."""
+    view: list[dict[str, Any]] = []
+    for place in fleet.places.values():
+        hand = supervisor.hands.get(place.component)
+        held = ledger.held.get(place.component)
+        view.append(
+            {
+                "component": place.component,
+                "crew": place.crew,
+                "status": place.status.value,
+                "pid": hand.child.pid if hand and launch.alive(hand.child.pid, hand.child.start) else None,
+                "current_job": held.claim.id if held else None,
+                "progress": hand.health.progress if hand and hand.health and held else None,
+                "restart_count": place.restarts,
+                "reason": place.reason,
+            }
+        )
+    return view

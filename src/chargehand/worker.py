@@ -1,0 +1,370 @@
+"""What runs in a worker process: the main thread takes a job, performs it, sends the outcome; the pulse reports.
+
+Two sockets lead to the node, one for each flow. Work: jobs in, outcomes out, used by the main thread alone; it may
+wait. Pulse: health out, requests in; it never makes the work wait, and of health only the newest matters.
+Nothing heavy is imported before the handler asks for it.
+"""
+
+import os
+import select
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from typing import Any, cast
+
+from chargehand import clock, codec, errors
+from chargehand.handler import Handler, Job
+from chargehand.lifeline import die_with_parent
+from chargehand.model.frame import BadFrame, Decoder, Frame, encode, encode_raw
+
+JOB_FRAME_LIMIT = 8 << 20
+RESULT_LIMIT = 1 << 20
+IDLE_TURN = 5.0
+"""Seconds after which an idle main thread shows that it still turns."""
+
+
+class Outlet:
+    """The pulse socket's sending side, shared by both threads: a frame goes whole or not at all, and never waits."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+        self._rest = b""
+        self._lock = threading.Lock()
+
+    def send(self, frame: bytes) -> None:
+        """Send, or drop if the node is not reading. What was begun is finished first, so that lines stay lines."""
+        with self._lock:
+            self._rest = self._push(self._rest)
+            if not self._rest:
+                rest = self._push(frame)
+                self._rest = rest if len(rest) < len(frame) else b""
+
+    def _push(self, data: bytes) -> bytes:
+        """What of the data could not be sent."""
+        try:
+            return data[self._sock.send(data, socket.MSG_DONTWAIT) :] if data else b""
+        except BlockingIOError:
+            return data
+
+
+class Inbox:
+    """The frames on the work socket, one at a time. Its turns show that the main thread is not stuck while idle."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+        self.turns = 0
+
+    def __iter__(self) -> Iterator[Frame]:
+        decoder = Decoder(JOB_FRAME_LIMIT)
+        poller = select.poll()
+        poller.register(self._sock, select.POLLIN)
+        while True:
+            self.turns += 1
+            if not poller.poll(IDLE_TURN * 1000):
+                continue
+            data = self._sock.recv(1 << 16)
+            if not data:
+                kill_own_session()  # the node is gone: so are we
+            for frame in decoder.feed(data):
+                if isinstance(frame, BadFrame):
+                    raise RuntimeError(f"the node sent a bad frame: {frame.why}")
+                yield frame
+
+
+class Worker:
+    """One life of a worker, and what its jobs can ask of it."""
+
+    def __init__(
+        self, work: socket.socket, pulse: socket.socket, inbox: Inbox, frames: Iterator[Frame], plan: dict[str, Any]
+    ) -> None:
+        self._work, self._inbox, self._frames, self._plan = work, inbox, frames, plan
+        self.outlet = Outlet(pulse)
+        self.status = "starting"
+        self.current: str | None = None
+        self.turns = 0
+        """Advanced by the working thread only: the witness that it still works."""
+        self.done = 0
+        self.errors = 0
+        self._progress: dict[str, Any] | None = None
+        self._progress_sent = 0.0
+        self._follow: list[dict[str, Any]] = []
+        self._settled = False
+        self._began = 0.0
+        self._body: dict[str, Any] = {}
+        self._store: Any = None
+        self._runner: Any = None
+        self.handler: Handler[Any, Any] | None = None
+
+    # health
+
+    def report(self) -> None:
+        """Send the newest state."""
+        body: dict[str, Any] = {
+            "component": self._plan["component"],
+            "life": self._plan["life"],
+            "status": self.status,
+            "current_job": self.current,
+            "turns": self.turns + self._inbox.turns,
+            "done": self.done,
+            "errors": self.errors,
+        }
+        if self._progress is not None:
+            body["progress"] = self._progress
+        self.outlet.send(encode("HEALTH", body))
+
+    # what a job can ask
+
+    def progress(self, done: float | None, total: float | None, stage: str | None, detail: str | None) -> None:
+        self.turns += 1
+        self._progress = {"done": done, "total": total, "stage": stage, "detail": detail}
+        now = clock.monotonic()
+        if now - self._progress_sent >= 0.2:
+            self._progress_sent = now
+            self.report()
+
+    def enqueue(self, crew: Any, payload: Any, options: dict[str, Any]) -> str:
+        import msgspec
+
+        from chargehand.config import CrewPlan, new_job
+
+        if isinstance(crew, str):
+            found = self._plan["crews"].get(crew)
+            if found is None:
+                known = ", ".join(sorted(self._plan["crews"]))
+                raise errors.UnknownCrew(f"there is no crew {crew!r}; there are: {known}")
+            job = new_job(msgspec.convert(found, CrewPlan), codec.to_json(payload, "the payload"), **options)
+        else:
+            job = crew.new_job(payload, **options)
+        self._follow.append(msgspec.to_builtins(job))
+        return job.id
+
+    @contextmanager
+    def settle(self, result: Any) -> Generator[Any]:
+        if self._plan.get("store") is None:
+            raise errors.ConfigurationError(
+                f"crew {self._plan['crew']!r} is not declared transactional=True, so job.settle() cannot be used in it"
+            )
+        import msgspec
+
+        from chargehand.model.job import NewJob, Settlement, State
+        from chargehand.store import Holder
+        from chargehand.stores import open_store
+
+        text = _result_text(result)
+        if self._store is None:
+            self._store = open_store(self._plan["store"], create=False)
+        body = self._body
+        took = int((clock.monotonic() - self._began) * 1000)
+        with self._store.transaction() as tx:
+            settlement = Settlement(
+                id=body["id"], seq=body["seq"], fence=body["fence"], queue=body["queue"], state=State.DONE,
+                outcome="done", result=text, worker=self._plan["component"], pid=os.getpid(), duration_ms=took,
+            )  # fmt: skip
+            if tx.settle([settlement], Holder(self._plan["node"], self._plan["node_life"])):
+                raise errors.ClaimLost(f"job {body['id']} was given to another worker; nothing was written")
+            yield tx
+            tx.enqueue(msgspec.convert(self._follow, list[NewJob]))
+        self._follow = []
+        self._settled = True
+
+    # the work
+
+    def serve(self) -> int:
+        """Set up, perform until asked to stop, tear down. Returns the exit code."""
+        try:
+            self.handler = self._load()
+            self._finish(self.handler.set_up())
+        except Exception as error:
+            return self._fatal(error, errors.EXIT_SET_UP)
+        takes, _ = self.handler.types()
+        self.status = "healthy"
+        self.report()
+        self._work.sendall(encode("READY", {}))
+        for frame in self._frames:
+            if frame.kind == "STOP":
+                break
+            if frame.kind == "JOB":
+                code = self._perform(frame.read(), takes)
+                if code is not None:
+                    return code
+        self.status = "stopping"
+        self.report()
+        self._finish(self.handler.tear_down())
+        return 0
+
+    def _load(self) -> Handler[Any, Any]:
+        name: str = self._plan["handler"]
+        module, _, attribute = name.partition(":")
+        try:
+            found: Any = import_module(module)
+            for part in attribute.split("."):
+                found = getattr(found, part)
+        except (ImportError, AttributeError, SyntaxError) as error:
+            raise errors.ConfigurationError(
+                f"handler {name!r} cannot be imported: {type(error).__name__}: {error}"
+            ) from error
+        if not isinstance(found, type) or not issubclass(found, Handler):
+            raise errors.ConfigurationError(f"handler {name!r} is not a class derived from chargehand.Handler")
+        return cast(Handler[Any, Any], found())
+
+    def _finish(self, result: Any) -> Any:
+        """A plain value as it is, an awaitable's once it has it."""
+        if not hasattr(result, "__await__"):
+            return result
+        import asyncio
+
+        async def waited() -> Any:
+            return await result
+
+        self._runner = self._runner or asyncio.Runner()
+        return self._runner.run(waited())
+
+    def _perform(self, body: dict[str, Any], takes: Any) -> int | None:
+        """One job, from hand-over to outcome. An exit code if the process must end."""
+        self.turns += 1
+        self.current, self._body, self._settled, self._began = body["id"], body, False, clock.monotonic()
+        self._follow, self._progress = [], None
+        self.report()
+        code: int | None = None
+        try:
+            frame = self._attempt(body, takes)
+        except (errors.ConfigurationError, errors.UnrecoverableError) as error:
+            frame, code = None, self._fatal(error, error.exit_code)
+        self.current, self._progress = None, None
+        self.turns += 1
+        if frame is not None:
+            self._work.sendall(frame)
+        return code
+
+    def _attempt(self, body: dict[str, Any], takes: Any) -> bytes:
+        handler = self.handler
+        assert handler is not None
+        about = {"id": body["id"], "fence": body["fence"]}
+        try:
+            payload = codec.as_type(body["payload"], takes, f"the payload of job {body['id']}")
+            job = Job[Any](
+                id=body["id"], queue=body["queue"], payload=payload, label=body.get("label"),
+                attempt=body["attempts"] + 1, crashes=body["crashes"], desk=self,
+            )  # fmt: skip
+            result = self._finish(handler.perform(job))
+            if self._settled:
+                return encode("SETTLED", about)
+            text = _result_text(result)
+            if self._follow:
+                about["follow"] = self._follow
+            self.done += 1
+            return encode_raw("DONE", about, result=text)
+        except (errors.ConfigurationError, errors.UnrecoverableError):
+            raise
+        except Exception as error:
+            if self._settled:
+                return encode("SETTLED", about)
+            self.errors += 1
+            return _failure(about, error)
+
+    def _fatal(self, error: Exception, otherwise: int) -> int:
+        """Tell the node why this process ends, in words; the code for it."""
+        import traceback
+
+        known = isinstance(error, errors.ConfigurationError | errors.UnrecoverableError)
+        code = error.exit_code if known else otherwise
+        why = str(error) if known else "".join(traceback.format_exception(error))
+        self._work.sendall(encode("FATAL", {"code": code, "why": why}))
+        return code
+
+
+def _result_text(result: Any) -> str:
+    text = codec.to_json(result, "the result")
+    if len(text.encode()) > RESULT_LIMIT:
+        raise errors.PayloadError(f"the result has {len(text.encode()):,} bytes of JSON; allowed are {RESULT_LIMIT:,}")
+    return text
+
+
+def _failure(about: dict[str, Any], error: Exception) -> bytes:
+    import traceback
+
+    text = "".join(traceback.format_exception(error))
+    match error:
+        case errors.Retry():
+            return encode("RETRY", {**about, "after_ms": max(0, int(error.after * 1000)), "error": str(error)})
+        case errors.GiveUp():
+            return encode("GAVEUP", {**about, "error": error.reason})
+        case errors.PayloadError():
+            return encode("GAVEUP", {**about, "error": text})
+        case _:
+            return encode("RAISED", {**about, "error": text})
+
+
+class Pulse(threading.Thread):
+    """Beats, and listens for what cannot wait for the main thread: requests of the node, and SIGTERM."""
+
+    def __init__(self, worker: Worker, sock: socket.socket, wakeup: int, beat: float, grace: float) -> None:
+        super().__init__(name="pulse", daemon=True)
+        self._worker, self._sock, self._wakeup = worker, sock, wakeup
+        self._beat, self._grace = beat, grace
+        self._kill_at: float | None = None
+
+    def run(self) -> None:
+        poller = select.poll()
+        poller.register(self._sock, select.POLLIN)
+        poller.register(self._wakeup, select.POLLIN)
+        next_beat = clock.monotonic()
+        while True:
+            now = clock.monotonic()
+            if now >= next_beat:
+                self._worker.report()
+                next_beat = now + self._beat
+            if self._kill_at is not None and now >= self._kill_at:
+                kill_own_session()
+            due = next_beat if self._kill_at is None else min(next_beat, self._kill_at)
+            for descriptor, _ in poller.poll(max(0.0, due - now) * 1000 + 1):
+                if descriptor == self._wakeup:
+                    self._signalled(os.read(self._wakeup, 64))
+                elif not self._sock.recv(1 << 12):
+                    kill_own_session()  # the node is gone, or has declared us dead
+
+    def _signalled(self, numbers: bytes) -> None:
+        for number in numbers:
+            if number != signal.SIGTERM:
+                continue
+            if self._kill_at is not None:
+                kill_own_session()
+            # The node answers this with a STOP after whatever it has already sent; the main thread obeys that.
+            self._kill_at = clock.monotonic() + self._grace
+            self._worker.status = "stopping"
+            self._worker.report()
+
+
+def kill_own_session() -> None:
+    """End this worker and its process group, now."""
+    os.killpg(0, signal.SIGKILL)
+
+
+def _catch_signals() -> int:
+    """SIGTERM wakes the pulse, even while C code holds the main thread; SIGINT is the supervisor's business."""
+    reading, writing = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+    signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+    ignore: Callable[[int, Any], None] = lambda number, frame: None  # noqa: E731 (not SIG_IGN: children inherit that)
+    signal.signal(signal.SIGTERM, ignore)
+    signal.signal(signal.SIGINT, ignore)
+    return reading
+
+
+def main(work_fd: int, pulse_fd: int, parent: int) -> None:
+    """The whole life of a worker process."""
+    die_with_parent(parent)
+    work, pulse = socket.socket(fileno=work_fd), socket.socket(fileno=pulse_fd)
+    for sock in (work, pulse):
+        sock.setblocking(True)
+        sock.set_inheritable(False)
+    inbox = Inbox(work)
+    frames = iter(inbox)
+    plan = next(frames).read()  # the node sends INIT before anything else
+    sys.path[:] = plan["python_path"]
+    worker = Worker(work, pulse, inbox, frames, plan)
+    Pulse(worker, pulse, _catch_signals(), plan["beat"], plan["grace"]).start()
+    sys.exit(worker.serve())
