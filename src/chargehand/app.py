@@ -287,6 +287,11 @@ class Chargehand:
         finally:
             self._stores.append(store)
 
+    def open(self) -> None:
+        """Open the store now, so that whatever is wrong with it is told at once. Otherwise its first use does."""
+        with self._store():
+            return
+
     @contextmanager
     def transaction(self) -> Generator[Transaction]:
         """A transaction on the store, for the caller's own tables in it and for `enqueue(..., within=tx)`.

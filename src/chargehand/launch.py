@@ -1,8 +1,8 @@
 """Start, watch and signal processes: the only place that does. It decides nothing about them.
 
 A process is named by its pid and its start time together, so that nobody is ever mistaken for one who had the same
-pid before. What a worker started is found three ways: by its session, by the mark in its environment, and by
-becoming our child when its parent died (the node is a subreaper).
+pid before. What a worker started becomes the node's child when the worker dies, however far it has drifted (workers and
+node are subreapers). What a dead node's workers started is found by its session, and by the mark in its environment.
 """
 
 import errno
@@ -37,7 +37,13 @@ class Stat(msgspec.Struct, frozen=True):
     parent: int
     session: int
     cpu: float
+    threads: int
     start: int
+
+    @property
+    def dead(self) -> bool:
+        """Whether nothing of it runs any more: a leader can be a corpse while its threads are still ending."""
+        return self.state in "ZX" and self.threads <= 1
 
 
 def boot_id() -> str:
@@ -55,13 +61,13 @@ def stat(pid: int) -> Stat | None:
         return None
     fields = text[text.rindex(b")") + 2 :].split()
     cpu = sum(int(n) for n in fields[11:15]) / TICK
-    return Stat(fields[0].decode(), int(fields[1]), int(fields[3]), cpu, int(fields[19]))
+    return Stat(fields[0].decode(), int(fields[1]), int(fields[3]), cpu, int(fields[17]), int(fields[19]))
 
 
 def alive(pid: int, start: int) -> bool:
     """Whether that very process is there, and not only its corpse."""
     found = stat(pid)
-    return found is not None and found.start == start and found.state not in "ZX"
+    return found is not None and found.start == start and not found.dead
 
 
 def pids() -> list[int]:
@@ -152,13 +158,16 @@ def session_members(session: int) -> list[int]:
     found: list[int] = []
     for pid in pids():
         seen = stat(pid)
-        if seen is not None and seen.session == session and seen.state not in "ZX":
+        if seen is not None and seen.session == session and not seen.dead:
             found.append(pid)
     return found
 
 
-def strangers(known: Iterable[int]) -> list[int]:
-    """Our children that we did not start: what dead workers left, dead or alive. Cheap; corpses are reaped."""
+def end_strangers(known: Iterable[int]) -> list[int]:
+    """Kill, reap and name those of our children that we did not start, until there are none.
+
+    They are what dead workers left: a living one adopts its own orphans. Cheap when there are none.
+    """
     with open(f"/proc/self/task/{os.getpid()}/children") as file:
         children = {int(pid) for pid in file.read().split()}
     left: list[int] = []
@@ -168,18 +177,6 @@ def strangers(known: Iterable[int]) -> list[int]:
         except ChildProcessError:
             continue
         if not reaped:
-            left.append(pid)
-    return left
-
-
-def remains_of(child: Child, known: Iterable[int]) -> list[int]:
-    """What a dead worker left alive, as far as it has become ours: killed here, and named until it is gone."""
-    left: list[int] = []
-    for pid in strangers(known):
-        seen = stat(pid)
-        if seen is None:
-            continue
-        if seen.session == child.pid or mark_of(pid) == child.mark:
             _signal(pid, signal.SIGKILL)
             left.append(pid)
     return left
@@ -190,7 +187,7 @@ def kill_group(child: Child) -> None:
     try:
         os.killpg(child.pid, signal.SIGKILL)
     except (ProcessLookupError, PermissionError):
-        return  # nobody is left in it, or somebody who changed user; `remains_of` finds whoever is ours
+        return  # nobody is left in it, or somebody who changed user; `end_strangers` finds whoever is ours
 
 
 def end_earlier_lives(lives: Sequence[Life], mark_prefix: str, limit: float) -> list[Life]:
@@ -206,7 +203,7 @@ def end_earlier_lives(lives: Sequence[Life], mark_prefix: str, limit: float) -> 
         left: list[Life] = []
         for pid in pids():
             seen = stat(pid)
-            if seen is None or seen.state in "ZX" or pid == os.getpid():
+            if seen is None or seen.dead or pid == os.getpid():
                 continue
             life = ours.get(pid)
             by_itself = life is not None and life.start == seen.start

@@ -322,8 +322,7 @@ class Supervisor:
 
     def _bury(self, hand: Hand) -> None:
         """Nothing of a worker may be left when its job is given back and its place filled."""
-        known = [other.child.pid for other in self.hands.values() if other is not hand]
-        if launch.remains_of(hand.child, known):
+        if launch.end_strangers(other.child.pid for other in self.hands.values()):
             return
         del self._dying[hand.child.pid]
         del self.hands[hand.component]

@@ -14,11 +14,11 @@ import threading
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from importlib import import_module
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 from chargehand import clock, codec, errors
 from chargehand.handler import Handler, Job
-from chargehand.lifeline import die_with_parent
+from chargehand.lifeline import adopt_orphans, die_with_parent
 from chargehand.model.frame import BadFrame, Decoder, Frame, encode, encode_raw
 
 JOB_FRAME_LIMIT = 8 << 20
@@ -49,6 +49,8 @@ class Outlet:
             return data[self._sock.send(data, socket.MSG_DONTWAIT) :] if data else b""
         except BlockingIOError:
             return data
+        except (BrokenPipeError, ConnectionResetError):
+            return kill_own_session()  # the node is gone: so are we
 
 
 class Inbox:
@@ -66,9 +68,7 @@ class Inbox:
             self.turns += 1
             if not poller.poll(IDLE_TURN * 1000):
                 continue
-            data = self._sock.recv(1 << 16)
-            if not data:
-                kill_own_session()  # the node is gone: so are we
+            data = receive(self._sock)
             for frame in decoder.feed(data):
                 if isinstance(frame, BadFrame):
                     raise RuntimeError(f"the node sent a bad frame: {frame.why}")
@@ -183,7 +183,7 @@ class Worker:
         takes, _ = self.handler.types()
         self.status = "healthy"
         self.report()
-        self._work.sendall(encode("READY", {}))
+        self._tell(encode("READY", {}))
         for frame in self._frames:
             if frame.kind == "STOP":
                 break
@@ -237,7 +237,7 @@ class Worker:
         self.current, self._progress = None, None
         self.turns += 1
         if frame is not None:
-            self._work.sendall(frame)
+            self._tell(frame)
         return code
 
     def _attempt(self, body: dict[str, Any], takes: Any) -> bytes:
@@ -273,8 +273,15 @@ class Worker:
         known = isinstance(error, errors.ConfigurationError | errors.UnrecoverableError)
         code = error.exit_code if known else otherwise
         why = str(error) if known else "".join(traceback.format_exception(error))
-        self._work.sendall(encode("FATAL", {"code": code, "why": why}))
+        self._tell(encode("FATAL", {"code": code, "why": why}))
         return code
+
+    def _tell(self, frame: bytes) -> None:
+        """Send on the work socket, in order, waiting if need be."""
+        try:
+            self._work.sendall(frame)
+        except (BrokenPipeError, ConnectionResetError):
+            kill_own_session()  # the node is gone: so are we
 
 
 def _result_text(result: Any) -> str:
@@ -324,8 +331,8 @@ class Pulse(threading.Thread):
             for descriptor, _ in poller.poll(max(0.0, due - now) * 1000 + 1):
                 if descriptor == self._wakeup:
                     self._signalled(os.read(self._wakeup, 64))
-                elif not self._sock.recv(1 << 12):
-                    kill_own_session()  # the node is gone, or has declared us dead
+                else:
+                    receive(self._sock)  # it tells what the work socket tells as well; only its end matters here
 
     def _signalled(self, numbers: bytes) -> None:
         for number in numbers:
@@ -339,9 +346,18 @@ class Pulse(threading.Thread):
             self._worker.report()
 
 
-def kill_own_session() -> None:
+def receive(sock: socket.socket) -> bytes:
+    """What the node sent. If it is gone, or has let go of us, this process ends here."""
+    try:
+        return sock.recv(1 << 16) or kill_own_session()
+    except ConnectionResetError:
+        kill_own_session()
+
+
+def kill_own_session() -> NoReturn:
     """End this worker and its process group, now."""
     os.killpg(0, signal.SIGKILL)
+    raise SystemExit(errors.EXIT_ERROR)  # never reached: the signal is there before the call returns
 
 
 def _catch_signals() -> int:
@@ -357,6 +373,7 @@ def _catch_signals() -> int:
 def main(work_fd: int, pulse_fd: int, parent: int) -> None:
     """The whole life of a worker process."""
     die_with_parent(parent)
+    adopt_orphans()  # so that what a job leaves behind stays below this worker, and ends with it
     work, pulse = socket.socket(fileno=work_fd), socket.socket(fileno=pulse_fd)
     for sock in (work, pulse):
         sock.setblocking(True)

@@ -28,6 +28,7 @@ def work(
     hand.log_level = log_level.upper()
     log.configure(hand.log_level)
     log.info("store", path=hand.path)
+    hand.open()
     host = hand.start(give_up=True)
     asked = 0
 

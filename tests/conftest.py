@@ -1,0 +1,42 @@
+"""What all tests share: nothing that a test started may outlive it."""
+
+import os
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from chargehand import launch
+from chargehand.testing import eventually
+
+RUN = "CHARGEHAND_TEST_RUN"
+os.environ[RUN] = f"run-{uuid.uuid4().hex}"  # inherited by every process that a test starts, however far down
+
+
+def descendants() -> list[int]:
+    """Every living process that descends from this test run, wherever it has drifted to."""
+    wanted = f"{RUN}={os.environ[RUN]}".encode()
+    found: list[int] = []
+    for pid in launch.pids():
+        try:
+            environment = Path(f"/proc/{pid}/environ").read_bytes()
+        except OSError:
+            continue
+        seen = launch.stat(pid)
+        if pid != os.getpid() and wanted in environment.split(b"\0") and seen is not None and not seen.dead:
+            found.append(pid)
+    return found
+
+
+def describe(pid: int) -> str:
+    try:
+        return f"{pid}: {Path(f'/proc/{pid}/cmdline').read_bytes().replace(bytes(1), b' ').decode()}"
+    except OSError:
+        return f"{pid}: gone"
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left_behind() -> Iterator[None]:
+    yield
+    eventually(lambda: not descendants(), 15, what=f"processes left behind: {[describe(p) for p in descendants()]}")

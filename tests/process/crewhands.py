@@ -1,0 +1,114 @@
+"""Handlers for the process tests, and the application that the command line starts. Workers import this module."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from chargehand import Chargehand, GiveUp, Handler, Job, LivenessPolicy, RestartPolicy, Retry, clock
+
+
+def write(path: str, *words: Any) -> None:
+    """One line, whole, even if the process is killed right after."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    os.write(descriptor, (" ".join(str(word) for word in words) + "\n").encode())
+    os.close(descriptor)
+
+
+class Doer(Handler[dict[str, Any], Any]):
+    """Does what the payload says, and keeps a ledger of its own: `start ID PID` and `end ID PID`."""
+
+    def perform(self, job: Job[dict[str, Any]]) -> Any:
+        payload = job.payload
+        write(payload["ledger"], "start", job.id, os.getpid())
+        for kind in payload.get("children", ()):
+            self.start_child(kind, payload["ledger"])
+        if "gate" in payload:
+            while not Path(payload["gate"]).exists():
+                clock.sleep(0.002)
+        for crew, following in payload.get("follow", ()):
+            job.enqueue(crew, following)
+        match payload.get("end"):
+            case "raise":
+                raise RuntimeError(payload.get("text", "as told"))
+            case "retry":
+                raise Retry(after=0.01)
+            case "give up":
+                raise GiveUp("as told")
+            case "exit":
+                os._exit(payload["code"])
+            case _:
+                write(payload["ledger"], "end", job.id, os.getpid())
+                return payload.get("result", job.attempt)
+
+    def start_child(self, kind: str, ledger: str) -> None:
+        """Something that would live on by itself for minutes."""
+        match kind:
+            case "sleep":
+                pid = subprocess.Popen(["sleep", "300"]).pid
+            case "session":  # in a session of its own
+                pid = subprocess.Popen(["sleep", "300"], start_new_session=True).pid
+            case "stranger":  # in a session of its own, with nothing of ours in its environment
+                pid = subprocess.Popen(["sleep", "300"], start_new_session=True, env={}).pid
+            case "daemon":  # its parent is gone at once, as a daemon's is
+                text = "import subprocess as s; print(s.Popen(['sleep', '300'], stdout=s.DEVNULL).pid)"
+                done = subprocess.run([sys.executable, "-c", text], stdout=subprocess.PIPE, check=True, text=True)
+                pid = int(done.stdout)
+            case _:  # a forked copy of this very process
+                pid = os.fork()
+                if not pid:
+                    while True:
+                        clock.sleep(60)
+        write(ledger, "child", kind, pid)
+
+
+class Settler(Handler[dict[str, Any], Any]):
+    """Writes a row of the application's own and settles its job in one transaction."""
+
+    def perform(self, job: Job[dict[str, Any]]) -> Any:
+        payload = job.payload
+        write(payload["ledger"], "start", job.id, os.getpid())
+        if "gate" in payload:
+            while not Path(payload["gate"]).exists():
+                clock.sleep(0.002)
+        with job.settle({"by": os.getpid()}) as tx:
+            tx.execute("INSERT INTO song (title, worker) VALUES (?, ?)", (payload["title"], os.getpid()))
+            if payload.get("spoil"):
+                raise RuntimeError("spoilt inside the transaction")
+        write(payload["ledger"], "end", job.id, os.getpid())
+
+
+class Heavy(Handler[Any, Any]):
+    """Its module is light; what it loads is not."""
+
+    def set_up(self) -> None:
+        import heavy_model  # pyright: ignore[reportMissingImports]
+
+        self.model = heavy_model
+
+    def perform(self, job: Job[Any]) -> Any:
+        return os.getpid()
+
+
+class NoSetUp(Handler[Any, Any]):
+    def set_up(self) -> None:
+        raise RuntimeError("the model file is missing")
+
+
+QUICK = RestartPolicy(first_pause=0.01, longest_pause=0.02, rapid_limit=10**6, lifetime_limit=10**6)
+LIVELY = LivenessPolicy(beat=0.2, silent=1.0, grace=2.0, terminate=0.5)
+
+
+def chargehand(path: Path | str, **settings: Any) -> Chargehand:
+    """A Chargehand with short pauses, for tests that kill."""
+    settings.setdefault("restart", QUICK)
+    settings.setdefault("liveness", LIVELY)
+    return Chargehand(path, **settings)
+
+
+# The application for `chargehand work crewhands:hand`; its store is named by CHARGEHAND_URL.
+if "CHARGEHAND_URL" in os.environ:
+    hand = chargehand("unused")
+    do = hand.crew("do", "crewhands:Doer", workers=int(os.environ.get("TEST_WORKERS", "2")))
+    other = hand.crew("other", "crewhands:Doer", takes=dict, workers=1)

@@ -1,0 +1,11 @@
+"""The smallest handler there is."""
+
+import os
+from typing import Any
+
+from chargehand import Handler, Job
+
+
+class Bare(Handler[Any, int]):
+    def perform(self, job: Job[Any]) -> int:
+        return os.getpid()

@@ -1,0 +1,19 @@
+"""A typed handler whose module imports nothing from the tests: only its own idea of what it takes."""
+
+from dataclasses import dataclass
+
+from chargehand import Handler, Job
+
+
+@dataclass
+class Track:
+    path: str
+    seconds: float = 0
+
+
+class Length(Handler[Track, float]):
+    async def set_up(self) -> None:
+        self.factor = 2
+
+    async def perform(self, job: Job[Track]) -> float:
+        return job.payload.seconds * self.factor

@@ -1,0 +1,183 @@
+"""A job goes in, a worker process does it, its result comes out."""
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from world import World
+
+from chargehand import Chargehand, JobFailed, PayloadError
+from chargehand.model.job import State
+from chargehand.testing import eventually
+
+
+def test_a_job_is_done_by_a_worker_process(hand: Chargehand, world: World) -> None:  # spec: WP-1 WK-5
+    do = hand.crew("do", "crewhands:Doer", workers=2)
+    with hand.running() as host:
+        ref = world.put(do, result={"a": [1, None, "ü"]})
+        assert ref.wait(20) == {"a": [1, None, "ü"]}
+        (pid,) = world.starts(ref)
+        assert pid != host.node_pid
+    job = ref.job()
+    assert (job.state, job.attempts, job.crashes, job.interruptions, job.node) == (State.DONE, 0, 0, 0, None)
+    (attempt,) = ref.attempts()
+    assert (attempt.outcome, attempt.pid, attempt.node) == ("done", pid, hand.node_name)
+    assert attempt.worker in ("worker:do:0", "worker:do:1")
+
+
+def test_waiting_works_from_an_event_loop(hand: Chargehand, world: World) -> None:  # spec: WK-5
+    do = hand.crew("do", "crewhands:Doer", workers=1)
+
+    async def many() -> list[Any]:
+        refs = [await do.enqueue_async({"ledger": world.ledger, "result": n}) for n in range(20)]
+        return await asyncio.gather(*(ref.result(timeout=20) for ref in refs))
+
+    with hand.running():
+        assert asyncio.run(many()) == list(range(20))
+
+
+def test_a_wait_ends_in_time_though_the_job_does_not(hand: Chargehand, world: World) -> None:
+    do = hand.crew("do", "crewhands:Doer", workers=1)
+    gate = world.gate()
+    with hand.running():
+        ref = world.put(do, gate)
+        world.started(ref)
+        with pytest.raises(TimeoutError, match="did not end"):
+            ref.wait(0.05)
+        with pytest.raises(TimeoutError, match="did not end"):
+            asyncio.run(ref.result(timeout=0.05))
+        gate.touch()
+        ref.wait(20)
+
+
+@dataclass
+class Song:
+    path: str
+    seconds: float = 0
+
+
+def test_many_jobs_of_a_type(hand: Chargehand, world: World) -> None:  # spec: WK-2
+    do = hand.crew("typed", "crewhands_typed:Length", takes=Song, gives=float, workers=2)
+    with hand.running():
+        refs = do.enqueue_many(Song(f"{n}.flac", n) for n in range(500))
+        assert [ref.wait(20) for ref in refs] == [n * 2.0 for n in range(500)]
+    with pytest.raises(PayloadError, match="not a Song"):
+        do.enqueue({"title": 1})  # type: ignore[arg-type]
+
+
+def test_a_job_that_raises_is_tried_again_and_then_fails(hand: Chargehand, world: World) -> None:  # spec: WK-5
+    do = hand.crew("do", "crewhands:Doer", workers=1, max_attempts=1)
+    with hand.running():
+        failing = world.put(do, end="raise", text="no such file: a.flac")
+        with pytest.raises(JobFailed, match=r"no such file: a\.flac"):
+            failing.wait(20)
+        again = world.put(do, end="retry", options={"max_attempts": 3})
+        with pytest.raises(JobFailed, match="retries used up"):
+            again.wait(20)
+        never = world.put(do, end="give up", options={"max_attempts": 9})
+        with pytest.raises(JobFailed, match="gave up"):
+            never.wait(20)
+    assert "Traceback" in (failing.job().error or "")
+    assert len(world.starts(again)) == 3
+    assert len(world.starts(never)) == 1
+    assert [a.outcome for a in again.attempts()] == ["retry"] * 3
+
+
+def test_jobs_that_a_job_enqueues_come_with_its_end(hand: Chargehand, world: World) -> None:  # spec: WK-2
+    do = hand.crew("do", "crewhands:Doer", workers=1, max_attempts=1)
+    following = [("do", {"ledger": world.ledger, "result": "after"})]
+    with hand.running():
+        good = world.put(do, follow=following)
+        good.wait(20)
+        bad = world.put(do, follow=following, end="raise")
+        with pytest.raises(JobFailed):
+            bad.wait(20)
+        eventually(lambda: hand.counts()[0].done == 2, what="the job that the good one enqueued is done")
+    (counts,) = hand.counts()
+    assert (counts.done, counts.failed, counts.queued) == (2, 1, 0)
+
+
+def test_a_job_and_the_callers_own_rows_commit_together(hand: Chargehand, world: World) -> None:  # spec: WK-2 ST-2
+    do = hand.crew("do", "crewhands:Doer", workers=1)
+    with hand.transaction() as tx:
+        tx.execute("CREATE TABLE song (title TEXT)")
+
+    def fail_half_way() -> None:
+        with hand.transaction() as tx:
+            tx.execute("INSERT INTO song VALUES ('lost')")
+            do.enqueue({"ledger": world.ledger}, within=tx)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail_half_way()
+    with hand.transaction() as tx:
+        tx.execute("INSERT INTO song VALUES ('kept')")
+        ref = do.enqueue({"ledger": world.ledger}, within=tx)
+    with hand.running():
+        ref.wait(20)
+    with hand.transaction() as tx:
+        assert tx.execute("SELECT title FROM song") == [("kept",)]
+    assert [count.done for count in hand.counts()] == [1]
+
+
+def test_enqueuing_past_the_transaction_that_one_is_in_is_refused(hand: Chargehand, world: World) -> None:
+    do = hand.crew("do", "crewhands:Doer", workers=1)
+    with hand.transaction() as tx:
+        with pytest.raises(Exception, match="within=tx"):
+            do.enqueue({})
+        with pytest.raises(Exception, match="within=tx"), hand.transaction():
+            pass
+        do.enqueue({}, within=tx)
+
+
+def test_a_handler_settles_in_its_own_transaction(hand: Chargehand, world: World) -> None:  # spec: WK-4 WK-10
+    settle = hand.crew("settle", "crewhands:Settler", workers=2, transactional=True, max_attempts=1)
+    with hand.transaction() as tx:
+        tx.execute("CREATE TABLE song (title TEXT, worker INTEGER)")
+    with hand.running():
+        good = world.put(settle, title="good")
+        bad = world.put(settle, title="bad", spoil=True)
+        assert good.wait(20) == {"by": world.starts(good)[0]}
+        with pytest.raises(JobFailed, match="spoilt"):
+            bad.wait(20)
+    with hand.transaction() as tx:
+        assert tx.execute("SELECT title, worker FROM song") == [("good", world.starts(good)[0])]
+    assert [a.outcome for a in good.attempts()] == ["done"]
+
+
+def test_only_transactional_crews_may_settle(hand: Chargehand, world: World) -> None:
+    settle = hand.crew("settle", "crewhands:Settler", workers=1)
+    with hand.running():
+        world.put(settle, title="x")
+        eventually(lambda: (hand.status() or {"workers": [{}]})["workers"][0].get("status") == "failed")
+        (worker,) = (hand.status() or {})["workers"]
+    assert "transactional=True" in worker["reason"]
+
+
+def test_a_unique_key_is_one_job_while_it_is_not_done(hand: Chargehand, world: World) -> None:  # spec: WK-2
+    do = hand.crew("do", "crewhands:Doer", workers=1)
+    gate = world.gate()
+    with hand.running():
+        first = world.put(do, gate, options={"key": "a.flac"})
+        world.started(first)
+        second = world.put(do, gate, options={"key": "a.flac"})
+        assert (second.id, second.created) == (first.id, False)
+        gate.touch()
+        first.wait(20)
+        third = world.put(do, options={"key": "a.flac"})
+        assert third.created
+        third.wait(20)
+
+
+def test_a_delayed_job_waits_and_an_urgent_one_goes_first(hand: Chargehand, world: World) -> None:  # spec: WK-2 WK-3
+    do = hand.crew("do", "crewhands:Doer", workers=1)
+    later = world.put(do, options={"delay": 0.6})
+    low, high = world.put(do), world.put(do, options={"priority": 5})
+    with hand.running():
+        for ref in (low, high, later):
+            ref.wait(20)
+    assert [job_id for job_id, _ in world.lines("start")] == [high.id, low.id, later.id]
+    assert later.attempts()[0].started_ms >= later.job().created_ms + 600
+    # it was there in time, not at the next poll of the store
+    assert later.job().run_at_ms == later.job().created_ms + 600
