@@ -25,7 +25,9 @@ def chargehand(*words: str, cwd: Path | None = None, stdin: str = "", **environm
     env = {key: value for key, value in os.environ.items() if not key.startswith("CHARGEHAND_URL")}
     env |= {"PYTHONPATH": str(HERE), "COLUMNS": "200", **environment}
     command = [sys.executable, "-m", "chargehand", *words]
-    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd, env=env, input=stdin)
+    return subprocess.run(
+        command, capture_output=True, text=True, check=False, cwd=cwd, env=env, input=stdin, timeout=60
+    )
 
 
 def answered(*words: str, **settings: Any) -> Any:
@@ -37,9 +39,7 @@ def answered(*words: str, **settings: Any) -> Any:
 def test_everything_works_from_another_terminal(world: World, work: Work) -> None:  # spec: CL-2 CL-3
     started = work()
     started.ready()
-    here: dict[str, Any] = {
-        "cwd": world.folder
-    }  # without --app, --store or CHARGEHAND_URL: the store is in this folder
+    here: dict[str, Any] = {"cwd": world.folder}  # no --app, --store or CHARGEHAND_URL: the store is in this folder
     done = answered("jobs", "enqueue", "do", json.dumps({"ledger": world.ledger, "result": 5}), "--wait", "20", **here)
     assert done["result"] == 5
     (job,) = answered("jobs", "list", "--json", **here)
