@@ -148,6 +148,7 @@ class Client:
                     raise TimeoutError(f"job {job_id} did not end in time")
                 if line.reply(call, min(left, 1.0)) is not None:
                     return
+            line.say("UNFOLLOW", id=job_id)
 
     def close(self) -> None:
         while self._lines:

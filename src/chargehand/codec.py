@@ -74,7 +74,7 @@ def as_type(value: Any, wanted: Any, what: str) -> Any:
 def encode_typed(value: Any, wanted: Any, what: str) -> str:
     """JSON text of a value after a check that it is what the other side expects."""
     text = to_json(value, what)
-    if wanted in (None, Any, object) or (isinstance(wanted, type) and type(value) is wanted and wanted is not dict):
-        return text
+    if wanted in (None, Any, object) or (type(value) is wanted and hasattr(wanted, "model_validate")):
+        return text  # a pydantic model has checked itself; dataclasses and structs have not
     from_json(text, wanted, what)
     return text

@@ -62,6 +62,7 @@ class Server:
         self._loop, self._path, self._office = loop, path, office
         self._clients: set[Channel] = set()
         self._followers: dict[str, list[tuple[Channel, int]]] = {}
+        self._followed: dict[Channel, set[str]] = {}
         path.unlink(missing_ok=True)
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         with address_of(path) as address:
@@ -86,12 +87,18 @@ class Server:
 
     def _left(self, channel: Channel) -> None:
         self._clients.discard(channel)
-        for job_id, followers in list(self._followers.items()):
-            kept = [f for f in followers if f[0] is not channel]
-            if kept:
-                self._followers[job_id] = kept
-            else:
-                del self._followers[job_id]
+        for job_id in self._followed.pop(channel, ()):
+            self._unfollow(channel, job_id)
+
+    def _follow(self, channel: Channel, call: Call) -> None:
+        self._followers.setdefault(call.id, []).append((channel, call.call))
+        self._followed.setdefault(channel, set()).add(call.id)
+
+    def _unfollow(self, channel: Channel, job_id: str) -> None:
+        kept = [follower for follower in self._followers.pop(job_id, ()) if follower[0] is not channel]
+        if kept:
+            self._followers[job_id] = kept
+        self._followed.get(channel, set()).discard(job_id)
 
     def _called(self, channel: Channel, frame: Frame | BadFrame) -> None:
         if isinstance(frame, BadFrame):
@@ -112,7 +119,9 @@ class Server:
             case "STATUS":
                 channel.send(encode("REPLY", {"call": call.call, "status": self._office.view()}))
             case "FOLLOW":
-                self._followers.setdefault(call.id, []).append((channel, call.call))
+                self._follow(channel, call)
+            case "UNFOLLOW":
+                self._unfollow(channel, call.id)
             case _:
                 self.refuse(
                     (channel, call.call), f"this node does not know the request {frame.kind}", "ChargehandError"
@@ -143,6 +152,7 @@ class Server:
     def ended(self, job_id: str) -> None:
         """A job has ended for good: tell whoever follows it."""
         for channel, call in self._followers.pop(job_id, ()):
+            self._followed.get(channel, set()).discard(job_id)
             channel.send(encode("REPLY", {"call": call, "ended": True}))
 
     def close(self) -> None:

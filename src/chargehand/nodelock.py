@@ -55,8 +55,13 @@ def holder(store: Path) -> dict[str, Any] | None:
 
 def check_namespace(store: Path) -> None:
     """Refuse a store whose node lives in another pid namespace: neither could see if the other's processes live."""
-    found = holder(store)
-    if found and found.get("pid_namespace", pid_namespace()) != pid_namespace():
+    try:
+        text = _path(store).read_bytes()
+    except FileNotFoundError:
+        return
+    found = json.loads(text) if text else {}
+    elsewhere = found.get("pid_namespace", pid_namespace()) != pid_namespace()
+    if elsewhere and holder(store) is not None:
         raise StoreError(
             f"{store} is in use by a node in another pid namespace (another container?): one file serves one machine; "
             "run both in the same container, or use a store for many nodes"

@@ -19,6 +19,7 @@ from chargehand.lives import Lives
 from chargehand.model.fleet import (
     Action,
     Ask,
+    Broken,
     Event,
     Examine,
     Examined,
@@ -36,7 +37,7 @@ from chargehand.model.fleet import (
     Terminate,
     Tick,
 )
-from chargehand.model.frame import BadFrame, Frame, encode
+from chargehand.model.frame import WORK_FRAME_LIMIT, BadFrame, Frame, encode
 from chargehand.model.job import (
     Claim,
     Crashed,
@@ -53,7 +54,6 @@ from chargehand.model.job import (
 from chargehand.model.ledger import Ledger
 from chargehand.wire import Channel, Loop
 
-WORK_FRAME_LIMIT = 8 << 20
 PULSE_FRAME_LIMIT = 64 << 10
 ASHES = 0.002
 """Seconds until it is looked again whether what a dead worker left is gone."""
@@ -264,6 +264,7 @@ class Supervisor:
                 self._outcome(hand, frame.kind, _outcomes.decode(frame.body))
         except ValueError as error:  # msgspec's and our own errors about data are all ValueErrors
             self._bad(hand, str(error))
+            self._tell(Broken(hand.component))
 
     def _ready(self, hand: Hand) -> None:
         log.info("worker ready", component=hand.component, pid=hand.child.pid)

@@ -19,10 +19,12 @@ from typing import Any, NoReturn, cast
 from chargehand import clock, codec, errors
 from chargehand.handler import Handler, Job
 from chargehand.lifeline import adopt_orphans, die_with_parent
-from chargehand.model.frame import BadFrame, Decoder, Frame, encode, encode_raw
+from chargehand.model.frame import WORK_FRAME_LIMIT, BadFrame, Decoder, Frame, encode, encode_raw
 
-JOB_FRAME_LIMIT = 8 << 20
 RESULT_LIMIT = 1 << 20
+TEXT_LIMIT = 200
+"""Characters of a progress text."""
+REASON_LIMIT = 4000
 IDLE_TURN = 5.0
 """Seconds after which an idle main thread shows that it still turns."""
 
@@ -61,7 +63,7 @@ class Inbox:
         self.turns = 0
 
     def __iter__(self) -> Iterator[Frame]:
-        decoder = Decoder(JOB_FRAME_LIMIT)
+        decoder = Decoder(WORK_FRAME_LIMIT)
         poller = select.poll()
         poller.register(self._sock, select.POLLIN)
         while True:
@@ -120,7 +122,12 @@ class Worker:
 
     def progress(self, done: float | None, total: float | None, stage: str | None, detail: str | None) -> None:
         self.turns += 1
-        self._progress = {"done": done, "total": total, "stage": stage, "detail": detail}
+        self._progress = {
+            "done": _number("done", done),
+            "total": _number("total", total),
+            "stage": None if stage is None else str(stage)[:TEXT_LIMIT],
+            "detail": None if detail is None else str(detail)[:TEXT_LIMIT],
+        }
         now = clock.monotonic()
         if now - self._progress_sent >= 0.2:
             self._progress_sent = now
@@ -256,8 +263,14 @@ class Worker:
             text = _result_text(result)
             if self._follow:
                 about["follow"] = self._follow
+            frame = encode_raw("DONE", about, result=text)
+            if len(frame) > WORK_FRAME_LIMIT:
+                raise errors.PayloadError(
+                    f"the result and the {len(self._follow)} jobs that it enqueues have {len(frame):,} bytes; "
+                    f"allowed are {WORK_FRAME_LIMIT:,}"
+                )
             self.done += 1
-            return encode_raw("DONE", about, result=text)
+            return frame
         except (errors.ConfigurationError, errors.UnrecoverableError):
             raise
         except Exception as error:
@@ -273,7 +286,7 @@ class Worker:
         known = isinstance(error, errors.ConfigurationError | errors.UnrecoverableError)
         code = error.exit_code if known else otherwise
         why = str(error) if known else "".join(traceback.format_exception(error))
-        self._tell(encode("FATAL", {"code": code, "why": why}))
+        self._tell(encode("FATAL", {"code": code, "why": why[-REASON_LIMIT:]}))
         return code
 
     def _tell(self, frame: bytes) -> None:
@@ -282,6 +295,15 @@ class Worker:
             self._work.sendall(frame)
         except (BrokenPipeError, ConnectionResetError):
             kill_own_session()  # the node is gone: so are we
+
+
+def _number(name: str, value: Any) -> float | None:
+    if value is None:
+        return None
+    number = float(value)
+    if number - number != 0:  # infinite, or not a number at all
+        raise ValueError(f"progress: {name} is {value!r}; expected a finite number")
+    return number
 
 
 def _result_text(result: Any) -> str:

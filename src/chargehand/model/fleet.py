@@ -70,6 +70,12 @@ class Examined(msgspec.Struct, frozen=True):
     cpu: float | None
 
 
+class Broken(msgspec.Struct, frozen=True):
+    """What came on the worker's work socket is no frame, so an outcome is lost: this life cannot be trusted."""
+
+    component: str
+
+
 class Exited(msgspec.Struct, frozen=True, kw_only=True):
     """The process is gone, and so is all that it started."""
 
@@ -91,7 +97,7 @@ class Tick(msgspec.Struct, frozen=True):
     late: float = 0.0
 
 
-Event = Started | NotStarted | Framed | Examined | Exited | StopAsked | Tick
+Event = Started | NotStarted | Framed | Examined | Broken | Exited | StopAsked | Tick
 
 
 # Actions
@@ -213,6 +219,9 @@ class Fleet:
                 return self._framed(self.places[component], status, now)
             case Examined(component, cpu):
                 return self._examined(self.places[component], cpu, now)
+            case Broken(component):
+                place = self.places[component]
+                return self._kill(place, "bad frame", now) if place.status in ALIVE else []
             case Exited():
                 return self._exited(self.places[event.component], event, now)
             case StopAsked():

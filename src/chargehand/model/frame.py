@@ -7,6 +7,8 @@ import json
 from typing import Any, NamedTuple
 
 KEPT_OF_A_BAD_LINE = 200
+WORK_FRAME_LIMIT = 16 << 20
+"""Bytes of a job or an outcome on its way, with all that the outcome enqueues."""
 
 _encoder = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
