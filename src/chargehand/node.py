@@ -38,6 +38,7 @@ TAKEOVER_LIMIT = 5.0
 LAST_WORDS = 5.0
 """Seconds that a stopping node waits for the store after its last worker is gone."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
+LONGEST_WAIT = 60.0
 
 
 class Node:
@@ -108,20 +109,20 @@ class Node:
     def step(self) -> None:
         """Wait for something to happen; decide; act. Nothing here blocks but the wait."""
         before = clock.monotonic()
-        timeout = self._timeout(before)
+        supervise_at = self._supervisor.next_due() or before + LONGEST_WAIT
+        timeout = self._timeout(before, supervise_at)
         self._loop.run_once(timeout)
         now = clock.monotonic()
         late = now - before - timeout
-        self._supervisor.tick(late if late > LATE else 0.0)
+        if late > LATE or now >= supervise_at:
+            self._supervisor.tick(now, late if late > LATE else 0.0)
         self._submit(now)
 
-    def _timeout(self, now: float) -> float:
-        due = [now + 60.0, self._supervisor.next_due(), self._ledger_due(now)]
+    def _timeout(self, now: float, supervise_at: float) -> float:
+        due = min(supervise_at, self._ledger_due(now) or supervise_at)
         if self._gone_at is not None:
-            due.append(self._gone_at + LAST_WORDS)
-        wait = max(0.0, min(moment for moment in due if moment is not None) - now)
-        # epoll counts whole milliseconds and rounds up: what is nearer than that is done now, without a wait.
-        return wait if wait > 0.0005 else 0.0
+            due = min(due, self._gone_at + LAST_WORDS)
+        return min(max(0.0, due - now), LONGEST_WAIT)
 
     def _ledger_due(self, now: float) -> float | None:
         return self._ledger.batch_due(now) if self._open else None

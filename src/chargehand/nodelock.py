@@ -59,7 +59,7 @@ def check_namespace(store: Path) -> None:
         text = _path(store).read_bytes()
     except FileNotFoundError:
         return
-    found = json.loads(text) if text else {}
+    found: dict[str, Any] = json.loads(text) if text else {}
     elsewhere = found.get("pid_namespace", pid_namespace()) != pid_namespace()
     if elsewhere and holder(store) is not None:
         raise StoreError(

@@ -7,6 +7,7 @@ the thread that started them.
 import os
 import signal
 import socket
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, assert_never
 
@@ -55,6 +56,9 @@ from chargehand.model.ledger import Ledger
 from chargehand.wire import Channel, Loop
 
 PULSE_FRAME_LIMIT = 64 << 10
+REST = 0.02
+"""Seconds for which a worker's pulse is not listened to after a frame: small jobs change its state thousands of times a
+second, each of which would wake the node; of health only the newest matters."""
 ASHES = 0.002
 """Seconds until it is looked again whether what a dead worker left is gone."""
 
@@ -134,16 +138,30 @@ class Supervisor:
         self.hands: dict[str, Hand] = {}
         self._dying: dict[int, Hand] = {}
         """Dead workers, by pid, of whom something is still left."""
+        self._resting: deque[tuple[float, Hand]] = deque()
+        """Workers whose pulse is not listened to, and until when."""
 
     # time
 
     def next_due(self) -> float | None:
         """When `tick` has something to do."""
-        due = self._fleet.next_due()
-        return min(clock.monotonic() + ASHES, due or float("inf")) if self._dying else due
+        due = [self._fleet.next_due()]
+        if self._dying:
+            due.append(clock.monotonic() + ASHES)
+        if self._resting:
+            due.append(self._resting[0][0])
+        return min((moment for moment in due if moment is not None), default=None)
 
-    def tick(self, late: float) -> None:
-        """Let time pass."""
+    def tick(self, now: float, late: float) -> None:
+        """Let time pass. A step that came late hears everybody before it judges anybody."""
+        while self._resting and (late or self._resting[0][0] <= now):
+            _, hand = self._resting.popleft()
+            if hand.pulse is not None:
+                hand.pulse.listen(True)
+        if late:
+            for hand in self.hands.values():
+                if hand.pulse is not None:
+                    hand.pulse.drain()
         for hand in list(self._dying.values()):
             self._bury(hand)
         self._tell(Tick(late))
@@ -298,6 +316,9 @@ class Supervisor:
             self._bad(hand, str(error))
             return
         hand.health = health
+        if hand.pulse is not None and not hand.pulse.deaf:
+            hand.pulse.listen(False)
+            self._resting.append((clock.monotonic() + REST, hand))
         # `healthy` counts only once READY has come on the work socket: the two sockets are not ordered.
         place = self._fleet.places[hand.component]
         early = place.status is Status.STARTING and health.status == "healthy"

@@ -60,6 +60,7 @@ class Channel:
         self._on_frame, self._on_end = on_frame, on_end
         self._unsent = bytearray()
         self.open = True
+        self.deaf = False
         loop.add(self._descriptor, self._ready)
 
     def send(self, frame: bytes) -> None:
@@ -79,7 +80,17 @@ class Channel:
             return  # the peer is gone: reading will tell, after everything that it sent has been read
         if sent < len(frame):
             self._unsent += frame[sent:]
-            self._loop.change(self._descriptor, select.EPOLLIN | select.EPOLLOUT)
+            self._await()
+
+    def listen(self, heed: bool) -> None:
+        """Stop or go on noticing what comes; nothing is lost, it only waits."""
+        if self.open and self.deaf is heed:
+            self.deaf = not heed
+            self._await()
+
+    def _await(self) -> None:
+        reading = 0 if self.deaf else select.EPOLLIN
+        self._loop.change(self._descriptor, reading | (select.EPOLLOUT if self._unsent else 0))
 
     def drain(self) -> None:
         """Read everything that the peer has sent so far."""
@@ -102,7 +113,7 @@ class Channel:
             sent = 0
         del self._unsent[:sent]
         if not self._unsent:
-            self._loop.change(self._descriptor, select.EPOLLIN)
+            self._await()
 
     def _read(self) -> bool:
         """Read once; whether there may be more."""

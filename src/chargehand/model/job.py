@@ -198,10 +198,13 @@ class Settlement(msgspec.Struct, frozen=True, kw_only=True):
 
 def settle(claim: Claim, outcome: Outcome, *, jitter: float = 0.0, **where: Any) -> Settlement | None:
     """What an outcome makes of a job. None if there is nothing to write. `where`: worker, pid, duration_ms."""
+    if isinstance(outcome, Done):  # the common case, without detours
+        return Settlement(
+            id=claim.id, seq=claim.seq, fence=claim.fence, queue=claim.queue, state=State.DONE, outcome="done",
+            result=outcome.result, follow=outcome.follow, **where,
+        )  # fmt: skip
     base: dict[str, Any] = {"id": claim.id, "seq": claim.seq, "fence": claim.fence, "queue": claim.queue, **where}
     match outcome:
-        case Done(result, follow):
-            return Settlement(state=State.DONE, outcome="done", result=result, follow=follow, **base)
         case Settled():
             return None
         case Raised(error):
