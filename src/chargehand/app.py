@@ -17,7 +17,7 @@ from typing import Any, Generic, TypedDict, TypeVar, Unpack, overload
 
 from chargehand import clock, codec, nodelock
 from chargehand.client import Client, NoNode, follow
-from chargehand.config import UNSET, CrewPlan, NodePlan, check_crew, milliseconds, new_job
+from chargehand.config import UNSET, CrewPlan, NodePlan, check_crew, milliseconds, new_job, with_payload
 from chargehand.errors import (
     ChargehandError,
     ConfigurationError,
@@ -163,10 +163,10 @@ class Crew(Generic[Payload, Result]):
         if "key" in options:
             raise PayloadError("many jobs cannot share one key: enqueue them one by one with keys of their own")
         many = list(payloads)
-        jobs = [
-            self.new_job(payload, id=job_id, **options)
-            for payload, job_id in zip(many, new_ids(len(many)), strict=True)
-        ]
+        model = _new_job(self.plan, "null", None, options)
+        what = f"the payload for crew {self.name!r}"
+        texts = (codec.encode_typed(payload, self.takes, what) for payload in many)
+        jobs = [with_payload(model, job_id, text) for job_id, text in zip(new_ids(len(many)), texts, strict=True)]
         done = self._hand.enqueue_jobs(jobs, within)
         return [Ref(self._hand, each.id, self.gives, created=each.created) for each in done]
 

@@ -14,6 +14,7 @@ from chargehand.model.job import (
     NAME_LIMIT,
     NewJob,
     check,
+    check_payload,
 )
 from chargehand.model.policy import LivenessPolicy, RestartPolicy
 from chargehand.store import Retention
@@ -116,3 +117,8 @@ def new_job(
         if value is not None and (not isinstance(value, int) or isinstance(value, bool)):
             raise PayloadError(f"{name} is {value!r}; expected a whole number")
     return check(job)
+
+
+def with_payload(model: NewJob, id: str, payload: str) -> NewJob:
+    """Another job like the model, which was checked already."""
+    return msgspec.structs.replace(model, id=id, payload=check_payload(payload))

@@ -9,6 +9,7 @@ import os
 import select
 import signal
 import socket
+import struct
 import sys
 import threading
 from collections.abc import Callable, Generator, Iterator
@@ -25,8 +26,10 @@ RESULT_LIMIT = 1 << 20
 TEXT_LIMIT = 200
 """Characters of a progress text."""
 REASON_LIMIT = 4000
-IDLE_TURN = 5.0
+IDLE_TURN = 5
 """Seconds after which an idle main thread shows that it still turns."""
+REST = 0.02
+"""Seconds between two reports of health, however often the state changes: of health only the newest matters."""
 
 
 class Outlet:
@@ -64,13 +67,14 @@ class Inbox:
 
     def __iter__(self) -> Iterator[Frame]:
         decoder = Decoder(WORK_FRAME_LIMIT)
-        poller = select.poll()
-        poller.register(self._sock, select.POLLIN)
+        # The kernel's own time-out: one call a job, where Python's would be two.
+        self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", IDLE_TURN, 0))
         while True:
             self.turns += 1
-            if not poller.poll(IDLE_TURN * 1000):
+            try:
+                data = receive(self._sock)
+            except BlockingIOError:
                 continue
-            data = receive(self._sock)
             for frame in decoder.feed(data):
                 if isinstance(frame, BadFrame):
                     raise RuntimeError(f"the node sent a bad frame: {frame.why}")
@@ -81,9 +85,15 @@ class Worker:
     """One life of a worker, and what its jobs can ask of it."""
 
     def __init__(
-        self, work: socket.socket, pulse: socket.socket, inbox: Inbox, frames: Iterator[Frame], plan: dict[str, Any]
+        self,
+        work: socket.socket,
+        pulse: socket.socket,
+        inbox: Inbox,
+        frames: Iterator[Frame],
+        plan: dict[str, Any],
+        wake: int,
     ) -> None:
-        self._work, self._inbox, self._frames, self._plan = work, inbox, frames, plan
+        self._work, self._inbox, self._frames, self._plan, self._wake = work, inbox, frames, plan, wake
         self.outlet = Outlet(pulse)
         self.status = "starting"
         self.current: str | None = None
@@ -92,7 +102,8 @@ class Worker:
         self.done = 0
         self.errors = 0
         self._progress: dict[str, Any] | None = None
-        self._progress_sent = 0.0
+        self.unreported = False
+        self.reported_at = 0.0
         self._follow: list[dict[str, Any]] = []
         self._settled = False
         self._began = 0.0
@@ -103,8 +114,17 @@ class Worker:
 
     # health
 
+    def changed(self) -> None:
+        """Have the newest state sent: at once, or, if that was done a moment ago, by the pulse in another moment."""
+        if clock.monotonic() - self.reported_at >= REST:
+            self.report()
+        elif not self.unreported:
+            self.unreported = True
+            os.write(self._wake, b"\0")
+
     def report(self) -> None:
         """Send the newest state."""
+        self.unreported, self.reported_at = False, clock.monotonic()
         body: dict[str, Any] = {
             "component": self._plan["component"],
             "life": self._plan["life"],
@@ -128,10 +148,7 @@ class Worker:
             "stage": None if stage is None else str(stage)[:TEXT_LIMIT],
             "detail": None if detail is None else str(detail)[:TEXT_LIMIT],
         }
-        now = clock.monotonic()
-        if now - self._progress_sent >= 0.2:
-            self._progress_sent = now
-            self.report()
+        self.changed()
 
     def enqueue(self, crew: Any, payload: Any, options: dict[str, Any]) -> str:
         import msgspec
@@ -235,7 +252,7 @@ class Worker:
         self.turns += 1
         self.current, self._body, self._settled, self._began = body["id"], body, False, clock.monotonic()
         self._follow, self._progress = [], None
-        self.report()
+        self.changed()
         code: int | None = None
         try:
             frame = self._attempt(body, takes)
@@ -253,7 +270,7 @@ class Worker:
         about = {"id": body["id"], "fence": body["fence"]}
         try:
             payload = codec.as_type(body["payload"], takes, f"the payload of job {body['id']}")
-            job = Job[Any](
+            job: Job[Any] = Job(
                 id=body["id"], queue=body["queue"], payload=payload, label=body.get("label"),
                 attempt=body["attempts"] + 1, crashes=body["crashes"], desk=self,
             )  # fmt: skip
@@ -344,12 +361,15 @@ class Pulse(threading.Thread):
         next_beat = clock.monotonic()
         while True:
             now = clock.monotonic()
-            if now >= next_beat:
+            moment_over = self._worker.unreported and now >= self._worker.reported_at + REST
+            if now >= next_beat or moment_over:
                 self._worker.report()
                 next_beat = now + self._beat
             if self._kill_at is not None and now >= self._kill_at:
                 kill_own_session()
             due = next_beat if self._kill_at is None else min(next_beat, self._kill_at)
+            if self._worker.unreported:
+                due = min(due, self._worker.reported_at + REST)
             for descriptor, _ in poller.poll(max(0.0, due - now) * 1000 + 1):
                 if descriptor == self._wakeup:
                     self._signalled(os.read(self._wakeup, 64))
@@ -382,14 +402,14 @@ def kill_own_session() -> NoReturn:
     raise SystemExit(errors.EXIT_ERROR)  # never reached: the signal is there before the call returns
 
 
-def _catch_signals() -> int:
+def _catch_signals() -> tuple[int, int]:
     """SIGTERM wakes the pulse, even while C code holds the main thread; SIGINT is the supervisor's business."""
     reading, writing = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
     signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
     ignore: Callable[[int, Any], None] = lambda number, frame: None  # noqa: E731 (not SIG_IGN: children inherit that)
     signal.signal(signal.SIGTERM, ignore)
     signal.signal(signal.SIGINT, ignore)
-    return reading
+    return reading, writing
 
 
 def main(work_fd: int, pulse_fd: int, parent: int) -> None:
@@ -404,6 +424,7 @@ def main(work_fd: int, pulse_fd: int, parent: int) -> None:
     frames = iter(inbox)
     plan = next(frames).read()  # the node sends INIT before anything else
     sys.path[:] = plan["python_path"]
-    worker = Worker(work, pulse, inbox, frames, plan)
-    Pulse(worker, pulse, _catch_signals(), plan["beat"], plan["grace"]).start()
+    reading, writing = _catch_signals()
+    worker = Worker(work, pulse, inbox, frames, plan, writing)
+    Pulse(worker, pulse, reading, plan["beat"], plan["grace"]).start()
     sys.exit(worker.serve())

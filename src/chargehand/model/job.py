@@ -248,12 +248,7 @@ def cut(text: str, limit: int = TEXT_LIMIT) -> str:
 
 def check(job: NewJob) -> NewJob:
     """The job, if it may enter a store; a PayloadError that says what is wrong with it otherwise."""
-    size = len(job.payload.encode())
-    if size > PAYLOAD_LIMIT:
-        raise PayloadError(
-            f"the payload has {size:,} bytes of JSON, more than the {PAYLOAD_LIMIT:,} allowed: "
-            "store the data elsewhere and enqueue its name"
-        )
+    check_payload(job.payload)
     for name, text in (("queue", job.queue), ("label", job.label), ("key", job.key), ("id", job.id)):
         if text is not None and not 1 <= len(text) <= NAME_LIMIT:
             raise PayloadError(f"{name} has {len(text)} characters; allowed are 1 to {NAME_LIMIT}")
@@ -265,6 +260,16 @@ def check(job: NewJob) -> NewJob:
     if job.timeout_ms is not None:
         _within("timeout", job.timeout_ms, 1, LONGEST_DELAY_MS)
     return job
+
+
+def check_payload(text: str) -> str:
+    """The payload, unless it is too large."""
+    if len(text) * 4 > PAYLOAD_LIMIT and (size := len(text.encode())) > PAYLOAD_LIMIT:
+        raise PayloadError(
+            f"the payload has {size:,} bytes of JSON, more than the {PAYLOAD_LIMIT:,} allowed: "
+            "store the data elsewhere and enqueue its name"
+        )
+    return text
 
 
 def _within(name: str, value: int, low: int, high: int) -> None:

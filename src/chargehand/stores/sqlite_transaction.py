@@ -20,7 +20,7 @@ PROMOTE_AT_ONCE = 200
 _INSERT = """
 INSERT INTO chargehand_job (id, queue, state, waits_for, priority, run_at_ms, max_attempts, timeout_ms, key,
                             created_ms, label, payload)
-VALUES (?, ?, 'queued', ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING RETURNING id
+VALUES (?, ?, 'queued', ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING
 """
 _TAKEN = """
 SELECT id FROM chargehand_job WHERE id = ?1
@@ -82,9 +82,15 @@ class SqliteTransaction:
 
     def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
         rows = [self._row(job) for job in jobs]
-        created = {row[0] for row in self._db.executemany(_INSERT, rows)}
-        if len(created) == len(rows):
+        self._db.execute("SAVEPOINT enqueue")
+        before = self._db.total_changes()
+        self._db.executemany(_INSERT, rows)
+        if self._db.total_changes() - before == len(rows):
+            self._db.execute("RELEASE enqueue")
             return [Enqueued(job.id, True) for job in jobs]
+        # Some were there already; which, is dearer to find out, so it is asked only now.
+        self._db.execute("ROLLBACK TO enqueue; RELEASE enqueue")
+        created = {row[0] for row in self._db.executemany(f"{_INSERT} RETURNING id", rows)}
         return [Enqueued(job.id, True) if job.id in created else self._existing(job) for job in jobs]
 
     def _row(self, job: NewJob) -> tuple[Any, ...]:

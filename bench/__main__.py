@@ -1,0 +1,89 @@
+"""Measure, print a table, and keep it: `python -m bench [--list] [WORD ...]`."""
+
+import argparse
+import json
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+
+from bench.row import Measure, Row, register
+
+THEMES = ("throughput", "enqueueing", "latency", "death", "claiming", "resting", "stopping")
+"""The files with rows, in the order in which they are run."""
+LATEST = Path(__file__).parent / "latest.json"
+
+
+def _shown(value: float | None) -> str:
+    if value is None:
+        return "–"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
+def _line(name: str, *cells: str) -> str:
+    width = max(len(name) for names in register.values() for name in names)
+    return f"{name:{width}}  {cells[0]:>10} {cells[1]:12} {cells[2]:>10} {cells[3]:>8} {cells[4]:>10}  {cells[5]}"
+
+
+def _row_line(row: Row) -> str:
+    goal = f"{'≥' if row.more_is_better else '≤'} {_shown(row.goal)}"
+    cells = _shown(row.value), row.unit, _shown(row.limit), _shown(row.ratio), goal, "yes" if row.meets else "NO"
+    return _line(row.name, *cells)
+
+
+def _measure(measure: Measure, wanted: Sequence[str]) -> list[Row] | None:
+    """The rows of these names, printed as they come; None if they could not be measured."""
+    try:
+        rows = list(measure())
+    except Exception:
+        print(f"could not be measured: {', '.join(register[measure])}", flush=True)
+        traceback.print_exc()
+        return None
+    assert tuple(row.name for row in rows) == register[measure]
+    rows = [row for row in rows if row.name in wanted]
+    for row in rows:
+        print(_row_line(row), flush=True)
+    return rows
+
+
+def main() -> int:
+    """See the module. The status says whether everything could be measured, not whether goals are met."""
+    parser = argparse.ArgumentParser(prog="bench", description=__doc__)
+    parser.add_argument("--list", action="store_true", help="only list the rows")
+    parser.add_argument("words", nargs="*", help="only rows whose name contains one of these")
+    options = parser.parse_args()
+    words: list[str] = options.words
+    for theme in THEMES:
+        import_module(f"bench.{theme}")
+    wanted = [
+        n for names in register.values() for n in names if not words or any(w.lower() in n.lower() for w in words)
+    ]
+    if options.list:
+        print("\n".join(wanted))
+        return 0
+    if not wanted:
+        parser.error("no row has such a name; --list lists them")
+    # As an installation has it: no other store than ours, compiled modules kept.
+    for name in ("CHARGEHAND_URL", "PYTHONDONTWRITEBYTECODE"):
+        os.environ.pop(name, None)
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # so that everything is cleaned up
+    print(_line("", "value", "", "limit", "÷ limit", "goal", "meets"), flush=True)
+    measured = [_measure(m, wanted) for m, names in register.items() if set(names) & set(wanted)]
+    rows = [row for some in measured if some is not None for row in some]
+    for row in rows:
+        if not row.meets and row.note:
+            print(f"\n{row.name}: {row.note}")
+    print(f"\n{sum(row.meets for row in rows)} of {len(wanted)} meet their goal", end="")
+    if None in measured or words:
+        print(f"; {LATEST.name} is left as it was")
+    else:
+        LATEST.write_text(json.dumps([row.as_json() for row in rows], indent=2, ensure_ascii=False) + "\n")
+        print(f"; written to {LATEST}")
+    return 1 if None in measured else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

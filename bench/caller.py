@@ -1,0 +1,98 @@
+"""A caller in a process of its own: `python -m bench.caller enqueue|latency SPEC NUMBER`, started by the rows below.
+
+It says `ready`, waits for a line, does its part, and prints what it saw as JSON.
+"""
+
+import json
+import subprocess
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Any
+
+import msgspec
+
+from bench.bare import pace
+from bench.hosting import Spec, hand_of
+from bench.scene import ended, interpreter
+from chargehand import Crew, clock
+
+
+def _enqueue(crew: Crew[Any, Any], seconds: float) -> list[float]:
+    """Enqueue one by one for so long; how many, from when to when."""
+    began = clock.monotonic()
+    count = 0
+    while (now := clock.monotonic()) < began + seconds:
+        crew.enqueue(None)
+        count += 1
+    return [count, began, now]
+
+
+def _latency(crew: Crew[Any, Any], count: float) -> list[float]:
+    """Enqueue, one after the other, jobs that say when they begin; the seconds from the call to that."""
+    took: list[float] = []
+    for _ in range(int(count)):
+        pace()
+        began = clock.monotonic()
+        took.append(crew.enqueue(None).wait(30) / 1e9 - began)
+    return took
+
+
+def main() -> None:
+    """See the module."""
+    what, spec, number = sys.argv[1:]
+    hand = hand_of(msgspec.json.decode(spec, type=Spec))
+    crew = next(iter(hand.crews.values()))
+    crew.enqueue(None).job()  # connections are made before the clock runs
+    print("ready", flush=True)
+    sys.stdin.readline()
+    print(json.dumps({"enqueue": _enqueue, "latency": _latency}[what](crew, float(number))), flush=True)
+
+
+class Caller:
+    """One such process, as whoever started it sees it."""
+
+    def __init__(self, what: str, spec: Spec, number: float) -> None:
+        text = msgspec.json.encode(spec).decode()
+        self._process: subprocess.Popen[bytes] = interpreter("-m", "bench.caller", what, text, str(number))
+
+    def line(self) -> bytes:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            raise RuntimeError("a caller failed")
+        return line
+
+    def go(self) -> None:
+        """Begin."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(b"go\n")
+        self._process.stdin.flush()
+
+    def end(self) -> None:
+        ended(self._process)
+
+
+@contextmanager
+def callers(count: int, what: str, spec: Spec, number: float) -> Generator[list[Caller]]:
+    """So many of them, ready."""
+    made = [Caller(what, spec, number) for _ in range(count)]
+    try:
+        for caller in made:
+            caller.line()
+        yield made
+    finally:
+        for caller in made:
+            caller.end()
+
+
+def ask(count: int, what: str, spec: Spec, number: float) -> list[list[float]]:
+    """What so many callers saw who did this at the same time."""
+    with callers(count, what, spec, number) as made:
+        for caller in made:
+            caller.go()
+        return [json.loads(caller.line()) for caller in made]
+
+
+if __name__ == "__main__":
+    main()

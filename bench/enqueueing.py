@@ -1,0 +1,66 @@
+"""How many jobs a second can be enqueued, durably: one by one, by several callers, in bulk."""
+
+from collections.abc import Iterable
+
+from bench import bare
+from bench.caller import ask
+from bench.hosting import CrewSpec
+from bench.processes import cpu
+from bench.row import Row, measures, p50
+from bench.scene import Stage, stage
+from chargehand import clock
+
+SECONDS = 2.0
+BULK = 100_000
+
+
+def _rate(callers: int, on: Stage) -> tuple[float, float]:
+    """Jobs a second that so many callers enqueue through the node, each waiting for each job to be durable.
+
+    And how many seconds of CPU the node needed for a job.
+    """
+    node, _ = on.pids()
+    before = sum(cpu(node))
+    seen = ask(callers, "enqueue", on.spec, SECONDS)
+    jobs = sum(count for count, _, _ in seen)
+    took = max(end for _, _, end in seen) - min(begin for _, begin, _ in seen)
+    return jobs / took, (sum(cpu(node)) - before) / jobs
+
+
+@measures("enqueue one by one", "8 callers against 1")
+def one_by_one() -> Iterable[Row]:
+    """From other processes through the node, nobody working meanwhile."""
+    with stage(CrewSpec("later", "Nothing", 0)) as on:
+        commits = bare.commits(on.folder, 1500)
+        one, _ = _rate(1, on)
+        eight, used = _rate(8, on)
+        again, _ = _rate(1, on)
+        commits += bare.commits(on.folder, 1500)
+        together = bare.commits(on.folder, 1500, inserts=8)
+    one = (one + again) / 2
+    limit = len(commits) / sum(commits)
+    wait = (1 / one - 1 / limit) * 1e6
+    yield Row(
+        "enqueue one by one", one, "jobs/s", limit, 0.8 * limit, more_is_better=True,
+        note=f"beyond the commit a call takes {wait:.0f} µs: four wake-ups (caller, node, its store thread, and back) "
+        "and the checks and encoding on the way",
+    )  # fmt: skip
+    yield Row(
+        "8 callers against 1", eight / one, "×", 8 * len(together) / sum(together) / limit, 3.0, more_is_better=True,
+        note=f"{eight:.0f} jobs/s together: the node needs {used * 1e6:.0f} µs of CPU for each, and shares the cores "
+        "with its callers",
+    )  # fmt: skip
+
+
+@measures("enqueue in bulk")
+def in_bulk() -> Iterable[Row]:
+    """One call, one transaction, beside a running node; the median of three."""
+    rates: list[float] = []
+    with stage(CrewSpec("later", "Nothing", 0)) as on:
+        for _ in range(3):
+            began = clock.monotonic()
+            on.crew.enqueue_many([None] * BULK)
+            rates.append(BULK / (clock.monotonic() - began))
+        limit = p50([bare.bulk_rate(on.folder, BULK) for _ in range(3)])
+    note = f"{1e6 / p50(rates):.1f} µs a job: it is made and checked in Python, and stands in two indices, not in one"
+    yield Row("enqueue in bulk", p50(rates), "jobs/s", limit, 100_000, more_is_better=True, note=note)

@@ -1,0 +1,55 @@
+"""A host in a process of its own: it starts a node as any application does, until it is told to stop."""
+
+import sys
+from typing import Any
+
+import msgspec
+
+from chargehand import Chargehand, RestartPolicy, clock
+
+
+class CrewSpec(msgspec.Struct, frozen=True):
+    """One crew of a measured node."""
+
+    name: str
+    handler: str
+    workers: int
+
+
+class Spec(msgspec.Struct, frozen=True, kw_only=True):
+    """What host and callers must agree on. `pause`: dead workers come back after exactly so long, however many die."""
+
+    store: str
+    crews: tuple[CrewSpec, ...]
+    pause: float | None = None
+
+
+def hand_of(spec: Spec) -> Chargehand:
+    """The application object, the same in the host and in every caller; everything not named is left as it comes."""
+    restart = None
+    if spec.pause is not None:
+        restart = RestartPolicy(
+            first_pause=spec.pause, longest_pause=spec.pause, rapid_limit=1_000_000, lifetime_limit=1_000_000
+        )
+    options: dict[str, Any] = {} if restart is None else {"restart": restart}
+    hand = Chargehand(spec.store, **options)
+    for crew in spec.crews:
+        hand.crew(crew.name, f"bench.handlers:{crew.handler}", workers=crew.workers)
+    return hand
+
+
+def main() -> None:
+    """Host; say when the node is ready; on a line, or the end, of standard input stop and say how long that took."""
+    hand = hand_of(msgspec.json.decode(sys.argv[1], type=Spec))
+    with hand.running() as host:
+        if not host.ready.wait(30):
+            sys.exit(f"the node is not ready: {host.failed}")
+        print("ready", flush=True)
+        sys.stdin.readline()
+        began = clock.monotonic()
+        host.stop()
+        print(clock.monotonic() - began, flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,73 @@
+"""How many jobs a second, and how evenly they are spread."""
+
+from collections import Counter
+from collections.abc import Iterable
+
+from bench import bare
+from bench.hosting import CrewSpec
+from bench.processes import cpu
+from bench.row import Row, measures, p50
+from bench.scene import PATIENCE, Stage, stage
+from chargehand import clock
+
+JOBS = 20_000
+ROUNDS = 3
+
+
+def _work_off(on: Stage, jobs: int) -> float:
+    """Seconds from the start of the work until all jobs, which were enqueued before, are done."""
+    crew = on.crew
+    with on.hand.transaction() as tx:
+        tx.pause(crew.name, "bench", None)
+    before = sum(counts.done for counts in on.hand.counts())
+    refs = crew.enqueue_many([None] * jobs)
+    with on.hand.transaction() as tx:
+        tx.resume(crew.name)
+    began = clock.monotonic()
+    for ref in refs[-8:]:
+        ref.wait(PATIENCE)
+    took = clock.monotonic() - began
+    (counts,) = on.hand.counts()
+    if counts.done - before != jobs:
+        raise RuntimeError(f"not all jobs are done, or not in order: {counts}")
+    return took
+
+
+def _cpu(on: Stage) -> tuple[float, float, float]:
+    """CPU seconds so far: the node's main thread, its store thread, the workers."""
+    node, workers = on.pids()
+    return *cpu(node), sum(sum(cpu(pid)) for pid in workers)
+
+
+@measures("jobs per second")
+def jobs_per_second() -> Iterable[Row]:
+    """No-op jobs, 2 workers, one job in hand, enqueued in bulk first; the median of some rounds."""
+    with stage(CrewSpec("nothing", "Nothing", 2)) as on:
+        _work_off(on, 1000)
+        before = _cpu(on)
+        rates = [JOBS / _work_off(on, JOBS) for _ in range(ROUNDS)]
+        main, store, workers = (
+            (now - then) / (ROUNDS * JOBS) * 1e6 for now, then in zip(_cpu(on), before, strict=True)
+        )
+        limit = p50([bare.batch_rate(on.folder, JOBS, 50) for _ in range(ROUNDS)])
+    cores = p50(rates) * (main + store + workers) / 1e6
+    note = (
+        f"CPU and wake-ups: a job takes {main:.0f} µs of the node's main thread, {store:.0f} µs of its store thread "
+        f"and {workers:.0f} µs of a worker, which keeps {cores:.1f} cores busy"
+    )
+    yield Row("jobs per second", p50(rates), "jobs/s", limit, 10_000, more_is_better=True, note=note)
+
+
+@measures("fairness of 8 workers")
+def fairness() -> Iterable[Row]:
+    """Most against fewest jobs that a worker of 8 got of some thousands."""
+    jobs = 4000
+    with stage(CrewSpec("who", "Who", 8)) as on:
+        refs = on.crew.enqueue_many([None] * jobs)
+        for ref in refs[-8:]:
+            ref.wait(PATIENCE)
+        done = Counter(ref.wait(PATIENCE) for ref in refs)
+        _, workers = on.pids()
+    shares = [done[pid] for pid in workers]
+    spread = max(shares) / max(1, min(shares))
+    yield Row("fairness of 8 workers", spread, "most/fewest", 1.0, 2.0, note=f"jobs a worker: {sorted(shares)}")
