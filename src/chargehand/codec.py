@@ -42,10 +42,14 @@ def to_json(value: Any, what: str) -> str:
     return text
 
 
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
+
+
 def from_json(text: str | bytes, wanted: Any, what: str) -> Any:
     """The value of a JSON text as the wanted type; a PayloadError that says where it does not fit."""
     try:
-        value = json.loads(text)
+        value = json.loads(text, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
         raise PayloadError(f"{what} is not JSON: {error}") from error
     return as_type(value, wanted, what)

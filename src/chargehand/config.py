@@ -1,6 +1,5 @@
 """Settings, read and checked once: what a crew is, what a node is told. Plain data that can cross a socket."""
 
-import math
 from typing import Any
 
 import msgspec
@@ -62,19 +61,26 @@ def check_crew(plan: CrewPlan) -> CrewPlan:
     if not 0 <= plan.workers <= MOST_WORKERS:
         raise ConfigurationError(f"crew {plan.name!r}: workers is {plan.workers}; allowed is 0 to {MOST_WORKERS}")
     try:
-        check(NewJob(id="x", queue=plan.queue, max_attempts=plan.max_attempts, timeout_ms=plan.timeout_ms))
+        own = NewJob(id="x", queue=plan.queue, max_attempts=plan.max_attempts, timeout_ms=plan.timeout_ms)
+        check(msgspec.structs.replace(own, priority=plan.priority))
     except PayloadError as error:
         raise ConfigurationError(f"crew {plan.name!r}: {error}") from None
+    for key, text in plan.environment.items():
+        pair: tuple[Any, Any] = (key, text)
+        if not all(isinstance(part, str) and "\0" not in part for part in pair) or not key or "=" in key:
+            raise ConfigurationError(
+                f"crew {plan.name!r}: environment {key!r}={text!r}; expected texts, the name without '='"
+            )
     return plan
 
 
 def milliseconds(name: str, seconds: float) -> int:
     """Seconds from a user, as the whole milliseconds that everything inside uses."""
     number: Any = seconds
-    if not isinstance(number, int | float) or isinstance(number, bool) or not math.isfinite(number):
+    if not isinstance(number, int | float) or isinstance(number, bool) or number - number != 0:
         raise PayloadError(f"{name} is {seconds!r}; expected a number of seconds")
-    if abs(number) * 1000 > LONGEST_DELAY_MS:
-        raise PayloadError(f"{name} is {seconds:g} s; allowed are up to {LONGEST_DELAY_MS // 1000} s")
+    if abs(number) > LONGEST_DELAY_MS // 1000:
+        raise PayloadError(f"{name} is too many seconds; allowed are up to {LONGEST_DELAY_MS // 1000}")
     return round(number * 1000)
 
 

@@ -107,7 +107,7 @@ class Server:
             return
         try:
             call = _calls.decode(frame.body)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except (ValueError, RecursionError) as error:
             log.warning("a caller sent a bad request", kind=frame.kind, why=error)
             self._hang_up(channel)
             return

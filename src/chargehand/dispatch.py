@@ -44,7 +44,8 @@ News = Opened | Result | Failure | Unusable
 
 def execute(store: Store, batch: Batch, holder: Holder) -> Result:
     """One batch in one transaction."""
-    if batch.poll and not (batch.settlements or batch.notes or batch.requests) and not store.stirred():
+    stirred = batch.poll and store.stirred()
+    if batch.poll and not (stirred or batch.settlements or batch.notes or batch.requests):
         return Result()
     with store.transaction() as tx:
         lost = tx.settle(batch.settlements, holder) if batch.settlements else []
@@ -56,7 +57,7 @@ def execute(store: Store, batch: Batch, holder: Holder) -> Result:
             answers = iter(tx.enqueue(jobs))
             enqueued = [(request.token, tuple(next(answers) for _ in request.jobs)) for request in batch.requests]
         grants = tx.claim(batch.wants, holder) if batch.wants else []
-    return Result(lost=tuple(lost), enqueued=tuple(enqueued), grants=tuple(grants))
+    return Result(stirred=stirred, lost=tuple(lost), enqueued=tuple(enqueued), grants=tuple(grants))
 
 
 class StoreThread(threading.Thread):

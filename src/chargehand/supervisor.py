@@ -220,7 +220,7 @@ class Supervisor:
                 component,
                 mark=mark,
                 pass_fds=[sock.fileno() for sock in theirs],
-                env={**os.environ, **{k: v.format(index=place.index) for k, v in crew.environment.items()}},
+                env={**os.environ, **{k: v.replace("{index}", str(place.index)) for k, v in crew.environment.items()}},
                 name=component,
             )
         except OSError as error:
@@ -280,7 +280,7 @@ class Supervisor:
                 hand.said = _fatals.decode(frame.body)
             else:
                 self._outcome(hand, frame.kind, _outcomes.decode(frame.body))
-        except ValueError as error:  # msgspec's and our own errors about data are all ValueErrors
+        except (ValueError, RecursionError) as error:  # msgspec's and our own errors about data are ValueErrors
             self._bad(hand, str(error))
             self._tell(Broken(hand.component))
 
@@ -312,7 +312,7 @@ class Supervisor:
             health = _healths.decode(frame.body)
             if (health.component, health.life) != (hand.component, hand.child.mark):
                 raise ValueError(f"health of somebody else: {health.component}")
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             self._bad(hand, str(error))
             return
         hand.health = health

@@ -26,6 +26,7 @@ RESULT_LIMIT = 1 << 20
 TEXT_LIMIT = 200
 """Characters of a progress text."""
 REASON_LIMIT = 4000
+LONGEST_RETRY = 100 * 365 * 86_400
 IDLE_TURN = 5
 """Seconds after which an idle main thread shows that it still turns."""
 REST = 0.02
@@ -336,7 +337,8 @@ def _failure(about: dict[str, Any], error: Exception) -> bytes:
     text = "".join(traceback.format_exception(error))
     match error:
         case errors.Retry():
-            return encode("RETRY", {**about, "after_ms": max(0, int(error.after * 1000)), "error": str(error)})
+            seconds = min(max(0.0, error.after), LONGEST_RETRY) if error.after == error.after else 0.0
+            return encode("RETRY", {**about, "after_ms": int(seconds * 1000), "error": str(error)})
         case errors.GiveUp():
             return encode("GAVEUP", {**about, "error": error.reason})
         case errors.PayloadError():

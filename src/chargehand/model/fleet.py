@@ -287,6 +287,8 @@ class Fleet:
         place.reason, place.pid = reason, None
         if place.ready_at is not None and now - place.ready_at >= self._restart.healthy_after:
             place.history.rest(now)
+            if now - place.ready_at >= self._restart.forgive_after:
+                place.history.forgive()
         place.history.add(now, charge=charge)
         if self.stopping:
             self._move(place, Status.STOPPED)
@@ -351,6 +353,9 @@ class Fleet:
         silent_for = now - place.framed_at
         if silent_for < self._liveness.silent / 2:
             place.due = self._deadline(place)
+            return []
+        if cpu is None:  # it is dead, but something that it left is not yet
+            place.due = now + self._liveness.silent / 2
             return []
         if place.cpu is not None and cpu == place.cpu and silent_for >= self._liveness.silent:
             return self._kill(place, "heartbeat timeout", now)

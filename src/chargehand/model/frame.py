@@ -21,7 +21,10 @@ class Frame(NamedTuple):
 
     def read(self) -> Any:
         """The body as plain data; raises ValueError if it is not JSON."""
-        return json.loads(self.body)
+        try:
+            return json.loads(self.body)
+        except RecursionError as error:
+            raise ValueError("nested too deeply") from error
 
 
 class BadFrame(NamedTuple):
@@ -33,14 +36,14 @@ class BadFrame(NamedTuple):
 
 def encode(kind: str, body: Any) -> bytes:
     """One frame as bytes, newline included."""
-    return f"{kind}|{_encoder.encode(body)}\n".encode()
+    return f"{kind}|{_encoder.encode(body)}\n".encode(errors="replace")
 
 
 def encode_raw(kind: str, fields: Any, **raw: str | None) -> bytes:
     """A frame whose `raw` fields are JSON texts already: they are put in as they are, not encoded again."""
     text = _encoder.encode(fields)
     extra = "".join(f',"{name}":{value}' for name, value in raw.items() if value is not None)
-    return f"{kind}|{text[:-1]}{extra if len(text) > 2 else extra[1:]}}}\n".encode()
+    return f"{kind}|{text[:-1]}{extra if len(text) > 2 else extra[1:]}}}\n".encode(errors="replace")
 
 
 class Decoder:

@@ -18,6 +18,8 @@ TEXT_LIMIT = 64 * 1024
 NAME_LIMIT = 200
 PRIORITY_LIMIT = 1_000_000
 LONGEST_DELAY_MS = 100 * 365 * 86_400_000
+LATEST_MS = 2 * LONGEST_DELAY_MS
+"""The last moment for which a job can be planned: about the year 2170."""
 DEFAULT_TIMEOUT_MS = 3_600_000
 DEFAULT_MAX_ATTEMPTS = 3
 POISON_CRASHES = 3
@@ -65,7 +67,7 @@ class Enqueued(msgspec.Struct, frozen=True):
     created: bool
 
 
-class Claim(msgspec.Struct, frozen=True, kw_only=True):
+class Claim(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """Proof that this node holds this job: the fence is compared in every statement that ends the claim."""
 
     id: str
@@ -216,7 +218,7 @@ def settle(claim: Claim, outcome: Outcome, *, jitter: float = 0.0, **where: Any)
             base |= {"outcome": "retry", "error": cut(error), "attempts": 1}
             if claim.attempts + 1 >= claim.max_attempts:
                 return Settlement(state=State.FAILED, reason="retries used up", **base)
-            return Settlement(state=State.QUEUED, delay_ms=max(0, after_ms), **base)
+            return Settlement(state=State.QUEUED, delay_ms=min(max(0, after_ms), LONGEST_DELAY_MS), **base)
         case GaveUp(error):
             base |= {"outcome": "gave up", "error": cut(error), "attempts": 1}
             return Settlement(state=State.FAILED, reason="gave up", **base)
@@ -256,6 +258,8 @@ def check(job: NewJob) -> NewJob:
             raise PayloadError(f"{name} {text!r} contains control characters")
     _within("priority", job.priority, -PRIORITY_LIMIT, PRIORITY_LIMIT)
     _within("delay", job.delay_ms, 0, LONGEST_DELAY_MS)
+    if job.run_at_ms is not None:
+        _within("run_at", job.run_at_ms, 0, LATEST_MS)
     _within("max_attempts", job.max_attempts, 1, 1_000_000)
     if job.timeout_ms is not None:
         _within("timeout", job.timeout_ms, 1, LONGEST_DELAY_MS)
@@ -264,7 +268,11 @@ def check(job: NewJob) -> NewJob:
 
 def check_payload(text: str) -> str:
     """The payload, unless it is too large."""
-    if len(text) * 4 > PAYLOAD_LIMIT and (size := len(text.encode())) > PAYLOAD_LIMIT:
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError as error:
+        raise PayloadError(f"the payload is no text: {error}") from error
+    if size > PAYLOAD_LIMIT:
         raise PayloadError(
             f"the payload has {size:,} bytes of JSON, more than the {PAYLOAD_LIMIT:,} allowed: "
             "store the data elsewhere and enqueue its name"

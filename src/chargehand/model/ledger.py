@@ -71,6 +71,8 @@ class Grant(msgspec.Struct, frozen=True):
 class Result(msgspec.Struct, frozen=True, kw_only=True):
     """What came of a Batch."""
 
+    stirred: bool = False
+    """The poll found that others have written: every queue may have something, also those that nobody asked for."""
     lost: tuple[str, ...] = ()
     """Ids of jobs whose claim no longer held: their settlement changed nothing."""
     enqueued: tuple[tuple[Any, tuple[Enqueued, ...]], ...] = ()
@@ -150,6 +152,8 @@ class Ledger:
         bench.workers -= 1
         if worker in bench.idle:
             bench.idle.remove(worker)
+        if not bench.workers:
+            self._give_back(bench, now)
         held = self.held.pop(worker, None)
         if held is None:
             return None
@@ -169,11 +173,9 @@ class Ledger:
 
     def dismiss(self, worker: str) -> None:
         """The worker is stopping: it is handed nothing more; what it has it may still finish."""
-        crew = self._crew_of.get(worker)
-        if crew is None:
-            return
         self._dismissed.add(worker)
-        if worker in self.benches[crew].idle:
+        crew = self._crew_of.get(worker)
+        if crew is not None and worker in self.benches[crew].idle:
             self.benches[crew].idle.remove(worker)
 
     def _record(self, held: Held, outcome: Outcome, now: float, **where: Any) -> None:
@@ -219,13 +221,14 @@ class Ledger:
         """Take nothing more: what waits in memory goes back to the queue as it came."""
         self.closed = True
         for bench in self.benches.values():
-            while bench.ahead:
-                self._give_back(bench.ahead.popleft(), now)
+            self._give_back(bench, now)
 
-    def _give_back(self, claim: Claim, now: float) -> None:
-        settlement = settle(claim, Returned())
-        assert settlement is not None
-        self._pend(settlement, now)
+    def _give_back(self, bench: Bench, now: float) -> None:
+        """What the crew has in memory goes back to the queue as it came."""
+        while bench.ahead:
+            settlement = settle(bench.ahead.popleft(), Returned())
+            assert settlement is not None
+            self._pend(settlement, now)
 
     @property
     def settled(self) -> bool:
@@ -293,6 +296,9 @@ class Ledger:
         assert batch is not None
         handed: list[tuple[str, Claim]] = []
         wanted = {want.crew: want.limit for want in batch.wants}
+        if result.stirred:
+            for crew, bench in self.benches.items():
+                bench.hungry |= crew not in wanted
         for grant in result.grants:
             bench = self.benches[grant.crew]
             if len(grant.claims) >= wanted[grant.crew]:
@@ -301,9 +307,8 @@ class Ledger:
                 due = now + grant.next_in_ms / 1000
                 bench.due_at = due if bench.due_at is None else min(bench.due_at, due)
             bench.ahead.extend(grant.claims)
-            if self.closed:
-                while bench.ahead:
-                    self._give_back(bench.ahead.popleft(), now)
+            if self.closed or not bench.workers:
+                self._give_back(bench, now)
             while bench.ahead and bench.idle:
                 worker = bench.idle.popleft()
                 claim = bench.ahead.popleft()

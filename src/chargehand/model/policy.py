@@ -17,6 +17,7 @@ class RestartPolicy(msgspec.Struct, frozen=True, kw_only=True):
     rapid_limit: int = 5
     lifetime_limit: int = 20
     healthy_after: float = 300.0
+    forgive_after: float = 6 * 3600.0
 
 
 class LivenessPolicy(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,6 +47,10 @@ class History(msgspec.Struct):
     def rest(self, now: float) -> None:
         """The worker ran well for long enough: the streak and the window begin anew; the lifetime count stays."""
         self.streak, self.rested_at = 0, now
+
+    def forgive(self) -> None:
+        """It ran well for so long that its past no longer counts at all."""
+        self.charged.clear()
 
     def charged_since(self, moment: float) -> int:
         """How many deaths count since then, or since the last rest."""

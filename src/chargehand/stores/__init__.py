@@ -1,7 +1,7 @@
 """The stores: one file each, all of them keeping the contract in `chargehand.store`."""
 
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from chargehand.errors import ConfigurationError
 from chargehand.store import Store
@@ -9,12 +9,14 @@ from chargehand.store import Store
 
 def sqlite_path(url: str) -> Path:
     """The file that a store's address names; an address of another kind is refused in words."""
-    scheme = urlsplit(url).scheme if "://" in url or url.startswith("sqlite:") else ""
-    if scheme not in ("", "sqlite"):
+    scheme, colon, rest = url.partition(":")
+    if not colon or not ("://" in url or scheme.lower() == "sqlite"):
+        scheme, rest = "", url
+    if scheme.lower() not in ("", "sqlite"):
         raise ConfigurationError(
             f"store {url!r}: {scheme!r} is not supported; give a path or sqlite:///path/to/file.db (CHARGEHAND_URL)"
         )
-    text = unquote(url.removeprefix("sqlite:").removeprefix("//")) if scheme else url
+    text = unquote(rest.removeprefix("//")) if scheme else rest
     if scheme and text.startswith("//"):
         text = text[1:]
     if not text or text.endswith("/"):

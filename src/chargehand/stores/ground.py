@@ -1,12 +1,17 @@
 """What lies under a store's file: which file system, who else has it open. Facts only; the store decides."""
 
 import os
+import re
 from pathlib import Path
 
 NETWORK = frozenset(
     {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "lustre", "ncpfs", "gfs2", "ocfs2", "virtiofs"}
     | {"fuse.sshfs", "fuse.glusterfs", "fuse.ceph", "fuse.s3fs", "fuse.rclone", "fuse.davfs"}
 )
+
+
+_OCTAL = re.compile(r"\\([0-7]{3})")
+"""How the kernel writes blanks and backslashes in a path; the rest of it is as it is."""
 
 
 def filesystem_of(path: Path, mountinfo: str) -> str:
@@ -18,7 +23,7 @@ def filesystem_of(path: Path, mountinfo: str) -> str:
         fields = before.split(" ")
         if not dash or len(fields) < 5:
             continue
-        point = fields[4].encode().decode("unicode_escape")
+        point = _OCTAL.sub(lambda found: chr(int(found[1], 8)), fields[4])
         inside = point == "/" or target == point or target.startswith(point + "/")
         if inside and len(point) >= best:
             best, kind = len(point), after.split(" ")[0]
@@ -32,17 +37,18 @@ def is_network(path: Path) -> str | None:
     return kind if kind in NETWORK else None
 
 
-def descriptors_on(path: Path) -> int:
-    """How many descriptors of this process are open on the file."""
+def descriptors_on(path: Path) -> set[int]:
+    """The descriptors of this process that are open on the file."""
     try:
         wanted = os.stat(path)
     except FileNotFoundError:
-        return 0
-    count = 0
+        return set()
+    found: set[int] = set()
     for name in os.listdir("/proc/self/fd"):
         try:
-            found = os.stat(f"/proc/self/fd/{name}")
+            seen = os.stat(f"/proc/self/fd/{name}")
         except OSError:
             continue  # it was the descriptor of this very listing, or a thread closed it
-        count += (found.st_dev, found.st_ino) == (wanted.st_dev, wanted.st_ino)
-    return count
+        if (seen.st_dev, seen.st_ino) == (wanted.st_dev, wanted.st_ino):
+            found.add(int(name))
+    return found

@@ -8,6 +8,7 @@ import fcntl
 import hashlib
 import os
 import sys
+import threading
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import resources
@@ -32,8 +33,11 @@ PAGES_TENDED = 250
 PAGES_UNTENDED = 10_000
 """The node checkpoints early and often. Others do only if the log has grown far because no node runs."""
 
-_ours: dict[Path, int] = {}
-"""How many descriptors this process has on each database because of us."""
+_PRUNE = "DELETE FROM chargehand_job WHERE seq = ? AND state IN ('done', 'failed', 'cancelled') RETURNING seq"
+
+_ours: set[int] = set()
+"""Descriptors that this process has on databases because of us. SQLite may keep them longer than a store is open."""
+_opening = threading.Lock()
 
 
 class SqliteStore:
@@ -41,19 +45,19 @@ class SqliteStore:
 
     def __init__(self, path: Path, *, create: bool = True, tend: bool = False) -> None:
         self.path = path
-        with _in_words(path):
+        self._version = 0
+        self._db: Any = None  # apsw's own types need Python 3.12
+        with _in_words(path), _opening:
             self._check_ground(create)
             self._lock = os.open(f"{path}-lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            before = ground.descriptors_on(path)
-            self._db = self._connect(create, PAGES_TENDED if tend else PAGES_UNTENDED)
-            self._descriptors = max(0, ground.descriptors_on(path) - before)
-            _ours[path] = _ours.get(path, 0) + self._descriptors
-        self._version = 0
-        try:
-            self.migrate()
-        except BaseException:
-            self.close()
-            raise
+            try:
+                self._connect(create, PAGES_TENDED if tend else PAGES_UNTENDED)
+                self.migrate()
+            except BaseException:
+                self.close()
+                raise
+            finally:
+                _ours.update(ground.descriptors_on(path))
 
     # opening
 
@@ -71,39 +75,26 @@ class SqliteStore:
             raise StoreError(
                 f"{path} is on a network file system ({network}), where SQLite loses data: move it to a local disk"
             )
-        if "_sqlite3" in sys.modules and ground.descriptors_on(path) > _ours.get(path, 0):
+        if "_sqlite3" in sys.modules and ground.descriptors_on(path) - _ours:
             raise StoreError(
                 f"{path} is open in this process through another engine (the standard library's sqlite3?), whose "
                 "closing would drop our locks and damage the file: use hand.transaction() for your own tables in it"
             )
 
-    def _connect(self, create: bool, checkpoint_pages: int) -> Any:  # apsw's own types need Python 3.12
+    def _connect(self, create: bool, checkpoint_pages: int) -> None:
         flags = apsw.SQLITE_OPEN_READWRITE | (apsw.SQLITE_OPEN_CREATE if create else 0)
-        db: Any = apsw.Connection(str(self.path), flags)
-        try:
-            waited = 0.0
-
-            def wait(_: int) -> bool:
-                nonlocal waited
-                waited = 0.0 if not _ else waited + 0.005
-                clock.sleep(0.005)
-                return waited < LONGEST_WAIT
-
-            db.set_busy_handler(wait)
-            if db.pragma("journal_mode") != "wal":
-                with self._locked():
-                    mode = db.pragma("journal_mode", "wal")
-                if mode != "wal":
-                    raise StoreError(f"{self.path} cannot be switched to write-ahead logging; is it read-only?")
-            # Without this the engine may plan a statement anew for every value that is bound to it: ten times the cost.
-            db.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
-            db.pragma("synchronous", "FULL")
-            db.pragma("temp_store", "MEMORY")
-            db.wal_autocheckpoint(checkpoint_pages)
-        except BaseException:
-            db.close()
-            raise
-        return db
+        self._db = apsw.Connection(str(self.path), flags)
+        self._db.set_busy_handler(_Patience())
+        if self._db.pragma("journal_mode") != "wal":
+            with self._locked():
+                mode = self._db.pragma("journal_mode", "wal")
+            if mode != "wal":
+                raise StoreError(f"{self.path} cannot be switched to write-ahead logging; is it read-only?")
+        # Without this the engine may plan a statement anew for every value that is bound to it: ten times the cost.
+        self._db.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
+        self._db.pragma("synchronous", "FULL")
+        self._db.pragma("temp_store", "MEMORY")
+        self._db.wal_autocheckpoint(checkpoint_pages)
 
     def migrate(self) -> int:
         steps = list(_migrations())
@@ -159,7 +150,7 @@ class SqliteStore:
 
     @contextmanager
     def transaction(self) -> Generator[SqliteTransaction]:
-        with _in_words(self.path), self._writing():
+        with _in_words(self.path, _ENGINE), self._writing():
             yield SqliteTransaction(self._db, clock.now_ms())
 
     def prune(self, retention: Retention, limit: int) -> int:
@@ -169,12 +160,9 @@ class SqliteStore:
             if not doomed:
                 return 0
             with self._writing():
-                self._db.executemany("DELETE FROM chargehand_attempt WHERE job = ?", doomed)
-                gone = self._db.total_changes()
-                self._db.executemany(
-                    "DELETE FROM chargehand_job WHERE seq = ? AND state IN ('done', 'failed', 'cancelled')", doomed
-                )
-                return self._db.total_changes() - gone
+                gone = list(self._db.executemany(_PRUNE, doomed))  # not those that somebody has just retried
+                self._db.executemany("DELETE FROM chargehand_attempt WHERE job = ?", gone)
+                return len(gone)
 
     # reading
 
@@ -233,9 +221,22 @@ class SqliteStore:
         return [Pause(scope=scope, who=who, reason=reason, since_ms=since) for scope, who, reason, since in rows]
 
     def close(self) -> None:
-        self._db.close()
+        if self._db is not None:
+            self._db.close()
         os.close(self._lock)
-        _ours[self.path] -= self._descriptors
+
+
+class _Patience:
+    """Waits for somebody who writes without our lock, up to a limit."""
+
+    def __init__(self) -> None:
+        self._until = 0.0
+
+    def __call__(self, tries: int) -> bool:
+        if not tries:
+            self._until = clock.monotonic() + LONGEST_WAIT
+        clock.sleep(0.005)
+        return clock.monotonic() < self._until
 
 
 def check_engine(version: str) -> None:
@@ -270,14 +271,17 @@ _WORDS: tuple[tuple[type[apsw.Error], str], ...] = (
 )
 
 
+_ENGINE = tuple(kind for kind, _ in _WORDS)
+
+
 @contextmanager
-def _in_words(path: Path) -> Generator[None]:
-    """Turn the engine's errors into ours, with the file and what to do."""
+def _in_words(path: Path, kinds: tuple[type[Exception], ...] = (*_ENGINE, OSError)) -> Generator[None]:
+    """Turn errors of the engine, and of the system, into ours, with the file and what to do."""
     try:
         yield
-    except tuple(kind for kind, _ in _WORDS) as error:
+    except kinds as error:
+        if isinstance(error, OSError):
+            raise StoreError(f"{path} cannot be used: {error.strerror or error}") from error
         words = next(words for kind, words in _WORDS if isinstance(error, kind))
         kind = StoreBusy if isinstance(error, apsw.BusyError) else StoreError
         raise kind(words.format(path=path, error=error, wait=LONGEST_WAIT)) from error
-    except OSError as error:
-        raise StoreError(f"{path} cannot be used: {error.strerror or error}") from error

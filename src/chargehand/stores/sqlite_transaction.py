@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import apsw
+import msgspec
 
 from chargehand.errors import Conflict
 from chargehand.model.job import Claim, Enqueued, NewJob, Settlement, State
@@ -32,13 +33,28 @@ UPDATE chargehand_job SET waits_for = NULL WHERE seq IN (
   SELECT seq FROM chargehand_job
   WHERE queue = ?1 AND state = 'queued' AND waits_for = 'time' AND run_at_ms <= ?2 ORDER BY run_at_ms LIMIT ?3)
 """
-_CLAIM_COLUMNS = ", ".join(Claim.__struct_fields__)
-_CLAIM = f"""
-UPDATE chargehand_job SET state = 'running', fence = fence + 1, node = ?3, life = ?4, worker = NULL, started_ms = ?5
-WHERE seq IN (
-  SELECT seq FROM chargehand_job
+# Claims and good ends are the hot path. Each is one statement for a whole batch, in and out as one JSON text: every row
+# that crosses into Python by itself would take and release the interpreter, and make the node's main thread wait.
+_CLAIM_FIELDS = ", ".join("fence + 1" if name == "fence" else name for name in Claim.__struct_fields__)
+_FIND = f"""
+SELECT json_group_array(json_array({_CLAIM_FIELDS})) FROM (
+  SELECT * FROM chargehand_job
   WHERE queue = ?1 AND state = 'queued' AND waits_for IS NULL ORDER BY priority DESC, seq LIMIT ?2)
-RETURNING {_CLAIM_COLUMNS}
+"""
+_CLAIM = """
+UPDATE chargehand_job SET state = 'running', fence = fence + 1, node = ?2, life = ?3, worker = NULL, started_ms = ?4
+WHERE seq IN (SELECT value FROM json_each(?1))
+"""
+_DONE = """
+UPDATE chargehand_job NOT INDEXED SET state = 'done', finished_ms = ?2, result = ended.value ->> 2, error = NULL,
+  reason = NULL, node = NULL, life = NULL, worker = NULL
+FROM json_each(?1) AS ended
+WHERE seq = ended.value ->> 0 AND fence = ended.value ->> 1 AND state = 'running'
+"""
+_DONE_ATTEMPTS = """
+INSERT INTO chargehand_attempt (job, fence, node, worker, pid, started_ms, duration_ms, outcome)
+SELECT value ->> 0, value ->> 1, ?2, value ->> 3, value ->> 4, ?3 - (value ->> 5), value ->> 5, 'done'
+FROM json_each(?1)
 """
 _NEXT = "SELECT min(run_at_ms) FROM chargehand_job WHERE queue = ? AND state = 'queued' AND waits_for = 'time'"
 _PAUSED = "SELECT 1 FROM chargehand_pause WHERE scope IN ('*', ?) LIMIT 1"
@@ -46,14 +62,14 @@ _SETTLE = """
 UPDATE chargehand_job SET state = ?3, waits_for = ?4, run_at_ms = coalesce(?5, run_at_ms), finished_ms = ?6,
   result = ?7, error = ?8, reason = ?9, attempts = attempts + ?10, crashes = crashes + ?11,
   interruptions = interruptions + ?12, node = NULL, life = NULL, worker = NULL
-WHERE seq = ?1 AND fence = ?2 AND state = 'running' RETURNING seq
+WHERE seq = ?1 AND fence = ?2 AND state = 'running' RETURNING seq, fence
 """
 _ATTEMPT = "INSERT INTO chargehand_attempt VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _NOTE = """
 UPDATE chargehand_job SET worker = ?3, started_ms = ?4 WHERE seq = ?1 AND fence = ?2 AND state = 'running'
 """
 _ORPHANS = """
-SELECT id, seq, fence, queue, worker, started_ms FROM chargehand_job
+SELECT id, seq, fence, queue, node, worker, started_ms FROM chargehand_job
 WHERE state = 'running' AND life <> ?
 """
 _CANCEL = """
@@ -69,6 +85,10 @@ _CREW = """
 INSERT INTO chargehand_crew (name, queue, handler, workers, max_attempts, timeout_ms, priority, registered_ms)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?)
 """
+
+
+_claims = msgspec.json.Decoder(list[Claim])
+_encoder = msgspec.json.Encoder()
 
 
 class SqliteTransaction:
@@ -91,7 +111,11 @@ class SqliteTransaction:
         # Some were there already; which, is dearer to find out, so it is asked only now.
         self._db.execute("ROLLBACK TO enqueue; RELEASE enqueue")
         created = {row[0] for row in self._db.executemany(f"{_INSERT} RETURNING id", rows)}
-        return [Enqueued(job.id, True) if job.id in created else self._existing(job) for job in jobs]
+        answers: list[Enqueued] = []
+        for job in jobs:
+            answers.append(Enqueued(job.id, True) if job.id in created else self._existing(job))
+            created.discard(job.id)
+        return answers
 
     def _row(self, job: NewJob) -> tuple[Any, ...]:
         run_at = self._now + job.delay_ms if job.run_at_ms is None else job.run_at_ms
@@ -112,10 +136,11 @@ class SqliteTransaction:
         if self.execute(_PAUSED, (want.crew,)):
             return Grant(want.crew, (), None)
         self._db.execute(_PROMOTE, (want.queue, self._now, PROMOTE_AT_ONCE))
-        rows = self.execute(_CLAIM, (want.queue, want.limit, holder.node, holder.life, self._now))
-        names = Claim.__struct_fields__
-        claims = [Claim(**dict(zip(names, row, strict=True))) for row in rows]
-        claims.sort(key=lambda claim: (-claim.priority, claim.seq))
+        ((found,),) = self.execute(_FIND, (want.queue, want.limit))
+        claims = _claims.decode(found)
+        if claims:
+            seqs = json.dumps([claim.seq for claim in claims])
+            self._db.execute(_CLAIM, (seqs, holder.node, holder.life, self._now))
         next_in = None
         if len(claims) < want.limit:
             ((run_at,),) = self.execute(_NEXT, (want.queue,))
@@ -123,9 +148,35 @@ class SqliteTransaction:
         return Grant(want.crew, tuple(claims), next_in)
 
     def settle(self, settlements: Sequence[Settlement], holder: Holder) -> list[str]:
+        good = [s for s in settlements if s.state is State.DONE and not s.follow]
+        if good and self._end_well(good, holder):
+            settlements = [s for s in settlements if s.state is not State.DONE or s.follow]
+        return self._settle(settlements, holder)
+
+    def _end_well(self, settlements: Sequence[Settlement], holder: Holder) -> bool:
+        """All of them at once; if one of the claims no longer holds, nothing is written and the answer is no."""
+        text = _encoder.encode(
+            [(s.seq, s.fence, s.result, s.worker, s.pid, s.duration_ms) for s in settlements]
+        ).decode()
+        self._db.execute("SAVEPOINT settle")
+        self._db.execute(_DONE, (text, self._now))
+        kept = self._db.changes() == len(settlements)
+        if kept:
+            self._db.execute(_DONE_ATTEMPTS, (text, holder.node, self._now))
+        self._db.execute("RELEASE settle" if kept else "ROLLBACK TO settle; RELEASE settle")
+        return kept
+
+    def _settle(self, settlements: Sequence[Settlement], holder: Holder) -> list[str]:
         rows = [self._settle_row(settlement) for settlement in settlements]
-        held = {row[0] for row in self._db.executemany(_SETTLE, rows)}
-        kept = [s for s in settlements if s.seq in held]
+        held = set(self._db.executemany(_SETTLE, rows))
+        kept: list[Settlement] = []
+        lost: list[str] = []
+        for s in settlements:
+            if (s.seq, s.fence) in held:
+                held.discard((s.seq, s.fence))  # a second one of the same claim comes too late
+                kept.append(s)
+            else:
+                lost.append(s.id)
         self._db.executemany(
             _ATTEMPT,
             [
@@ -147,7 +198,7 @@ class SqliteTransaction:
         follow = [job for s in kept for job in s.follow]
         if follow:
             self.enqueue(follow)
-        return [s.id for s in settlements if s.seq not in held]
+        return lost
 
     def _settle_row(self, s: Settlement) -> tuple[Any, ...]:
         queued = s.state is State.QUEUED
@@ -176,15 +227,16 @@ class SqliteTransaction:
 
     def recover(self, holder: Holder, why: str) -> list[str]:
         # A file has one node, so every other life is an earlier one of it, whatever it was called.
-        settlements = [
-            Settlement(
+        held = [
+            (node, Settlement(
                 id=job_id, seq=seq, fence=fence, queue=queue, state=State.QUEUED, outcome="interrupted", error=why,
                 interruptions=1, worker=worker, duration_ms=max(0, self._now - started_ms),
-            )
-            for job_id, seq, fence, queue, worker, started_ms in self.execute(_ORPHANS, (holder.life,))
+            ))
+            for job_id, seq, fence, queue, node, worker, started_ms in self.execute(_ORPHANS, (holder.life,))
         ]  # fmt: skip
-        self.settle(settlements, holder)
-        return [s.id for s in settlements]
+        for name in {node for node, _ in held}:
+            self.settle([s for node, s in held if node == name], Holder(name, holder.life))
+        return [s.id for _, s in held]
 
     def pause(self, scope: str, who: str, reason: str | None) -> None:
         sql = "INSERT OR REPLACE INTO chargehand_pause (scope, who, reason, since_ms) VALUES (?, ?, ?, ?)"

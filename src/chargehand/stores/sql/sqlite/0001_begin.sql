@@ -1,7 +1,8 @@
 -- Every table carries the prefix: an application may keep its own tables in the same file.
 
 CREATE TABLE chargehand_job (
-  seq           INTEGER PRIMARY KEY,            -- the order of arrival, and the job's short name inside the store
+  seq           INTEGER PRIMARY KEY AUTOINCREMENT,  -- order of arrival, and the job's short name; never used again,
+                                                    -- so that no old claim can mean a newer job
   id            TEXT    NOT NULL UNIQUE,
   queue         TEXT    NOT NULL,
   state         TEXT    NOT NULL CHECK (state IN ('queued', 'running', 'done', 'failed', 'cancelled')),
@@ -31,8 +32,9 @@ CREATE TABLE chargehand_job (
   CHECK ((state = 'running') = (life IS NOT NULL))
 );
 
--- What a claim looks at: due jobs only, in the order in which they are taken (seq is in every index).
-CREATE INDEX chargehand_job_ready ON chargehand_job (queue, priority DESC, seq)
+-- What a claim looks at: due jobs only, in the order in which they are taken. (State and reason are in it so that
+-- counting needs no look at the table.)
+CREATE INDEX chargehand_job_ready ON chargehand_job (queue, priority DESC, seq, state, waits_for)
   WHERE state = 'queued' AND waits_for IS NULL;
 CREATE INDEX chargehand_job_future ON chargehand_job (queue, run_at_ms)
   WHERE state = 'queued' AND waits_for = 'time';

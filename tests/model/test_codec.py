@@ -1,0 +1,267 @@
+"""Values to JSON and back: what fits comes back as it was, and what does not is refused in words."""
+
+import dataclasses
+import datetime
+import json
+from enum import Enum
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pydantic import BaseModel
+
+from chargehand.codec import as_type, encode_typed, from_json, to_json
+from chargehand.errors import PayloadError
+
+steady = settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+NAN, INF = float("nan"), float("inf")
+
+
+class Mood(Enum):
+    CALM = "calm"
+
+
+@dataclasses.dataclass
+class DataSong:
+    path: str
+    length: float = 0.0
+    tags: list[str] = dataclasses.field(default_factory=list[str])
+
+
+class StructSong(msgspec.Struct):
+    path: str
+    length: float = 0.0
+    tags: list[str] = []
+
+
+class ModelSong(BaseModel):
+    path: str
+    length: float = 0.0
+    tags: list[str] = []
+
+
+class Album(msgspec.Struct):
+    songs: list[StructSong]
+    mood: Mood
+    recorded: datetime.date
+
+
+@dataclasses.dataclass
+class Shelf:
+    model: ModelSong
+
+
+SONGS: list[Any] = [DataSong, StructSong, ModelSong]
+
+plain = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=10,
+)
+
+
+def nested(depth: int) -> Any:
+    value: Any = 1
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+# spec: WK-1
+@steady
+@given(plain)
+def test_plain_data_comes_back_as_it_was(value: Any) -> None:
+    text = to_json(value, "x")
+    assert "\n" not in text
+    assert from_json(text, None, "x") == value
+
+
+# spec: WK-1
+@pytest.mark.parametrize("kind", SONGS)
+def test_a_typed_value_comes_back_as_its_type(kind: Any) -> None:
+    song = kind(path="ü/a.flac", length=1.5, tags=["a", "b"])
+    text = encode_typed(song, kind, "x")
+    assert json.loads(text) == {"path": "ü/a.flac", "length": 1.5, "tags": ["a", "b"]}
+    back = from_json(text, kind, "x")
+    assert type(back) is kind
+    assert back == song
+
+
+# spec: WK-1
+@pytest.mark.parametrize("kind", SONGS)
+def test_plain_data_may_stand_for_a_typed_value(kind: Any) -> None:
+    assert json.loads(encode_typed({"path": "a"}, kind, "x")) == {"path": "a"}
+    assert from_json('{"path":"a"}', kind, "x") == kind(path="a")
+
+
+# spec: WK-1
+@pytest.mark.parametrize("kind", SONGS)
+@pytest.mark.parametrize("wrong", [{}, {"path": 5}, {"path": "a", "length": "long"}, [], "a", None, 5])
+def test_a_value_that_does_not_fit_is_refused_on_both_sides(kind: Any, wrong: Any) -> None:
+    with pytest.raises(PayloadError, match="the payload is of the wrong type, not a "):
+        encode_typed(wrong, kind, "the payload")
+    with pytest.raises(PayloadError, match="the payload is of the wrong type, not a "):
+        from_json(json.dumps(wrong), kind, "the payload")
+
+
+# spec: WK-1
+@pytest.mark.parametrize("kind", [DataSong, StructSong])
+def test_a_typed_value_with_a_field_of_the_wrong_type_is_refused_before_it_is_sent(kind: Any) -> None:
+    """Neither checks its fields when it is made; the worker would refuse what was enqueued without a word."""
+    with pytest.raises(PayloadError, match="wrong type"):
+        encode_typed(kind(path=5), kind, "the payload")
+
+
+# spec: WK-1
+def test_one_type_is_not_another_that_looks_like_it() -> None:
+    with pytest.raises(PayloadError):
+        encode_typed(Shelf(ModelSong(path="a")), StructSong, "x")
+
+
+# spec: WK-1
+def test_values_within_values_are_written() -> None:
+    album = Album([StructSong("a")], Mood.CALM, datetime.date(2026, 1, 2))
+    text = encode_typed(album, Album, "x")
+    assert json.loads(text)["recorded"] == "2026-01-02"
+    assert from_json(text, Album, "x") == album
+    assert json.loads(to_json({"shelf": Shelf(ModelSong(path="a"))}, "x"))["shelf"]["model"]["path"] == "a"
+    assert json.loads(to_json([ModelSong(path="a"), StructSong("b"), DataSong("c")], "x"))[1]["path"] == "b"
+
+
+# spec: WK-1
+@pytest.mark.parametrize(
+    ("wanted", "value"),
+    [
+        (dict, {"a": 1}),
+        (list, [1]),
+        (str, "a"),
+        (int, 5),
+        (float, 1.5),
+        (float, 5),
+        (bool, True),
+        (None, [1]),
+        (Any, {"a": [None]}),
+        (object, 5),
+        (list[int], [1, 2]),
+        (dict[str, int], {"a": 1}),
+        (int | None, None),
+        (tuple[int, str], [1, "a"]),
+    ],
+)
+def test_a_plain_type_takes_what_is_of_it(wanted: Any, value: Any) -> None:
+    back = from_json(encode_typed(value, wanted, "x"), wanted, "x")
+    assert back == (tuple(value) if wanted == tuple[int, str] else value)
+
+
+# spec: WK-1
+@pytest.mark.parametrize(
+    ("wanted", "value"),
+    [
+        (dict, []),
+        (dict, None),
+        (list, {}),
+        (str, 5),
+        (str, None),
+        (int, True),
+        (int, 1.5),
+        (int, "5"),
+        (float, "1"),
+        (float, True),
+        (bool, 1),
+        (list[int], ["a"]),
+        (dict[str, int], {"a": "b"}),
+        (int | None, "x"),
+        (tuple[int, str], [1]),
+    ],
+)
+def test_a_plain_type_takes_nothing_else(wanted: Any, value: Any) -> None:
+    with pytest.raises(PayloadError, match="the result is of the wrong type"):
+        encode_typed(value, wanted, "the result")
+    with pytest.raises(PayloadError, match="the result is of the wrong type"):
+        as_type(value, wanted, "the result")
+
+
+# spec: WK-1, SE-4
+@pytest.mark.parametrize(
+    "value",
+    [
+        NAN,
+        INF,
+        {"a": -INF},
+        [NAN],
+        DataSong("a", NAN),
+        StructSong("a", INF),
+        ModelSong(path="a", length=NAN),
+        "\ud800",
+        {"\udfff": 1},
+        DataSong("\ud800"),
+        object(),
+        [object()],
+        lambda: None,
+        DataSong,
+        {(1, 2): 3},
+        {b"a": 1},
+        1j,
+        [10**5000],
+    ],
+)
+def test_what_is_not_json_is_refused_in_words(value: Any) -> None:
+    with pytest.raises(PayloadError, match=r"the result cannot be written as JSON: .+"):
+        to_json(value, "the result")
+
+
+# spec: WK-1, SE-4
+def test_what_goes_round_in_circles_is_refused_in_words() -> None:
+    circle: list[Any] = []
+    circle.append(circle)
+    with pytest.raises(PayloadError, match="cannot be written as JSON"):
+        to_json(circle, "x")
+    song = StructSong("a")
+    song.tags = song  # type: ignore[assignment]
+    with pytest.raises(PayloadError, match="cannot be written as JSON"):
+        to_json(song, "x")
+
+
+# spec: SE-3
+@pytest.mark.parametrize("depth", [10_000, 100_000])
+def test_what_is_too_deep_is_refused_in_words_on_both_sides(depth: int) -> None:
+    with pytest.raises(PayloadError, match="cannot be written as JSON"):
+        to_json(nested(depth), "x")
+    with pytest.raises(PayloadError, match="is not JSON"):
+        from_json("[" * depth + "]" * depth, None, "x")
+
+
+# spec: WK-1
+def test_bytes_come_back_where_bytes_are_wanted() -> None:
+    assert from_json(encode_typed(b"\x00\xff", bytes, "x"), bytes, "x") == b"\x00\xff"
+
+
+# spec: WK-1, SE-4
+@pytest.mark.parametrize(
+    "text", ["", "{", "nope", "{'a': 1}", "[1,]", '"\x01"', b"\xff\xfe\xfd", "1 2", "NaN", "-Infinity"]
+)
+def test_text_that_is_not_json_is_refused_in_words(text: str | bytes) -> None:
+    with pytest.raises(PayloadError, match="the payload is not JSON"):
+        from_json(text, None, "the payload")
+
+
+# spec: WK-1
+def test_bytes_of_json_are_read_like_text() -> None:
+    assert from_json('{"ü":1}'.encode(), dict, "x") == {"ü": 1}
+
+
+# spec: WK-1
+def test_a_type_that_nobody_can_make_from_json_is_refused_in_words() -> None:
+    class Strange:
+        pass
+
+    with pytest.raises(PayloadError, match="Strange"):
+        from_json("{}", Strange, "x")
+
+
+# spec: SE-4
+def test_a_payload_error_is_a_value_error_for_callers_who_know_no_better() -> None:
+    assert issubclass(PayloadError, ValueError)

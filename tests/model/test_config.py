@@ -1,0 +1,200 @@
+"""Settings of crews and options of jobs: checked once, refused with the name, the value and what is allowed."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from chargehand.config import UNSET, CrewPlan, NodePlan, check_crew, milliseconds, new_job
+from chargehand.errors import ConfigurationError, PayloadError
+from chargehand.model.job import LONGEST_DELAY_MS, NewJob
+
+
+def plan(**options: Any) -> CrewPlan:
+    given: dict[str, Any] = {"name": "tag", "queue": "tag", "handler": "tagging:Tagger", **options}
+    return CrewPlan(**given)
+
+
+# crews
+
+
+# spec: CF-1
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"name": "a-b_c.d", "queue": "ü"},
+        {"name": "x" * 200},
+        {"handler": "a.b.c:D.E"},
+        {"handler": "_a:_B"},
+        {"workers": 0},
+        {"workers": 1000},
+        {"max_attempts": 1},
+        {"timeout_ms": None},
+        {"timeout_ms": 1},
+        {"priority": -5},
+        {"environment": {"CUDA_VISIBLE_DEVICES": "{index}", "PLAIN": "x"}},
+        {"environment": {"A": "{nobody}", "B": "{"}},
+    ],
+)
+def test_a_sound_crew_is_accepted(options: dict[str, Any]) -> None:
+    made = plan(**options)
+    assert check_crew(made) is made
+
+
+# spec: CF-1
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"name": ""}, "crew name ''.*1 to 200"),
+        ({"name": "x" * 201}, "crew name.*1 to 200"),
+        ({"name": "a:b"}, "crew name 'a:b'"),
+        ({"name": "a b"}, "crew name 'a b'"),
+        ({"name": "*"}, "crew name"),
+        ({"name": "a/b"}, "crew name"),
+        ({"name": "a\nb"}, "crew name"),
+        ({"queue": ""}, "crew queue"),
+        ({"queue": "a:b"}, "crew queue 'a:b'"),
+        ({"queue": "\x1b"}, "crew queue"),
+        ({"handler": ""}, "handler ''.*'module:Class'"),
+        ({"handler": "tagging"}, "handler 'tagging'.*'module:Class'"),
+        ({"handler": "tagging:"}, "handler"),
+        ({"handler": ":Tagger"}, "handler"),
+        ({"handler": "a:b:c"}, "handler"),
+        ({"handler": "a b:C"}, "handler"),
+        ({"handler": "a..b:C"}, "handler"),
+        ({"handler": "a/b.py:C"}, "handler"),
+        ({"handler": "a:C()"}, "handler"),
+        ({"workers": -1}, "'tag': workers is -1; allowed is 0 to 1000"),
+        ({"workers": 1001}, "workers is 1001"),
+        ({"max_attempts": 0}, "'tag': max_attempts is 0; allowed is 1"),
+        ({"timeout_ms": 0}, "'tag': timeout is 0"),
+        ({"timeout_ms": -5}, "timeout is -5"),
+        ({"priority": 10_000_000}, "'tag': priority is 10000000; allowed is"),
+        ({"environment": {"A=B": "x"}}, "'tag'.*(environment|A=B)"),
+        ({"environment": {"A": "a\0b"}}, "'tag'.*(environment|A)"),
+    ],
+)
+def test_a_wrong_setting_is_refused_with_its_name_and_what_is_allowed(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigurationError, match=words):
+        check_crew(plan(**options))
+
+
+# spec: CF-1, WK-7
+def test_a_crew_has_the_defaults_of_the_specification() -> None:
+    made = plan()
+    assert (made.workers, made.priority, made.max_attempts, made.timeout_ms) == (1, 0, 3, 3_600_000)
+    assert made.transactional is False
+    assert made.environment == {}
+
+
+# spec: WP-1
+def test_a_plan_crosses_a_socket_unchanged() -> None:
+    made = NodePlan(store="/a.db", node="n", crews=(plan(timeout_ms=None), plan(name="b")), python_path=("/x",))
+    assert msgspec.json.decode(msgspec.json.encode(made), type=NodePlan) == made
+
+
+# durations
+
+
+# spec: CF-1
+@pytest.mark.parametrize(
+    ("seconds", "expected"),
+    [
+        (0, 0),
+        (1, 1000),
+        (1.5, 1500),
+        (0.0004, 0),
+        (0.0006, 1),
+        (-2, -2000),
+        (LONGEST_DELAY_MS / 1000, LONGEST_DELAY_MS),
+    ],
+)
+def test_seconds_become_whole_milliseconds(seconds: float, expected: int) -> None:
+    assert milliseconds("delay", seconds) == expected
+
+
+# spec: CF-1
+@pytest.mark.parametrize("seconds", [float("nan"), float("inf"), -float("inf"), "5", None, True, [1], 1j])
+def test_what_is_no_number_of_seconds_is_refused_in_words(seconds: Any) -> None:
+    with pytest.raises(PayloadError, match=r"delay is .*; expected a number of seconds"):
+        milliseconds("delay", seconds)
+
+
+# spec: CF-1
+@pytest.mark.parametrize("seconds", [1e30, -1e30, LONGEST_DELAY_MS, pytest.param(10**400, id="400 digits")])
+def test_more_than_a_lifetime_is_refused_in_words(seconds: float) -> None:
+    with pytest.raises(PayloadError, match="delay is"):
+        milliseconds("delay", seconds)
+
+
+# jobs
+
+
+# spec: WK-2
+def test_a_job_has_what_its_crew_gives_it() -> None:
+    crew = plan(queue="q", priority=4, max_attempts=7, timeout_ms=50)
+    made = new_job(crew, "[1]")
+    assert made == NewJob(id=made.id, queue="q", payload="[1]", priority=4, max_attempts=7, timeout_ms=50)
+
+
+# spec: WK-2
+def test_a_jobs_own_options_win() -> None:
+    crew = plan(priority=4, max_attempts=7, timeout_ms=50)
+    made = new_job(
+        crew, "1", id="me", label="L", key="k", priority=0, delay=1.5, run_at_ms=9, max_attempts=1, timeout=2
+    )
+    assert made == NewJob(
+        id="me", queue="tag", payload="1", label="L", key="k", priority=0, delay_ms=1500, run_at_ms=9, max_attempts=1,
+        timeout_ms=2000,
+    )  # fmt: skip
+
+
+# spec: WK-7
+@pytest.mark.parametrize(
+    ("crew", "timeout", "expected"), [(50, UNSET, 50), (None, UNSET, None), (50, None, None), (None, 3, 3000)]
+)
+def test_no_timeout_is_not_the_same_as_none_given(crew: int | None, timeout: Any, expected: int | None) -> None:
+    assert new_job(plan(timeout_ms=crew), "1", timeout=timeout).timeout_ms == expected
+
+
+# spec: WK-2
+def test_every_job_has_an_id_of_its_own() -> None:
+    assert len({new_job(plan(), "1").id for _ in range(1000)}) == 1000
+
+
+# spec: WK-2, CF-1
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"delay": -1}, "delay is -1000; allowed is 0"),
+        ({"delay": float("nan")}, "delay"),
+        ({"delay": "1"}, "delay is '1'; expected a number"),
+        ({"delay": 1e20}, "delay"),
+        ({"timeout": 0}, "timeout is 0"),
+        ({"timeout": -1}, "timeout is -1000"),
+        ({"timeout": 0.0001}, "timeout is 0"),
+        ({"timeout": True}, "timeout is True"),
+        ({"priority": 1.5}, "priority is 1.5; expected a whole number"),
+        ({"priority": "high"}, "priority is 'high'"),
+        ({"priority": True}, "priority is True"),
+        ({"priority": 10**9}, "priority is 1000000000; allowed is"),
+        ({"max_attempts": 0}, "max_attempts is 0"),
+        ({"max_attempts": 2.0}, "max_attempts is 2.0; expected a whole number"),
+        ({"run_at_ms": 1.5}, "run_at_ms is 1.5; expected a whole number"),
+        ({"run_at_ms": True}, "run_at_ms is True"),
+        ({"run_at_ms": 10**30}, "run_at"),
+        ({"label": "x" * 201}, "label has 201"),
+        ({"key": ""}, "key has 0"),
+        ({"id": "a\nb"}, "id.*control"),
+    ],
+)
+def test_a_wrong_option_is_refused_with_its_name_and_what_is_allowed(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(PayloadError, match=words):
+        new_job(plan(), "1", **options)
+
+
+# spec: SE-3
+def test_a_payload_over_the_limit_is_refused_in_words() -> None:
+    with pytest.raises(PayloadError, match="1,048,576"):
+        new_job(plan(), '"' + "x" * (1 << 20) + '"')

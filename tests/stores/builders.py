@@ -1,0 +1,134 @@
+"""Short words for what the store tests do over and over. Only the contract is used, nothing of a certain store."""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from chargehand.ids import new_id
+from chargehand.model.job import (
+    Claim,
+    Done,
+    Enqueued,
+    GaveUp,
+    JobRecord,
+    NewJob,
+    Outcome,
+    Returned,
+    State,
+    settle,
+)
+from chargehand.model.ledger import Grant, Want
+from chargehand.store import Holder, JobFilter, Store, Transaction
+
+ME = Holder("node-a", "life-2")
+EARLIER_ME = Holder("node-a", "life-1")
+HOUR = 3_600_000
+
+
+def job(id: str | None = None, queue: str = "q", **options: Any) -> NewJob:
+    return NewJob(id=id or new_id(), queue=queue, **options)
+
+
+def jobs(count: int, **options: Any) -> list[NewJob]:
+    return [job(**options) for _ in range(count)]
+
+
+def put(store: Store, *new: NewJob) -> list[Enqueued]:
+    with store.transaction() as tx:
+        return tx.enqueue(new)
+
+
+def ask(store: Store, limit: int = 1, *, queue: str = "q", crew: str | None = None, holder: Holder = ME) -> Grant:
+    with store.transaction() as tx:
+        (grant,) = tx.claim([Want(crew or queue, queue, limit)], holder)
+    return grant
+
+
+def take(store: Store, limit: int = 1, *, queue: str = "q", holder: Holder = ME) -> list[Claim]:
+    return list(ask(store, limit, queue=queue, holder=holder).claims)
+
+
+def take_one(store: Store, *, queue: str = "q", holder: Holder = ME) -> Claim:
+    (claim,) = take(store, 1, queue=queue, holder=holder)
+    return claim
+
+
+def end(store: Store, claim: Claim, outcome: Outcome, *, holder: Holder = ME, **where: Any) -> list[str]:
+    """Settle one claim; the answer is the store's: the ids of claims that no longer held."""
+    settlement = settle(claim, outcome, **where)
+    assert settlement is not None
+    with store.transaction() as tx:
+        return tx.settle([settlement], holder)
+
+
+def cancel(store: Store, *ids: str) -> list[str]:
+    with store.transaction() as tx:
+        return tx.cancel(ids)
+
+
+def retry(store: Store, *ids: str) -> list[str]:
+    with store.transaction() as tx:
+        return tx.retry(ids)
+
+
+def recover(store: Store, holder: Holder = ME, why: str = "the node ended") -> list[str]:
+    with store.transaction() as tx:
+        return tx.recover(holder, why)
+
+
+def record(store: Store, job_id: str) -> JobRecord:
+    found = store.job(job_id)
+    assert found is not None, f"job {job_id} is not in the store"
+    return found
+
+
+def state(store: Store, job_id: str) -> State:
+    return record(store, job_id).state
+
+
+def everything(store: Store) -> list[JobRecord]:
+    return store.jobs(JobFilter(limit=1_000_000))
+
+
+def plain(raw: msgspec.Raw | None) -> Any:
+    return None if raw is None else msgspec.json.decode(raw)
+
+
+class Boom(Exception):
+    """Raised to make a transaction fail."""
+
+
+def roll_back(store: Store, work: Callable[[Transaction], object]) -> None:
+    """Do the work in a transaction that fails at its very end."""
+
+    def doomed() -> None:
+        with store.transaction() as tx:
+            work(tx)
+            raise Boom
+
+    with pytest.raises(Boom):
+        doomed()
+
+
+def bring(store: Store, wanted: State, **options: Any) -> Claim:
+    """A job in this state that has been claimed (at least) once; the newest claim of it."""
+    new = job(**options)
+    put(store, new)
+    claim = take_one(store, queue=new.queue)
+    assert claim.id == new.id
+    match wanted:
+        case State.RUNNING:
+            pass
+        case State.QUEUED:
+            assert end(store, claim, Returned()) == []
+        case State.DONE:
+            assert end(store, claim, Done("1")) == []
+        case State.FAILED:
+            assert end(store, claim, GaveUp("no use")) == []
+        case State.CANCELLED:
+            assert end(store, claim, Returned()) == []
+            assert cancel(store, new.id) == [new.id]
+    assert state(store, new.id) is wanted
+    return claim

@@ -1,0 +1,50 @@
+"""The stores that the conformance suite runs against: another store is one more entry in STORES, and nothing else."""
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from chargehand.store import Store
+from chargehand.stores import open_store
+
+StoreFactory = Callable[[], Store]
+
+
+def sqlite(folder: Path) -> StoreFactory:
+    return lambda: open_store(f"sqlite://{folder}/store.db")
+
+
+STORES: dict[str, Callable[[Path], StoreFactory]] = {"sqlite": sqlite}
+
+
+MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+"""These tests commit thousands of times and never cut the power: the disk would only slow them down."""
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    with TemporaryDirectory(prefix="chargehand-test-", dir=MEMORY) as name:
+        yield Path(name)
+
+
+@pytest.fixture(params=sorted(STORES))
+def store_factory(request: pytest.FixtureRequest, folder: Path) -> Iterator[StoreFactory]:
+    """Every call opens the same, at first empty, store once more, as another process would."""
+    opened: list[Store] = []
+    factory = STORES[request.param](folder)
+
+    def open_one() -> Store:
+        opened.append(factory())
+        return opened[-1]
+
+    yield open_one
+    for store in opened:
+        store.close()
+
+
+@pytest.fixture
+def store(store_factory: StoreFactory) -> Store:
+    return store_factory()

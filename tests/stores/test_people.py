@@ -1,0 +1,444 @@
+"""What people do and see: cancel, retry, pause, register, counts, pages, pruning."""
+
+import itertools
+from collections.abc import Callable
+
+import pytest
+from builders import (
+    EARLIER_ME,
+    HOUR,
+    ME,
+    bring,
+    cancel,
+    end,
+    everything,
+    job,
+    jobs,
+    plain,
+    put,
+    record,
+    retry,
+    state,
+    take,
+    take_one,
+)
+
+from chargehand.model.job import Crashed, Done, GaveUp, Interrupted, State, settle
+from chargehand.model.ledger import Want
+from chargehand.store import Counts, CrewRow, JobFilter, Retention, Store
+
+ALL = Retention(count=0)
+DONE = Done()
+
+
+def crew(name: str, queue: str = "q", workers: int = 1, timeout_ms: int | None = 5) -> CrewRow:
+    return CrewRow(
+        name=name, queue=queue, handler="m:H", workers=workers, max_attempts=3, timeout_ms=timeout_ms, priority=2
+    )
+
+
+def finish(store: Store, count: int, queue: str = "q", outcome: Done | GaveUp = DONE) -> list[str]:
+    """So many jobs, finished one after the other (the first is the oldest)."""
+    new = jobs(count, queue=queue)
+    put(store, *new)
+    for claim in take(store, count, queue=queue):
+        end(store, claim, outcome)
+    return [one.id for one in new]
+
+
+# cancel
+
+
+# spec: WK-8
+def test_a_waiting_job_is_cancelled_at_once(store: Store) -> None:
+    put(store, job("one"), job("two"))
+    assert cancel(store, "one") == ["one"]
+    found = record(store, "one")
+    assert (found.state, found.reason) == (State.CANCELLED, "cancelled")
+    assert found.finished_ms is not None
+    assert [claim.id for claim in take(store, 5)] == ["two"]
+
+
+# spec: WK-8
+def test_a_job_that_waits_for_its_time_is_cancelled_for_good(store: Store) -> None:
+    put(store, job("later", delay_ms=40))
+    assert cancel(store, "later") == ["later"]
+    assert store.counts() == [Counts(queue="q", cancelled=1)]
+    assert take(store) == []
+
+
+# spec: WK-8
+def test_cancelling_answers_with_those_that_were_cancelled(store: Store) -> None:
+    running, done = bring(store, State.RUNNING), bring(store, State.DONE)
+    put(store, job("a"), job("b"))
+    assert sorted(cancel(store, "a", running.id, "nobody", done.id, "b")) == ["a", "b"]
+
+
+# spec: WK-8
+def test_cancelling_twice_cancels_once(store: Store) -> None:
+    put(store, job("one"))
+    assert cancel(store, "one", "one") == ["one"]
+    was = record(store, "one")
+    assert cancel(store, "one") == []
+    assert record(store, "one") == was
+
+
+# spec: WK-8
+def test_cancelling_nothing_is_nothing(store: Store) -> None:
+    assert cancel(store) == []
+
+
+# retry
+
+
+# spec: WK-1, WK-6
+@pytest.mark.parametrize("before", [State.FAILED, State.CANCELLED])
+def test_a_retried_job_begins_anew(store: Store, before: State) -> None:
+    claim = bring(store, before, priority=4, payload="[1]", label="L")
+    assert retry(store, claim.id) == [claim.id]
+    found = record(store, claim.id)
+    assert (found.state, found.error, found.reason, found.result) == (State.QUEUED, None, None, None)
+    assert (found.finished_ms, found.attempts, found.crashes, found.interruptions) == (None, 0, 0, 0)
+    assert (found.priority, plain(found.payload), found.label) == (4, [1], "L")
+    assert take_one(store).id == claim.id
+
+
+# spec: WK-6
+def test_a_quarantined_job_is_claimed_again_only_when_a_person_says_so(store: Store) -> None:
+    claim = bring(store, State.FAILED)
+    assert take(store) == []
+    retry(store, claim.id)
+    again = take_one(store)
+    assert (again.attempts, again.crashes) == (0, 0)
+
+
+# spec: WK-5
+def test_a_retry_keeps_the_history(store: Store) -> None:
+    claim = bring(store, State.FAILED)
+    retry(store, claim.id)
+    end(store, take_one(store), Done())
+    assert [attempt.outcome for attempt in store.attempts(claim.id)] == ["gave up", "done"]
+
+
+# spec: WK-1
+def test_retrying_answers_with_those_that_were_retried(store: Store) -> None:
+    failed, done = bring(store, State.FAILED), bring(store, State.DONE)
+    put(store, job("waiting"))
+    assert retry(store, "waiting", failed.id, done.id, "nobody", failed.id) == [failed.id]
+
+
+# spec: WK-2
+def test_a_future_job_cancelled_and_retried_is_due_at_once(store: Store) -> None:
+    put(store, job("later", delay_ms=HOUR))
+    cancel(store, "later")
+    retry(store, "later")
+    assert take_one(store).id == "later"
+    assert store.counts() == [Counts(queue="q", running=1)]
+
+
+# pauses and crews
+
+
+# spec: PD-1
+def test_a_pause_keeps_who_when_and_why(store: Store) -> None:
+    put(store, job("clock"))
+    with store.transaction() as tx:
+        tx.pause("tag", "anna", "disk swap")
+        tx.pause("*", "ben", None)
+    everyone, tag = store.pauses()
+    assert (everyone.scope, everyone.who, everyone.reason) == ("*", "ben", None)
+    assert (tag.scope, tag.who, tag.reason) == ("tag", "anna", "disk swap")
+    assert tag.since_ms >= record(store, "clock").created_ms
+
+
+# spec: PD-1, SV-10
+def test_pausing_again_is_one_pause_with_the_newest_reason(store: Store) -> None:
+    for who, reason in (("anna", "one"), ("ben", "two")):
+        with store.transaction() as tx:
+            tx.pause("*", who, reason)
+    assert [(p.who, p.reason) for p in store.pauses()] == [("ben", "two")]
+
+
+# spec: PD-1
+def test_a_pause_survives_a_restart(store_factory: Callable[[], Store]) -> None:
+    with store_factory().transaction() as tx:
+        tx.pause("*", "anna", None)
+    assert [p.scope for p in store_factory().pauses()] == ["*"]
+
+
+# spec: CL-4, ST-1
+def test_crews_are_known_from_the_store(store: Store, store_factory: Callable[[], Store]) -> None:
+    rows = [crew("a", "qa", 3), crew("b", "qb", 0, timeout_ms=None)]
+    with store.transaction() as tx:
+        tx.register(ME, rows, {"pid": 1})
+    assert store_factory().crews() == rows
+
+
+# spec: ST-1
+def test_a_new_life_of_the_node_replaces_its_crews(store: Store) -> None:
+    with store.transaction() as tx:
+        tx.register(EARLIER_ME, [crew("a"), crew("gone")], {})
+    with store.transaction() as tx:
+        tx.register(ME, [crew("a", workers=9), crew("new")], {})
+    assert [(row.name, row.workers) for row in store.crews()] == [("a", 9), ("new", 1)]
+
+
+# spec: ST-1
+def test_registering_does_not_touch_jobs_or_pauses(store: Store) -> None:
+    bring(store, State.RUNNING)
+    with store.transaction() as tx:
+        tx.pause("*", "anna", None)
+    before = everything(store)
+    with store.transaction() as tx:
+        tx.register(ME, [], {})
+    assert (everything(store), len(store.pauses())) == (before, 1)
+
+
+# spec: ST-1
+def test_an_empty_store_is_empty(store: Store) -> None:
+    assert (store.counts(), store.crews(), store.pauses(), everything(store)) == ([], [], [], [])
+    assert (store.job("x"), store.attempts("x"), store.prune(Retention(), 10)) == (None, [], 0)
+
+
+# spec: ST-1
+def test_a_write_by_another_stirs_the_store(store_factory: Callable[[], Store]) -> None:
+    mine, other = store_factory(), store_factory()
+    mine.stirred()
+    put(other, job("one"))
+    assert mine.stirred() is True
+
+
+# spec: ST-1
+def test_migrating_again_changes_nothing(store: Store) -> None:
+    put(store, job("one"))
+    assert store.migrate() == store.migrate() >= 1
+    assert state(store, "one") is State.QUEUED
+
+
+# spec: ST-1
+def test_what_was_committed_is_there_for_everybody(store_factory: Callable[[], Store]) -> None:
+    put(store_factory(), job("one"))
+    again = store_factory()
+    assert state(again, "one") is State.QUEUED
+    assert take_one(again).id == "one"
+
+
+# counts
+
+
+# spec: WK-1
+def test_counts_tell_every_state_of_every_queue(store: Store) -> None:
+    for queue, repeat in (("a", 1), ("b", 2)):
+        for wanted in (State.RUNNING, State.DONE, State.FAILED, State.CANCELLED):
+            for _ in range(repeat):
+                bring(store, wanted, queue=queue)
+        put(store, *jobs(3 * repeat, queue=queue), *jobs(2 * repeat, queue=queue, delay_ms=HOUR))
+    assert store.counts() == [
+        Counts(queue="a", queued=5, future=2, running=1, done=1, failed=1, cancelled=1),
+        Counts(queue="b", queued=10, future=4, running=2, done=2, failed=2, cancelled=2),
+    ]
+
+
+# spec: WK-1
+@pytest.mark.parametrize("wanted", list(State))
+def test_counts_of_a_single_job(store: Store, wanted: State) -> None:
+    bring(store, wanted)
+    (counts,) = store.counts()
+    numbers = {one: getattr(counts, one.value) for one in State}
+    assert numbers == {one: int(one is wanted) for one in State}
+    assert counts.future == 0
+
+
+# spec: WK-1
+def test_counts_follow_a_job_through_its_life(store: Store) -> None:
+    put(store, job("one", delay_ms=HOUR))
+    assert store.counts() == [Counts(queue="q", queued=1, future=1)]
+    cancel(store, "one")
+    assert store.counts() == [Counts(queue="q", cancelled=1)]
+    retry(store, "one")
+    assert store.counts() == [Counts(queue="q", queued=1)]
+    claim = take_one(store)
+    assert store.counts() == [Counts(queue="q", running=1)]
+    end(store, claim, Interrupted("x"))
+    assert store.counts() == [Counts(queue="q", queued=1)]
+    end(store, take_one(store), GaveUp("x"))
+    assert store.counts() == [Counts(queue="q", failed=1)]
+
+
+# pages
+
+
+# spec: DB-3
+def test_jobs_are_listed_newest_first(store: Store) -> None:
+    new = jobs(5)
+    put(store, *new)
+    assert [found.id for found in everything(store)] == [one.id for one in reversed(new)]
+
+
+# spec: DB-3
+@pytest.mark.parametrize("size", [1, 3, 5, 10, 11, 50])
+def test_pages_together_are_all_jobs_once(store: Store, size: int) -> None:
+    new = jobs(10)
+    put(store, *new)
+    seen: list[str] = []
+    before = None
+    while page := store.jobs(JobFilter(limit=size, before=before)):
+        assert len(page) <= size
+        seen += [found.id for found in page]
+        before = seen[-1]
+    assert seen == [one.id for one in reversed(new)]
+
+
+# spec: DB-3
+def test_new_jobs_do_not_disturb_somebody_who_pages(store: Store) -> None:
+    new = jobs(6)
+    put(store, *new)
+    first = store.jobs(JobFilter(limit=3))
+    put(store, *jobs(3))
+    second = store.jobs(JobFilter(limit=3, before=first[-1].id))
+    assert [found.id for found in (*first, *second)] == [one.id for one in reversed(new)]
+
+
+# spec: DB-3
+def test_a_filter_lets_through_exactly_what_it_says(store: Store) -> None:
+    for of in ("a", "b"):
+        for one in (*(one for one in State if one is not State.QUEUED), State.QUEUED):
+            bring(store, one, queue=of)
+    found = everything(store)
+    assert len(found) == 10
+    for queue, wanted in itertools.product(["a", "b", None, "none"], [*State, None]):
+        expected = [one for one in found if queue in (None, one.queue) and wanted in (None, one.state)]
+        assert store.jobs(JobFilter(queue=queue, state=wanted)) == expected
+
+
+# spec: DB-3
+def test_a_filter_and_a_page_work_together(store: Store) -> None:
+    ids = [bring(store, State.DONE, queue=queue).id for queue in ("a", "b", "a", "b", "a")]
+    first = store.jobs(JobFilter(queue="a", state=State.DONE, limit=2))
+    assert [found.id for found in first] == [ids[4], ids[2]]
+    second = store.jobs(JobFilter(queue="a", state=State.DONE, limit=2, before=ids[2]))
+    assert [found.id for found in second] == [ids[0]]
+
+
+# spec: WK-1
+def test_a_listed_job_is_the_job(store: Store) -> None:
+    for one in State:
+        bring(store, one, queue=one.value, key="k", payload='{"x":1}', label="L")
+    assert all(found == store.job(found.id) for found in everything(store))
+
+
+# pruning
+
+
+# spec: WK-12
+@pytest.mark.parametrize("finished", [State.DONE, State.FAILED, State.CANCELLED])
+def test_finished_jobs_over_the_count_are_pruned_oldest_first(store: Store, finished: State) -> None:
+    ids = [bring(store, finished).id for _ in range(5)]
+    assert store.prune(Retention(count=3), 100) == 2
+    assert [found.id for found in reversed(everything(store))] == ids[2:]
+
+
+# spec: WK-12
+@pytest.mark.parametrize("unfinished", [State.QUEUED, State.RUNNING])
+def test_unfinished_jobs_are_never_pruned(store: Store, unfinished: State) -> None:
+    claim = bring(store, unfinished)
+    put(store, job("later", delay_ms=HOUR))
+    assert store.prune(Retention(age_ms=-HOUR, count=0), 100) == 0
+    assert state(store, claim.id) is unfinished
+    assert state(store, "later") is State.QUEUED
+
+
+# spec: WK-12
+def test_the_count_is_kept_for_each_queue_and_state(store: Store) -> None:
+    for queue in ("a", "b"):
+        finish(store, 3, queue)
+        finish(store, 2, queue, GaveUp("x"))
+    assert store.prune(Retention(count=2), 100) == 2
+    assert [(c.queue, c.done, c.failed) for c in store.counts()] == [("a", 2, 2), ("b", 2, 2)]
+
+
+# spec: WK-12
+def test_jobs_older_than_the_age_are_pruned(store: Store) -> None:
+    """An age below zero is one that even a job finished this instant has reached."""
+    finish(store, 4)
+    assert store.prune(Retention(age_ms=HOUR), 100) == 0
+    assert store.prune(Retention(age_ms=-HOUR), 100) == 4
+    assert everything(store) == []
+
+
+# spec: WK-12
+def test_what_is_within_age_and_count_is_kept(store: Store) -> None:
+    finish(store, 5)
+    assert store.prune(Retention(), 100) == 0
+    assert store.prune(Retention(count=5), 100) == 0
+    assert len(everything(store)) == 5
+
+
+# spec: WK-12
+def test_pruning_goes_in_steps_until_nothing_is_left_to_prune(store: Store) -> None:
+    for queue in ("a", "b", "c"):
+        finish(store, 7, queue)
+    steps = [store.prune(ALL, 4) for _ in range(7)]
+    assert steps == [4, 4, 4, 4, 4, 1, 0]
+
+
+# spec: WK-12
+def test_a_step_that_is_not_full_means_that_nothing_is_left(store: Store) -> None:
+    finish(store, 10)
+    while store.prune(Retention(count=3), 4) == 4:
+        pass
+    assert store.prune(Retention(count=3), 100) == 0
+    assert len(everything(store)) == 3
+
+
+# spec: WK-12
+def test_jobs_finished_in_the_same_millisecond_are_pruned_to_the_count_and_no_further(store: Store) -> None:
+    new = jobs(50)
+    put(store, *new)
+    with store.transaction() as tx:
+        (grant,) = tx.claim([Want("q", "q", 50)], ME)
+        tx.settle([made for claim in grant.claims if (made := settle(claim, Done()))], ME)
+    assert store.prune(Retention(count=20), 100) == 30
+    assert store.prune(Retention(count=20), 100) == 0
+    assert len(everything(store)) == 20
+
+
+# spec: WK-12
+def test_the_history_of_a_pruned_job_goes_with_it(store: Store) -> None:
+    put(store, job("gone"))
+    end(store, take_one(store), Crashed("x"))
+    end(store, take_one(store), Done())
+    kept = bring(store, State.FAILED)
+    assert store.prune(Retention(count=1), 10) == 0
+    assert len(store.attempts("gone")) == 2
+    bring(store, State.DONE)
+    assert store.prune(Retention(count=1), 10) == 1
+    assert (store.job("gone"), store.attempts("gone")) == (None, [])
+    assert len(store.attempts(kept.id)) == 1
+
+
+# spec: WK-5, WK-12
+def test_a_job_made_after_a_pruning_has_none_of_the_pruned_history(store: Store) -> None:
+    bring(store, State.DONE)
+    store.prune(ALL, 10)
+    put(store, job("new"))
+    assert store.attempts("new") == []
+    end(store, take_one(store), Done())
+    assert [attempt.fence for attempt in store.attempts("new")] == [1]
+
+
+# spec: WK-12
+def test_an_id_and_a_key_are_free_again_after_pruning(store: Store) -> None:
+    claim = bring(store, State.DONE, key="k")
+    store.prune(ALL, 10)
+    (answer,) = put(store, job(claim.id, key="k"))
+    assert answer.created
+
+
+# spec: WK-12
+def test_jobs_beside_the_pruned_ones_are_untouched(store: Store) -> None:
+    finish(store, 20)
+    waiting, running = bring(store, State.QUEUED, queue="x"), bring(store, State.RUNNING, queue="y")
+    before = [store.job(waiting.id), store.job(running.id)]
+    assert store.prune(ALL, 100) == 20
+    assert [store.job(waiting.id), store.job(running.id)] == before

@@ -1,0 +1,437 @@
+"""Settling: fences, counters, history, follow-up jobs, and taking back what the dead held."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from builders import (
+    EARLIER_ME,
+    HOUR,
+    ME,
+    bring,
+    end,
+    everything,
+    job,
+    jobs,
+    plain,
+    put,
+    record,
+    recover,
+    retry,
+    roll_back,
+    state,
+    take,
+    take_one,
+)
+
+from chargehand.model.job import (
+    Claim,
+    Crashed,
+    Done,
+    Enqueued,
+    GaveUp,
+    Interrupted,
+    Outcome,
+    Raised,
+    RetryLater,
+    Returned,
+    Settlement,
+    State,
+    settle,
+)
+from chargehand.model.ledger import Note
+from chargehand.store import Holder, Retention, Store
+
+OUTCOMES: dict[str, Outcome] = {
+    "done": Done('{"a":1}'),
+    "raised": Raised("Traceback"),
+    "retry": RetryLater(5, "later"),
+    "gave up": GaveUp("no use"),
+    "crashed": Crashed("signal 11"),
+    "interrupted": Interrupted("stop"),
+    "returned": Returned(),
+}
+
+
+def settlement(claim: Claim, outcome: Outcome, **where: Any) -> Settlement:
+    made = settle(claim, outcome, **where)
+    assert made is not None
+    return made
+
+
+def settle_all(store: Store, *settlements: Settlement, holder: Holder = ME) -> list[str]:
+    with store.transaction() as tx:
+        return tx.settle(settlements, holder)
+
+
+# what is written
+
+
+# spec: WK-4, WK-5
+def test_a_done_job_has_its_result_and_its_times(store: Store) -> None:
+    claim = bring(store, State.RUNNING)
+    assert end(store, claim, Done('{"scores":[1,2]}')) == []
+    found = record(store, claim.id)
+    assert found.state is State.DONE
+    assert plain(found.result) == {"scores": [1, 2]}
+    assert (found.error, found.reason, found.node, found.worker) == (None, None, None, None)
+    assert found.finished_ms is not None
+    assert found.started_ms is not None
+    assert found.created_ms <= found.started_ms <= found.finished_ms
+
+
+# spec: WK-5
+@pytest.mark.parametrize(
+    ("outcome", "options", "reason"),
+    [
+        (Raised("Traceback: x"), {"max_attempts": 1}, "raised"),
+        (RetryLater(1, "Traceback: x"), {"max_attempts": 1}, "retries used up"),
+        (GaveUp("Traceback: x"), {}, "gave up"),
+    ],
+)
+def test_a_failed_job_says_why(store: Store, outcome: Outcome, options: dict[str, Any], reason: str) -> None:
+    claim = bring(store, State.RUNNING, **options)
+    assert end(store, claim, outcome) == []
+    found = record(store, claim.id)
+    assert (found.state, found.reason, found.error, found.attempts) == (State.FAILED, reason, "Traceback: x", 1)
+    assert found.finished_ms is not None
+    assert found.result is None
+
+
+# spec: WK-6
+COUNTERS = {
+    "done": (0, 0, 0),
+    "raised": (1, 0, 0),
+    "retry": (1, 0, 0),
+    "gave up": (1, 0, 0),
+    "crashed": (0, 1, 0),
+    "interrupted": (0, 0, 1),
+    "returned": (0, 0, 0),
+}
+
+
+# spec: WK-4, WK-6
+@pytest.mark.parametrize("how", OUTCOMES)
+def test_each_outcome_moves_its_own_counter_and_no_fence(store: Store, how: str) -> None:
+    claim = bring(store, State.RUNNING)
+    end(store, claim, OUTCOMES[how])
+    found = record(store, claim.id)
+    assert (found.attempts, found.crashes, found.interruptions) == COUNTERS[how]
+    assert found.fence == 1
+
+
+# spec: WK-5
+@pytest.mark.parametrize("how", [how for how in OUTCOMES if how != "returned"])
+def test_every_attempt_is_recorded_with_when_where_how_long_and_why(store: Store, how: str) -> None:
+    claim = bring(store, State.RUNNING)
+    end(store, claim, OUTCOMES[how], worker="worker:q:3", pid=4711, duration_ms=250)
+    (attempt,) = store.attempts(claim.id)
+    assert (attempt.fence, attempt.node, attempt.worker, attempt.pid) == (1, "node-a", "worker:q:3", 4711)
+    assert (attempt.outcome, attempt.duration_ms) == (how, 250)
+    assert attempt.error == getattr(OUTCOMES[how], "error", None)
+    finished = record(store, claim.id).finished_ms
+    assert finished is None or attempt.started_ms == finished - 250
+
+
+# spec: WK-6
+def test_a_job_that_was_never_handed_out_has_no_attempt(store: Store) -> None:
+    bring(store, State.QUEUED)
+    (found,) = everything(store)
+    assert store.attempts(found.id) == []
+
+
+# spec: WK-4, WK-5
+def test_the_history_of_a_job_is_told_oldest_first(store: Store) -> None:
+    put(store, job("one"))
+    for how in ("interrupted", "crashed", "interrupted", "gave up"):
+        end(store, take_one(store), OUTCOMES[how])
+    history = store.attempts("one")
+    assert [a.outcome for a in history] == ["interrupted", "crashed", "interrupted", "gave up"]
+    assert [a.fence for a in history] == [1, 2, 3, 4]
+
+
+# spec: WK-5
+def test_histories_are_not_mixed(store: Store) -> None:
+    put(store, job("a"), job("b"))
+    a, b = take(store, 2)
+    settle_all(store, settlement(a, Crashed("x")), settlement(b, Done()))
+    assert [attempt.outcome for attempt in store.attempts("a")] == ["crashed"]
+    assert [attempt.outcome for attempt in store.attempts("b")] == ["done"]
+    assert store.attempts("nobody") == []
+
+
+# spec: WK-6
+def test_a_crash_counts_up_to_the_quarantine(store: Store) -> None:
+    put(store, job("one"))
+    first = take_one(store)
+    assert (first.crashes, settlement(first, Crashed("x")).delay_ms) == (0, 0)
+    end(store, first, Crashed("x"))
+    second = take_one(store)
+    assert (second.crashes, second.fence) == (1, 2)
+    assert settlement(second, Crashed("x")).delay_ms > 0
+    settle_all(
+        store, msgspec.structs.replace(settlement(second, Crashed("x")), delay_ms=0)
+    )  # as if the time had passed
+    end(store, take_one(store), Crashed("x"))
+    found = record(store, "one")
+    assert (found.state, found.reason, found.crashes) == (State.FAILED, "poison", 3)
+    assert take(store) == []
+    assert [a.outcome for a in store.attempts("one")] == ["crashed"] * 3
+
+
+# spec: WK-6
+def test_interruptions_cost_nothing_however_many(store: Store) -> None:
+    put(store, job("one", max_attempts=1))
+    for _ in range(10):
+        end(store, take_one(store), Interrupted("stop"))
+    found = record(store, "one")
+    assert (found.state, found.interruptions, found.attempts, found.crashes) == (State.QUEUED, 10, 0, 0)
+
+
+# spec: WK-1
+def test_a_queued_job_has_no_end(store: Store) -> None:
+    claim = bring(store, State.RUNNING)
+    end(store, claim, Crashed("x"))
+    assert record(store, claim.id).finished_ms is None
+
+
+# spec: WK-5
+def test_the_error_of_an_earlier_attempt_is_gone_once_the_job_is_done(store: Store) -> None:
+    put(store, job("one"))
+    end(store, take_one(store), Crashed("signal 11"))
+    assert record(store, "one").error == "signal 11"
+    end(store, take_one(store), Done("1"))
+    assert record(store, "one").error is None
+
+
+# spec: WK-3, WK-4
+def test_a_batch_settles_many_and_names_only_those_that_no_longer_held(store: Store) -> None:
+    put(store, *jobs(6))
+    claims = take(store, 6)
+    end(store, claims[1], Returned())
+    end(store, claims[4], Done())
+    lost = settle_all(store, *(settlement(claim, Done()) for claim in claims))
+    assert sorted(lost) == sorted([claims[1].id, claims[4].id])
+    assert [state(store, claim.id) for claim in claims].count(State.DONE) == 5
+
+
+# fences
+
+
+# spec: WK-4
+def test_every_claim_has_the_next_fence(store: Store) -> None:
+    put(store, job("one"))
+    fences: list[int] = []
+    for _ in range(5):
+        claim = take_one(store)
+        fences.append(claim.fence)
+        end(store, claim, Returned())
+    assert fences == [1, 2, 3, 4, 5]
+
+
+# spec: WK-4
+def test_a_retry_by_a_person_clears_the_counters_and_not_the_fence(store: Store) -> None:
+    put(store, job("one"))
+    for outcome in (Interrupted("x"), Crashed("x"), GaveUp("x")):
+        end(store, take_one(store), outcome)
+    assert retry(store, "one") == ["one"]
+    found = record(store, "one")
+    assert (found.attempts, found.crashes, found.interruptions, found.fence) == (0, 0, 0, 3)
+    assert take_one(store).fence == 4
+
+
+# spec: WK-4
+@pytest.mark.parametrize("how", OUTCOMES)
+def test_a_stale_claim_settles_nothing(store: Store, how: str) -> None:
+    put(store, job("one"))
+    stale = take_one(store, holder=EARLIER_ME)
+    recover(store)
+    current = take_one(store)
+    was, history = record(store, "one"), store.attempts("one")
+    assert end(store, stale, OUTCOMES[how], holder=EARLIER_ME) == ["one"]
+    assert record(store, "one") == was
+    assert store.attempts("one") == history
+    assert end(store, current, Done("2")) == []
+    assert plain(record(store, "one").result) == 2
+
+
+# spec: WK-4
+@pytest.mark.parametrize("now", [State.QUEUED, State.DONE, State.FAILED, State.CANCELLED])
+@pytest.mark.parametrize("how", OUTCOMES)
+def test_a_claim_that_has_ended_settles_nothing(store: Store, how: str, now: State) -> None:
+    claim = bring(store, now)
+    was, history = record(store, claim.id), store.attempts(claim.id)
+    assert end(store, claim, OUTCOMES[how]) == [claim.id]
+    assert (record(store, claim.id), store.attempts(claim.id)) == (was, history)
+
+
+# spec: WK-4
+def test_a_stale_claim_enqueues_no_follow_up(store: Store) -> None:
+    stale = bring(store, State.QUEUED)
+    take_one(store)
+    assert end(store, stale, Done("1", (job("follow"),))) == [stale.id]
+    assert store.job("follow") is None
+
+
+# spec: WK-4
+def test_settling_twice_is_accepted_once(store: Store) -> None:
+    claim = bring(store, State.RUNNING)
+    assert end(store, claim, Done("1")) == []
+    assert end(store, claim, Done("2")) == [claim.id]
+    assert plain(record(store, claim.id).result) == 1
+    assert len(store.attempts(claim.id)) == 1
+
+
+# spec: WK-4
+def test_the_same_settlement_twice_in_one_batch_is_accepted_once(store: Store) -> None:
+    claim = bring(store, State.RUNNING)
+    settle_all(store, settlement(claim, Done("1")), settlement(claim, Done("2")))
+    assert plain(record(store, claim.id).result) == 1
+    assert len(store.attempts(claim.id)) == 1
+
+
+# spec: WK-4
+def test_a_stale_and_a_current_claim_of_one_job_in_one_batch_are_told_apart(store: Store) -> None:
+    stale = bring(store, State.QUEUED)
+    current = take_one(store)
+    lost = settle_all(
+        store,
+        settlement(stale, Done("1", (job("stale follow"),))),
+        settlement(current, Done("2", (job("current follow"),))),
+    )
+    assert lost == [stale.id]
+    assert plain(record(store, stale.id).result) == 2
+    assert [attempt.fence for attempt in store.attempts(stale.id)] == [current.fence]
+    assert store.job("stale follow") is None
+    assert state(store, "current follow") is State.QUEUED
+
+
+# spec: WK-4
+def test_the_claim_of_a_pruned_job_settles_no_other_job(store: Store) -> None:
+    """Whatever the store calls a job inside, a name that was once given is not given to another."""
+    put(store, job("old"))
+    stale = take_one(store, holder=EARLIER_ME)
+    recover(store)
+    end(store, take_one(store), Done("1"))
+    assert store.prune(Retention(count=0), 10) == 1
+    put(store, job("new"))
+    current = take_one(store)
+    assert end(store, stale, Done('"stale"'), holder=EARLIER_ME) == ["old"]
+    assert state(store, "new") is State.RUNNING
+    assert end(store, current, Done('"own"')) == []
+    assert plain(record(store, "new").result) == "own"
+
+
+# spec: WK-4
+def test_settling_a_claim_of_a_job_that_was_pruned_is_lost(store: Store) -> None:
+    claim = bring(store, State.DONE)
+    store.prune(Retention(count=0), 10)
+    assert end(store, claim, Done("1")) == [claim.id]
+
+
+# follow-up jobs
+
+
+# spec: WK-2
+def test_follow_up_jobs_are_committed_with_the_settling(store: Store) -> None:
+    claim = bring(store, State.RUNNING)
+    follow = (job("a", "other", payload="1", priority=2), job("b", delay_ms=HOUR))
+    assert end(store, claim, Done("1", follow)) == []
+    assert (record(store, "a").queue, record(store, "a").priority) == ("other", 2)
+    assert take_one(store, queue="other").id == "a"
+    assert take(store) == []
+
+
+# spec: WK-2
+def test_follow_up_jobs_roll_back_with_the_settling(store: Store) -> None:
+    claim = bring(store, State.RUNNING)
+    roll_back(store, lambda tx: tx.settle([settlement(claim, Done("1", (job("follow"),)))], ME))
+    assert store.job("follow") is None
+    assert state(store, claim.id) is State.RUNNING
+    assert end(store, claim, Done("1")) == []
+
+
+# spec: WK-2
+def test_a_follow_up_whose_key_is_taken_is_the_one_that_is_there(store: Store) -> None:
+    put(store, job("there", "other", key="k"))
+    claim = bring(store, State.RUNNING)
+    end(store, claim, Done("1", (job("follow", "other", key="k"),)))
+    assert store.job("follow") is None
+    assert state(store, "there") is State.QUEUED
+
+
+# spec: WK-2
+def test_a_job_that_enqueues_itself_again_under_its_own_key_gets_a_new_one(store: Store) -> None:
+    """The key is free the moment the job is done, which is when its follow-ups are made."""
+    claim = bring(store, State.RUNNING, key="k")
+    assert end(store, claim, Done("1", (job("again", key="k"),))) == []
+    assert state(store, "again") is State.QUEUED
+    assert put(store, job("third", key="k")) == [Enqueued("again", False)]
+
+
+# the dead
+
+
+# spec: WK-6
+def test_recovering_takes_back_what_an_earlier_life_held(store: Store) -> None:
+    new = jobs(3)
+    put(store, *new)
+    take(store, 2, holder=EARLIER_ME)
+    assert sorted(recover(store, why="the node ended")) == sorted(one.id for one in new[:2])
+    for one in new[:2]:
+        found = record(store, one.id)
+        assert (found.state, found.interruptions, found.attempts, found.crashes) == (State.QUEUED, 1, 0, 0)
+        (attempt,) = store.attempts(one.id)
+        assert (attempt.outcome, attempt.error, attempt.node) == ("interrupted", "the node ended", "node-a")
+    assert [claim.id for claim in take(store, 3)] == [one.id for one in new]
+
+
+# spec: WK-6
+def test_recovering_touches_nothing_that_is_ours(store: Store) -> None:
+    mine = bring(store, State.RUNNING)
+    others = [bring(store, one, queue=f"queue-{one}") for one in State if one is not State.RUNNING]
+    before = everything(store)
+    assert recover(store) == []
+    assert everything(store) == before
+    assert all(store.attempts(claim.id) == [] for claim in (mine, others[0]))
+
+
+# spec: WK-6
+def test_recovering_twice_takes_back_once(store: Store) -> None:
+    put(store, job("one"))
+    take_one(store, holder=EARLIER_ME)
+    assert recover(store) == ["one"]
+    assert recover(store) == []
+    assert record(store, "one").interruptions == 1
+
+
+# spec: WK-6
+def test_the_attempt_of_a_recovered_job_names_the_worker_that_had_it(store: Store) -> None:
+    put(store, job("one"))
+    claim = take_one(store, holder=EARLIER_ME)
+    with store.transaction() as tx:
+        tx.note([Note(seq=claim.seq, fence=claim.fence, worker="worker:q:1", age_ms=60_000)])
+    recover(store)
+    (attempt,) = store.attempts("one")
+    assert attempt.worker == "worker:q:1"
+    assert attempt.duration_ms >= 60_000
+
+
+# spec: WK-4, WK-6
+def test_a_life_that_was_declared_dead_and_wakes_up_settles_nothing(store: Store) -> None:
+    put(store, job("one"))
+    stale = take_one(store, holder=EARLIER_ME)
+    recover(store)
+    was, history = record(store, "one"), store.attempts("one")
+    assert end(store, stale, Done("1"), holder=EARLIER_ME) == ["one"]
+    assert (record(store, "one"), store.attempts("one")) == (was, history)
+
+
+# spec: WK-6
+def test_recovering_one_of_thousands_touches_that_one(store: Store) -> None:
+    put(store, *jobs(2000))
+    take(store, 1000)
+    (lost,) = take(store, 1, holder=EARLIER_ME)
+    assert recover(store) == [lost.id]
+    (counts,) = store.counts()
+    assert (counts.running, counts.queued) == (1000, 1000)

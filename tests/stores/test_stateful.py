@@ -1,0 +1,224 @@
+"""A store against a model of it in memory: whatever order things happen in, both tell the same story."""
+
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import msgspec
+import pytest
+from builders import HOUR, plain
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
+
+from chargehand.errors import Conflict
+from chargehand.model.job import (
+    Claim,
+    Crashed,
+    Done,
+    Enqueued,
+    GaveUp,
+    Interrupted,
+    NewJob,
+    Outcome,
+    Raised,
+    RetryLater,
+    Returned,
+    State,
+    settle,
+)
+from chargehand.model.ledger import Want
+from chargehand.store import Holder, JobFilter, Store
+
+machines = itertools.count()
+lives = st.sampled_from(["life-1", "life-2", "life-3"])
+picks = st.integers(0, 10_000)
+outcomes = st.sampled_from(["done", "raised", "retry", "gave up", "crashed", "interrupted", "returned"])
+
+
+@dataclass
+class Expected:
+    """What the model believes of one job."""
+
+    id: str
+    order: int
+    priority: int
+    key: str | None
+    state: State = State.QUEUED
+    future: bool = False
+    life: str | None = None
+    fence: int = 0
+    attempts: int = 0
+    crashes: int = 0
+    interruptions: int = 0
+    result: str | None = None
+    history: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
+
+
+class StoreMachine(RuleBasedStateMachine):
+    """Every machine has a queue and lives of its own in one store, so that none meets another's jobs."""
+
+    def __init__(self, store: Store) -> None:
+        super().__init__()
+        self.store, self.number = store, next(machines)
+        self.queue = f"queue-{self.number}"
+        self.jobs: dict[str, Expected] = {}
+        self.claims: list[tuple[Claim, str]] = []
+        self.completions: list[str] = []
+        self.names = itertools.count()
+
+    def holder(self, life: str) -> Holder:
+        return Holder("node", f"{self.number}-{life}")
+
+    def any_job(self, pick: int) -> Expected:
+        return list(self.jobs.values())[pick % len(self.jobs)]
+
+    def key_holder(self, key: str | None) -> Expected | None:
+        alive = (one for one in self.jobs.values() if one.state in (State.QUEUED, State.RUNNING))
+        return next((one for one in alive if key is not None and one.key == key), None)
+
+    @rule(
+        shapes=st.lists(
+            st.tuples(st.integers(-2, 2), st.sampled_from([None, "a", "b"]), st.booleans()), min_size=1, max_size=4
+        )
+    )
+    def enqueue(self, shapes: list[tuple[int, str | None, bool]]) -> None:
+        new: list[NewJob] = []
+        answers: list[Enqueued] = []
+        for priority, key, future in shapes:
+            one = NewJob(
+                id=f"{self.queue}-{next(self.names)}", queue=self.queue, priority=priority, key=key,
+                delay_ms=HOUR if future else 0,
+            )  # fmt: skip
+            new.append(one)
+            taken = self.key_holder(key)
+            answers.append(Enqueued(taken.id, False) if taken else Enqueued(one.id, True))
+            if taken is None:
+                self.jobs[one.id] = Expected(one.id, len(self.jobs), priority, key, future=future)
+        with self.store.transaction() as tx:
+            assert tx.enqueue(new) == answers
+
+    @rule(limit=st.integers(1, 4), life=lives)
+    def claim(self, limit: int, life: str) -> None:
+        due = [one for one in self.jobs.values() if one.state is State.QUEUED and not one.future]
+        due.sort(key=lambda one: (-one.priority, one.order))
+        with self.store.transaction() as tx:
+            (grant,) = tx.claim([Want("crew", self.queue, limit)], self.holder(life))
+        assert [claim.id for claim in grant.claims] == [one.id for one in due[:limit]]
+        for claim in grant.claims:
+            one = self.jobs[claim.id]
+            assert claim.fence == one.fence + 1, "a fence grows by one with every claim"
+            assert (claim.attempts, claim.crashes) == (one.attempts, one.crashes)
+            one.state, one.fence, one.life = State.RUNNING, claim.fence, life
+            self.claims.append((claim, life))
+
+    @precondition(lambda self: self.claims)
+    @rule(pick=picks, how=outcomes)
+    def settle_any_claim_ever_made(self, pick: int, how: str) -> None:
+        claim, life = self.claims[pick % len(self.claims)]
+        one = self.jobs[claim.id]
+        holds = one.state is State.RUNNING and one.fence == claim.fence
+        follow = NewJob(id=f"follow-{claim.id}-{claim.fence}", queue=f"{self.queue}-follow")
+        made: dict[str, Outcome] = {
+            "done": Done(f'"{claim.fence}"', (follow,)),
+            "raised": Raised("x"),
+            "retry": RetryLater(HOUR, "x"),
+            "gave up": GaveUp("x"),
+            "crashed": Crashed("x"),
+            "interrupted": Interrupted("x"),
+            "returned": Returned(),
+        }
+        settlement = settle(claim, made[how])
+        assert settlement is not None
+        if how != "retry":
+            settlement = msgspec.structs.replace(settlement, delay_ms=0)  # as if the time had passed already
+        with self.store.transaction() as tx:
+            assert tx.settle([settlement], self.holder(life)) == ([] if holds else [claim.id])
+        if not holds:
+            return
+        one.state, one.life = settlement.state, None
+        one.future = settlement.delay_ms > 0
+        one.attempts += settlement.attempts
+        one.crashes += settlement.crashes
+        one.interruptions += settlement.interruptions
+        one.result = settlement.result
+        if settlement.outcome:
+            one.history.append((claim.fence, settlement.outcome))
+        if how == "done":
+            self.completions.append(claim.id)
+
+    @rule(life=lives)
+    def recover(self, life: str) -> None:
+        dead = [one for one in self.jobs.values() if one.state is State.RUNNING and one.life != life]
+        with self.store.transaction() as tx:
+            recovered = tx.recover(self.holder(life), "gone")
+        assert sorted(self.jobs.keys() & set(recovered)) == sorted(one.id for one in dead)
+        for one in dead:
+            one.state, one.life = State.QUEUED, None
+            one.interruptions += 1
+            one.history.append((one.fence, "interrupted"))
+
+    @precondition(lambda self: self.jobs)
+    @rule(pick=picks)
+    def cancel(self, pick: int) -> None:
+        one = self.any_job(pick)
+        with self.store.transaction() as tx:
+            assert tx.cancel([one.id]) == ([one.id] if one.state is State.QUEUED else [])
+        if one.state is State.QUEUED:
+            one.state, one.future = State.CANCELLED, False
+
+    @precondition(lambda self: self.jobs)
+    @rule(pick=picks)
+    def retry(self, pick: int) -> None:
+        one = self.any_job(pick)
+        retriable = one.state in (State.FAILED, State.CANCELLED)
+        taken = self.key_holder(one.key)
+        if retriable and taken is not None:
+            with pytest.raises(Conflict, match=taken.id), self.store.transaction() as tx:
+                tx.retry([one.id])
+            return
+        with self.store.transaction() as tx:
+            assert tx.retry([one.id]) == ([one.id] if retriable else [])
+        if retriable:
+            one.state, one.result = State.QUEUED, None
+            one.attempts = one.crashes = one.interruptions = 0
+
+    @invariant()
+    def the_store_tells_the_same(self) -> None:
+        found = {one.id: one for one in self.store.jobs(JobFilter(queue=self.queue, limit=10_000))}
+        assert found.keys() == self.jobs.keys(), "nothing is lost and nothing invented"
+        for one in self.jobs.values():
+            job = found[one.id]
+            assert (job.state, job.fence, job.node is not None) == (one.state, one.fence, one.state is State.RUNNING)
+            assert (job.attempts, job.crashes, job.interruptions) == (one.attempts, one.crashes, one.interruptions)
+            assert plain(job.result) == (None if one.result is None else one.result.strip('"'))
+
+    @invariant()
+    def nothing_is_completed_twice(self) -> None:
+        assert len(self.completions) == len(set(self.completions))
+
+    def teardown(self) -> None:
+        for one in self.jobs.values():
+            assert [(a.fence, a.outcome) for a in self.store.attempts(one.id)] == one.history
+        follows = self.store.jobs(JobFilter(queue=f"{self.queue}-follow", limit=10_000))
+        assert len(follows) == len(self.completions), "a follow-up for every accepted completion, and no other"
+
+
+# spec: WK-1, WK-2, WK-3, WK-4, WK-6
+def test_a_store_and_its_model_tell_the_same_story(store_factory: Callable[[], Store]) -> None:
+    store = store_factory()
+
+    class Machine(StoreMachine):
+        def __init__(self) -> None:
+            super().__init__(store)
+
+    run_state_machine_as_test(
+        Machine,
+        settings=settings(
+            max_examples=60,
+            stateful_step_count=40,
+            deadline=None,
+            derandomize=True,
+            suppress_health_check=[HealthCheck.too_slow],
+        ),
+    )

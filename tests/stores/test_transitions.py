@@ -1,0 +1,110 @@
+"""Every state times every operation of the contract: what is allowed happens, the rest changes nothing at all."""
+
+from collections.abc import Callable
+from contextlib import suppress
+
+import pytest
+from builders import ME, bring, cancel, job, put, recover, retry, take
+
+from chargehand.model.job import TRANSITIONS, Claim, Settlement, State
+from chargehand.model.ledger import Note
+from chargehand.store import Holder, Retention, Store
+
+LATER_ME = Holder("node-a", "life-3")
+
+
+def settling(to: State, *, fence: int = 0) -> Callable[[Store, Claim], None]:
+    def operate(store: Store, claim: Claim) -> None:
+        settlement = Settlement(
+            id=claim.id, seq=claim.seq, fence=claim.fence + fence, queue=claim.queue, state=to, outcome="x", error="e"
+        )
+        with store.transaction() as tx:
+            tx.settle([settlement], ME)
+
+    return operate
+
+
+def impossible(store: Store, claim: Claim) -> None:
+    with suppress(Exception):  # whether it is refused by an error or by an answer is the store's choice
+        settling(State.RUNNING)(store, claim)
+
+
+def note(store: Store, claim: Claim) -> None:
+    with store.transaction() as tx:
+        tx.note([Note(seq=claim.seq, fence=claim.fence - 1, worker="worker:c:0", age_ms=5)])
+
+
+def prune(store: Store, claim: Claim) -> None:
+    store.prune(Retention(count=0), 100)
+
+
+OPERATIONS: dict[str, tuple[Callable[[Store, Claim], object], dict[State, State | None]]] = {
+    "claim": (lambda store, _: take(store, 10), {State.QUEUED: State.RUNNING}),
+    "settle as done": (settling(State.DONE), {State.RUNNING: State.DONE}),
+    "settle as failed": (settling(State.FAILED), {State.RUNNING: State.FAILED}),
+    "settle as cancelled": (settling(State.CANCELLED), {State.RUNNING: State.CANCELLED}),
+    "settle as queued": (settling(State.QUEUED), {State.RUNNING: State.QUEUED}),
+    "settle as running": (impossible, {}),
+    "settle with an older fence": (settling(State.DONE, fence=-1), {}),
+    "settle with a fence that never was": (settling(State.DONE, fence=1), {}),
+    "note with an older fence": (note, {}),
+    "cancel": (lambda store, claim: cancel(store, claim.id), {State.QUEUED: State.CANCELLED}),
+    "retry": (
+        lambda store, claim: retry(store, claim.id),
+        {State.FAILED: State.QUEUED, State.CANCELLED: State.QUEUED},
+    ),
+    "recover for the life that holds": (lambda store, _: recover(store), {}),
+    "recover for a later life": (lambda store, _: recover(store, LATER_ME), {State.RUNNING: State.QUEUED}),
+    "enqueue the same id": (lambda store, claim: put(store, job(claim.id)), {}),
+    "prune": (prune, dict.fromkeys((State.DONE, State.FAILED, State.CANCELLED))),
+}
+
+
+# spec: WK-1
+@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize("before", list(State))
+def test_only_the_transitions_in_the_table_happen(store: Store, before: State, operation: str) -> None:
+    operate, allowed = OPERATIONS[operation]
+    claim = bring(store, before)
+    was = store.job(claim.id)
+    assert was is not None
+    operate(store, claim)
+    now = store.job(claim.id)
+    if before not in allowed:
+        assert now == was
+    elif allowed[before] is None:
+        assert now is None
+    else:
+        assert now is not None
+        assert now.state is allowed[before]
+        assert now.state in TRANSITIONS[before]
+
+
+# spec: WK-1
+def test_every_transition_of_the_model_can_be_made_by_some_operation() -> None:
+    made = {(a, b) for _, allowed in OPERATIONS.values() for a, b in allowed.items() if b is not None}
+    assert made == {(a, b) for a, following in TRANSITIONS.items() for b in following}
+
+
+# spec: WK-1
+@pytest.mark.parametrize("operation", [name for name in OPERATIONS if not name.startswith("enqueue")])
+def test_an_operation_on_a_job_that_is_not_there_makes_none(store: Store, operation: str) -> None:
+    claim = bring(store, State.DONE)
+    assert store.prune(Retention(count=0), 100) == 1
+    OPERATIONS[operation][0](store, claim)
+    assert store.job(claim.id) is None
+    assert store.counts() == []
+
+
+# spec: WK-1
+@pytest.mark.parametrize(
+    "operation", [name for name in OPERATIONS if name not in ("recover for a later life", "prune")]
+)
+@pytest.mark.parametrize("before", list(State))
+def test_a_job_beside_it_is_left_as_it_is(store: Store, before: State, operation: str) -> None:
+    """Whatever is done to one job by its id or claim, one of another queue does not feel it."""
+    beside = bring(store, before, queue="other")
+    was = store.job(beside.id)
+    claim = bring(store, before)
+    OPERATIONS[operation][0](store, claim)
+    assert store.job(beside.id) == was
