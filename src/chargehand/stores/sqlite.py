@@ -35,7 +35,7 @@ PAGES_UNTENDED = 10_000
 
 _PRUNE = "DELETE FROM chargehand_job WHERE seq = ? AND state IN ('done', 'failed', 'cancelled') RETURNING seq"
 
-_ours: set[int] = set()
+_ours: dict[Path, set[int]] = {}
 """Descriptors that this process has on databases because of us. SQLite may keep them longer than a store is open."""
 _opening = threading.Lock()
 
@@ -53,11 +53,10 @@ class SqliteStore:
             try:
                 self._connect(create, PAGES_TENDED if tend else PAGES_UNTENDED)
                 self.migrate()
+                _ours[path] = ground.descriptors_on(path)
             except BaseException:
-                self.close()
+                self._let_go()
                 raise
-            finally:
-                _ours.update(ground.descriptors_on(path))
 
     # opening
 
@@ -75,7 +74,7 @@ class SqliteStore:
             raise StoreError(
                 f"{path} is on a network file system ({network}), where SQLite loses data: move it to a local disk"
             )
-        if "_sqlite3" in sys.modules and ground.descriptors_on(path) - _ours:
+        if "_sqlite3" in sys.modules and ground.descriptors_on(path) - _ours.get(path, set()):
             raise StoreError(
                 f"{path} is open in this process through another engine (the standard library's sqlite3?), whose "
                 "closing would drop our locks and damage the file: use hand.transaction() for your own tables in it"
@@ -221,9 +220,18 @@ class SqliteStore:
         return [Pause(scope=scope, who=who, reason=reason, since_ms=since) for scope, who, reason, since in rows]
 
     def close(self) -> None:
+        with _opening:
+            self._let_go()
+
+    def _let_go(self) -> None:
         if self._db is not None:
             self._db.close()
         os.close(self._lock)
+        left = ground.descriptors_on(self.path) & _ours.get(self.path, set())
+        if left:
+            _ours[self.path] = left
+        else:
+            _ours.pop(self.path, None)
 
 
 class _Patience:
