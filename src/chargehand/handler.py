@@ -1,6 +1,6 @@
 """What a user's handler is, and what it is given. Loaded in every worker, so it imports nothing heavy."""
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, get_args, get_origin
 
@@ -58,11 +58,21 @@ class Job(Generic[Payload]):
         return self._desk.settle(result)
 
 
+def _nobody_to_ask(seconds: float) -> None:
+    """Outside a worker there is no limit to be moved."""
+
+
 class Handler(Generic[Payload, Result]):
     """Derive from this: one object a worker process, set up once, then performing one job after the other."""
 
+    ask_for_time: Callable[[float], None] = staticmethod(_nobody_to_ask)
+
     def set_up(self) -> "Awaitable[None] | None":
         """Load what all jobs need. Plain or async."""
+
+    def more_time(self, seconds: float) -> None:
+        """For a `set_up` that takes longer than the limit (5 minutes): let it go on for so many seconds from now."""
+        self.ask_for_time(seconds)
 
     def perform(self, job: Job[Payload]) -> "Result | Awaitable[Result]":
         """Do one job and return its result. Plain or async."""

@@ -29,6 +29,7 @@ from chargehand.model.fleet import (
     Framed,
     GivenUp,
     Kill,
+    MoreTime,
     NotStarted,
     Replace,
     Spawn,
@@ -59,8 +60,10 @@ PULSE_FRAME_LIMIT = 64 << 10
 REST = 0.02
 """Seconds for which a worker's pulse is not listened to after a frame: small jobs change its state thousands of times a
 second, each of which would wake the node; of health only the newest matters."""
-ASHES = 0.002
-"""Seconds until it is looked again whether what a dead worker left is gone."""
+MOST_BAD_FRAMES = 3
+"""In a row, on the pulse; after that the worker cannot be trusted."""
+ASHES, LONGEST_ASHES = 0.001, 1.0
+"""Seconds until it is looked again whether what a dead worker left is gone: at first, and at the most."""
 
 
 class JobFrame(msgspec.Struct, frozen=True):
@@ -90,14 +93,21 @@ class OutcomeFrame(msgspec.Struct, frozen=True):
 class HealthFrame(msgspec.Struct, frozen=True):
     """A worker's newest state."""
 
-    component: str
-    life: str
+    component_id: str
+    incarnation: str
     status: str
     current_job: str | None = None
     turns: int = 0
     done: int = 0
     errors: int = 0
+    memory: int = 0
     progress: dict[str, Any] | None = None
+
+
+class MoreTimeFrame(msgspec.Struct, frozen=True):
+    """A worker that is loading asks for so many seconds from now."""
+
+    seconds: float
 
 
 class FatalFrame(msgspec.Struct, frozen=True):
@@ -110,6 +120,7 @@ class FatalFrame(msgspec.Struct, frozen=True):
 _outcomes = msgspec.json.Decoder(OutcomeFrame)
 _healths = msgspec.json.Decoder(HealthFrame)
 _fatals = msgspec.json.Decoder(FatalFrame)
+_more_times = msgspec.json.Decoder(MoreTimeFrame)
 _encoder = msgspec.json.Encoder()
 
 
@@ -124,6 +135,7 @@ class Hand:
         self.health: HealthFrame | None = None
         self.bad_frames = 0
         self.exit: tuple[int | None, int | None] | None = None
+        self.look_at, self.patience = 0.0, ASHES
 
 
 class Supervisor:
@@ -146,8 +158,7 @@ class Supervisor:
     def next_due(self) -> float | None:
         """When `tick` has something to do."""
         due = [self._fleet.next_due()]
-        if self._dying:
-            due.append(clock.monotonic() + ASHES)
+        due += [hand.look_at for hand in self._dying.values()]
         if self._resting:
             due.append(self._resting[0][0])
         return min((moment for moment in due if moment is not None), default=None)
@@ -162,7 +173,7 @@ class Supervisor:
             for hand in self.hands.values():
                 if hand.pulse is not None:
                     hand.pulse.drain()
-        for hand in list(self._dying.values()):
+        for hand in [hand for hand in self._dying.values() if hand.look_at <= now]:
             self._bury(hand)
         self._tell(Tick(late))
 
@@ -278,11 +289,13 @@ class Supervisor:
                 self._ready(hand)
             elif frame.kind == "FATAL":
                 hand.said = _fatals.decode(frame.body)
+            elif frame.kind == "MORETIME":
+                self._tell(MoreTime(hand.component, _more_times.decode(frame.body).seconds))
             else:
                 self._outcome(hand, frame.kind, _outcomes.decode(frame.body))
         except (ValueError, RecursionError) as error:  # msgspec's and our own errors about data are ValueErrors
+            hand.bad_frames = MOST_BAD_FRAMES - 1  # it may have been an outcome: one is enough
             self._bad(hand, str(error))
-            self._tell(Broken(hand.component))
 
     def _ready(self, hand: Hand) -> None:
         log.info("worker ready", component=hand.component, pid=hand.child.pid)
@@ -310,12 +323,12 @@ class Supervisor:
             if frame.kind != "HEALTH":
                 raise ValueError(f"unexpected {frame.kind}")
             health = _healths.decode(frame.body)
-            if (health.component, health.life) != (hand.component, hand.child.mark):
-                raise ValueError(f"health of somebody else: {health.component}")
+            if (health.component_id, health.incarnation) != (hand.component, hand.child.mark):
+                raise ValueError(f"health of somebody else: {health.component_id}")
         except (ValueError, RecursionError) as error:
             self._bad(hand, str(error))
             return
-        hand.health = health
+        hand.health, hand.bad_frames = health, 0
         if hand.pulse is not None and not hand.pulse.deaf:
             hand.pulse.listen(False)
             self._resting.append((clock.monotonic() + REST, hand))
@@ -326,7 +339,11 @@ class Supervisor:
 
     def _bad(self, hand: Hand, why: str) -> None:
         hand.bad_frames += 1
-        log.warning("bad frame", component=hand.component, pid=hand.child.pid, why=why, count=hand.bad_frames)
+        if hand.bad_frames > MOST_BAD_FRAMES:
+            return  # it is being killed for it already
+        log.warning("bad frame", component=hand.component, pid=hand.child.pid, why=why)
+        if hand.bad_frames == MOST_BAD_FRAMES:
+            self._tell(Broken(hand.component))
 
     # a worker dies
 
@@ -345,6 +362,8 @@ class Supervisor:
     def _bury(self, hand: Hand) -> None:
         """Nothing of a worker may be left when its job is given back and its place filled."""
         if launch.end_strangers(other.child.pid for other in self.hands.values()):
+            hand.look_at = clock.monotonic() + hand.patience
+            hand.patience = min(2 * hand.patience, LONGEST_ASHES)
             return
         del self._dying[hand.child.pid]
         del self.hands[hand.component]
@@ -420,6 +439,7 @@ def workers_view(supervisor: Supervisor, fleet: Fleet, ledger: Ledger) -> Sequen
                 "pid": hand.child.pid if hand and launch.alive(hand.child.pid, hand.child.start) else None,
                 "current_job": held.claim.id if held else None,
                 "progress": hand.health.progress if hand and hand.health and held else None,
+                "memory": hand.health.memory if hand and hand.health else None,
                 "restart_count": place.restarts,
                 "reason": place.reason,
             }

@@ -22,6 +22,7 @@ from chargehand.handler import Handler, Job
 from chargehand.lifeline import adopt_orphans, die_with_parent
 from chargehand.model.frame import WORK_FRAME_LIMIT, BadFrame, Decoder, Frame, encode, encode_raw
 
+PAGE = os.sysconf("SC_PAGE_SIZE")
 RESULT_LIMIT = 1 << 20
 TEXT_LIMIT = 200
 """Characters of a progress text."""
@@ -102,6 +103,8 @@ class Worker:
         """Advanced by the working thread only: the witness that it still works."""
         self.done = 0
         self.errors = 0
+        self.memory = 0
+        """Bytes resident, read with every beat."""
         self._progress: dict[str, Any] | None = None
         self.unreported = False
         self.reported_at = 0.0
@@ -127,13 +130,14 @@ class Worker:
         """Send the newest state."""
         self.unreported, self.reported_at = False, clock.monotonic()
         body: dict[str, Any] = {
-            "component": self._plan["component"],
-            "life": self._plan["life"],
+            "component_id": self._plan["component"],
+            "incarnation": self._plan["life"],
             "status": self.status,
             "current_job": self.current,
             "turns": self.turns + self._inbox.turns,
             "done": self.done,
             "errors": self.errors,
+            "memory": self.memory,
         }
         if self._progress is not None:
             body["progress"] = self._progress
@@ -202,6 +206,7 @@ class Worker:
         """Set up, perform until asked to stop, tear down. Returns the exit code."""
         try:
             self.handler = self._load()
+            self.handler.ask_for_time = self._more_time
             self._finish(self.handler.set_up())
         except Exception as error:
             return self._fatal(error, errors.EXIT_SET_UP)
@@ -220,6 +225,9 @@ class Worker:
         self.report()
         self._finish(self.handler.tear_down())
         return 0
+
+    def _more_time(self, seconds: float) -> None:
+        self._tell(encode("MORETIME", {"seconds": _number("seconds", seconds)}))
 
     def _load(self) -> Handler[Any, Any]:
         name: str = self._plan["handler"]
@@ -365,6 +373,7 @@ class Pulse(threading.Thread):
             now = clock.monotonic()
             moment_over = self._worker.unreported and now >= self._worker.reported_at + REST
             if now >= next_beat or moment_over:
+                self._worker.memory = resident()
                 self._worker.report()
                 next_beat = now + self._beat
             if self._kill_at is not None and now >= self._kill_at:
@@ -396,6 +405,12 @@ def receive(sock: socket.socket) -> bytes:
         return sock.recv(1 << 16) or kill_own_session()
     except ConnectionResetError:
         kill_own_session()
+
+
+def resident() -> int:
+    """The memory that this process has in use, in bytes."""
+    with open("/proc/self/statm", "rb") as file:
+        return int(file.read().split()[1]) * PAGE
 
 
 def kill_own_session() -> NoReturn:

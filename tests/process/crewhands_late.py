@@ -29,3 +29,22 @@ class DiesAfter(Handler[dict[str, Any], str]):
         desk: Any = job._desk  # pyright: ignore[reportPrivateUsage]
         desk._work = LastWords(desk._work)
         return "said"
+
+
+class Garbler(Handler[dict[str, Any], str]):
+    """Writes what no worker should into its sockets."""
+
+    def perform(self, job: Job[dict[str, Any]]) -> str:
+        write(job.payload["ledger"], "start", job.id, os.getpid())
+        desk: Any = job._desk  # pyright: ignore[reportPrivateUsage]
+        match job.payload["into"]:
+            case "nothing":
+                return "said"
+            case "pulse":
+                desk.outlet.send(b"\x00\xff|{[" * 50 + b"\nHEALTH|{}\n" + b"HEALTH|" + b"[" * 5000 + b"\n")
+            case "work":
+                desk._work.sendall(b"DONE|{half of an outcome\n")
+            case _:  # the outcome of a job that it does not have
+                desk._work.sendall(b'DONE|{"id":"another","fence":1,"result":1}\n')
+        while True:
+            clock.sleep(60)

@@ -88,6 +88,20 @@ def test_children_of_a_killed_worker_die_with_it(hand: Chargehand, world: World)
     assert [child for child in world.children() if not gone(child)] == []
 
 
+@pytest.mark.parametrize("into", ["work", "pulse", "another job's outcome"])
+def test_a_worker_that_talks_nonsense_is_replaced(hand: Chargehand, world: World, into: str) -> None:  # spec: SV-8
+    talk = hand.crew("talk", "crewhands_late:Garbler", workers=2)
+    with hand.running() as host:
+        assert host.ready.wait(20)
+        node = host.node_pid
+        ref = world.put(talk, into=into)
+        with pytest.raises(JobFailed, match="poison"):
+            ref.wait(30)
+        assert "bad frame" in (ref.job().error or "")
+        assert world.put(talk, into="nothing").wait(20) == "said"
+        assert host.node_pid == node
+
+
 def all_pids(started: Started) -> list[int]:
     view = started.ready()
     return [view["pid"], *(worker["pid"] for worker in view["workers"])]

@@ -1,13 +1,14 @@
 """A job goes in, a worker process does it, its result comes out."""
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 from world import World
 
-from chargehand import Chargehand, JobFailed, PayloadError
+from chargehand import Chargehand, JobFailed, LivenessPolicy, PayloadError
 from chargehand.model.job import State
 from chargehand.testing import eventually
 
@@ -181,3 +182,18 @@ def test_a_delayed_job_waits_and_an_urgent_one_goes_first(hand: Chargehand, worl
     assert later.attempts()[0].started_ms >= later.job().created_ms + 600
     # it was there in time, not at the next poll of the store
     assert later.job().run_at_ms == later.job().created_ms + 600
+
+
+def test_a_slow_load_asks_for_more_time(make_hand: Callable[..., Chargehand], world: World) -> None:  # spec: WP-5 SV-5
+    hand = make_hand(liveness=LivenessPolicy(beat=0.1, set_up=0.3, first_frame=5))
+    patient = hand.crew("patient", "crewhands_slow:Patient", workers=1)
+    hasty = hand.crew("hasty", "crewhands_slow:Hasty", workers=1)
+    with hand.running():
+        ref, never = patient.enqueue(None), hasty.enqueue(None)
+        assert ref.wait(20) == "loaded"
+        eventually(lambda: (hand.status() or {})["workers"][1]["restart_count"] >= 2)
+        patient_view, hasty_view = (hand.status() or {})["workers"]
+        assert (patient_view["status"], patient_view["restart_count"]) == ("healthy", 0)
+        assert "start timeout" in hasty_view["reason"]
+        assert patient_view["memory"] > 1_000_000
+    assert never.job().state is State.QUEUED

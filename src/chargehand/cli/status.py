@@ -23,7 +23,7 @@ def status(app: find.App = None, store: find.Store = None, json: find.Json = Fal
         show.line(f"node   {_node_line(node)}")
         if node is not None:
             show.line("")
-            columns = ("WORKER", "STATUS", "PID", "JOB", "PROGRESS", "RESTARTS", "REASON")
+            columns = ("WORKER", "STATUS", "PID", "MEMORY", "JOB", "PROGRESS", "RESTARTS", "REASON")
             show.table(columns, [_worker_row(worker) for worker in node["workers"]])
         show.line("")
         names = ("queue", "queued", "future", "running", "done", "failed", "cancelled")
@@ -46,9 +46,15 @@ def _node_line(node: dict[str, Any] | None) -> str:
 
 
 def _worker_row(worker: dict[str, Any]) -> list[Any]:
-    keys = ("component", "status", "pid", "current_job")
+    memory = f"{worker['memory'] / 2**20:.0f} MiB" if worker["memory"] else None
     progress = _progress(worker["progress"] or {})
-    return [*(worker[key] for key in keys), progress, worker["restart_count"], worker["reason"]]
+    first = [worker["component"], worker["status"], worker["pid"], memory]
+    return [*first, worker["current_job"], progress, worker["restart_count"], _short(worker["reason"])]
+
+
+def _short(reason: str | None) -> str | None:
+    """Of a traceback the last line says most."""
+    return reason.strip().splitlines()[-1] if reason else None
 
 
 def _progress(progress: dict[str, Any]) -> str | None:

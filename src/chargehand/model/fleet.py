@@ -36,6 +36,8 @@ TRANSITIONS: dict[Status, frozenset[Status]] = {
     Status.STOPPED: frozenset({Status.STARTING}),
     Status.FAILED: frozenset({Status.STARTING}),
 }
+LONGEST_LOAD = 86_400.0
+"""Seconds that a worker may ask for at once."""
 ALIVE = frozenset({Status.STARTING, Status.HEALTHY, Status.PAUSED, Status.STOPPING})
 
 
@@ -61,6 +63,13 @@ class Framed(msgspec.Struct, frozen=True):
 
     component: str
     status: str
+
+
+class MoreTime(msgspec.Struct, frozen=True):
+    """A worker that is loading asks to be given so many seconds from now."""
+
+    component: str
+    seconds: float
 
 
 class Examined(msgspec.Struct, frozen=True):
@@ -97,7 +106,7 @@ class Tick(msgspec.Struct, frozen=True):
     late: float = 0.0
 
 
-Event = Started | NotStarted | Framed | Examined | Broken | Exited | StopAsked | Tick
+Event = Started | NotStarted | Framed | MoreTime | Examined | Broken | Exited | StopAsked | Tick
 
 
 # Actions
@@ -172,6 +181,7 @@ class Place(msgspec.Struct):
     heard: bool = False
     framed_at: float = 0.0
     started_at: float = 0.0
+    load_until: float = 0.0
     stage: int = 0
     """How far a stop has gone (0 not asked, 1 asked, 2 terminated, 3 killed)."""
     cpu: float | None = None
@@ -217,6 +227,12 @@ class Fleet:
                 return self._crashed(self.places[component], why, charge=True, now=now)
             case Framed(component, status):
                 return self._framed(self.places[component], status, now)
+            case MoreTime(component, seconds):
+                place = self.places[component]
+                place.load_until = max(place.load_until, now + min(seconds, LONGEST_LOAD))
+                if place.status is Status.STARTING:
+                    place.due = self._deadline(place)
+                return []
             case Examined(component, cpu):
                 return self._examined(self.places[component], cpu, now)
             case Broken(component):
@@ -264,7 +280,7 @@ class Fleet:
         if place.status is Status.STARTING and not place.heard:
             return place.started_at + self._liveness.first_frame
         silence = place.framed_at + self._liveness.silent / (2 if place.cpu is None else 1)
-        return min(silence, place.started_at + self._liveness.set_up) if place.status is Status.STARTING else silence
+        return min(silence, place.load_until) if place.status is Status.STARTING else silence
 
     # a worker is gone
 
@@ -313,6 +329,7 @@ class Fleet:
             if late and place.status in ALIVE:
                 place.framed_at += late
                 place.started_at += late
+                place.load_until += late
                 if place.due is not None:
                     place.due += late
             if place.due is not None and place.due <= now:
@@ -325,7 +342,7 @@ class Fleet:
                 return self._spawn(place, now)
             case Status.STOPPING:
                 return self._press(place, now)
-            case Status.STARTING if now >= place.started_at + self._liveness.set_up:
+            case Status.STARTING if now >= place.load_until:
                 return self._kill(place, "start timeout", now)
             case Status.STARTING if not place.heard:
                 return self._kill(place, "start timeout", now)
@@ -344,6 +361,7 @@ class Fleet:
         place.life += 1
         place.ready_at, place.verdict, place.stage, place.cpu, place.heard = None, None, 0, None, False
         place.started_at = place.framed_at = now
+        place.load_until = now + self._liveness.set_up
         place.due = self._deadline(place)
         return [Spawn(place.component, place.life)]
 
