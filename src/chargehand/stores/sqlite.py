@@ -9,7 +9,7 @@ import hashlib
 import os
 import sys
 import threading
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import resources
 from pathlib import Path
@@ -43,8 +43,10 @@ _opening = threading.Lock()
 class SqliteStore:
     """See the module and `chargehand.store.Store`."""
 
-    def __init__(self, path: Path, *, create: bool = True, tend: bool = False) -> None:
-        self.path = path
+    def __init__(
+        self, path: Path, *, create: bool = True, tend: bool = False, now_ms: Callable[[], int] = clock.now_ms
+    ) -> None:
+        self.path, self._now_ms = path, now_ms
         self._version = 0
         self._db: Any = None  # apsw's own types need Python 3.12
         with _in_words(path), _opening:
@@ -114,7 +116,7 @@ class SqliteStore:
                     )
                 for version, (text, checksum) in enumerate(steps[found:], found + 1):
                     self._db.execute(text)
-                    row = (version, checksum, clock.now_ms())
+                    row = (version, checksum, self._now_ms())
                     self._db.execute("INSERT INTO chargehand_schema VALUES (?, ?, ?)", row)
             return len(steps)
 
@@ -150,12 +152,12 @@ class SqliteStore:
     @contextmanager
     def transaction(self) -> Generator[SqliteTransaction]:
         with _in_words(self.path, _ENGINE), self._writing():
-            yield SqliteTransaction(self._db, clock.now_ms())
+            yield SqliteTransaction(self._db, self._now_ms())
 
     def prune(self, retention: Retention, limit: int) -> int:
         with _in_words(self.path):
             # What to delete is found by reading, beside the writers; the write lock is held for the deletion alone.
-            doomed = overdue(self._db, retention, clock.now_ms(), limit)
+            doomed = overdue(self._db, retention, self._now_ms(), limit)
             if not doomed:
                 return 0
             with self._writing():
