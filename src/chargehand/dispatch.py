@@ -19,12 +19,19 @@ from chargehand.store import CrewRow, Holder, Retention, Store
 
 PRUNE_EVERY = 60.0
 PRUNE_AT_ONCE = 500
+RECOVER_AGAIN = 0.5
 
 
 class Opened(msgspec.Struct, frozen=True):
     """The store is open, and what earlier lives held is back in the queue: these jobs."""
 
     recovered: tuple[str, ...]
+
+
+class Recover(msgspec.Struct, frozen=True):
+    """Take back what earlier lives held, but for these workers of theirs."""
+
+    spare: tuple[str, ...]
 
 
 class Failure(msgspec.Struct, frozen=True):
@@ -70,6 +77,7 @@ class StoreThread(threading.Thread):
         crews: Sequence[CrewRow],
         about: dict[str, Any],
         retention: Retention,
+        spare: tuple[str, ...],
     ) -> None:
         super().__init__(name="store", daemon=True)
         self._open, self._holder, self._crews, self._about, self._retention = (
@@ -79,7 +87,8 @@ class StoreThread(threading.Thread):
             about,
             retention,
         )
-        self._inbox: SimpleQueue[Batch | None] = SimpleQueue()
+        self._inbox: SimpleQueue[Batch | Recover | None] = SimpleQueue()
+        self._inbox.put(Recover(spare))
         self._outbox: deque[News] = deque()
         self.ready = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self.busy_since: float | None = None
@@ -90,6 +99,10 @@ class StoreThread(threading.Thread):
         """Have this batch executed; its result will come as news."""
         self.busy_since = clock.monotonic()
         self._inbox.put(batch)
+
+    def recover(self, spare: tuple[str, ...]) -> None:
+        """Take back what earlier lives held, now that some of them are gone; what comes of it will come as news."""
+        self._inbox.put(Recover(spare))
 
     def take(self) -> list[News]:
         """All news so far."""
@@ -115,15 +128,16 @@ class StoreThread(threading.Thread):
         try:
             store = self._open()
             with store.transaction() as tx:
-                recovered = tx.recover(self._holder, "the node ended while the job was running")
                 tx.register(self._holder, self._crews, self._about)
         except ChargehandError as error:
             self._tell(Unusable(str(error)))
             return
-        self._tell(Opened(tuple(recovered)))
-        while (batch := self._next(store)) is not None:
+        while (todo := self._next(store)) is not None:
+            if isinstance(todo, Recover):
+                self._recover(store, todo)
+                continue
             try:
-                self._tell(execute(store, batch, self._holder))
+                self._tell(execute(store, todo, self._holder))
             except StoreError as error:
                 self._tell(Failure(str(error)))
             except Exception as error:
@@ -131,7 +145,17 @@ class StoreThread(threading.Thread):
                 self._tell(Failure(f"{type(error).__name__}: {error}"))
         store.close()
 
-    def _next(self, store: Store) -> Batch | None:
+    def _recover(self, store: Store, todo: Recover) -> None:
+        try:
+            with store.transaction() as tx:
+                recovered = tx.recover(self._holder, "the node ended while the job was running", todo.spare)
+            self._tell(Opened(tuple(recovered)))
+        except StoreError as error:
+            log.error("what an earlier node held cannot be taken back yet", why=error)
+            clock.sleep(RECOVER_AGAIN)
+            self._inbox.put(todo)
+
+    def _next(self, store: Store) -> Batch | Recover | None:
         """The next batch; old jobs are pruned, a few at a time, while there is none."""
         while True:
             try:

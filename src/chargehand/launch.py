@@ -205,18 +205,28 @@ def end_earlier_lives(lives: Sequence[Life], mark_prefix: str, limit: float) -> 
             seen = stat(pid)
             if seen is None or seen.dead or pid == os.getpid():
                 continue
-            life = ours.get(pid)
-            by_itself = life is not None and life.start == seen.start
-            leader = ours.get(seen.session)
-            by_session = leader is not None and seen.start >= leader.start and seen.session != os.getsid(0)
-            mark = None if by_itself or by_session else mark_of(pid)
-            if by_itself or by_session or (mark is not None and mark.startswith(mark_prefix)):
+            component = _whose(pid, seen, ours, mark_prefix)
+            if component is not None:
                 _signal(pid, signal.SIGKILL)
-                left.append(Life(boot=boot, pid=pid, start=seen.start, component=life.component if life else "?"))
+                left.append(Life(boot=boot, pid=pid, start=seen.start, component=component))
         if not left or clock.monotonic() >= until:
             return left
         clock.sleep(pause)
         pause = min(pause * 2, 0.1)
+
+
+def _whose(pid: int, seen: Stat, ours: Mapping[int, Life], mark_prefix: str) -> str | None:
+    """The worker that this process is, or descends from; None if it is nobody of ours."""
+    life = ours.get(pid)
+    if life is not None and life.start == seen.start:
+        return life.component
+    leader = ours.get(seen.session)
+    if leader is not None and seen.start >= leader.start and seen.session != os.getsid(0):
+        return leader.component
+    mark = mark_of(pid)
+    if mark is None or not mark.startswith(mark_prefix):
+        return None
+    return [*mark.split("/"), "?", "?"][2]
 
 
 def cpu_of(child: Child) -> float | None:

@@ -39,6 +39,8 @@ LAST_WORDS = 5.0
 """Seconds that a stopping node waits for the store after its last worker is gone."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
 LONGEST_WAIT = 60.0
+UNKILLABLE_EVERY = 0.5
+"""Seconds between looks at processes that did not die of a SIGKILL."""
 
 
 class Node:
@@ -51,14 +53,15 @@ class Node:
         self._tether = Channel(self._loop, tether, PLAN_LIMIT, self._told, lambda _: self.stop("the host is gone"))
         store = sqlite_path(plan.store)
         self._lives = Lives(store)
-        self._end_earlier_lives()
-        now = clock.monotonic()
+        self._unkillable = self._lives.end_earlier(TAKEOVER_LIMIT)
+        self._look_at = now = clock.monotonic()
         chance = random.Random()
         self._fleet = Fleet(
             [(crew.name, crew.workers) for crew in plan.crews], plan.restart, plan.liveness, chance.random, now
         )
         self._ledger = Ledger([(crew.name, crew.queue) for crew in plan.crews], chance.random, now)
         self._supervisor = Supervisor(self._loop, plan, self._fleet, self._ledger, self._lives, self._ended)
+        self._supervisor.keep_free(self._unkillable)
         self._store = self._store_thread(plan)
         self._loop.add(self._store.ready, lambda _: self._hear())
         self._server = Server(self._loop, Path(f"{store}-sock"), self)
@@ -79,14 +82,21 @@ class Node:
         ]  # fmt: skip
         about = {"pid": os.getpid(), "boot": launch.boot_id(), "version": __version__}
         holder = Holder(plan.node, self._lives.life)
-        return StoreThread(lambda: open_store(plan.store, node=True), holder, crews, about, plan.retention)
+        return StoreThread(
+            lambda: open_store(plan.store, node=True), holder, crews, about, plan.retention, self._spare()
+        )
 
-    def _end_earlier_lives(self) -> None:
-        left = self._lives.end_earlier(TAKEOVER_LIMIT)
-        if left:
-            # Its claims must not be given to others while it lives; so nothing is taken over at all.
-            names = ", ".join(f"{life.component} (pid {life.pid})" for life in left)
-            raise ChargehandError(f"processes of an earlier node are unkillable: {names}")
+    def _spare(self) -> tuple[str, ...]:
+        """Workers of earlier nodes that cannot be killed: what they hold stays theirs."""
+        return tuple({life.component for life in self._unkillable})
+
+    def _look_at_the_unkillable(self, now: float) -> None:
+        left = [life for life in self._unkillable if launch.alive(life.pid, life.start)]
+        self._look_at = now + UNKILLABLE_EVERY
+        if len(left) < len(self._unkillable):
+            self._unkillable = left
+            self._supervisor.keep_free(left)
+            self._store.recover(self._spare())
 
     # one turn after the other
 
@@ -116,12 +126,16 @@ class Node:
         late = now - before - timeout
         if late > LATE or now >= supervise_at:
             self._supervisor.tick(now, late if late > LATE else 0.0)
+        if self._unkillable and now >= self._look_at:
+            self._look_at_the_unkillable(now)
         self._submit(now)
 
     def _timeout(self, now: float, supervise_at: float) -> float:
         due = min(supervise_at, self._ledger_due(now) or supervise_at)
         if self._gone_at is not None:
             due = min(due, self._gone_at + LAST_WORDS)
+        if self._unkillable:
+            due = min(due, self._look_at)
         return min(max(0.0, due - now), LONGEST_WAIT)
 
     def _ledger_due(self, now: float) -> float | None:
@@ -156,10 +170,12 @@ class Node:
         now = clock.monotonic()
         match news:
             case Opened(recovered):
-                self._open = True
                 if recovered:
                     log.warning("jobs of an earlier node are queued again", count=len(recovered))
-                self._tether.send(encode("READY", {"pid": os.getpid()}))
+                    self._ledger.hint()
+                if not self._open:
+                    self._open = True
+                    self._tether.send(encode("READY", {"pid": os.getpid()}))
             case Unusable(why):
                 self._unusable = why
                 log.error("the store cannot be used", why=why)
@@ -220,6 +236,7 @@ class Node:
                 "failing": self._failing,
                 "waiting_s": None if busy is None else round(clock.monotonic() - busy, 3),
             },
+            "unkillable": [{"component": life.component, "pid": life.pid} for life in self._unkillable],
             "workers": workers_view(self._supervisor, self._fleet, self._ledger),
         }
 

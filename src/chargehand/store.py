@@ -101,8 +101,11 @@ class Transaction(Protocol):
         """Queue failed or cancelled jobs again, counters cleared; Conflict if a unique key is taken meanwhile."""
         ...
 
-    def recover(self, holder: Holder, why: str) -> list[str]:
-        """Take back, as interruptions, what earlier lives of this node held. Only after those are proven dead."""
+    def recover(self, holder: Holder, why: str, spare: Sequence[str] = ()) -> list[str]:
+        """Take back, as interruptions, what earlier lives of this node held. Only after those are proven dead.
+
+        `spare`: workers of theirs that cannot be killed; what they hold, or may hold, stays theirs.
+        """
         ...
 
     def pause(self, scope: str, who: str, reason: str | None) -> None:

@@ -31,6 +31,7 @@ from chargehand.model.fleet import (
     Kill,
     MoreTime,
     NotStarted,
+    Occupied,
     Replace,
     Spawn,
     Started,
@@ -176,6 +177,14 @@ class Supervisor:
         for hand in [hand for hand in self._dying.values() if hand.look_at <= now]:
             self._bury(hand)
         self._tell(Tick(late))
+
+    def keep_free(self, unkillable: Sequence[launch.Life]) -> None:
+        """Fill no place whose earlier life cannot be killed; fill those again whose has gone."""
+        by = {life.component: life.pid for life in unkillable}
+        for component in self._fleet.places:
+            self._tell(Occupied(component, by.get(component)))
+        for component, pid in by.items():
+            log.error("an earlier worker is unkillable; it keeps its job and its place", component=component, pid=pid)
 
     def stop(self) -> None:
         """Ask every worker to stop; the fleet presses on by itself."""

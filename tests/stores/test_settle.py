@@ -435,3 +435,16 @@ def test_recovering_one_of_thousands_touches_that_one(store: Store) -> None:
     assert recover(store) == [lost.id]
     (counts,) = store.counts()
     assert (counts.running, counts.queued) == (1000, 1000)
+
+
+# spec: WP-7
+def test_recovering_spares_what_an_unkillable_worker_holds_or_may_hold(store: Store) -> None:
+    earlier = Holder("node-a", "life-1")
+    put(store, *(job(name) for name in ("its own", "a sibling's", "nobody knows whose")))
+    own, sibling, unknown = take(store, 3, holder=earlier)
+    with store.transaction() as tx:
+        tx.note([Note(seq=c.seq, fence=c.fence, worker=w, age_ms=0) for c, w in ((own, "w:0"), (sibling, "w:1"))])
+    with store.transaction() as tx:
+        assert tx.recover(ME, "the node ended", spare=["w:0"]) == [sibling.id]
+    assert (state(store, own.id), state(store, unknown.id)) == (State.RUNNING, State.RUNNING)
+    assert sorted(recover(store)) == sorted([own.id, unknown.id])

@@ -58,6 +58,13 @@ class NotStarted(msgspec.Struct, frozen=True):
     why: str
 
 
+class Occupied(msgspec.Struct, frozen=True):
+    """An earlier life of this place, of an earlier node, cannot be killed; or, with None, there is none (any more)."""
+
+    component: str
+    pid: int | None
+
+
 class Framed(msgspec.Struct, frozen=True):
     """A frame came from the worker, saying this status."""
 
@@ -106,7 +113,7 @@ class Tick(msgspec.Struct, frozen=True):
     late: float = 0.0
 
 
-Event = Started | NotStarted | Framed | MoreTime | Examined | Broken | Exited | StopAsked | Tick
+Event = Started | NotStarted | Occupied | Framed | MoreTime | Examined | Broken | Exited | StopAsked | Tick
 
 
 # Actions
@@ -225,6 +232,8 @@ class Fleet:
                 return []
             case NotStarted(component, why):
                 return self._crashed(self.places[component], why, charge=True, now=now)
+            case Occupied(component, pid):
+                return self._occupied(self.places[component], pid, now)
             case Framed(component, status):
                 return self._framed(self.places[component], status, now)
             case MoreTime(component, seconds):
@@ -253,6 +262,15 @@ class Fleet:
         if status not in TRANSITIONS[place.status]:
             raise AssertionError(f"{place.component}: {place.status} → {status} is not in the table")
         place.status = status
+
+    def _occupied(self, place: Place, pid: int | None, now: float) -> list[Action]:
+        if place.status is not Status.STOPPED or self.stopping:
+            return []
+        if pid is not None:
+            place.due, place.reason = None, f"unkillable: an earlier life of it (pid {pid}) is still there"
+        elif place.due is None:
+            place.due, place.reason = now, None
+        return []
 
     # a worker speaks
 
@@ -384,6 +402,8 @@ class Fleet:
         return []
 
     def _kill(self, place: Place, reason: str, now: float) -> list[Action]:
+        if place.verdict == reason:
+            place.reason = f"unkillable: pid {place.pid} did not die of a SIGKILL ({reason})"
         place.verdict, place.due = reason, now + self._liveness.terminate
         return [Kill(place.component, reason)]
 
@@ -408,4 +428,6 @@ class Fleet:
         place.due = now + self._liveness.terminate
         if place.stage == 2:
             return [Terminate(place.component)]
+        if place.stage > 3:
+            place.reason = f"unkillable: pid {place.pid} did not die of a SIGKILL (grace over)"
         return [Kill(place.component, "grace over")]

@@ -70,7 +70,8 @@ UPDATE chargehand_job SET worker = ?3, started_ms = ?4 WHERE seq = ?1 AND fence 
 """
 _ORPHANS = """
 SELECT id, seq, fence, queue, node, worker, started_ms FROM chargehand_job
-WHERE state = 'running' AND life <> ?
+WHERE state = 'running' AND life <> ?1
+  AND (?2 = '[]' OR worker IS NOT NULL AND worker NOT IN (SELECT value FROM json_each(?2)))
 """
 _CANCEL = """
 UPDATE chargehand_job SET state = 'cancelled', waits_for = NULL, finished_ms = ?2, reason = 'cancelled'
@@ -225,14 +226,15 @@ class SqliteTransaction:
                 raise Conflict(f"job {job_id} cannot be retried: its key {key!r} is held by job {taken}") from None
         return queued
 
-    def recover(self, holder: Holder, why: str) -> list[str]:
+    def recover(self, holder: Holder, why: str, spare: Sequence[str] = ()) -> list[str]:
         # A file has one node, so every other life is an earlier one of it, whatever it was called.
+        orphans = self.execute(_ORPHANS, (holder.life, json.dumps(list(spare))))
         held = [
             (node, Settlement(
                 id=job_id, seq=seq, fence=fence, queue=queue, state=State.QUEUED, outcome="interrupted", error=why,
                 interruptions=1, worker=worker, duration_ms=max(0, self._now - started_ms),
             ))
-            for job_id, seq, fence, queue, node, worker, started_ms in self.execute(_ORPHANS, (holder.life,))
+            for job_id, seq, fence, queue, node, worker, started_ms in orphans
         ]  # fmt: skip
         for name in {node for node, _ in held}:
             self.settle([s for node, s in held if node == name], Holder(name, holder.life))
