@@ -39,6 +39,7 @@ Result = TypeVar("Result")
 
 THROUGH_THE_NODE = 32
 """Up to so many jobs at once go through the node, which joins callers in one commit; more go straight to the store."""
+BYTES_THROUGH_THE_NODE = 1 << 18
 POLL = 0.25
 """Seconds between looks at a job when no node says that it has ended."""
 
@@ -319,7 +320,9 @@ class Chargehand:
         if within is not None:
             return within.enqueue(jobs)
         self._not_inside()
-        if len(jobs) <= THROUGH_THE_NODE:
+        if not jobs:
+            return []
+        if len(jobs) <= THROUGH_THE_NODE and sum(len(job.payload) for job in jobs) <= BYTES_THROUGH_THE_NODE:
             with suppress(NoNode):
                 return self.client.enqueue(jobs)
         with self._store() as store, store.transaction() as tx:
@@ -396,6 +399,7 @@ class Chargehand:
         host = self._host
         if host is not None:
             host.stop()
+            host.close()
 
     @contextmanager
     def running(self) -> Generator[Host]:
@@ -404,7 +408,7 @@ class Chargehand:
         try:
             yield host
         finally:
-            host.stop()
+            self.stop()
 
     def close(self) -> None:
         """Let go of connections; the node, if this process hosts one, is stopped first."""

@@ -52,6 +52,7 @@ class Line:
     def say(self, kind: str, **fields: Any) -> int:
         """Send a request; its number."""
         self._calls += 1
+        self._sock.settimeout(CALL_TIMEOUT)
         try:
             self._sock.sendall(encode(kind, {"call": self._calls, **fields}))
         except OSError as error:
@@ -178,8 +179,10 @@ async def follow(path: Path, job_id: str) -> AsyncGenerator[Callable[[float], Aw
             async with asyncio.timeout(1.0):
                 if not await reader.readline():
                     reader = None
-        except (TimeoutError, OSError):
+        except TimeoutError:
             return
+        except OSError:
+            reader = None
 
     try:
         yield news

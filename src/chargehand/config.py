@@ -13,7 +13,7 @@ from chargehand.model.job import (
     NAME_LIMIT,
     NewJob,
     check,
-    check_payload,
+    check_size,
 )
 from chargehand.model.policy import LivenessPolicy, RestartPolicy
 from chargehand.store import Retention
@@ -127,4 +127,4 @@ def new_job(
 
 def with_payload(model: NewJob, id: str, payload: str) -> NewJob:
     """Another job like the model, which was checked already."""
-    return msgspec.structs.replace(model, id=id, payload=check_payload(payload))
+    return msgspec.structs.replace(model, id=id, payload=check_size(payload))

@@ -6,7 +6,7 @@ Without it only speed suffers: whoever cannot reach a node uses the store, which
 import os
 import socket
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -18,7 +18,11 @@ from chargehand.model.frame import BadFrame, Frame, encode
 from chargehand.model.job import Enqueued, NewJob, check
 from chargehand.wire import Channel, Loop
 
-FRAME_LIMIT = 16 << 20
+FRAME_LIMIT = 4 << 20
+MOST_JOBS = 1000
+"""In one request; more go straight to the store."""
+MOST_FOLLOWED = 10_000
+"""Jobs that one caller can wait for at a time."""
 LONGEST_ADDRESS = 100
 
 
@@ -58,8 +62,9 @@ class Office(Protocol):
 class Server:
     """Listens beside the store, for this user only. The holder of the node's lock may replace a dead one's socket."""
 
-    def __init__(self, loop: Loop, path: Path, office: Office) -> None:
-        self._loop, self._path, self._office = loop, path, office
+    def __init__(self, loop: Loop, path: Path, office: Office, most_callers: int) -> None:
+        self._loop, self._path, self._office, self._most = loop, path, office, most_callers
+        self._reserve = os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
         self._clients: set[Channel] = set()
         self._followers: dict[str, list[tuple[Channel, int]]] = {}
         self._followed: dict[Channel, set[str]] = {}
@@ -80,10 +85,20 @@ class Server:
             sock, _address = self._listener.accept()
         except (BlockingIOError, ConnectionAbortedError):
             return
-        except OSError as error:
-            log.warning("a caller could not be accepted", why=error.strerror)
+        except OSError:
+            self._turn_away()
+            return
+        if len(self._clients) >= self._most:
+            sock.close()  # it goes to the store instead, which is only slower
             return
         self._clients.add(Channel(self._loop, sock, FRAME_LIMIT, self._called, self._left))
+
+    def _turn_away(self) -> None:
+        """No descriptor is left for a caller: one that is kept for this takes it and lets it go, so that none waits."""
+        os.close(self._reserve)
+        with suppress(OSError):
+            self._listener.accept()[0].close()
+        self._reserve = os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
 
     def _left(self, channel: Channel) -> None:
         self._clients.discard(channel)
@@ -91,8 +106,11 @@ class Server:
             self._unfollow(channel, job_id)
 
     def _follow(self, channel: Channel, call: Call) -> None:
+        followed = self._followed.setdefault(channel, set())
+        if call.id in followed or len(followed) >= MOST_FOLLOWED:
+            raise ValueError("the same job twice, or too many jobs, to follow on one line")
+        followed.add(call.id)
         self._followers.setdefault(call.id, []).append((channel, call.call))
-        self._followed.setdefault(channel, set()).add(call.id)
 
     def _unfollow(self, channel: Channel, job_id: str) -> None:
         kept = [follower for follower in self._followers.pop(job_id, ()) if follower[0] is not channel]
@@ -106,12 +124,13 @@ class Server:
             self._hang_up(channel)
             return
         try:
-            call = _calls.decode(frame.body)
+            self._answer(channel, frame.kind, _calls.decode(frame.body))
         except (ValueError, RecursionError) as error:
             log.warning("a caller sent a bad request", kind=frame.kind, why=error)
             self._hang_up(channel)
-            return
-        match frame.kind:
+
+    def _answer(self, channel: Channel, kind: str, call: Call) -> None:
+        match kind:
             case "ENQUEUE":
                 self._enqueue(channel, call)
             case "HINT":
@@ -123,11 +142,11 @@ class Server:
             case "UNFOLLOW":
                 self._unfollow(channel, call.id)
             case _:
-                self.refuse(
-                    (channel, call.call), f"this node does not know the request {frame.kind}", "ChargehandError"
-                )
+                self.refuse((channel, call.call), f"this node does not know the request {kind}", "ChargehandError")
 
     def _enqueue(self, channel: Channel, call: Call) -> None:
+        if len(call.jobs) > MOST_JOBS:
+            raise ValueError(f"{len(call.jobs)} jobs in one request; allowed are {MOST_JOBS}")
         try:
             jobs = tuple(check(job) for job in call.jobs)
         except PayloadError as error:
@@ -158,6 +177,7 @@ class Server:
     def close(self) -> None:
         self._loop.remove(self._listener.fileno())
         self._listener.close()
+        os.close(self._reserve)
         self._path.unlink(missing_ok=True)
         for channel in list(self._clients):
             channel.close()

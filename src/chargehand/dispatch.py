@@ -60,7 +60,7 @@ def execute(store: Store, batch: Batch, holder: Holder) -> Result:
             tx.note(batch.notes)
         enqueued: list[Any] = []
         jobs = [job for request in batch.requests for job in request.jobs]
-        if jobs:
+        if batch.requests:
             answers = iter(tx.enqueue(jobs))
             enqueued = [(request.token, tuple(next(answers) for _ in request.jobs)) for request in batch.requests]
         grants = tx.claim(batch.wants, holder) if batch.wants else []
@@ -129,8 +129,10 @@ class StoreThread(threading.Thread):
             store = self._open()
             with store.transaction() as tx:
                 tx.register(self._holder, self._crews, self._about)
-        except ChargehandError as error:
-            self._tell(Unusable(str(error)))
+        except Exception as error:
+            if not isinstance(error, ChargehandError):
+                log.error("the store cannot be opened, for an unforeseen reason", trace=True)
+            self._tell(Unusable(str(error) if isinstance(error, ChargehandError) else repr(error)))
             return
         while (todo := self._next(store)) is not None:
             if isinstance(todo, Recover):
@@ -150,7 +152,7 @@ class StoreThread(threading.Thread):
             with store.transaction() as tx:
                 recovered = tx.recover(self._holder, "the node ended while the job was running", todo.spare)
             self._tell(Opened(tuple(recovered)))
-        except StoreError as error:
+        except Exception as error:
             log.error("what an earlier node held cannot be taken back yet", why=error)
             clock.sleep(RECOVER_AGAIN)
             self._inbox.put(todo)
@@ -168,6 +170,6 @@ class StoreThread(threading.Thread):
         try:
             if store.prune(self._retention, PRUNE_AT_ONCE) == PRUNE_AT_ONCE:
                 again = 0.05
-        except StoreError as error:
+        except Exception as error:
             log.warning("finished jobs could not be pruned", why=error)
         self._prune_at = clock.monotonic() + again

@@ -66,7 +66,8 @@ class JobFailed(ChargehandError):
     """The job that was waited for has failed for good."""
 
     def __init__(self, job_id: str, reason: str, error: str | None) -> None:
-        super().__init__(f"job {job_id} failed ({reason})" + (f": {error.strip().splitlines()[-1]}" if error else ""))
+        last = [line for line in (error or "").splitlines() if line.strip()][-1:]
+        super().__init__(": ".join([f"job {job_id} failed ({reason})", *last]))
         self.job_id, self.reason, self.error = job_id, reason, error
 
 

@@ -55,13 +55,20 @@ class Host:
     def stop(self, timeout: float | None = None) -> bool:
         """Stop the node in order; whether all is over, within the timeout."""
         self._stopping = True
-        os.eventfd_write(self._wake, 1)
+        if self._wake >= 0:
+            os.eventfd_write(self._wake, 1)
         return self.ended.wait(timeout)
 
     def kill(self) -> None:
         """Do not wait any longer."""
         self._killing = self._stopping = True
         os.eventfd_write(self._wake, 1)
+
+    def close(self) -> None:
+        """Let go of the last descriptor, once all is over."""
+        if self.ended.is_set() and self._wake >= 0:
+            os.close(self._wake)
+            self._wake = -1
 
     def _run(self) -> None:
         try:
@@ -105,35 +112,48 @@ class Host:
 
     def _serve(self, lock: int) -> None:
         """One life of a node, from its start to its end."""
-        ours, theirs = socket.socketpair()
         self.failed = None
+        child: launch.Child | None = None
         try:
-            child = launch.launch(
-                f"from chargehand.node import main; main({theirs.fileno()})",
-                "node",
-                mark="node",
-                pass_fds=[theirs.fileno(), lock],
-                env=os.environ,
-                name=f"node:{self._plan.node}",
-            )
-        finally:
-            theirs.close()
-        nodelock.sign(lock, child.pid, self._plan.node)
-        os.close(lock)
-        self.node_pid = child.pid
-        try:
-            ours.sendall(b"PLAN|" + msgspec.json.encode(self._plan) + b"\n")
-            self._watch(child, ours)
+            ours, theirs = socket.socketpair()
+            with ours, theirs:
+                child = self._launch(theirs, lock)
+                nodelock.release(lock)
+                theirs.close()
+                ours.sendall(b"PLAN|" + msgspec.json.encode(self._plan) + b"\n")
+                self._watch(child, ours)
         except (BrokenPipeError, ConnectionResetError):
-            child.wait(5.0)
+            log.warning("the node went away while it was being told what to do")
+        except OSError as error:  # no process, no descriptor, no room on the disk: tried again after a pause
+            log.error("a node could not be started", why=error.strerror or error)
         finally:
+            nodelock.release(lock)
             self.ready.clear()
             self.node_pid = None
-            ours.close()
-            ending = child.exit()
-            child.close()
-            if not self._stopping:
-                log.warning("node ended", pid=child.pid, ending=ending)
+            if child is not None:
+                self._bury(child)
+
+    def _launch(self, theirs: socket.socket, lock: int) -> launch.Child:
+        child = launch.launch(
+            f"from chargehand.node import main; main({theirs.fileno()})",
+            "node",
+            mark="node",
+            pass_fds=[theirs.fileno(), lock],
+            env=os.environ,
+            name=f"node:{self._plan.node}",
+        )
+        self.node_pid = child.pid
+        nodelock.sign(lock, child.pid, self._plan.node)
+        return child
+
+    def _bury(self, child: launch.Child) -> None:
+        if not child.wait(0):
+            child.signal(signal.SIGKILL)
+            child.wait(LAST_WORDS)
+        ending = child.exit()
+        child.close()
+        if not self._stopping:
+            log.warning("node ended", pid=child.pid, ending=ending)
 
     def _watch(self, child: launch.Child, tether: socket.socket) -> None:
         poller = select.poll()

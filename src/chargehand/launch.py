@@ -11,7 +11,7 @@ import select
 import signal
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -21,13 +21,15 @@ MARK = "CHARGEHAND_LIFE"
 TICK = os.sysconf("SC_CLK_TCK")
 
 
-class Life(msgspec.Struct, frozen=True, kw_only=True):
+class Life(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A process that was started, as it can be found again by somebody who did not start it."""
 
     boot: str
     pid: int
     start: int
     component: str
+    over: bool = False
+    """Nothing is left of it."""
 
 
 class Stat(msgspec.Struct, frozen=True):
@@ -119,14 +121,15 @@ class Child:
         """Signal the process alone."""
         try:
             signal.pidfd_send_signal(self.pidfd, number)
-        except ProcessLookupError:
-            return  # it was quicker
+        except (ProcessLookupError, PermissionError):
+            return  # it was quicker, or has become somebody whom we may not signal
 
     def signal_session(self, number: int) -> None:
         """Signal everything in its session: its own group, and the groups that its children made."""
         self.signal(number)
         for pid in session_members(self.pid):
-            _signal(pid, number)
+            if pid != self.pid:
+                _signal(pid, number)
 
     def close(self) -> None:
         os.close(self.pidfd)
@@ -149,8 +152,8 @@ def launch(
 def _signal(pid: int, number: int) -> None:
     try:
         os.kill(pid, number)
-    except ProcessLookupError:
-        return  # gone meanwhile, which is what was wanted
+    except (ProcessLookupError, PermissionError):
+        return  # gone meanwhile; or it may not be signalled, and then it is seen that it is still there
 
 
 def session_members(session: int) -> list[int]:
@@ -163,23 +166,34 @@ def session_members(session: int) -> list[int]:
     return found
 
 
-def end_strangers(known: Iterable[int]) -> list[int]:
-    """Kill, reap and name those of our children that we did not start, until there are none.
+def end_strangers(known: Sequence[int], others: Sequence[Child]) -> list[int]:
+    """Kill and reap those of our children that we did not start, and name those that are not gone yet.
 
-    They are what dead workers left: a living one adopts its own orphans. Cheap when there are none.
+    They are what dead workers left: a living one adopts its own orphans. What was certainly left by one of the `others`
+    is killed, too, but not named. Cheap when there are none.
     """
-    with open(f"/proc/self/task/{os.getpid()}/children") as file:
-        children = {int(pid) for pid in file.read().split()}
-    left: list[int] = []
-    for pid in children - set(known):
-        try:
-            reaped, _ = os.waitpid(pid, os.WNOHANG)
-        except ChildProcessError:
-            continue
-        if not reaped:
-            _signal(pid, signal.SIGKILL)
-            left.append(pid)
-    return left
+    while True:
+        with open(f"/proc/self/task/{os.getpid()}/children") as file:
+            children = [int(pid) for pid in file.read().split()]
+        strangers = [pid for pid in children if pid not in known]
+        reaped = [pid for pid in strangers if _reap(pid)]
+        if not reaped:  # what was reaped may have had children, which are ours only now
+            break
+    for pid in strangers:
+        _signal(pid, signal.SIGKILL)
+    return [pid for pid in strangers if not any(_left_by(pid, other) for other in others)]
+
+
+def _reap(pid: int) -> bool:
+    try:
+        return os.waitpid(pid, os.WNOHANG)[0] == pid
+    except ChildProcessError:
+        return False
+
+
+def _left_by(pid: int, worker: Child) -> bool:
+    seen = stat(pid)
+    return seen is not None and (seen.session == worker.pid or mark_of(pid) == worker.mark)
 
 
 def kill_group(child: Child) -> None:
@@ -222,7 +236,9 @@ def _whose(pid: int, seen: Stat, ours: Mapping[int, Life], mark_prefix: str) -> 
         return life.component
     leader = ours.get(seen.session)
     if leader is not None and seen.start >= leader.start and seen.session != os.getsid(0):
-        return leader.component
+        now = stat(leader.pid)
+        if now is None or now.start == leader.start:  # otherwise somebody else has its number by now
+            return leader.component
     mark = mark_of(pid)
     if mark is None or not mark.startswith(mark_prefix):
         return None
@@ -230,8 +246,11 @@ def _whose(pid: int, seen: Stat, ours: Mapping[int, Life], mark_prefix: str) -> 
 
 
 def cpu_of(child: Child) -> float | None:
-    """CPU seconds used so far by a worker and everything in its session."""
-    own = stat(child.pid)
+    """CPU seconds used so far by a worker and everything in its session; None if that cannot be told."""
+    try:
+        own = stat(child.pid)
+    except OSError:
+        return None
     if own is None:
         return None
     others = (stat(pid) for pid in session_members(child.pid) if pid != child.pid)

@@ -36,10 +36,19 @@ class Lives:
 
     def add(self, child: launch.Child) -> None:
         """Remember a process that was just started."""
-        life = launch.Life(boot=self._boot, pid=child.pid, start=child.start, component=child.component)
+        self._append(self._life_of(child))
+
+    def drop(self, child: launch.Child) -> None:
+        """Forget a process of which nothing is left: its pid may soon be somebody else's."""
+        self._append(msgspec.structs.replace(self._life_of(child), over=True))
+
+    def _life_of(self, child: launch.Child) -> launch.Life:
+        return launch.Life(boot=self._boot, pid=child.pid, start=child.start, component=child.component)
+
+    def _append(self, life: launch.Life) -> None:
         try:
             if self._lines >= LONGEST:
-                self._write([life for life in self._read() if launch.alive(life.pid, life.start)])
+                self._write(self._read())
             with open(self._path, "ab") as file:
                 file.write(msgspec.json.encode(life) + b"\n")
         except OSError as error:
@@ -56,13 +65,15 @@ class Lives:
             lines = self._path.read_bytes().splitlines()
         except FileNotFoundError:
             return []
-        lives: list[launch.Life] = []
+        lives: dict[tuple[str, int, int], launch.Life] = {}
         for line in lines:
             try:
-                lives.append(msgspec.json.decode(line, type=launch.Life))
+                life = msgspec.json.decode(line, type=launch.Life)
             except msgspec.DecodeError:
                 log.warning("a torn line in the record of processes was passed over", file=self._path)
-        return lives
+                continue
+            lives[life.boot, life.pid, life.start] = life
+        return [life for life in lives.values() if not life.over]
 
     def _write(self, lives: list[launch.Life]) -> None:
         self._path.write_bytes(b"".join(msgspec.json.encode(life) + b"\n" for life in lives))

@@ -2,8 +2,15 @@
 and the command line, which are processes of ours, call `configure`."""
 
 import logging
+import queue
 import sys
+import threading
 from typing import Any
+
+MOST_LINES = 10_000
+"""Kept for a reader that is slow; past that they are dropped, and counted."""
+LAST_WORDS = 1.0
+"""Seconds that the end of a process may wait for its log."""
 
 _logger = logging.getLogger("chargehand")
 
@@ -40,10 +47,59 @@ def _shown(value: Any) -> str:
     return '"' + "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text) + '"'
 
 
-def configure(level: str) -> None:
-    """Write the package's log to standard error."""
-    handler = logging.StreamHandler(sys.stderr)
+class _Beside(logging.Handler):
+    """Hands lines to a thread that writes them, so that whoever logs never waits for a terminal or a pipe."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._lines: queue.Queue[str | None] = queue.Queue(MOST_LINES)
+        self._dropped = 0
+        self._thread = threading.Thread(target=self._write, name="log", daemon=True)
+        self._thread.start()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        line = self.format(record)
+        if self._dropped and not self._lines.full():
+            line = f"{line}\n({self._dropped} lines before this one were dropped: nobody read them in time)"
+            self._dropped = 0
+        try:
+            self._lines.put_nowait(line)
+        except queue.Full:
+            self._dropped += 1
+
+    def _write(self) -> None:
+        while (line := self._lines.get()) is not None:
+            try:
+                sys.stderr.write(line + "\n")
+                sys.stderr.flush()
+            except (OSError, ValueError):
+                self._dropped += 1  # nobody is there any more to read it
+
+    def finish(self) -> None:
+        """Let the thread write what it has, for a moment."""
+        try:
+            self._lines.put_nowait(None)
+        except queue.Full:
+            return
+        self._thread.join(LAST_WORDS)
+
+
+_beside: list[_Beside] = []
+
+
+def configure(level: str, *, beside: bool = False) -> None:
+    """Write the package's log to standard error; `beside`: from a thread, dropping what nobody reads."""
+    handler: logging.Handler = logging.StreamHandler(sys.stderr)
+    if beside:
+        handler = _Beside()
+        _beside.append(handler)
     handler.setFormatter(_Plain())
     _logger.addHandler(handler)
     _logger.setLevel(level)
     _logger.propagate = False
+
+
+def finish() -> None:
+    """Before the process ends: have the last lines written."""
+    for handler in _beside:
+        handler.finish()

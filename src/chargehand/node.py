@@ -6,6 +6,7 @@ other.
 
 import os
 import random
+import resource
 import signal
 import socket
 import sys
@@ -19,7 +20,7 @@ from chargehand import __version__, clock, launch, log
 from chargehand.config import NodePlan
 from chargehand.control import Server
 from chargehand.dispatch import Failure, News, Opened, StoreThread, Unusable
-from chargehand.errors import EXIT_STORE, ChargehandError
+from chargehand.errors import EXIT_ERROR, EXIT_STORE, ChargehandError
 from chargehand.lifeline import adopt_orphans
 from chargehand.lives import Lives
 from chargehand.model.fleet import Fleet
@@ -39,6 +40,7 @@ LAST_WORDS = 5.0
 """Seconds that a stopping node waits for the store after its last worker is gone."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
 LONGEST_WAIT = 60.0
+MOST_ERRORS, ERROR_WINDOW = 3, 60.0
 UNKILLABLE_EVERY = 0.5
 """Seconds between looks at processes that did not die of a SIGKILL."""
 
@@ -64,7 +66,7 @@ class Node:
         self._supervisor.keep_free(self._unkillable)
         self._store = self._store_thread(plan)
         self._loop.add(self._store.ready, lambda _: self._hear())
-        self._server = Server(self._loop, Path(f"{store}-sock"), self)
+        self._server = Server(self._loop, Path(f"{store}-sock"), self, _raise_descriptor_limit() // 2)
         self._open = False
         self._unusable: str | None = None
         self._failing: str | None = None
@@ -107,14 +109,29 @@ class Node:
             "node started", node=self._plan.node, pid=os.getpid(), store=sqlite_path(self._plan.store),
             crews=",".join(f"{c.name}:{c.workers}" for c in self._plan.crews),
         )  # fmt: skip
+        self._errors: list[float] = []
         while not self._finished():
-            self.step()
+            try:
+                self.step()
+            except Exception:
+                if not self._carry_on():
+                    return EXIT_ERROR
         self._store.stop()
         self._store.join(1.0)
         self._server.close()
         self._lives.forget()
         log.info("node stopped", node=self._plan.node, pid=os.getpid(), reason=self._unusable or self._stopping)
         return EXIT_STORE if self._unusable else 0
+
+    def _carry_on(self) -> bool:
+        """After an unforeseen error: go on with what we know. Not after three within a minute: another takes over."""
+        log.error("supervision met an unforeseen error and goes on", trace=True)
+        now = clock.monotonic()
+        self._errors = [when for when in self._errors if when > now - ERROR_WINDOW] + [now]
+        if len(self._errors) < MOST_ERRORS:
+            return True
+        log.error("too many unforeseen errors; the node ends, and its host starts another", count=MOST_ERRORS)
+        return False
 
     def step(self) -> None:
         """Wait for something to happen; decide; act. Nothing here blocks but the wait."""
@@ -269,6 +286,13 @@ class Node:
         self._loop.add(reading, woken)
 
 
+def _raise_descriptor_limit() -> int:
+    """As many descriptors as we may have: every worker takes three, every caller one."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return min(hard, 1 << 16)
+
+
 def _only_wake(number: int, frame: FrameType | None) -> None:
     """Python must have a handler, or the wake-up descriptor stays silent."""
 
@@ -278,7 +302,7 @@ def main(tether_fd: int) -> None:
     tether = socket.socket(fileno=tether_fd)
     tether.set_inheritable(False)
     plan = _read_plan(tether)
-    log.configure(plan.log_level)
+    log.configure(plan.log_level, beside=True)
     adopt_orphans()
     try:
         node = Node(plan, tether)
@@ -287,9 +311,12 @@ def main(tether_fd: int) -> None:
         code = error.exit_code if isinstance(error, ChargehandError) else EXIT_STORE
         tether.setblocking(True)
         tether.sendall(encode("FAILED", {"code": code, "why": str(error)}))
+        log.finish()
         sys.exit(code)
     node.watch_signals()
-    sys.exit(node.run())
+    code = node.run()
+    log.finish()
+    sys.exit(code)
 
 
 def _read_plan(tether: socket.socket) -> NodePlan:

@@ -8,6 +8,8 @@ from typing import Any
 
 from chargehand.errors import StoreError
 
+_taken: set[int] = set()
+
 
 def pid_namespace() -> str:
     """The name of the world in which our pids mean something."""
@@ -27,7 +29,24 @@ def take(store: Path) -> int | None:
         os.close(descriptor)
         check_namespace(store)
         return None
+    _taken.add(descriptor)
     return descriptor
+
+
+def release(descriptor: int) -> None:
+    """Let go of our copy of the lock; the node that was given one keeps it. Once is enough, twice does no harm."""
+    if descriptor in _taken:
+        _taken.discard(descriptor)
+        os.close(descriptor)
+
+
+def _forget() -> None:
+    """In a process that this one forked: it must not keep the lock of a node that it knows nothing of."""
+    for descriptor in list(_taken):
+        release(descriptor)
+
+
+os.register_at_fork(after_in_child=_forget)
 
 
 def sign(descriptor: int, pid: int, node: str) -> None:
@@ -46,11 +65,18 @@ def holder(store: Path) -> dict[str, Any] | None:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
-        text = os.pread(descriptor, 4096, 0)
-        return json.loads(text) if text else {}
+        return _read(os.pread(descriptor, 4096, 0))
     finally:
         os.close(descriptor)
     return None
+
+
+def _read(text: bytes) -> dict[str, Any]:
+    """What is written in the file; nothing, if that was torn."""
+    try:
+        return dict(json.loads(text))
+    except (ValueError, TypeError):
+        return {}
 
 
 def check_namespace(store: Path) -> None:
@@ -59,7 +85,7 @@ def check_namespace(store: Path) -> None:
         text = _path(store).read_bytes()
     except FileNotFoundError:
         return
-    found: dict[str, Any] = json.loads(text) if text else {}
+    found = _read(text)
     elsewhere = found.get("pid_namespace", pid_namespace()) != pid_namespace()
     if elsewhere and holder(store) is not None:
         raise StoreError(

@@ -91,6 +91,15 @@ class OutcomeFrame(msgspec.Struct, frozen=True):
     follow: tuple[NewJob, ...] = ()
 
 
+class ProgressFrame(msgspec.Struct, frozen=True):
+    """How far a job is."""
+
+    done: float | None = None
+    total: float | None = None
+    stage: str | None = None
+    detail: str | None = None
+
+
 class HealthFrame(msgspec.Struct, frozen=True):
     """A worker's newest state."""
 
@@ -102,7 +111,7 @@ class HealthFrame(msgspec.Struct, frozen=True):
     done: int = 0
     errors: int = 0
     memory: int = 0
-    progress: dict[str, Any] | None = None
+    progress: ProgressFrame | None = None
 
 
 class MoreTimeFrame(msgspec.Struct, frozen=True):
@@ -135,6 +144,7 @@ class Hand:
         self.said: FatalFrame | None = None
         self.health: HealthFrame | None = None
         self.bad_frames = 0
+        self.welcomed = False
         self.exit: tuple[int | None, int | None] | None = None
         self.look_at, self.patience = 0.0, ASHES
 
@@ -214,8 +224,7 @@ class Supervisor:
                 log.warning("worker force-killed", component=component, reason=reason)
                 self.hands[component].child.signal_session(signal.SIGKILL)
             case Examine(component):
-                cpu = launch.cpu_of(self.hands[component].child)
-                self._tell(Examined(component, cpu))
+                self._tell(Examined(component, launch.cpu_of(self.hands[component].child)))
             case GivenUp(component, reason):
                 log.error("worker given up", component=component, reason=reason)
             case Replace(component, reason, pause):
@@ -233,8 +242,10 @@ class Supervisor:
         place = self._fleet.places[component]
         crew = self._crews[place.crew]
         mark = f"{self._lives.mark}/{component}/{place.life}"
-        ours, theirs = zip(*(socket.socketpair() for _ in range(2)), strict=True)
+        pairs: list[tuple[socket.socket, socket.socket]] = []
         try:
+            pairs += [socket.socketpair(), socket.socketpair()]
+            theirs = [pair[1] for pair in pairs]
             child = launch.launch(
                 f"from chargehand.worker import main; main({theirs[0].fileno()}, {theirs[1].fileno()}, {os.getpid()})",
                 component,
@@ -244,18 +255,19 @@ class Supervisor:
                 name=component,
             )
         except OSError as error:
-            for sock in ours:
-                sock.close()
+            for ours, _ in pairs:
+                ours.close()
             self._tell(NotStarted(component, f"not started: {launch.spawn_error(error)}"))
             return
         finally:
-            for sock in theirs:
+            for _, sock in pairs:
                 sock.close()
+        (work, _), (pulse, _) = pairs
         self._lives.add(child)
         hand = Hand(component, place.crew, child)
         self.hands[component] = hand
-        hand.work = Channel(self._loop, ours[0], WORK_FRAME_LIMIT, lambda _, f: self._worked(hand, f), _unheeded)
-        hand.pulse = Channel(self._loop, ours[1], PULSE_FRAME_LIMIT, lambda _, f: self._pulsed(hand, f), _unheeded)
+        hand.work = Channel(self._loop, work, WORK_FRAME_LIMIT, lambda _, f: self._worked(hand, f), _unheeded)
+        hand.pulse = Channel(self._loop, pulse, PULSE_FRAME_LIMIT, lambda _, f: self._pulsed(hand, f), _unheeded)
         self._loop.add(child.pidfd, lambda _: self._died(hand))
         hand.work.send(encode("INIT", self._init(component, crew, mark)))
         log.info("worker spawned", component=component, pid=child.pid)
@@ -295,6 +307,8 @@ class Supervisor:
             if isinstance(frame, BadFrame):
                 raise ValueError(frame.why)
             if frame.kind == "READY":
+                if hand.welcomed:
+                    raise ValueError("READY a second time")
                 self._ready(hand)
             elif frame.kind == "FATAL":
                 hand.said = _fatals.decode(frame.body)
@@ -303,10 +317,11 @@ class Supervisor:
             else:
                 self._outcome(hand, frame.kind, _outcomes.decode(frame.body))
         except (ValueError, RecursionError) as error:  # msgspec's and our own errors about data are ValueErrors
-            hand.bad_frames = MOST_BAD_FRAMES - 1  # it may have been an outcome: one is enough
             self._bad(hand, str(error))
+            self._break(hand)  # it may have been an outcome: one is enough
 
     def _ready(self, hand: Hand) -> None:
+        hand.welcomed = True
         log.info("worker ready", component=hand.component, pid=hand.child.pid)
         self._tell(Framed(hand.component, "healthy"))
         now = clock.monotonic()
@@ -348,10 +363,16 @@ class Supervisor:
 
     def _bad(self, hand: Hand, why: str) -> None:
         hand.bad_frames += 1
-        if hand.bad_frames > MOST_BAD_FRAMES:
-            return  # it is being killed for it already
         log.warning("bad frame", component=hand.component, pid=hand.child.pid, why=why)
-        if hand.bad_frames == MOST_BAD_FRAMES:
+        if hand.bad_frames >= MOST_BAD_FRAMES:
+            self._break(hand)
+
+    def _break(self, hand: Hand) -> None:
+        """Listen to this worker no more, and have it replaced."""
+        for channel in (hand.work, hand.pulse):
+            assert channel is not None
+            channel.close()
+        if hand.exit is None:
             self._tell(Broken(hand.component))
 
     # a worker dies
@@ -359,6 +380,7 @@ class Supervisor:
     def _died(self, hand: Hand) -> None:
         """The kernel says that the process is gone. First hear what it still said; then see to what it left."""
         self._loop.remove(hand.child.pidfd)
+        self._ledger.dismiss(hand.component)
         for channel in (hand.work, hand.pulse):
             assert channel is not None
             channel.drain()
@@ -370,12 +392,19 @@ class Supervisor:
 
     def _bury(self, hand: Hand) -> None:
         """Nothing of a worker may be left when its job is given back and its place filled."""
-        if launch.end_strangers(other.child.pid for other in self.hands.values()):
+        others = [other.child for other in self._dying.values() if other is not hand]
+        try:
+            left = bool(launch.end_strangers([other.child.pid for other in self.hands.values()], others))
+        except OSError as error:  # no descriptor to look with: then nobody knows, and it is looked again
+            log.warning("what a dead worker left cannot be seen", component=hand.component, why=error.strerror)
+            left = True
+        if left:
             hand.look_at = clock.monotonic() + hand.patience
             hand.patience = min(2 * hand.patience, LONGEST_ASHES)
             return
         del self._dying[hand.child.pid]
         del self.hands[hand.component]
+        self._lives.drop(hand.child)
         hand.child.close()
         code, number = hand.exit or (None, None)
         said = hand.said.why if hand.said else None
@@ -447,7 +476,7 @@ def workers_view(supervisor: Supervisor, fleet: Fleet, ledger: Ledger) -> Sequen
                 "status": place.status.value,
                 "pid": hand.child.pid if hand and launch.alive(hand.child.pid, hand.child.start) else None,
                 "current_job": held.claim.id if held else None,
-                "progress": hand.health.progress if hand and hand.health and held else None,
+                "progress": msgspec.to_builtins(hand.health.progress) if hand and hand.health and held else None,
                 "memory": hand.health.memory if hand and hand.health else None,
                 "restart_count": place.restarts,
                 "reason": place.reason,

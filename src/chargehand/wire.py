@@ -127,14 +127,17 @@ class Channel:
             self._ended()
             return False
         for frame in self._decoder.feed(data):
+            if not self.open:
+                return False  # whoever hears the frames has closed it: the rest was not for us
             self._on_frame(self, frame)
         return len(data) == READ_AT_ONCE
 
     def _ended(self) -> None:
         for frame in self._decoder.end():
             self._on_frame(self, frame)
-        self.close()
-        self._on_end(self)
+        if self.open:
+            self.close()
+            self._on_end(self)
 
     def close(self) -> None:
         """Let go of the socket, without a word to anybody."""

@@ -5,6 +5,7 @@ wait. Pulse: health out, requests in; it never makes the work wait, and of healt
 Nothing heavy is imported before the handler asks for it.
 """
 
+import atexit
 import os
 import select
 import signal
@@ -13,7 +14,7 @@ import struct
 import sys
 import threading
 from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from typing import Any, NoReturn, cast
 
@@ -27,6 +28,7 @@ RESULT_LIMIT = 1 << 20
 TEXT_LIMIT = 200
 """Characters of a progress text."""
 REASON_LIMIT = 4000
+ERROR_LIMIT = 64 * 1024
 LONGEST_RETRY = 100 * 365 * 86_400
 IDLE_TURN = 5
 """Seconds after which an idle main thread shows that it still turns."""
@@ -160,6 +162,8 @@ class Worker:
 
         from chargehand.config import CrewPlan, new_job
 
+        if self._settled:
+            raise errors.ChargehandError("this job has ended in job.settle(): enqueue inside its block, or before")
         if isinstance(crew, str):
             found = self._plan["crews"].get(crew)
             if found is None:
@@ -297,9 +301,9 @@ class Worker:
                 )
             self.done += 1
             return frame
-        except (errors.ConfigurationError, errors.UnrecoverableError):
+        except (errors.ConfigurationError, errors.UnrecoverableError, SystemExit):
             raise
-        except Exception as error:
+        except BaseException as error:  # an asyncio.CancelledError that got away, too, is the job's own failure
             if self._settled:
                 return encode("SETTLED", about)
             self.errors += 1
@@ -323,6 +327,13 @@ class Worker:
             kill_own_session()  # the node is gone: so are we
 
 
+def _cut(text: str) -> str:
+    """A text that fits into a frame: its beginning, and its end, which says most."""
+    if len(text) <= ERROR_LIMIT:
+        return text
+    return f"{text[: ERROR_LIMIT // 2]}\n… cut …\n{text[-ERROR_LIMIT // 2 :]}"
+
+
 def _number(name: str, value: Any) -> float | None:
     if value is None:
         return None
@@ -339,16 +350,16 @@ def _result_text(result: Any) -> str:
     return text
 
 
-def _failure(about: dict[str, Any], error: Exception) -> bytes:
+def _failure(about: dict[str, Any], error: BaseException) -> bytes:
     import traceback
 
-    text = "".join(traceback.format_exception(error))
+    text = _cut("".join(traceback.format_exception(error)))
     match error:
         case errors.Retry():
             seconds = min(max(0.0, error.after), LONGEST_RETRY) if error.after == error.after else 0.0
-            return encode("RETRY", {**about, "after_ms": int(seconds * 1000), "error": str(error)})
+            return encode("RETRY", {**about, "after_ms": int(seconds * 1000), "error": _cut(str(error))})
         case errors.GiveUp():
-            return encode("GAVEUP", {**about, "error": error.reason})
+            return encode("GAVEUP", {**about, "error": _cut(str(error.reason))})
         case errors.PayloadError():
             return encode("GAVEUP", {**about, "error": text})
         case _:
@@ -409,8 +420,11 @@ def receive(sock: socket.socket) -> bytes:
 
 def resident() -> int:
     """The memory that this process has in use, in bytes."""
-    with open("/proc/self/statm", "rb") as file:
-        return int(file.read().split()[1]) * PAGE
+    try:
+        with open("/proc/self/statm", "rb") as file:
+            return int(file.read().split()[1]) * PAGE
+    except OSError:
+        return 0  # the handler has used up all descriptors; the beat matters more
 
 
 def kill_own_session() -> NoReturn:
@@ -443,5 +457,42 @@ def main(work_fd: int, pulse_fd: int, parent: int) -> None:
     sys.path[:] = plan["python_path"]
     reading, writing = _catch_signals()
     worker = Worker(work, pulse, inbox, frames, plan, writing)
+    os.register_at_fork(after_in_child=lambda: _be_nobody(work, pulse, reading, writing))
     Pulse(worker, pulse, reading, plan["beat"], plan["grace"]).start()
-    sys.exit(worker.serve())
+    _leave(_serve(worker))
+
+
+def _serve(worker: Worker) -> int:
+    """The exit code, however the work ends."""
+    try:
+        return worker.serve()
+    except SystemExit as left:  # a handler called sys.exit
+        if left.code is None or isinstance(left.code, int):
+            return left.code or 0
+        sys.stderr.write(f"{left.code}\n")
+        return errors.EXIT_ERROR
+    except BaseException:
+        import traceback
+
+        traceback.print_exc()
+        return errors.EXIT_ERROR
+
+
+def _leave(code: int) -> NoReturn:
+    """End now. Threads that a handler left running are not waited for: they would beat on as a worker that is none."""
+    atexit._run_exitfuncs()  # pyright: ignore[reportPrivateUsage] (there is no public way that leaves threads alone)
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(code & 0xFF)
+
+
+def _be_nobody(work: socket.socket, pulse: socket.socket, reading: int, writing: int) -> None:
+    """In a process that a handler forked: it is no worker, so it neither speaks for one nor hears its signals."""
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    work.close()
+    pulse.close()
+    os.close(reading)
+    os.close(writing)

@@ -246,7 +246,8 @@ class Fleet:
                 return self._examined(self.places[component], cpu, now)
             case Broken(component):
                 place = self.places[component]
-                return self._kill(place, "bad frame", now) if place.status in ALIVE else []
+                again = place.status not in ALIVE or place.verdict == "bad frame"
+                return [] if again else self._kill(place, "bad frame", now)
             case Exited():
                 return self._exited(self.places[event.component], event, now)
             case StopAsked():
@@ -311,7 +312,9 @@ class Fleet:
             return []
         reason = place.verdict or ("crash" if event.signal or event.exit_code else "exited")
         text = f"{reason}: {event.said}" if event.said else f"{reason} ({how})"
-        fatal = event.exit_code in (EXIT_CONFIGURATION, EXIT_UNRECOVERABLE)
+        # A job may call sys.exit(2) for reasons of its own; a worker that means it says so, or has no job.
+        meant = event.said is not None or not event.had_job
+        fatal = meant and event.exit_code in (EXIT_CONFIGURATION, EXIT_UNRECOVERABLE)
         charge = not event.had_job or event.crew_done == place.done_at_crash
         place.done_at_crash = event.crew_done
         return self._crashed(place, text, charge=charge, now=now, fatal=fatal)

@@ -267,6 +267,17 @@ def check(job: NewJob) -> NewJob:
 
 
 def check_payload(text: str) -> str:
+    """The payload, if it is one line of JSON and not too large."""
+    try:
+        msgspec.json.decode(text, type=msgspec.Raw)
+    except (ValueError, RecursionError) as error:
+        raise PayloadError(f"the payload is not JSON: {error}") from error
+    if "\n" in text:
+        raise PayloadError("the payload has a line break outside a string: write it as compact JSON")
+    return check_size(text)
+
+
+def check_size(text: str) -> str:
     """The payload, unless it is too large."""
     try:
         size = len(text.encode())

@@ -21,7 +21,7 @@ def sqlite_path(url: str) -> Path:
         text = text[1:]
     if not text or text.endswith("/"):
         raise ConfigurationError(f"store {url!r} names no file; give a path or sqlite:///path/to/file.db")
-    return Path(text).expanduser().absolute()
+    return Path(text).expanduser().resolve()  # one file, one set of locks, whatever links lead to it
 
 
 def open_store(url: str, *, create: bool = True, node: bool = False) -> Store:
