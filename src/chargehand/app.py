@@ -15,7 +15,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Generic, TypedDict, TypeVar, Unpack, overload
 
-from chargehand import clock, codec, nodelock
+from chargehand import clock, codec, handler, nodelock
 from chargehand.client import Client, NoNode, follow
 from chargehand.config import UNSET, CrewPlan, NodePlan, check_crew, milliseconds, new_job, with_payload
 from chargehand.errors import (
@@ -92,21 +92,23 @@ class Ref(Generic[Result]):
 
     def wait(self, timeout: float | None = None) -> Result:
         """Wait for the result. JobFailed, JobCancelled, or TimeoutError after so many seconds."""
-        until = None if timeout is None else clock.monotonic() + timeout
+        limit = None if timeout is None else milliseconds("timeout", timeout) / 1000
+        until = None if limit is None else clock.monotonic() + limit
         while True:
-            with suppress(NoNode):
+            with suppress(NoNode, TimeoutError):
                 self._hand.client.wait(self.id, lambda: self.job().state in FINISHED, until)
             job = self.job()
             if job.state in FINISHED:
                 return self._outcome(job)
             if until is not None and clock.monotonic() >= until:
-                raise TimeoutError(f"job {self.id} did not end within {timeout:g} s; it is {job.state}")
+                raise TimeoutError(f"job {self.id} did not end within {timeout:g} s; it is {job.state.value}")
             clock.sleep(POLL)
 
     async def result(self, timeout: float | None = None) -> Result:
         """Wait for the result without blocking the event loop. The same errors as `wait`."""
+        limit = None if timeout is None else milliseconds("timeout", timeout) / 1000
         try:
-            async with asyncio.timeout(timeout):
+            async with asyncio.timeout(limit):
                 return await self._result()
         except TimeoutError:
             raise TimeoutError(f"job {self.id} did not end within {timeout:g} s") from None
@@ -386,6 +388,11 @@ class Chargehand:
     def start(self, *, give_up: bool = False) -> Host:
         """Be the host: start a node with these crews, and keep one running. Returns at once."""
         _ = self.client
+        if handler.inside_worker:
+            raise ConfigurationError(
+                "a worker was about to host a node while it imported its handler: put what runs the application under "
+                "`if __name__ == '__main__':`, or the handler into a module of its own"
+            )
         with self._guard:
             if self._host is None or self._host.ended.is_set():
                 if not self._crews:
@@ -404,11 +411,13 @@ class Chargehand:
     @contextmanager
     def running(self) -> Generator[Host]:
         """Host a node for the length of the block."""
+        already = self._host is not None and self._pid == os.getpid() and not self._host.ended.is_set()
         host = self.start()
         try:
             yield host
         finally:
-            self.stop()
+            if not already:
+                self.stop()
 
     def close(self) -> None:
         """Let go of connections; the node, if this process hosts one, is stopped first."""

@@ -50,6 +50,10 @@ class NodePlan(msgspec.Struct, frozen=True, kw_only=True):
 
 def check_crew(plan: CrewPlan) -> CrewPlan:
     """The plan, or a ConfigurationError that names the setting, the value and what is allowed."""
+    try:
+        msgspec.convert(msgspec.to_builtins(plan), CrewPlan)
+    except (msgspec.ValidationError, TypeError) as error:
+        raise ConfigurationError(f"crew {plan.name!r}: {error}") from None
     for name, value in (("name", plan.name), ("queue", plan.queue)):
         if not 1 <= len(value) <= NAME_LIMIT or not value.isprintable() or any(c in value for c in ":*/ "):
             raise ConfigurationError(
@@ -118,6 +122,10 @@ def new_job(
         if timeout is None
         else milliseconds("timeout", timeout),
     )
+    for name in ("label", "key"):
+        text: Any = getattr(job, name)
+        if text is not None and not isinstance(text, str):
+            raise PayloadError(f"{name} is {text!r}; expected a text")
     for name in ("priority", "max_attempts", "run_at_ms"):
         value: Any = getattr(job, name)
         if value is not None and (not isinstance(value, int) or isinstance(value, bool)):

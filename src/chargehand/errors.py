@@ -66,9 +66,20 @@ class JobFailed(ChargehandError):
     """The job that was waited for has failed for good."""
 
     def __init__(self, job_id: str, reason: str, error: str | None) -> None:
-        last = [line for line in (error or "").splitlines() if line.strip()][-1:]
-        super().__init__(": ".join([f"job {job_id} failed ({reason})", *last]))
+        text = summary(error)
+        super().__init__(f"job {job_id} failed ({reason})" + (f": {text}" if text else ""))
         self.job_id, self.reason, self.error = job_id, reason, error
+
+
+def summary(error: str | None, limit: int = 300) -> str:
+    """Of a traceback the exception's own words, in one line; of any other text the text."""
+    lines = (error or "").splitlines()
+    frames = [number for number, line in enumerate(lines) if line.startswith('  File "')]
+    if frames:
+        after = range(frames[-1] + 1, len(lines))
+        lines = lines[next((n for n in after if lines[n] and not lines[n].startswith(" ")), frames[-1]) :]
+    text = " ".join(line.strip() for line in lines if line.strip())
+    return text if len(text) <= limit else f"{text[:limit]} …"
 
 
 class JobCancelled(ChargehandError):

@@ -8,6 +8,9 @@ if TYPE_CHECKING:
     from chargehand.app import Crew
     from chargehand.store import Transaction
 
+inside_worker = False
+"""Whether this process is a worker; set by it before it imports the handler."""
+
 Payload = TypeVar("Payload")
 Result = TypeVar("Result")
 

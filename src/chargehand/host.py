@@ -8,6 +8,8 @@ import select
 import signal
 import socket
 import threading
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -15,6 +17,7 @@ import msgspec
 from chargehand import clock, launch, log, nodelock
 from chargehand.config import NodePlan
 from chargehand.errors import ChargehandError
+from chargehand.lives import Lives
 from chargehand.model.frame import Decoder, Frame
 from chargehand.stores import sqlite_path
 
@@ -22,8 +25,31 @@ STANDBY_POLL = 0.5
 """Seconds between looks at the lock while another host's node serves the store."""
 LAST_WORDS = 10.0
 """Seconds beyond the workers' grace after which a node that was asked to stop is killed."""
+HURRY = 3.0
+"""Seconds that a node has to end everything at once, before it is killed itself."""
 SHORT_LIFE = 10.0
 LONGEST_PAUSE = 30.0
+
+
+_tethers: set[socket.socket] = set()
+
+
+@contextmanager
+def _not_for_children(tether: socket.socket) -> Generator[None]:
+    """A process that this one forks must not hold the tether: the node would not notice the host's death."""
+    _tethers.add(tether)
+    try:
+        yield
+    finally:
+        _tethers.discard(tether)
+
+
+def _let_go() -> None:
+    for tether in _tethers:
+        tether.close()
+
+
+os.register_at_fork(after_in_child=_let_go)
 
 
 class Failed(msgspec.Struct, frozen=True):
@@ -47,13 +73,16 @@ class Host:
         self.ended = threading.Event()
         self.failed: Failed | None = None
         self.node_pid: int | None = None
+        self._pid = os.getpid()
 
     def start(self) -> None:
         """Begin."""
         self._thread.start()
 
     def stop(self, timeout: float | None = None) -> bool:
-        """Stop the node in order; whether all is over, within the timeout."""
+        """Stop the node in order; whether all is over, within the timeout. A forked copy of a host is no host."""
+        if os.getpid() != self._pid:
+            return True
         self._stopping = True
         if self._wake >= 0:
             os.eventfd_write(self._wake, 1)
@@ -116,7 +145,7 @@ class Host:
         child: launch.Child | None = None
         try:
             ours, theirs = socket.socketpair()
-            with ours, theirs:
+            with ours, theirs, _not_for_children(ours):
                 child = self._launch(theirs, lock)
                 nodelock.release(lock)
                 theirs.close()
@@ -154,26 +183,38 @@ class Host:
         child.close()
         if not self._stopping:
             log.warning("node ended", pid=child.pid, ending=ending)
+        elif ending != (0, None):
+            self._sweep()
+
+    def _sweep(self) -> None:
+        """No other node is coming to end what a killed one left: so we do."""
+        lock = nodelock.take(self._store)
+        if lock is not None:
+            Lives(self._store).end_earlier(HURRY)
+            nodelock.release(lock)
 
     def _watch(self, child: launch.Child, tether: socket.socket) -> None:
         poller = select.poll()
         for descriptor in (child.pidfd, tether.fileno(), self._wake):
             poller.register(descriptor, select.POLLIN)
         decoder = Decoder(1 << 20)
-        asked: float | None = None
+        limit: float | None = None
+        hurried = False
         while True:
-            timeout = None
-            if asked is not None:
-                timeout = max(0.0, asked + self._stop_limit() - clock.monotonic()) * 1000
+            timeout = None if limit is None else max(0.0, limit - clock.monotonic()) * 1000 + 1
             events = {descriptor for descriptor, _ in poller.poll(timeout)}
-            if self._stopping and asked is None:
-                asked = clock.monotonic()
-                tether.sendall(b"STOP|{}\n")
             if self._wake in events:
                 os.eventfd_read(self._wake)
-            if self._killing or (asked is not None and not events):
+            if self._killing and not hurried:
+                hurried, limit = True, clock.monotonic() + HURRY
+                tether.sendall(b"KILL|{}\n")
+            elif self._stopping and limit is None:
+                limit = clock.monotonic() + self._stop_limit()
+                tether.sendall(b"STOP|{}\n")
+            if limit is not None and clock.monotonic() >= limit:
                 log.warning("node killed", pid=child.pid)
                 child.signal(signal.SIGKILL)
+                limit = clock.monotonic() + HURRY
             if tether.fileno() in events:
                 data = tether.recv(1 << 16)
                 if not data:

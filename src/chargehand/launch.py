@@ -127,6 +127,10 @@ class Child:
     def signal_session(self, number: int) -> None:
         """Signal everything in its session: its own group, and the groups that its children made."""
         self.signal(number)
+        self.signal_descendants(number)
+
+    def signal_descendants(self, number: int) -> None:
+        """Signal everything in its session but itself."""
         for pid in session_members(self.pid):
             if pid != self.pid:
                 _signal(pid, number)

@@ -20,12 +20,12 @@ from chargehand import __version__, clock, launch, log
 from chargehand.config import NodePlan
 from chargehand.control import Server
 from chargehand.dispatch import Failure, News, Opened, StoreThread, Unusable
-from chargehand.errors import EXIT_ERROR, EXIT_STORE, ChargehandError
+from chargehand.errors import EXIT_ERROR, EXIT_STORE, ChargehandError, summary
 from chargehand.lifeline import adopt_orphans
 from chargehand.lives import Lives
 from chargehand.model.fleet import Fleet
 from chargehand.model.frame import BadFrame, Frame, encode
-from chargehand.model.job import FINISHED, NewJob
+from chargehand.model.job import FINISHED, NewJob, Settlement, State
 from chargehand.model.ledger import Batch, Ledger, Request, Result
 from chargehand.store import CrewRow, Holder
 from chargehand.stores import open_store, sqlite_path
@@ -226,6 +226,8 @@ class Node:
         for settlement in batch.settlements:
             if settlement.state in FINISHED:
                 self._server.ended(settlement.id)
+            if settlement.outcome not in (None, "done") and settlement.id not in result.lost:
+                _tell_failure(settlement)
 
     def _ended(self, job_id: str) -> None:
         """A worker settled this job in a transaction of its own."""
@@ -262,6 +264,9 @@ class Node:
     def _told(self, _: Channel, frame: Frame | BadFrame) -> None:
         if isinstance(frame, Frame) and frame.kind == "STOP":
             self.stop("the host asked")
+        elif isinstance(frame, Frame) and frame.kind == "KILL":
+            self.stop("the host asked, and waits no longer")
+            self._supervisor.kill_all()
 
     def stop(self, why: str) -> None:
         """Let current jobs finish within the grace, settle them, stop everything."""
@@ -284,6 +289,16 @@ class Node:
                 self.stop("SIGTERM")
 
         self._loop.add(reading, woken)
+
+
+def _tell_failure(settlement: Settlement) -> None:
+    """One line for an attempt that did not end well: what, and what follows."""
+    about: dict[str, Any] = {"job": settlement.id, "queue": settlement.queue, "outcome": settlement.outcome}
+    error = summary(settlement.error)
+    if settlement.state is State.FAILED:
+        log.error("job failed", **about, reason=settlement.reason, error=error)
+    elif settlement.outcome != "interrupted":
+        log.warning("job will be tried again", **about, in_s=settlement.delay_ms / 1000, error=error)
 
 
 def _raise_descriptor_limit() -> int:
@@ -322,8 +337,9 @@ def main(tether_fd: int) -> None:
 def _read_plan(tether: socket.socket) -> NodePlan:
     data = bytearray()
     while not data.endswith(b"\n"):
-        piece = tether.recv(1 << 16)
-        if not piece:
+        ahead = tether.recv(1 << 16, socket.MSG_PEEK)
+        if not ahead:
             sys.exit(0)  # the host is gone before it said anything
-        data += piece
+        # No more than the one line: a request to stop may be right behind it.
+        data += tether.recv(ahead.find(b"\n") + 1 or len(ahead))
     return msgspec.json.decode(bytes(data).partition(b"|")[2], type=NodePlan)

@@ -15,7 +15,7 @@ import msgspec
 
 from chargehand import clock, launch, log
 from chargehand.config import CrewPlan, NodePlan
-from chargehand.errors import EXIT_CONFIGURATION, EXIT_UNRECOVERABLE
+from chargehand.errors import EXIT_CONFIGURATION, EXIT_UNRECOVERABLE, summary
 from chargehand.lives import Lives
 from chargehand.model.fleet import (
     Action,
@@ -218,19 +218,32 @@ class Supervisor:
             case Ask(component):
                 self._ask(self.hands[component])
             case Terminate(component):
-                log.warning("worker terminated", component=component, pid=self.hands[component].child.pid)
-                self.hands[component].child.signal_session(signal.SIGTERM)
+                self._terminate(self.hands[component])
             case Kill(component, reason):
                 log.warning("worker force-killed", component=component, reason=reason)
                 self.hands[component].child.signal_session(signal.SIGKILL)
             case Examine(component):
                 self._tell(Examined(component, launch.cpu_of(self.hands[component].child)))
             case GivenUp(component, reason):
-                log.error("worker given up", component=component, reason=reason)
+                log.error("worker given up", component=component, reason=summary(reason))
             case Replace(component, reason, pause):
-                log.warning("worker to be respawned", component=component, reason=reason, in_s=f"{pause:.2f}")
+                log.warning("worker to be respawned", component=component, reason=summary(reason), in_s=f"{pause:.2f}")
             case _:
                 assert_never(action)
+
+    def _terminate(self, hand: Hand) -> None:
+        """Let what the worker started end by itself, but not the worker: it would take their deaths for results."""
+        log.warning("worker terminated", component=hand.component, pid=hand.child.pid)
+        hand.child.signal(signal.SIGSTOP)
+        if hand.work is not None:
+            hand.work.drain()
+            hand.work.close()
+        hand.child.signal_descendants(signal.SIGTERM)
+
+    def kill_all(self) -> None:
+        """Wait for nobody: end every worker and what it started, now. What they held goes back unharmed."""
+        for hand in self.hands.values():
+            hand.child.signal_session(signal.SIGKILL)
 
     def _ask(self, hand: Hand) -> None:
         self._ledger.dismiss(hand.component)

@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from importlib import import_module
 from typing import Any, NoReturn, cast
 
-from chargehand import clock, codec, errors
+from chargehand import clock, codec, errors, handler
 from chargehand.handler import Handler, Job
 from chargehand.lifeline import adopt_orphans, die_with_parent
 from chargehand.model.frame import WORK_FRAME_LIMIT, BadFrame, Decoder, Frame, encode, encode_raw
@@ -99,6 +99,7 @@ class Worker:
     ) -> None:
         self._work, self._inbox, self._frames, self._plan, self._wake = work, inbox, frames, plan, wake
         self.outlet = Outlet(pulse)
+        self._pid = os.getpid()
         self.status = "starting"
         self.current: str | None = None
         self.turns = 0
@@ -246,6 +247,8 @@ class Worker:
             ) from error
         if not isinstance(found, type) or not issubclass(found, Handler):
             raise errors.ConfigurationError(f"handler {name!r} is not a class derived from chargehand.Handler")
+        if "perform" not in {name for kind in found.__mro__ if kind is not Handler for name in vars(kind)}:
+            raise errors.ConfigurationError(f"handler {name!r} has no perform(job)")
         return cast(Handler[Any, Any], found())
 
     def _finish(self, result: Any) -> Any:
@@ -271,6 +274,8 @@ class Worker:
             frame = self._attempt(body, takes)
         except (errors.ConfigurationError, errors.UnrecoverableError) as error:
             frame, code = None, self._fatal(error, error.exit_code)
+        if os.getpid() != self._pid:
+            os._exit(0)  # a process that the handler forked has come back from it; it is no worker
         self.current, self._progress = None, None
         self.turns += 1
         if frame is not None:
@@ -278,8 +283,8 @@ class Worker:
         return code
 
     def _attempt(self, body: dict[str, Any], takes: Any) -> bytes:
-        handler = self.handler
-        assert handler is not None
+        performer = self.handler
+        assert performer is not None
         about = {"id": body["id"], "fence": body["fence"]}
         try:
             payload = codec.as_type(body["payload"], takes, f"the payload of job {body['id']}")
@@ -287,7 +292,7 @@ class Worker:
                 id=body["id"], queue=body["queue"], payload=payload, label=body.get("label"),
                 attempt=body["attempts"] + 1, crashes=body["crashes"], desk=self,
             )  # fmt: skip
-            result = self._finish(handler.perform(job))
+            result = self._finish(performer.perform(job))
             if self._settled:
                 return encode("SETTLED", about)
             text = _result_text(result)
@@ -301,9 +306,9 @@ class Worker:
                 )
             self.done += 1
             return frame
-        except (errors.ConfigurationError, errors.UnrecoverableError, SystemExit):
+        except (errors.ConfigurationError, errors.UnrecoverableError):
             raise
-        except BaseException as error:  # an asyncio.CancelledError that got away, too, is the job's own failure
+        except BaseException as error:  # sys.exit() and a CancelledError that got away, too, are the job's own failure
             if self._settled:
                 return encode("SETTLED", about)
             self.errors += 1
@@ -455,6 +460,7 @@ def main(work_fd: int, pulse_fd: int, parent: int) -> None:
     frames = iter(inbox)
     plan = next(frames).read()  # the node sends INIT before anything else
     sys.path[:] = plan["python_path"]
+    handler.inside_worker = True
     reading, writing = _catch_signals()
     worker = Worker(work, pulse, inbox, frames, plan, writing)
     os.register_at_fork(after_in_child=lambda: _be_nobody(work, pulse, reading, writing))

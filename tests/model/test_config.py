@@ -167,7 +167,7 @@ def test_every_job_has_an_id_of_its_own() -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"delay": -1}, "delay is -1000; allowed is 0"),
+        ({"delay": -1}, "delay is -1000 ms; allowed is 0"),
         ({"delay": float("nan")}, "delay"),
         ({"delay": "1"}, "delay is '1'; expected a number"),
         ({"delay": 1e20}, "delay"),

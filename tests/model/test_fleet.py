@@ -367,8 +367,8 @@ def test_exit_codes_2_and_3_are_given_up_at_once(code: int, status: str) -> None
     world.tick()
     world.frame(status)
     (action,) = world.exit(code=code, said="no such model")
-    assert action == GivenUp(ONE, "crash: no such model")
-    assert (world.place.status, world.place.reason) == (Status.FAILED, "crash: no such model")
+    assert action == GivenUp(ONE, "no such model")
+    assert (world.place.status, world.place.reason) == (Status.FAILED, "no such model")
     assert world.after(1e9) == []
 
 
@@ -389,7 +389,7 @@ def test_an_exit_with_0_that_nobody_asked_for_is_exited_and_replaced() -> None:
 # spec: WP-8
 def test_what_the_worker_said_is_in_the_reason() -> None:
     world = started()
-    assert world.exit(code=5, said="set-up failed: no GPU") == [Replace(ONE, "crash: set-up failed: no GPU", 1.0)]
+    assert world.exit(code=5, said="set-up failed: no GPU") == [Replace(ONE, "set-up failed: no GPU", 1.0)]
 
 
 # spec: RP-6

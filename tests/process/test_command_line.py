@@ -112,7 +112,11 @@ BAD: list[tuple[list[str], int, str]] = [
     (["jobs", "enqueue", "do", "{a:", "--app", "crewhands:hand"], 2, "the payload is not JSON"),
     (["jobs", "enqueue", "other", "7", "--app", "crewhands:hand"], 2, "expected dict, got int"),
     (["jobs", "enqueue", "do", "NaN", "--app", "crewhands:hand"], 2, "JSON"),
-    (["jobs", "enqueue", "do", "1", "--delay", "-5", "--app", "crewhands:hand"], 2, "delay is -5000; allowed is 0 to"),
+    (
+        ["jobs", "enqueue", "do", "1", "--delay", "-5", "--app", "crewhands:hand"],
+        2,
+        "delay is -5000 ms; allowed is 0",
+    ),
     (["jobs", "enqueue", "do", "1", "--priority", "99999999", "--app", "crewhands:hand"], 2, "priority is 99999999"),
     (["jobs", "enqueue", "do", "1", "--key", "k" * 300, "--app", "crewhands:hand"], 2, "key has 300 characters"),
     (["jobs", "show", "nothing", "--app", "crewhands:hand"], 1, "there is no job 'nothing'"),

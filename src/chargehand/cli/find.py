@@ -2,6 +2,7 @@
 
 import os
 import sys
+import traceback
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated
@@ -26,10 +27,16 @@ def application(name: str) -> Chargehand:
     module, _, attribute = name.partition(":")
     if "" not in sys.path:
         sys.path.insert(0, os.getcwd())
+    if not all(part.isidentifier() for part in module.split(".")):
+        raise ConfigurationError(f"application {name!r} is not of the form module:object, such as jobs:hand")
     try:
         found = import_module(module)
-    except ImportError as error:
-        raise ConfigurationError(f"application {name!r} cannot be imported from {os.getcwd()}: {error}") from error
+    except (Exception, SystemExit) as error:
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        at = "" if where.filename.startswith("<frozen") else f" ({where.filename}, line {where.lineno})"
+        raise ConfigurationError(
+            f"application {name!r} cannot be imported from {os.getcwd()}: {type(error).__name__}: {error}{at}"
+        ) from error
     if not attribute:
         hands = [value for value in vars(found).values() if isinstance(value, Chargehand)]
         if len(hands) != 1:
@@ -44,6 +51,8 @@ def application(name: str) -> Chargehand:
 
 def chargehand(app: str | None, store: str | None) -> Chargehand:
     """The Chargehand that a command is about: by application, by store, by CHARGEHAND_URL, or in this folder."""
+    if app is not None and store is not None:
+        raise ConfigurationError("give --app or --store, not both: an application has a store of its own")
     if app is not None:
         return application(app)
     address = store or os.environ.get("CHARGEHAND_URL")

@@ -9,8 +9,8 @@ import typer
 from chargehand import codec
 from chargehand.app import Chargehand, Crew, JobOptions, Ref
 from chargehand.cli import find, show
-from chargehand.config import CrewPlan
-from chargehand.errors import UnknownCrew
+from chargehand.config import CrewPlan, milliseconds
+from chargehand.errors import PayloadError, UnknownCrew
 from chargehand.model.job import JobRecord, NewJob, State
 from chargehand.store import JobFilter
 
@@ -34,7 +34,9 @@ def enqueue(
 ) -> None:
     """Enqueue one job and print its id. With --app its type is checked; without, only that the crew exists."""
     hand = find.chargehand(application, store)
-    text = typer.get_text_stream("stdin").read() if payload == "-" else payload
+    if wait is not None:
+        milliseconds("wait", wait)
+    text = _standard_input() if payload == "-" else payload
     value = codec.from_json(text, None, "the payload")
     options: JobOptions = {"delay": delay}
     for name, given in (("key", key), ("label", label), ("priority", priority)):
@@ -48,6 +50,13 @@ def enqueue(
         show.json({"id": ref.id, "created": ref.created})
     else:
         show.line(ref.id if ref.created else f"{ref.id} (it was there already: its key is taken)")
+
+
+def _standard_input() -> str:
+    try:
+        return typer.get_binary_stream("stdin").read().decode()
+    except UnicodeDecodeError as error:
+        raise PayloadError(f"the payload on standard input is not UTF-8: {error}") from error
 
 
 def _job(hand: Chargehand, application: str | None, crew: str, value: Any, options: JobOptions) -> NewJob:
@@ -74,11 +83,13 @@ def list_jobs(
 ) -> None:
     """List jobs, newest first."""
     hand = find.chargehand(application, store)
+    if before is not None:
+        hand.job(before)  # a page after a job that does not exist would look like an empty store
     jobs = hand.jobs(JobFilter(queue=queue, state=state, limit=limit, before=before))
     if json:
         show.json(jobs)
         return
-    columns = ("ID", "QUEUE", "STATE", "LABEL", "CREATED", "ATTEMPTS", "CRASHES", "WORKER", "REASON")
+    columns = ("ID", "QUEUE", "STATE", "LABEL", "CREATED", "RAISED", "CRASHES", "WORKER", "REASON")
     show.table(
         columns,
         [

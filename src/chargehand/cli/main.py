@@ -5,8 +5,8 @@ import sys
 import typer
 
 from chargehand import __version__
-from chargehand.cli import jobs, status, work
-from chargehand.errors import ChargehandError
+from chargehand.cli import jobs, show, status, work
+from chargehand.errors import EXIT_ERROR, ChargehandError
 
 app = typer.Typer(
     name="chargehand",
@@ -38,12 +38,9 @@ def run() -> None:
     """Run the command line; an error of ours is one sentence on standard error and its exit status."""
     try:
         app()
-    except ChargehandError as error:
-        sys.stderr.write(f"chargehand: {error}\n")
-        sys.exit(error.exit_code)
-    except TimeoutError as error:
-        sys.stderr.write(f"chargehand: {error}\n")
-        sys.exit(1)
+    except (ChargehandError, TimeoutError) as error:
+        sys.stderr.write(f"chargehand: {show.safe(error)}\n")
+        sys.exit(getattr(error, "exit_code", EXIT_ERROR))
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(141)

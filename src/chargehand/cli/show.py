@@ -27,11 +27,15 @@ def safe(value: Any) -> str:
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     """A table; on something that is no terminal, as wide as it needs."""
+    cells = [[safe(cell) for cell in row] for row in rows]
     shown = Table(box=None, pad_edge=False, header_style="bold")
-    for column in columns:
-        shown.add_column(column, no_wrap=True)
-    for row in rows:
-        shown.add_row(*(Text(safe(cell)) for cell in row))
+    for number, column in enumerate(columns):
+        # Only the last column gives way when there is no room: it is the one with sentences.
+        widest = max((len(row[number]) for row in cells), default=0)
+        narrow = None if number == len(columns) - 1 else max(widest, len(column))
+        shown.add_column(column, no_wrap=True, min_width=narrow)
+    for row in cells:
+        shown.add_row(*(Text(cell) for cell in row))
     width = None if sys.stdout.isatty() else 400
     Console(file=sys.stdout, width=width, highlight=False).print(shown)
 

@@ -2,8 +2,11 @@
 
 from typing import Any
 
+import typer
+
+from chargehand import nodelock
 from chargehand.cli import find, show
-from chargehand.errors import EXIT_ERROR
+from chargehand.errors import EXIT_ERROR, summary
 
 
 def status(app: find.App = None, store: find.Store = None, json: find.Json = False) -> None:
@@ -11,16 +14,15 @@ def status(app: find.App = None, store: find.Store = None, json: find.Json = Fal
 
     Works from any terminal on the machine, without importing the application. Exit status 1 if no node runs.
     """
-    import typer
-
     hand = find.chargehand(app, store)
     node = hand.status()
     counts = hand.counts()
     if json:
-        show.json({"store": str(hand.path), "node": node, "queues": counts})
+        silent = None if node is not None else nodelock.holder(hand.path)
+        show.json({"store": str(hand.path), "node": node, "node_that_does_not_answer": silent, "queues": counts})
     else:
         show.line(f"store  {hand.path}")
-        show.line(f"node   {_node_line(node)}")
+        show.line(f"node   {_node_line(node, nodelock.holder(hand.path))}")
         if node is not None:
             show.line("")
             columns = ("WORKER", "STATUS", "PID", "MEMORY", "JOB", "PROGRESS", "RESTARTS", "REASON")
@@ -32,7 +34,9 @@ def status(app: find.App = None, store: find.Store = None, json: find.Json = Fal
         raise typer.Exit(EXIT_ERROR)
 
 
-def _node_line(node: dict[str, Any] | None) -> str:
+def _node_line(node: dict[str, Any] | None, holder: dict[str, Any] | None) -> str:
+    if node is None and holder is not None:
+        return f"pid {holder.get('pid', 'unknown')} serves this store but does not answer: stopped, or starting?"
     if node is None:
         return "none: nothing is being done; start one with `chargehand work APP`"
     text = f"{show.safe(node['node'])}, pid {node['pid']}, started {show.ago(node['started_ms'])}"
@@ -49,12 +53,8 @@ def _worker_row(worker: dict[str, Any]) -> list[Any]:
     memory = f"{worker['memory'] / 2**20:.0f} MiB" if worker["memory"] else None
     progress = _progress(worker["progress"] or {})
     first = [worker["component"], worker["status"], worker["pid"], memory]
-    return [*first, worker["current_job"], progress, worker["restart_count"], _short(worker["reason"])]
-
-
-def _short(reason: str | None) -> str | None:
-    """Of a traceback the last line says most."""
-    return reason.strip().splitlines()[-1] if reason else None
+    reason = None if worker["status"] == "healthy" else summary(worker["reason"]) or None
+    return [*first, worker["current_job"], progress, worker["restart_count"], reason]
 
 
 def _progress(progress: dict[str, Any]) -> str | None:

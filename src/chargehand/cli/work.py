@@ -8,7 +8,9 @@ from typing import Annotated
 import typer
 
 from chargehand import log
+from chargehand.cli import show
 from chargehand.cli.find import application
+from chargehand.errors import ConfigurationError
 
 
 def work(
@@ -25,6 +27,8 @@ def work(
     if log_level.upper() not in ("DEBUG", "INFO", "WARNING", "ERROR"):
         raise typer.BadParameter(f"{log_level!r}; allowed are DEBUG, INFO, WARNING, ERROR", param_hint="--log-level")
     hand = application(app)
+    if not hand.crews:
+        raise ConfigurationError(f"{app!r} has no crew: declare one with hand.crew(name, 'module:Class')")
     hand.log_level = log_level.upper()
     log.configure(hand.log_level)
     log.info("store", path=hand.path)
@@ -45,5 +49,5 @@ def work(
     signal.signal(signal.SIGTERM, ask)
     host.ended.wait()
     if host.failed is not None:
-        sys.stderr.write(f"chargehand: {host.failed.why}\n")
+        sys.stderr.write(f"chargehand: {show.safe(host.failed.why)}\n")
         sys.exit(host.failed.code)

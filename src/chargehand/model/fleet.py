@@ -311,7 +311,7 @@ class Fleet:
             place.reason = "stopped"
             return []
         reason = place.verdict or ("crash" if event.signal or event.exit_code else "exited")
-        text = f"{reason}: {event.said}" if event.said else f"{reason} ({how})"
+        text = event.said or f"{reason} ({how})"
         # A job may call sys.exit(2) for reasons of its own; a worker that means it says so, or has no job.
         meant = event.said is not None or not event.had_job
         fatal = meant and event.exit_code in (EXIT_CONFIGURATION, EXIT_UNRECOVERABLE)

@@ -257,12 +257,12 @@ def check(job: NewJob) -> NewJob:
         if text is not None and not text.isprintable():
             raise PayloadError(f"{name} {text!r} contains control characters")
     _within("priority", job.priority, -PRIORITY_LIMIT, PRIORITY_LIMIT)
-    _within("delay", job.delay_ms, 0, LONGEST_DELAY_MS)
+    _within("delay", job.delay_ms, 0, LONGEST_DELAY_MS, "ms")
     if job.run_at_ms is not None:
-        _within("run_at", job.run_at_ms, 0, LATEST_MS)
+        _within("run_at", job.run_at_ms, 0, LATEST_MS, "ms")
     _within("max_attempts", job.max_attempts, 1, 1_000_000)
     if job.timeout_ms is not None:
-        _within("timeout", job.timeout_ms, 1, LONGEST_DELAY_MS)
+        _within("timeout", job.timeout_ms, 1, LONGEST_DELAY_MS, "ms")
     return job
 
 
@@ -291,6 +291,6 @@ def check_size(text: str) -> str:
     return text
 
 
-def _within(name: str, value: int, low: int, high: int) -> None:
+def _within(name: str, value: int, low: int, high: int, unit: str = "") -> None:
     if not low <= value <= high:
-        raise PayloadError(f"{name} is {value}; allowed is {low} to {high}")
+        raise PayloadError(f"{name} is {value}{unit and ' '}{unit}; allowed is {low} to {high}{unit and ' '}{unit}")

@@ -82,9 +82,14 @@ class SqliteStore:
                 "closing would drop our locks and damage the file: use hand.transaction() for your own tables in it"
             )
 
+        if not ground.descriptors_on(path) and ground.beginning_of(path) not in (b"", b"SQLite format 3\0"):
+            raise StoreError(_WORDS[0][1].format(path=path))
+
     def _connect(self, create: bool, checkpoint_pages: int) -> None:
         flags = apsw.SQLITE_OPEN_READWRITE | (apsw.SQLITE_OPEN_CREATE if create else 0)
         self._db = apsw.Connection(str(self.path), flags)
+        seen = os.stat(self.path)
+        self._file = (seen.st_dev, seen.st_ino)
         self._db.set_busy_handler(_Patience())
         if self._db.pragma("journal_mode") != "wal":
             with self._locked():
@@ -137,9 +142,21 @@ class SqliteStore:
         finally:
             fcntl.flock(self._lock, fcntl.LOCK_UN)
 
+    def _check_file(self) -> None:
+        """What is written into a deleted file is lost: that must not be acknowledged."""
+        try:
+            found = os.stat(self.path)
+        except FileNotFoundError:
+            found = None
+        if found is None or (found.st_dev, found.st_ino) != self._file:
+            raise StoreError(
+                f"{self.path} was deleted or replaced while it was in use: restart everything that uses it"
+            )
+
     @contextmanager
     def _writing(self) -> Generator[None]:
         with self._locked():
+            self._check_file()
             self._db.execute("BEGIN IMMEDIATE")
             try:
                 yield

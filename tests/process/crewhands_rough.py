@@ -1,0 +1,78 @@
+"""A handler that does what handlers should not, on request."""
+
+import asyncio
+import multiprocessing
+import os
+import subprocess
+import sys
+import threading
+from typing import Any
+
+from crewhands import write
+
+from chargehand import GiveUp, Handler, Job, UnrecoverableError, clock
+
+
+def wait_for_ever() -> None:
+    while True:
+        clock.sleep(60)
+
+
+class Rough(Handler[dict[str, Any], Any]):
+    def perform(self, job: Job[dict[str, Any]]) -> Any:
+        write(job.payload["ledger"], "start", job.id, os.getpid())
+        return getattr(self, job.payload["do"])(job)
+
+    def nothing(self, job: Job[Any]) -> str:
+        return "well"
+
+    def leave(self, job: Job[Any]) -> None:
+        sys.exit(2)
+
+    def interrupt(self, job: Job[Any]) -> None:
+        raise KeyboardInterrupt
+
+    def cancelled(self, job: Job[Any]) -> None:
+        raise asyncio.CancelledError
+
+    def odd_reason(self, job: Job[Any]) -> None:
+        raise GiveUp(404)  # type: ignore[arg-type]
+
+    def long_message(self, job: Job[Any]) -> None:
+        raise ValueError("x" * 20_000_000)
+
+    def unreadable_message(self, job: Job[Any]) -> None:
+        raise ValueError("\udc80")
+
+    def thread_then_end(self, job: Job[Any]) -> None:
+        threading.Thread(target=wait_for_ever, daemon=False).start()
+        raise UnrecoverableError("this machine has no GPU")
+
+    def fork_and_terminate(self, job: Job[Any]) -> str:
+        processes = [multiprocessing.get_context("fork").Process(target=wait_for_ever) for _ in range(3)]
+        for process in processes:
+            process.start()
+        for process in processes:
+            process.terminate()
+            process.join()
+        return "well"
+
+    def fork_and_return(self, job: Job[Any]) -> str:
+        pid = os.fork()
+        if pid:
+            os.waitpid(pid, 0)
+        return f"from the {'worker' if pid else 'child'}"
+
+    def wait_for_a_child(self, job: Job[Any]) -> dict[str, int]:
+        done = subprocess.run(["sleep", "300"], check=False)
+        return {"code": done.returncode}  # a handler that takes its child's death for a result
+
+    def ready_again(self, job: Job[Any]) -> None:
+        desk: Any = job._desk  # pyright: ignore[reportPrivateUsage]
+        desk._work.sendall(b"READY|{}\n")
+        wait_for_ever()
+
+    def empty_lines(self, job: Job[Any]) -> None:
+        desk: Any = job._desk  # pyright: ignore[reportPrivateUsage]
+        desk._work.sendall(b"\n" * 200_000)
+        wait_for_ever()

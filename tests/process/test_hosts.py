@@ -1,0 +1,115 @@
+"""Hosts that come and go, fork, nest, and lose their store."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+
+import pytest
+from world import HERE, Started, World, gone
+
+from chargehand import Chargehand, StoreError
+from chargehand.model.job import State
+from chargehand.testing import eventually
+
+
+def script(world: World, text: str) -> "subprocess.Popen[str]":
+    head = (
+        "import os, sys\nfrom crewhands import chargehand\nfrom chargehand import clock\n"
+        f"hand = chargehand({str(world.store)!r})\ndo = hand.crew('do', 'crewhands:Doer', workers=1)\n"
+    )
+    return subprocess.Popen(
+        [sys.executable, "-c", head + text],
+        env={**os.environ, "PYTHONPATH": str(HERE)}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+
+def test_a_host_may_be_gone_at_once(hand: Chargehand, world: World, capfd: pytest.CaptureFixture[str]) -> None:
+    do = hand.crew("do", "crewhands:Doer", workers=1)
+    for _ in range(5):
+        with hand.running():
+            pass
+    assert "Traceback" not in capfd.readouterr().err
+    with hand.running():
+        assert world.put(do).wait(20) == 1
+        with hand.running():
+            assert world.put(do).wait(20) == 1
+        assert world.put(do).wait(20) == 1  # the inner one did not stop the outer one
+
+
+def test_a_forked_copy_of_a_host_neither_holds_nor_stops_anything(world: World) -> None:  # spec: WP-7
+    host = script(
+        world,
+        "with hand.running() as host:\n"
+        "    host.ready.wait(20)\n"
+        "    if os.fork() == 0:\n"
+        "        hand.close()\n"
+        "        print('closed', os.getpid(), flush=True)\n"
+        "        clock.sleep(60)\n"
+        "        os._exit(0)\n"
+        "    print('node', host.node_pid, flush=True)\n"
+        "    clock.sleep(60)\n",
+    )
+    assert host.stdout
+    told = dict(host.stdout.readline().split() for _ in range(2))
+    node, copy = int(told["node"]), int(told["closed"])
+    assert not gone(node)
+    host.kill()
+    host.communicate()
+    eventually(lambda: gone(node), 5, what="the node sees that its host is gone, though a copy of it lives")
+    os.kill(copy, signal.SIGKILL)
+
+
+def test_a_script_that_ends_without_a_word_leaves_nothing(world: World) -> None:  # spec: WP-7
+    done = script(world, "hand.start().ready.wait(20)\nprint(do.enqueue({'ledger': 'x', 'end': 'give up'}).id)\n")
+    out, error = done.communicate(timeout=60)
+    assert (done.returncode, len(out.strip())) == (0, 32)
+    assert "Traceback" not in error
+
+
+def test_a_second_ctrl_c_ends_what_jobs_started_too(  # spec: WP-6
+    world: World, work: Callable[..., Started]
+) -> None:
+    started = work()
+    started.ready()
+    do = started.hand.crew("do", "crewhands:Doer")
+    ref = world.put(do, world.gate(), children=["sleep", "fork", "session", "daemon"])
+    world.started(ref)
+    children = world.children_of(4)
+    started.kill(signal.SIGINT)
+    eventually(lambda: (started.view() or {}).get("stopping"))
+    started.kill(signal.SIGINT)
+    started.end()
+    assert [child for child in children if not gone(child)] == []
+    assert (ref.job().state, ref.job().interruptions) == (State.QUEUED, 1)
+
+
+def test_a_store_that_is_deleted_acknowledges_nothing_more(hand: Chargehand, world: World) -> None:  # spec: ST-2
+    do = hand.crew("do", "crewhands:Doer", workers=1)
+    with hand.running():
+        assert world.put(do).wait(20) == 1
+        for end in ("", "-wal", "-shm"):
+            os.unlink(f"{world.store}{end}")
+        with pytest.raises(StoreError, match="was deleted or replaced"):
+            world.put(do)
+        eventually(lambda: "was deleted" in str((hand.status() or {})["store"]["failing"]))
+
+
+def test_nothing_is_enqueued_by_an_empty_list(hand: Chargehand, world: World) -> None:
+    do = hand.crew("do", "crewhands:Doer", workers=1)
+    with hand.running() as host:
+        assert host.ready.wait(20)
+        assert do.enqueue_many([]) == []
+
+
+def test_a_worker_that_would_host_a_node_is_told_so(world: World) -> None:
+    (world.folder / "unguarded.py").write_text(
+        "from crewhands import chargehand\nfrom chargehand import Handler\n"
+        "class H(Handler):\n    def perform(self, job): return 1\n"
+        f"hand = chargehand({str(world.store)!r})\ncrew = hand.crew('c', 'unguarded:H', workers=1)\n"
+        "with hand.running():\n    crew.enqueue(1).wait(3)\n"
+    )
+    env = {**os.environ, "PYTHONPATH": f"{HERE}{os.pathsep}{world.folder}"}
+    done = subprocess.run([sys.executable, "-m", "unguarded"], env=env, capture_output=True, text=True, check=False)
+    assert "if __name__ == '__main__':" in done.stderr

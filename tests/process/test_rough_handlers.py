@@ -1,0 +1,74 @@
+"""What handlers should not do harms their own job at most."""
+
+from collections.abc import Callable
+
+import pytest
+from world import World, gone
+
+from chargehand import Chargehand, JobFailed, LivenessPolicy
+from chargehand.model.job import State
+from chargehand.testing import eventually
+
+MakeHand = Callable[..., Chargehand]
+
+
+@pytest.mark.parametrize(
+    ("does", "reason", "words"),
+    [
+        ("leave", "raised", "SystemExit: 2"),
+        ("interrupt", "raised", "KeyboardInterrupt"),
+        ("cancelled", "raised", "CancelledError"),
+        ("odd_reason", "gave up", "404"),
+        ("long_message", "raised", "ValueError: xxx"),
+        ("unreadable_message", "raised", "ValueError"),
+        ("ready_again", "poison", "bad frame"),
+        ("empty_lines", "poison", "bad frame"),
+    ],
+)
+def test_it_fails_alone(hand: Chargehand, world: World, does: str, reason: str, words: str) -> None:  # spec: WK-5 SV-8
+    rough = hand.crew("rough", "crewhands_rough:Rough", workers=2, max_attempts=1)
+    with hand.running() as host:
+        assert host.ready.wait(20)
+        node = host.node_pid
+        ref = world.put(rough, do=does)
+        with pytest.raises(JobFailed, match=reason):
+            ref.wait(30)
+        assert words in (ref.job().error or "")
+        assert world.put(rough, do="nothing").wait(20) == "well"
+        assert host.node_pid == node
+    assert ref.job().crashes == (3 if reason == "poison" else 0)
+
+
+def test_it_forks_and_ends_its_children(hand: Chargehand, world: World) -> None:  # spec: WP-1
+    rough = hand.crew("rough", "crewhands_rough:Rough", workers=1)
+    with hand.running():
+        assert world.put(rough, do="fork_and_terminate").wait(20) == "well"
+        ref = world.put(rough, do="fork_and_return")
+        assert ref.wait(20) == "from the worker"
+        (worker,) = (hand.status() or {})["workers"]
+        assert (worker["status"], worker["restart_count"]) == ("healthy", 0)
+    assert len(world.starts(ref)) == 1
+
+
+def test_a_thread_that_it_left_does_not_keep_a_dead_worker_alive(hand: Chargehand, world: World) -> None:  # spec: RP-5
+    rough = hand.crew("rough", "crewhands_rough:Rough", workers=1)
+    with hand.running():
+        ref = world.put(rough, do="thread_then_end")
+        pid = world.started(ref)
+        eventually(lambda: gone(pid))
+        eventually(lambda: (hand.status() or {})["workers"][0]["status"] == "failed")
+        assert (hand.status() or {})["workers"][0]["reason"] == "this machine has no GPU"
+    assert ref.job().state is State.QUEUED
+
+
+def test_a_stop_past_the_grace_makes_no_result_of_a_childs_death(  # spec: WP-6 PD-3
+    world: World, make_hand: MakeHand
+) -> None:
+    hand = make_hand(liveness=LivenessPolicy(beat=0.2, grace=0.3, terminate=0.5))
+    rough = hand.crew("rough", "crewhands_rough:Rough", workers=4)
+    with hand.running():
+        refs = [world.put(rough, do="wait_for_a_child") for _ in range(4)]
+        for ref in refs:
+            world.started(ref)
+    assert [ref.job().state for ref in refs] == [State.QUEUED] * 4
+    assert [(ref.job().interruptions, ref.job().attempts) for ref in refs] == [(1, 0)] * 4
