@@ -9,11 +9,17 @@ from typing import Any
 from chargehand.errors import PayloadError
 
 
+_CHANGED: tuple[Any, ...] = (bytes, bytearray, memoryview, set, frozenset)
+"""What could be written, but would come back as something else."""
+
+
 def _plain(value: Any) -> Any:
     """A model as plain data; asked by the encoder for whatever JSON does not know."""
     dump = getattr(value, "model_dump", None)
     if dump is not None:
         return dump(mode="json")
+    if type(value) in _CHANGED:
+        raise TypeError(f"a {type(value).__name__} is not JSON")
     import msgspec
 
     return msgspec.to_builtins(value, enc_hook=_refuse)

@@ -463,7 +463,7 @@ def main(work_fd: int, pulse_fd: int, parent: int) -> None:
     handler.inside_worker = True
     reading, writing = _catch_signals()
     worker = Worker(work, pulse, inbox, frames, plan, writing)
-    os.register_at_fork(after_in_child=lambda: _be_nobody(work, pulse, reading, writing))
+    _Forking(work, pulse, reading, writing)
     Pulse(worker, pulse, reading, plan["beat"], plan["grace"]).start()
     _leave(_serve(worker))
 
@@ -493,12 +493,29 @@ def _leave(code: int) -> NoReturn:
     os._exit(code & 0xFF)
 
 
-def _be_nobody(work: socket.socket, pulse: socket.socket, reading: int, writing: int) -> None:
-    """In a process that a handler forked: it is no worker, so it neither speaks for one nor hears its signals."""
-    signal.set_wakeup_fd(-1)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    work.close()
-    pulse.close()
-    os.close(reading)
-    os.close(writing)
+class _Forking:
+    """A process that a handler forks is no worker: it neither speaks for one nor hears its signals.
+
+    Signals wait while the fork is under way, so that one which is meant for the child never finds it half a worker.
+    """
+
+    def __init__(self, work: socket.socket, pulse: socket.socket, *pipe: int) -> None:
+        self._sockets, self._pipe = (work, pulse), pipe
+        self._before = threading.local()
+        os.register_at_fork(before=self._hold, after_in_parent=self._go_on, after_in_child=self._be_nobody)
+
+    def _hold(self) -> None:
+        self._before.mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT})
+
+    def _go_on(self) -> None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, self._before.mask)
+
+    def _be_nobody(self) -> None:
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        for sock in self._sockets:
+            sock.close()
+        for descriptor in self._pipe:
+            os.close(descriptor)
+        self._go_on()

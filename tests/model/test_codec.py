@@ -235,8 +235,10 @@ def test_what_is_too_deep_is_refused_in_words_on_both_sides(depth: int) -> None:
 
 
 # spec: WK-1
-def test_bytes_come_back_where_bytes_are_wanted() -> None:
-    assert from_json(encode_typed(b"\x00\xff", bytes, "x"), bytes, "x") == b"\x00\xff"
+@pytest.mark.parametrize("value", [b"x", bytearray(b"x"), {1, 2}, frozenset({1}), {"a": b"x"}])
+def test_what_would_come_back_as_something_else_is_refused(value: object) -> None:
+    with pytest.raises(PayloadError, match="is not JSON"):
+        encode_typed(value, None, "x")
 
 
 # spec: WK-1, SE-4

@@ -56,9 +56,10 @@ def test_a_forked_copy_of_a_host_neither_holds_nor_stops_anything(world: World) 
     node, copy = int(told["node"]), int(told["closed"])
     assert not gone(node)
     host.kill()
-    host.communicate()
+    host.wait()
     eventually(lambda: gone(node), 5, what="the node sees that its host is gone, though a copy of it lives")
     os.kill(copy, signal.SIGKILL)
+    host.communicate()
 
 
 def test_a_script_that_ends_without_a_word_leaves_nothing(world: World) -> None:  # spec: WP-7
