@@ -8,7 +8,6 @@ from typing import Any
 
 from chargehand.errors import PayloadError
 
-
 _CHANGED: tuple[Any, ...] = (bytes, bytearray, memoryview, set, frozenset)
 """What could be written, but would come back as something else."""
 
