@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from chargehand.app import Chargehand, Crew, Ref
+    from chargehand.app import Chargehand
+    from chargehand.crew import Crew, Ref
     from chargehand.errors import (
         Cancelled,
         ChargehandError,
@@ -27,7 +28,8 @@ if TYPE_CHECKING:
     from chargehand.model.policy import LivenessPolicy, RestartPolicy
 
 _HOME = {
-    **dict.fromkeys(("Chargehand", "Crew", "Ref"), "chargehand.app"),
+    "Chargehand": "chargehand.app",
+    **dict.fromkeys(("Crew", "Ref"), "chargehand.crew"),
     **dict.fromkeys(("Handler", "Job"), "chargehand.handler"),
     **dict.fromkeys(("LivenessPolicy", "RestartPolicy"), "chargehand.model.policy"),
 }

@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, get_args, get_origin
 
 if TYPE_CHECKING:
-    from chargehand.app import Crew
+    from chargehand.crew import Crew
     from chargehand.store import Transaction
 
 inside_worker = False

@@ -17,6 +17,17 @@ from chargehand import clock, launch, log
 from chargehand.config import CrewPlan, NodePlan
 from chargehand.errors import EXIT_CONFIGURATION, EXIT_UNRECOVERABLE, summary
 from chargehand.lives import Lives
+from chargehand.messages import (
+    FatalFrame,
+    HealthFrame,
+    OutcomeFrame,
+    fatals,
+    healths,
+    job_frame,
+    more_times,
+    outcome_of,
+    outcomes,
+)
 from chargehand.model.fleet import (
     Action,
     Ask,
@@ -41,19 +52,7 @@ from chargehand.model.fleet import (
     Tick,
 )
 from chargehand.model.frame import WORK_FRAME_LIMIT, BadFrame, Frame, encode
-from chargehand.model.job import (
-    Claim,
-    Crashed,
-    Done,
-    GaveUp,
-    Interrupted,
-    NewJob,
-    Outcome,
-    Raised,
-    RetryLater,
-    Settled,
-    check,
-)
+from chargehand.model.job import Claim, Crashed, Interrupted, Outcome, Settled
 from chargehand.model.ledger import Ledger
 from chargehand.wire import Channel, Loop
 
@@ -65,73 +64,6 @@ MOST_BAD_FRAMES = 3
 """In a row, on the pulse; after that the worker cannot be trusted."""
 ASHES, LONGEST_ASHES = 0.001, 1.0
 """Seconds until it is looked again whether what a dead worker left is gone: at first, and at the most."""
-
-
-class JobFrame(msgspec.Struct, frozen=True):
-    """A job on its way to a worker."""
-
-    id: str
-    seq: int
-    fence: int
-    queue: str
-    label: str | None
-    attempts: int
-    crashes: int
-    payload: msgspec.Raw
-
-
-class OutcomeFrame(msgspec.Struct, frozen=True):
-    """An attempt's end on its way from a worker; which fields matter depends on the kind."""
-
-    id: str
-    fence: int
-    result: msgspec.Raw = msgspec.Raw(b"null")
-    error: str = ""
-    after_ms: int = 0
-    follow: tuple[NewJob, ...] = ()
-
-
-class ProgressFrame(msgspec.Struct, frozen=True):
-    """How far a job is."""
-
-    done: float | None = None
-    total: float | None = None
-    stage: str | None = None
-    detail: str | None = None
-
-
-class HealthFrame(msgspec.Struct, frozen=True):
-    """A worker's newest state."""
-
-    component_id: str
-    incarnation: str
-    status: str
-    current_job: str | None = None
-    turns: int = 0
-    done: int = 0
-    errors: int = 0
-    memory: int = 0
-    progress: ProgressFrame | None = None
-
-
-class MoreTimeFrame(msgspec.Struct, frozen=True):
-    """A worker that is loading asks for so many seconds from now."""
-
-    seconds: float
-
-
-class FatalFrame(msgspec.Struct, frozen=True):
-    """Why a worker is about to end by its own decision."""
-
-    code: int
-    why: str
-
-
-_outcomes = msgspec.json.Decoder(OutcomeFrame)
-_healths = msgspec.json.Decoder(HealthFrame)
-_fatals = msgspec.json.Decoder(FatalFrame)
-_more_times = msgspec.json.Decoder(MoreTimeFrame)
-_encoder = msgspec.json.Encoder()
 
 
 class Hand:
@@ -308,11 +240,7 @@ class Supervisor:
         """Give the worker this job."""
         hand = self.hands[component]
         assert hand.work is not None
-        body = JobFrame(
-            claim.id, claim.seq, claim.fence, claim.queue, claim.label, claim.attempts, claim.crashes,
-            msgspec.Raw(claim.payload.encode()),
-        )  # fmt: skip
-        hand.work.send(b"JOB|%b\n" % _encoder.encode(body))
+        hand.work.send(job_frame(claim))
 
     def _worked(self, hand: Hand, frame: Frame | BadFrame) -> None:
         """A line on the work socket. Whatever it is, it can do no more than end its own job."""
@@ -324,11 +252,11 @@ class Supervisor:
                     raise ValueError("READY a second time")
                 self._ready(hand)
             elif frame.kind == "FATAL":
-                hand.said = _fatals.decode(frame.body)
+                hand.said = fatals.decode(frame.body)
             elif frame.kind == "MORETIME":
-                self._tell(MoreTime(hand.component, _more_times.decode(frame.body).seconds))
+                self._tell(MoreTime(hand.component, more_times.decode(frame.body).seconds))
             else:
-                self._outcome(hand, frame.kind, _outcomes.decode(frame.body))
+                self._outcome(hand, frame.kind, outcomes.decode(frame.body))
         except (ValueError, RecursionError) as error:  # msgspec's and our own errors about data are ValueErrors
             self._bad(hand, str(error))
             self._break(hand)  # it may have been an outcome: one is enough
@@ -346,7 +274,7 @@ class Supervisor:
         held = self._ledger.held.get(hand.component)
         if held is None or (held.claim.id, held.claim.fence) != (body.id, body.fence):
             raise ValueError(f"{kind} for a job that this worker does not have")
-        outcome = _outcome_of(kind, body)
+        outcome = outcome_of(kind, body)
         following = self._ledger.finished(hand.component, outcome, clock.monotonic(), hand.child.pid)
         if following is not None:
             self.hand_out(hand.component, following)
@@ -359,7 +287,7 @@ class Supervisor:
                 raise ValueError(frame.why)
             if frame.kind != "HEALTH":
                 raise ValueError(f"unexpected {frame.kind}")
-            health = _healths.decode(frame.body)
+            health = healths.decode(frame.body)
             if (health.component_id, health.incarnation) != (hand.component, hand.child.mark):
                 raise ValueError(f"health of somebody else: {health.component_id}")
         except (ValueError, RecursionError) as error:
@@ -450,22 +378,6 @@ class Supervisor:
             return Interrupted(f"{hand.component} (pid {hand.child.pid}) gave up: {hand.said.why}")
         verdict = f" after a {place.verdict}" if place.verdict else ""
         return Crashed(f"{hand.component} (pid {hand.child.pid}) {how}{verdict} with the job in hand")
-
-
-def _outcome_of(kind: str, body: OutcomeFrame) -> Outcome:
-    match kind:
-        case "DONE":
-            return Done(bytes(body.result).decode(), tuple(check(job) for job in body.follow))
-        case "SETTLED":
-            return Settled()
-        case "RAISED":
-            return Raised(body.error)
-        case "RETRY":
-            return RetryLater(body.after_ms, body.error)
-        case "GAVEUP":
-            return GaveUp(body.error)
-        case _:
-            raise ValueError(f"unknown kind {kind}")
 
 
 def _signal_name(number: int | None) -> str:

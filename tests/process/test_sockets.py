@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import pytest
 
 from chargehand.model.frame import BadFrame, Decoder, Frame, encode
+from chargehand.pulse import Outlet
 from chargehand.wire import MOST_UNSENT, Channel, Loop
-from chargehand.worker import Outlet
 
 Got = list[Frame | BadFrame]
 

@@ -10,7 +10,7 @@ from typing import Any
 from crewhands import chargehand
 
 from chargehand import launch
-from chargehand.app import Crew, Ref
+from chargehand.crew import Crew, Ref
 from chargehand.testing import eventually
 
 HERE = Path(__file__).parent

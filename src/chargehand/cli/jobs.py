@@ -7,9 +7,10 @@ import msgspec
 import typer
 
 from chargehand import codec
-from chargehand.app import Chargehand, Crew, JobOptions, Ref
+from chargehand.app import Chargehand
 from chargehand.cli import find, show
 from chargehand.config import CrewPlan, milliseconds
+from chargehand.crew import Crew, JobOptions, Ref
 from chargehand.errors import PayloadError, UnknownCrew
 from chargehand.model.job import JobRecord, NewJob, State
 from chargehand.store import JobFilter

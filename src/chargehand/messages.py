@@ -1,0 +1,98 @@
+"""What node and worker tell each other, as the node reads and writes it. The worker's side is plain JSON."""
+
+import msgspec
+
+from chargehand.model.job import Claim, Done, GaveUp, NewJob, Outcome, Raised, RetryLater, Settled, check
+
+
+class JobFrame(msgspec.Struct, frozen=True):
+    """A job on its way to a worker."""
+
+    id: str
+    seq: int
+    fence: int
+    queue: str
+    label: str | None
+    attempts: int
+    crashes: int
+    payload: msgspec.Raw
+
+
+class OutcomeFrame(msgspec.Struct, frozen=True):
+    """An attempt's end on its way from a worker; which fields matter depends on the kind."""
+
+    id: str
+    fence: int
+    result: msgspec.Raw = msgspec.Raw(b"null")
+    error: str = ""
+    after_ms: int = 0
+    follow: tuple[NewJob, ...] = ()
+
+
+class ProgressFrame(msgspec.Struct, frozen=True):
+    """How far a job is."""
+
+    done: float | None = None
+    total: float | None = None
+    stage: str | None = None
+    detail: str | None = None
+
+
+class HealthFrame(msgspec.Struct, frozen=True):
+    """A worker's newest state."""
+
+    component_id: str
+    incarnation: str
+    status: str
+    current_job: str | None = None
+    turns: int = 0
+    done: int = 0
+    errors: int = 0
+    memory: int = 0
+    progress: ProgressFrame | None = None
+
+
+class MoreTimeFrame(msgspec.Struct, frozen=True):
+    """A worker that is loading asks for so many seconds from now."""
+
+    seconds: float
+
+
+class FatalFrame(msgspec.Struct, frozen=True):
+    """Why a worker is about to end by its own decision."""
+
+    code: int
+    why: str
+
+
+outcomes = msgspec.json.Decoder(OutcomeFrame)
+healths = msgspec.json.Decoder(HealthFrame)
+fatals = msgspec.json.Decoder(FatalFrame)
+more_times = msgspec.json.Decoder(MoreTimeFrame)
+_encoder = msgspec.json.Encoder()
+
+
+def job_frame(claim: Claim) -> bytes:
+    """The line that hands a job over."""
+    body = JobFrame(
+        claim.id, claim.seq, claim.fence, claim.queue, claim.label, claim.attempts, claim.crashes,
+        msgspec.Raw(claim.payload.encode()),
+    )  # fmt: skip
+    return b"JOB|%b\n" % _encoder.encode(body)
+
+
+def outcome_of(kind: str, body: OutcomeFrame) -> Outcome:
+    """What the worker says became of its job; a ValueError if that is nothing that can be said."""
+    match kind:
+        case "DONE":
+            return Done(bytes(body.result).decode(), tuple(check(job) for job in body.follow))
+        case "SETTLED":
+            return Settled()
+        case "RAISED":
+            return Raised(body.error)
+        case "RETRY":
+            return RetryLater(body.after_ms, body.error)
+        case "GAVEUP":
+            return GaveUp(body.error)
+        case _:
+            raise ValueError(f"unknown kind {kind}")
