@@ -28,7 +28,11 @@ from chargehand.messages import (
     outcome_of,
     outcomes,
 )
-from chargehand.model.fleet import (
+from chargehand.model.fleet import Fleet
+from chargehand.model.frame import WORK_FRAME_LIMIT, BadFrame, Frame, encode
+from chargehand.model.job import Claim, Crashed, Interrupted, Outcome, Settled
+from chargehand.model.ledger import Ledger
+from chargehand.model.lifecycle import (
     Action,
     Ask,
     Broken,
@@ -36,7 +40,6 @@ from chargehand.model.fleet import (
     Examine,
     Examined,
     Exited,
-    Fleet,
     Framed,
     GivenUp,
     Kill,
@@ -51,9 +54,6 @@ from chargehand.model.fleet import (
     Terminate,
     Tick,
 )
-from chargehand.model.frame import WORK_FRAME_LIMIT, BadFrame, Frame, encode
-from chargehand.model.job import Claim, Crashed, Interrupted, Outcome, Settled
-from chargehand.model.ledger import Ledger
 from chargehand.wire import Channel, Loop
 
 PULSE_FRAME_LIMIT = 64 << 10

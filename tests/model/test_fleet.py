@@ -6,7 +6,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from chargehand.model.fleet import (
+from chargehand.model.fleet import Fleet, Place
+from chargehand.model.lifecycle import (
     ALIVE,
     TRANSITIONS,
     Action,
@@ -15,12 +16,10 @@ from chargehand.model.fleet import (
     Examine,
     Examined,
     Exited,
-    Fleet,
     Framed,
     GivenUp,
     Kill,
     NotStarted,
-    Place,
     Replace,
     Spawn,
     Started,

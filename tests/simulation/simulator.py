@@ -10,14 +10,16 @@ from pathlib import Path
 from typing import Any
 
 from chargehand.dispatch import execute
-from chargehand.model.fleet import (
+from chargehand.model.fleet import Fleet
+from chargehand.model.job import Claim, Crashed, Done, GaveUp, Interrupted, NewJob, Outcome, Raised, RetryLater
+from chargehand.model.ledger import Batch, Ledger, Result
+from chargehand.model.lifecycle import (
     Action,
     Ask,
     Event,
     Examine,
     Examined,
     Exited,
-    Fleet,
     Framed,
     Kill,
     Spawn,
@@ -27,8 +29,6 @@ from chargehand.model.fleet import (
     Terminate,
     Tick,
 )
-from chargehand.model.job import Claim, Crashed, Done, GaveUp, Interrupted, NewJob, Outcome, Raised, RetryLater
-from chargehand.model.ledger import Batch, Ledger, Result
 from chargehand.model.policy import LivenessPolicy, RestartPolicy
 from chargehand.store import Holder
 from chargehand.stores.sqlite import SqliteStore
