@@ -10,8 +10,8 @@ from typing import Any, Protocol
 
 import msgspec
 
+from chargehand.model.batch import Grant, Note, Want
 from chargehand.model.job import Attempt, Enqueued, JobRecord, NewJob, Settlement, State
-from chargehand.model.ledger import Grant, Note, Want
 
 
 class Holder(msgspec.Struct, frozen=True):
@@ -31,15 +31,130 @@ class CrewRow(msgspec.Struct, frozen=True, kw_only=True):
     max_attempts: int
     timeout_ms: int | None
     priority: int = 0
+    scaled: int | None = None
+    """A count that a person set while the crew ran; it holds until the configured one changes."""
 
 
 class Pause(msgspec.Struct, frozen=True, kw_only=True):
-    """A pause flag: of one crew, or of all (`*`)."""
+    """A pause flag: of one worker (`worker:crew:index`), of a crew by its name, or of all (`*`)."""
 
     scope: str
     who: str
     reason: str | None
     since_ms: int
+    until_ms: int | None = None
+    left_ms: int | None = None
+    """How much of it is left by the store's clock, at the time of reading; None: until somebody resumes."""
+
+
+class HealthNote(msgspec.Struct, frozen=True, kw_only=True):
+    """One component as its supervisor sees it, on its way into the store. Ages, because a store's clock is its own."""
+
+    component: str
+    status: str
+    flags: tuple[str, ...] = ()
+    reason: str | None = None
+    pid: int | None = None
+    pid_start: int | None = None
+    """The process's start time in the kernel's ticks: a pid alone may be somebody else's by now."""
+    incarnation: str | None = None
+    current_job: str | None = None
+    heartbeat_age_ms: int | None = None
+    restart_count: int = 0
+    restart_age_ms: int | None = None
+    exit_code: int | None = None
+    signal: int | None = None
+    created_age_ms: int = 0
+    metadata: str = "{}"
+    """JSON: telemetry and what else readers may want."""
+
+
+class HealthRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One component as readers in other processes find it. What it says of `healthy` and of the pid must be checked."""
+
+    component: str
+    node: str
+    status: str
+    flags: tuple[str, ...]
+    reason: str | None
+    pid: int | None
+    pid_start: int | None
+    incarnation: str | None
+    current_job: str | None
+    last_heartbeat_ms: int | None
+    restart_count: int
+    last_restart_ms: int | None
+    exit_code: int | None
+    signal: int | None
+    created_at_ms: int
+    metadata: msgspec.Raw
+    age_ms: int | None
+    """How old the last heartbeat was by the store's clock, at the time of reading."""
+
+
+class CrashReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What is kept of a worker's death that nobody asked for."""
+
+    id: str
+    component: str
+    crew: str
+    incarnation: str
+    pid: int | None
+    reason: str
+    """One of the words of `chargehand.model.death`; exit code and signal are facts of their own."""
+    text: str
+    """The same for people, in a sentence."""
+    exit_code: int | None
+    signal: int | None
+    job: str | None
+    memory: int | None
+    uptime_ms: int | None
+    """Since it was ready; None if it never was."""
+    charged: bool
+    follows: str
+    """What was decided: when it comes back, or that it was given up."""
+    stacks: str = ""
+    lines: tuple[str, ...] = ()
+    """The last lines of its log."""
+    frames: tuple[str, ...] = ()
+    """What it said that was no frame, cut."""
+    age_ms: int = 0
+
+
+class CrashRecord(CrashReport, frozen=True, kw_only=True):
+    """A crash report as it is read."""
+
+    node: str
+    at_ms: int
+
+
+class CrashFilter(msgspec.Struct, frozen=True, kw_only=True):
+    """Which crash reports to list, newest first; `before` is the id of the last one on the page before."""
+
+    component: str | None = None
+    crew: str | None = None
+    job: str | None = None
+    before: str | None = None
+    limit: int = 20
+
+
+class GivenUpMark(msgspec.Struct, frozen=True, kw_only=True):
+    """That a worker was given up on; kept through restarts, until the fingerprint changes or a person acts."""
+
+    component: str
+    crew: str
+    reason: str
+    fingerprint: str
+    at_ms: int = 0
+    """Written by the store; of no matter on the way in."""
+
+
+class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """The health of everything at one moment. For people and charts; no decision is made from it."""
+
+    timestamp_ms: int
+    components: msgspec.Raw
+    """A JSON array of objects: component, status, flags, current_job, pid, restart_count."""
 
 
 class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,6 +183,10 @@ class Retention(msgspec.Struct, frozen=True, kw_only=True):
 
     age_ms: int = 7 * 86_400_000
     count: int = 1_000_000
+    crash_age_ms: int = 30 * 86_400_000
+    crash_count: int = 1_000
+    """Crash reports, of all crews together."""
+    history_age_ms: int = 7 * 86_400_000
 
 
 class Transaction(Protocol):
@@ -82,7 +201,11 @@ class Transaction(Protocol):
         ...
 
     def claim(self, wants: Sequence[Want], holder: Holder) -> list[Grant]:
-        """Take due jobs for this holder: highest priority first, then oldest; none of a paused crew."""
+        """Take due jobs for this holder: highest priority first, then oldest; none of a paused crew.
+
+        A Want with `asleep` also asks how many more could be taken now, up to that number (Grant.waiting). A pause that
+        runs out says when (Grant.next_in_ms), for nobody is told when it does.
+        """
         ...
 
     def settle(self, settlements: Sequence[Settlement], holder: Holder) -> list[str]:
@@ -108,8 +231,8 @@ class Transaction(Protocol):
         """
         ...
 
-    def pause(self, scope: str, who: str, reason: str | None) -> None:
-        """Set a pause flag; claims of the scope get nothing from the moment of the commit."""
+    def pause(self, scope: str, who: str, reason: str | None, for_ms: int | None = None) -> None:
+        """Set a pause flag; claims of the scope get nothing from the moment of the commit, for so long."""
         ...
 
     def resume(self, scope: str) -> bool:
@@ -117,7 +240,39 @@ class Transaction(Protocol):
         ...
 
     def register(self, holder: Holder, crews: Sequence[CrewRow], about: dict[str, Any]) -> None:
-        """Write down that this life of the node is the present one, and which crews it serves."""
+        """Write down that this life of the node is the present one, and which crews it serves.
+
+        A `scaled` count in the store stays if the configured count is the one beside which it was set. Health rows
+        that this node left, in whatever life, are wiped.
+        """
+        ...
+
+    def scale(self, crew: str, count: int | None) -> None:
+        """Keep a count that a person set for this crew (None: the configured one again)."""
+        ...
+
+    def project(self, notes: Sequence[HealthNote], holder: Holder) -> None:
+        """Write or replace this node's health rows of these components."""
+        ...
+
+    def wipe(self, holder: Holder, components: Sequence[str] | None = None) -> None:
+        """Delete this node's health rows: all of them, or of these components."""
+        ...
+
+    def report(self, crashes: Sequence[CrashReport], holder: Holder) -> None:
+        """Keep crash reports. One whose id is known already is not written again."""
+        ...
+
+    def give_up(self, marks: Sequence[GivenUpMark]) -> None:
+        """Keep that these workers were given up on."""
+        ...
+
+    def forgive(self, components: Sequence[str]) -> None:
+        """Forget that these were."""
+        ...
+
+    def snapshot(self) -> None:
+        """Append the present health rows to the history."""
         ...
 
 
@@ -156,8 +311,39 @@ class Store(Protocol):
         """Every pause flag that is set."""
         ...
 
+    def health(self) -> list[HealthRow]:
+        """Every component of every node, by node and component."""
+        ...
+
+    def crashes(self, which: CrashFilter) -> list[CrashRecord]:
+        """A page of crash reports, newest first."""
+        ...
+
+    def crash(self, crash_id: str) -> CrashRecord | None:
+        """One crash report."""
+        ...
+
+    def given_up(self) -> list[GivenUpMark]:
+        """Every worker that is marked as given up on."""
+        ...
+
+    def snapshots(self, since_ms: int, limit: int) -> list[Snapshot]:
+        """The history from then on, oldest first."""
+        ...
+
+    def waiting(self) -> list[tuple[str, int]]:
+        """The queues that have due jobs waiting, with for how many ms the one that is taken next has been due.
+
+        If one that had a time to wait for has been due for longer, and no claim has come by since, then it is that one.
+        Its cost grows with the number of queues, not of jobs.
+        """
+        ...
+
     def prune(self, retention: Retention, limit: int) -> int:
-        """Delete up to `limit` finished jobs that are past their keeping, in a transaction of its own; how many."""
+        """Delete up to `limit` finished jobs that are past their keeping, in a transaction of its own; how many.
+
+        Crash reports and history past theirs go, too; they are few and not counted.
+        """
         ...
 
     def migrate(self) -> int:

@@ -6,7 +6,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from chargehand import clock
 from chargehand.ids import new_id
+from chargehand.model.batch import Grant, Want
 from chargehand.model.job import (
     Claim,
     Done,
@@ -19,12 +21,22 @@ from chargehand.model.job import (
     State,
     settle,
 )
-from chargehand.model.ledger import Grant, Want
-from chargehand.store import Holder, JobFilter, Store, Transaction
+from chargehand.store import CrewRow, Holder, JobFilter, Store, Transaction
 
 ME = Holder("node-a", "life-2")
 EARLIER_ME = Holder("node-a", "life-1")
 HOUR = 3_600_000
+NOON = 1_800_000_000_000
+"""A moment, for tests that stop the clock."""
+
+
+class Wall:
+    """A store's clock: the system's, until a test sets it."""
+
+    at: int | None = None
+
+    def __call__(self) -> int:
+        return clock.now_ms() if self.at is None else self.at
 
 
 def job(id: str | None = None, queue: str = "q", **options: Any) -> NewJob:
@@ -40,9 +52,11 @@ def put(store: Store, *new: NewJob) -> list[Enqueued]:
         return tx.enqueue(new)
 
 
-def ask(store: Store, limit: int = 1, *, queue: str = "q", crew: str | None = None, holder: Holder = ME) -> Grant:
+def ask(
+    store: Store, limit: int = 1, *, asleep: int = 0, queue: str = "q", crew: str | None = None, holder: Holder = ME
+) -> Grant:
     with store.transaction() as tx:
-        (grant,) = tx.claim([Want(crew or queue, queue, limit)], holder)
+        (grant,) = tx.claim([Want(crew or queue, queue, limit, asleep)], holder)
     return grant
 
 
@@ -94,6 +108,27 @@ def everything(store: Store) -> list[JobRecord]:
 
 def plain(raw: msgspec.Raw | None) -> Any:
     return None if raw is None else msgspec.json.decode(raw)
+
+
+def pause(store: Store, scope: str, for_ms: int | None = None) -> None:
+    with store.transaction() as tx:
+        tx.pause(scope, "me", None, for_ms)
+
+
+def resume(store: Store, scope: str) -> bool:
+    with store.transaction() as tx:
+        return tx.resume(scope)
+
+
+def crew(name: str, queue: str = "q", workers: int = 1, timeout_ms: int | None = 5) -> CrewRow:
+    return CrewRow(
+        name=name, queue=queue, handler="m:H", workers=workers, max_attempts=3, timeout_ms=timeout_ms, priority=2
+    )
+
+
+def register(store: Store, *crews: CrewRow, holder: Holder = ME) -> None:
+    with store.transaction() as tx:
+        tx.register(holder, crews, {})
 
 
 class Boom(Exception):

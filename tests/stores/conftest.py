@@ -6,18 +6,19 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
+from builders import Wall
 
 from chargehand.store import Store
-from chargehand.stores import open_store
+from chargehand.stores.sqlite import SqliteStore
 
 StoreFactory = Callable[[], Store]
 
 
-def sqlite(folder: Path) -> StoreFactory:
-    return lambda: open_store(f"sqlite://{folder}/store.db")
+def sqlite(folder: Path, wall: Wall) -> StoreFactory:
+    return lambda: SqliteStore(folder / "store.db", now_ms=wall)
 
 
-STORES: dict[str, Callable[[Path], StoreFactory]] = {"sqlite": sqlite}
+STORES: dict[str, Callable[[Path, Wall], StoreFactory]] = {"sqlite": sqlite}
 
 
 MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
@@ -30,11 +31,17 @@ def folder() -> Iterator[Path]:
         yield Path(name)
 
 
+@pytest.fixture
+def wall() -> Wall:
+    """The clock of every store in the test."""
+    return Wall()
+
+
 @pytest.fixture(params=sorted(STORES))
-def store_factory(request: pytest.FixtureRequest, folder: Path) -> Iterator[StoreFactory]:
+def store_factory(request: pytest.FixtureRequest, folder: Path, wall: Wall) -> Iterator[StoreFactory]:
     """Every call opens the same, at first empty, store once more, as another process would."""
     opened: list[Store] = []
-    factory = STORES[request.param](folder)
+    factory = STORES[request.param](folder, wall)
 
     def open_one() -> Store:
         opened.append(factory())

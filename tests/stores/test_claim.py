@@ -8,6 +8,8 @@ from builders import (
     EARLIER_ME,
     HOUR,
     ME,
+    NOON,
+    Wall,
     ask,
     bring,
     cancel,
@@ -15,8 +17,10 @@ from builders import (
     everything,
     job,
     jobs,
+    pause,
     put,
     record,
+    resume,
     retry,
     roll_back,
     state,
@@ -24,20 +28,10 @@ from builders import (
     take_one,
 )
 
+from chargehand.model.batch import Grant, Note, Want
 from chargehand.model.job import Claim, Done, Interrupted, RetryLater, Returned, State
-from chargehand.model.ledger import Grant, Note, Want
 from chargehand.store import Holder, Store
 from chargehand.testing import eventually
-
-
-def pause(store: Store, scope: str) -> None:
-    with store.transaction() as tx:
-        tx.pause(scope, "me", None)
-
-
-def resume(store: Store, scope: str) -> bool:
-    with store.transaction() as tx:
-        return tx.resume(scope)
 
 
 # spec: WK-3, WK-4
@@ -310,6 +304,74 @@ def test_a_pause_leaves_current_jobs_alone(store: Store) -> None:
     pause(store, "*")
     assert end(store, claim, Done("1")) == []
     assert state(store, claim.id) is State.DONE
+
+
+# spec: WK-3, PD-1
+@pytest.mark.parametrize("scope", ["*", "crew"])
+def test_a_pause_for_a_time_holds_until_that_time(store: Store, wall: Wall, scope: str) -> None:
+    wall.at = NOON
+    put(store, job("one"))
+    pause(store, scope, HOUR)
+    for wall.at in (NOON, NOON + HOUR - 1):
+        assert ask(store, crew="crew").claims == ()
+    wall.at = NOON + HOUR
+    assert [claim.id for claim in ask(store, crew="crew").claims] == ["one"]
+
+
+# spec: PD-1
+def test_whoever_asks_during_a_pause_learns_when_it_is_over(store: Store, wall: Wall) -> None:
+    """No write, and so nothing that stirs a node, marks the end of a pause."""
+    wall.at = NOON
+    put(store, job("one"))
+    pause(store, "q", HOUR)
+    wall.at += 1000
+    assert ask(store) == Grant("q", (), HOUR - 1000)
+    pause(store, "*", 2 * HOUR)
+    assert ask(store) == Grant("q", (), 2 * HOUR)
+    pause(store, "q")
+    assert ask(store) == Grant("q", (), None)
+
+
+# spec: PD-1
+@pytest.mark.parametrize(("first", "second", "later"), [(HOUR, None, 0), (None, HOUR, 1), (HOUR, 2 * HOUR, 0)])
+def test_a_new_pause_takes_the_place_of_the_old_one(
+    store: Store, wall: Wall, first: int | None, second: int | None, later: int
+) -> None:
+    wall.at = NOON
+    put(store, job("one"))
+    pause(store, "q", first)
+    pause(store, "q", second)
+    wall.at += HOUR
+    assert len(take(store)) == later
+
+
+# spec: PD-1
+def test_a_pause_that_ran_out_can_be_set_again(store: Store, wall: Wall) -> None:
+    wall.at = NOON
+    put(store, *jobs(2))
+    pause(store, "q", HOUR)
+    wall.at += 2 * HOUR
+    assert len(take(store, 1)) == 1
+    pause(store, "q", HOUR)
+    assert take(store, 1) == []
+
+
+# spec: PD-1
+def test_resuming_what_ran_out_says_that_there_was_nothing(store: Store, wall: Wall) -> None:
+    wall.at = NOON
+    pause(store, "q", HOUR)
+    pause(store, "*", HOUR)
+    assert resume(store, "*") is True
+    wall.at += HOUR
+    assert resume(store, "q") is False
+
+
+# spec: PD-1, SV-10
+def test_a_pause_of_one_worker_is_not_the_claims_business(store: Store) -> None:
+    put(store, job("one"))
+    pause(store, "worker:q:0")
+    assert [claim.id for claim in take(store)] == ["one"]
+    assert [found.scope for found in store.pauses()] == ["worker:q:0"]
 
 
 # time

@@ -8,33 +8,33 @@ from builders import (
     EARLIER_ME,
     HOUR,
     ME,
+    NOON,
+    Wall,
     bring,
     cancel,
+    crew,
     end,
     everything,
     job,
     jobs,
+    pause,
     plain,
     put,
     record,
+    register,
+    resume,
     retry,
     state,
     take,
     take_one,
 )
 
+from chargehand.model.batch import Want
 from chargehand.model.job import Crashed, Done, GaveUp, Interrupted, State, settle
-from chargehand.model.ledger import Want
-from chargehand.store import Counts, CrewRow, JobFilter, Retention, Store
+from chargehand.store import Counts, CrashFilter, JobFilter, Retention, Store
 
 ALL = Retention(count=0)
 DONE = Done()
-
-
-def crew(name: str, queue: str = "q", workers: int = 1, timeout_ms: int | None = 5) -> CrewRow:
-    return CrewRow(
-        name=name, queue=queue, handler="m:H", workers=workers, max_attempts=3, timeout_ms=timeout_ms, priority=2
-    )
 
 
 def finish(store: Store, count: int, queue: str = "q", outcome: Done | GaveUp = DONE) -> list[str]:
@@ -44,6 +44,15 @@ def finish(store: Store, count: int, queue: str = "q", outcome: Done | GaveUp = 
     for claim in take(store, count, queue=queue):
         end(store, claim, outcome)
     return [one.id for one in new]
+
+
+def scale(store: Store, name: str, count: int | None) -> None:
+    with store.transaction() as tx:
+        tx.scale(name, count)
+
+
+def scaled(store: Store) -> dict[str, tuple[int, int | None]]:
+    return {row.name: (row.workers, row.scaled) for row in store.crews()}
 
 
 # cancel
@@ -166,6 +175,40 @@ def test_a_pause_survives_a_restart(store_factory: Callable[[], Store]) -> None:
     assert [p.scope for p in store_factory().pauses()] == ["*"]
 
 
+# spec: PD-1
+def test_a_pause_says_until_when_and_how_much_is_left(store: Store, wall: Wall) -> None:
+    wall.at = NOON
+    pause(store, "tag", HOUR)
+    pause(store, "*")
+    wall.at += 1000
+    everyone, tag = store.pauses()
+    assert (everyone.since_ms, everyone.until_ms, everyone.left_ms) == (NOON, None, None)
+    assert (tag.since_ms, tag.until_ms, tag.left_ms) == (NOON, NOON + HOUR, HOUR - 1000)
+
+
+# spec: PD-1
+def test_a_pause_that_ran_out_is_not_listed(store: Store, wall: Wall) -> None:
+    wall.at = NOON
+    pause(store, "short", HOUR)
+    pause(store, "long", HOUR + 1)
+    assert [found.scope for found in store.pauses()] == ["long", "short"]
+    wall.at += HOUR
+    assert [(found.scope, found.left_ms) for found in store.pauses()] == [("long", 1)]
+    wall.at += 1
+    assert store.pauses() == []
+
+
+# spec: PD-1
+@pytest.mark.parametrize("text", ["it's; DROP TABLE --", "a\0b", "naïve 🎵\n\x1b[31m", "", "\ud800"])
+def test_whatever_a_person_gives_as_the_reason_is_kept(store: Store, text: str) -> None:
+    with store.transaction() as tx:
+        tx.pause("*", text, text)
+    (found,) = store.pauses()
+    shown = text.encode(errors="replace").decode()
+    assert (found.who, found.reason) == (shown, shown)
+    assert resume(store, "*") is True
+
+
 # spec: CL-4, ST-1
 def test_crews_are_known_from_the_store(store: Store, store_factory: Callable[[], Store]) -> None:
     rows = [crew("a", "qa", 3), crew("b", "qb", 0, timeout_ms=None)]
@@ -183,6 +226,58 @@ def test_a_new_life_of_the_node_replaces_its_crews(store: Store) -> None:
     assert [(row.name, row.workers) for row in store.crews()] == [("a", 9), ("new", 1)]
 
 
+# spec: SV-10
+def test_a_scaled_crew_stays_scaled_through_restarts(store: Store) -> None:
+    register(store, crew("a", workers=2), crew("b", workers=2), holder=EARLIER_ME)
+    scale(store, "a", 5)
+    assert scaled(store) == {"a": (2, 5), "b": (2, None)}
+    for _ in range(2):
+        register(store, crew("a", workers=2), crew("b", workers=2))
+        assert scaled(store) == {"a": (2, 5), "b": (2, None)}
+
+
+# spec: SV-10
+def test_a_crew_may_be_scaled_to_nothing(store: Store) -> None:
+    register(store, crew("a", workers=2))
+    scale(store, "a", 0)
+    register(store, crew("a", workers=2))
+    assert scaled(store) == {"a": (2, 0)}
+
+
+# spec: SV-10
+def test_another_configured_count_ends_the_scaling_for_good(store: Store) -> None:
+    register(store, crew("a", workers=2), crew("b", workers=2))
+    scale(store, "a", 5)
+    scale(store, "b", 6)
+    register(store, crew("a", workers=3), crew("b", workers=2))
+    assert scaled(store) == {"a": (3, None), "b": (2, 6)}
+    register(store, crew("a", workers=2), crew("b", workers=2))
+    assert scaled(store) == {"a": (2, None), "b": (2, 6)}
+
+
+# spec: SV-10
+def test_a_scaling_is_kept_though_the_rest_of_the_crew_changes(store: Store) -> None:
+    register(store, crew("a", "old", workers=2, timeout_ms=5))
+    scale(store, "a", 5)
+    register(store, crew("a", "new", workers=2, timeout_ms=None))
+    assert [(row.queue, row.timeout_ms, row.scaled) for row in store.crews()] == [("new", None, 5)]
+
+
+# spec: SV-10
+def test_a_scaling_can_be_replaced_and_taken_back(store: Store) -> None:
+    register(store, crew("a", workers=2), crew("b", workers=2))
+    for count in (5, 6, None):
+        scale(store, "a", count)
+        assert scaled(store) == {"a": (2, count), "b": (2, None)}
+
+
+# spec: SV-10
+def test_scaling_a_crew_that_nobody_registered_makes_none(store: Store) -> None:
+    register(store, crew("a", workers=2))
+    scale(store, "stranger", 5)
+    assert scaled(store) == {"a": (2, None)}
+
+
 # spec: ST-1
 def test_registering_does_not_touch_jobs_or_pauses(store: Store) -> None:
     bring(store, State.RUNNING)
@@ -198,6 +293,8 @@ def test_registering_does_not_touch_jobs_or_pauses(store: Store) -> None:
 def test_an_empty_store_is_empty(store: Store) -> None:
     assert (store.counts(), store.crews(), store.pauses(), everything(store)) == ([], [], [], [])
     assert (store.job("x"), store.attempts("x"), store.prune(Retention(), 10)) == (None, [], 0)
+    assert (store.health(), store.crashes(CrashFilter()), store.crash("x")) == ([], [], None)
+    assert (store.given_up(), store.snapshots(0, 10), store.waiting()) == ([], [], [])
 
 
 # spec: ST-1

@@ -24,6 +24,7 @@ from builders import (
     take_one,
 )
 
+from chargehand.model.batch import Note
 from chargehand.model.job import (
     Claim,
     Crashed,
@@ -39,7 +40,6 @@ from chargehand.model.job import (
     State,
     settle,
 )
-from chargehand.model.ledger import Note
 from chargehand.store import Holder, Retention, Store
 
 OUTCOMES: dict[str, Outcome] = {

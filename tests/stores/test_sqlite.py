@@ -2,6 +2,7 @@
 
 import errno
 import fcntl
+import hashlib
 import os
 import sqlite3
 import stat
@@ -11,9 +12,11 @@ import threading
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from importlib import resources
 from pathlib import Path
 
 import apsw
+import msgspec
 import pytest
 from builders import (
     ME,
@@ -34,7 +37,7 @@ from builders import (
 
 from chargehand.errors import ConfigurationError, StoreError
 from chargehand.model.job import Done, State
-from chargehand.store import Holder, Retention
+from chargehand.store import CrashFilter, GivenUpMark, HealthNote, Holder, Retention
 from chargehand.stores import ground, open_store, sqlite_path
 from chargehand.stores.sqlite import SqliteStore, check_engine
 
@@ -118,6 +121,8 @@ def test_reading_needs_no_lock(path: Path) -> None:
         assert state(store, "one") is State.QUEUED
         assert len(everything(store)) == len(store.counts()) == 1
         assert (store.crews(), store.pauses(), store.attempts("one")) == ([], [], [])
+        assert (store.health(), store.crashes(CrashFilter()), store.given_up()) == ([], [], [])
+        assert (store.snapshots(0, 10), [queue for queue, _ in store.waiting()]) == ([], ["q"])
         assert store.prune(Retention(), 10) == 0
 
 
@@ -208,8 +213,93 @@ def test_many_who_open_a_fresh_store_at_once_make_one_schema(path: Path, without
     with ThreadPoolExecutor(8) as pool:
         stores = list(pool.map(open_one, range(8)))
     with stores[0].transaction() as tx:
-        assert tx.execute("SELECT count(*), count(DISTINCT version) FROM chargehand_schema")[0] == (1, 1)
+        versions = [version for (version,) in tx.execute("SELECT version FROM chargehand_schema ORDER BY version")]
+        assert versions == list(range(1, stores[0].migrate() + 1))
     assert len(everything(stores[0])) == 8
+    for store in stores:
+        store.close()
+
+
+def make_first_schema(path: Path, *data: str) -> None:
+    """A store as the first version left it: its own migration, its row in the schema table, and this data."""
+    text = (resources.files("chargehand.stores") / "sql" / "sqlite" / "0001_begin.sql").read_text("utf-8")
+    db = apsw.Connection(str(path))
+    db.pragma("journal_mode", "wal")
+    db.execute(
+        "CREATE TABLE chargehand_schema "
+        "(version INTEGER PRIMARY KEY, checksum TEXT NOT NULL, applied_ms INTEGER NOT NULL)"
+    )
+    db.execute(text)
+    db.execute("INSERT INTO chargehand_schema VALUES (1, ?, 7)", (hashlib.sha256(text.encode()).hexdigest(),))
+    for sql in data:
+        db.execute(sql)
+    db.close()
+
+
+FIRST_DATA = (
+    """
+    INSERT INTO chargehand_job (id, queue, state, run_at_ms, max_attempts, created_ms, payload)
+    VALUES ('old', 'q', 'queued', 5, 3, 5, '[1]')
+    """,
+    "INSERT INTO chargehand_crew VALUES ('tag', 'q', 'm:H', 2, 3, NULL, 0, 5)",
+    "INSERT INTO chargehand_pause (scope, who, reason, since_ms) VALUES ('tag', 'anna', 'why', 5)",
+)
+
+
+# spec: ST-4
+def test_a_store_of_the_first_schema_is_brought_up_to_date_with_what_is_in_it(path: Path) -> None:
+    make_first_schema(path, *FIRST_DATA)
+    with opened(path, create=False) as store:
+        assert record(store, "old").payload == msgspec.Raw(b"[1]")
+        assert [(row.name, row.workers, row.scaled) for row in store.crews()] == [("tag", 2, None)]
+        assert [(found.scope, found.who, found.until_ms) for found in store.pauses()] == [("tag", "anna", None)]
+        with store.transaction() as tx:
+            rows = tx.execute("SELECT version, applied_ms = 7, length(checksum) FROM chargehand_schema")
+        assert rows == [(1, 1, 64), *((version, 0, 64) for version in range(2, store.migrate() + 1))]
+        assert len(rows) > 1
+
+
+# spec: ST-4, HP-2
+def test_a_store_of_the_first_schema_can_do_all_that_is_new(path: Path) -> None:
+    make_first_schema(path, *FIRST_DATA)
+    with opened(path) as store:
+        with store.transaction() as tx:
+            tx.scale("tag", 4)
+            tx.project([HealthNote(component="app", status="healthy")], ME)
+            tx.give_up([GivenUpMark(component="worker:tag:0", crew="tag", reason="why", fingerprint="f")])
+            tx.snapshot()
+        assert [row.scaled for row in store.crews()] == [4]
+        assert [row.component for row in store.health()] == ["app"]
+        assert [mark.component for mark in store.given_up()] == ["worker:tag:0"]
+        assert [queue for queue, _ in store.waiting()] == ["q"]
+        assert len(store.snapshots(0, 10)) == 1
+        assert take(store, 1) != []
+
+
+# spec: ST-4
+def test_a_store_brought_up_to_date_is_like_a_fresh_one(folder: Path) -> None:
+    make_first_schema(folder / "old.db")
+    shapes: list[object] = []
+    for name in ("old.db", "fresh.db"):
+        with opened(folder / name) as store, store.transaction() as tx:
+            shapes.append(tx.execute("SELECT type, name, sql FROM sqlite_schema ORDER BY type, name"))
+    assert shapes[0] == shapes[1]
+
+
+# spec: ST-4
+def test_many_who_open_an_old_store_at_once_bring_it_up_to_date_once(path: Path, without_sqlite3: None) -> None:
+    make_first_schema(path, *FIRST_DATA)
+    barrier = threading.Barrier(8)
+
+    def open_one(_: int) -> SqliteStore:
+        barrier.wait()
+        return SqliteStore(path)
+
+    with ThreadPoolExecutor(8) as pool:
+        stores = list(pool.map(open_one, range(8)))
+    assert all(state(store, "old") is State.QUEUED for store in stores)
+    with stores[0].transaction() as tx:
+        assert tx.execute("SELECT count(*) FROM chargehand_schema") == [(stores[0].migrate(),)]
     for store in stores:
         store.close()
 

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import HOUR, ME, cancel, end, job, jobs, put, retry, take
+from builders import HOUR, ME, ask, cancel, end, job, jobs, put, retry, take
 
+from chargehand.model.batch import Note, Want
 from chargehand.model.job import Done, NewJob, Raised, settle
-from chargehand.model.ledger import Note, Want
-from chargehand.store import Retention
-from chargehand.stores import sqlite_rows, sqlite_transaction
+from chargehand.store import CrashReport, Retention
+from chargehand.stores import sqlite_reading, sqlite_rows, sqlite_transaction
 from chargehand.stores.sqlite import SqliteStore
 
 
@@ -75,6 +75,23 @@ def note(store: SqliteStore) -> None:
         tx.note([Note(seq=claim.seq, fence=claim.fence, worker="w", age_ms=1)])
 
 
+def report(store: SqliteStore, count: int) -> None:
+    with store.transaction() as tx:
+        tx.report([crash(number) for number in range(count)], ME)
+
+
+def crash(number: int) -> CrashReport:
+    return CrashReport(
+        id=f"c{number}", component="w", crew="c", incarnation="i", pid=1, reason="r", text="t", exit_code=1,
+        signal=None, job=None, memory=None, uptime_ms=None, charged=True, follows="f",
+    )  # fmt: skip
+
+
+def snap(store: SqliteStore) -> None:
+    with store.transaction() as tx:
+        tx.execute("INSERT INTO chargehand_history VALUES (1, '[]')")
+
+
 def enqueue_taken(store: SqliteStore) -> None:
     put(store, job("first", key="k"))
     put(store, job("second", key="k"))
@@ -85,6 +102,7 @@ WORK: dict[str, tuple[Callable[[SqliteStore], object], str]] = {
     "claim what has fallen due": (lambda store: (fall_due(store), take(store, 5)), "chargehand_job_future"),
     "claim and learn what is next": (lambda store: take(store, 1000), "COVERING INDEX chargehand_job_future"),
     "look for a pause": (lambda store: take(store, 1), "chargehand_pause USING PRIMARY KEY"),
+    "claim and count what more there is": (lambda store: ask(store, 2, asleep=5), "chargehand_job_ready"),
     "settle as done": (lambda store: [end(store, claim, Done()) for claim in take(store, 3)], "PRIMARY KEY"),
     "settle as raised": (lambda store: [end(store, claim, Raised("x")) for claim in take(store, 3)], "PRIMARY KEY"),
     "settle a claim that is lost": (
@@ -100,6 +118,14 @@ WORK: dict[str, tuple[Callable[[SqliteStore], object], str]] = {
     "cancel": (lambda store: (put(store, job("one")), cancel(store, "one")), "(id=?)"),
     "retry": (lambda store: (put(store, job("one")), cancel(store, "one"), retry(store, "one")), "(id=?)"),
     "prune": (lambda store: store.prune(Retention(age_ms=-1, count=100), 10), "chargehand_job_finished"),
+    "prune reports": (
+        lambda store: (report(store, 5), store.prune(Retention(crash_count=2), 10)),
+        "COVERING INDEX chargehand_crash_at",
+    ),
+    "prune history": (
+        lambda store: (snap(store), store.prune(Retention(history_age_ms=-HOUR), 10)),
+        "chargehand_history USING INTEGER PRIMARY KEY (rowid<?)",
+    ),
 }
 
 
@@ -201,3 +227,62 @@ def test_thousands_that_fall_due_together_do_not_make_one_claim_slow(folder: Pat
         steps.append(steps_of(store, lambda store=store: take(store, 1)))
         store.close()
     assert steps[1] <= steps[0] * 1.2
+
+
+# spec: WK-3
+def test_counting_what_more_there_is_stops_at_what_was_asked_for(folder: Path) -> None:
+    steps: list[int] = []
+    for count in (20, 4000):
+        store = SqliteStore(folder / f"{count}.db")
+        put(store, *jobs(count))
+        steps.append(steps_of(store, lambda store=store: ask(store, 0, asleep=5)))
+        store.close()
+    few, many = steps
+    assert few > 20, "the counter counts"
+    assert many <= few * 1.2
+
+
+# spec: SV-12
+@pytest.mark.parametrize("analysed", [False, True])
+def test_finding_queues_with_waiting_work_searches_indexes_and_never_walks_over_the_jobs(
+    store: SqliteStore, analysed: bool
+) -> None:
+    crowd(store, 200)
+    if analysed:
+        analyse(store)
+    steps = plan(store, sqlite_reading._WAITING, (1,))
+    on_jobs = {step for step in steps if "chargehand_job" in step}
+    for index in ("chargehand_job_ready", "chargehand_job_future"):
+        assert f"SEARCH chargehand_job USING COVERING INDEX {index} (queue>?)" in on_jobs
+    assert {step for step in on_jobs if not step.startswith("SEARCH")} == set()
+
+
+# spec: SV-12
+@pytest.mark.parametrize("kind", [*KINDS, "fallen due"])
+def test_finding_queues_with_waiting_work_takes_as_many_steps_with_thousands_of_jobs(folder: Path, kind: str) -> None:
+    steps: list[int] = []
+    for count in (20, 4000):
+        store = SqliteStore(folder / f"{count}.db")
+        put(store, *jobs(1), *jobs(1, delay_ms=HOUR), *jobs(1, queue="other"), *jobs(1, queue="third"))
+        KINDS["future" if kind == "fallen due" else kind](store, count)
+        if kind == "fallen due":
+            fall_due(store)
+        steps.append(steps_of(store, store.waiting))
+        assert len(store.waiting()) >= 2
+        store.close()
+    few, many = steps
+    assert few > 20, "the counter counts"
+    assert many <= few * 1.2
+
+
+# spec: SV-12
+def test_finding_queues_with_waiting_work_takes_more_steps_with_more_queues_and_no_more_than_that(folder: Path) -> None:
+    steps: list[int] = []
+    for count in (10, 100):
+        store = SqliteStore(folder / f"{count}.db")
+        for number in range(count):
+            put(store, *jobs(20, queue=f"q{number}"))
+        steps.append(steps_of(store, store.waiting))
+        assert len(store.waiting()) == count
+        store.close()
+    assert 5 * steps[0] < steps[1] <= 12 * steps[0]

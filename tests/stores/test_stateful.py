@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
 from chargehand.errors import Conflict
+from chargehand.model.batch import Want
 from chargehand.model.job import (
     Claim,
     Crashed,
@@ -27,7 +28,6 @@ from chargehand.model.job import (
     State,
     settle,
 )
-from chargehand.model.ledger import Want
 from chargehand.store import Holder, JobFilter, Store
 
 machines = itertools.count()

@@ -6,8 +6,8 @@ from contextlib import suppress
 import pytest
 from builders import ME, bring, cancel, job, put, recover, retry, take
 
+from chargehand.model.batch import Note
 from chargehand.model.job import TRANSITIONS, Claim, Settlement, State
-from chargehand.model.ledger import Note
 from chargehand.store import Holder, Retention, Store
 
 LATER_ME = Holder("node-a", "life-3")

@@ -9,47 +9,41 @@ import hashlib
 import os
 import sys
 import threading
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from importlib import resources
 from pathlib import Path
-from typing import Any
 
 import apsw
 
 from chargehand import clock
-from chargehand.errors import StoreBusy, StoreError
-from chargehand.model.job import Attempt, JobRecord
-from chargehand.store import Counts, CrewRow, JobFilter, Pause, Retention
+from chargehand.errors import StoreError
+from chargehand.store import Retention
 from chargehand.stores import ground
-from chargehand.stores.sqlite_rows import JOB_COLUMNS, counts_of, job_of, overdue
+from chargehand.stores.sqlite_prune import overdue
+from chargehand.stores.sqlite_reading import SqliteReading
 from chargehand.stores.sqlite_transaction import SqliteTransaction
+from chargehand.stores.sqlite_words import ENGINE, LONGEST_WAIT, NO_DATABASE, in_words
 
 SAFE_ENGINES = ((3, 51, 3), (3, 50, 7), (3, 44, 6))
 """The first versions, newest line first, without the defect that damages WAL files written by several processes."""
-LONGEST_WAIT = 60.0
-"""Seconds that we wait for somebody who writes without our lock."""
 PAGES_TENDED = 250
 PAGES_UNTENDED = 10_000
 """The node checkpoints early and often. Others do only if the log has grown far because no node runs."""
-
-_PRUNE = "DELETE FROM chargehand_job WHERE seq = ? AND state IN ('done', 'failed', 'cancelled') RETURNING seq"
 
 _ours: dict[Path, set[int]] = {}
 """Descriptors that this process has on databases because of us. SQLite may keep them longer than a store is open."""
 _opening = threading.Lock()
 
 
-class SqliteStore:
+class SqliteStore(SqliteReading):
     """See the module and `chargehand.store.Store`."""
 
     def __init__(
         self, path: Path, *, create: bool = True, tend: bool = False, now_ms: Callable[[], int] = clock.now_ms
     ) -> None:
-        self.path, self._now_ms = path, now_ms
-        self._version = 0
-        self._db: Any = None  # apsw's own types need Python 3.12
-        with _in_words(path), _opening:
+        super().__init__(path, now_ms)
+        with in_words(path), _opening:
             self._check_ground(create)
             self._lock = os.open(f"{path}-lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
@@ -83,7 +77,7 @@ class SqliteStore:
             )
 
         if not ground.descriptors_on(path) and ground.beginning_of(path) not in (b"", b"SQLite format 3\0"):
-            raise StoreError(_WORDS[0][1].format(path=path))
+            raise StoreError(NO_DATABASE.format(path=path))
 
     def _connect(self, create: bool, checkpoint_pages: int) -> None:
         flags = apsw.SQLITE_OPEN_READWRITE | (apsw.SQLITE_OPEN_CREATE if create else 0)
@@ -104,7 +98,7 @@ class SqliteStore:
 
     def migrate(self) -> int:
         steps = list(_migrations())
-        with _in_words(self.path):
+        with in_words(self.path):
             if self._schema_version() == len(steps):
                 return len(steps)
             with self._writing():
@@ -168,75 +162,19 @@ class SqliteStore:
 
     @contextmanager
     def transaction(self) -> Generator[SqliteTransaction]:
-        with _in_words(self.path, _ENGINE), self._writing():
+        with in_words(self.path, ENGINE), self._writing():
             yield SqliteTransaction(self._db, self._now_ms())
 
     def prune(self, retention: Retention, limit: int) -> int:
-        with _in_words(self.path):
+        with in_words(self.path):
             # What to delete is found by reading, beside the writers; the write lock is held for the deletion alone.
             doomed = overdue(self._db, retention, self._now_ms(), limit)
             if not doomed:
                 return 0
             with self._writing():
-                gone = list(self._db.executemany(_PRUNE, doomed))  # not those that somebody has just retried
-                self._db.executemany("DELETE FROM chargehand_attempt WHERE job = ?", gone)
-                return len(gone)
+                return doomed.delete(self._db)
 
-    # reading
-
-    def _all(self, sql: str, bindings: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        return self._db.execute(sql, tuple(bindings)).fetchall()
-
-    def stirred(self) -> bool:
-        with _in_words(self.path):
-            seen, self._version = self._version, int(self._db.pragma("data_version"))
-            return seen != self._version
-
-    def job(self, job_id: str) -> JobRecord | None:
-        with _in_words(self.path):
-            rows = self._all(f"SELECT {JOB_COLUMNS} FROM chargehand_job WHERE id = ?", (job_id,))
-            return job_of(rows[0]) if rows else None
-
-    def jobs(self, which: JobFilter) -> list[JobRecord]:
-        sql, bindings = [f"SELECT {JOB_COLUMNS} FROM chargehand_job WHERE 1"], list[Any]()
-        if which.queue is not None:
-            sql.append("AND queue = ?")
-            bindings.append(which.queue)
-        if which.state is not None:
-            sql.append("AND state = ?")
-            bindings.append(which.state.value)
-        if which.before is not None:
-            sql.append("AND seq < (SELECT seq FROM chargehand_job WHERE id = ?)")
-            bindings.append(which.before)
-        sql.append("ORDER BY seq DESC LIMIT ?")
-        with _in_words(self.path):
-            return [job_of(row) for row in self._all(" ".join(sql), (*bindings, which.limit))]
-
-    def attempts(self, job_id: str) -> list[Attempt]:
-        sql = (
-            "SELECT fence, node, worker, pid, started_ms, duration_ms, outcome, error FROM chargehand_attempt "
-            "WHERE job = (SELECT seq FROM chargehand_job WHERE id = ?) ORDER BY fence"
-        )
-        with _in_words(self.path):
-            rows = self._all(sql, (job_id,))
-        names = Attempt.__struct_fields__
-        return [Attempt(**dict(zip(names, row, strict=True))) for row in rows]
-
-    def counts(self) -> list[Counts]:
-        with _in_words(self.path):
-            return counts_of(self._db)
-
-    def crews(self) -> list[CrewRow]:
-        sql = f"SELECT {', '.join(CrewRow.__struct_fields__)} FROM chargehand_crew ORDER BY name"
-        with _in_words(self.path):
-            rows = self._all(sql)
-        names = CrewRow.__struct_fields__
-        return [CrewRow(**dict(zip(names, row, strict=True))) for row in rows]
-
-    def pauses(self) -> list[Pause]:
-        with _in_words(self.path):
-            rows = self._all("SELECT scope, who, reason, since_ms FROM chargehand_pause ORDER BY scope")
-        return [Pause(scope=scope, who=who, reason=reason, since_ms=since) for scope, who, reason, since in rows]
+    # closing
 
     def close(self) -> None:
         with _opening:
@@ -284,31 +222,3 @@ def _migrations() -> Iterator[tuple[str, str]]:
         if file.name.endswith(".sql"):
             text = file.read_text("utf-8")
             yield text, hashlib.sha256(text.encode()).hexdigest()
-
-
-_WORDS: tuple[tuple[type[apsw.Error], str], ...] = (
-    (apsw.NotADBError, "{path} is not a database that Chargehand can use: it is no SQLite file. Nothing was changed"),
-    (apsw.CorruptError, "{path} is damaged ({error}): restore it from a backup. Nothing was changed"),
-    (apsw.ReadOnlyError, "{path} cannot be written: the file, its folder or its disk is read-only"),
-    (apsw.CantOpenError, "{path} cannot be opened ({error}): check that folder and file may be read and written"),
-    (apsw.FullError, "the disk that holds {path} is full: make room; nothing that was acknowledged is lost"),
-    (apsw.BusyError, "{path} has been locked for {wait:g} s by a program that does not take Chargehand's lock first"),
-    (apsw.LockedError, "{path} is locked by a reader inside this process"),
-    (apsw.IOError, "{path} could not be read or written ({error}): is the disk full, gone or failing?"),
-)
-
-
-_ENGINE = tuple(kind for kind, _ in _WORDS)
-
-
-@contextmanager
-def _in_words(path: Path, kinds: tuple[type[Exception], ...] = (*_ENGINE, OSError)) -> Generator[None]:
-    """Turn errors of the engine, and of the system, into ours, with the file and what to do."""
-    try:
-        yield
-    except kinds as error:
-        if isinstance(error, OSError):
-            raise StoreError(f"{path} cannot be used: {error.strerror or error}") from error
-        words = next(words for kind, words in _WORDS if isinstance(error, kind))
-        kind = StoreBusy if isinstance(error, apsw.BusyError) else StoreError
-        raise kind(words.format(path=path, error=error, wait=LONGEST_WAIT)) from error

@@ -1,25 +1,56 @@
 """SQLite rows into records, and the reading questions that take more than one statement."""
 
-from typing import Any
+import json
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
 
 import msgspec
 
-from chargehand.model.job import FINISHED, JobRecord, State
-from chargehand.store import Counts, Retention
+from chargehand.model.job import State
+from chargehand.store import Counts
 
-JOB_COLUMNS = ", ".join(JobRecord.__struct_fields__)
-_RAW = ("payload", "progress", "result")
-_AT = {name: JobRecord.__struct_fields__.index(name) for name in (*_RAW, "state")}
+Record = TypeVar("Record", bound=msgspec.Struct)
 
 
-def job_of(row: tuple[Any, ...]) -> JobRecord:
-    """A row of JOB_COLUMNS as a record."""
-    values = list(row)
-    for name in _RAW:
-        text = values[_AT[name]]
-        values[_AT[name]] = None if text is None else msgspec.Raw(text.encode())
-    values[_AT["state"]] = State(values[_AT["state"]])
-    return JobRecord(**dict(zip(JobRecord.__struct_fields__, values, strict=True)))
+def columns(kind: type[msgspec.Struct], **computed: str) -> str:
+    """What to select for records of this kind: its fields by their names, but for those that are computed."""
+    return ", ".join(computed.get(name, name) for name in kind.__struct_fields__)
+
+
+def _raw(text: str) -> msgspec.Raw:
+    return msgspec.Raw(text.encode())
+
+
+def _texts(text: str) -> tuple[str, ...]:
+    return tuple(json.loads(text))
+
+
+_MADE_FROM: dict[str, Callable[[Any], Any]] = {
+    **dict.fromkeys(("payload", "progress", "result", "metadata", "components"), _raw),
+    **dict.fromkeys(("flags", "lines", "frames"), _texts),
+    "state": State,
+    "charged": bool,
+}
+"""Columns that are not what their fields are. A name means the same in every table."""
+
+
+def records(kind: type[Record], rows: Iterable[tuple[Any, ...]]) -> list[Record]:
+    """Rows of `columns(kind)` as records."""
+    names = kind.__struct_fields__
+    made_from = [(at, _MADE_FROM[name]) for at, name in enumerate(names) if name in _MADE_FROM]
+    found: list[Record] = []
+    for row in rows:
+        values = list(row)
+        for at, make in made_from:
+            values[at] = None if values[at] is None else make(values[at])
+        found.append(kind(**dict(zip(names, values, strict=True))))
+    return found
+
+
+def where(conditions: dict[str, Any]) -> tuple[str, list[Any]]:
+    """Those of the conditions that are given a value, as one, and what to bind to it."""
+    asked = {sql: value for sql, value in conditions.items() if value is not None}
+    return " AND ".join(("1", *asked)), list(asked.values())
 
 
 # Each question is answered from an index alone.
@@ -47,45 +78,3 @@ def counts_of(db: Any) -> list[Counts]:
         if state != "limited":
             of_queue[str(state)] = of_queue.get(str(state), 0) + int(number)
     return [Counts(queue=queue, **states) for queue, states in sorted(found.items())]
-
-
-_NEXT_QUEUE = """
-SELECT queue FROM chargehand_job INDEXED BY chargehand_job_finished
-WHERE state IN ('done', 'failed', 'cancelled') AND queue > ? ORDER BY queue LIMIT 1
-"""
-_BEYOND = """
-SELECT finished_ms FROM chargehand_job INDEXED BY chargehand_job_finished
-WHERE queue = ?1 AND state = ?2 AND state IN ('done', 'failed', 'cancelled')
-ORDER BY finished_ms DESC LIMIT 1 OFFSET ?3
-"""
-_OLDEST = """
-SELECT seq FROM chargehand_job INDEXED BY chargehand_job_finished
-WHERE queue = ?1 AND state = ?2 AND state IN ('done', 'failed', 'cancelled') AND finished_ms <= ?3
-ORDER BY finished_ms LIMIT ?4
-"""
-
-
-def overdue(db: Any, retention: Retention, now_ms: int, limit: int) -> list[tuple[int]]:
-    """Up to `limit` finished jobs that are too old, or too many, to be kept."""
-    doomed: list[tuple[int]] = []
-    queue = ""
-    while len(doomed) < limit and (row := db.execute(_NEXT_QUEUE, (queue,)).fetchone()):
-        queue = str(row[0])
-        for state in sorted(FINISHED):
-            beyond = db.execute(_BEYOND, (queue, state.value, retention.count)).fetchone()
-            until = max(now_ms - retention.age_ms - 1, int(beyond[0]) if beyond else 0)
-            room = limit - len(doomed)
-            if beyond is not None and int(beyond[0]) == until:
-                # Several may have finished in that very millisecond: never more than there are too many.
-                room = min(room, _surplus(db, queue, state, retention.count))
-            rows = db.execute(_OLDEST, (queue, state.value, until, room)).fetchall()
-            doomed += [(int(seq),) for (seq,) in rows]
-    return doomed
-
-
-def _surplus(db: Any, queue: str, state: State, keep: int) -> int:
-    sql = (
-        "SELECT count(*) FROM chargehand_job WHERE queue = ? AND state = ? AND state IN ('done', 'failed', 'cancelled')"
-    )
-    (number,) = db.execute(sql, (queue, state.value)).fetchone() or (0,)
-    return max(0, int(number) - keep)

@@ -1,4 +1,4 @@
-"""One SQLite transaction and what can be done in it: the statements that write.
+"""One SQLite transaction and what can be done in it: the statements that write jobs (`sqlite_fleet` has the others).
 
 It neither begins nor ends the transaction, and takes no lock: whoever made it does.
 """
@@ -11,9 +11,10 @@ import apsw
 import msgspec
 
 from chargehand.errors import Conflict
+from chargehand.model.batch import Grant, Note, Want
 from chargehand.model.job import Claim, Enqueued, NewJob, Settlement, State
-from chargehand.model.ledger import Grant, Note, Want
-from chargehand.store import CrewRow, Holder
+from chargehand.store import Holder
+from chargehand.stores.sqlite_fleet import FleetWriting
 
 PROMOTE_AT_ONCE = 200
 """Future jobs made due by one claim, at most: a million that fall due together must not make one claim slow."""
@@ -57,7 +58,13 @@ SELECT value ->> 0, value ->> 1, ?2, value ->> 3, value ->> 4, ?3 - (value ->> 5
 FROM json_each(?1)
 """
 _NEXT = "SELECT min(run_at_ms) FROM chargehand_job WHERE queue = ? AND state = 'queued' AND waits_for = 'time'"
-_PAUSED = "SELECT 1 FROM chargehand_pause WHERE scope IN ('*', ?) LIMIT 1"
+_WAITING = """
+SELECT count(*) FROM (
+  SELECT 1 FROM chargehand_job WHERE queue = ? AND state = 'queued' AND waits_for IS NULL LIMIT ?)
+"""
+_PAUSED = """
+SELECT until_ms FROM chargehand_pause WHERE scope IN ('*', ?1) AND (until_ms IS NULL OR until_ms > ?2)
+"""
 _SETTLE = """
 UPDATE chargehand_job SET state = ?3, waits_for = ?4, run_at_ms = coalesce(?5, run_at_ms), finished_ms = ?6,
   result = ?7, error = ?8, reason = ?9, attempts = attempts + ?10, crashes = crashes + ?11,
@@ -82,24 +89,14 @@ UPDATE chargehand_job SET state = 'queued', waits_for = NULL, run_at_ms = ?2, fi
   error = NULL, result = NULL, attempts = 0, crashes = 0, interruptions = 0
 WHERE id = ?1 AND state IN ('failed', 'cancelled') RETURNING id
 """
-_CREW = """
-INSERT INTO chargehand_crew (name, queue, handler, workers, max_attempts, timeout_ms, priority, registered_ms)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?)
-"""
 
 
 _claims = msgspec.json.Decoder(list[Claim])
 _encoder = msgspec.json.Encoder()
 
 
-class SqliteTransaction:
+class SqliteTransaction(FleetWriting):
     """See the module and `chargehand.store.Transaction`."""
-
-    def __init__(self, db: Any, now_ms: int) -> None:
-        self._db, self._now = db, now_ms
-
-    def execute(self, sql: str, bindings: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        return self._db.execute(sql, tuple(bindings)).fetchall()
 
     def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
         rows = [self._row(job) for job in jobs]
@@ -134,19 +131,23 @@ class SqliteTransaction:
         return [self._claim(want, holder) for want in wants]
 
     def _claim(self, want: Want, holder: Holder) -> Grant:
-        if self.execute(_PAUSED, (want.crew,)):
-            return Grant(want.crew, (), None)
+        ends = [until for (until,) in self.execute(_PAUSED, (want.crew, self._now))]
+        if ends:
+            # Nobody writes anything when a pause runs out, so whoever asks must learn now when to ask again.
+            return Grant(want.crew, (), None if None in ends else max(ends) - self._now)
         self._db.execute(_PROMOTE, (want.queue, self._now, PROMOTE_AT_ONCE))
         ((found,),) = self.execute(_FIND, (want.queue, want.limit))
         claims = _claims.decode(found)
         if claims:
             seqs = json.dumps([claim.seq for claim in claims])
             self._db.execute(_CLAIM, (seqs, holder.node, holder.life, self._now))
-        next_in = None
-        if len(claims) < want.limit:
+        waiting, next_in = 0, None
+        if want.asleep:
+            ((waiting,),) = self.execute(_WAITING, (want.queue, want.asleep))
+        if len(claims) + waiting < want.limit + want.asleep:
             ((run_at,),) = self.execute(_NEXT, (want.queue,))
             next_in = None if run_at is None else max(0, run_at - self._now)
-        return Grant(want.crew, tuple(claims), next_in)
+        return Grant(want.crew, tuple(claims), next_in, waiting)
 
     def settle(self, settlements: Sequence[Settlement], holder: Holder) -> list[str]:
         good = [s for s in settlements if s.state is State.DONE and not s.follow]
@@ -239,23 +240,3 @@ class SqliteTransaction:
         for name in {node for node, _ in held}:
             self.settle([s for node, s in held if node == name], Holder(name, holder.life))
         return [s.id for _, s in held]
-
-    def pause(self, scope: str, who: str, reason: str | None) -> None:
-        sql = "INSERT OR REPLACE INTO chargehand_pause (scope, who, reason, since_ms) VALUES (?, ?, ?, ?)"
-        self._db.execute(sql, (scope, who, reason, self._now))
-
-    def resume(self, scope: str) -> bool:
-        return bool(self.execute("DELETE FROM chargehand_pause WHERE scope = ? RETURNING scope", (scope,)))
-
-    def register(self, holder: Holder, crews: Sequence[CrewRow], about: dict[str, Any]) -> None:
-        self._db.execute("DELETE FROM chargehand_crew")
-        self._db.executemany(
-            _CREW,
-            [
-                (c.name, c.queue, c.handler, c.workers, c.max_attempts, c.timeout_ms, c.priority, self._now)
-                for c in crews
-            ],
-        )
-        sql = "INSERT OR REPLACE INTO chargehand_node (name, life, started_ms, about) VALUES (?, ?, ?, ?)"
-        self._db.execute("DELETE FROM chargehand_node")
-        self._db.execute(sql, (holder.node, holder.life, self._now, json.dumps(about)))

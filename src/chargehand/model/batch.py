@@ -1,0 +1,71 @@
+"""What goes to the store in one transaction, and what comes back: the words between the ledger and the dispatch."""
+
+from typing import Any
+
+import msgspec
+
+from chargehand.model.job import Claim, Enqueued, NewJob, Settlement
+
+
+class Want(msgspec.Struct, frozen=True):
+    """So many jobs would be welcome in this crew."""
+
+    crew: str
+    queue: str
+    limit: int
+    asleep: int = 0
+    """So many workers would be started if there were work for them beyond the limit."""
+
+
+class Note(msgspec.Struct, frozen=True, kw_only=True):
+    """Who has a claimed job, and for how long already."""
+
+    seq: int
+    fence: int
+    worker: str
+    age_ms: int
+
+
+class Request(msgspec.Struct, frozen=True):
+    """Jobs that somebody wants to enqueue, and the token under which they hear of it."""
+
+    token: Any
+    jobs: tuple[NewJob, ...]
+
+
+class Batch(msgspec.Struct, frozen=True, kw_only=True):
+    """One transaction's work, in this order: settle, note, enqueue, chores, claim."""
+
+    settlements: tuple[Settlement, ...] = ()
+    notes: tuple[Note, ...] = ()
+    requests: tuple[Request, ...] = ()
+    chores: tuple[Any, ...] = ()
+    """What else the node writes: pauses, reports, health. The ledger only carries them, and repeats them on failure."""
+    wants: tuple[Want, ...] = ()
+    poll: bool = False
+    """Nobody hinted: the claims need to be tried only if the store has been written by others."""
+
+
+class Grant(msgspec.Struct, frozen=True):
+    """What came of one Want: the claims, and in how many ms the next waiting job of the queue falls due."""
+
+    crew: str
+    claims: tuple[Claim, ...]
+    next_in_ms: int | None
+    waiting: int = 0
+    """How many more could have been taken, up to the Want's `asleep`."""
+
+
+class Result(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of a Batch."""
+
+    stirred: bool = False
+    """The poll found that others have written: every queue may have something, also those that nobody asked for."""
+    lost: tuple[str, ...] = ()
+    """Ids of jobs whose claim no longer held: their settlement changed nothing."""
+    enqueued: tuple[tuple[Any, tuple[Enqueued, ...]], ...] = ()
+    grants: tuple[Grant, ...] = ()
+    pauses: tuple[tuple[str, int | None], ...] | None = None
+    """Every pause flag by its scope, and for how many ms it still holds; None if that was not read."""
+    waiting: tuple[tuple[str, int], ...] | None = None
+    """Queues with due work, and for how many ms it has waited; None if that was not read."""

@@ -1,0 +1,38 @@
+"""SQLite's errors in our words: which file, what is wrong with it, and what to do."""
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+import apsw
+
+from chargehand.errors import StoreBusy, StoreError
+
+LONGEST_WAIT = 60.0
+"""Seconds that we wait for somebody who writes without our lock."""
+
+NO_DATABASE = "{path} is not a database that Chargehand can use: it is no SQLite file. Nothing was changed"
+_WORDS: tuple[tuple[type[apsw.Error], str], ...] = (
+    (apsw.NotADBError, NO_DATABASE),
+    (apsw.CorruptError, "{path} is damaged ({error}): restore it from a backup. Nothing was changed"),
+    (apsw.ReadOnlyError, "{path} cannot be written: the file, its folder or its disk is read-only"),
+    (apsw.CantOpenError, "{path} cannot be opened ({error}): check that folder and file may be read and written"),
+    (apsw.FullError, "the disk that holds {path} is full: make room; nothing that was acknowledged is lost"),
+    (apsw.BusyError, "{path} has been locked for {wait:g} s by a program that does not take Chargehand's lock first"),
+    (apsw.LockedError, "{path} is locked by a reader inside this process"),
+    (apsw.IOError, "{path} could not be read or written ({error}): is the disk full, gone or failing?"),
+)
+ENGINE = tuple(kind for kind, _ in _WORDS)
+
+
+@contextmanager
+def in_words(path: Path, kinds: tuple[type[Exception], ...] = (*ENGINE, OSError)) -> Generator[None]:
+    """Turn errors of the engine, and of the system, into ours, with the file and what to do."""
+    try:
+        yield
+    except kinds as error:
+        if isinstance(error, OSError):
+            raise StoreError(f"{path} cannot be used: {error.strerror or error}") from error
+        words = next(words for kind, words in _WORDS if isinstance(error, kind))
+        kind = StoreBusy if isinstance(error, apsw.BusyError) else StoreError
+        raise kind(words.format(path=path, error=error, wait=LONGEST_WAIT)) from error
