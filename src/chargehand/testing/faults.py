@@ -1,0 +1,288 @@
+"""A handler that misbehaves on request in every way a worker can: for tests of supervision, ours and our users'.
+
+A crew names it `chargehand.testing.faults:Faulty`. Workers load this module, so it imports nothing heavy.
+"""
+
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
+
+from chargehand import clock
+from chargehand.errors import GiveUp, Retry
+from chargehand.handler import Handler, Job
+from chargehand.model.frame import encode
+from chargehand.testing.faults_loading import FOREVER, misload
+
+if TYPE_CHECKING:
+    from chargehand.worker import Worker
+
+    Task: TypeAlias = Job[dict[str, Any]]
+    Step: TypeAlias = dict[str, Any]
+    Act: TypeAlias = Callable[[Task, Step], None]
+
+FAULTS: dict[str, str] = {}
+"""What `fault` in a payload may say, each with one sentence; its parameters stand beside it in the payload."""
+LIFETIME = 300
+"""Seconds after which whatever a fault left behind ends by itself, should nobody have ended it."""
+
+_logger = logging.getLogger(__name__)  # imported before the first job, as in any handler, for the worker to see it
+_acts: dict[str, "Act"] = {}
+
+
+class Faulty(Handler[dict[str, Any], Any]):
+    """Does the payload's `fault`, then that of the payload in its `then`, and so on; at a good end returns `result`.
+
+    With a `ledger` it appends to that file `start ID PID`, and at a good end `end ID PID`.
+    """
+
+    def set_up(self) -> None:
+        misload(self)
+
+    def perform(self, job: Job[dict[str, Any]]) -> Any:
+        _note(job, "start", job.id, os.getpid())
+        for step in _steps(job.payload):
+            if "fault" in step:
+                _act(step["fault"])(job, step)
+        _note(job, "end", job.id, os.getpid())
+        return job.payload.get("result")
+
+
+def _steps(payload: "Step | None") -> "Iterator[Step]":
+    while payload is not None:
+        yield payload
+        payload = payload.get("then")
+
+
+def _act(name: str) -> "Act":
+    if name not in _acts:
+        raise GiveUp(f"there is no fault {name!r}; there are: {', '.join(FAULTS)}")
+    return _acts[name]
+
+
+def _note(job: "Task", *words: object) -> None:
+    """One line in the job's ledger, whole, even if the process is killed right after."""
+    if "ledger" in job.payload:
+        descriptor = os.open(job.payload["ledger"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        os.write(descriptor, (" ".join(str(word) for word in words) + "\n").encode())
+        os.close(descriptor)
+
+
+def _seconds(step: "Step") -> float:
+    return float(step.get("seconds", FOREVER))
+
+
+def _worker(job: "Task") -> "Worker":
+    return cast("Worker", job._desk)  # pyright: ignore[reportPrivateUsage]
+
+
+def _fault(name: str, sentence: str) -> "Callable[[Act], Act]":
+    def enter(act: "Act") -> "Act":
+        FAULTS[name] = sentence
+        _acts[name] = act
+        return act
+
+    return enter
+
+
+# ends that Python knows
+
+
+@_fault("raise", "Raises a RuntimeError with `text`.")
+def _raise(job: "Task", step: "Step") -> None:
+    raise RuntimeError(step.get("text", "as told"))
+
+
+@_fault("retry", "Raises Retry, to be tried again `after` so many seconds (0).")
+def _retry(job: "Task", step: "Step") -> None:
+    raise Retry(after=step.get("after", 0))
+
+
+@_fault("give up", "Raises GiveUp with `reason`.")
+def _give_up(job: "Task", step: "Step") -> None:
+    raise GiveUp(step.get("reason", "as told"))
+
+
+@_fault("sys.exit", "Calls sys.exit with `code` (1): an exception, and no end of the process.")
+def _sys_exit(job: "Task", step: "Step") -> None:
+    sys.exit(step.get("code", 1))
+
+
+# ends of the process
+
+
+@_fault("exit", "Ends the process at once with `code` (1).")
+def _exit(job: "Task", step: "Step") -> None:
+    os._exit(step.get("code", 1))
+
+
+@_fault("segfault", "Ends the process with SIGSEGV, out of C code.")
+def _segfault(job: "Task", step: "Step") -> None:
+    from chargehand.testing.faults_deeds import segfault
+
+    segfault()
+
+
+@_fault("abort", "Ends the process with SIGABRT, as a failed assertion in C does.")
+def _abort(job: "Task", step: "Step") -> None:
+    os.abort()
+
+
+@_fault("kill", "Ends the process with SIGKILL, as the kernel does when memory runs out.")
+def _kill(job: "Task", step: "Step") -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+# memory
+
+
+@_fault("memory", "Limits its address space to `bytes` (64 MiB) more than it has, and allocates until MemoryError.")
+def _memory(job: "Task", step: "Step") -> None:
+    from chargehand.testing.faults_deeds import exhaust_memory
+
+    exhaust_memory(step.get("bytes", 64 << 20))
+
+
+@_fault("hog", "Uses `bytes` of memory for `seconds` (0), then gives them back.")
+def _hog(job: "Task", step: "Step") -> None:
+    from chargehand.testing.faults_deeds import hog_memory
+
+    hog_memory(step["bytes"], step.get("seconds", 0))
+
+
+@_fault("leak", "Uses `bytes` of memory and never gives them back.")
+def _leak(job: "Task", step: "Step") -> None:
+    from chargehand.testing.faults_deeds import leak_memory
+
+    leak_memory(step["bytes"])
+
+
+# work that does not end, or takes its time
+
+
+@_fault("nap", "Sleeps for `seconds` (for ever): beats come, no CPU is used.")
+def _nap(job: "Task", step: "Step") -> None:
+    clock.sleep(_seconds(step))
+
+
+@_fault("spin", "Uses CPU in Python for `seconds` (for ever): beats come.")
+def _spin(job: "Task", step: "Step") -> None:
+    until = clock.monotonic() + _seconds(step)
+    while clock.monotonic() < until:
+        pass
+
+
+@_fault("sleep in c", "Sleeps in C for `seconds` (for ever) with the interpreter held: no beats, no CPU.")
+def _sleep_in_c(job: "Task", step: "Step") -> None:
+    from chargehand.testing.faults_deeds import sleep_in_c
+
+    sleep_in_c(_seconds(step))
+
+
+@_fault("burn in c", "Uses CPU in C for `seconds` (for ever) with the interpreter held: no beats.")
+def _burn_in_c(job: "Task", step: "Step") -> None:
+    from chargehand.testing.faults_deeds import burn_in_c
+
+    burn_in_c(_seconds(step))
+
+
+@_fault("wait", "Waits until the file `gate` exists, and reports progress meanwhile.")
+def _wait(job: "Task", step: "Step") -> None:
+    looks = 0
+    while not os.path.exists(step["gate"]):
+        job.progress(looks, stage="waiting")
+        looks += 1
+        clock.sleep(0.005)
+
+
+@_fault("deadlock", "Two threads, the main thread one of them, wait for each other's lock for ever.")
+def _deadlock(job: "Task", step: "Step") -> None:
+    from chargehand.testing.faults_deeds import deadlock
+
+    deadlock()
+
+
+@_fault("stop", "Stops itself with SIGSTOP; if somebody continues it, the job goes on.")
+def _stop(job: "Task", step: "Step") -> None:
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+
+@_fault("ignore sigterm", "Ignores SIGTERM for `seconds` (for ever), and notes `ignoring ID PID` once it does.")
+def _ignore_sigterm(job: "Task", step: "Step") -> None:
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    _note(job, "ignoring", job.id, os.getpid())
+    try:
+        clock.sleep(_seconds(step))
+    finally:  # in this order, so that what came meanwhile is not heard afterwards
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        signal.signal(signal.SIGTERM, before)
+
+
+# what is said to the node
+
+
+@_fault("garbage", "Writes `lines` (5) that are no frames `into` its `work` or its `pulse` socket, and goes on.")
+def _garbage(job: "Task", step: "Step") -> None:
+    garbage = b"\x00\xff|{[ no frame\n" * step.get("lines", 5)
+    match step["into"]:
+        case "work":
+            _worker(job)._tell(garbage)  # pyright: ignore[reportPrivateUsage]
+        case "pulse":
+            _worker(job).outlet.send(garbage)
+        case other:
+            raise GiveUp(f"into is {other!r}; allowed are: work, pulse")
+
+
+@_fault("half a frame", "Writes half of its outcome into the work socket, and sleeps for `seconds` (for ever).")
+def _half_a_frame(job: "Task", step: "Step") -> None:
+    frame = encode("DONE", {"id": job.id, "fence": 1, "result": None})
+    _worker(job)._tell(frame[: len(frame) // 2])  # pyright: ignore[reportPrivateUsage]
+    clock.sleep(_seconds(step))
+
+
+@_fault("silent", "Keeps its beats from being sent for `seconds` (for ever): no beats, no CPU, the interpreter free.")
+def _silent(job: "Task", step: "Step") -> None:
+    with _worker(job).outlet._lock:  # pyright: ignore[reportPrivateUsage]
+        clock.sleep(_seconds(step))
+
+
+@_fault("output", "Writes `lines` (1) to stdout, as many to stderr, and as many to the log.")
+def _output(job: "Task", step: "Step") -> None:
+    for number in range(step.get("lines", 1)):
+        sys.stdout.write(f"line {number} to stdout\n")
+        sys.stderr.write(f"line {number} to stderr\n")
+        _logger.warning("line %d to the log", number)
+    sys.stdout.flush()
+    sys.stderr.flush()
+
+
+# what is left behind
+
+
+@_fault("threads", "Leaves `count` (1) threads running.")
+def _threads(job: "Task", step: "Step") -> None:
+    for number in range(step.get("count", 1)):
+        threading.Thread(target=clock.sleep, args=(LIFETIME,), name=f"left {number}").start()
+
+
+@_fault("fork", "Leaves a forked copy of itself running, and notes `child fork PID`.")
+def _fork(job: "Task", step: "Step") -> None:
+    pid = os.fork()
+    if not pid:
+        try:
+            clock.sleep(LIFETIME)
+        finally:
+            os._exit(0)
+    _note(job, "child", "fork", pid)
+
+
+@_fault("children", "Leaves processes running, `kinds` of plain, session and daemon (all), and notes `child KIND PID`.")
+def _children(job: "Task", step: "Step") -> None:
+    from chargehand.testing.faults_deeds import start_child
+
+    for kind in step.get("kinds", ("plain", "session", "daemon")):
+        _note(job, "child", kind, start_child(kind, LIFETIME))
