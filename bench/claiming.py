@@ -9,7 +9,7 @@ from bench.scene import folder
 from chargehand import Chargehand, Crew, clock
 from chargehand.dispatch import execute
 from chargehand.model.job import Done, Settlement, settle
-from chargehand.model.ledger import Batch, Want
+from chargehand.model.batch import Batch, Want
 from chargehand.store import Holder
 from chargehand.stores import open_store
 

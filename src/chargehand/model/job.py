@@ -157,6 +157,12 @@ class GaveUp(msgspec.Struct, frozen=True):
     error: str
 
 
+class TimedOut(msgspec.Struct, frozen=True):
+    """The job took longer than it may; the text says where it stood."""
+
+    error: str
+
+
 class Crashed(msgspec.Struct, frozen=True):
     """The worker died with the job in hand."""
 
@@ -173,7 +179,7 @@ class Returned(msgspec.Struct, frozen=True):
     """The job was claimed but never handed to a worker: nothing happened to it."""
 
 
-Outcome = Done | Settled | Raised | RetryLater | GaveUp | Crashed | Interrupted | Returned
+Outcome = Done | Settled | Raised | RetryLater | GaveUp | TimedOut | Crashed | Interrupted | Returned
 
 
 class Settlement(msgspec.Struct, frozen=True, kw_only=True):
@@ -209,10 +215,11 @@ def settle(claim: Claim, outcome: Outcome, *, jitter: float = 0.0, **where: Any)
     match outcome:
         case Settled():
             return None
-        case Raised(error):
-            base |= {"outcome": "raised", "error": cut(error), "attempts": 1}
+        case Raised(error) | TimedOut(error):
+            how = "raised" if isinstance(outcome, Raised) else "timed out"
+            base |= {"outcome": how, "error": cut(error), "attempts": 1}
             if claim.attempts + 1 >= claim.max_attempts:
-                return Settlement(state=State.FAILED, reason="raised", **base)
+                return Settlement(state=State.FAILED, reason=how, **base)
             return Settlement(state=State.QUEUED, delay_ms=retry_delay_ms(claim.attempts + 1, jitter), **base)
         case RetryLater(after_ms, error):
             base |= {"outcome": "retry", "error": cut(error), "attempts": 1}

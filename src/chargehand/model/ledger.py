@@ -5,12 +5,13 @@ in flight at a time; what happens meanwhile goes into the next.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 import msgspec
 
-from chargehand.model.job import Claim, Enqueued, NewJob, Outcome, Returned, Settlement, State, settle
+from chargehand.model.batch import Batch, Note, Request, Result, Want
+from chargehand.model.job import Claim, Outcome, Returned, Settlement, State, settle
 
 MOST_AHEAD = 128
 """Claimed jobs kept in memory for a crew, at most."""
@@ -23,60 +24,8 @@ NOTE_AFTER = 0.05
 """Who has a job is written once it has had it this long; most small jobs are done before."""
 POLL = 1.0
 """How often the store is asked though nobody hinted."""
-
-
-class Want(msgspec.Struct, frozen=True):
-    """So many jobs would be welcome in this crew."""
-
-    crew: str
-    queue: str
-    limit: int
-
-
-class Note(msgspec.Struct, frozen=True, kw_only=True):
-    """Who has a claimed job, and for how long already."""
-
-    seq: int
-    fence: int
-    worker: str
-    age_ms: int
-
-
-class Request(msgspec.Struct, frozen=True):
-    """Jobs that somebody wants to enqueue, and the token under which they hear of it."""
-
-    token: Any
-    jobs: tuple[NewJob, ...]
-
-
-class Batch(msgspec.Struct, frozen=True, kw_only=True):
-    """One transaction's work, in this order: settle, note, enqueue, claim."""
-
-    settlements: tuple[Settlement, ...] = ()
-    notes: tuple[Note, ...] = ()
-    requests: tuple[Request, ...] = ()
-    wants: tuple[Want, ...] = ()
-    poll: bool = False
-    """Nobody hinted: the claims need to be tried only if the store has been written by others."""
-
-
-class Grant(msgspec.Struct, frozen=True):
-    """What came of one Want: the claims, and in how many ms the next waiting job of the queue falls due."""
-
-    crew: str
-    claims: tuple[Claim, ...]
-    next_in_ms: int | None
-
-
-class Result(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of a Batch."""
-
-    stirred: bool = False
-    """The poll found that others have written: every queue may have something, also those that nobody asked for."""
-    lost: tuple[str, ...] = ()
-    """Ids of jobs whose claim no longer held: their settlement changed nothing."""
-    enqueued: tuple[tuple[Any, tuple[Enqueued, ...]], ...] = ()
-    grants: tuple[Grant, ...] = ()
+CHORE_WAIT = 0.1
+"""Seconds for which what is written for readers gives way to the work itself."""
 
 
 class Held(msgspec.Struct):
@@ -99,9 +48,15 @@ class Bench(msgspec.Struct):
     due_at: float | None = None
     mean: float | None = None
     done: int = 0
+    """Jobs that the crew got out of the way: performed, whatever came of it, or quarantined."""
+    asleep: int = 0
+    """Workers that would be started if there were work for them."""
+    paused: bool = False
 
     def room(self) -> int:
         """How many more claims could be used now."""
+        if self.paused:
+            return 0
         ahead = 0 if self.mean is None else int(self.workers * SECONDS_AHEAD / max(self.mean, 1e-5))
         return max(0, len(self.idle) + min(ahead, MOST_AHEAD) - len(self.ahead))
 
@@ -117,6 +72,11 @@ class Ledger:
         self._dismissed: set[str] = set()
         self._settlements: list[Settlement] = []
         self._requests: list[Request] = []
+        self._chores: list[Any] = []
+        self._chores_since: float | None = None
+        self._held_back: frozenset[str] = frozenset()
+        """Workers that a person has paused by themselves."""
+        self._waiting: dict[str, int] = {}
         self._oldest: float | None = None
         self._poll_at = now
         self.in_flight: Batch | None = None
@@ -157,12 +117,15 @@ class Ledger:
         held = self.held.pop(worker, None)
         if held is None:
             return None
-        self._record(held, outcome, now, worker=worker, pid=pid)
+        if self._record(held, outcome, now, worker=worker, pid=pid) is State.FAILED:
+            bench.done += 1
         return held.claim
 
     def _next(self, worker: str, now: float) -> Claim | None:
         bench = self.benches[self._crew_of[worker]]
         if worker in self._dismissed:
+            return None
+        if worker in self._held_back:
             return None
         if self.closed or not bench.ahead:
             bench.idle.append(worker)
@@ -178,12 +141,34 @@ class Ledger:
         if crew is not None and worker in self.benches[crew].idle:
             self.benches[crew].idle.remove(worker)
 
-    def _record(self, held: Held, outcome: Outcome, now: float, **where: Any) -> None:
+    def pause(self, scopes: Collection[str], now: float) -> list[tuple[str, Claim]]:
+        """These are paused now and nobody else (`*`, crews, workers). Who, being no longer so, is handed what."""
+        handed: list[tuple[str, Claim]] = []
+        held_back = frozenset(scope for scope in scopes if scope.startswith("worker:"))
+        freed, self._held_back = self._held_back - held_back, held_back
+        for crew, bench in self.benches.items():
+            paused = "*" in scopes or crew in scopes
+            if paused and not bench.paused:
+                self._give_back(bench, now)
+            bench.hungry |= bench.paused and not paused
+            bench.paused = paused
+            for worker in [worker for worker in bench.idle if worker in held_back]:
+                bench.idle.remove(worker)
+        for worker in freed:
+            if worker in self._crew_of and worker not in self.held and worker not in self._dismissed:
+                claim = self._next(worker, now)
+                if claim is not None:
+                    handed.append((worker, claim))
+        return handed
+
+    def _record(self, held: Held, outcome: Outcome, now: float, **where: Any) -> State | None:
         settlement = settle(
             held.claim, outcome, jitter=self._jitter(), duration_ms=int((now - held.since) * 1000), **where
         )
-        if settlement is not None:
-            self._pend(settlement, now)
+        if settlement is None:
+            return None
+        self._pend(settlement, now)
+        return settlement.state
 
     def _pend(self, settlement: Settlement, now: float) -> None:
         self._settlements.append(settlement)
@@ -201,6 +186,12 @@ class Ledger:
         self._requests.append(request)
         for job in request.jobs:
             self._stir(job.queue, now + job.delay_ms / 1000, now)
+
+    def chore(self, chore: Any, now: float) -> None:
+        """Something else to be written, soon."""
+        self._chores.append(chore)
+        if self._chores_since is None:
+            self._chores_since = now
 
     def hint(self, queue: str | None = None) -> None:
         """Somebody says that there is work in this queue (or that any may have some)."""
@@ -233,7 +224,7 @@ class Ledger:
     @property
     def settled(self) -> bool:
         """Whether nothing is held and nothing waits to be written."""
-        return not (self.held or self._settlements or self._requests or self.in_flight)
+        return not (self.held or self._settlements or self._requests or self._chores or self.in_flight)
 
     # batches
 
@@ -247,17 +238,24 @@ class Ledger:
         if self._requests or len(self._settlements) >= ENOUGH_OUTCOMES:
             return now
         due = now + POLL
+        if self._chores_since is not None:
+            due = min(due, self._chores_since + (CHORE_WAIT if self._busy else 0))
         if self._oldest is not None:
             # Nobody else is going to join this transaction if nobody is working.
             due = min(due, self._oldest + LONGEST_WAIT if self.held else now)
         for bench in self.benches.values():
-            if self.closed or not bench.idle or not bench.room():
+            if self.closed or not (bench.asleep if not bench.idle else bench.room()) or bench.paused:
                 continue
             if bench.hungry:
                 return now
             due = min(due, self._poll_at, bench.due_at or self._poll_at)
         unnoted = min((held.since for held in self.held.values() if not held.noted), default=None)
         return due if unnoted is None else min(due, unnoted + NOTE_AFTER)
+
+    @property
+    def _busy(self) -> bool:
+        """Whether somebody waits for the work in the next batch."""
+        return bool(self._settlements or self._requests)
 
     def next_batch(self, now: float) -> Batch:
         """What the store should do now. It is in flight until `confirm` or `failed`."""
@@ -270,20 +268,25 @@ class Ledger:
             if bench.due_at is not None and bench.due_at <= now:
                 bench.due_at, bench.hungry = None, True
             room = 0 if self.closed else bench.room()
-            if room and (bench.hungry or poll):
+            asleep = 0 if self.closed or bench.paused else bench.asleep
+            if (room or asleep) and (bench.hungry or poll):
                 hinted |= bench.hungry
                 bench.hungry = False  # until this claim comes back full, or somebody hints meanwhile
-                wants.append(Want(crew, bench.queue, room))
+                wants.append(Want(crew, bench.queue, room, asleep))
         notes: list[Note] = []
         for worker, held in self.held.items():
             if not held.noted and now - held.since >= NOTE_AFTER / 2:
                 held.noted = True
                 age = int((now - held.since) * 1000)
                 notes.append(Note(seq=held.claim.seq, fence=held.claim.fence, worker=worker, age_ms=age))
+        chores: tuple[Any, ...] = ()
+        if self._chores_since is not None and (not self._busy or now - self._chores_since >= CHORE_WAIT):
+            chores, self._chores, self._chores_since = tuple(self._chores), [], None
         self.in_flight = Batch(
             settlements=tuple(self._settlements),
             notes=tuple(notes),
             requests=tuple(self._requests),
+            chores=chores,
             wants=tuple(wants),
             poll=bool(wants) and not hinted,
         )
@@ -301,13 +304,15 @@ class Ledger:
                 bench.hungry |= crew not in wanted
         for grant in result.grants:
             bench = self.benches[grant.crew]
-            if len(grant.claims) >= wanted[grant.crew]:
+            if grant.waiting:
+                self._waiting[grant.crew] = grant.waiting
+            if grant.claims and len(grant.claims) >= wanted[grant.crew]:
                 bench.hungry = True
             elif grant.next_in_ms is not None:
                 due = now + grant.next_in_ms / 1000
                 bench.due_at = due if bench.due_at is None else min(bench.due_at, due)
             bench.ahead.extend(grant.claims)
-            if self.closed or not bench.workers:
+            if self.closed or not bench.workers or bench.paused:
                 self._give_back(bench, now)
             while bench.ahead and bench.idle:
                 worker = bench.idle.popleft()
@@ -321,6 +326,9 @@ class Ledger:
         batch, self.in_flight = self.in_flight, None
         assert batch is not None
         self._settlements[:0] = batch.settlements
+        self._chores[:0] = batch.chores
+        if batch.chores and self._chores_since is None:
+            self._chores_since = now
         if batch.settlements and self._oldest is None:
             self._oldest = now
         for note in batch.notes:
@@ -330,3 +338,8 @@ class Ledger:
         self.hint()
         self._again_at = now + pause
         return batch.requests
+
+    def waiting(self) -> dict[str, int]:
+        """Crews that have work for workers that are asleep, as the store said since this was last asked."""
+        found, self._waiting = self._waiting, {}
+        return found

@@ -1,8 +1,11 @@
 """The words between the supervisor's hands and its mind: what a place can be, what can happen, what can be done."""
 
+from collections.abc import Collection
 from enum import StrEnum
 
 import msgspec
+
+from chargehand.model.death import Death, Reason
 
 
 class Status(StrEnum):
@@ -54,10 +57,12 @@ class Occupied(msgspec.Struct, frozen=True):
 
 
 class Framed(msgspec.Struct, frozen=True):
-    """A frame came from the worker, saying this status."""
+    """A frame came from the worker: its status, its working thread's counter, the bytes of memory that it uses."""
 
     component: str
     status: str
+    turns: int = 0
+    memory: int = 0
 
 
 class MoreTime(msgspec.Struct, frozen=True):
@@ -84,15 +89,26 @@ class Exited(msgspec.Struct, frozen=True, kw_only=True):
     """The process is gone, and so is all that it started."""
 
     component: str
-    exit_code: int | None
-    signal: int | None
-    said: str | None
-    had_job: bool
+    death: Death
     crew_done: int
+    """How many jobs its crew has got out of the way so far."""
 
 
 class StopAsked(msgspec.Struct, frozen=True):
     """Everything is to stop."""
+
+
+class PausesChanged(msgspec.Struct, frozen=True):
+    """These are paused now, and nobody else: `*`, crews by name, workers by component."""
+
+    scopes: Collection[str]
+
+
+class WorkWaits(msgspec.Struct, frozen=True):
+    """So many jobs wait for workers of this crew that have gone to sleep."""
+
+    crew: str
+    count: int
 
 
 class Tick(msgspec.Struct, frozen=True):
@@ -101,7 +117,20 @@ class Tick(msgspec.Struct, frozen=True):
     late: float = 0.0
 
 
-Event = Started | NotStarted | Occupied | Framed | MoreTime | Examined | Broken | Exited | StopAsked | Tick
+Event = (
+    Started
+    | NotStarted
+    | Occupied
+    | Framed
+    | MoreTime
+    | Examined
+    | Broken
+    | Exited
+    | StopAsked
+    | PausesChanged
+    | WorkWaits
+    | Tick
+)
 
 
 # Actions
@@ -120,6 +149,26 @@ class Ask(msgspec.Struct, frozen=True):
     component: str
 
 
+class Heed(msgspec.Struct, frozen=True):
+    """Tell the worker that it is paused, or no longer."""
+
+    component: str
+    paused: bool
+
+
+class Dismiss(msgspec.Struct, frozen=True):
+    """Hand this worker nothing more; what it has it may finish."""
+
+    component: str
+
+
+class DumpStacks(msgspec.Struct, frozen=True):
+    """Have the worker write down where all its threads stand: it is about to be killed."""
+
+    component: str
+    reason: Reason
+
+
 class Terminate(msgspec.Struct, frozen=True):
     """SIGTERM to the worker's whole session."""
 
@@ -130,7 +179,7 @@ class Kill(msgspec.Struct, frozen=True):
     """SIGKILL to the worker and all that it started."""
 
     component: str
-    reason: str
+    reason: Reason
 
 
 class Examine(msgspec.Struct, frozen=True):
@@ -139,11 +188,27 @@ class Examine(msgspec.Struct, frozen=True):
     component: str
 
 
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """Keep what is known of a death that nobody asked for, and of what was decided."""
+
+    component: str
+    reason: Reason
+    text: str
+    charged: bool
+    follows: str
+
+
 class GivenUp(msgspec.Struct, frozen=True):
-    """Tell people that nobody will start this worker again."""
+    """Tell people, and remember through restarts, that nobody will start this worker again."""
 
     component: str
     reason: str
+
+
+class Forgiven(msgspec.Struct, frozen=True):
+    """Forget that this worker was given up on."""
+
+    component: str
 
 
 class Replace(msgspec.Struct, frozen=True):
@@ -154,4 +219,41 @@ class Replace(msgspec.Struct, frozen=True):
     pause: float
 
 
-Action = Spawn | Ask | Terminate | Kill | Examine | GivenUp | Replace
+class BreakerOpened(msgspec.Struct, frozen=True):
+    """Tell people that all of a crew crashed of the same cause, and that only one of them is tried further."""
+
+    crew: str
+    cause: str
+    probe: str
+
+
+class BreakerClosed(msgspec.Struct, frozen=True):
+    """Tell people that the others of the crew come back."""
+
+    crew: str
+    why: str
+
+
+class Removed(msgspec.Struct, frozen=True):
+    """The place is no more: its crew was made smaller."""
+
+    component: str
+
+
+Action = (
+    Spawn
+    | Ask
+    | Heed
+    | Dismiss
+    | DumpStacks
+    | Terminate
+    | Kill
+    | Examine
+    | Report
+    | GivenUp
+    | Forgiven
+    | Replace
+    | BreakerOpened
+    | BreakerClosed
+    | Removed
+)

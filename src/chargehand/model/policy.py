@@ -18,17 +18,48 @@ class RestartPolicy(msgspec.Struct, frozen=True, kw_only=True):
     lifetime_limit: int = 20
     healthy_after: float = 300.0
     forgive_after: float = 6 * 3600.0
+    breaker_window: float = 60.0
+    """When all workers of a crew crash of the same cause within so long, only one is tried further."""
 
 
 class LivenessPolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """How long a worker may be silent, loading or stopping. Seconds."""
+    """How long a worker may be silent, loading, standing still or stopping. Seconds."""
 
     beat: float = 5.0
     first_frame: float = 30.0
     set_up: float = 300.0
     silent: float = 30.0
+    """Without a frame: hung if it uses no CPU time either."""
+    idle: float = 30.0
+    """Beating, without a job, but its working thread does not turn: hung."""
+    still: float = 300.0
+    """In a job without a timeout, beating, its working thread standing still, and no CPU time used: hung."""
+    stalled: float = 600.0
+    """The same, but CPU time is used: it is flagged, and left alone."""
+    stacks: float = 0.25
+    """How long a worker that is about to be killed may take to write down where it stands."""
     grace: float = 10.0
     terminate: float = 2.0
+
+
+class StartPolicy(msgspec.Struct, frozen=True, kw_only=True):
+    """How many workers start at a time. `memory` and `gpu_memory`: bytes that all workers may need together."""
+
+    stagger: float = 0.02
+    most_loading: int = 4
+    memory: int | None = None
+    gpu_memory: int | None = None
+
+
+class Terms(msgspec.Struct, frozen=True, kw_only=True):
+    """What a crew asks of its supervisor. Bytes and seconds."""
+
+    workers: int = 1
+    recycle_jobs: int | None = None
+    recycle_memory: int | None = None
+    idle_exit: float | None = None
+    memory: int | None = None
+    gpu_memory: int | None = None
 
 
 class History(msgspec.Struct):
@@ -52,6 +83,14 @@ class History(msgspec.Struct):
         """It ran well for so long that its past no longer counts at all."""
         self.charged.clear()
 
+    def rested(self, policy: RestartPolicy, ready_at: float | None, now: float) -> None:
+        """Take account of how long the worker has run well since it was ready."""
+        if ready_at is None or now - ready_at < policy.healthy_after:
+            return
+        self.rest(now)
+        if now - ready_at >= policy.forgive_after:
+            self.forgive()
+
     def charged_since(self, moment: float) -> int:
         """How many deaths count since then, or since the last rest."""
         return sum(1 for when in self.charged if when >= max(moment, self.rested_at))
@@ -69,6 +108,13 @@ class GiveUpOn(msgspec.Struct, frozen=True):
     reason: str
 
 
+class Budget(msgspec.Struct, frozen=True):
+    """How many crashes a worker may still have before it is given up: within the window, and in all."""
+
+    rapid_left: int
+    lifetime_left: int
+
+
 def after_crash(policy: RestartPolicy, history: History, now: float, jitter: float) -> Restart | GiveUpOn:
     """What follows a death that is already in the history's streak (and in its charges, if it is to be charged)."""
     recent = history.charged_since(now - policy.window)
@@ -78,3 +124,11 @@ def after_crash(policy: RestartPolicy, history: History, now: float, jitter: flo
         return GiveUpOn(f"{len(history.charged)} crashes in all")
     pause = min(policy.first_pause * 2 ** min(history.streak - 1, 30), policy.longest_pause)
     return Restart(now + min(pause * (1 + jitter / 10), policy.longest_pause))
+
+
+def budget(policy: RestartPolicy, history: History, ready_at: float | None, now: float) -> Budget:
+    """What is left of the limits now, a present healthy run included."""
+    seen = History(list(history.charged), history.streak, history.rested_at)
+    seen.rested(policy, ready_at, now)
+    recent = seen.charged_since(now - policy.window)
+    return Budget(max(0, policy.rapid_limit - recent), max(0, policy.lifetime_limit - len(seen.charged)))

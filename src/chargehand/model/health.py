@@ -1,0 +1,119 @@
+"""What readers are shown of a component, and the verdict on the whole: pure, the same wherever it is read."""
+
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from chargehand.model.lifecycle import Status
+from chargehand.model.place import Place
+
+APP = "app"
+"""The component that is the node itself."""
+FRESH_MS = 30_000
+"""`healthy` is believed only if a frame is not older than this."""
+
+
+class Verdict(StrEnum):
+    """The whole system in one word."""
+
+    HEALTHY = "healthy"
+    DEGRADED = "degraded"
+    ERROR = "error"
+
+
+class Findings(msgspec.Struct, frozen=True):
+    """The verdict, and the reasons in words, gravest first."""
+
+    status: Verdict
+    reasons: tuple[str, ...] = ()
+
+
+def shown_status(status: str, flags: Sequence[str], age_ms: int | None, fresh_ms: int = FRESH_MS) -> str:
+    """The status as a reader may be shown it: never a plain `healthy` for one that is flagged or long silent."""
+    if status != Status.HEALTHY:
+        return status
+    if flags:
+        return f"{status} ({', '.join(flags)})"
+    if age_ms is None or not 0 <= age_ms <= fresh_ms:
+        return "unknown"
+    return status
+
+
+def is_healthy(status: str, flags: Sequence[str], age_ms: int | None, max_age_ms: int = FRESH_MS) -> bool:
+    """Whether it is known to be well."""
+    return status in (Status.HEALTHY, Status.PAUSED) and not flags and age_ms is not None and 0 <= age_ms <= max_age_ms
+
+
+def judge(
+    workers: Sequence[Mapping[str, Any]],
+    unserved: Mapping[str, str],
+    *,
+    node: bool = True,
+    store_failing: str | None = None,
+) -> Findings:
+    """The verdict on a system from what is shown of its workers (component, crew, status, flags, text)."""
+    grave: list[str] = [] if node else ["no node runs: nothing is being done"]
+    if store_failing:
+        grave.append(f"the store fails: {store_failing}")
+    grave += [f"queue {queue} has work waiting and nobody to do it: {why}" for queue, why in sorted(unserved.items())]
+    light: list[str] = []
+    crews: dict[str, list[Mapping[str, Any]]] = {}
+    for worker in workers:
+        crews.setdefault(str(worker["crew"]), []).append(worker)
+    for crew, members in crews.items():
+        failed = [member for member in members if member["status"] == Status.FAILED]
+        if failed:
+            text = f"crew {crew}: {len(failed)} of {len(members)} given up: {failed[0]['text']}"
+            (grave if len(failed) == len(members) else light).append(text)
+        for member in members:
+            if member["flags"]:
+                light.append(f"{member['component']} is {', '.join(member['flags'])}")
+            elif member["status"] == Status.CRASHED:
+                light.append(f"{member['component']} crashed: {member['text']}")
+    status = Verdict.ERROR if grave else Verdict.DEGRADED if light else Verdict.HEALTHY
+    return Findings(status, (*grave, *light))
+
+
+class Member(msgspec.Struct, frozen=True):
+    """One worker, as far as it matters to those who wait: `will_work` if it takes work, or will by itself."""
+
+    crew: str
+    status: str
+    text: str | None
+    will_work: bool
+
+
+def unserved(
+    waiting: Sequence[tuple[str, int]], queues: Mapping[str, str], members: Sequence[Member], paused: Sequence[str] = ()
+) -> dict[str, str]:
+    """The queues that have due work and nobody who will take it, each with why. `queues`: of each crew."""
+    found: dict[str, str] = {}
+    for queue, _ in waiting:
+        crews = [crew for crew, served in queues.items() if served == queue]
+        if not crews:
+            found[queue] = "no crew serves it"
+            continue
+        if "*" in paused or all(crew in paused for crew in crews):
+            continue  # a person wants it so, and it is shown as that
+        concerned = [member for member in members if member.crew in crews]
+        if not concerned:
+            found[queue] = f"its crew {', '.join(crews)} has no workers: chargehand scale {crews[0]} 1"
+        elif not any(member.will_work for member in concerned):
+            first = f"{concerned[0].status} ({concerned[0].text})"
+            mend = "reset" if any(member.status == Status.FAILED for member in concerned) else "start"
+            found[queue] = f"all workers of {', '.join(crews)} are {first}: chargehand {mend} {crews[0]}"
+    return found
+
+
+def will_work(place: Place) -> bool:
+    """Whether it takes work, or will by itself."""
+    if place.status in (Status.HEALTHY, Status.PAUSED, Status.STARTING, Status.CRASHED):
+        return True
+    return place.status is Status.STOPPED and (place.in_line or place.asleep or place.start_at is not None)
+
+
+def member_of(place: Place) -> Member:
+    """A place as a member of its crew."""
+    return Member(place.crew, place.status.value, place.text, will_work(place))
