@@ -15,7 +15,7 @@ from typing import Any, TypedDict, TypeVar, Unpack, overload
 
 from chargehand import handler, nodelock
 from chargehand.client import Client, NoNode
-from chargehand.config import UNSET, CrewPlan, NodePlan, check_crew, milliseconds
+from chargehand.config import UNSET, CrewPlan, NodePlan, check_crew, milliseconds, size, threads_from_environment
 from chargehand.crew import Crew
 from chargehand.errors import (
     ChargehandError,
@@ -25,7 +25,8 @@ from chargehand.errors import (
 )
 from chargehand.host import Host
 from chargehand.model.job import Attempt, Enqueued, JobRecord, NewJob
-from chargehand.model.policy import LivenessPolicy, RestartPolicy
+from chargehand.model.policy import LivenessPolicy, RestartPolicy, StartPolicy
+from chargehand.operate import Operating
 from chargehand.store import Counts, CrewRow, JobFilter, Retention, Store, Transaction
 from chargehand.stores import open_store, sqlite_path
 
@@ -49,9 +50,15 @@ class CrewOptions(TypedDict, total=False):
     timeout: float | None
     transactional: bool
     environment: dict[str, str]
+    threads: int
+    recycle_jobs: int | None
+    recycle_memory: int | str | None
+    idle_exit: float | None
+    memory: int | str | None
+    gpu_memory: int | str | None
 
 
-class Chargehand:
+class Chargehand(Operating):
     """One store and the crews that work for it: the object that an application makes once, at import."""
 
     def __init__(
@@ -61,7 +68,9 @@ class Chargehand:
         node: str | None = None,
         restart: RestartPolicy | None = None,
         liveness: LivenessPolicy | None = None,
+        starts: StartPolicy | None = None,
         retention: Retention | None = None,
+        history: bool = False,
         log_level: str = "INFO",
     ) -> None:
         address = os.environ.get("CHARGEHAND_URL") or (os.fspath(url) if url is not None else None)
@@ -73,7 +82,8 @@ class Chargehand:
         self.url = str(self.path)
         self.node_name = node or os.environ.get("NODE_NAME") or socket.gethostname()
         self._restart, self._liveness = restart or RestartPolicy(), liveness or LivenessPolicy()
-        self._retention, self.log_level = retention or Retention(), log_level
+        self._starts, self._retention = starts or StartPolicy(), retention or Retention()
+        self._history, self.log_level = history, log_level
         self._crews: dict[str, Crew[Any, Any]] = {}
         self._stores: list[Store] = []
         self._pid = os.getpid()
@@ -107,7 +117,10 @@ class Chargehand:
         timeout = rest.pop("timeout", UNSET)
         if timeout is not UNSET:
             rest["timeout_ms"] = None if timeout is None else milliseconds("timeout", timeout)
+        for option in ("recycle_memory", "memory", "gpu_memory"):
+            rest[option] = size(f"crew {name!r}: {option}", rest.get(option))
         rest.setdefault("queue", name)
+        rest.setdefault("threads", threads_from_environment())
         crew = Crew[Any, Any](self, check_crew(CrewPlan(name=name, handler=handler, **rest)), takes, gives)
         self._crews[name] = crew
         return crew
@@ -240,11 +253,13 @@ class Chargehand:
             python_path=tuple(sys.path),
             restart=self._restart,
             liveness=self._liveness,
+            starts=self._starts,
             retention=self._retention,
+            history=self._history,
             log_level=self.log_level,
         )
 
-    def start(self, *, give_up: bool = False) -> Host:
+    def host(self, *, give_up: bool = False) -> Host:
         """Be the host: start a node with these crews, and keep one running. Returns at once."""
         _ = self.client
         if handler.inside_worker:
@@ -260,7 +275,7 @@ class Chargehand:
                 self._host.start()
             return self._host
 
-    def stop(self) -> None:
+    def unhost(self) -> None:
         """Stop the node that this process hosts, in order."""
         host = self._host
         if host is not None:
@@ -271,16 +286,16 @@ class Chargehand:
     def running(self) -> Generator[Host]:
         """Host a node for the length of the block."""
         already = self._host is not None and self._pid == os.getpid() and not self._host.ended.is_set()
-        host = self.start()
+        host = self.host()
         try:
             yield host
         finally:
             if not already:
-                self.stop()
+                self.unhost()
 
     def close(self) -> None:
         """Let go of connections; the node, if this process hosts one, is stopped first."""
-        self.stop()
+        self.unhost()
         self._client.close()
         while self._stores:
             self._stores.pop().close()

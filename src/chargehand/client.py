@@ -6,21 +6,22 @@ It never retries: whoever gets NoNode goes to the store, which is the truth.
 import asyncio
 import select
 import socket
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from chargehand import clock
+from chargehand import clock, errors
 from chargehand.control import FRAME_LIMIT, address_of
-from chargehand.errors import ChargehandError, PayloadError, StoreError
+from chargehand.errors import ChargehandError
 from chargehand.model.frame import Decoder, Frame, encode
 from chargehand.model.job import Enqueued, NewJob
 
 CALL_TIMEOUT = 5.0
 """Seconds after which a node that does not answer is done without."""
+LONGEST_WAIT = 3600.0
 
 
 class NoNode(ChargehandError):
@@ -117,9 +118,9 @@ class Client:
                 raise NoNode(f"the node at {self._path} did not answer within {CALL_TIMEOUT:g} s")
             if "error" not in reply:
                 return reply
-        raise {"PayloadError": PayloadError, "StoreError": StoreError}.get(reply["kind"], ChargehandError)(
-            reply["error"]
-        )
+        found: Any = getattr(errors, str(reply["kind"]), None)
+        known = isinstance(found, type) and issubclass(found, ChargehandError)
+        raise (found if known else ChargehandError)(reply["error"])
 
     def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
         """Have the node write these jobs; returns once they are durable."""
@@ -134,6 +135,23 @@ class Client:
         except NoNode:
             return False
         return True
+
+    def logs(self, scope: str | None, job: str | None, count: int, follow: bool) -> Iterator[dict[str, Any]]:
+        """The node's last lines; then, if wanted, the new ones as they come, until the node goes away."""
+        line = Line(self._path, CALL_TIMEOUT)
+        try:
+            call = line.say("LOGS", scope=scope, id=job or "", count=count, follow=follow)
+            limit = CALL_TIMEOUT
+            while True:
+                reply = line.reply(call, limit)
+                if reply is None and limit == CALL_TIMEOUT and not follow:
+                    raise NoNode(f"the node at {self._path} did not answer within {CALL_TIMEOUT:g} s")
+                yield from reply["lines"] if reply else ()
+                if not follow:
+                    return
+                limit = LONGEST_WAIT
+        finally:
+            line.close()
 
     def status(self) -> dict[str, Any]:
         """What the node shows of itself."""

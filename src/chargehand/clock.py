@@ -12,3 +12,8 @@ sleep = time.sleep  # noqa: TID251 (here, and nowhere else)
 def now_ms() -> int:
     """Wall-clock time in whole milliseconds since 1970: for what is stored and shown."""
     return time.time_ns() // 1_000_000
+
+
+def local_time(ms: int) -> str:
+    """A moment as people here write it."""
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(ms / 1000))

@@ -1,5 +1,7 @@
 """Settings, read and checked once: what a crew is, what a node is told. Plain data that can cross a socket."""
 
+import os
+import re
 from typing import Any
 
 import msgspec
@@ -15,10 +17,23 @@ from chargehand.model.job import (
     check,
     check_size,
 )
-from chargehand.model.policy import LivenessPolicy, RestartPolicy
+from chargehand.model.orders import MOST_WORKERS
+from chargehand.model.policy import LivenessPolicy, RestartPolicy, StartPolicy, Terms
 from chargehand.store import Retention
 
-MOST_WORKERS = 1000
+THREADS = "PIPELINE_THREADS_PER_JOB"
+THREAD_LIMITS = (
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "BLIS_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+    "NUMEXPR_NUM_THREADS",
+    "NUMBA_NUM_THREADS",
+    "RAYON_NUM_THREADS",
+)
+"""The environment variables by which numeric libraries are told how many threads to make; read when they are loaded."""
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(i?)B?", re.IGNORECASE)
 
 
 class CrewPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,6 +48,28 @@ class CrewPlan(msgspec.Struct, frozen=True, kw_only=True):
     timeout_ms: int | None = DEFAULT_TIMEOUT_MS
     transactional: bool = False
     environment: dict[str, str] = msgspec.field(default_factory=dict[str, str])
+    threads: int = 1
+    recycle_jobs: int | None = None
+    recycle_memory: int | None = None
+    idle_exit: float | None = None
+    memory: int | None = None
+    gpu_memory: int | None = None
+
+    def terms(self) -> Terms:
+        """What it asks of its supervisor."""
+        return Terms(
+            workers=self.workers,
+            recycle_jobs=self.recycle_jobs,
+            recycle_memory=self.recycle_memory,
+            idle_exit=self.idle_exit,
+            memory=self.memory,
+            gpu_memory=self.gpu_memory,
+        )
+
+    def environment_of(self, index: int) -> dict[str, str]:
+        """What one of its workers finds in its environment: thread limits first, the crew's own words last."""
+        own = {name: text.replace("{index}", str(index)) for name, text in self.environment.items()}
+        return {THREADS: str(self.threads), **dict.fromkeys(THREAD_LIMITS, str(self.threads)), **own}
 
 
 class NodePlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,7 +81,9 @@ class NodePlan(msgspec.Struct, frozen=True, kw_only=True):
     python_path: tuple[str, ...]
     restart: RestartPolicy = RestartPolicy()
     liveness: LivenessPolicy = LivenessPolicy()
+    starts: StartPolicy = StartPolicy()
     retention: Retention = Retention()
+    history: bool = False
     log_level: str = "INFO"
 
 
@@ -69,6 +108,10 @@ def check_crew(plan: CrewPlan) -> CrewPlan:
         check(msgspec.structs.replace(own, priority=plan.priority))
     except PayloadError as error:
         raise ConfigurationError(f"crew {plan.name!r}: {error}") from None
+    _at_least("threads", plan, 1)
+    _at_least("recycle_jobs", plan, 1)
+    for name in ("idle_exit", "recycle_memory", "memory", "gpu_memory"):
+        _at_least(name, plan, 0)
     for key, text in plan.environment.items():
         pair: tuple[Any, Any] = (key, text)
         if not all(isinstance(part, str) and "\0" not in part for part in pair) or not key or "=" in key:
@@ -76,6 +119,31 @@ def check_crew(plan: CrewPlan) -> CrewPlan:
                 f"crew {plan.name!r}: environment {key!r}={text!r}; expected texts, the name without '='"
             )
     return plan
+
+
+def _at_least(name: str, plan: CrewPlan, least: int) -> None:
+    value = getattr(plan, name)
+    if value is not None and not value >= least:
+        raise ConfigurationError(f"crew {plan.name!r}: {name} is {value!r}; allowed is {least} or more")
+
+
+def size(name: str, value: Any) -> int | None:
+    """A number of bytes from a user: a whole number, or a text such as '800 MB' or '1.5 GiB'."""
+    if value is None or (isinstance(value, int) and not isinstance(value, bool) and value >= 0):
+        return value
+    found = _SIZE.fullmatch(value.strip()) if isinstance(value, str) else None
+    if found is None:
+        raise ConfigurationError(f"{name} is {value!r}; expected bytes, or a text such as '800 MB' or '1.5 GiB'")
+    base = 1024 if found[3] else 1000
+    return int(float(found[1]) * base ** " KMGT".index(found[2].upper() or " "))
+
+
+def threads_from_environment() -> int:
+    """PIPELINE_THREADS_PER_JOB, or 1."""
+    text = os.environ.get(THREADS) or "1"
+    if not text.isdigit() or not int(text):
+        raise ConfigurationError(f"{THREADS} is {text!r}; expected a whole number, 1 or more")
+    return int(text)
 
 
 def milliseconds(name: str, seconds: float) -> int:

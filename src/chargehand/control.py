@@ -1,11 +1,11 @@
-"""The node's socket: enqueue, hints, state, and the end of jobs. This is the node's side; `client` is the other.
+"""The node's socket: enqueue, hints, orders, state, logs, the end of jobs. This is the node's side; `client` the other.
 
 Without it only speed suffers: whoever cannot reach a node uses the store, which is the truth.
 """
 
 import os
 import socket
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
@@ -13,9 +13,11 @@ from typing import Any, Protocol
 import msgspec
 
 from chargehand import log
-from chargehand.errors import PayloadError
+from chargehand.errors import ChargehandError, PayloadError
+from chargehand.journal import Entry, Journal
 from chargehand.model.frame import BadFrame, Frame, encode
 from chargehand.model.job import Enqueued, NewJob, check
+from chargehand.model.orders import Answer
 from chargehand.wire import Channel, Loop
 
 FRAME_LIMIT = 4 << 20
@@ -33,6 +35,17 @@ class Call(msgspec.Struct, frozen=True):
     jobs: tuple[NewJob, ...] = ()
     queue: str | None = None
     id: str = ""
+    verb: str = ""
+    scope: str | None = None
+    who: str = ""
+    reason: str | None = None
+    for_ms: int | None = None
+    count: int | None = None
+    follow: bool = False
+
+
+Token = tuple[Channel, int]
+"""Who called: the line, and the number of the call on it."""
 
 
 _calls = msgspec.json.Decoder(Call)
@@ -54,16 +67,23 @@ def address_of(path: Path) -> Generator[str]:
 class Office(Protocol):
     """What the node does for those who call."""
 
-    def enqueue(self, token: Any, jobs: tuple[NewJob, ...]) -> None: ...
-    def hint(self, queue: str | None) -> None: ...
+    @property
+    def enqueue(self) -> Callable[[Token, tuple[NewJob, ...]], None]: ...
+    @property
+    def hint(self) -> Callable[[str | None], None]: ...
+    @property
+    def order(self) -> Callable[[Token, Call], None]: ...
     def view(self) -> dict[str, Any]: ...
 
 
 class Server:
     """Listens beside the store, for this user only. The holder of the node's lock may replace a dead one's socket."""
 
-    def __init__(self, loop: Loop, path: Path, office: Office, most_callers: int) -> None:
+    def __init__(self, loop: Loop, path: Path, office: Office, most_callers: int, journal: Journal) -> None:
         self._loop, self._path, self._office, self._most = loop, path, office, most_callers
+        self._journal = journal
+        journal.on_entry = self._tell_readers
+        self._readers: dict[Channel, Call] = {}
         self._reserve = os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
         self._clients: set[Channel] = set()
         self._followers: dict[str, list[tuple[Channel, int]]] = {}
@@ -102,6 +122,7 @@ class Server:
 
     def _left(self, channel: Channel) -> None:
         self._clients.discard(channel)
+        self._readers.pop(channel, None)
         for job_id in self._followed.pop(channel, ()):
             self._unfollow(channel, job_id)
 
@@ -137,12 +158,39 @@ class Server:
                 self._office.hint(call.queue)
             case "STATUS":
                 channel.send(encode("REPLY", {"call": call.call, "status": self._office.view()}))
+            case "ORDER":
+                self._order(channel, call)
+            case "LOGS":
+                self._logs(channel, call)
             case "FOLLOW":
                 self._follow(channel, call)
             case "UNFOLLOW":
                 self._unfollow(channel, call.id)
             case _:
                 self.refuse((channel, call.call), f"this node does not know the request {kind}", "ChargehandError")
+
+    def _order(self, channel: Channel, call: Call) -> None:
+        try:
+            self._office.order((channel, call.call), call)
+        except ChargehandError as error:
+            self.refuse((channel, call.call), str(error), type(error).__name__)
+
+    def answer_order(self, token: Token, answers: list[Answer]) -> None:
+        """What will happen."""
+        channel, call = token
+        told = [{"component": answer.component, "text": answer.text} for answer in answers]
+        channel.send(encode("REPLY", {"call": call, "answers": told}))
+
+    def _logs(self, channel: Channel, call: Call) -> None:
+        lines = [entry.told() for entry in self._journal.last(call.scope, call.id or None, call.count or 0)]
+        channel.send(encode("REPLY", {"call": call.call, "lines": lines}))
+        if call.follow:
+            self._readers[channel] = call
+
+    def _tell_readers(self, entry: Entry) -> None:
+        for channel, call in list(self._readers.items()):
+            if entry.concerns(call.scope, call.id or None):
+                channel.send(encode("REPLY", {"call": call.call, "lines": [entry.told()]}))
 
     def _enqueue(self, channel: Channel, call: Call) -> None:
         if len(call.jobs) > MOST_JOBS:
@@ -158,12 +206,12 @@ class Server:
         channel.close()
         self._left(channel)
 
-    def answer(self, token: tuple[Channel, int], enqueued: Sequence[Enqueued]) -> None:
+    def answer(self, token: Token, enqueued: Sequence[Enqueued]) -> None:
         """The jobs are durable."""
         channel, call = token
         channel.send(encode("REPLY", {"call": call, "enqueued": [[e.id, e.created] for e in enqueued]}))
 
-    def refuse(self, token: tuple[Channel, int], why: str, kind: str) -> None:
+    def refuse(self, token: Token, why: str, kind: str) -> None:
         """The request was not carried out."""
         channel, call = token
         channel.send(encode("REPLY", {"call": call, "error": why, "kind": kind}))

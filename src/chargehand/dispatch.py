@@ -12,20 +12,29 @@ from typing import Any
 
 import msgspec
 
-from chargehand import clock, log
+from chargehand import chores, clock, log
 from chargehand.errors import ChargehandError, StoreError
-from chargehand.model.ledger import Batch, Result
-from chargehand.store import CrewRow, Holder, Retention, Store
+from chargehand.model.batch import Batch, Result
+from chargehand.store import CrewRow, GivenUpMark, Holder, Retention, Store
 
 PRUNE_EVERY = 60.0
 PRUNE_AT_ONCE = 500
 RECOVER_AGAIN = 0.5
 
 
-class Opened(msgspec.Struct, frozen=True):
-    """The store is open, and what earlier lives held is back in the queue: these jobs."""
+class Opened(msgspec.Struct, frozen=True, kw_only=True):
+    """The store is open: what people and earlier lives left in it. `fingerprints`: of each crew's code and settings."""
 
-    recovered: tuple[str, ...]
+    pauses: tuple[tuple[str, int | None], ...]
+    given_up: tuple[GivenUpMark, ...]
+    scaled: dict[str, int]
+    fingerprints: dict[str, str]
+
+
+class Recovered(msgspec.Struct, frozen=True):
+    """What earlier lives held is back in the queue: these jobs."""
+
+    jobs: tuple[str, ...]
 
 
 class Recover(msgspec.Struct, frozen=True):
@@ -46,13 +55,13 @@ class Unusable(msgspec.Struct, frozen=True):
     why: str
 
 
-News = Opened | Result | Failure | Unusable
+News = Opened | Recovered | Result | Failure | Unusable
 
 
 def execute(store: Store, batch: Batch, holder: Holder) -> Result:
     """One batch in one transaction."""
     stirred = batch.poll and store.stirred()
-    if batch.poll and not (stirred or batch.settlements or batch.notes or batch.requests):
+    if batch.poll and not (stirred or batch.settlements or batch.notes or batch.requests or batch.chores):
         return Result()
     with store.transaction() as tx:
         lost = tx.settle(batch.settlements, holder) if batch.settlements else []
@@ -63,8 +72,24 @@ def execute(store: Store, batch: Batch, holder: Holder) -> Result:
         if batch.requests:
             answers = iter(tx.enqueue(jobs))
             enqueued = [(request.token, tuple(next(answers) for _ in request.jobs)) for request in batch.requests]
+        for chore in batch.chores:
+            chores.do(chore, tx, holder)
         grants = tx.claim(batch.wants, holder) if batch.wants else []
-    return Result(stirred=stirred, lost=tuple(lost), enqueued=tuple(enqueued), grants=tuple(grants))
+    about_pauses = stirred or any(isinstance(chore, chores.ABOUT_PAUSES) for chore in batch.chores)
+    about_queues = any(isinstance(chore, chores.LookAtQueues) for chore in batch.chores)
+    return Result(
+        stirred=stirred,
+        lost=tuple(lost),
+        enqueued=tuple(enqueued),
+        grants=tuple(grants),
+        pauses=pauses_of(store) if about_pauses else None,
+        waiting=tuple(store.waiting()) if about_queues else None,
+    )
+
+
+def pauses_of(store: Store) -> tuple[tuple[str, int | None], ...]:
+    """What is paused, and for how many ms still."""
+    return tuple((pause.scope, pause.left_ms) for pause in store.pauses())
 
 
 class StoreThread(threading.Thread):
@@ -78,15 +103,11 @@ class StoreThread(threading.Thread):
         about: dict[str, Any],
         retention: Retention,
         spare: tuple[str, ...],
+        fingerprints: Callable[[], dict[str, str]],
     ) -> None:
         super().__init__(name="store", daemon=True)
-        self._open, self._holder, self._crews, self._about, self._retention = (
-            open_store,
-            holder,
-            crews,
-            about,
-            retention,
-        )
+        self._open, self._holder, self._crews, self._about = open_store, holder, crews, about
+        self._retention, self._fingerprints = retention, fingerprints
         self._inbox: SimpleQueue[Batch | Recover | None] = SimpleQueue()
         self._inbox.put(Recover(spare))
         self._outbox: deque[News] = deque()
@@ -129,6 +150,7 @@ class StoreThread(threading.Thread):
             store = self._open()
             with store.transaction() as tx:
                 tx.register(self._holder, self._crews, self._about)
+            self._tell(self._opened(store))
         except Exception as error:
             if not isinstance(error, ChargehandError):
                 log.error("the store cannot be opened, for an unforeseen reason", trace=True)
@@ -147,11 +169,19 @@ class StoreThread(threading.Thread):
                 self._tell(Failure(f"{type(error).__name__}: {error}"))
         store.close()
 
+    def _opened(self, store: Store) -> Opened:
+        return Opened(
+            pauses=pauses_of(store),
+            given_up=tuple(store.given_up()),
+            scaled={crew.name: crew.scaled for crew in store.crews() if crew.scaled is not None},
+            fingerprints=self._fingerprints(),
+        )
+
     def _recover(self, store: Store, todo: Recover) -> None:
         try:
             with store.transaction() as tx:
                 recovered = tx.recover(self._holder, "the node ended while the job was running", todo.spare)
-            self._tell(Opened(tuple(recovered)))
+            self._tell(Recovered(tuple(recovered)))
         except Exception as error:
             log.error("what an earlier node held cannot be taken back yet", why=error)
             clock.sleep(RECOVER_AGAIN)

@@ -73,7 +73,7 @@ class JobFailed(ChargehandError):
 
 def summary(error: str | None, limit: int = 300) -> str:
     """Of a traceback the exception's own words, in one line; of any other text the text."""
-    lines = (error or "").splitlines()
+    lines = (error or "").partition("; it stood here:")[0].splitlines()
     frames = [number for number, line in enumerate(lines) if line.startswith('  File "')]
     if frames:
         after = range(frames[-1] + 1, len(lines))

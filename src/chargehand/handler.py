@@ -69,6 +69,8 @@ class Handler(Generic[Payload, Result]):
     """Derive from this: one object a worker process, set up once, then performing one job after the other."""
 
     ask_for_time: Callable[[float], None] = staticmethod(_nobody_to_ask)
+    threads: int = 1
+    """How many threads a job may use (PIPELINE_THREADS_PER_JOB), for libraries that do not read the environment."""
 
     def set_up(self) -> "Awaitable[None] | None":
         """Load what all jobs need. Plain or async."""

@@ -7,6 +7,7 @@ node are subreapers). What a dead node's workers started is found by its session
 
 import errno
 import os
+import re
 import select
 import signal
 import subprocess
@@ -140,14 +141,26 @@ class Child:
 
 
 def launch(
-    code: str, component: str, *, mark: str, pass_fds: Sequence[int], env: Mapping[str, str], name: str
+    code: str,
+    component: str,
+    *,
+    mark: str,
+    pass_fds: Sequence[int],
+    env: Mapping[str, str],
+    name: str,
+    output: int | None = None,
 ) -> Child:
-    """A fresh interpreter in a session of its own that runs `code`, inheriting nothing but the descriptors named."""
+    """A fresh interpreter in a session of its own that runs `code`, inheriting nothing but the descriptors named.
+
+    `output`: a descriptor for all that it prints.
+    """
     process = subprocess.Popen(
         [sys.executable, "-c", code, name],
         pass_fds=pass_fds,
         start_new_session=True,
         stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=output,
         env={**env, MARK: mark},
     )
     return Child(process, component, mark)
@@ -259,6 +272,52 @@ def cpu_of(child: Child) -> float | None:
         return None
     others = (stat(pid) for pid in session_members(child.pid) if pid != child.pid)
     return own.cpu + sum(seen.cpu for seen in others if seen is not None)
+
+
+def where_threads_stand(pid: int) -> str:
+    """What the kernel says of each thread of a process: its state, and what it waits for in the kernel."""
+    lines: list[str] = []
+    for task in sorted(_listed(f"/proc/{pid}/task"), key=int):
+        found = stat(int(task))
+        if found is None:
+            continue
+        base = f"/proc/{pid}/task/{task}"
+        lines.append(
+            f"thread {task} {_text(f'{base}/comm')!r}: state {found.state}, in {_text(f'{base}/wchan') or '?'}"
+        )
+        lines += [f"  {line}" for line in _text(f"{base}/stack").splitlines()]
+    return "\n".join(lines)
+
+
+def _listed(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []  # it is gone
+
+
+def _text(path: str) -> str:
+    try:
+        with open(path) as file:
+            return file.read().strip()
+    except OSError:
+        return ""  # gone, or not for us to read
+
+
+def oom_kills() -> int:
+    """How many processes the kernel has killed for want of memory so far, as far as it tells us."""
+    found = re.search(r"^oom_kill (\d+)$", _text("/proc/vmstat"), re.MULTILINE)
+    return int(found[1]) if found else 0
+
+
+def memory_of_machine() -> int:
+    """The bytes of memory that we may use: the machine's, or less if a control group says so."""
+    limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        text = _text(path)
+        if text.isdigit():
+            limits.append(int(text))
+    return min(limits)
 
 
 def spawn_error(error: OSError) -> str:

@@ -30,6 +30,11 @@ def error(message: str, *, trace: bool = False, **facts: Any) -> None:
     _logger.error(message, extra={"facts": facts}, exc_info=trace)
 
 
+def at(level: str, message: str, **facts: Any) -> None:
+    """The same, at a level by its name."""
+    _logger.log(logging.getLevelNamesMapping()[level.upper()], message, extra={"facts": facts})
+
+
 class _Plain(logging.Formatter):
     """One line: time, level, message, facts. Control characters are escaped, so that no text can forge a line."""
 
@@ -87,8 +92,10 @@ class _Beside(logging.Handler):
 _beside: list[_Beside] = []
 
 
-def configure(level: str, *, beside: bool = False) -> None:
+def configure(level: str, *, beside: bool = False, journal: logging.Handler | None = None) -> None:
     """Write the package's log to standard error; `beside`: from a thread, dropping what nobody reads."""
+    if journal is not None:
+        _logger.addHandler(journal)
     handler: logging.Handler = logging.StreamHandler(sys.stderr)
     if beside:
         handler = _Beside()

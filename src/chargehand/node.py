@@ -16,20 +16,26 @@ from typing import Any
 
 import msgspec
 
-from chargehand import __version__, clock, launch, log
+from chargehand import __version__, chores, clock, launch, log
 from chargehand.config import NodePlan
 from chargehand.control import Server
-from chargehand.dispatch import Failure, News, Opened, StoreThread, Unusable
+from chargehand.dispatch import Failure, News, Opened, Recovered, StoreThread, Unusable
 from chargehand.errors import EXIT_ERROR, EXIT_STORE, ChargehandError, summary
+from chargehand.fingerprint import fingerprint
+from chargehand.journal import Journal
 from chargehand.lifeline import adopt_orphans
 from chargehand.lives import Lives
+from chargehand.model.batch import Batch, Result
 from chargehand.model.fleet import Fleet
 from chargehand.model.frame import BadFrame, Frame, encode
-from chargehand.model.job import FINISHED, NewJob, Settlement, State
-from chargehand.model.ledger import Batch, Ledger, Request, Result
+from chargehand.model.job import FINISHED, Settlement, State
+from chargehand.model.ledger import Ledger
+from chargehand.office import Office
+from chargehand.output import Line
+from chargehand.projection import Projection
 from chargehand.store import CrewRow, Holder
 from chargehand.stores import open_store, sqlite_path
-from chargehand.supervisor import Supervisor, workers_view
+from chargehand.supervisor import Supervisor
 from chargehand.wire import Channel, Loop
 
 PLAN_LIMIT = 16 << 20
@@ -48,7 +54,7 @@ UNKILLABLE_EVERY = 0.5
 class Node:
     """One life of a node. `step` is one turn; `run` is all of them."""
 
-    def __init__(self, plan: NodePlan, tether: socket.socket) -> None:
+    def __init__(self, plan: NodePlan, tether: socket.socket, journal: Journal) -> None:
         self._plan = plan
         self._started_ms = clock.now_ms()
         self._loop = Loop()
@@ -58,15 +64,21 @@ class Node:
         self._unkillable = self._lives.end_earlier(TAKEOVER_LIMIT)
         self._look_at = now = clock.monotonic()
         chance = random.Random()
+        starts = plan.starts
+        if starts.memory is None:
+            starts = msgspec.structs.replace(starts, memory=launch.memory_of_machine())
         self._fleet = Fleet(
-            [(crew.name, crew.workers) for crew in plan.crews], plan.restart, plan.liveness, chance.random, now
+            {crew.name: crew.terms() for crew in plan.crews}, plan.restart, plan.liveness, starts, chance.random
         )
         self._ledger = Ledger([(crew.name, crew.queue) for crew in plan.crews], chance.random, now)
-        self._supervisor = Supervisor(self._loop, plan, self._fleet, self._ledger, self._lives, self._ended)
+        self._supervisor = Supervisor(self._loop, plan, self._fleet, self._ledger, self._lives, self)
         self._supervisor.keep_free(self._unkillable)
+        self._projection = Projection(self._fleet, self._ledger, self._supervisor.hands, history=plan.history, now=now)
         self._store = self._store_thread(plan)
         self._loop.add(self._store.ready, lambda _: self._hear())
-        self._server = Server(self._loop, Path(f"{store}-sock"), self, _raise_descriptor_limit() // 2)
+        self._server = Server(self._loop, Path(f"{store}-sock"), self, _raise_descriptor_limit() // 2, journal)
+        self._office = Office(plan, self._fleet, self._ledger, self._supervisor, self._server.answer_order)
+        self.enqueue, self.hint, self.order = self._office.enqueue, self._office.hint, self._office.order
         self._open = False
         self._unusable: str | None = None
         self._failing: str | None = None
@@ -85,7 +97,13 @@ class Node:
         about = {"pid": os.getpid(), "boot": launch.boot_id(), "version": __version__}
         holder = Holder(plan.node, self._lives.life)
         return StoreThread(
-            lambda: open_store(plan.store, node=True), holder, crews, about, plan.retention, self._spare()
+            lambda: open_store(plan.store, node=True),
+            holder,
+            crews,
+            about,
+            plan.retention,
+            self._spare(),
+            lambda: {crew.name: fingerprint(crew, plan.python_path) for crew in plan.crews},
         )
 
     def _spare(self) -> tuple[str, ...]:
@@ -145,7 +163,22 @@ class Node:
             self._supervisor.tick(now, late if late > LATE else 0.0)
         if self._unkillable and now >= self._look_at:
             self._look_at_the_unkillable(now)
+        if self._open:
+            self._tend(now)
         self._submit(now)
+
+    def _tend(self, now: float) -> None:
+        """What is due beside the work: the store is told how everybody is, and asked what has run out."""
+        if now >= self._projection.due() and self._gone_at is None:
+            self._supervisor.beat()
+            for chore in self._projection.chores(now, self._failing):
+                self._ledger.chore(chore, now)
+        if self._office.pauses_due is not None and now >= self._office.pauses_due:
+            self._office.pauses_due = None
+            self._ledger.chore(chores.LookAtPauses(), now)
+        for crew in self._plan.crews:
+            if crew.idle_exit is not None:
+                self._ledger.benches[crew.name].asleep = sum(p.asleep for p in self._fleet.crew(crew.name))
 
     def _timeout(self, now: float, supervise_at: float) -> float:
         due = min(supervise_at, self._ledger_due(now) or supervise_at)
@@ -153,6 +186,8 @@ class Node:
             due = min(due, self._gone_at + LAST_WORDS)
         if self._unkillable:
             due = min(due, self._look_at)
+        if self._open and self._gone_at is None:
+            due = min(due, self._projection.due(), self._office.pauses_due or due)
         return min(max(0.0, due - now), LONGEST_WAIT)
 
     def _ledger_due(self, now: float) -> float | None:
@@ -174,7 +209,10 @@ class Node:
         if self._stopping is None or not self._supervisor.gone:
             return False
         now = clock.monotonic()
-        self._gone_at = self._gone_at or now
+        if self._gone_at is None:
+            self._gone_at = now
+            if self._open:
+                self._ledger.chore(chores.Wipe(), now)
         return self._ledger.settled or now - self._gone_at >= LAST_WORDS
 
     # the store speaks
@@ -186,13 +224,14 @@ class Node:
     def _heard(self, news: News) -> None:
         now = clock.monotonic()
         match news:
-            case Opened(recovered):
-                if recovered:
-                    log.warning("jobs of an earlier node are queued again", count=len(recovered))
+            case Opened():
+                self._open = True
+                self._office.opened(news, now)
+                self._tether.send(encode("READY", {"pid": os.getpid()}))
+            case Recovered(jobs):
+                if jobs:
+                    log.warning("jobs of an earlier node are queued again", count=len(jobs))
                     self._ledger.hint()
-                if not self._open:
-                    self._open = True
-                    self._tether.send(encode("READY", {"pid": os.getpid()}))
             case Unusable(why):
                 self._unusable = why
                 log.error("the store cannot be used", why=why)
@@ -221,6 +260,7 @@ class Node:
             self._supervisor.hand_out(component, claim)
         for token, enqueued in result.enqueued:
             self._server.answer(token, enqueued)
+        self._office.committed(batch, result, now)
         for job_id in result.lost:
             log.warning("an outcome came too late and changed nothing", job=job_id)
         for settlement in batch.settlements:
@@ -229,18 +269,25 @@ class Node:
             if settlement.outcome not in (None, "done") and settlement.id not in result.lost:
                 _tell_failure(settlement)
 
-    def _ended(self, job_id: str) -> None:
-        """A worker settled this job in a transaction of its own."""
+    # the supervisor speaks
+
+    def ended(self, job_id: str) -> None:
         self._server.ended(job_id)
         self._ledger.hint()
 
+    def keep(self, chore: chores.Chore) -> None:
+        self._ledger.chore(chore, clock.monotonic())
+
+    def given_up(self, component: str, reason: str) -> None:
+        self.keep(self._office.mark(component, reason))
+
+    def changed(self, component: str) -> None:
+        self._projection.changed(component, clock.monotonic())
+
+    def said(self, component: str, line: Line) -> None:
+        log.at(line.level, "worker says", component=component, job=line.job, line=line.text)
+
     # those who call
-
-    def enqueue(self, token: Any, jobs: tuple[NewJob, ...]) -> None:
-        self._ledger.enqueue(Request(token, jobs), clock.monotonic())
-
-    def hint(self, queue: str | None) -> None:
-        self._ledger.hint(queue)
 
     def view(self) -> dict[str, Any]:
         busy = self._store.busy_since
@@ -256,7 +303,7 @@ class Node:
                 "waiting_s": None if busy is None else round(clock.monotonic() - busy, 3),
             },
             "unkillable": [{"component": life.component, "pid": life.pid} for life in self._unkillable],
-            "workers": workers_view(self._supervisor, self._fleet, self._ledger),
+            **self._office.view(store_failing=self._failing),
         }
 
     # the end
@@ -317,10 +364,11 @@ def main(tether_fd: int) -> None:
     tether = socket.socket(fileno=tether_fd)
     tether.set_inheritable(False)
     plan = _read_plan(tether)
-    log.configure(plan.log_level, beside=True)
+    journal = Journal()
+    log.configure(plan.log_level, beside=True, journal=journal)
     adopt_orphans()
     try:
-        node = Node(plan, tether)
+        node = Node(plan, tether, journal)
     except (ChargehandError, OSError) as error:
         log.error("the node cannot start", why=error)
         code = error.exit_code if isinstance(error, ChargehandError) else EXIT_STORE

@@ -16,8 +16,7 @@ from chargehand import clock, errors
 from chargehand.model.frame import WORK_FRAME_LIMIT, BadFrame, Decoder, Frame
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
-IDLE_TURN = 5
-"""Seconds after which an idle main thread shows that it still turns."""
+PULSE_FRAME_LIMIT = 4096
 REST = 0.02
 """Seconds between two reports of health, however often the state changes: of health only the newest matters."""
 
@@ -26,6 +25,7 @@ class Reporter(Protocol):
     """Whoever has a state to report: the worker."""
 
     status: str
+    paused: bool
     memory: int
     unreported: bool
     reported_at: float
@@ -66,10 +66,14 @@ class Inbox:
         self._sock = sock
         self.turns = 0
 
+    def turn_every(self, seconds: float) -> None:
+        """How often an idle main thread shows that it still turns."""
+        # The kernel's own time-out: one call a job, where Python's would be two.
+        whole, part = divmod(seconds, 1)
+        self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", int(whole), int(part * 1e6)))
+
     def __iter__(self) -> Iterator[Frame]:
         decoder = Decoder(WORK_FRAME_LIMIT)
-        # The kernel's own time-out: one call a job, where Python's would be two.
-        self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", IDLE_TURN, 0))
         while True:
             self.turns += 1
             try:
@@ -90,6 +94,7 @@ class Pulse(threading.Thread):
         self._worker, self._sock, self._wakeup = worker, sock, wakeup
         self._beat, self._grace = beat, grace
         self._kill_at: float | None = None
+        self._decoder = Decoder(PULSE_FRAME_LIMIT)
 
     def run(self) -> None:
         poller = select.poll()
@@ -112,7 +117,14 @@ class Pulse(threading.Thread):
                 if descriptor == self._wakeup:
                     self._signalled(os.read(self._wakeup, 64))
                 else:
-                    receive(self._sock)  # it tells what the work socket tells as well; only its end matters here
+                    self._told(receive(self._sock))
+
+    def _told(self, data: bytes) -> None:
+        """To stop is said on the work socket as well; here it is only whether we are paused, and the socket's end."""
+        for frame in self._decoder.feed(data):
+            if isinstance(frame, Frame) and frame.kind in ("PAUSE", "RESUME"):
+                self._worker.paused = frame.kind == "PAUSE"
+                self._worker.report()
 
     def _signalled(self, numbers: bytes) -> None:
         for number in numbers:

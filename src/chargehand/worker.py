@@ -6,7 +6,9 @@ Nothing heavy is imported before the handler asks for it.
 """
 
 import atexit
+import faulthandler
 import os
+import signal
 import socket
 import sys
 from collections.abc import Generator, Iterator
@@ -44,6 +46,7 @@ class Worker:
         self.outlet = Outlet(pulse)
         self._pid = os.getpid()
         self.status = "starting"
+        self.paused: bool = plan["paused"]
         self.current: str | None = None
         self.turns = 0
         """Advanced by the working thread only: the witness that it still works."""
@@ -56,6 +59,7 @@ class Worker:
         self.reported_at = 0.0
         self._follow: list[dict[str, Any]] = []
         self._settled = False
+        self._forwarding = False
         self._began = 0.0
         self._body: dict[str, Any] = {}
         self._store: Any = None
@@ -78,7 +82,7 @@ class Worker:
         body: dict[str, Any] = {
             "component_id": self._plan["component"],
             "incarnation": self._plan["life"],
-            "status": self.status,
+            "status": "paused" if self.paused and self.status == "healthy" else self.status,
             "current_job": self.current,
             "turns": self.turns + self._inbox.turns,
             "done": self.done,
@@ -155,6 +159,8 @@ class Worker:
         try:
             self.handler = self._load()
             self.handler.ask_for_time = self._more_time
+            self.handler.threads = self._plan["threads"]
+            self._forward_logging()
             self._finish(self.handler.set_up())
         except Exception as error:
             return self._fatal(error, errors.EXIT_SET_UP)
@@ -173,6 +179,13 @@ class Worker:
         self.report()
         self._finish(self.handler.tear_down())
         return 0
+
+    def _forward_logging(self) -> None:
+        """Have log records carry the job's id, once the handler's code has loaded `logging` and not configured it."""
+        if not self._forwarding and "logging" in sys.modules:
+            from chargehand.forward import forward
+
+            self._forwarding = forward(lambda: self.current)
 
     def _more_time(self, seconds: float) -> None:
         self._tell(encode("MORETIME", {"seconds": _number("seconds", seconds)}))
@@ -211,6 +224,7 @@ class Worker:
         self.turns += 1
         self.current, self._body, self._settled, self._began = body["id"], body, False, clock.monotonic()
         self._follow, self._progress = [], None
+        self._forward_logging()
         self.changed()
         code: int | None = None
         try:
@@ -314,9 +328,10 @@ def _failure(about: dict[str, Any], error: BaseException) -> bytes:
             return encode("RAISED", {**about, "error": text})
 
 
-def main(work_fd: int, pulse_fd: int, parent: int) -> None:
+def main(work_fd: int, pulse_fd: int, stacks_fd: int, parent: int) -> None:
     """The whole life of a worker process."""
     die_with_parent(parent)
+    _say_where_we_stand(stacks_fd)
     adopt_orphans()  # so that what a job leaves behind stays below this worker, and ends with it
     work, pulse = socket.socket(fileno=work_fd), socket.socket(fileno=pulse_fd)
     for sock in (work, pulse):
@@ -325,6 +340,7 @@ def main(work_fd: int, pulse_fd: int, parent: int) -> None:
     inbox = Inbox(work)
     frames = iter(inbox)
     plan = next(frames).read()  # the node sends INIT before anything else
+    inbox.turn_every(plan["turn"])
     sys.path[:] = plan["python_path"]
     handler.inside_worker = True
     reading, writing = catch_signals()
@@ -332,6 +348,13 @@ def main(work_fd: int, pulse_fd: int, parent: int) -> None:
     Forking(work, pulse, reading, writing)
     Pulse(worker, pulse, reading, plan["beat"], plan["grace"]).start()
     _leave(_serve(worker))
+
+
+def _say_where_we_stand(stacks_fd: int) -> None:
+    """Write the stacks of all threads, when we crash in C code or are asked to, where the node can read them."""
+    os.set_inheritable(stacks_fd, False)
+    faulthandler.enable(stacks_fd, all_threads=True)
+    faulthandler.register(signal.SIGUSR1, stacks_fd, all_threads=True, chain=False)
 
 
 def _serve(worker: Worker) -> int:

@@ -193,7 +193,7 @@ def test_a_handler_that_cannot_be_imported(world: World, hand: Chargehand) -> No
     refs = [crew.enqueue({}) for crew in (missing, broken, wrong)]
 
     def reasons() -> dict[str, tuple[str, str]]:
-        return {w["crew"]: (w["status"], w["reason"] or "") for w in (hand.status() or {"workers": []})["workers"]}
+        return {w["crew"]: (w["status"], w["text"] or "") for w in (hand.status() or {"workers": []})["workers"]}
 
     with hand.running():
         eventually(lambda: reasons().get("missing", ("",))[0] == reasons().get("wrong", ("",))[0] == "failed")

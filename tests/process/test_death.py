@@ -296,7 +296,8 @@ def test_sigterm_lets_the_job_finish_and_the_worker_is_replaced(hand: Chargehand
         assert world.put(do).wait(20) == 1
         (worker,) = (hand.status() or {})["workers"]
         assert (worker["status"], worker["restart_count"]) == ("healthy", 1)
-        assert "exited" in worker["reason"]
+        (report,) = eventually(hand.crashes)
+        assert (report.reason, report.exit_code, report.pid, report.job) == ("exited", 0, first, None)
     assert world.starts(ref) == [first]
     assert ref.job().interruptions == 0
 

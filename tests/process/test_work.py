@@ -153,7 +153,7 @@ def test_only_transactional_crews_may_settle(hand: Chargehand, world: World) -> 
         world.put(settle, title="x")
         eventually(lambda: (hand.status() or {"workers": [{}]})["workers"][0].get("status") == "failed")
         (worker,) = (hand.status() or {})["workers"]
-    assert "transactional=True" in worker["reason"]
+    assert "transactional=True" in worker["text"]
 
 
 def test_a_unique_key_is_one_job_while_it_is_not_done(hand: Chargehand, world: World) -> None:  # spec: WK-2
@@ -201,6 +201,6 @@ def test_a_slow_load_asks_for_more_time(make_hand: Callable[..., Chargehand], wo
         eventually(lambda: (hand.status() or {})["workers"][1]["restart_count"] >= 2)
         patient_view, hasty_view = (hand.status() or {})["workers"]
         assert (patient_view["status"], patient_view["restart_count"]) == ("healthy", 0)
-        assert "start timeout" in hasty_view["reason"]
+        assert "start timeout" in hasty_view["text"]
         assert patient_view["memory"] > 1_000_000
     assert never.job().state is State.QUEUED

@@ -5,7 +5,7 @@ import sys
 import typer
 
 from chargehand import __version__
-from chargehand.cli import jobs, show, status, work
+from chargehand.cli import deaths, jobs, orders, show, status, work
 from chargehand.errors import EXIT_ERROR, ChargehandError
 
 app = typer.Typer(
@@ -18,6 +18,11 @@ app = typer.Typer(
 )
 app.command("work")(work.work)
 app.command("status")(status.status)
+for order in (orders.start, orders.stop, orders.pause, orders.resume, orders.drain, orders.restart, orders.reset):
+    app.command()(order)
+app.command()(orders.scale)
+app.command()(deaths.crashes)
+app.command()(deaths.logs)
 app.add_typer(jobs.app, name="jobs")
 
 

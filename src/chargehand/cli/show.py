@@ -18,6 +18,12 @@ def json(value: Any) -> None:
     sys.stdout.write(text.decode() + "\n")
 
 
+def json_line(value: Any) -> None:
+    """One line of JSON, at once."""
+    sys.stdout.write(msgspec.json.encode(value).decode() + "\n")
+    sys.stdout.flush()
+
+
 def safe(value: Any) -> str:
     """Text without control characters."""
     if value is None:
@@ -41,8 +47,9 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
 
 
 def line(text: str) -> None:
-    """One line."""
+    """One line, at once."""
     sys.stdout.write(text + "\n")
+    sys.stdout.flush()
 
 
 def ago(ms: int | None) -> str:

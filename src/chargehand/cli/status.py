@@ -7,6 +7,8 @@ import typer
 from chargehand import nodelock
 from chargehand.cli import find, show
 from chargehand.errors import EXIT_ERROR, summary
+from chargehand.model.health import shown_status
+from chargehand.store import Pause
 
 
 def status(app: find.App = None, store: find.Store = None, json: find.Json = False) -> None:
@@ -16,16 +18,21 @@ def status(app: find.App = None, store: find.Store = None, json: find.Json = Fal
     """
     hand = find.chargehand(app, store)
     node = hand.status()
-    counts = hand.counts()
+    counts, pauses = hand.counts(), hand.pauses()
     if json:
         silent = None if node is not None else nodelock.holder(hand.path)
-        show.json({"store": str(hand.path), "node": node, "node_that_does_not_answer": silent, "queues": counts})
+        about = {"store": str(hand.path), "node": node, "node_that_does_not_answer": silent}
+        show.json({**about, "queues": counts, "pauses": pauses})
     else:
         show.line(f"store  {hand.path}")
         show.line(f"node   {_node_line(node, nodelock.holder(hand.path))}")
+        for pause in pauses:
+            show.line(f"paused {_pause_line(pause)}")
         if node is not None:
+            for reason in node["verdict"]["reasons"]:
+                show.line(f"{node['verdict']['status']:8} {show.safe(summary(reason))}")
             show.line("")
-            columns = ("WORKER", "STATUS", "PID", "MEMORY", "JOB", "PROGRESS", "RESTARTS", "REASON")
+            columns = ("WORKER", "STATUS", "PID", "MEMORY", "JOB", "PROGRESS", "RESTARTS", "LEFT", "REASON")
             show.table(columns, [_worker_row(worker) for worker in node["workers"]])
         show.line("")
         names = ("queue", "queued", "future", "running", "done", "failed", "cancelled")
@@ -49,12 +56,23 @@ def _node_line(node: dict[str, Any] | None, holder: dict[str, Any] | None) -> st
     return text
 
 
+def _pause_line(pause: Pause) -> str:
+    what = "everything" if pause.scope == "*" else pause.scope
+    until = "" if pause.left_ms is None else f", for another {show.span(pause.left_ms / 1000)}"
+    return show.safe(f"{what}, by {pause.who}, {show.ago(pause.since_ms)}{until}: {pause.reason or 'no reason given'}")
+
+
 def _worker_row(worker: dict[str, Any]) -> list[Any]:
     memory = f"{worker['memory'] / 2**20:.0f} MiB" if worker["memory"] else None
     progress = _progress(worker["progress"] or {})
-    first = [worker["component"], worker["status"], worker["pid"], memory]
-    reason = None if worker["status"] == "healthy" else summary(worker["reason"]) or None
-    return [*first, worker["current_job"], progress, worker["restart_count"], reason]
+    beat = worker["heartbeat_s"]
+    status = shown_status(worker["status"], worker["flags"], None if beat is None else int(beat * 1000))
+    first = [worker["component"], status, worker["pid"], memory]
+    left = f"{worker['budget']['rapid_left']}/{worker['budget']['lifetime_left']}"
+    reason = summary(worker["text"]) or None
+    if worker["restart_in_s"] is not None:
+        reason = f"{reason}; back in {show.span(worker['restart_in_s'])}"
+    return [*first, worker["current_job"], progress, worker["restart_count"], left, reason]
 
 
 def _progress(progress: dict[str, Any]) -> str | None:

@@ -33,7 +33,7 @@ def work(
     log.configure(hand.log_level)
     log.info("store", path=hand.path)
     hand.open()
-    host = hand.start(give_up=True)
+    host = hand.host(give_up=True)
     asked = 0
 
     def ask(number: int, _: object) -> None:

@@ -1,0 +1,121 @@
+"""What a node writes beside the work itself: pauses, counts, crash reports, health. Plain data, one function to do it.
+
+The ledger carries chores to the store thread and repeats them on failure, so that none is lost and none may be harmful
+when it is done twice.
+"""
+
+from typing import Any, assert_never
+
+import msgspec
+
+from chargehand.store import CrashReport, GivenUpMark, HealthNote, Holder, Transaction
+
+
+class SetPause(msgspec.Struct, frozen=True, kw_only=True):
+    """A person pauses a scope; `token` is who hears of it."""
+
+    token: Any
+    scope: str
+    who: str
+    reason: str | None
+    for_ms: int | None
+
+
+class ClearPause(msgspec.Struct, frozen=True, kw_only=True):
+    """A person resumes a scope."""
+
+    token: Any
+    scope: str
+
+
+class KeepScale(msgspec.Struct, frozen=True):
+    """A person changed a crew's count."""
+
+    crew: str
+    count: int
+
+
+class KeepReport(msgspec.Struct, frozen=True):
+    """A worker died."""
+
+    report: CrashReport
+
+
+class KeepGivenUp(msgspec.Struct, frozen=True):
+    """A worker was given up on."""
+
+    mark: GivenUpMark
+
+
+class Forgive(msgspec.Struct, frozen=True):
+    """A worker is no longer given up on."""
+
+    component: str
+
+
+class Project(msgspec.Struct, frozen=True):
+    """The newest health of these components; those of `gone` are no more."""
+
+    notes: tuple[HealthNote, ...]
+    gone: tuple[str, ...] = ()
+
+
+class Wipe(msgspec.Struct, frozen=True):
+    """A clean end: nothing of this node's health is left."""
+
+
+class TakeSnapshot(msgspec.Struct, frozen=True):
+    """One more entry in the history."""
+
+
+class LookAtPauses(msgspec.Struct, frozen=True):
+    """Read the pauses again: one has run out."""
+
+
+class LookAtQueues(msgspec.Struct, frozen=True):
+    """Read which queues have work waiting."""
+
+
+Chore = (
+    SetPause
+    | ClearPause
+    | KeepScale
+    | KeepReport
+    | KeepGivenUp
+    | Forgive
+    | Project
+    | Wipe
+    | TakeSnapshot
+    | LookAtPauses
+    | LookAtQueues
+)
+ABOUT_PAUSES = (SetPause, ClearPause, LookAtPauses)
+
+
+def do(chore: Chore, tx: Transaction, holder: Holder) -> None:
+    """Write it."""
+    match chore:
+        case SetPause():
+            tx.pause(chore.scope, chore.who, chore.reason, chore.for_ms)
+        case ClearPause():
+            tx.resume(chore.scope)
+        case KeepScale(crew, count):
+            tx.scale(crew, count)
+        case KeepReport(report):
+            tx.report([report], holder)
+        case KeepGivenUp(mark):
+            tx.give_up([mark])
+        case Forgive(component):
+            tx.forgive([component])
+        case Project(notes, gone):
+            tx.project(notes, holder)
+            if gone:
+                tx.wipe(holder, gone)
+        case Wipe():
+            tx.wipe(holder)
+        case TakeSnapshot():
+            tx.snapshot()
+        case LookAtPauses() | LookAtQueues():
+            return
+        case _:
+            assert_never(chore)

@@ -1,0 +1,104 @@
+"""What became of workers: `crashes` shows their reports, `logs` what they and the node say."""
+
+from typing import Annotated, Any
+
+import typer
+
+from chargehand import clock
+from chargehand.cli import find, show
+from chargehand.store import CrashFilter, CrashRecord
+
+GRAVE = ("warning", "error", "critical")
+
+
+def crashes(
+    id: Annotated[str | None, typer.Argument(help="One report, whole; otherwise they are listed.")] = None,
+    worker: Annotated[str | None, typer.Option(help="Only of this worker, as crew:index.")] = None,
+    crew: Annotated[str | None, typer.Option(help="Only of this crew.")] = None,
+    job: Annotated[str | None, typer.Option(help="Only of workers that had this job in hand.")] = None,
+    limit: Annotated[int, typer.Option(help="How many, newest first.", min=1, max=1000)] = 20,
+    before: Annotated[str | None, typer.Option(help="The page after the one that ended with this id.")] = None,
+    app: find.App = None,
+    store: find.Store = None,
+    json: find.Json = False,
+) -> None:
+    """Show how workers died: reason, exit code or signal, the job in hand, stacks, their last lines."""
+    hand = find.chargehand(app, store)
+    if id is not None:
+        report = hand.crash(id)
+        show.json(report) if json else _report(report)
+        return
+    if before is not None:
+        hand.crash(before)
+    component = None if worker is None else f"worker:{worker.removeprefix('worker:')}"
+    found = hand.crashes(CrashFilter(component=component, crew=crew, job=job, limit=limit, before=before))
+    if json:
+        show.json(found)
+        return
+    columns = ("ID", "WHEN", "WORKER", "REASON", "ENDED BY", "JOB", "WHAT FOLLOWED")
+    rows = [(c.id, show.ago(c.at_ms), c.component, c.reason, _ended_by(c), c.job, c.follows) for c in found]
+    show.table(columns, rows)
+    if len(found) == limit:
+        show.line(f"more: --before {found[-1].id}")
+
+
+def _ended_by(report: CrashRecord) -> str | None:
+    if report.signal is not None:
+        return f"signal {report.signal}"
+    return None if report.exit_code is None else f"exit code {report.exit_code}"
+
+
+def _report(report: CrashRecord) -> None:
+    memory = None if report.memory is None else f"{report.memory / 2**20:.0f} MiB"
+    uptime = "never ready" if report.uptime_ms is None else show.span(report.uptime_ms / 1000)
+    facts: list[tuple[str, Any]] = [
+        ("id", report.id), ("when", _moment(report.at_ms)), ("worker", report.component), ("node", report.node),
+        ("pid", report.pid), ("reason", report.reason), ("ended by", _ended_by(report)), ("in words", report.text),
+        ("job in hand", report.job), ("memory", memory), ("ran for", uptime),
+        ("charged", "to the worker" if report.charged else "not to the worker"), ("then", report.follows),
+    ]  # fmt: skip
+    for name, value in facts:
+        if value is not None:
+            show.line(f"{name:12} {show.safe(value)}")
+    for title, lines in (
+        ("no frames", report.frames),
+        ("where it stood", report.stacks.splitlines()),
+        ("its last lines", report.lines),
+    ):
+        if lines:
+            show.line(f"\n{title}:")
+            for text in lines:
+                show.line(f"  {show.safe(text)}")
+
+
+def _moment(ms: int) -> str:
+    return f"{clock.local_time(ms)} ({show.ago(ms)})"
+
+
+def logs(
+    who: Annotated[str | None, typer.Argument(help="A crew by its name, or a worker as crew:index.")] = None,
+    job: Annotated[str | None, typer.Option(help="Only what concerns this job.")] = None,
+    lines: Annotated[int, typer.Option("--lines", "-n", help="How many of the last lines.", min=0, max=5000)] = 100,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with new lines until Ctrl+C.")] = False,
+    app: find.App = None,
+    store: find.Store = None,
+    json: find.Json = False,
+) -> None:
+    """Show what the node and its workers say: their logs, and what they print."""
+    hand = find.chargehand(app, store)
+    try:
+        for entry in hand.logs(who, job=job, count=lines, follow=follow):
+            if json:
+                show.json_line(entry)
+            else:
+                show.line(_line(entry))
+    except KeyboardInterrupt:
+        raise typer.Exit(0) from None
+
+
+def _line(entry: dict[str, Any]) -> str:
+    at = clock.local_time(entry["at_ms"])
+    who = entry["component"] or "node"
+    job = f" [{entry['job']}]" if entry["job"] else ""
+    level = f" {entry['level']}:" if entry["level"] in GRAVE else ""
+    return show.safe(f"{at} {who}{job}{level} {entry['text']}")

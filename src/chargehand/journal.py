@@ -1,0 +1,54 @@
+"""The node's last log lines, its workers' included, for those who ask; and the newest for those who follow."""
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+KEPT = 5000
+
+
+class Entry:
+    """One line, as it is told."""
+
+    __slots__ = ("at_ms", "component", "job", "level", "text")
+
+    def __init__(self, at_ms: int, level: str, text: str, component: str | None, job: str | None) -> None:
+        self.at_ms, self.level, self.text, self.component, self.job = at_ms, level, text, component, job
+
+    def told(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.__slots__}
+
+    def concerns(self, scope: str | None, job: str | None) -> bool:
+        """Whether it is about this worker or crew, and this job."""
+        if job is not None and self.job != job:
+            return False
+        if scope is None:
+            return True
+        component = self.component or ""
+        return scope in (component, component.removeprefix("worker:"), component.split(":")[1] if component else "")
+
+
+class Journal(logging.Handler):
+    """Keeps the package's records of this process; `on_entry` hears of each."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.entries: deque[Entry] = deque(maxlen=KEPT)
+        self.on_entry: Callable[[Entry], None] | None = None
+
+    def emit(self, record: logging.LogRecord) -> None:
+        facts: dict[str, Any] = dict(getattr(record, "facts", {}))
+        component, job = facts.pop("component", None), facts.pop("job", None)
+        line = facts.pop("line", None)
+        more = " ".join(f"{name}={value}" for name, value in facts.items())
+        text = str(line) if line is not None else f"{record.getMessage()} {more}".rstrip()
+        entry = Entry(int(record.created * 1000), record.levelname.lower(), text, component, job)
+        self.entries.append(entry)
+        if self.on_entry is not None and threading.current_thread() is threading.main_thread():
+            self.on_entry(entry)  # sockets are the main thread's; other threads' lines can still be asked for
+
+    def last(self, scope: str | None, job: str | None, count: int) -> list[Entry]:
+        """The newest entries about it, oldest first."""
+        return [entry for entry in self.entries if entry.concerns(scope, job)][-count:] if count else []

@@ -1,0 +1,184 @@
+"""What people and callers want of a node: orders, pauses, the state of things; and what it remembers for them.
+
+It turns requests into decisions of the model and has the supervisor carry them out; it owns no process and no socket.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from chargehand import chores, clock, log
+from chargehand.config import NodePlan
+from chargehand.control import Call, Token
+from chargehand.dispatch import Opened
+from chargehand.errors import ConfigurationError, summary
+from chargehand.model import orders
+from chargehand.model.batch import Batch, Request, Result
+from chargehand.model.fleet import Fleet
+from chargehand.model.health import judge, member_of, unserved
+from chargehand.model.job import NewJob
+from chargehand.model.ledger import Ledger
+from chargehand.model.lifecycle import PausesChanged, WorkWaits
+from chargehand.model.orders import Answer, Verb
+from chargehand.store import GivenUpMark
+from chargehand.supervisor import Supervisor
+from chargehand.view import worker_view
+
+LONGEST_PAUSE_MS = 366 * 86_400_000
+
+
+class Office:
+    """See the module. `answer` sends a reply to whoever called under a token."""
+
+    def __init__(
+        self,
+        plan: NodePlan,
+        fleet: Fleet,
+        ledger: Ledger,
+        supervisor: Supervisor,
+        answer: Callable[[Token, list[Answer]], None],
+    ) -> None:
+        self._plan, self._fleet, self._ledger, self._supervisor = plan, fleet, ledger, supervisor
+        self._answer = answer
+        self._fingerprints: dict[str, str] = {}
+        self._queues = {crew.name: crew.queue for crew in plan.crews}
+        self._pauses: list[str] = []
+        self.pauses_due: float | None = None
+        """When the first of the pauses runs out."""
+        self.unserved: dict[str, str] = {}
+
+    # at the start
+
+    def opened(self, news: Opened, now: float) -> None:
+        """The store is open: go on from what people and earlier lives left, and start everybody."""
+        self._fingerprints = news.fingerprints
+        for crew, count in news.scaled.items():
+            if crew in self._fleet.crews:
+                log.info("crew has the count that a person set", crew=crew, workers=count)
+                self._supervisor.act(orders.scale(self._fleet, crew, count, now)[0])
+        failed: dict[str, str] = {}
+        for mark in news.given_up:
+            if mark.component not in self._fleet.places:
+                self._ledger.chore(chores.Forgive(mark.component), now)
+            elif mark.fingerprint != news.fingerprints.get(mark.crew):
+                log.info("worker is tried again: its code or settings have changed", component=mark.component)
+                self._ledger.chore(chores.Forgive(mark.component), now)
+            else:
+                failed[mark.component] = mark.reason
+                log.error(
+                    "worker is still given up", component=mark.component, reason=summary(mark.reason),
+                    remedy=f"chargehand reset {mark.component}",
+                )  # fmt: skip
+        self._paused(news.pauses, now)
+        self._supervisor.act(self._fleet.begin(now, failed))
+
+    def mark(self, component: str, reason: str) -> chores.KeepGivenUp:
+        """That this worker was given up on, for the lives to come."""
+        crew = self._fleet.places[component].crew
+        fingerprint = self._fingerprints.get(crew, "")
+        return chores.KeepGivenUp(
+            GivenUpMark(component=component, crew=crew, reason=reason, fingerprint=fingerprint)
+        )  # fmt: skip
+
+    # the store has spoken
+
+    def committed(self, batch: Batch, result: Result, now: float) -> None:
+        """A batch is committed: what it means for pauses, sleepers, and those who asked."""
+        if result.pauses is not None:
+            self._paused(result.pauses, now)
+        for crew, count in self._ledger.waiting().items():
+            self._supervisor.tell(WorkWaits(crew, count))
+        if result.waiting is not None:
+            members = [member_of(place) for place in self._fleet.places.values()]
+            self._served(unserved(result.waiting, self._queues, members, self._pauses))
+        for chore in batch.chores:
+            if isinstance(chore, chores.SetPause):
+                self._answer(chore.token, self._pausing(chore))
+            elif isinstance(chore, chores.ClearPause):
+                self._answer(chore.token, orders.resumed(self._fleet, chore.scope))
+
+    def _paused(self, pauses: tuple[tuple[str, int | None], ...], now: float) -> None:
+        self._pauses = [scope for scope, _ in pauses]
+        left = [ms for _, ms in pauses if ms is not None]
+        self.pauses_due = now + min(left) / 1000 if left else None
+        for component, claim in self._ledger.pause(self._pauses, now):
+            self._supervisor.hand_out(component, claim)
+        self._supervisor.tell(PausesChanged(self._pauses))
+
+    def _pausing(self, chore: chores.SetPause) -> list[Answer]:
+        texts: list[Answer] = []
+        for place in orders.places_of(self._fleet, chore.scope):
+            job = f"finishes {place.job}, then takes" if place.job else "takes"
+            text = f"{job} nothing more" if place.alive else f"is {place.status.value}, and will take nothing"
+            texts.append(Answer(place.component, text))
+        return texts
+
+    def _served(self, found: dict[str, str]) -> None:
+        for queue, why in found.items():
+            if self.unserved.get(queue) != why:
+                log.error("a queue has work waiting and nobody to do it", queue=queue, why=summary(why))
+        for queue in self.unserved.keys() - found.keys():
+            log.info("a queue is served again, or empty", queue=queue)
+        self.unserved = found
+
+    # requests
+
+    def enqueue(self, token: Token, jobs: tuple[NewJob, ...]) -> None:
+        self._ledger.enqueue(Request(token, jobs), clock.monotonic())
+
+    def hint(self, queue: str | None) -> None:
+        self._ledger.hint(queue)
+
+    def order(self, token: Token, call: Call) -> None:
+        """Carry out what a person ordered; ConfigurationError or UnknownCrew if that cannot be."""
+        now = clock.monotonic()
+        try:
+            verb = Verb(call.verb)
+        except ValueError:
+            raise ConfigurationError(f"there is no order {call.verb!r}; there are: {', '.join(Verb)}") from None
+        log.info("order", verb=verb.value, scope=call.scope or "*", who=call.who, reason=call.reason, count=call.count)
+        match verb:
+            case Verb.PAUSE | Verb.RESUME:
+                self._keep_pause(token, verb, call, now)
+            case Verb.SCALE:
+                actions, answers = orders.scale(self._fleet, call.scope, call.count, now)
+                self._supervisor.act(actions)
+                assert call.scope is not None
+                assert call.count is not None
+                self._ledger.chore(chores.KeepScale(call.scope, call.count), now)
+                self._answer(token, answers)
+            case _:
+                actions, answers = orders.carry_out(self._fleet, verb, call.scope, now)
+                self._supervisor.act(actions)
+                self._answer(token, answers)
+
+    def _keep_pause(self, token: Token, verb: Verb, call: Call, now: float) -> None:
+        scope = orders.normal_scope(self._fleet, call.scope)
+        if verb is Verb.RESUME:
+            self._ledger.chore(chores.ClearPause(token=token, scope=scope), now)
+            return
+        if call.for_ms is not None and not 0 < call.for_ms <= LONGEST_PAUSE_MS:
+            raise ConfigurationError(f"a pause of {call.for_ms} ms: allowed is up to {LONGEST_PAUSE_MS} ms")
+        self._ledger.chore(
+            chores.SetPause(token=token, scope=scope, who=call.who, reason=call.reason, for_ms=call.for_ms), now
+        )
+
+    # the state of things
+
+    def view(self, *, store_failing: str | None) -> dict[str, Any]:
+        """What is shown of the workers, and the verdict on all."""
+        now = clock.monotonic()
+        workers = [
+            worker_view(
+                place, self._supervisor.hands.get(component), self._ledger.held.get(component), self._plan.restart, now
+            )
+            for component, place in self._fleet.places.items()
+        ]
+        return {
+            "workers": workers,
+            "breakers": dict(self._fleet.breakers),
+            "paused": self._pauses,
+            "unserved": self.unserved,
+            "verdict": msgspec.to_builtins(judge(workers, self.unserved, store_failing=store_failing)),
+        }

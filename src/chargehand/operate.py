@@ -1,0 +1,244 @@
+"""What a person can do with a running system, and ask of it: orders to the node, health and crash reports in the store.
+
+The base of `Chargehand`; it works from any process on the machine, without the application's handlers.
+"""
+
+import getpass
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from chargehand import launch, nodelock
+from chargehand.client import Client, NoNode
+from chargehand.config import milliseconds
+from chargehand.errors import ChargehandError, ConfigurationError
+from chargehand.model.health import APP, FRESH_MS, Findings, Member, is_healthy, judge, shown_status, unserved
+from chargehand.model.orders import Answer, Verb
+from chargehand.store import CrashFilter, CrashRecord, HealthRow, Pause, Snapshot, Store
+
+
+class Component(msgspec.Struct, frozen=True, kw_only=True):
+    """A component's health as it may be shown: no `healthy` without a fresh beat, no pid that is not its own."""
+
+    component: str
+    node: str
+    crew: str | None
+    status: str
+    flags: tuple[str, ...]
+    reason: str | None
+    text: str | None
+    pid: int | None
+    incarnation: str | None
+    current_job: str | None
+    last_heartbeat_ms: int | None
+    restart_count: int
+    last_restart_ms: int | None
+    exit_code: int | None
+    signal: int | None
+    created_at_ms: int
+    metadata: dict[str, Any]
+    is_healthy: bool
+
+
+class Operating:
+    """Orders and questions. `Chargehand` has all of this."""
+
+    path: Path
+
+    @property
+    def client(self) -> Client:
+        """Calls to the node."""
+        raise NotImplementedError
+
+    _store: Callable[..., AbstractContextManager[Store]]
+
+    # orders
+
+    def start(self, scope: str | None = None) -> list[Answer]:
+        """Start stopped workers: all, a crew's, or one (`worker:crew:0`). Answers with what will happen to each."""
+        return self._order(Verb.START, scope)
+
+    def stop(self, scope: str | None = None) -> list[Answer]:
+        """Stop workers within the grace; they stay stopped until somebody starts them, or the node restarts."""
+        return self._order(Verb.STOP, scope)
+
+    def drain(self, scope: str | None = None) -> list[Answer]:
+        """Let workers finish what they have, however long that takes, and stop them."""
+        return self._order(Verb.DRAIN, scope)
+
+    def restart(self, scope: str | None = None) -> list[Answer]:
+        """Replace workers within the grace, given-up ones too; nothing is charged."""
+        return self._order(Verb.RESTART, scope)
+
+    def reset(self, scope: str | None = None) -> list[Answer]:
+        """Clear workers' crash histories, and start those that were given up, wait or are stopped."""
+        return self._order(Verb.RESET, scope)
+
+    def scale(self, crew: str, count: int) -> list[Answer]:
+        """Change how many workers a crew has; kept until the configured count changes."""
+        return self._order(Verb.SCALE, crew, count=count)
+
+    def pause(
+        self,
+        scope: str | None = None,
+        *,
+        reason: str | None = None,
+        seconds: float | None = None,
+        who: str | None = None,
+    ) -> list[Answer]:
+        """Take nothing new: all, a crew or one worker. The flag lives in the store, with or without a node."""
+        for_ms = None if seconds is None else milliseconds("the length of the pause", seconds)
+        if for_ms is not None and for_ms <= 0:
+            raise ConfigurationError(f"a pause of {seconds:g} s; expected more than 0")
+        try:
+            return self._order(Verb.PAUSE, scope, reason=reason, for_ms=for_ms, who=who or _who())
+        except NoNode:
+            self._node_must_be_absent()
+            with self._store(create=False) as store, store.transaction() as tx:
+                tx.pause(_kept(scope), who or _who(), reason, for_ms)
+        return [Answer(scope or "*", "is paused; no node runs now, and one that starts will heed it")]
+
+    def resume(self, scope: str | None = None) -> list[Answer]:
+        """Clear a pause. Workers that were given up stay so; the answers name them."""
+        try:
+            return self._order(Verb.RESUME, scope)
+        except NoNode:
+            self._node_must_be_absent()
+            with self._store(create=False) as store, store.transaction() as tx:
+                found = tx.resume(_kept(scope))
+        return [Answer(scope or "*", "is no longer paused; no node runs now" if found else "was not paused")]
+
+    def _order(self, verb: Verb, scope: str | None, **fields: Any) -> list[Answer]:
+        fields.setdefault("who", _who())
+        try:
+            reply = self.client.call("ORDER", verb=verb.value, scope=scope, **fields)
+        except NoNode as error:
+            if verb in (Verb.PAUSE, Verb.RESUME):
+                raise
+            self._node_must_be_absent()
+            raise ChargehandError(
+                f"nothing to {verb.value}: no node serves {self.path}; start one with `chargehand work APP`"
+            ) from error
+        return msgspec.convert(reply["answers"], list[Answer])
+
+    def _node_must_be_absent(self) -> None:
+        """A node that is there but does not answer must not be passed by."""
+        found = nodelock.holder(self.path)
+        if found is not None:
+            raise ChargehandError(
+                f"the node that serves {self.path} (pid {found.get('pid', 'unknown')}) does not answer: it is stopped, "
+                "starting, or its store is stuck; try again, or look at its log"
+            )
+
+    # questions
+
+    def pauses(self) -> list[Pause]:
+        """What is paused, by whom, why and until when."""
+        with self._store() as store:
+            return store.pauses()
+
+    def health(self, status: str | None = None) -> list[Component]:
+        """Every component as the store has it: the node (`app`) and its workers; of one status, if that is given."""
+        with self._store() as store:
+            found = [_component(row) for row in store.health()]
+        return [component for component in found if status is None or component.status == status]
+
+    def component(self, name: str) -> Component | None:
+        """One component's health."""
+        return next((component for component in self.health() if component.component == name), None)
+
+    def is_healthy(self, name: str, max_age: float = FRESH_MS / 1000) -> bool:
+        """Whether the component is known to be well, by a beat that is no older than so many seconds."""
+        with self._store() as store:
+            rows = [row for row in store.health() if row.component == name]
+        return any(is_healthy(row.status, row.flags, row.age_ms, int(max_age * 1000)) and _pid(row) for row in rows)
+
+    def verdict(self) -> Findings:
+        """The whole system: healthy, degraded or error, with the reasons in words. Read from the store alone."""
+        with self._store() as store:
+            rows = [(row, _component(row)) for row in store.health()]
+            waiting, crews, pauses = store.waiting(), store.crews(), store.pauses()
+        node = any(row.component == APP and is_healthy(row.status, (), row.age_ms) and _pid(row) for row, _ in rows)
+        workers = [msgspec.to_builtins(shown) for row, shown in rows if row.component != APP]
+        failing = next((row.reason for row, _ in rows if row.component == APP), None)
+        queues = {crew.name: crew.queue for crew in crews}
+        members = [
+            Member(str(shown.crew), shown.status, shown.text, bool(shown.metadata.get("will_work")))
+            for row, shown in rows
+            if row.component != APP
+        ]
+        nobody = unserved(waiting, queues, members, [pause.scope for pause in pauses]) if node else {}
+        return judge(workers, nobody, node=node, store_failing=failing)
+
+    def history(self, since_ms: int = 0, limit: int = 1000) -> list[Snapshot]:
+        """The snapshots from then on, if the history is switched on."""
+        with self._store() as store:
+            return store.snapshots(since_ms, limit)
+
+    def crashes(self, which: CrashFilter | None = None) -> list[CrashRecord]:
+        """Crash reports, newest first."""
+        with self._store() as store:
+            return store.crashes(which or CrashFilter())
+
+    def crash(self, crash_id: str) -> CrashRecord:
+        """One crash report."""
+        with self._store() as store:
+            found = store.crash(crash_id)
+        if found is None:
+            raise ChargehandError(
+                f"there is no crash report {crash_id!r} in {self.path}; `chargehand crashes` lists them"
+            )
+        return found
+
+    def logs(
+        self, scope: str | None = None, *, job: str | None = None, count: int = 100, follow: bool = False
+    ) -> Iterator[dict[str, Any]]:
+        """The node's last log lines, of a crew, a worker or a job; and those to come, if that is wanted."""
+        try:
+            yield from self.client.logs(scope, job, count, follow)
+        except NoNode as error:
+            raise ChargehandError(
+                f"no logs: no node answers at {self.path}; what dead workers said last is in `chargehand crashes`"
+            ) from error
+
+
+def _kept(scope: str | None) -> str:
+    """A scope as it is kept; without a node nobody can say which crews there are."""
+    if scope is None:
+        return "*"
+    crew, colon, index = scope.removeprefix("worker:").partition(":")
+    return f"worker:{crew}:{index}" if colon else scope
+
+
+def _who() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return f"uid {os.getuid()}"
+
+
+def _pid(row: HealthRow) -> int | None:
+    """The pid, if that very process lives."""
+    if row.pid is None or row.pid_start is None or not launch.alive(row.pid, row.pid_start):
+        return None
+    return row.pid
+
+
+def _component(row: HealthRow) -> Component:
+    pid = _pid(row)
+    metadata: dict[str, Any] = msgspec.json.decode(row.metadata, type=dict[str, Any])
+    status = shown_status(row.status, row.flags, row.age_ms if pid is not None else None)
+    own: dict[str, Any] = {name: getattr(row, name) for name in Component.__struct_fields__ if hasattr(row, name)}
+    own |= {"status": status, "pid": pid, "metadata": metadata}
+    own |= {"crew": metadata.get("crew"), "text": metadata.get("text")}
+    own["is_healthy"] = pid is not None and is_healthy(row.status, row.flags, row.age_ms)
+    return Component(**own)
+
+
+def told(answers: Sequence[Answer]) -> list[str]:
+    """Answers as lines for people."""
+    return [f"{answer.component}: {answer.text}" for answer in answers]

@@ -1,0 +1,83 @@
+"""What a node shows of its workers: to those who ask it, and in the store to those who cannot."""
+
+from typing import Any
+
+import msgspec
+
+from chargehand import launch
+from chargehand.hand import Hand
+from chargehand.model.health import will_work
+from chargehand.model.ledger import Held
+from chargehand.model.place import Place
+from chargehand.model.policy import RestartPolicy, budget
+from chargehand.store import HealthNote
+
+
+def worker_view(
+    place: Place, hand: Hand | None, held: Held | None, policy: RestartPolicy, now: float
+) -> dict[str, Any]:
+    """One worker, for readers."""
+    left = budget(policy, place.history, place.ready_at, now)
+    health = hand.health if hand else None
+    return {
+        "component": place.component,
+        "crew": place.crew,
+        "index": place.index,
+        "status": place.status.value,
+        "flags": list(place.flags),
+        "reason": None if place.reason is None or place.ready_at is not None else place.reason.value,
+        "text": None if place.ready_at is not None else place.text,
+        "pid": _pid(hand),
+        "incarnation": hand.child.mark if hand else None,
+        "current_job": held.claim.id if held else None,
+        "job_s": round(now - held.since, 3) if held else None,
+        "progress": msgspec.to_builtins(health.progress) if health and held else None,
+        "memory": health.memory if health else None,
+        "jobs": place.jobs,
+        "heartbeat_s": round(now - place.framed_at, 3) if place.alive and place.heard else None,
+        "ready_s": None if place.ready_at is None else round(now - place.ready_at, 3),
+        "restart_in_s": None if place.start_at is None else max(0.0, round(place.start_at - now, 3)),
+        "restart_count": place.restarts,
+        "budget": {"rapid_left": left.rapid_left, "lifetime_left": left.lifetime_left},
+        "exit_code": place.exit_code,
+        "signal": place.signal,
+    }
+
+
+def _pid(hand: Hand | None) -> int | None:
+    """Only while that very process lives."""
+    return hand.child.pid if hand and launch.alive(hand.child.pid, hand.child.start) else None
+
+
+def health_note(place: Place, hand: Hand | None, held: Held | None, now: float) -> HealthNote:
+    """The same for the store, in short."""
+    health = hand.health if hand else None
+    telemetry = {
+        "memory": health.memory if health else None,
+        "done": health.done if health else 0,
+        "errors": health.errors if health else 0,
+        "text": place.text,
+        "crew": place.crew,
+        "will_work": will_work(place),
+    }
+    return HealthNote(
+        component=place.component,
+        status=place.status.value,
+        flags=place.flags,
+        reason=None if place.reason is None or place.ready_at is not None else place.reason.value,
+        pid=hand.child.pid if hand else None,
+        pid_start=hand.child.start if hand else None,
+        incarnation=hand.child.mark if hand else None,
+        current_job=held.claim.id if held else None,
+        heartbeat_age_ms=_ms(now, place.framed_at) if place.alive and place.heard else None,
+        restart_count=place.restarts,
+        restart_age_ms=None if place.restarted_at is None else _ms(now, place.restarted_at),
+        exit_code=place.exit_code,
+        signal=place.signal,
+        created_age_ms=_ms(now, place.started_at) if place.alive else 0,
+        metadata=msgspec.json.encode(telemetry).decode(),
+    )
+
+
+def _ms(now: float, then: float) -> int:
+    return max(0, int((now - then) * 1000))
