@@ -9,7 +9,7 @@ import msgspec
 
 from chargehand.model.death import Reason
 from chargehand.model.lifecycle import Status
-from chargehand.model.place import Place
+from chargehand.model.place import After, Place
 from chargehand.model.policy import RestartPolicy
 
 
@@ -42,7 +42,7 @@ class Breakers:
 
     def _opens(self, places: Sequence[Place], now: float) -> Breaker | None:
         """Of two or more that are to be at work, all crashed within the window, of one cause."""
-        concerned = [place for place in places if place.status is not Status.FAILED and place.after is None]
+        concerned = [p for p in places if p.status is not Status.FAILED and p.after in (None, After.START)]
         since = now - self._policy.breaker_window
         causes = {
             place.idle_crash_cause if place.idle_crash_at is not None and place.idle_crash_at >= since else None
@@ -59,7 +59,7 @@ class Breakers:
     def due(self, crew: str, places: Mapping[str, Place]) -> float | None:
         """When the probe will have run well for long enough, as far as is known now; at once if it is no more."""
         probe = places.get(self.open[crew].probe)
-        if probe is None or probe.after is not None:
+        if probe is None or probe.after not in (None, After.START):
             return 0.0
         return None if probe.ready_at is None else probe.ready_at + self._policy.healthy_after
 

@@ -33,7 +33,7 @@ class Ending:
         """It is killed at once."""
         place.verdict = reason
         self._stage(place, 3, now + self._policy.terminate)
-        return [Kill(place.component, reason)]
+        return [Dismiss(place.component), Kill(place.component, reason)]
 
     def press(self, place: Place, now: float) -> list[Action]:
         """It is not gone yet: the next stage."""

@@ -41,7 +41,7 @@ class Fleet(Roster):
             why = (failed or {}).get(place.component)
             if why is not None:
                 place.status, place.text = Status.FAILED, why  # as it was: no transition
-            elif place.reason is None:
+            else:
                 self.start(place)
         return self.admitted(now)
 
@@ -66,13 +66,17 @@ class Fleet(Roster):
                 return []
             case NotStarted(component, why):
                 place = self.places[component]
-                return self.crashed(place, Reason.NOT_STARTED, why, charge=True, idle=True, now=now)
+                place.end()
+                self._admission.look_again()
+                return self.crashed(place, Reason.NOT_STARTED, why, charge=True, cause=why, now=now)
             case Occupied(component, pid):
-                return self._occupied(self.places[component], pid)
+                return self._found_occupied(self.places[component], pid)
             case Framed(component):
                 return self._framed(self.places[component], event, now)
             case MoreTime(component, seconds):
-                self._watch.more_time(self.places[component], seconds, now)
+                place = self.places[component]
+                if place.alive and place.verdict is None:
+                    self._watch.more_time(place, seconds, now)
                 return []
             case Examined(component, cpu):
                 return self._examined(self.places[component], cpu, now)
@@ -95,20 +99,17 @@ class Fleet(Roster):
 
     # starting
 
-    def _occupied(self, place: Place, pid: int | None) -> list[Action]:
-        if place.status is not Status.STOPPED or self.stopping:
-            return []
+    def _found_occupied(self, place: Place, pid: int | None) -> list[Action]:
+        before = self._occupied.pop(place.component, None)
         if pid is not None:
+            self._occupied[place.component] = pid
             self._admission.leave(place)
-            place.start_at, place.reason = None, Reason.NOT_STARTED
-            place.text = f"unkillable: an earlier life of it (pid {pid}) is still there"
-        elif place.reason is Reason.NOT_STARTED:
-            place.reason = place.text = None
+        if place.status is Status.STOPPED and place.after is None and (pid is not None or before is not None):
             self.start(place)
         return []
 
     def _wake(self, crew: str, count: int) -> list[Action]:
-        for place in [place for place in self.crew(crew) if place.asleep][:count]:
+        for place in [place for place in self.crew(crew) if place.asleep and not place.paused][:count]:
             self.start(place)
         return []
 
@@ -119,7 +120,8 @@ class Fleet(Roster):
             return []
         status = event.status
         if place.status is Status.STARTING and status in AT_WORK:
-            place.ready_at, place.text = now, None
+            place.ready_at = now
+            self._watch.turned(place, now)
             self._admission.look_again()
             self._idle(place, now)
         if place.status in (Status.STARTING, *AT_WORK) and status in AT_WORK:
@@ -195,18 +197,19 @@ class Fleet(Roster):
         self._admission.look_again()
         place.end()
         place.exit_code, place.signal = death.exit_code, death.signal
+        place.history.rested(self._restart, ready_at, now)
         if place.status is Status.STOPPING and place.verdict is None:
             place.move(Status.STOPPED)
             return self.stopped(place)
-        place.history.rested(self._restart, ready_at, now)
         reason = reason_of(death, place.verdict)
-        words = f"{reason} ({death.how}){': ' + death.said if death.said else ''}"
+        cause = f"{reason} ({death.how})"
+        words = f"{cause}: {death.said}" if death.said else cause
         if reason is Reason.JOB_TIMEOUT:
             return self.timed_out(place, words)
         again = place.done_at_crash is not None and place.done_at_crash == event.crew_done
         place.done_at_crash = event.crew_done
-        charge, idle = again or not death.had_job, not death.had_job
-        return self.crashed(place, reason, words, charge=charge, idle=idle, now=now, fatal=death.fatal)
+        charge, cause = again or not death.had_job, None if death.had_job else cause
+        return self.crashed(place, reason, words, charge=charge, cause=cause, now=now, fatal=death.fatal)
 
     # time passes
 

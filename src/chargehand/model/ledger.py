@@ -42,22 +42,36 @@ class Bench(msgspec.Struct):
     queue: str
     idle: deque[str] = msgspec.field(default_factory=deque[str])
     ahead: deque[Claim] = msgspec.field(default_factory=deque[Claim])
-    workers: int = 0
+    hands: set[str] = msgspec.field(default_factory=set[str])
+    """Workers that may be handed something: ready, and neither dismissed nor paused by themselves."""
     hungry: bool = True
     """Whether the store may have something for us: a hint came, or the last claim came back full."""
     due_at: float | None = None
     mean: float | None = None
     done: int = 0
     """Jobs that the crew got out of the way: performed, whatever came of it, or quarantined."""
+    owed: bool = False
+    """There was work for workers that were asleep: the first that comes asks for it."""
     asleep: int = 0
     """Workers that would be started if there were work for them."""
     paused: bool = False
+
+    def let_go(self, worker: str) -> None:
+        """The worker is handed nothing more."""
+        self.hands.discard(worker)
+        if worker in self.idle:
+            self.idle.remove(worker)
+
+    @property
+    def stranded(self) -> bool:
+        """Whether there is something in memory that nobody can be handed."""
+        return bool(self.ahead) and not self.hands
 
     def room(self) -> int:
         """How many more claims could be used now."""
         if self.paused:
             return 0
-        ahead = 0 if self.mean is None else int(self.workers * SECONDS_AHEAD / max(self.mean, 1e-5))
+        ahead = 0 if self.mean is None else int(len(self.hands) * SECONDS_AHEAD / max(self.mean, 1e-5))
         return max(0, len(self.idle) + min(ahead, MOST_AHEAD) - len(self.ahead))
 
 
@@ -88,7 +102,11 @@ class Ledger:
     def welcome(self, worker: str, crew: str, now: float) -> Claim | None:
         """The worker is ready: the job it gets at once, if there is one in memory."""
         self._crew_of[worker] = crew
-        self.benches[crew].workers += 1
+        bench = self.benches[crew]
+        if worker not in self._held_back and worker not in self._dismissed:
+            bench.hands.add(worker)
+        bench.hungry |= bench.owed
+        bench.owed = False
         return self._next(worker, now)
 
     def finished(self, worker: str, outcome: Outcome, now: float, pid: int | None) -> Claim | None:
@@ -109,10 +127,8 @@ class Ledger:
         if crew is None:
             return None
         bench = self.benches[crew]
-        bench.workers -= 1
-        if worker in bench.idle:
-            bench.idle.remove(worker)
-        if not bench.workers:
+        bench.let_go(worker)
+        if bench.stranded:
             self._give_back(bench, now)
         held = self.held.pop(worker, None)
         if held is None:
@@ -138,8 +154,8 @@ class Ledger:
         """The worker is stopping: it is handed nothing more; what it has it may still finish."""
         self._dismissed.add(worker)
         crew = self._crew_of.get(worker)
-        if crew is not None and worker in self.benches[crew].idle:
-            self.benches[crew].idle.remove(worker)
+        if crew is not None:
+            self.benches[crew].let_go(worker)
 
     def pause(self, scopes: Collection[str], now: float) -> list[tuple[str, Claim]]:
         """These are paused now and nobody else (`*`, crews, workers). Who, being no longer so, is handed what."""
@@ -152,13 +168,15 @@ class Ledger:
                 self._give_back(bench, now)
             bench.hungry |= bench.paused and not paused
             bench.paused = paused
-            for worker in [worker for worker in bench.idle if worker in held_back]:
-                bench.idle.remove(worker)
+            for worker in bench.hands & held_back:
+                bench.let_go(worker)
         for worker in freed:
-            if worker in self._crew_of and worker not in self.held and worker not in self._dismissed:
-                claim = self._next(worker, now)
-                if claim is not None:
-                    handed.append((worker, claim))
+            if worker not in self._crew_of or worker in self._dismissed:
+                continue
+            self.benches[self._crew_of[worker]].hands.add(worker)
+            claim = None if worker in self.held else self._next(worker, now)
+            if claim is not None:
+                handed.append((worker, claim))
         return handed
 
     def _record(self, held: Held, outcome: Outcome, now: float, **where: Any) -> State | None:
@@ -244,6 +262,8 @@ class Ledger:
             # Nobody else is going to join this transaction if nobody is working.
             due = min(due, self._oldest + LONGEST_WAIT if self.held else now)
         for bench in self.benches.values():
+            if bench.stranded:
+                return now
             if self.closed or not (bench.asleep if not bench.idle else bench.room()) or bench.paused:
                 continue
             if bench.hungry:
@@ -265,6 +285,8 @@ class Ledger:
         hinted = False
         wants: list[Want] = []
         for crew, bench in self.benches.items():
+            if bench.stranded:
+                self._give_back(bench, now)
             if bench.due_at is not None and bench.due_at <= now:
                 bench.due_at, bench.hungry = None, True
             room = 0 if self.closed else bench.room()
@@ -306,13 +328,14 @@ class Ledger:
             bench = self.benches[grant.crew]
             if grant.waiting:
                 self._waiting[grant.crew] = grant.waiting
+                bench.owed = True
             if grant.claims and len(grant.claims) >= wanted[grant.crew]:
                 bench.hungry = True
             elif grant.next_in_ms is not None:
                 due = now + grant.next_in_ms / 1000
                 bench.due_at = due if bench.due_at is None else min(bench.due_at, due)
             bench.ahead.extend(grant.claims)
-            if self.closed or not bench.workers or bench.paused:
+            if self.closed or not bench.hands or bench.paused:
                 self._give_back(bench, now)
             while bench.ahead and bench.idle:
                 worker = bench.idle.popleft()

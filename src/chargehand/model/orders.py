@@ -77,6 +77,10 @@ Done = tuple[list[Action], str]
 def _start(fleet: Fleet, place: Place, now: float) -> Done:
     if place.status is Status.FAILED:
         return [], f"was given up ({place.text}); `chargehand reset {place.component}` starts it"
+    if fleet.stopping:
+        return [], "stays as it is: the node is stopping"
+    if place.after is After.REMOVE:
+        return [], "is going: its crew was made smaller"
     if place.status is Status.STOPPING or (place.why_leave is not None and place.alive):
         place.after, place.why_leave = After.START, Reason.RESTARTED
         return [], "starts again as soon as it has stopped"
@@ -105,7 +109,8 @@ def _drain(fleet: Fleet, place: Place, now: float) -> Done:
         return actions, "was given up; nothing to drain"
     if not place.alive:
         return actions, "is stopped"
-    return actions, f"finishes {job}, then stops" if job else "stops"
+    finishes = job is not None and place.verdict is None and place.status is not Status.STOPPING
+    return actions, f"finishes {job}, then stops" if finishes else "stops"
 
 
 def _restart(fleet: Fleet, place: Place, now: float) -> Done:
@@ -120,6 +125,8 @@ def _restart(fleet: Fleet, place: Place, now: float) -> Done:
 
 def _reset(fleet: Fleet, place: Place, now: float) -> Done:
     actions = [*fleet.forgive(place), *fleet.close_breaker(place.crew, "a person reset it")]
+    if place.status is Status.STOPPING:
+        return actions, "its past is cleared; it is stopping"
     if place.alive:
         return actions, "its past is cleared; it runs on"
     fleet.start(place)
@@ -149,6 +156,7 @@ def scale(fleet: Fleet, crew: str | None, count: int | None, now: float) -> tupl
         elif place.after is After.REMOVE:
             place.after, place.why_leave = After.START, Reason.RESTARTED
             answers.append(Answer(place.component, "was going; starts again"))
+    answers = answers or [Answer(place.component, "stays") for place in fleet.crew(crew)]
     return [*actions, *fleet.admitted(now)], answers
 
 
@@ -158,6 +166,10 @@ def resumed(fleet: Fleet, scope: str | None) -> list[Answer]:
     for place in places_of(fleet, scope):
         if place.status is Status.FAILED:
             text = f"stays given up ({place.text}); `chargehand reset {place.component}` starts it"
+        elif place.paused:
+            text = "is still paused, by another pause; `chargehand status` shows it"
+        elif place.status is Status.STOPPING:
+            text = "is stopping"
         elif place.alive:
             text = "takes work again"
         else:

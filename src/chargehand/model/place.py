@@ -71,7 +71,6 @@ class Place(msgspec.Struct):
     """The job in hand has no timeout."""
     jobs: int = 0
     memory: int = 0
-    idle_since: float | None = None
     sleep_at: float | None = None
     verdict: Reason | None = None
     stage: int = 0
@@ -117,7 +116,7 @@ class Place(msgspec.Struct):
         self.load_until += late
         self.turned_at += late
         self.still_since += late
-        for name in ("look_at", "job_until", "sleep_at", "press_at"):
+        for name in ("ready_at", "look_at", "job_until", "sleep_at", "press_at"):
             moment = getattr(self, name)
             if moment is not None:
                 setattr(self, name, moment + late)
@@ -132,7 +131,7 @@ class Place(msgspec.Struct):
         self.load_until = now + load_limit
         self.ready_at, self.heard, self.cpu, self.turns, self.still_cpu = None, False, None, -1, None
         self.unresponsive = self.stalled = False
-        self.jobs, self.memory, self.idle_since, self.sleep_at = 0, 0, None, None
+        self.jobs, self.memory, self.sleep_at, self.text = 0, 0, None, None
 
     def end(self) -> None:
         """The process is gone."""

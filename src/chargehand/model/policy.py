@@ -12,12 +12,19 @@ class RestartPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """The limits under which a worker that died is started again. Seconds."""
 
     first_pause: float = 1.0
+    """Before the first restart; doubled with every crash in a row."""
     longest_pause: float = 60.0
+    """Before any restart."""
     window: float = 300.0
+    """In which `rapid_limit` counts: a sliding window over the moments of the crashes."""
     rapid_limit: int = 5
+    """Restarts within the window; one crash more, and the worker is given up."""
     lifetime_limit: int = 20
+    """Restarts in all; one crash more, and the worker is given up."""
     healthy_after: float = 300.0
+    """Running for so long, from ready, resets the pauses and the window."""
     forgive_after: float = 6 * 3600.0
+    """Running for so long, from ready, resets the lifetime count, too."""
     breaker_window: float = 60.0
     """When all workers of a crew crash of the same cause within so long, only one is tried further."""
 
@@ -26,8 +33,11 @@ class LivenessPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """How long a worker may be silent, loading, standing still or stopping. Seconds."""
 
     beat: float = 5.0
+    """Between two reports of a worker whose state does not change."""
     first_frame: float = 30.0
+    """From the start of the process to its first frame."""
     set_up: float = 300.0
+    """For the handler's `set_up`, which can ask for more with `more_time`."""
     silent: float = 30.0
     """Without a frame: hung if it uses no CPU time either."""
     idle: float = 30.0
@@ -39,16 +49,22 @@ class LivenessPolicy(msgspec.Struct, frozen=True, kw_only=True):
     stacks: float = 0.25
     """How long a worker that is about to be killed may take to write down where it stands."""
     grace: float = 10.0
+    """For the job in hand when its worker is asked to stop."""
     terminate: float = 2.0
+    """From the SIGTERM to what a worker started, to the SIGKILL to all of it."""
 
 
 class StartPolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """How many workers start at a time. `memory` and `gpu_memory`: bytes that all workers may need together."""
+    """How many workers start at a time, and how many bytes all of them may need together."""
 
     stagger: float = 0.02
+    """Seconds between two starts."""
     most_loading: int = 4
+    """Workers that may be `starting` at the same time."""
     memory: int | None = None
+    """None: the machine's, or its control group's. Counted against what crews declare as `memory`."""
     gpu_memory: int | None = None
+    """None: not limited. Counted against what crews declare as `gpu_memory`."""
 
 
 class Terms(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,6 +5,8 @@ Pure, as all of the model.
 
 from collections.abc import Callable, Collection, Mapping
 
+import msgspec
+
 from chargehand.model.admission import Admission
 from chargehand.model.breaker import Breakers
 from chargehand.model.death import Reason
@@ -54,6 +56,10 @@ class Roster:
         self._admission = Admission(starts, self.crews)
         self._pauses: Collection[str] = ()
         self._begun = self.stopping = False
+        self._lives: dict[str, int] = {}
+        """How many lives each component has had: no incarnation is ever repeated, whatever becomes of its place."""
+        self._occupied: dict[str, int] = {}
+        """Places in which an earlier life, of an earlier node, cannot be killed: its pid."""
         self.places: dict[str, Place] = {}
         for crew, terms in self.crews.items():
             for index in range(terms.workers):
@@ -62,6 +68,7 @@ class Roster:
     def add(self, crew: str, index: int) -> Place:
         """A new place, with nobody in it yet."""
         place = Place(f"worker:{crew}:{index}", crew, index)
+        place.life = self._lives.get(place.component, 0)
         place.paused = self._is_paused(place)
         self.places[place.component] = place
         return place
@@ -79,8 +86,13 @@ class Roster:
 
     def start(self, place: Place) -> None:
         """Have an empty place filled, as soon as it is its turn."""
-        if self._begun and not self.stopping:
-            place.after, place.why_leave, place.behind_breaker = None, None, False
+        if not self._begun or self.stopping:
+            return
+        place.after, place.why_leave, place.behind_breaker = None, None, False
+        if place.component in self._occupied:
+            place.start_at, place.reason = None, Reason.NOT_STARTED
+            place.text = f"unkillable: an earlier life of it (pid {self._occupied[place.component]}) is still there"
+        else:
             self._admission.join(place)
 
     def admitted(self, now: float) -> list[Action]:
@@ -91,6 +103,7 @@ class Roster:
                 place.restarts += 1
                 place.restarted_at = now
             place.begin(now, self._liveness.set_up)
+            self._lives[place.component] = place.life
             self._watch.begin(place)
             actions.append(Spawn(place.component, place.life))
         return actions
@@ -130,13 +143,22 @@ class Roster:
         return [_report(place, False, "started again at once"), Replace(place.component, words, 0.0)]
 
     def crashed(
-        self, place: Place, reason: Reason, words: str, *, charge: bool, idle: bool, now: float, fatal: bool = False
+        self,
+        place: Place,
+        reason: Reason,
+        words: str,
+        *,
+        charge: bool,
+        cause: str | None,
+        now: float,
+        fatal: bool = False,
     ) -> list[Action]:
+        """It died, and nobody wanted that. `cause`: what it died of, if it had no job in hand."""
         place.move(Status.CRASHED)
         place.reason, place.text = reason, words
         place.history.add(now, charge=charge)
-        if idle:
-            place.idle_crash_at, place.idle_crash_cause = now, words
+        if cause is not None:
+            place.idle_crash_at, place.idle_crash_cause = now, cause
         unwanted = self._unwanted(place, charge)
         if unwanted is not None:
             return unwanted
@@ -147,12 +169,20 @@ class Roster:
                 return [_report(place, charge, f"given up: {text}"), *self._give_up(place, text)]
             case Restart(at):
                 place.start_at, place.after = at, None
-                opened = self._breakers.crashed(place.crew, self.crew(place.crew), now)
-                told: list[Action] = [BreakerOpened(place.crew, opened.cause, opened.probe)] if opened else []
-                if place.behind_breaker:
-                    return [_report(place, charge, "waits: another of its crew is tried first"), *told]
                 report = _report(place, charge, f"started again in {at - now:.1f} s")
+                told = self._trip(place.crew, now)
+                if place.behind_breaker:
+                    waits = "waits: another of its crew is tried first"
+                    return [msgspec.structs.replace(report, follows=waits), *told]
                 return [report, *told, Replace(place.component, words, at - now)]
+
+    def _trip(self, crew: str, now: float) -> list[Action]:
+        """Open the crew's breaker if this crash was one too many; whoever is not tried comes out of the line."""
+        opened = self._breakers.crashed(crew, self.crew(crew), now)
+        for place in self.crew(crew):
+            if place.behind_breaker:
+                self._admission.leave(place)
+        return [BreakerOpened(crew, opened.cause, opened.probe)] if opened else []
 
     def _give_up(self, place: Place, text: str) -> list[Action]:
         place.move(Status.FAILED)
@@ -183,7 +213,7 @@ class Roster:
         place.start_at, place.behind_breaker = None, False
         if place.status is Status.FAILED and after is not After.REMOVE:
             return []
-        place.after, place.why_leave = after, why
+        self._plan(place, after, why)
         if place.status is Status.CRASHED:
             place.move(Status.STOPPED)
         if not place.alive:
@@ -195,9 +225,14 @@ class Roster:
     def leave(self, place: Place, after: After, why: Reason, now: float) -> list[Action]:
         """Have it stopped once it has no job in hand."""
         if place.status in AT_WORK and place.job is not None and place.verdict is None:
-            place.after, place.why_leave = after, why
+            self._plan(place, after, why)
             return [Dismiss(place.component)]
         return self.stop(place, after, why, now)
+
+    def _plan(self, place: Place, after: After, why: Reason) -> None:
+        """What follows its stop; that its place is no more was decided for good, unless the crew grows again."""
+        if place.after is not After.REMOVE:
+            place.after, place.why_leave = after, why
 
     def forgive(self, place: Place) -> list[Action]:
         """A person clears its past."""

@@ -1,0 +1,60 @@
+"""What the tests of the ledger share: ledgers with workers, claims, requests and answers of a store."""
+
+from typing import Any
+
+from chargehand.model.batch import Grant, Request, Result
+from chargehand.model.job import (
+    Claim,
+    NewJob,
+)
+from chargehand.model.ledger import Ledger
+
+T = 1000.0
+
+
+def ledger(*crews: str) -> Ledger:
+    return Ledger([(crew, f"queue-{crew}") for crew in crews or ("a",)], lambda: 0.0, T)
+
+
+def claims(*numbers: int, crew: str = "a") -> tuple[Claim, ...]:
+    return tuple(
+        Claim(
+            id=f"job-{n}", seq=n, fence=1, queue=f"queue-{crew}", payload="null", label=None, priority=0, attempts=0,
+            max_attempts=3, crashes=0, timeout_ms=None,
+        )
+        for n in numbers
+    )  # fmt: skip
+
+
+def request(*ids: str, queue: str = "queue-a", token: Any = "token", **options: Any) -> Request:
+    return Request(token, tuple(NewJob(id=one, queue=queue, **options) for one in ids))
+
+
+def grant(of: Ledger, *numbers: int, crew: str = "a", next_in_ms: int | None = None, now: float = T) -> list[str]:
+    """The batch in flight is answered with these claims: who was handed which, as words."""
+    assert of.in_flight is not None
+    asked = any(want.crew == crew for want in of.in_flight.wants)
+    assert asked or not numbers, "nobody asked for these"
+    grants = (Grant(crew, claims(*numbers, crew=crew), next_in_ms),) if asked else ()
+    handed = of.confirm(Result(grants=grants), now)
+    return [f"{worker} {claim.id}" for worker, claim in handed]
+
+
+def serve(of: Ledger, *workers: str, crew: str = "a", now: float = T) -> None:
+    for worker in workers:
+        of.welcome(worker, crew, now)
+
+
+def working(workers: int = 1, now: float = T) -> Ledger:
+    """A ledger whose workers each have a job: w0 has job-0, and so on."""
+    made = ledger()
+    serve(made, *(f"w{n}" for n in range(workers)), now=now)
+    made.next_batch(now)
+    assert len(grant(made, *range(workers), now=now)) == workers
+    return made
+
+
+def fast(of: Ledger, mean: float) -> Ledger:
+    """As if jobs had been taking so long on average."""
+    of.benches["a"].mean = mean
+    return of
