@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
-.PHONY: run test check format lint types imports bench clean help
+.PHONY: run test check format lint types imports bench simulate chaos docs clean help
 
 help:            ## this list
 	@grep -E '^[a-z-]+: .*##' Makefile | sed 's/:.*##/\t/' | expand -t 12
@@ -37,6 +37,15 @@ imports: $(STAMP)
 
 bench: $(STAMP)  ## how fast it is here, beside what this machine allows
 	@$(BIN)/python -m bench
+
+simulate: $(STAMP)  ## 10,000 seeded histories of whole systems on a virtual clock (SEEDS=)
+	@$(BIN)/python tests/simulation $(or $(SEEDS),10000)
+
+chaos: $(STAMP)  ## real processes, killed at random (JOBS=, SEED=, MINUTES=)
+	@$(BIN)/python -m chaos
+
+docs: $(STAMP)   ## write docs/reference.md from the code
+	@$(BIN)/python docs/generate.py
 
 clean:           ## remove what was set up
 	rm -rf $(VENV) .pytest_cache .ruff_cache .import_linter_cache .hypothesis
