@@ -105,9 +105,11 @@ def page() -> str:
     parts = [
         "# Reference\n\nWritten by `make docs` from the code; change it there.",
         "## Workers\n\n" + transitions(lifecycle.TRANSITIONS, whole(STATUS, lifecycle.Status), "status"),
-        "Beside the status stand flags: `unresponsive` (silent, but it uses CPU time: C code holds the interpreter) and "
-        "`stalled` (its working thread stands still in a job without a timeout, but CPU time is used). A flagged worker is "
-        "never shown as plainly healthy, and never killed for it.",
+        (
+            "Beside the status stand flags: `unresponsive` (silent, but it uses CPU time: C code holds the interpreter) and "
+            "`stalled` (its working thread stands still in a job without a timeout, but CPU time is used). A flagged worker is "
+            "never shown as plainly healthy, and never killed for it."
+        ),
         "## Why a worker is not there\n\n" + table(("reason", "means"), reasons),
         "Exit code, signal and reason are separate facts in a crash report.",
         "## Exit codes\n\n" + table(("code", "means"), EXIT_CODES.items()),
@@ -118,18 +120,22 @@ def page() -> str:
         "## Jobs\n\n" + transitions(job.TRANSITIONS, whole(JOB_STATES, job.State), "state"),
         "How an attempt ends:\n\n" + table(("outcome", "means"), OUTCOMES.items()),
         "## Restarting: `RestartPolicy`\n\n" + settings(policy.RestartPolicy),
-        "A worker that died is started again after `first_pause` × 2ⁿ seconds (at most `longest_pause`, plus up to a tenth by "
-        "chance), n being its crashes in a row. It is given up when more than `rapid_limit` charged crashes fall into `window`, "
-        "or more than `lifetime_limit` in all. `healthy_after` seconds of running, from ready, forgive the row and the window; "
-        "`forgive_after` the rest. A crash without a job in hand is charged to the worker; one with a job is charged to the job, "
-        "and to the worker only if its crew got nothing out of the way since its previous crash. Stops, drains, recycling, "
-        "scaling and job timeouts are charged to nobody. When all of a crew (two or more) crash of the same cause within "
-        "`breaker_window`, without a job in hand, one of them is tried further and the others wait until that one has run well for "
-        "`healthy_after`, or until a reset; if it is given up, they are.",
+        (
+            "A worker that died is started again after `first_pause` × 2ⁿ seconds (at most `longest_pause`, plus up to a tenth by "
+            "chance), n being its crashes in a row. It is given up when more than `rapid_limit` charged crashes fall into `window`, "
+            "or more than `lifetime_limit` in all. `healthy_after` seconds of running, from ready, forgive the row and the window; "
+            "`forgive_after` the rest. A crash without a job in hand is charged to the worker; one with a job is charged to the job, "
+            "and to the worker only if its crew got nothing out of the way since its previous crash. Stops, drains, recycling, "
+            "scaling and job timeouts are charged to nobody. When all of a crew (two or more) crash of the same cause within "
+            "`breaker_window`, without a job in hand, one of them is tried further and the others wait until that one has run well for "
+            "`healthy_after`, or until a reset; if it is given up, they are."
+        ),
         "## Liveness: `LivenessPolicy`\n\n" + settings(policy.LivenessPolicy),
         "## Starting: `StartPolicy`\n\n" + settings(policy.StartPolicy),
-        f"## Logs\n\nWhat a worker prints and logs reaches the node's log line by line, with its component and job. The last "
-        f"{output.KEPT} lines of a dead one are in its crash report; lines are cut at {output.LONGEST_LINE} bytes.",
+        (
+            f"## Logs\n\nWhat a worker prints and logs reaches the node's log line by line, with its component and job. The last "
+            f"{output.KEPT} lines of a dead one are in its crash report; lines are cut at {output.LONGEST_LINE} bytes."
+        ),
         "## Faults for tests\n\nThe handler `chargehand.testing.faults:Faulty` does on request what workers do by accident: "
         '`crew.enqueue({"fault": "segfault"})`.\n\n'
         + table(("fault", "does"), [(f"`{n}`", t) for n, t in faults.FAULTS.items()])
