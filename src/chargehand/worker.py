@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from importlib import import_module
 from typing import Any, NoReturn, cast
 
-from chargehand import clock, codec, errors, handler
+from chargehand import clock, codec, errors, handler, threads
 from chargehand.handler import Handler, Job
 from chargehand.lifeline import adopt_orphans, die_with_parent
 from chargehand.model.frame import WORK_FRAME_LIMIT, Frame, encode, encode_raw
@@ -343,6 +343,7 @@ def main(work_fd: int, pulse_fd: int, stacks_fd: int, parent: int) -> None:
     inbox.turn_every(plan["turn"])
     sys.path[:] = plan["python_path"]
     handler.inside_worker = True
+    threads.cap(plan["threads"])
     reading, writing = catch_signals()
     worker = Worker(work, pulse, inbox, frames, plan, writing)
     Forking(work, pulse, reading, writing)
