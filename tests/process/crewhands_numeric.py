@@ -42,5 +42,6 @@ class Numeric(Handler[str, Any]):
 
             before = threads()
             self.session = onnxruntime.InferenceSession(identity_model(), providers=["CPUExecutionProvider"])
-            (result,) = self.session.run(None, {"x": numpy.ones(1, numpy.float32)})[0].tolist()
+            outputs: Any = self.session.run(None, {"x": numpy.ones(1, numpy.float32)})
+            (result,) = outputs[0].tolist()
         return {"result": result, "added": threads() - before, "own": self.threads}
