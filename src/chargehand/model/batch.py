@@ -24,6 +24,8 @@ class Note(msgspec.Struct, frozen=True, kw_only=True):
     fence: int
     worker: str
     age_ms: int
+    progress: str | None = None
+    """How far it is, as JSON; None: as before."""
 
 
 class Request(msgspec.Struct, frozen=True):

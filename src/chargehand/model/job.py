@@ -58,6 +58,8 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     max_attempts: int = DEFAULT_MAX_ATTEMPTS
     timeout_ms: int | None = DEFAULT_TIMEOUT_MS
     key: str | None = None
+    limit_key: str | None = None
+    """Jobs of a queue that share it are limited together, by the queue's limit for keys."""
 
 
 class Enqueued(msgspec.Struct, frozen=True):
@@ -109,6 +111,11 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     fence: int
     node: str | None
     worker: str | None
+    limit_key: str | None
+    item: str | None
+    """What it is in the application's own tables, if it was found there and not enqueued."""
+    cancel_ms: int | None
+    """When a person asked for its end while it was running."""
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):
@@ -180,6 +187,14 @@ class Returned(msgspec.Struct, frozen=True):
 
 
 Outcome = Done | Settled | Raised | RetryLater | GaveUp | TimedOut | Crashed | Interrupted | Returned
+
+
+class Found(msgspec.Struct, frozen=True, kw_only=True):
+    """Something in the application's own tables that needs work, as `discover` named it."""
+
+    item: str
+    payload: str = "null"
+    label: str | None = None
 
 
 class Settlement(msgspec.Struct, frozen=True, kw_only=True):
@@ -258,7 +273,8 @@ def cut(text: str, limit: int = TEXT_LIMIT) -> str:
 def check(job: NewJob) -> NewJob:
     """The job, if it may enter a store; a PayloadError that says what is wrong with it otherwise."""
     check_payload(job.payload)
-    for name, text in (("queue", job.queue), ("label", job.label), ("key", job.key), ("id", job.id)):
+    names = ("queue", "label", "key", "limit_key", "id")
+    for name, text in ((name, getattr(job, name)) for name in names):
         if text is not None and not 1 <= len(text) <= NAME_LIMIT:
             raise PayloadError(f"{name} has {len(text)} characters; allowed are 1 to {NAME_LIMIT}")
         if text is not None and not text.isprintable():
