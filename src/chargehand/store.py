@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import msgspec
 
 from chargehand.model.batch import Grant, Note, Want
-from chargehand.model.job import Attempt, Enqueued, JobRecord, NewJob, Settlement, State
+from chargehand.model.job import Attempt, Enqueued, Found, JobRecord, NewJob, Settlement, State
 
 
 class Holder(msgspec.Struct, frozen=True):
@@ -31,6 +31,10 @@ class CrewRow(msgspec.Struct, frozen=True, kw_only=True):
     max_attempts: int
     timeout_ms: int | None
     priority: int = 0
+    limit: int | None = None
+    """How many jobs of its queue may run at a time, in the whole cluster."""
+    limit_per_key: int | None = None
+    """How many that share a `limit_key`."""
     scaled: int | None = None
     """A count that a person set while the crew ran; it holds until the configured one changes."""
 
@@ -157,11 +161,70 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """A JSON array of objects: component, status, flags, current_job, pid, restart_count."""
 
 
+class Cancelled(msgspec.Struct, frozen=True):
+    """What came of a cancel: at once, or the job is running and its worker has to be told (`fence`: which claim)."""
+
+    id: str
+    at_once: bool
+    fence: int
+
+
+class RecurringPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """A job that is enqueued again and again. Whoever computes the next time reads `schedule`; the store only keeps it."""
+
+    name: str
+    schedule: str
+    job: str
+    """The NewJob to enqueue, as JSON, without its id."""
+    next_run_ms: int
+    """By the store's clock; of a plan whose schedule has not changed, the stored one stays."""
+    last_job: str | None = None
+
+
+class Discovery(msgspec.Struct, frozen=True, kw_only=True):
+    """A page that a crew's `discover` found, and what a job for each is given."""
+
+    queue: str
+    found: tuple[Found, ...]
+    priority: int
+    max_attempts: int
+    timeout_ms: int | None
+    most_done: int = 3
+    """An item that was done so often within the window and is found again makes no progress."""
+    window_ms: int = 3_600_000
+
+
+class Discovered(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of a page: how many are new in the queue, held or waiting already, set aside before, set aside now."""
+
+    queued: int = 0
+    held: int = 0
+    set_aside: int = 0
+    no_progress: tuple[str, ...] = ()
+    """The items."""
+
+
+class ClaimRow(msgspec.Struct, frozen=True, kw_only=True):
+    """Who holds what since when."""
+
+    id: str
+    queue: str
+    label: str | None
+    fence: int
+    node: str
+    worker: str | None
+    started_ms: int
+    cancel_ms: int | None
+
+
 class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
     """Which jobs to list, newest first; `before` is the id of the last one on the page before."""
 
     queue: str | None = None
     state: State | None = None
+    reason: str | None = None
+    text: str | None = None
+    """Part of the id, label, key, item or error, in any case of letters."""
     before: str | None = None
     limit: int = 50
 
@@ -204,20 +267,43 @@ class Transaction(Protocol):
         """Take due jobs for this holder: highest priority first, then oldest; none of a paused crew.
 
         A Want with `asleep` also asks how many more could be taken now, up to that number (Grant.waiting). A pause that
-        runs out says when (Grant.next_in_ms), for nobody is told when it does.
+        runs out says when (Grant.next_in_ms), for nobody is told when it does. None over a limit of its queue or key:
+        such jobs wait aside, so that no later claim looks at them, until a slot is free.
         """
         ...
 
     def settle(self, settlements: Sequence[Settlement], holder: Holder) -> list[str]:
-        """End claims, each only if its fence still holds. Returns the ids of those that no longer do."""
+        """End claims, each only if its fence still holds. Returns the ids of those that no longer do.
+
+        A job that was asked to cancel is cancelled where it would be queued again; any other end stands. Every end frees
+        its slots, and one job that waits for each of them may be claimed again.
+        """
         ...
 
     def note(self, notes: Sequence[Note]) -> None:
-        """Write down which worker has which job."""
+        """Write down which worker has which job, and how far it is."""
         ...
 
-    def cancel(self, ids: Sequence[str]) -> list[str]:
-        """Cancel queued jobs; returns the ids of those that were."""
+    def cancel(self, ids: Sequence[str]) -> list[Cancelled]:
+        """Cancel queued jobs, and mark running ones as to be cancelled. Finished and unknown ones are left out."""
+        ...
+
+    def release(self, job_id: str, fence: int, why: str) -> bool:
+        """Take a claim back by hand, as an interruption, if it is still that one."""
+        ...
+
+    def discover(self, pages: Sequence[Discovery]) -> list[Discovered]:
+        """Queue what was found: a job for every item, but for those that have one queued or running, those whose last
+        one failed or was cancelled (a person retries or clears it), and those that make no progress: these get a failed
+        job with reason `no progress`."""
+        ...
+
+    def recur(self, plans: Sequence[RecurringPlan]) -> None:
+        """These are the recurring jobs now, and no others."""
+        ...
+
+    def fire(self, name: str, due_ms: int, next_run_ms: int, job: NewJob) -> bool:
+        """Enqueue a recurring job and move it on, if nobody has done so for this time; whether it was us."""
         ...
 
     def retry(self, ids: Sequence[str]) -> list[str]:
@@ -301,6 +387,22 @@ class Store(Protocol):
 
     def counts(self) -> list[Counts]:
         """Every queue that has jobs."""
+        ...
+
+    def cancelling(self) -> list[tuple[str, int]]:
+        """Running jobs that were asked to cancel, with their fences."""
+        ...
+
+    def claims(self, limit: int = 1000) -> list[ClaimRow]:
+        """What is held, oldest first."""
+        ...
+
+    def recurring(self) -> list[RecurringPlan]:
+        """Every recurring job, by name."""
+        ...
+
+    def now_ms(self) -> int:
+        """The store's clock."""
         ...
 
     def crews(self) -> list[CrewRow]:
