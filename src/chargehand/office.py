@@ -89,7 +89,7 @@ class Office:
             self._paused(result.pauses, now)
         for crew, count in self._ledger.waiting().items():
             self._supervisor.tell(WorkWaits(crew, count))
-        if result.waiting is not None:
+        if result.waiting is not None and not self._fleet.stopping:
             members = [member_of(place) for place in self._fleet.places.values()]
             self._served(unserved(result.waiting, self._queues, members, self._pauses))
         for chore in batch.chores:

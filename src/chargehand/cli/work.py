@@ -11,6 +11,7 @@ from chargehand import log
 from chargehand.cli import show
 from chargehand.cli.find import application
 from chargehand.errors import ConfigurationError
+from chargehand.host import Host
 
 
 def work(
@@ -33,20 +34,27 @@ def work(
     log.configure(hand.log_level)
     log.info("store", path=hand.path)
     hand.open()
-    host = hand.host(give_up=True)
-    asked = 0
+    asked: list[int] = []
+    hosts: list[Host] = []
 
     def ask(number: int, _: object) -> None:
-        nonlocal asked
-        asked += 1
-        if asked == 1:
-            log.info("stopping; once more ends at once", signal=signal.Signals(number).name)
-            threading.Thread(target=host.stop, daemon=True).start()
-        else:
+        asked.append(number)
+        for host in hosts:
+            end(host)
+
+    def end(host: Host) -> None:
+        if len(asked) > 1:
             host.kill()
+            return
+        log.info("stopping; once more ends at once", signal=signal.Signals(asked[0]).name)
+        threading.Thread(target=host.stop, daemon=True).start()
 
     signal.signal(signal.SIGINT, ask)
     signal.signal(signal.SIGTERM, ask)
+    host = hand.host(give_up=True)
+    hosts.append(host)
+    if asked:  # before there was anything to stop
+        end(host)
     host.ended.wait()
     if host.failed is not None:
         sys.stderr.write(f"chargehand: {show.safe(host.failed.why)}\n")

@@ -1,0 +1,158 @@
+"""`python -m chaos`: kill and stop at random, count, judge. From the environment: JOBS=, SEED=, MINUTES=, KEEP=."""
+
+import json
+import os
+import shutil
+import signal
+import sys
+import tempfile
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from chaos.app import LIFTED, SETTLE, WORK
+from chaos.budget import Budget, GivenUp
+from chaos.campaign import Campaign
+from chaos.judge import Verdict
+from chaos.killer import Numbers
+from chargehand import RestartPolicy, clock
+from chargehand.model.job import POISON_CRASHES
+
+MINUTES = 4.0
+JOBS, WORKERS, NODES, ENQUEUERS = 10_000, 510, 21, 6
+"""What happens within the default time; more time, more of everything."""
+KILLING = 0.72
+"""The share of the time in which there is killing; the rest is for the last jobs, the verdict and the second run."""
+SHOWN = 20
+
+
+def _number(name: str, default: float) -> float:
+    text = os.environ.get(name, "")
+    try:
+        return float(text) if text else default
+    except ValueError:
+        sys.exit(f"{name}={text!r} is not a number")
+
+
+def _numbers() -> Numbers:
+    minutes = _number("MINUTES", MINUTES)
+    share = minutes / MINUTES
+    if not 0 < share < 10_000:
+        sys.exit(f"MINUTES={minutes:g} is out of range")
+    return Numbers(
+        jobs=max(1, round(_number("JOBS", JOBS * share))),
+        seconds=60 * minutes * KILLING,
+        workers=round(WORKERS * share),
+        nodes=round(NODES * share),
+        enqueuers=round(ENQUEUERS * share),
+    )
+
+
+@contextmanager
+def _folder(name: str) -> Generator[Path]:
+    """A fresh folder; what is in it is kept only if KEEP= names a place for it."""
+    with tempfile.TemporaryDirectory(prefix="chaos-") as path:
+        try:
+            yield Path(path)
+        finally:
+            if os.environ.get("KEEP"):
+                shutil.copytree(path, Path(os.environ["KEEP"]) / name, ignore=shutil.ignore_patterns("*-sock"))
+
+
+def _limits() -> dict[str, str]:
+    old, new = RestartPolicy(), LIFTED
+    restarts = f"restarts: {old.rapid_limit} in {old.window:g} s, {old.lifetime_limit} in all → {new.rapid_limit:,}"
+    pause = f"pause: {old.first_pause:g} to {old.longest_pause:g} s → {new.first_pause:g} to {new.longest_pause:g} s"
+    breaker = f"breaker: a crew's idle crashes within {old.breaker_window:g} s → {new.breaker_window:g} s"
+    poison = f"quarantine after {POISON_CRASHES} crashes → such jobs are queued again by hand"
+    return {
+        restarts: "a random kill is not the worker's fault",
+        pause: "so that there is somebody to kill",
+        breaker: "all crash of one cause, which is the campaign",
+        poison: "nor is it the job's fault",
+    }
+
+
+def _table(rows: Mapping[str, Any]) -> None:
+    width = max(len(name) for name in rows)
+    for name, value in rows.items():
+        print(f"  {name:{width}}  {value:>8,}" if isinstance(value, int) else f"  {name:{width}}  {value}")
+
+
+def _report(verdict: Verdict) -> dict[str, int]:
+    four = {
+        "lost": len(verdict.lost),
+        "completed twice": len(verdict.twice),
+        "unexpected": len(verdict.unexpected),
+        "orphans": len(verdict.orphans),
+    }
+    figures = {
+        "acknowledged": verdict.acknowledged, "unsure": verdict.unsure, "of them there": verdict.unsure_there,
+        **verdict.struck,
+        "late outcomes fenced off": verdict.late, "executed": verdict.executed, "completed": verdict.completed, **four,
+    }  # fmt: skip
+    _table(figures)
+    print("limits lifted:")
+    _table(_limits())
+    for kind in ("lost", "twice", "unexpected", "orphans"):
+        lines: list[str] = getattr(verdict, kind)
+        for line in lines[:SHOWN]:
+            print(f"{kind.upper()}: {line}")
+        if len(lines) > SHOWN:
+            print(f"{kind.upper()}: and {len(lines) - SHOWN} more")
+    return figures
+
+
+def _report_second(found: GivenUp) -> dict[str, Any]:
+    figures = {"kills": found.kills, "workers": found.workers, "given up": found.failed}
+    _table(figures)
+    for line in [*found.reasons, *(f"WRONG: {line}" for line in found.wrong)]:
+        print(f"  {line}")
+    return {**figures, "as it must be": found.good}
+
+
+def _timed(title: str, act: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    print(title, flush=True)
+    began = clock.monotonic()
+    figures = act()
+    seconds = round(clock.monotonic() - began)
+    print(f"  ({seconds} s)", flush=True)
+    return {**figures, "seconds": seconds}
+
+
+def main() -> int:
+    """Both runs; 0 if nothing is lost, done twice, unexpected or left, and the second one ends as it must."""
+    os.environ.pop("CHARGEHAND_URL", None)
+    if os.environ.get("KEEP") and Path(os.environ["KEEP"]).exists():
+        sys.exit(f"KEEP={os.environ['KEEP']} is there already: name a folder that is not")
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    numbers, seed = _numbers(), int(_number("SEED", int.from_bytes(os.urandom(3), "big")))
+    good: list[bool] = []
+
+    def first() -> dict[str, Any]:
+        with _folder("first") as folder:
+            verdict = Campaign(folder, numbers, seed).run()
+        good.append(verdict.good)
+        return _report(verdict)
+
+    def second() -> dict[str, Any]:
+        with _folder("second") as folder:
+            found = Budget(folder).run()
+        good.append(found.good)
+        return _report_second(found)
+
+    lifted = _timed(
+        f"seed {seed}: {numbers.jobs:,} jobs; {numbers.workers} SIGKILL or SIGSTOP of {WORK + SETTLE} workers, "
+        f"{numbers.nodes} kill -9 of host, node or both, within {numbers.seconds:.0f} s", first,
+    )  # fmt: skip
+    usual = _timed("default limits, idle workers killed over and over: the crew must be given up", second)
+    print(json.dumps({"seed": seed, **lifted, "second run": usual, "good": all(good)}))
+    return 0 if all(good) else 1
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit("interrupted; everything that was started has been ended")

@@ -1,0 +1,39 @@
+"""The application that the campaign's hosts serve: `chargehand work chaos.app:hand`."""
+
+import os
+from pathlib import Path
+
+from chargehand import Chargehand, LivenessPolicy, RestartPolicy
+
+FOLDER, LIMITS, RUN = "CHAOS_FOLDER", "CHAOS_LIMITS", "CHAOS_RUN"
+"""Environment variables of every process of a run: its folder, its limits, and the name by which it is found again."""
+
+LIFTED = RestartPolicy(
+    first_pause=0.01, longest_pause=0.05, rapid_limit=10**9, lifetime_limit=10**9, breaker_window=0.0
+)
+HASTY = RestartPolicy(first_pause=0.05, longest_pause=0.2)
+"""Limits as they come; only the pauses are short, so that the budget is used up in seconds."""
+LIVELY = LivenessPolicy(beat=0.2, first_frame=4.0, set_up=20.0, silent=1.0, grace=2.0, terminate=0.5)
+
+WORK, SETTLE = 4, 2
+"""Workers of the two crews."""
+
+
+def store_of(folder: Path) -> Path:
+    """The store of a run."""
+    return folder / "chargehand.db"
+
+
+def hand_of(folder: Path, limits: str) -> Chargehand:
+    """The same application in hosts, enqueuer and campaign; `limits` are 'lifted' or 'default'."""
+    if limits == "default":
+        hand = Chargehand(store_of(folder), restart=HASTY, liveness=LIVELY)
+        hand.crew("idle", "chaos.hands:Worker", workers=2)
+        return hand
+    hand = Chargehand(store_of(folder), restart=LIFTED, liveness=LIVELY)
+    hand.crew("work", "chaos.hands:Worker", workers=WORK)
+    hand.crew("settle", "chaos.hands:Settler", workers=SETTLE, transactional=True)
+    return hand
+
+
+hand = hand_of(Path(os.environ.get(FOLDER, ".")), os.environ.get(LIMITS, "lifted"))

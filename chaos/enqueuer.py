@@ -1,0 +1,107 @@
+"""The process that enqueues: every id is in its own ledger, synced, before the call and once more after it.
+
+`try` with an id that is never `ack`nowledged is unsure: the job may or may not be there. It may be killed at any time;
+the next one goes on where it was.
+"""
+
+import random
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from chaos import ledger
+from chaos.app import hand_of
+from chargehand import Chargehand, ChargehandError, clock
+from chargehand.lifeline import die_with_parent
+from chargehand.model.job import NewJob
+
+AT_ONCE = 0.05
+"""The share of the jobs that is there from the beginning, so that workers seldom wait."""
+KEYS = 20
+LONGEST_MS = 50.0
+HOLD_MS, LINGER_MS = 3.0, 20.0
+"""Of a handler that ends its job itself: how long in the transaction, and how long after it, at most."""
+HOW = ("one", "few", "bulk", "deal", "void", "key")
+HOW_OFTEN = (60, 6, 2, 12, 2, 18)
+DO = ("nothing", "raise", "child", "follow")
+DO_HOW_OFTEN = (85, 4, 5, 6)
+
+
+class RollBack(Exception):
+    """Raised inside a transaction that is not to be."""
+
+
+class Enqueuer:
+    """Enqueues in every way that there is, evenly until the deadline."""
+
+    def __init__(self, folder: Path, jobs: int, began: float, seconds: float, seed: str) -> None:
+        self._folder, self._jobs, self._began, self._seconds = folder, jobs, began, seconds
+        self._hand: Chargehand = hand_of(folder, "lifted")
+        self._chance = random.Random(seed)
+        self._known: set[str] = set()
+
+    def run(self) -> None:
+        """Until enough jobs have been acknowledged. The same key twice may be the same job: that counts once."""
+        path = self._folder / "ledger"
+        self._known = {words[-1] for words in ledger.read(path) if words[0] == "ack"}
+        ledger.append(path, [[""]])  # ends a line that an earlier one may have left torn
+        while len(self._known) < self._jobs:
+            ahead = len(self._known) / self._jobs - AT_ONCE
+            clock.sleep(max(0.0, self._began + ahead * self._seconds - clock.monotonic()))
+            self._call(self._chance.choices(HOW, HOW_OFTEN)[0])
+        self._hand.close()
+
+    def _call(self, how: str) -> None:
+        """One call, with what came of it in the ledger."""
+        many = {"few": (2, 30), "bulk": (33, 150), "deal": (1, 3), "void": (1, 3)}.get(how, (1, 1))
+        jobs = [self._new_job(how) for _ in range(self._chance.randint(*many))]
+        self._write([("try", job.id, how) for job in jobs])
+        try:
+            got = self._enqueue(how, jobs)
+        except RollBack:
+            self._write([("void", job.id) for job in jobs])
+        except ChargehandError as error:
+            self._write([("fail", job.id, type(error).__name__, error) for job in jobs])
+        else:
+            self._write([("ack", *pair) for pair in got])
+            self._known.update(answered for _, answered in got)
+
+    def _enqueue(self, how: str, jobs: Sequence[NewJob]) -> list[tuple[str, str]]:
+        """Which id was asked for, and which was answered."""
+        if how in ("deal", "void"):
+            with self._hand.transaction() as tx:
+                for job in jobs:
+                    tx.execute("INSERT INTO chaos_deal (job) VALUES (?)", (job.id,))
+                done = self._hand.enqueue_jobs(jobs, tx)
+                if how == "void":
+                    raise RollBack
+        else:
+            done = self._hand.enqueue_jobs(jobs, None)
+        return [(job.id, each.id) for job, each in zip(jobs, done, strict=True)]
+
+    def _new_job(self, how: str) -> NewJob:
+        chance = self._chance
+        payload: dict[str, Any] = {"ms": chance.uniform(0, LONGEST_MS), "do": chance.choices(DO, DO_HOW_OFTEN)[0]}
+        options: dict[str, Any] = {"key": f"key-{chance.randrange(KEYS)}"} if how == "key" else {}
+        if chance.random() < 0.25:
+            payload |= {"do": "settle", "hold": chance.choice((0.0, chance.uniform(0, HOLD_MS)))}
+            payload |= {"linger": chance.choice((0.0, chance.uniform(0, LINGER_MS)))}
+            return self._hand.find_crew("settle").new_job(payload, **options)
+        if payload["do"] == "child":
+            payload["child"] = chance.choice(("sleep", "session", "daemon", "fork"))
+        return self._hand.find_crew("work").new_job(payload, **options)
+
+    def _write(self, lines: Sequence[Sequence[object]]) -> None:
+        ledger.append(self._folder / "ledger", lines, sync=True)
+
+
+def main() -> None:
+    """Arguments: the campaign's pid, the folder, how many jobs, when it began, in how many seconds, the seed."""
+    parent, folder, jobs, began, seconds, seed = sys.argv[1:]
+    die_with_parent(int(parent))
+    Enqueuer(Path(folder), int(jobs), float(began), float(seconds), seed).run()
+
+
+if __name__ == "__main__":
+    main()

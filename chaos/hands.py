@@ -1,0 +1,101 @@
+"""The handlers. Each keeps a file a job: `start`, then `end` or `raise`, before anybody else hears of it."""
+
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from chaos import ledger
+from chaos.app import FOLDER
+from chargehand import Handler, Job, clock, launch
+
+
+class AsTold(Exception):
+    """The only error that a handler of ours raises."""
+
+
+class Worker(Handler[dict[str, Any], int]):
+    """Sleeps a little, and does what its payload says beside that."""
+
+    def set_up(self) -> None:
+        self.folder = Path(os.environ[FOLDER])
+        self.pid = os.getpid()
+        own = launch.stat(self.pid)
+        self.start = own.start if own else 0
+        self.children: list[subprocess.Popen[str]] = []
+
+    def perform(self, job: Job[dict[str, Any]]) -> int:
+        self.begin(job.id)
+        try:
+            self.act(job)
+        except Exception as error:
+            self.note(job.id, "raise", self.pid, type(error).__name__)
+            raise
+        return self.pid
+
+    def act(self, job: Job[dict[str, Any]]) -> None:
+        """The job itself; the last thing before its end is to note it."""
+        payload = job.payload
+        if payload["do"] == "child":
+            self.start_child(payload["child"])
+        if payload["do"] == "follow":
+            follower = job.enqueue("work", {"do": "nothing", "ms": 1.0, "parent": job.id})
+            self.note(job.id, "follow", follower)
+        clock.sleep(payload["ms"] / 1000)
+        if payload["do"] == "raise" and job.attempt == 1:
+            raise AsTold("once")
+        self.note(job.id, "end", self.pid)
+
+    def note(self, job_id: str, *words: object) -> None:
+        """A line in the job's file."""
+        ledger.append(self.folder / "jobs" / job_id, [words])
+
+    def begin(self, job_id: str) -> None:
+        """Say that this process has the job; and look whether another one that lives has it, too."""
+        self.note(job_id, "start", self.pid, self.start, clock.monotonic())
+        others = executions(ledger.read(self.folder / "jobs" / job_id))
+        others.remove((self.pid, self.start))
+        for pid, start in others:
+            if launch.alive(pid, start):
+                self.note(job_id, "overlap", self.pid, pid)
+
+    def start_child(self, kind: str) -> None:
+        """Something that would live on by itself for minutes, and must die with this worker."""
+        match kind:
+            case "daemon":  # its parent is gone at once
+                command = ["sh", "-c", "sleep 300 >/dev/null & echo $!"]
+                pid = int(subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True).stdout)
+            case "fork":  # a copy of this very process
+                pid = os.fork()
+                while not pid:
+                    clock.sleep(60)
+            case _:
+                child = subprocess.Popen(["sleep", "300"], start_new_session=kind == "session", text=True)
+                self.children.append(child)
+                pid = child.pid
+        seen = launch.stat(pid)
+        if seen is not None:
+            ledger.append(self.folder / "children", [("child", pid, seen.start)])
+
+
+class Settler(Worker):
+    """Writes a row of its own and ends its job in one transaction, sometimes holding the write lock for a while."""
+
+    def act(self, job: Job[dict[str, Any]]) -> None:
+        clock.sleep(job.payload["ms"] / 1000)
+        with job.settle(self.pid) as tx:
+            tx.execute("INSERT INTO chaos_row (job, pid) VALUES (?, ?)", (job.id, self.pid))
+            clock.sleep(job.payload["hold"] / 1000)
+            self.note(job.id, "end", self.pid)
+        clock.sleep(job.payload["linger"] / 1000)  # done, and the node does not know it yet
+
+
+def executions(lines: list[list[str]]) -> list[tuple[int, int]]:
+    """Pid and start time of every execution in a job's file that has not ended by itself, oldest first."""
+    going: list[tuple[int, int]] = []
+    for kind, *words in lines:
+        if kind == "start":
+            going.append((int(words[0]), int(words[1])))
+        elif kind in ("end", "raise"):
+            going = [one for one in going if one[0] != int(words[0])]
+    return going

@@ -1,0 +1,217 @@
+"""What became of every job: the enqueuer's and the handlers' own ledgers against the store, after everything ended."""
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+from chaos import ledger
+from chaos.app import store_of
+from chaos.hands import AsTold
+
+EXPECTED_ERRORS = ("reason=poison error=",)
+"""Lines of level error in a log that are as they must be."""
+STRUCK = 'ending="(None, 9)"'
+"""How a node ends that was killed; no other end is noted by its host."""
+
+
+@dataclass
+class Verdict:
+    """The figures, and in words whatever must not be."""
+
+    executed: int = 0
+    acknowledged: int = 0
+    unsure: int = 0
+    """Calls that were cut: their jobs may be there or not."""
+    unsure_there: int = 0
+    completed: int = 0
+    late: int = 0
+    """Outcomes that the fence kept out."""
+    lost: list[str] = field(default_factory=list[str])
+    twice: list[str] = field(default_factory=list[str])
+    unexpected: list[str] = field(default_factory=list[str])
+    orphans: list[str] = field(default_factory=list[str])
+    struck: dict[str, int] = field(default_factory=dict[str, int])
+
+    @property
+    def good(self) -> bool:
+        return not (self.lost or self.twice or self.unexpected or self.orphans)
+
+
+class Asked:
+    """The enqueuer's ledger, read."""
+
+    def __init__(self, path: Path) -> None:
+        self.tried: dict[str, str] = {}
+        self.answered: dict[str, str] = {}
+        self.void: set[str] = set()
+        self.failed: list[str] = []
+        for line in ledger.read(path):
+            match line:
+                case ["try", job, how]:
+                    self.tried[job] = how
+                case ["ack", job, got] if len(got) == len(job):
+                    self.answered[job] = got
+                case ["void", job]:
+                    self.void.add(job)
+                case ["fail", job, *why]:
+                    self.failed.append(f"enqueueing {job} failed: {' '.join(why)}")
+                case _:
+                    continue  # torn by a kill
+
+    @property
+    def unsure(self) -> set[str]:
+        """Nobody was told whether these are there."""
+        return set(self.tried) - set(self.answered) - self.void
+
+
+@dataclass
+class Told:
+    """A job's file, read."""
+
+    starts: int = 0
+    ends: set[int] = field(default_factory=set[int])
+    followers: list[str] = field(default_factory=list[str])
+    wrong: list[str] = field(default_factory=list[str])
+
+    @classmethod
+    def of(cls, path: Path) -> "Told":
+        told = cls()
+        for kind, *words in ledger.read(path):
+            match kind:
+                case "start":
+                    told.starts += 1
+                case "end":
+                    told.ends.add(int(words[0]))
+                case "follow":
+                    told.followers.append(words[0])
+                case "raise" if words[1] == AsTold.__name__:
+                    continue
+                case _:
+                    told.wrong.append(f"{path.name}: {kind} {' '.join(words)}")
+        return told
+
+
+class Kept:
+    """The store, read with the engine that wrote it."""
+
+    def __init__(self, path: Path) -> None:
+        self._db: Any = apsw.Connection(str(path), apsw.SQLITE_OPEN_READWRITE)
+        self.integrity = "; ".join(str(row[0]) for row in self._all("PRAGMA integrity_check"))
+        self.state: dict[str, str] = {}
+        self.reason: dict[str, str | None] = {}
+        self.payload: dict[str, dict[str, Any]] = {}
+        self.attempts: dict[str, list[tuple[int | None, str]]] = defaultdict(list)
+        for job, state, reason, payload in self._all("SELECT id, state, reason, payload FROM chargehand_job"):
+            self.state[job], self.reason[job], self.payload[job] = state, reason, json.loads(payload)
+        attempts = "SELECT j.id, a.pid, a.outcome FROM chargehand_attempt a JOIN chargehand_job j ON j.seq = a.job"
+        for job, pid, outcome in self._all(attempts):
+            self.attempts[job].append((pid, outcome))
+        self.rows = Counter(str(row[0]) for row in self._all("SELECT job FROM chaos_row"))
+        self.deals = Counter(str(row[0]) for row in self._all("SELECT job FROM chaos_deal"))
+        self.followers = Counter(str(p["parent"]) for p in self.payload.values() if "parent" in p)
+        self._db.close()
+
+    def _all(self, sql: str) -> list[tuple[Any, ...]]:
+        return self._db.execute(sql).fetchall()
+
+    def done(self, job: str) -> list[int | None]:
+        """The pids that were believed when they said that the job was done."""
+        return [pid for pid, outcome in self.attempts[job] if outcome == "done"]
+
+
+def judge(folder: Path) -> Verdict:
+    """Everything that can be said once all processes are gone."""
+    asked, kept = Asked(folder / "ledger"), Kept(store_of(folder))
+    told = {path.name: Told.of(path) for path in (folder / "jobs").iterdir()}
+    logs = "".join(path.read_text(errors="replace") for path in sorted((folder / "logs").iterdir()))
+    verdict = Verdict(
+        executed=sum(one.starts for one in told.values()),
+        acknowledged=len(set(asked.answered.values())),
+        unsure=len(asked.unsure),
+        unsure_there=len(asked.unsure & set(kept.state)),
+        completed=sum(state == "done" for state in kept.state.values()),
+        late=logs.count("an outcome came too late"),
+    )
+    verdict.lost = [
+        f"{job} was acknowledged and is {kept.state.get(job, 'not there')} ({kept.reason.get(job)})"
+        for job in sorted(set(asked.answered.values()))
+        if kept.state.get(job) != "done"
+    ]
+    verdict.twice = list(_twice(kept))
+    verdict.unexpected = [
+        *asked.failed,
+        *_strangers(asked, kept, told),
+        *(line for job in kept.state for line in _wrong_with(job, kept, told.get(job, Told()))),
+        *(line for one in told.values() for line in one.wrong),
+        *_deals(asked, kept),
+        *_in_the_logs(logs),
+    ]
+    if kept.integrity != "ok":
+        verdict.unexpected.append(f"integrity_check: {kept.integrity}")
+    return verdict
+
+
+def _twice(kept: Kept) -> Iterator[str]:
+    """By any evidence: the attempts, the rows that were committed with the end, the jobs that follow it."""
+    for job in kept.state:
+        for what, count in (("done", len(kept.done(job))), ("row", kept.rows[job]), ("follower", kept.followers[job])):
+            if count > 1:
+                yield f"{job}: {what} {count} times"
+
+
+def _strangers(asked: Asked, kept: Kept, told: dict[str, Told]) -> Iterator[str]:
+    """Jobs in the store that nobody enqueued, or that somebody was told are not there."""
+    followers = {job for one in told.values() for job in one.followers}
+    for job, state in kept.state.items():
+        if job not in asked.tried and job not in followers:
+            yield f"{job} is {state}, and nobody enqueued it"
+        if job in asked.void:
+            yield f"{job} is {state}, and its transaction was rolled back"
+        if asked.answered.get(job, job) != job and job not in asked.answered.values():
+            yield f"{job} is {state}, and its enqueuer was told that it is {asked.answered[job]}"
+        if state != "done" and job not in asked.answered.values():
+            yield f"{job} was not acknowledged, is there, and is {state} ({kept.reason[job]})"
+
+
+def _wrong_with(job: str, kept: Kept, told: Told) -> Iterator[str]:
+    """What cannot be of one job."""
+    payload, done = kept.payload[job], kept.done(job)
+    if told.starts > len(kept.attempts[job]):
+        yield f"{job}: {told.starts} executions, {len(kept.attempts[job])} attempts in the store"
+    if kept.state[job] != "done":
+        if done or kept.rows[job] or kept.followers[job]:
+            yield f"{job} is {kept.state[job]}, and was done before"
+        return
+    if not done:
+        yield f"{job} is done, and no attempt says so"
+    if any(pid not in told.ends for pid in done):
+        yield f"{job} was done by {done}, and only {sorted(told.ends)} came to its end"
+    if payload["do"] == "settle" and not kept.rows[job]:
+        yield f"{job} is done without the row that was to be committed with it"
+    if payload["do"] == "follow" and not kept.followers[job]:
+        yield f"{job} is done without the job that was to follow it"
+
+
+def _deals(asked: Asked, kept: Kept) -> Iterator[str]:
+    """A row and a job of one transaction: both or none."""
+    for job in kept.deals:
+        if job not in kept.state:
+            yield f"the row of {job} is there without the job"
+    for job in kept.state:
+        if asked.tried.get(job) == "deal" and kept.deals[job] != 1:
+            yield f"{job} is there, and its row {kept.deals[job]} times"
+
+
+def _in_the_logs(logs: str) -> Iterator[str]:
+    for line in logs.splitlines():
+        if "Traceback (most recent call last)" in line:
+            yield "a traceback in the logs"
+            continue
+        error = " error   " in line and not any(words in line for words in EXPECTED_ERRORS)
+        if error or ("node ended" in line and STRUCK not in line):
+            yield f"log: {line}"

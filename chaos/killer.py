@@ -1,0 +1,175 @@
+"""Whom to kill or stop, when: planned by chance from a seed, struck at whoever lives at that moment."""
+
+import os
+import random
+import signal
+import subprocess
+from collections import Counter, deque
+from dataclasses import dataclass
+from typing import Any
+
+from chaos import ledger, processes
+from chaos.hosts import World
+from chargehand import clock, launch
+
+STOPPED_SHARE = 0.4
+"""Of the signals to workers, how many are SIGSTOP; the others are SIGKILL."""
+CONTINUED_SHARE = 0.25
+"""Of the stopped workers, how many are continued about when silence is noticed."""
+CONTINUED_AFTER = (0.3, 1.6)
+STARTING_SHARE = 0.04
+"""How often, at a look, workers that are still starting may be hit, too: else nobody would ever get to work."""
+SPACING, LEFT_ALONE = 0.1, 1
+"""What is late after a node's death does not come all at once, nor to the only worker: no job would ever end."""
+BUSY_WEIGHT = 4
+"""A worker with a job in hand is hit so much more often than an idle one."""
+ENQUEUED_BY = 0.9
+"""The share of the time in which all jobs are enqueued."""
+CALL_SHARE, CALL_WAIT, CALL_LENGTH = 0.6, 0.3, 0.004
+"""Of the kills of nodes, how many wait for an enqueue that is under way; seconds for how long; of an enqueue."""
+FOUND_WITHIN = 20.0
+"""Seconds after which a stopped worker must be gone; the verdict itself takes one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Numbers:
+    """The size of a campaign."""
+
+    jobs: int
+    seconds: float
+    workers: int
+    """Signals to workers."""
+    nodes: int
+    """Kills of host, node or both."""
+    enqueuers: int
+
+
+@dataclass
+class Stopped:
+    """A worker that does not run, and what is to become of it."""
+
+    descriptor: int
+    pid: int
+    since: float
+    continue_at: float | None
+
+
+def planned(numbers: Numbers, chance: random.Random) -> deque[tuple[float, str]]:
+    """When to do what, in seconds from the beginning: never evenly, so that short lives are among the lives."""
+    stops = round(numbers.workers * STOPPED_SHARE)
+    kinds = ["stop"] * stops + ["kill"] * (numbers.workers - stops)
+    many: list[str] = []
+    while len(many) < numbers.nodes:
+        many += chance.sample(["node", "host", "both"], 3)
+    moments = sorted(chance.uniform(1.0, numbers.seconds) for _ in range(numbers.nodes))
+    whole = list(zip(moments, many, strict=False))
+    whole += [(chance.uniform(0.5, numbers.seconds), kind) for kind in kinds]
+    whole += [(chance.uniform(0.5, numbers.seconds * ENQUEUED_BY), "enqueuer") for _ in range(numbers.enqueuers)]
+    return deque(sorted(whole))
+
+
+class Killer:
+    """Carries the plan out; what cannot be struck yet is struck as soon as it is there."""
+
+    def __init__(self, world: World, numbers: Numbers, chance: random.Random) -> None:
+        self._world, self._chance = world, chance
+        self._plan = planned(numbers, chance)
+        self._stopped: dict[int, Stopped] = {}
+        self.counts: Counter[str] = Counter()
+        self.wrong: list[str] = []
+        self._struck_at = 0.0
+
+    @property
+    def finished(self) -> bool:
+        """Whether the plan is carried out, and every stopped worker seen to."""
+        return not self._plan and not self._stopped
+
+    def act(self, elapsed: float, view: dict[str, Any] | None, enqueuer: "subprocess.Popen[bytes] | None") -> None:
+        """Do what is due, one thing at a time."""
+        self._see_to_the_stopped()
+        if not self._plan or self._plan[0][0] > elapsed:
+            return
+        kind = self._plan[0][1]
+        if kind == "enqueuer" and enqueuer is None:
+            self._plan.popleft()  # it has finished
+            return
+        aimed = kind == "enqueuer" or (kind in ("node", "both") and self._chance.random() < CALL_SHARE)
+        under_way = aimed and self._wait_for_a_call()
+        if enqueuer is not None and kind == "enqueuer":
+            enqueuer.kill()
+            struck = True
+        elif kind in ("node", "host", "both"):
+            struck = self._world.kill(kind)
+        else:
+            struck = self._strike(kind, (view or {}).get("workers", []))
+        if struck:
+            self.counts[kind] += 1
+            self.counts["under way"] += under_way
+            self._plan.popleft()
+
+    def _wait_for_a_call(self) -> bool:
+        """Until the enqueuer is in the middle of one, or for a moment; whether it is."""
+        until = clock.monotonic() + CALL_WAIT
+        while clock.monotonic() < until:
+            if ledger.last(self._world.folder / "ledger").startswith("try"):
+                clock.sleep(self._chance.uniform(0, CALL_LENGTH))
+                return True
+            clock.sleep(0.0005)
+        return False
+
+    def _strike(self, kind: str, workers: list[dict[str, Any]]) -> bool:
+        now = clock.monotonic()
+        starting = self._chance.random() < STARTING_SHARE
+        living = [
+            w for w in workers
+            if w["pid"] is not None and w["pid"] not in self._stopped and (starting or w["status"] == "healthy")
+        ]  # fmt: skip
+        if len(living) < LEFT_ALONE + 1 or now < self._struck_at + SPACING:
+            return False
+        self._struck_at = now
+        weights = [BUSY_WEIGHT if worker["current_job"] else 1 for worker in living]
+        (worker,) = self._chance.choices(living, weights)
+        pid = int(worker["pid"])
+        if kind == "kill":
+            struck = processes.send(pid, signal.SIGKILL, self._world.run)
+        else:
+            struck = self._stop(pid)
+        if struck and worker["current_job"]:
+            self.counts["with a job in hand"] += 1
+        return struck
+
+    def _stop(self, pid: int) -> bool:
+        descriptor = processes.grab(pid, self._world.run)
+        if descriptor is None:
+            return False
+        now = clock.monotonic()
+        again = now + self._chance.uniform(*CONTINUED_AFTER) if self._chance.random() < CONTINUED_SHARE else None
+        self._stopped[pid] = Stopped(descriptor, pid, now, again)
+        return self._signal(self._stopped[pid], signal.SIGSTOP)
+
+    def _signal(self, stopped: Stopped, number: int) -> bool:
+        try:
+            signal.pidfd_send_signal(stopped.descriptor, number)
+        except ProcessLookupError:
+            self._forget(stopped)
+            return False
+        return True
+
+    def _forget(self, stopped: Stopped) -> None:
+        os.close(stopped.descriptor)
+        del self._stopped[stopped.pid]
+
+    def _see_to_the_stopped(self) -> None:
+        now = clock.monotonic()
+        for stopped in list(self._stopped.values()):
+            seen = launch.stat(stopped.pid)
+            if seen is None or seen.dead:
+                self.counts["found"] += 1
+                self._forget(stopped)
+            elif stopped.continue_at is not None and stopped.continue_at <= now:
+                if self._signal(stopped, signal.SIGCONT):
+                    self.counts["continued"] += 1
+                    self._forget(stopped)
+            elif now - stopped.since > FOUND_WITHIN:
+                self.wrong.append(f"stopped worker {stopped.pid} was not found within {FOUND_WITHIN:g} s")
+                self._forget(stopped)
