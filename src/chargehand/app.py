@@ -50,6 +50,9 @@ class CrewOptions(TypedDict, total=False):
     timeout: float | None
     transactional: bool
     environment: dict[str, str]
+    discovers: bool
+    limit: int | None
+    limit_per_key: int | None
     threads: int
     recycle_jobs: int | None
     recycle_memory: int | str | None

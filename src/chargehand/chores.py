@@ -8,7 +8,7 @@ from typing import Any, assert_never
 
 import msgspec
 
-from chargehand.store import CrashReport, GivenUpMark, HealthNote, Holder, Transaction
+from chargehand.store import CrashReport, Discovery, GivenUpMark, HealthNote, Holder, Transaction
 
 
 class SetPause(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,6 +26,20 @@ class ClearPause(msgspec.Struct, frozen=True, kw_only=True):
 
     token: Any
     scope: str
+
+
+class CancelJobs(msgspec.Struct, frozen=True, kw_only=True):
+    """A person cancels jobs."""
+
+    token: Any
+    ids: tuple[str, ...]
+
+
+class QueueFound(msgspec.Struct, frozen=True):
+    """A page that a crew's `discover` found."""
+
+    crew: str
+    page: Discovery
 
 
 class KeepScale(msgspec.Struct, frozen=True):
@@ -79,6 +93,8 @@ class LookAtQueues(msgspec.Struct, frozen=True):
 Chore = (
     SetPause
     | ClearPause
+    | CancelJobs
+    | QueueFound
     | KeepScale
     | KeepReport
     | KeepGivenUp
@@ -92,9 +108,13 @@ Chore = (
 ABOUT_PAUSES = (SetPause, ClearPause, LookAtPauses)
 
 
-def do(chore: Chore, tx: Transaction, holder: Holder) -> None:
-    """Write it."""
+def do(chore: Chore, tx: Transaction, holder: Holder) -> Any:
+    """Write it; what came of it, where somebody asked."""
     match chore:
+        case CancelJobs():
+            return tx.cancel(chore.ids)
+        case QueueFound():
+            return tx.discover([chore.page])[0]
         case SetPause():
             tx.pause(chore.scope, chore.who, chore.reason, chore.for_ms)
         case ClearPause():
@@ -116,6 +136,7 @@ def do(chore: Chore, tx: Transaction, holder: Holder) -> None:
         case TakeSnapshot():
             tx.snapshot()
         case LookAtPauses() | LookAtQueues():
-            return
+            return None
         case _:
             assert_never(chore)
+    return None

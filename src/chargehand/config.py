@@ -48,6 +48,9 @@ class CrewPlan(msgspec.Struct, frozen=True, kw_only=True):
     timeout_ms: int | None = DEFAULT_TIMEOUT_MS
     transactional: bool = False
     environment: dict[str, str] = msgspec.field(default_factory=dict[str, str])
+    discovers: bool = False
+    limit: int | None = None
+    limit_per_key: int | None = None
     threads: int = 1
     recycle_jobs: int | None = None
     recycle_memory: int | None = None
@@ -109,7 +112,8 @@ def check_crew(plan: CrewPlan) -> CrewPlan:
     except PayloadError as error:
         raise ConfigurationError(f"crew {plan.name!r}: {error}") from None
     _at_least("threads", plan, 1)
-    _at_least("recycle_jobs", plan, 1)
+    for name in ("recycle_jobs", "limit", "limit_per_key"):
+        _at_least(name, plan, 1)
     for name in ("idle_exit", "recycle_memory", "memory", "gpu_memory"):
         _at_least(name, plan, 0)
     for key, text in plan.environment.items():
@@ -172,6 +176,7 @@ def new_job(
     run_at_ms: int | None = None,
     max_attempts: int | None = None,
     timeout: float | None = UNSET,
+    limit_key: str | None = None,
 ) -> NewJob:
     """A job for this crew: its own options, and the crew's where it has none. Checked."""
     job = NewJob(
@@ -180,6 +185,7 @@ def new_job(
         payload=payload,
         label=label,
         key=key,
+        limit_key=limit_key,
         priority=plan.priority if priority is None else priority,
         delay_ms=milliseconds("delay", delay),
         run_at_ms=run_at_ms,
@@ -190,7 +196,7 @@ def new_job(
         if timeout is None
         else milliseconds("timeout", timeout),
     )
-    for name in ("label", "key"):
+    for name in ("label", "key", "limit_key"):
         text: Any = getattr(job, name)
         if text is not None and not isinstance(text, str):
             raise PayloadError(f"{name} is {text!r}; expected a text")

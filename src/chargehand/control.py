@@ -18,6 +18,7 @@ from chargehand.journal import Entry, Journal
 from chargehand.model.frame import BadFrame, Frame, encode
 from chargehand.model.job import Enqueued, NewJob, check
 from chargehand.model.orders import Answer
+from chargehand.store import Cancelled
 from chargehand.wire import Channel, Loop
 
 FRAME_LIMIT = 4 << 20
@@ -35,6 +36,7 @@ class Call(msgspec.Struct, frozen=True):
     jobs: tuple[NewJob, ...] = ()
     queue: str | None = None
     id: str = ""
+    ids: tuple[str, ...] = ()
     verb: str = ""
     scope: str | None = None
     who: str = ""
@@ -73,6 +75,10 @@ class Office(Protocol):
     def hint(self) -> Callable[[str | None], None]: ...
     @property
     def order(self) -> Callable[[Token, Call], None]: ...
+    @property
+    def wake(self) -> Callable[[str], None]: ...
+    @property
+    def cancel(self) -> Callable[[Token, tuple[str, ...]], None]: ...
     def view(self) -> dict[str, Any]: ...
 
 
@@ -158,8 +164,15 @@ class Server:
                 self._office.hint(call.queue)
             case "STATUS":
                 channel.send(encode("REPLY", {"call": call.call, "status": self._office.view()}))
+            case "WAKE":
+                self._office.wake(call.id)
+                channel.send(encode("REPLY", {"call": call.call}))
             case "ORDER":
                 self._order(channel, call)
+            case "CANCEL":
+                if len(call.ids) > MOST_JOBS:
+                    raise ValueError(f"{len(call.ids)} jobs in one request; allowed are {MOST_JOBS}")
+                self._office.cancel((channel, call.call), call.ids)
             case "LOGS":
                 self._logs(channel, call)
             case "FOLLOW":
@@ -180,6 +193,14 @@ class Server:
         channel, call = token
         told = [{"component": answer.component, "text": answer.text} for answer in answers]
         channel.send(encode("REPLY", {"call": call, "answers": told}))
+
+    def answer_cancel(self, token: Token, found: Sequence[Cancelled]) -> None:
+        """What came of it: at once, or on its way."""
+        channel, call = token
+        channel.send(encode("REPLY", {"call": call, "cancelled": [[c.id, c.at_once] for c in found]}))
+        for job in found:
+            if job.at_once:
+                self.ended(job.id)
 
     def _logs(self, channel: Channel, call: Call) -> None:
         lines = [entry.told() for entry in self._journal.last(call.scope, call.id or None, call.count or 0)]

@@ -34,6 +34,7 @@ class JobOptions(TypedDict, total=False):
     run_at: datetime
     max_attempts: int
     timeout: float | None
+    limit_key: str
 
 
 class Ref(Generic[Result]):
@@ -55,6 +56,14 @@ class Ref(Generic[Result]):
     def attempts(self) -> list[Attempt]:
         """Every attempt so far, oldest first."""
         return self._hand.attempts(self.id)
+
+    def cancel(self) -> str:
+        """Cancel the job; what will happen, in words."""
+        return self._hand.cancel(self.id)[0].text
+
+    def retry(self) -> str:
+        """Queue the job again, if it has failed or was cancelled; what will happen, in words."""
+        return self._hand.retry(self.id)[0].text
 
     def wait(self, timeout: float | None = None) -> Result:
         """Wait for the result. JobFailed, JobCancelled, or TimeoutError after so many seconds."""

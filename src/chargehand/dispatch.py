@@ -72,8 +72,7 @@ def execute(store: Store, batch: Batch, holder: Holder) -> Result:
         if batch.requests:
             answers = iter(tx.enqueue(jobs))
             enqueued = [(request.token, tuple(next(answers) for _ in request.jobs)) for request in batch.requests]
-        for chore in batch.chores:
-            chores.do(chore, tx, holder)
+        done = [chores.do(chore, tx, holder) for chore in batch.chores]
         grants = tx.claim(batch.wants, holder) if batch.wants else []
     about_pauses = stirred or any(isinstance(chore, chores.ABOUT_PAUSES) for chore in batch.chores)
     about_queues = any(isinstance(chore, chores.LookAtQueues) for chore in batch.chores)
@@ -82,6 +81,8 @@ def execute(store: Store, batch: Batch, holder: Holder) -> Result:
         lost=tuple(lost),
         enqueued=tuple(enqueued),
         grants=tuple(grants),
+        done=tuple(done),
+        cancelling=tuple(job_id for job_id, _ in store.cancelling()) if stirred else None,
         pauses=pauses_of(store) if about_pauses else None,
         waiting=tuple(store.waiting()) if about_queues else None,
     )

@@ -19,6 +19,7 @@ class Desk(Protocol):
     """What a job can ask of the worker that performs it."""
 
     def progress(self, done: float | None, total: float | None, stage: str | None, detail: str | None) -> None: ...
+    def is_cancelled(self) -> bool: ...
     def enqueue(self, crew: "Crew[Any, Any] | str", payload: Any, options: dict[str, Any]) -> str: ...
     def settle(self, result: Any) -> "AbstractContextManager[Transaction]": ...
 
@@ -26,12 +27,23 @@ class Desk(Protocol):
 class Job(Generic[Payload]):
     """One job in a handler's hands: what is to be done, and the ways to speak of it while doing it."""
 
-    __slots__ = ("_desk", "attempt", "crashes", "id", "label", "payload", "queue")
+    __slots__ = ("_desk", "attempt", "crashes", "id", "item", "label", "payload", "queue")
 
     def __init__(
-        self, *, id: str, queue: str, payload: Payload, label: str | None, attempt: int, crashes: int, desk: Desk
+        self,
+        *,
+        id: str,
+        queue: str,
+        payload: Payload,
+        label: str | None,
+        attempt: int,
+        crashes: int,
+        desk: Desk,
+        item: str | None = None,
     ) -> None:
         self.id, self.queue, self.payload, self.label = id, queue, payload, label
+        self.item = item
+        """What it is in the application's own tables, if `discover` named it."""
         self.attempt = attempt
         """1 the first time, and so on; interruptions are not counted."""
         self.crashes = crashes
@@ -48,6 +60,11 @@ class Job(Generic[Payload]):
         """Say how far the job is. Cheap: call it as often as you like. Raises Cancelled if somebody cancelled it."""
         self._desk.progress(done, total, stage, detail)
 
+    @property
+    def cancelled(self) -> bool:
+        """Whether somebody cancelled the job: for handlers that would rather ask than be interrupted by `progress`."""
+        return self._desk.is_cancelled()
+
     def enqueue(self, crew: "Crew[Any, Any] | str", payload: Any, **options: Any) -> str:
         """Enqueue another job, to be committed with this one's end; if this one does not end well, it never was."""
         return self._desk.enqueue(crew, payload, options)
@@ -59,6 +76,15 @@ class Job(Generic[Payload]):
         worker's. Return from the handler after the block; what it returns then is not used.
         """
         return self._desk.settle(result)
+
+
+class Item:
+    """Something that needs work, found by `discover`: its key, what a job for it is given, and a label for people."""
+
+    __slots__ = ("key", "label", "payload")
+
+    def __init__(self, key: str, payload: Any = None, label: str | None = None) -> None:
+        self.key, self.payload, self.label = key, payload, label
 
 
 def _nobody_to_ask(seconds: float) -> None:
@@ -78,6 +104,11 @@ class Handler(Generic[Payload, Result]):
     def more_time(self, seconds: float) -> None:
         """For a `set_up` that takes longer than the limit (5 minutes): let it go on for so many seconds from now."""
         self.ask_for_time(seconds)
+
+    def discover(self, after: str | None, limit: int) -> "Iterable[str | Item] | Awaitable[Iterable[str | Item]]":
+        """Name up to `limit` items of the application's own that need work, in the order of their keys, those after
+        `after` (None: from the beginning). For crews declared `discovers=True`; 30 seconds at most. Plain or async."""
+        raise NotImplementedError(f"{type(self).__qualname__} has no discover(after, limit)")
 
     def perform(self, job: Job[Payload]) -> "Result | Awaitable[Result]":
         """Do one job and return its result. Plain or async."""

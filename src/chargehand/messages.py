@@ -2,7 +2,22 @@
 
 import msgspec
 
-from chargehand.model.job import Claim, Done, GaveUp, NewJob, Outcome, Raised, RetryLater, Settled, check
+from chargehand.model.job import (
+    ITEM_LIMIT,
+    NAME_LIMIT,
+    Claim,
+    Done,
+    Found,
+    GaveUp,
+    NewJob,
+    Outcome,
+    Raised,
+    RetryLater,
+    Settled,
+    Stopped,
+    check,
+    check_payload,
+)
 
 
 class JobFrame(msgspec.Struct, frozen=True):
@@ -16,6 +31,23 @@ class JobFrame(msgspec.Struct, frozen=True):
     attempts: int
     crashes: int
     payload: msgspec.Raw
+    item: str | None = None
+
+
+class FoundItem(msgspec.Struct, frozen=True):
+    """One item that a look found."""
+
+    item: str
+    payload: msgspec.Raw = msgspec.Raw(b"null")
+    label: str | None = None
+
+
+class FoundFrame(msgspec.Struct, frozen=True):
+    """What came of a look: the items, in order, and whether there may be more; or why it failed."""
+
+    items: tuple[FoundItem, ...] = ()
+    more: bool = False
+    error: str | None = None
 
 
 class OutcomeFrame(msgspec.Struct, frozen=True):
@@ -65,6 +97,7 @@ class FatalFrame(msgspec.Struct, frozen=True):
     why: str
 
 
+founds = msgspec.json.Decoder(FoundFrame)
 outcomes = msgspec.json.Decoder(OutcomeFrame)
 healths = msgspec.json.Decoder(HealthFrame)
 fatals = msgspec.json.Decoder(FatalFrame)
@@ -76,9 +109,20 @@ def job_frame(claim: Claim) -> bytes:
     """The line that hands a job over."""
     body = JobFrame(
         claim.id, claim.seq, claim.fence, claim.queue, claim.label, claim.attempts, claim.crashes,
-        msgspec.Raw(claim.payload.encode()),
+        msgspec.Raw(claim.payload.encode()), claim.item,
     )  # fmt: skip
     return b"JOB|%b\n" % _encoder.encode(body)
+
+
+def found_of(frame: FoundFrame) -> tuple[Found, ...]:
+    """The items, checked as jobs are."""
+    items: list[Found] = []
+    for each in frame.items:
+        if not 1 <= len(each.item) <= ITEM_LIMIT:
+            raise ValueError(f"an item of {len(each.item)} characters; allowed are 1 to {ITEM_LIMIT}")
+        payload = check_payload(bytes(each.payload).decode())
+        items.append(Found(item=each.item, payload=payload, label=each.label and each.label[:NAME_LIMIT]))
+    return tuple(items)
 
 
 def outcome_of(kind: str, body: OutcomeFrame) -> Outcome:
@@ -94,5 +138,7 @@ def outcome_of(kind: str, body: OutcomeFrame) -> Outcome:
             return RetryLater(body.after_ms, body.error)
         case "GAVEUP":
             return GaveUp(body.error)
+        case "CANCELLED":
+            return Stopped(body.error)
         case _:
             raise ValueError(f"unknown kind {kind}")

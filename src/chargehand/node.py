@@ -70,15 +70,17 @@ class Node:
         self._fleet = Fleet(
             {crew.name: crew.terms() for crew in plan.crews}, plan.restart, plan.liveness, starts, chance.random
         )
-        self._ledger = Ledger([(crew.name, crew.queue) for crew in plan.crews], chance.random, now)
+        discovering = [crew.name for crew in plan.crews if crew.discovers]
+        self._ledger = Ledger([(crew.name, crew.queue) for crew in plan.crews], chance.random, now, discovering)
         self._supervisor = Supervisor(self._loop, plan, self._fleet, self._ledger, self._lives, self)
         self._supervisor.keep_free(self._unkillable)
         self._projection = Projection(self._fleet, self._ledger, self._supervisor.hands, history=plan.history, now=now)
         self._store = self._store_thread(plan)
         self._loop.add(self._store.ready, lambda _: self._hear())
         self._server = Server(self._loop, Path(f"{store}-sock"), self, _raise_descriptor_limit() // 2, journal)
-        self._office = Office(plan, self._fleet, self._ledger, self._supervisor, self._server.answer_order)
-        self.enqueue, self.hint, self.order = self._office.enqueue, self._office.hint, self._office.order
+        self._office = Office(plan, self._fleet, self._ledger, self._supervisor, self._server)
+        self.enqueue, self.hint = self._office.enqueue, self._office.hint
+        self.order, self.cancel, self.wake = self._office.order, self._office.cancel, self._office.wake
         self._open = False
         self._unusable: str | None = None
         self._failing: str | None = None
@@ -90,7 +92,7 @@ class Node:
         crews = [
             CrewRow(
                 name=c.name, queue=c.queue, handler=c.handler, workers=c.workers, max_attempts=c.max_attempts,
-                timeout_ms=c.timeout_ms, priority=c.priority,
+                timeout_ms=c.timeout_ms, priority=c.priority, limit=c.limit, limit_per_key=c.limit_per_key,
             )
             for c in plan.crews
         ]  # fmt: skip
@@ -176,6 +178,8 @@ class Node:
         if self._office.pauses_due is not None and now >= self._office.pauses_due:
             self._office.pauses_due = None
             self._ledger.chore(chores.LookAtPauses(), now)
+        for component, look in self._ledger.looks(now):
+            self._supervisor.hand_out(component, look)
         for crew in self._plan.crews:
             if crew.idle_exit is not None:
                 self._ledger.benches[crew.name].asleep = sum(p.asleep for p in self._fleet.crew(crew.name))
@@ -187,7 +191,7 @@ class Node:
         if self._unkillable:
             due = min(due, self._look_at)
         if self._open and self._gone_at is None:
-            due = min(due, self._projection.due(), self._office.pauses_due or due)
+            due = min(due, self._projection.due(), self._office.pauses_due or due, self._ledger.looks_due() or due)
         return min(max(0.0, due - now), LONGEST_WAIT)
 
     def _ledger_due(self, now: float) -> float | None:

@@ -3,14 +3,14 @@
 It turns requests into decisions of the model and has the supervisor carry them out; it owns no process and no socket.
 """
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
 from chargehand import chores, clock, log
 from chargehand.config import NodePlan
-from chargehand.control import Call, Token
+from chargehand.control import Call, Server, Token
 from chargehand.dispatch import Opened
 from chargehand.errors import ConfigurationError, summary
 from chargehand.model import orders
@@ -21,7 +21,7 @@ from chargehand.model.job import NewJob
 from chargehand.model.ledger import Ledger
 from chargehand.model.lifecycle import PausesChanged, WorkWaits
 from chargehand.model.orders import Answer, Verb
-from chargehand.store import GivenUpMark
+from chargehand.store import Cancelled, Discovered, GivenUpMark
 from chargehand.supervisor import Supervisor
 from chargehand.view import worker_view
 
@@ -29,7 +29,7 @@ LONGEST_PAUSE_MS = 366 * 86_400_000
 
 
 class Office:
-    """See the module. `answer` sends a reply to whoever called under a token."""
+    """See the module."""
 
     def __init__(
         self,
@@ -37,10 +37,10 @@ class Office:
         fleet: Fleet,
         ledger: Ledger,
         supervisor: Supervisor,
-        answer: Callable[[Token, list[Answer]], None],
+        server: Server,
     ) -> None:
         self._plan, self._fleet, self._ledger, self._supervisor = plan, fleet, ledger, supervisor
-        self._answer = answer
+        self._server, self._answer = server, server.answer_order
         self._fingerprints: dict[str, str] = {}
         self._queues = {crew.name: crew.queue for crew in plan.crews}
         self._pauses: list[str] = []
@@ -92,8 +92,16 @@ class Office:
         if result.waiting is not None and not self._fleet.stopping:
             members = [member_of(place) for place in self._fleet.places.values()]
             self._served(unserved(result.waiting, self._queues, members, self._pauses))
-        for chore in batch.chores:
-            if isinstance(chore, chores.SetPause):
+        if result.cancelling:
+            self._cancelled(result.cancelling, now)
+        for chore, done in zip(batch.chores, result.done, strict=True):
+            if isinstance(chore, chores.CancelJobs):
+                found: list[Cancelled] = done
+                self._cancelled([job.id for job in found if not job.at_once], now)
+                self._server.answer_cancel(chore.token, found)
+            elif isinstance(chore, chores.QueueFound):
+                self._found(chore.crew, done, now)
+            elif isinstance(chore, chores.SetPause):
                 self._answer(chore.token, self._pausing(chore))
             elif isinstance(chore, chores.ClearPause):
                 self._answer(chore.token, orders.resumed(self._fleet, chore.scope))
@@ -122,7 +130,29 @@ class Office:
             log.info("a queue is served again, or empty", queue=queue)
         self.unserved = found
 
+    def _cancelled(self, ids: Sequence[str], now: float) -> None:
+        """These are running, here or in memory, and are to end."""
+        for component, job in self._ledger.cancelled(ids, now):
+            self._supervisor.act(self._fleet.cancel(component, job, now))
+
+    def _found(self, crew: str, page: Discovered, now: float) -> None:
+        self._ledger.searches[crew].stored(page.queued, now)
+        if page.queued:
+            self._ledger.hint(self._queues[crew])
+        for item in page.no_progress:
+            log.error("an item was done again and again and is still found; it is set aside", crew=crew, item=item)
+
+    def wake(self, crew: str) -> None:
+        """The application says that this crew would find something."""
+        now = clock.monotonic()
+        if crew in self._ledger.searches:
+            self._ledger.searches[crew].wake(now)
+            self._supervisor.tell(WorkWaits(crew, 1))
+
     # requests
+
+    def cancel(self, token: Token, ids: tuple[str, ...]) -> None:
+        self._ledger.chore(chores.CancelJobs(token=token, ids=ids), clock.monotonic())
 
     def enqueue(self, token: Token, jobs: tuple[NewJob, ...]) -> None:
         self._ledger.enqueue(Request(token, jobs), clock.monotonic())

@@ -6,7 +6,7 @@ The base of `Chargehand`; it works from any process on the machine, without the 
 import getpass
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,12 @@ from chargehand.config import milliseconds
 from chargehand.errors import ChargehandError, ConfigurationError
 from chargehand.model.health import APP, FRESH_MS, Findings, Member, is_healthy, judge, shown_status, unserved
 from chargehand.model.orders import Answer, Verb
-from chargehand.store import CrashFilter, CrashRecord, HealthRow, Pause, Snapshot, Store
+from chargehand.store import ClaimRow, CrashFilter, CrashRecord, HealthRow, Pause, Snapshot, Store
+
+
+AT_ONCE = 500
+"""Jobs cancelled or retried in one transaction."""
+NOT_RETRIED = "is not there, or neither failed nor cancelled"
 
 
 class Component(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,6 +117,44 @@ class Operating:
                 found = tx.resume(_kept(scope))
         return [Answer(scope or "*", "is no longer paused; no node runs now" if found else "was not paused")]
 
+    def cancel(self, *ids: str) -> list[Answer]:
+        """Cancel jobs: waiting ones at once; a running one is told, and if that does not help its worker is replaced."""
+        found: dict[str, bool] = {}
+        for start in range(0, len(ids), AT_ONCE):
+            some = ids[start : start + AT_ONCE]
+            try:
+                found |= dict(self.client.cancel(some))
+            except NoNode:
+                with self._store(create=False) as store, store.transaction() as tx:
+                    found |= {job.id: job.at_once for job in tx.cancel(some)}
+        return [Answer(job_id, _cancelling(found.get(job_id))) for job_id in ids]
+
+    def retry(self, *ids: str) -> list[Answer]:
+        """Queue failed or cancelled jobs again, their counters cleared; Conflict if a unique key is taken meanwhile."""
+        queued: set[str] = set()
+        for start in range(0, len(ids), AT_ONCE):
+            with self._store(create=False) as store, store.transaction() as tx:
+                queued |= set(tx.retry(ids[start : start + AT_ONCE]))
+        self.client.hint(None)
+        return [Answer(job_id, "is queued again" if job_id in queued else NOT_RETRIED) for job_id in ids]
+
+    def release(self, job_id: str, fence: int) -> bool:
+        """Take a claim back by hand, if it is still that one: for a worker that nobody can reach."""
+        with self._store(create=False) as store, store.transaction() as tx:
+            done = tx.release(job_id, fence, f"released by {_who()}")
+        self.client.hint(None)
+        return done
+
+    def wake(self, crew: str) -> None:
+        """Say that a discovering crew would find something, so that it looks at once."""
+        with suppress(NoNode):  # nobody is there to look; whoever starts does so anyway
+            self.client.call("WAKE", id=crew)
+
+    def claims(self) -> list[ClaimRow]:
+        """Who holds what since when."""
+        with self._store() as store:
+            return store.claims()
+
     def _order(self, verb: Verb, scope: str | None, **fields: Any) -> list[Answer]:
         fields.setdefault("who", _who())
         try:
@@ -204,6 +247,12 @@ class Operating:
             raise ChargehandError(
                 f"no logs: no node answers at {self.path}; what dead workers said last is in `chargehand crashes`"
             ) from error
+
+
+def _cancelling(at_once: bool | None) -> str:
+    if at_once is None:
+        return "is not there, or has ended already"
+    return "is cancelled" if at_once else "is running, and told to stop; its worker is replaced if it does not"
 
 
 def _kept(scope: str | None) -> str:

@@ -31,6 +31,7 @@ class Reporter(Protocol):
     reported_at: float
 
     def report(self) -> None: ...
+    def cancel(self, job_id: str, fence: int) -> None: ...
 
 
 class Outlet:
@@ -120,11 +121,14 @@ class Pulse(threading.Thread):
                     self._told(receive(self._sock))
 
     def _told(self, data: bytes) -> None:
-        """To stop is said on the work socket as well; here it is only whether we are paused, and the socket's end."""
+        """What cannot wait for the main thread. To stop is said on the work socket as well, and heard there."""
         for frame in self._decoder.feed(data):
             if isinstance(frame, Frame) and frame.kind in ("PAUSE", "RESUME"):
                 self._worker.paused = frame.kind == "PAUSE"
                 self._worker.report()
+            elif isinstance(frame, Frame) and frame.kind == "CANCEL":
+                body = frame.read()
+                self._worker.cancel(body["id"], body["fence"])
 
     def _signalled(self, numbers: bytes) -> None:
         for number in numbers:

@@ -170,7 +170,7 @@ class Cancelled(msgspec.Struct, frozen=True):
 
 
 class RecurringPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """A job that is enqueued again and again. Whoever computes the next time reads `schedule`; the store only keeps it."""
+    """A job that is enqueued again and again. Whoever computes the next time reads `schedule`; stores only keep it."""
 
     name: str
     schedule: str
@@ -230,11 +230,16 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Counts(msgspec.Struct, frozen=True, kw_only=True):
-    """How many jobs of a queue are in each state; `future` are those of the queued that wait for their time."""
+    """How many jobs of a queue are in each state.
+
+    Of the queued, `future` are those that wait for their time, and `limited` those that were set aside because their
+    key has as many running as it may.
+    """
 
     queue: str
     queued: int = 0
     future: int = 0
+    limited: int = 0
     running: int = 0
     done: int = 0
     failed: int = 0
@@ -275,8 +280,8 @@ class Transaction(Protocol):
     def settle(self, settlements: Sequence[Settlement], holder: Holder) -> list[str]:
         """End claims, each only if its fence still holds. Returns the ids of those that no longer do.
 
-        A job that was asked to cancel is cancelled where it would be queued again; any other end stands. Every end frees
-        its slots, and one job that waits for each of them may be claimed again.
+        A job that was asked to cancel is cancelled where it would be queued again; any other end stands. Every end
+        frees its slots, and one job that waits for each of them may be claimed again.
         """
         ...
 

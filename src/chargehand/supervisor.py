@@ -17,11 +17,22 @@ from chargehand.config import CrewPlan, NodePlan
 from chargehand.errors import summary
 from chargehand.hand import Hand, take_on
 from chargehand.lives import Lives
-from chargehand.messages import OutcomeFrame, fatals, healths, job_frame, more_times, outcome_of, outcomes
+from chargehand.messages import (
+    FoundFrame,
+    OutcomeFrame,
+    fatals,
+    found_of,
+    founds,
+    healths,
+    job_frame,
+    more_times,
+    outcome_of,
+    outcomes,
+)
 from chargehand.model.fleet import Fleet
 from chargehand.model.frame import BadFrame, Frame, encode
-from chargehand.model.job import Claim, Settled
-from chargehand.model.ledger import Ledger
+from chargehand.model.job import Settled
+from chargehand.model.ledger import Ledger, Todo
 from chargehand.model.lifecycle import (
     Action,
     Ask,
@@ -41,6 +52,7 @@ from chargehand.model.lifecycle import (
     MoreTime,
     NotStarted,
     Occupied,
+    Recall,
     Removed,
     Replace,
     Report,
@@ -51,7 +63,9 @@ from chargehand.model.lifecycle import (
     Terminate,
     Tick,
 )
+from chargehand.model.search import LONGEST_LOOK, Look
 from chargehand.output import Line
+from chargehand.store import Discovery
 from chargehand.wire import Loop
 
 REST = 0.02
@@ -155,7 +169,11 @@ class Supervisor:
             case Ask(component):
                 self._ask(self.hands[component])
             case Heed(component, paused):
-                self._heed(self.hands[component], paused)
+                self._tell_pulse(self.hands[component], "PAUSE" if paused else "RESUME", {})
+            case Recall(component, job):
+                log.info("job is being cancelled", component=component, job=job)
+                fence = self._ledger.held[component].claim.fence
+                self._tell_pulse(self.hands[component], "CANCEL", {"id": job, "fence": fence})
             case Dismiss(component):
                 self._ledger.dismiss(component)
             case DumpStacks(component, reason):
@@ -191,9 +209,9 @@ class Supervisor:
         hand.killed = True
         hand.child.signal_session(signal.SIGKILL)
 
-    def _heed(self, hand: Hand, paused: bool) -> None:
+    def _tell_pulse(self, hand: Hand, kind: str, body: dict[str, Any]) -> None:
         assert hand.pulse is not None
-        hand.pulse.send(encode("PAUSE" if paused else "RESUME", {}))
+        hand.pulse.send(encode(kind, body))
 
     def _terminate(self, hand: Hand) -> None:
         """Let what the worker started end by itself, but not the worker: it would take their deaths for results."""
@@ -254,13 +272,17 @@ class Supervisor:
 
     # a worker speaks
 
-    def hand_out(self, component: str, claim: Claim) -> None:
-        """Give the worker this job."""
+    def hand_out(self, component: str, todo: Todo) -> None:
+        """Give the worker this job, or have it look for some."""
         hand = self.hands[component]
         assert hand.work is not None
-        hand.work.send(job_frame(claim))
-        timeout = None if claim.timeout_ms is None else claim.timeout_ms / 1000
-        self._fleet.began(component, claim.id, timeout, clock.monotonic())
+        if isinstance(todo, Look):
+            hand.work.send(encode("LOOK", {"after": todo.after, "limit": todo.limit}))
+            self._fleet.began(component, f"{todo.crew}/?", LONGEST_LOOK, clock.monotonic())
+            return
+        hand.work.send(job_frame(todo))
+        timeout = None if todo.timeout_ms is None else todo.timeout_ms / 1000
+        self._fleet.began(component, todo.id, timeout, clock.monotonic())
 
     def _worked(self, hand: Hand, frame: Frame | BadFrame) -> None:
         """A line on the work socket. Whatever it is, it can do no more than end its own job."""
@@ -273,6 +295,8 @@ class Supervisor:
                 self._ready(hand)
             elif frame.kind == "FATAL":
                 hand.said = fatals.decode(frame.body)
+            elif frame.kind == "FOUND":
+                self._found(hand, founds.decode(frame.body))
             elif frame.kind == "MORETIME":
                 self.tell(MoreTime(hand.component, more_times.decode(frame.body).seconds))
             else:
@@ -292,6 +316,34 @@ class Supervisor:
         if claim is not None:
             self.hand_out(hand.component, claim)
 
+    def _found(self, hand: Hand, body: FoundFrame) -> None:
+        """A worker has looked for work in the application's tables."""
+        search = self._ledger.searches.get(hand.crew)
+        if search is None or search.asked != hand.component:
+            raise ValueError("FOUND though it was not asked to look")
+        found = found_of(body)
+        now = clock.monotonic()
+        if body.error is not None:
+            search.failed(body.error, now)
+            log.error("looking for work failed", component=hand.component, error=summary(body.error))
+        else:
+            search.found(found[-1].item if found else None, body.more and bool(found))
+            crew = self._crews[hand.crew]
+            page = Discovery(
+                queue=crew.queue, found=found, priority=crew.priority, max_attempts=crew.max_attempts,
+                timeout_ms=crew.timeout_ms,
+            )  # fmt: skip
+            self._ledger.chore(chores.QueueFound(hand.crew, page), now, urgent=True)
+        if not self._fleet.ended(hand.component, now, job=False):
+            self._ledger.dismiss(hand.component)
+        self._go_on(hand, self._ledger.looked(hand.component, now), now)
+
+    def _go_on(self, hand: Hand, following: Todo | None, now: float) -> None:
+        if following is not None:
+            self.hand_out(hand.component, following)
+        else:
+            self.act(self._fleet.let_go(hand.component, now))
+
     def _outcome(self, hand: Hand, kind: str, body: OutcomeFrame) -> None:
         held = self._ledger.held.get(hand.component)
         if held is None or (held.claim.id, held.claim.fence) != (body.id, body.fence):
@@ -301,10 +353,7 @@ class Supervisor:
         if not self._fleet.ended(hand.component, now):
             self._ledger.dismiss(hand.component)
         following = self._ledger.finished(hand.component, outcome, now, hand.child.pid)
-        if following is not None:
-            self.hand_out(hand.component, following)
-        else:
-            self.act(self._fleet.let_go(hand.component, now))
+        self._go_on(hand, following, now)
         if isinstance(outcome, Settled):
             self._ears.ended(body.id)
 
@@ -320,6 +369,9 @@ class Supervisor:
         except (ValueError, RecursionError) as error:
             self._bad(hand, frame, str(error))
             return
+        if health.progress is not None and (hand.health is None or hand.health.progress != health.progress):
+            text = msgspec.json.encode(health.progress).decode()
+            self._ledger.progress(hand.component, text, clock.monotonic())
         hand.health, hand.bad_frames = health, 0
         if hand.pulse is not None and not hand.pulse.deaf:
             hand.pulse.listen(False)

@@ -29,7 +29,7 @@ def worker_view(
         "text": None if place.ready_at is not None else place.text,
         "pid": _pid(hand),
         "incarnation": hand.child.mark if hand else None,
-        "current_job": held.claim.id if held else None,
+        "current_job": named(held, place.crew),
         "job_s": round(now - held.since, 3) if held else None,
         "progress": msgspec.to_builtins(health.progress) if health and held else None,
         "memory": health.memory if health else None,
@@ -42,6 +42,13 @@ def worker_view(
         "exit_code": place.exit_code,
         "signal": place.signal,
     }
+
+
+def named(held: Held | None, crew: str) -> str | None:
+    """The job in hand as people find it: by its id, or as the item that it is."""
+    if held is None:
+        return None
+    return held.claim.id if held.claim.item is None else f"{crew}/{held.claim.item}"
 
 
 def _pid(hand: Hand | None) -> int | None:
@@ -68,7 +75,7 @@ def health_note(place: Place, hand: Hand | None, held: Held | None, now: float) 
         pid=hand.child.pid if hand else None,
         pid_start=hand.child.start if hand else None,
         incarnation=hand.child.mark if hand else None,
-        current_job=held.claim.id if held else None,
+        current_job=named(held, place.crew),
         heartbeat_age_ms=_ms(now, place.framed_at) if place.alive and place.heard else None,
         restart_count=place.restarts,
         restart_age_ms=None if place.restarted_at is None else _ms(now, place.restarted_at),

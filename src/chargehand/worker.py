@@ -48,6 +48,8 @@ class Worker:
         self.status = "starting"
         self.paused: bool = plan["paused"]
         self.current: str | None = None
+        self._cancelled: tuple[str, int] | None = None
+        """The job, and its fence, that a person cancelled while it was here."""
         self.turns = 0
         """Advanced by the working thread only: the witness that it still works."""
         self.done = 0
@@ -64,6 +66,7 @@ class Worker:
         self._body: dict[str, Any] = {}
         self._store: Any = None
         self._runner: Any = None
+        self._task: Any = None
         self.handler: Handler[Any, Any] | None = None
 
     # health
@@ -104,6 +107,18 @@ class Worker:
             "detail": None if detail is None else str(detail)[:TEXT_LIMIT],
         }
         self.changed()
+        if self.is_cancelled():
+            raise errors.Cancelled(f"job {self.current} was cancelled")
+
+    def is_cancelled(self) -> bool:
+        return self._cancelled is not None and self._cancelled == (self._body.get("id"), self._body.get("fence"))
+
+    def cancel(self, job_id: str, fence: int) -> None:
+        """The node says that this job is cancelled; called by the pulse. A coroutine is interrupted where it waits."""
+        self._cancelled = job_id, fence
+        task, runner = self._task, self._runner
+        if self.is_cancelled() and task is not None and runner is not None:
+            runner.get_loop().call_soon_threadsafe(task.cancel)
 
     def enqueue(self, crew: Any, payload: Any, options: dict[str, Any]) -> str:
         import msgspec
@@ -171,6 +186,8 @@ class Worker:
         for frame in self._frames:
             if frame.kind == "STOP":
                 break
+            if frame.kind == "LOOK":
+                self._look(frame.read())
             if frame.kind == "JOB":
                 code = self._perform(frame.read(), takes)
                 if code is not None:
@@ -214,10 +231,14 @@ class Worker:
         import asyncio
 
         async def waited() -> Any:
+            self._task = asyncio.current_task()
             return await result
 
         self._runner = self._runner or asyncio.Runner()
-        return self._runner.run(waited())
+        try:
+            return self._runner.run(waited())
+        finally:
+            self._task = None
 
     def _perform(self, body: dict[str, Any], takes: Any) -> int | None:
         """One job, from hand-over to outcome. An exit code if the process must end."""
@@ -239,6 +260,27 @@ class Worker:
             self._tell(frame)
         return code
 
+    def _look(self, body: dict[str, Any]) -> None:
+        """Ask the handler what needs work in the application's own tables."""
+        self.turns += 1
+        assert self.handler is not None
+        limit: int = body["limit"]
+        try:
+            found = self._finish(self.handler.discover(body["after"], limit))
+            items = [_item(each) for each in found]
+            if len(items) > limit:
+                raise errors.ConfigurationError(f"discover named {len(items)} items; it was asked for {limit} at most")
+            frame = encode("FOUND", {"items": items, "more": len(items) == limit})
+            if len(frame) > WORK_FRAME_LIMIT:
+                raise errors.PayloadError(f"a page of {len(items)} items has {len(frame):,} bytes: make it smaller")
+        except Exception as error:
+            import traceback
+
+            self.errors += 1
+            frame = encode("FOUND", {"error": _cut("".join(traceback.format_exception(error)))})
+        self.turns += 1
+        self._tell(frame)
+
     def _attempt(self, body: dict[str, Any], takes: Any) -> bytes:
         performer = self.handler
         assert performer is not None
@@ -247,7 +289,7 @@ class Worker:
             payload = codec.as_type(body["payload"], takes, f"the payload of job {body['id']}")
             job: Job[Any] = Job(
                 id=body["id"], queue=body["queue"], payload=payload, label=body.get("label"),
-                attempt=body["attempts"] + 1, crashes=body["crashes"], desk=self,
+                attempt=body["attempts"] + 1, crashes=body["crashes"], item=body.get("item"), desk=self,
             )  # fmt: skip
             result = self._finish(performer.perform(job))
             if self._settled:
@@ -268,6 +310,8 @@ class Worker:
         except BaseException as error:  # sys.exit() and a CancelledError that got away, too, are the job's own failure
             if self._settled:
                 return encode("SETTLED", about)
+            if self.is_cancelled() and _is_cancellation(error):
+                return encode("CANCELLED", {**about, "error": _cut(str(error))})
             self.errors += 1
             return _failure(about, error)
 
@@ -287,6 +331,18 @@ class Worker:
             self._work.sendall(frame)
         except (BrokenPipeError, ConnectionResetError):
             kill_own_session()  # the node is gone: so are we
+
+
+def _item(found: Any) -> dict[str, Any]:
+    """What `discover` named, as it goes to the node."""
+    if isinstance(found, str):
+        return {"item": found}
+    if not isinstance(found, handler.Item):
+        raise errors.ConfigurationError(f"discover named {found!r}; expected texts, or chargehand.Item")
+    import json
+
+    payload = json.loads(codec.to_json(found.payload, f"the payload of item {found.key!r}"))
+    return {"item": found.key, "payload": payload, "label": found.label}
 
 
 def _cut(text: str) -> str:
@@ -310,6 +366,11 @@ def _result_text(result: Any) -> str:
     if len(text.encode()) > RESULT_LIMIT:
         raise errors.PayloadError(f"the result has {len(text.encode()):,} bytes of JSON; allowed are {RESULT_LIMIT:,}")
     return text
+
+
+def _is_cancellation(error: BaseException) -> bool:
+    """Ours, or asyncio's own, which a coroutine is interrupted with."""
+    return isinstance(error, errors.Cancelled) or type(error).__name__ == "CancelledError"
 
 
 def _failure(about: dict[str, Any], error: BaseException) -> bytes:

@@ -8,7 +8,7 @@ import pytest
 
 from chargehand import clock
 from chargehand.ids import new_id
-from chargehand.model.batch import Grant, Want
+from chargehand.model.batch import Grant, Note, Want
 from chargehand.model.job import (
     Claim,
     Done,
@@ -78,8 +78,19 @@ def end(store: Store, claim: Claim, outcome: Outcome, *, holder: Holder = ME, **
 
 
 def cancel(store: Store, *ids: str) -> list[str]:
+    """The ids of those that were cancelled at once."""
     with store.transaction() as tx:
-        return tx.cancel(ids)
+        return [one.id for one in tx.cancel(ids) if one.at_once]
+
+
+def release(store: Store, claim: Claim, why: str = "by hand") -> bool:
+    with store.transaction() as tx:
+        return tx.release(claim.id, claim.fence, why)
+
+
+def note(store: Store, claim: Claim, worker: str = "worker:q:0", progress: str | None = None) -> None:
+    with store.transaction() as tx:
+        tx.note([Note(seq=claim.seq, fence=claim.fence, worker=worker, age_ms=0, progress=progress)])
 
 
 def retry(store: Store, *ids: str) -> list[str]:
@@ -120,10 +131,14 @@ def resume(store: Store, scope: str) -> bool:
         return tx.resume(scope)
 
 
-def crew(name: str, queue: str = "q", workers: int = 1, timeout_ms: int | None = 5) -> CrewRow:
+def crew(
+    name: str, queue: str = "q", workers: int = 1, timeout_ms: int | None = 5, **limits: int | None
+) -> CrewRow:
+    """`limits`: `limit`, `limit_per_key`."""
     return CrewRow(
-        name=name, queue=queue, handler="m:H", workers=workers, max_attempts=3, timeout_ms=timeout_ms, priority=2
-    )
+        name=name, queue=queue, handler="m:H", workers=workers, max_attempts=3, timeout_ms=timeout_ms, priority=2,
+        **limits,
+    )  # fmt: skip
 
 
 def register(store: Store, *crews: CrewRow, holder: Holder = ME) -> None:

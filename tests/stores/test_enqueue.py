@@ -356,7 +356,7 @@ def test_all_kinds_of_change_roll_back_together(store: Store) -> None:
 
     def work(tx: Transaction) -> None:
         tx.enqueue([job("new")])
-        assert tx.cancel([waiting.id]) == [waiting.id]
+        assert tx.cancel([waiting.id]) == [Cancelled(waiting.id, True, 1)]
         assert tx.retry([failed.id]) == [failed.id]
         tx.pause("*", "me", None)
         assert tx.recover(EARLIER_ME, "why") == [running.id]

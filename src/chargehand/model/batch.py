@@ -67,6 +67,10 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     """Ids of jobs whose claim no longer held: their settlement changed nothing."""
     enqueued: tuple[tuple[Any, tuple[Enqueued, ...]], ...] = ()
     grants: tuple[Grant, ...] = ()
+    done: tuple[Any, ...] = ()
+    """What came of each chore; None where nobody wants to know."""
+    cancelling: tuple[str, ...] | None = None
+    """Running jobs that are to be cancelled; None if that was not read."""
     pauses: tuple[tuple[str, int | None], ...] | None = None
     """Every pause flag by its scope, and for how many ms it still holds; None if that was not read."""
     waiting: tuple[tuple[str, int], ...] | None = None

@@ -8,7 +8,7 @@ from enum import StrEnum
 import msgspec
 
 from chargehand.errors import EXIT_CONFIGURATION, EXIT_SET_UP, EXIT_UNRECOVERABLE
-from chargehand.model.job import Crashed, Interrupted, Outcome, TimedOut
+from chargehand.model.job import Crashed, Interrupted, Outcome, Stopped, TimedOut
 
 
 class Reason(StrEnum):
@@ -22,6 +22,7 @@ class Reason(StrEnum):
     BAD_FRAME = "bad frame"
     START_TIMEOUT = "start timeout"
     JOB_TIMEOUT = "job timeout"
+    CANCELLED = "cancelled"
     SET_UP_FAILED = "set-up failed"
     CONFIGURATION = "configuration error"
     UNRECOVERABLE = "unrecoverable error"
@@ -44,6 +45,7 @@ MEANINGS: dict[Reason, str] = {
     Reason.BAD_FRAME: "it said what is no frame: killed",
     Reason.START_TIMEOUT: "its first frame, or the end of its set-up, did not come in time: killed",
     Reason.JOB_TIMEOUT: "its job took longer than it may: killed, and charged to the job alone",
+    Reason.CANCELLED: "a person cancelled its job, which did not end by itself in time: killed, and charged to nobody",
     Reason.SET_UP_FAILED: "the handler's set_up raised",
     Reason.CONFIGURATION: "it said that its configuration is wrong: given up at once",
     Reason.UNRECOVERABLE: "it said that its successor could do no better: given up at once",
@@ -101,6 +103,8 @@ def last_outcome(death: Death, verdict: Reason | None, who: str, *, asked: bool,
     if verdict is Reason.JOB_TIMEOUT:
         where = f"; it stood here:\n{stacks}" if stacks else "; it could not say where it stood"
         return TimedOut(f"the job took longer than its timeout, and {who} was replaced{where}")
+    if verdict is Reason.CANCELLED:
+        return Stopped(f"the job did not end by itself when it was cancelled, and {who} was replaced")
     if asked:
         return Interrupted(f"{who} was stopped before the job was done")
     if death.fatal and death.said is not None:

@@ -47,4 +47,4 @@ class Ending:
 
     def _stage(self, place: Place, stage: int, press_at: float) -> None:
         place.stage, place.press_at = stage, press_at
-        place.look_at = place.job_until = place.sleep_at = None
+        place.look_at = place.job_until = place.cancel_at = place.sleep_at = None

@@ -21,6 +21,7 @@ from chargehand.model.lifecycle import (
     NotStarted,
     Occupied,
     PausesChanged,
+    Recall,
     Started,
     Status,
     StopAsked,
@@ -154,13 +155,21 @@ class Fleet(Roster):
         place.sleep_at = None
         self._watch.turned(place, now)
 
-    def ended(self, component: str, now: float) -> bool:
-        """Its job has ended; whether it may be handed another."""
+    def ended(self, component: str, now: float, *, job: bool = True) -> bool:
+        """Its job (or its look for some) has ended; whether it may be handed another."""
         place = self.places[component]
-        place.jobs += 1
-        place.job, place.job_until, place.endless = None, None, False
+        place.jobs += job
+        place.job, place.job_until, place.cancel_at, place.endless = None, None, None, False
         self._watch.turned(place, now)
         return place.status in AT_WORK and place.verdict is None and not self._worn(place)
+
+    def cancel(self, component: str, job: str, now: float) -> list[Action]:
+        """A person cancelled the job that this worker has: it is told, and replaced if that does not help."""
+        place = self.places[component]
+        if place.job != job or place.status not in AT_WORK or place.verdict is not None or place.cancel_at is not None:
+            return []
+        place.cancel_at = now + self._liveness.cancel
+        return [Recall(component, job)]
 
     def let_go(self, component: str, now: float) -> list[Action]:
         """Its job has ended, and it was handed no other: whoever is to leave goes now."""
@@ -204,8 +213,8 @@ class Fleet(Roster):
         reason = reason_of(death, place.verdict)
         cause = f"{reason} ({death.how})"
         words = f"{cause}: {death.said}" if death.said else cause
-        if reason is Reason.JOB_TIMEOUT:
-            return self.timed_out(place, words)
+        if reason in (Reason.JOB_TIMEOUT, Reason.CANCELLED):
+            return self.replaced(place, reason, words)
         again = place.done_at_crash is not None and place.done_at_crash == event.crew_done
         place.done_at_crash = event.crew_done
         charge, cause = again or not death.had_job, None if death.had_job else cause
@@ -232,6 +241,8 @@ class Fleet(Roster):
             return self._ending.press(place, now)
         elif place.job_until is not None and place.job_until <= now:
             return self._ending.condemn(place, Reason.JOB_TIMEOUT, now)
+        elif place.cancel_at is not None and place.cancel_at <= now:
+            return self._ending.condemn(place, Reason.CANCELLED, now)
         elif place.look_at is not None and place.look_at <= now:
             found = self._watch.look(place, now)
             return self._ending.condemn(place, found, now) if isinstance(found, Reason) else found

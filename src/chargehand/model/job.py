@@ -16,6 +16,7 @@ RESULT_LIMIT = 1 << 20
 TEXT_LIMIT = 64 * 1024
 """Of an error kept with a job, in characters."""
 NAME_LIMIT = 200
+ITEM_LIMIT = 1000
 PRIORITY_LIMIT = 1_000_000
 LONGEST_DELAY_MS = 100 * 365 * 86_400_000
 LATEST_MS = 2 * LONGEST_DELAY_MS
@@ -83,6 +84,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     max_attempts: int
     crashes: int
     timeout_ms: int | None
+    item: str | None = None
 
 
 class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -170,6 +172,12 @@ class TimedOut(msgspec.Struct, frozen=True):
     error: str
 
 
+class Stopped(msgspec.Struct, frozen=True):
+    """A person cancelled the job, and it has ended because of that."""
+
+    error: str = ""
+
+
 class Crashed(msgspec.Struct, frozen=True):
     """The worker died with the job in hand."""
 
@@ -186,7 +194,7 @@ class Returned(msgspec.Struct, frozen=True):
     """The job was claimed but never handed to a worker: nothing happened to it."""
 
 
-Outcome = Done | Settled | Raised | RetryLater | GaveUp | TimedOut | Crashed | Interrupted | Returned
+Outcome = Done | Settled | Raised | RetryLater | GaveUp | TimedOut | Stopped | Crashed | Interrupted | Returned
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
@@ -244,6 +252,9 @@ def settle(claim: Claim, outcome: Outcome, *, jitter: float = 0.0, **where: Any)
         case GaveUp(error):
             base |= {"outcome": "gave up", "error": cut(error), "attempts": 1}
             return Settlement(state=State.FAILED, reason="gave up", **base)
+        case Stopped(error):
+            base |= {"outcome": "cancelled", "error": cut(error) or None}
+            return Settlement(state=State.CANCELLED, reason="cancelled", **base)
         case Crashed(error):
             base |= {"outcome": "crashed", "error": cut(error), "crashes": 1}
             crashes = claim.crashes + 1

@@ -11,7 +11,8 @@ from typing import Any
 import msgspec
 
 from chargehand.model.batch import Batch, Note, Request, Result, Want
-from chargehand.model.job import Claim, Outcome, Returned, Settlement, State, settle
+from chargehand.model.search import Look, Search
+from chargehand.model.job import Claim, Outcome, Returned, Settlement, State, Stopped, settle
 
 MOST_AHEAD = 128
 """Claimed jobs kept in memory for a crew, at most."""
@@ -22,10 +23,16 @@ LONGEST_WAIT = 0.002
 """An outcome is written after so many seconds, or with so many others, whichever comes first."""
 NOTE_AFTER = 0.05
 """Who has a job is written once it has had it this long; most small jobs are done before."""
+PROGRESS_EVERY = 1.0
+"""How often a job's progress is written, at most."""
 POLL = 1.0
 """How often the store is asked though nobody hinted."""
 CHORE_WAIT = 0.1
 """Seconds for which what is written for readers gives way to the work itself."""
+
+
+Todo = Claim | Look
+"""What a worker can be handed."""
 
 
 class Held(msgspec.Struct):
@@ -34,6 +41,17 @@ class Held(msgspec.Struct):
     claim: Claim
     since: float
     noted: bool = False
+    progress: str | None = None
+    """How far it is, as JSON, if that is to be written."""
+    progress_at: float = 0.0
+    """Not before then."""
+
+    def note(self, worker: str, now: float) -> Note:
+        """What the store is told of it; said only once."""
+        progress, self.progress = self.progress, None
+        self.noted, self.progress_at = True, now + PROGRESS_EVERY
+        age = int((now - self.since) * 1000)
+        return Note(seq=self.claim.seq, fence=self.claim.fence, worker=worker, age_ms=age, progress=progress)
 
 
 class Bench(msgspec.Struct):
@@ -78,7 +96,14 @@ class Bench(msgspec.Struct):
 class Ledger:
     """See the module. Times are monotonic seconds."""
 
-    def __init__(self, crews: Iterable[tuple[str, str]], jitter: Callable[[], float], now: float) -> None:
+    def __init__(
+        self,
+        crews: Iterable[tuple[str, str]],
+        jitter: Callable[[], float],
+        now: float,
+        discovering: Collection[str] = (),
+    ) -> None:
+        self.searches = {crew: Search(crew, look_at=now) for crew in discovering}
         self.benches = {crew: Bench(queue) for crew, queue in crews}
         self._jitter = jitter
         self.held: dict[str, Held] = {}
@@ -99,7 +124,7 @@ class Ledger:
 
     # workers
 
-    def welcome(self, worker: str, crew: str, now: float) -> Claim | None:
+    def welcome(self, worker: str, crew: str, now: float) -> Todo | None:
         """The worker is ready: the job it gets at once, if there is one in memory."""
         self._crew_of[worker] = crew
         bench = self.benches[crew]
@@ -109,7 +134,7 @@ class Ledger:
         bench.owed = False
         return self._next(worker, now)
 
-    def finished(self, worker: str, outcome: Outcome, now: float, pid: int | None) -> Claim | None:
+    def finished(self, worker: str, outcome: Outcome, now: float, pid: int | None) -> Todo | None:
         """The worker's attempt has ended: the job it gets next, if there is one in memory."""
         held = self.held.pop(worker)
         bench = self.benches[self._crew_of[worker]]
@@ -120,6 +145,23 @@ class Ledger:
         self._record(held, outcome, now, worker=worker, pid=pid)
         return following
 
+    def progress(self, worker: str, progress: str, now: float) -> None:
+        """How far the worker is with its job."""
+        held = self.held.get(worker)
+        if held is not None:
+            held.progress = progress
+            held.progress_at = max(held.progress_at, now)
+
+    def cancelled(self, jobs: Collection[str], now: float) -> list[tuple[str, str]]:
+        """These running jobs are cancelled: what waits in memory ends here; who has which of the others in hand."""
+        for bench in self.benches.values():
+            for claim in [claim for claim in bench.ahead if claim.id in jobs]:
+                bench.ahead.remove(claim)
+                settlement = settle(claim, Stopped())
+                assert settlement is not None
+                self._pend(msgspec.structs.replace(settlement, outcome=None), now)  # nobody has attempted it
+        return [(worker, held.claim.id) for worker, held in self.held.items() if held.claim.id in jobs]
+
     def gone(self, worker: str, outcome: Outcome, now: float, pid: int | None) -> Claim | None:
         """The worker is no more (or takes nothing more): what it held has this outcome. Returns what it held."""
         self._dismissed.discard(worker)
@@ -127,6 +169,9 @@ class Ledger:
         if crew is None:
             return None
         bench = self.benches[crew]
+        search = self.searches.get(crew)
+        if search is not None and search.asked == worker:
+            search.failed(f"{worker} ended while it was looking", now)
         bench.let_go(worker)
         if bench.stranded:
             self._give_back(bench, now)
@@ -137,18 +182,42 @@ class Ledger:
             bench.done += 1
         return held.claim
 
-    def _next(self, worker: str, now: float) -> Claim | None:
+    def _next(self, worker: str, now: float) -> Todo | None:
         bench = self.benches[self._crew_of[worker]]
-        if worker in self._dismissed:
+        if worker in self._dismissed or worker in self._held_back:
             return None
-        if worker in self._held_back:
-            return None
+        search = self.searches.get(self._crew_of[worker])
+        if search is not None and self._should_look(search, bench, now):
+            return search.begin(worker)
         if self.closed or not bench.ahead:
             bench.idle.append(worker)
             return None
         claim = bench.ahead.popleft()
         self.held[worker] = Held(claim, now)
         return claim
+
+    def _should_look(self, search: Search, bench: Bench, now: float) -> bool:
+        due = search.due()
+        return due is not None and due <= now and not self.closed and not bench.paused
+
+    def looks(self, now: float) -> list[tuple[str, Look]]:
+        """Who, being idle, should look for work now."""
+        found: list[tuple[str, Look]] = []
+        for crew, search in self.searches.items():
+            bench = self.benches[crew]
+            if bench.idle and self._should_look(search, bench, now):
+                worker = bench.idle.popleft()
+                found.append((worker, search.begin(worker)))
+        return found
+
+    def looks_due(self) -> float | None:
+        """When an idle worker should look."""
+        due = [search.due() for crew, search in self.searches.items() if self.benches[crew].idle]
+        return min((moment for moment in due if moment is not None), default=None)
+
+    def looked(self, worker: str, now: float) -> Todo | None:
+        """A worker has looked: what it gets next."""
+        return self._next(worker, now)
 
     def dismiss(self, worker: str) -> None:
         """The worker is stopping: it is handed nothing more; what it has it may still finish."""
@@ -157,9 +226,9 @@ class Ledger:
         if crew is not None:
             self.benches[crew].let_go(worker)
 
-    def pause(self, scopes: Collection[str], now: float) -> list[tuple[str, Claim]]:
+    def pause(self, scopes: Collection[str], now: float) -> list[tuple[str, Todo]]:
         """These are paused now and nobody else (`*`, crews, workers). Who, being no longer so, is handed what."""
-        handed: list[tuple[str, Claim]] = []
+        handed: list[tuple[str, Todo]] = []
         held_back = frozenset(scope for scope in scopes if scope.startswith("worker:"))
         freed, self._held_back = self._held_back - held_back, held_back
         for crew, bench in self.benches.items():
@@ -205,11 +274,11 @@ class Ledger:
         for job in request.jobs:
             self._stir(job.queue, now + job.delay_ms / 1000, now)
 
-    def chore(self, chore: Any, now: float) -> None:
-        """Something else to be written, soon."""
+    def chore(self, chore: Any, now: float, *, urgent: bool = False) -> None:
+        """Something else to be written: soon, or with the next batch."""
         self._chores.append(chore)
-        if self._chores_since is None:
-            self._chores_since = now
+        if urgent or self._chores_since is None:
+            self._chores_since = now - CHORE_WAIT if urgent else now
 
     def hint(self, queue: str | None = None) -> None:
         """Somebody says that there is work in this queue (or that any may have some)."""
@@ -269,8 +338,12 @@ class Ledger:
             if bench.hungry:
                 return now
             due = min(due, self._poll_at, bench.due_at or self._poll_at)
-        unnoted = min((held.since for held in self.held.values() if not held.noted), default=None)
-        return due if unnoted is None else min(due, unnoted + NOTE_AFTER)
+        for held in self.held.values():
+            if not held.noted:
+                due = min(due, held.since + NOTE_AFTER)
+            elif held.progress is not None:
+                due = min(due, held.progress_at)
+        return due
 
     @property
     def _busy(self) -> bool:
@@ -297,10 +370,9 @@ class Ledger:
                 wants.append(Want(crew, bench.queue, room, asleep))
         notes: list[Note] = []
         for worker, held in self.held.items():
-            if not held.noted and now - held.since >= NOTE_AFTER / 2:
-                held.noted = True
-                age = int((now - held.since) * 1000)
-                notes.append(Note(seq=held.claim.seq, fence=held.claim.fence, worker=worker, age_ms=age))
+            new = not held.noted and now - held.since >= NOTE_AFTER / 2
+            if new or (held.noted and held.progress is not None and held.progress_at <= now):
+                notes.append(held.note(worker, now))
         chores: tuple[Any, ...] = ()
         if self._chores_since is not None and (not self._busy or now - self._chores_since >= CHORE_WAIT):
             chores, self._chores, self._chores_since = tuple(self._chores), [], None
@@ -326,6 +398,8 @@ class Ledger:
                 bench.hungry |= crew not in wanted
         for grant in result.grants:
             bench = self.benches[grant.crew]
+            if grant.crew in self.searches:
+                self.searches[grant.crew].taken(len(grant.claims), wanted[grant.crew])
             if grant.waiting:
                 self._waiting[grant.crew] = grant.waiting
                 bench.owed = True
@@ -358,6 +432,7 @@ class Ledger:
             held = self.held.get(note.worker)
             if held is not None and held.claim.seq == note.seq:
                 held.noted = False
+                held.progress = held.progress or note.progress
         self.hint()
         self._again_at = now + pause
         return batch.requests

@@ -156,6 +156,13 @@ class Heed(msgspec.Struct, frozen=True):
     paused: bool
 
 
+class Recall(msgspec.Struct, frozen=True):
+    """Tell the worker that its job is cancelled."""
+
+    component: str
+    job: str
+
+
 class Dismiss(msgspec.Struct, frozen=True):
     """Hand this worker nothing more; what it has it may finish."""
 
@@ -244,6 +251,7 @@ Action = (
     Spawn
     | Ask
     | Heed
+    | Recall
     | Dismiss
     | DumpStacks
     | Terminate

@@ -67,6 +67,8 @@ class Place(msgspec.Struct):
     stalled: bool = False
     job: str | None = None
     job_until: float | None = None
+    cancel_at: float | None = None
+    """Its job is cancelled; if it has it still at this moment, it is replaced."""
     endless: bool = False
     """The job in hand has no timeout."""
     jobs: int = 0
@@ -98,7 +100,7 @@ class Place(msgspec.Struct):
 
     def due(self) -> float | None:
         """The earliest moment that is planned."""
-        moments = (self.start_at, self.look_at, self.job_until, self.sleep_at, self.press_at)
+        moments = (self.start_at, self.look_at, self.job_until, self.cancel_at, self.sleep_at, self.press_at)
         return min((moment for moment in moments if moment is not None), default=None)
 
     def move(self, status: Status) -> None:
@@ -116,7 +118,7 @@ class Place(msgspec.Struct):
         self.load_until += late
         self.turned_at += late
         self.still_since += late
-        for name in ("ready_at", "look_at", "job_until", "sleep_at", "press_at"):
+        for name in ("ready_at", "look_at", "job_until", "cancel_at", "sleep_at", "press_at"):
             moment = getattr(self, name)
             if moment is not None:
                 setattr(self, name, moment + late)
@@ -135,6 +137,7 @@ class Place(msgspec.Struct):
 
     def end(self) -> None:
         """The process is gone."""
-        self.pid = self.ready_at = self.look_at = self.job_until = self.sleep_at = self.press_at = None
+        self.pid = self.ready_at = self.look_at = self.sleep_at = self.press_at = None
+        self.job_until = self.cancel_at = None
         self.job, self.endless = None, False
         self.unresponsive = self.stalled = False

@@ -48,6 +48,8 @@ class LivenessPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """The same, but CPU time is used: it is flagged, and left alone."""
     stacks: float = 0.25
     """How long a worker that is about to be killed may take to write down where it stands."""
+    cancel: float = 10.0
+    """For a cancelled job to end by itself, before its worker is replaced."""
     grace: float = 10.0
     """For the job in hand when its worker is asked to stop."""
     terminate: float = 2.0

@@ -132,10 +132,10 @@ class Roster:
         place.reason, place.text = reason, text
         return [report, *actions]
 
-    def timed_out(self, place: Place, words: str) -> list[Action]:
-        """Its job took too long: replaced at once, and nobody is charged but the job."""
+    def replaced(self, place: Place, reason: Reason, words: str) -> list[Action]:
+        """Its job took too long, or was cancelled: replaced at once, and nobody is charged but the job."""
         place.move(Status.CRASHED)
-        place.reason, place.text = Reason.JOB_TIMEOUT, words
+        place.reason, place.text = reason, words
         unwanted = self._unwanted(place, charged=False)
         if unwanted is not None:
             return unwanted

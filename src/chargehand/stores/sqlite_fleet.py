@@ -8,10 +8,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from chargehand.store import CrashReport, CrewRow, GivenUpMark, HealthNote, Holder
+from chargehand.stores.sqlite_limits import Limits
 
 _CREW = """
-INSERT INTO chargehand_crew (name, queue, handler, workers, max_attempts, timeout_ms, priority, scaled, registered_ms)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO chargehand_crew (name, queue, handler, workers, max_attempts, timeout_ms, priority, allowed,
+  allowed_per_key, scaled, registered_ms)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 _PAUSE = "INSERT OR REPLACE INTO chargehand_pause (scope, who, reason, since_ms, until_ms) VALUES (?, ?, ?, ?, ?)"
 _RESUME = "DELETE FROM chargehand_pause WHERE scope = ?1 RETURNING until_ms IS NULL OR until_ms > ?2"
@@ -41,6 +43,7 @@ class FleetWriting:
 
     def __init__(self, db: Any, now_ms: int) -> None:
         self._db, self._now = db, now_ms
+        self._limits = Limits(db)
 
     def execute(self, sql: str, bindings: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         return self._db.execute(sql, tuple(bindings)).fetchall()
@@ -49,7 +52,7 @@ class FleetWriting:
 
     def pause(self, scope: str, who: str, reason: str | None, for_ms: int | None = None) -> None:
         until = None if for_ms is None else self._now + for_ms
-        self._db.execute(_PAUSE, (scope, _text(who), _text(reason), self._now, until))
+        self._db.execute(_PAUSE, (scope, readable(who), readable(reason), self._now, until))
 
     def resume(self, scope: str) -> bool:
         return any(held for (held,) in self.execute(_RESUME, (scope, self._now)))
@@ -61,11 +64,12 @@ class FleetWriting:
         rows = [
             (
                 c.name, c.queue, c.handler, c.workers, c.max_attempts, c.timeout_ms, c.priority,
-                scaled.get((c.name, c.workers)), self._now,
+                c.limit, c.limit_per_key, scaled.get((c.name, c.workers)), self._now,
             )
             for c in crews
         ]  # fmt: skip
         self._db.executemany(_CREW, rows)
+        self._limits.set(crews)
         sql = "INSERT OR REPLACE INTO chargehand_node (name, life, started_ms, about) VALUES (?, ?, ?, ?)"
         self._db.execute("DELETE FROM chargehand_node")
         self._db.execute(sql, (holder.node, holder.life, self._now, json.dumps(about)))
@@ -79,9 +83,9 @@ class FleetWriting:
     def project(self, notes: Sequence[HealthNote], holder: Holder) -> None:
         rows = [
             (
-                holder.node, n.component, n.status, _texts(n.flags), _text(n.reason), n.pid, n.pid_start,
-                n.incarnation, _text(n.current_job), self._ago(n.heartbeat_age_ms), n.restart_count,
-                self._ago(n.restart_age_ms), n.exit_code, n.signal, self._now - n.created_age_ms, _text(n.metadata),
+                holder.node, n.component, n.status, _texts(n.flags), readable(n.reason), n.pid, n.pid_start,
+                n.incarnation, readable(n.current_job), self._ago(n.heartbeat_age_ms), n.restart_count,
+                self._ago(n.restart_age_ms), n.exit_code, n.signal, self._now - n.created_age_ms, readable(n.metadata),
             )
             for n in notes
         ]  # fmt: skip
@@ -100,16 +104,16 @@ class FleetWriting:
     def report(self, crashes: Sequence[CrashReport], holder: Holder) -> None:
         rows = [
             (
-                c.id, holder.node, c.component, c.crew, _text(c.job), self._now - c.age_ms, c.incarnation, c.pid,
-                c.reason, c.exit_code, c.signal, c.memory, c.uptime_ms, c.charged, _text(c.follows), _text(c.text),
-                _text(c.stacks), _texts(c.lines), _texts(c.frames),
+                c.id, holder.node, c.component, c.crew, readable(c.job), self._now - c.age_ms, c.incarnation, c.pid,
+                c.reason, c.exit_code, c.signal, c.memory, c.uptime_ms, c.charged, readable(c.follows),
+                readable(c.text), readable(c.stacks), _texts(c.lines), _texts(c.frames),
             )
             for c in crashes
         ]  # fmt: skip
         self._db.executemany(_CRASH, rows)
 
     def give_up(self, marks: Sequence[GivenUpMark]) -> None:
-        rows = [(m.component, m.crew, _text(m.reason), m.fingerprint, self._now) for m in marks]
+        rows = [(m.component, m.crew, readable(m.reason), m.fingerprint, self._now) for m in marks]
         self._db.executemany(_GIVE_UP, rows)
 
     def forgive(self, components: Sequence[str]) -> None:
@@ -120,10 +124,10 @@ class FleetWriting:
         self._db.execute(_SNAPSHOT, (self._now,))
 
 
-def _text(said: str | None) -> str | None:
+def readable(said: str | None) -> str | None:
     """What a dying worker, or a shell, said may be no Unicode (a file's name): that must not fail the whole batch."""
     return None if said is None else said.encode(errors="replace").decode()
 
 
 def _texts(said: Sequence[str]) -> str | None:
-    return _text(json.dumps(said, ensure_ascii=False))
+    return readable(json.dumps(said, ensure_ascii=False))

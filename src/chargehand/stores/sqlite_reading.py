@@ -6,6 +6,7 @@ from typing import Any
 
 from chargehand.model.job import Attempt, JobRecord
 from chargehand.store import (
+    ClaimRow,
     Counts,
     CrashFilter,
     CrashRecord,
@@ -14,8 +15,10 @@ from chargehand.store import (
     HealthRow,
     JobFilter,
     Pause,
+    RecurringPlan,
     Snapshot,
 )
+from chargehand.stores.sqlite_fleet import readable
 from chargehand.stores.sqlite_rows import columns, counts_of, records, where
 from chargehand.stores.sqlite_words import in_words
 
@@ -24,7 +27,23 @@ _ATTEMPTS = f"""
 SELECT {columns(Attempt)} FROM chargehand_attempt
 WHERE job = (SELECT seq FROM chargehand_job WHERE id = ?) ORDER BY fence
 """
-_CREWS = f"SELECT {columns(CrewRow)} FROM chargehand_crew ORDER BY name"
+_SAYS = """
+EXISTS (SELECT 1 FROM (SELECT lower(?) AS wanted) WHERE instr(lower(id), wanted) OR instr(lower(label), wanted)
+  OR instr(lower(key), wanted) OR instr(lower(item), wanted) OR instr(lower(error), wanted))
+"""
+# Both look through those that run, which are few.
+_CANCELLING = """
+SELECT id, fence FROM chargehand_job INDEXED BY chargehand_job_running
+WHERE state = 'running' AND cancel_ms IS NOT NULL ORDER BY cancel_ms, seq
+"""
+_CLAIMS = f"""
+SELECT {columns(ClaimRow)} FROM chargehand_job INDEXED BY chargehand_job_running
+WHERE state = 'running' ORDER BY started_ms, seq LIMIT ?
+"""
+_RECURRING = f"SELECT {columns(RecurringPlan)} FROM chargehand_recurring ORDER BY name"
+_CREWS = (
+    f"SELECT {columns(CrewRow, limit='allowed', limit_per_key='allowed_per_key')} FROM chargehand_crew ORDER BY name"
+)
 _PAUSES = f"""
 SELECT {columns(Pause, left_ms="until_ms - ?1")} FROM chargehand_pause
 WHERE until_ms IS NULL OR until_ms > ?1 ORDER BY scope
@@ -93,6 +112,8 @@ class SqliteReading:
             {
                 "queue = ?": which.queue,
                 "state = ?": which.state and which.state.value,
+                "reason = ?": which.reason,
+                _SAYS: which.text and readable(which.text),
                 "seq < (SELECT seq FROM chargehand_job WHERE id = ?)": which.before,
             }
         )
@@ -105,6 +126,18 @@ class SqliteReading:
     def counts(self) -> list[Counts]:
         with in_words(self.path):
             return counts_of(self._db)
+
+    def cancelling(self) -> list[tuple[str, int]]:
+        return [(str(job_id), int(fence)) for job_id, fence in self._all(_CANCELLING)]
+
+    def claims(self, limit: int = 1000) -> list[ClaimRow]:
+        return records(ClaimRow, self._all(_CLAIMS, (limit,)))
+
+    def recurring(self) -> list[RecurringPlan]:
+        return records(RecurringPlan, self._all(_RECURRING))
+
+    def now_ms(self) -> int:
+        return self._now_ms()
 
     def waiting(self) -> list[tuple[str, int]]:
         return [(str(queue), int(age)) for queue, age in self._all(_WAITING, (self._now_ms(),))]

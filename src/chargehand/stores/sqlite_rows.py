@@ -75,6 +75,5 @@ def counts_of(db: Any) -> list[Counts]:
         of_queue = found.setdefault(str(queue), {})
         if state in ("future", "limited"):
             of_queue["queued"] = of_queue.get("queued", 0) + int(number)
-        if state != "limited":
-            of_queue[str(state)] = of_queue.get(str(state), 0) + int(number)
+        of_queue[str(state)] = of_queue.get(str(state), 0) + int(number)
     return [Counts(queue=queue, **states) for queue, states in sorted(found.items())]

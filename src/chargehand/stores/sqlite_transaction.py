@@ -1,4 +1,6 @@
-"""One SQLite transaction and what can be done in it: the statements that write jobs (`sqlite_fleet` has the others).
+"""One SQLite transaction and what can be done in it: the statements that claim and end jobs.
+
+`sqlite_incoming` has those that make them, `sqlite_fleet` the others.
 
 It neither begins nor ends the transaction, and takes no lock: whoever made it does.
 """
@@ -12,23 +14,14 @@ import msgspec
 
 from chargehand.errors import Conflict
 from chargehand.model.batch import Grant, Note, Want
-from chargehand.model.job import Claim, Enqueued, NewJob, Settlement, State
-from chargehand.store import Holder
-from chargehand.stores.sqlite_fleet import FleetWriting
+from chargehand.model.job import Claim, Settlement, State
+from chargehand.store import Cancelled, Holder
+from chargehand.stores.sqlite_fleet import readable
+from chargehand.stores.sqlite_incoming import TAKEN, Incoming
 
 PROMOTE_AT_ONCE = 200
 """Future jobs made due by one claim, at most: a million that fall due together must not make one claim slow."""
 
-_INSERT = """
-INSERT INTO chargehand_job (id, queue, state, waits_for, priority, run_at_ms, max_attempts, timeout_ms, key,
-                            created_ms, label, payload)
-VALUES (?, ?, 'queued', ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING
-"""
-_TAKEN = """
-SELECT id FROM chargehand_job WHERE id = ?1
-UNION ALL
-SELECT id FROM chargehand_job WHERE queue = ?2 AND key = ?3 AND state IN ('queued', 'running') LIMIT 1
-"""
 _PROMOTE = """
 UPDATE chargehand_job SET waits_for = NULL WHERE seq IN (
   SELECT seq FROM chargehand_job
@@ -41,6 +34,9 @@ _FIND = f"""
 SELECT json_group_array(json_array({_CLAIM_FIELDS})) FROM (
   SELECT * FROM chargehand_job
   WHERE queue = ?1 AND state = 'queued' AND waits_for IS NULL ORDER BY priority DESC, seq LIMIT ?2)
+"""
+_FIND_THESE = f"""
+SELECT json_group_array(json_array({_CLAIM_FIELDS})) FROM chargehand_job WHERE seq IN (SELECT value FROM json_each(?))
 """
 _CLAIM = """
 UPDATE chargehand_job SET state = 'running', fence = fence + 1, node = ?2, life = ?3, worker = NULL, started_ms = ?4
@@ -65,28 +61,47 @@ SELECT count(*) FROM (
 _PAUSED = """
 SELECT until_ms FROM chargehand_pause WHERE scope IN ('*', ?1) AND (until_ms IS NULL OR until_ms > ?2)
 """
+# Where a job would be queued again, but its end was asked for, it is cancelled. One that is queued has no progress.
 _SETTLE = """
-UPDATE chargehand_job SET state = ?3, waits_for = ?4, run_at_ms = coalesce(?5, run_at_ms), finished_ms = ?6,
-  result = ?7, error = ?8, reason = ?9, attempts = attempts + ?10, crashes = crashes + ?11,
-  interruptions = interruptions + ?12, node = NULL, life = NULL, worker = NULL
+UPDATE chargehand_job SET
+  state = iif(?3 = 'queued' AND cancel_ms IS NOT NULL, 'cancelled', ?3),
+  waits_for = iif(cancel_ms IS NULL, ?4, NULL),
+  run_at_ms = coalesce(?5, run_at_ms),
+  finished_ms = iif(?3 = 'queued' AND cancel_ms IS NULL, NULL, ?6),
+  result = ?7, error = ?8,
+  reason = iif(?3 = 'queued' AND cancel_ms IS NOT NULL, 'cancelled', ?9),
+  attempts = attempts + ?10, crashes = crashes + ?11, interruptions = interruptions + ?12,
+  progress = iif(?3 = 'queued' AND cancel_ms IS NULL, NULL, progress),
+  node = NULL, life = NULL, worker = NULL
 WHERE seq = ?1 AND fence = ?2 AND state = 'running' RETURNING seq, fence
 """
 _ATTEMPT = "INSERT INTO chargehand_attempt VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _NOTE = """
-UPDATE chargehand_job SET worker = ?3, started_ms = ?4 WHERE seq = ?1 AND fence = ?2 AND state = 'running'
+UPDATE chargehand_job SET worker = ?3, started_ms = ?4, progress = coalesce(?5, progress)
+WHERE seq = ?1 AND fence = ?2 AND state = 'running'
 """
 _ORPHANS = """
 SELECT id, seq, fence, queue, node, worker, started_ms FROM chargehand_job
 WHERE state = 'running' AND life <> ?1
   AND (?2 = '[]' OR worker IS NOT NULL AND worker NOT IN (SELECT value FROM json_each(?2)))
 """
+_HELD = """
+SELECT seq, queue, node, life, worker, started_ms FROM chargehand_job WHERE id = ?1 AND fence = ?2 AND state = 'running'
+"""
+# At once, or, while it runs, a mark that says since when: the first one stays.
 _CANCEL = """
-UPDATE chargehand_job SET state = 'cancelled', waits_for = NULL, finished_ms = ?2, reason = 'cancelled'
-WHERE id = ?1 AND state = 'queued' RETURNING id
+UPDATE chargehand_job SET
+  state = iif(state = 'queued', 'cancelled', state),
+  waits_for = NULL,
+  finished_ms = iif(state = 'queued', ?2, finished_ms),
+  reason = iif(state = 'queued', 'cancelled', reason),
+  cancel_ms = iif(state = 'running', coalesce(cancel_ms, ?2), cancel_ms)
+WHERE id = ?1 AND state IN ('queued', 'running') RETURNING id, state = 'cancelled', fence, queue, seq
 """
 _RETRY = """
 UPDATE chargehand_job SET state = 'queued', waits_for = NULL, run_at_ms = ?2, finished_ms = NULL, reason = NULL,
-  error = NULL, result = NULL, attempts = 0, crashes = 0, interruptions = 0
+  error = NULL, result = NULL, attempts = 0, crashes = 0, interruptions = 0, progress = NULL,
+  cancel_ms = NULL, retried_ms = ?2
 WHERE id = ?1 AND state IN ('failed', 'cancelled') RETURNING id
 """
 
@@ -95,37 +110,8 @@ _claims = msgspec.json.Decoder(list[Claim])
 _encoder = msgspec.json.Encoder()
 
 
-class SqliteTransaction(FleetWriting):
+class SqliteTransaction(Incoming):
     """See the module and `chargehand.store.Transaction`."""
-
-    def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
-        rows = [self._row(job) for job in jobs]
-        self._db.execute("SAVEPOINT enqueue")
-        before = self._db.total_changes()
-        self._db.executemany(_INSERT, rows)
-        if self._db.total_changes() - before == len(rows):
-            self._db.execute("RELEASE enqueue")
-            return [Enqueued(job.id, True) for job in jobs]
-        # Some were there already; which, is dearer to find out, so it is asked only now.
-        self._db.execute("ROLLBACK TO enqueue; RELEASE enqueue")
-        created = {row[0] for row in self._db.executemany(f"{_INSERT} RETURNING id", rows)}
-        answers: list[Enqueued] = []
-        for job in jobs:
-            answers.append(Enqueued(job.id, True) if job.id in created else self._existing(job))
-            created.discard(job.id)
-        return answers
-
-    def _row(self, job: NewJob) -> tuple[Any, ...]:
-        run_at = self._now + job.delay_ms if job.run_at_ms is None else job.run_at_ms
-        waits_for = "time" if run_at > self._now else None
-        return (
-            job.id, job.queue, waits_for, job.priority, run_at, job.max_attempts, job.timeout_ms, job.key,
-            self._now, job.label, job.payload,
-        )  # fmt: skip
-
-    def _existing(self, job: NewJob) -> Enqueued:
-        rows = self.execute(_TAKEN, (job.id, job.queue, job.key))
-        return Enqueued(rows[0][0], False)
 
     def claim(self, wants: Sequence[Want], holder: Holder) -> list[Grant]:
         return [self._claim(want, holder) for want in wants]
@@ -135,19 +121,44 @@ class SqliteTransaction(FleetWriting):
         if ends:
             # Nobody writes anything when a pause runs out, so whoever asks must learn now when to ask again.
             return Grant(want.crew, (), None if None in ends else max(ends) - self._now)
+        room = self._limits.room(want.queue)
+        if room == 0:
+            return Grant(want.crew, (), None)  # whoever makes room will ask again
         self._db.execute(_PROMOTE, (want.queue, self._now, PROMOTE_AT_ONCE))
-        ((found,),) = self.execute(_FIND, (want.queue, want.limit))
-        claims = _claims.decode(found)
-        if claims:
-            seqs = json.dumps([claim.seq for claim in claims])
-            self._db.execute(_CLAIM, (seqs, holder.node, holder.life, self._now))
-        waiting, next_in = 0, None
-        if want.asleep:
-            ((waiting,),) = self.execute(_WAITING, (want.queue, want.asleep))
-        if len(claims) + waiting < want.limit + want.asleep:
+        limit, asleep = want.limit, want.asleep
+        if room is not None:
+            limit = min(limit, room)
+            asleep = min(asleep, room - limit)
+        if self._limits.of(want.queue).key is None:
+            claims, waiting, next_in = *self._take(want.queue, limit, asleep, holder), None
+        else:
+            claims, waiting, next_in = self._take_what_keys_allow(want.queue, limit, asleep, holder)
+        if next_in is None and len(claims) + waiting < limit + asleep:
             ((run_at,),) = self.execute(_NEXT, (want.queue,))
             next_in = None if run_at is None else max(0, run_at - self._now)
         return Grant(want.crew, tuple(claims), next_in, waiting)
+
+    def _take(self, queue: str, limit: int, asleep: int, holder: Holder) -> tuple[list[Claim], int]:
+        ((found,),) = self.execute(_FIND, (queue, limit))
+        claims = _claims.decode(found)
+        self._hold([claim.seq for claim in claims], holder)
+        waiting = 0
+        if asleep:
+            ((waiting,),) = self.execute(_WAITING, (queue, asleep))
+        return claims, waiting
+
+    def _take_what_keys_allow(
+        self, queue: str, limit: int, asleep: int, holder: Holder
+    ) -> tuple[list[Claim], int, int | None]:
+        chosen = self._limits.choose(queue, limit, asleep)
+        ((found,),) = self.execute(_FIND_THESE, (json.dumps(chosen.seqs),))
+        claims = {claim.seq: claim for claim in _claims.decode(found)}
+        self._hold(chosen.seqs, holder)
+        return [claims[seq] for seq in chosen.seqs], chosen.waiting, 0 if chosen.cut_short else None
+
+    def _hold(self, seqs: Sequence[int], holder: Holder) -> None:
+        if seqs:
+            self._db.execute(_CLAIM, (json.dumps(seqs), holder.node, holder.life, self._now))
 
     def settle(self, settlements: Sequence[Settlement], holder: Holder) -> list[str]:
         good = [s for s in settlements if s.state is State.DONE and not s.follow]
@@ -165,6 +176,7 @@ class SqliteTransaction(FleetWriting):
         kept = self._db.changes() == len(settlements)
         if kept:
             self._db.execute(_DONE_ATTEMPTS, (text, holder.node, self._now))
+            self._limits.freed((s.queue, s.seq) for s in settlements)
         self._db.execute("RELEASE settle" if kept else "ROLLBACK TO settle; RELEASE settle")
         return kept
 
@@ -197,6 +209,7 @@ class SqliteTransaction(FleetWriting):
                 if s.outcome is not None
             ],
         )
+        self._limits.freed((s.queue, s.seq) for s in kept)
         follow = [job for s in kept for job in s.follow]
         if follow:
             self.enqueue(follow)
@@ -207,14 +220,27 @@ class SqliteTransaction(FleetWriting):
         run_at = self._now + s.delay_ms if queued and s.delay_ms else None
         return (
             s.seq, s.fence, s.state.value, "time" if run_at is not None else None, run_at,
-            None if queued else self._now, s.result, s.error, s.reason, s.attempts, s.crashes, s.interruptions,
+            self._now, s.result, s.error, s.reason, s.attempts, s.crashes, s.interruptions,
         )  # fmt: skip
 
     def note(self, notes: Sequence[Note]) -> None:
-        self._db.executemany(_NOTE, [(n.seq, n.fence, n.worker, self._now - n.age_ms) for n in notes])
+        rows = [(n.seq, n.fence, n.worker, self._now - n.age_ms, readable(n.progress)) for n in notes]
+        self._db.executemany(_NOTE, rows)
 
-    def cancel(self, ids: Sequence[str]) -> list[str]:
-        return [row[0] for row in self._db.executemany(_CANCEL, [(job_id, self._now) for job_id in ids])]
+    def cancel(self, ids: Sequence[str]) -> list[Cancelled]:
+        rows = list(self._db.executemany(_CANCEL, [(job_id, self._now) for job_id in ids]))
+        self._limits.freed((queue, seq) for _, at_once, _, queue, seq in rows if at_once)
+        return [Cancelled(job_id, bool(at_once), fence) for job_id, at_once, fence, _, _ in rows]
+
+    def release(self, job_id: str, fence: int, why: str) -> bool:
+        held = self.execute(_HELD, (job_id, fence))
+        for seq, queue, node, life, worker, started_ms in held:
+            taken_back = Settlement(
+                id=job_id, seq=seq, fence=fence, queue=queue, state=State.QUEUED, outcome="interrupted",
+                error=readable(why), interruptions=1, worker=worker, duration_ms=max(0, self._now - started_ms),
+            )  # fmt: skip
+            self.settle([taken_back], Holder(node, life))
+        return bool(held)
 
     def retry(self, ids: Sequence[str]) -> list[str]:
         queued: list[str] = []
@@ -223,7 +249,7 @@ class SqliteTransaction(FleetWriting):
                 queued += [row[0] for row in self.execute(_RETRY, (job_id, self._now))]
             except apsw.ConstraintError:
                 (queue, key), *_ = self.execute("SELECT queue, key FROM chargehand_job WHERE id = ?", (job_id,))
-                taken = self.execute(_TAKEN, ("", queue, key))[0][0]
+                taken = self.execute(TAKEN, ("", queue, key))[0][0]
                 raise Conflict(f"job {job_id} cannot be retried: its key {key!r} is held by job {taken}") from None
         return queued
 

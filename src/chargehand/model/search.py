@@ -1,0 +1,76 @@
+"""How a crew finds its work in the application's own tables: when to look, from where, and when there is enough.
+
+Pure. One worker looks at a time; what it finds becomes jobs, so that everything after that is as for any other job.
+"""
+
+import msgspec
+
+PAGE = 200
+"""Items asked for at a time."""
+ENOUGH = 100
+"""Found items that wait in the queue: fewer, and somebody looks for more before it runs dry."""
+LOOK_EVERY = 2.0
+"""Seconds between two walks through the tables, unless the application says that there is something."""
+LONGEST_LOOK = 30.0
+"""Seconds that a look may take."""
+LONGEST_PAUSE = 60.0
+
+
+class Look(msgspec.Struct, frozen=True):
+    """Name up to `limit` items after this one; from the beginning, if it is None."""
+
+    crew: str
+    after: str | None
+    limit: int = PAGE
+
+
+class Search(msgspec.Struct):
+    """One crew's walk, page by page, again and again."""
+
+    crew: str
+    after: str | None = None
+    asked: str | None = None
+    """The worker that is looking."""
+    look_at: float = 0.0
+    failures: int = 0
+    waiting: int = 0
+    """About how many found items are in the queue."""
+    storing: bool = False
+    """A page is on its way into the store."""
+    more: bool = False
+    error: str | None = None
+    """Why the last look failed."""
+
+    def due(self) -> float | None:
+        """When somebody should look; None while somebody does, or while there is enough."""
+        return None if self.asked is not None or self.storing or self.waiting >= ENOUGH else self.look_at
+
+    def begin(self, worker: str) -> Look:
+        """This worker looks now."""
+        self.asked = worker
+        return Look(self.crew, self.after)
+
+    def found(self, last: str | None, more: bool) -> None:
+        """A page came: its last item, and whether there may be more after it."""
+        self.asked, self.failures, self.error = None, 0, None
+        self.after, self.more, self.storing = (last, True, True) if more else (None, False, True)
+
+    def stored(self, queued: int, now: float) -> None:
+        """So many of the page are in the queue; the others are known already."""
+        self.storing = False
+        self.waiting += queued
+        self.look_at = now if self.more else now + LOOK_EVERY
+
+    def failed(self, why: str, now: float) -> None:
+        """The look came to nothing: later again, from the beginning."""
+        self.asked, self.after = None, None
+        self.failures, self.error = self.failures + 1, why
+        self.look_at = now + min(LOOK_EVERY * 2**self.failures, LONGEST_PAUSE)
+
+    def taken(self, claims: int, wanted: int) -> None:
+        """So many were claimed; fewer than wanted means that none is left."""
+        self.waiting = max(0, self.waiting - claims) if claims >= wanted else 0
+
+    def wake(self, now: float) -> None:
+        """The application says that there is something."""
+        self.look_at = min(self.look_at, now) if not self.failures else now
