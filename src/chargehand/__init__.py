@@ -25,13 +25,15 @@ if TYPE_CHECKING:
         UnrecoverableError,
     )
     from chargehand.handler import Handler, Job
-    from chargehand.model.policy import LivenessPolicy, RestartPolicy
+    from chargehand.model.policy import LivenessPolicy, RestartPolicy, StartPolicy
+    from chargehand.store import CrashFilter, JobFilter, Retention
 
 _HOME = {
     "Chargehand": "chargehand.app",
     **dict.fromkeys(("Crew", "Ref"), "chargehand.crew"),
     **dict.fromkeys(("Handler", "Job"), "chargehand.handler"),
-    **dict.fromkeys(("LivenessPolicy", "RestartPolicy"), "chargehand.model.policy"),
+    **dict.fromkeys(("LivenessPolicy", "RestartPolicy", "StartPolicy"), "chargehand.model.policy"),
+    **dict.fromkeys(("CrashFilter", "JobFilter", "Retention"), "chargehand.store"),
 }
 
 __all__ = [
@@ -41,18 +43,22 @@ __all__ = [
     "ClaimLost",
     "ConfigurationError",
     "Conflict",
+    "CrashFilter",
     "Crew",
     "GiveUp",
     "Handler",
     "Job",
     "JobCancelled",
     "JobFailed",
+    "JobFilter",
     "JobNotFound",
     "LivenessPolicy",
     "PayloadError",
     "Ref",
     "RestartPolicy",
+    "Retention",
     "Retry",
+    "StartPolicy",
     "StoreBusy",
     "StoreError",
     "UnknownCrew",

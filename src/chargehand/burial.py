@@ -4,6 +4,7 @@ Nothing of a worker may be left when its job is given back and its place filled.
 """
 
 import signal
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +19,8 @@ from chargehand.model.lifecycle import Exited, Report, Status
 from chargehand.store import CrashReport
 from chargehand.wire import Loop
 
+LONGEST_DYING = 30.0
+"""Seconds that a process may take to die of a kill, at the most."""
 LONGEST_LOOK = 1.0
 """Seconds until it is looked again, at the most, whether what a dead worker left is gone."""
 
@@ -37,14 +40,19 @@ class Burial:
         self._loop, self._fleet, self._ledger, self._lives = loop, fleet, ledger, lives
         self._hands, self._tell = hands, tell
         self._oom_kills = launch.oom_kills()
+        """So many of the kernel's kills for want of memory were none of those that die next."""
+        self._oom_before: deque[tuple[float, int]] = deque()
         self.dying: dict[int, Hand] = {}
         """Dead workers, by pid, of whom something is still left."""
         self._facts: tuple[Hand, dict[str, Any]] | None = None
         """The one that is being judged, and what is known of its death."""
 
     def beat(self) -> None:
-        """From time to time: what the kernel killed for want of memory before now was none of those that die next."""
-        self._oom_kills = launch.oom_kills()
+        """From time to time: what the kernel killed a while ago has died by now. (A large process takes its time.)"""
+        now = clock.monotonic()
+        self._oom_before.append((now, launch.oom_kills()))
+        while self._oom_before and self._oom_before[0][0] < now - LONGEST_DYING:
+            self._oom_kills = max(self._oom_kills, self._oom_before.popleft()[1])
 
     def next_due(self) -> list[float]:
         """When it is to be looked again."""
@@ -84,6 +92,8 @@ class Burial:
 
     def _judge(self, hand: Hand) -> None:
         """Nothing is left of it: its job goes back, and the fleet hears of it."""
+        if hand.output is not None:
+            hand.output.close()  # with what it printed last, while it is known what it was doing
         place = self._fleet.places[hand.component]
         code, number = hand.exit or (None, None)
         death = Death(
@@ -120,8 +130,10 @@ class Burial:
     def _was_out_of_memory(self, hand: Hand, number: int | None) -> bool:
         if number != signal.SIGKILL or hand.killed:
             return False
-        before, self._oom_kills = self._oom_kills, launch.oom_kills()
-        return self._oom_kills > before
+        if launch.oom_kills() <= self._oom_kills:
+            return False
+        self._oom_kills += 1
+        return True
 
     def report(self, report: Report) -> chores.KeepReport:
         """What is known of a death. One that never became a process has no more than its reason."""
@@ -130,7 +142,6 @@ class Burial:
         if self._facts is not None and self._facts[0].component == report.component:
             hand, facts = self._facts
             if hand.output is not None:
-                hand.output.close()  # with what it printed last
                 facts["lines"] = tuple(f"{line.level:7} {line.text}" for line in hand.output.lines)
         return chores.KeepReport(
             CrashReport(

@@ -82,6 +82,7 @@ class Hand:
         for channel in (self.work, self.pulse):
             if channel is not None:
                 channel.drain()
+                self.bad += [f"{half.why}: {half.line!r}" for half in channel.rest]
                 channel.close()
 
     def close(self) -> None:

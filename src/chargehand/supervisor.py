@@ -185,7 +185,10 @@ class Supervisor:
                 log.warning("worker force-killed", component=component, reason=reason)
                 self._kill(self.hands[component])
             case Examine(component):
+                flags = self._fleet.places[component].flags
                 self.tell(Examined(component, launch.cpu_of(self.hands[component].child)))
+                if self._fleet.places[component].flags != flags:
+                    self._ears.changed(component)
             case Report():
                 self._ears.keep(self._burial.report(action))
             case GivenUp(component, reason):

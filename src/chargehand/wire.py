@@ -61,6 +61,8 @@ class Channel:
         self._unsent = bytearray()
         self.open = True
         self.deaf = False
+        self.rest: list[BadFrame] = []
+        """Half a line, if the stream ended in one: whoever spoke may have died in the middle of it."""
         loop.add(self._descriptor, self._ready)
 
     def send(self, frame: bytes) -> None:
@@ -133,8 +135,7 @@ class Channel:
         return len(data) == READ_AT_ONCE
 
     def _ended(self) -> None:
-        for frame in self._decoder.end():
-            self._on_frame(self, frame)
+        self.rest += self._decoder.end()
         if self.open:
             self.close()
             self._on_end(self)

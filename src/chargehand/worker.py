@@ -415,6 +415,9 @@ def main(work_fd: int, pulse_fd: int, stacks_fd: int, parent: int) -> None:
 def _say_where_we_stand(stacks_fd: int) -> None:
     """Write the stacks of all threads, when we crash in C code or are asked to, where the node can read them."""
     os.set_inheritable(stacks_fd, False)
+    streams: tuple[Any, ...] = (sys.stdout, sys.stderr)
+    for stream in streams:
+        stream.reconfigure(line_buffering=True)  # what is printed must not die with us
     faulthandler.enable(stacks_fd, all_threads=True)
     faulthandler.register(signal.SIGUSR1, stacks_fd, all_threads=True, chain=False)
 
