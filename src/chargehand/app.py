@@ -16,7 +16,7 @@ from typing import Any, TypedDict, TypeVar, Unpack, overload
 from chargehand import handler, nodelock
 from chargehand.client import Client, NoNode
 from chargehand.config import UNSET, CrewPlan, NodePlan, check_crew, milliseconds, size, threads_from_environment
-from chargehand.crew import Crew
+from chargehand.crew import Crew, JobOptions
 from chargehand.errors import (
     ChargehandError,
     ConfigurationError,
@@ -27,6 +27,8 @@ from chargehand.host import Host
 from chargehand.model.job import Attempt, Enqueued, JobRecord, NewJob
 from chargehand.model.policy import LivenessPolicy, RestartPolicy, StartPolicy
 from chargehand.operate import Operating
+from chargehand.schedule import Entry, Schedule
+from chargehand.schedule import check as check_schedule
 from chargehand.store import Counts, CrewRow, JobFilter, Retention, Store, Transaction
 from chargehand.stores import open_store, sqlite_path
 
@@ -88,6 +90,7 @@ class Chargehand(Operating):
         self._starts, self._retention = starts or StartPolicy(), retention or Retention()
         self._history, self.log_level = history, log_level
         self._crews: dict[str, Crew[Any, Any]] = {}
+        self._recurring: dict[str, Entry] = {}
         self._stores: list[Store] = []
         self._pid = os.getpid()
         self.control_path = Path(f"{self.path}-sock")
@@ -127,6 +130,27 @@ class Chargehand(Operating):
         crew = Crew[Any, Any](self, check_crew(CrewPlan(name=name, handler=handler, **rest)), takes, gives)
         self._crews[name] = crew
         return crew
+
+    def recurring(
+        self,
+        name: str,
+        crew: Crew[Any, Any],
+        payload: Any = None,
+        *,
+        cron: str | None = None,
+        every: float | None = None,
+        zone: str = "UTC",
+        **options: Unpack[JobOptions],
+    ) -> None:
+        """Have a job enqueued again and again: by a cron expression in a time zone, or every so many seconds.
+
+        Each time fires once, however many nodes run; times that nobody was there for are made up for by one, late.
+        """
+        if name in self._recurring:
+            raise ConfigurationError(f"there are two recurring jobs called {name!r}")
+        every_ms = None if every is None else milliseconds("every", every)
+        schedule = check_schedule(name, Schedule(cron=cron, zone=zone, every_ms=every_ms))
+        self._recurring[name] = Entry(name=name, schedule=schedule, job=crew.new_job(payload, **options))
 
     @property
     def crews(self) -> dict[str, Crew[Any, Any]]:
@@ -257,6 +281,7 @@ class Chargehand(Operating):
             restart=self._restart,
             liveness=self._liveness,
             starts=self._starts,
+            recurring=tuple(self._recurring.values()),
             retention=self._retention,
             history=self._history,
             log_level=self.log_level,

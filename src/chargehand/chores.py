@@ -8,7 +8,8 @@ from typing import Any, assert_never
 
 import msgspec
 
-from chargehand.store import CrashReport, Discovery, GivenUpMark, HealthNote, Holder, Transaction
+from chargehand.schedule import Firing
+from chargehand.store import CrashReport, Discovery, GivenUpMark, HealthNote, Holder, RecurringPlan, Transaction
 
 
 class SetPause(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,6 +41,18 @@ class QueueFound(msgspec.Struct, frozen=True):
 
     crew: str
     page: Discovery
+
+
+class Recur(msgspec.Struct, frozen=True):
+    """These are the application's recurring jobs."""
+
+    plans: tuple[RecurringPlan, ...]
+
+
+class Fire(msgspec.Struct, frozen=True):
+    """A recurring job is due."""
+
+    firing: Firing
 
 
 class KeepScale(msgspec.Struct, frozen=True):
@@ -95,6 +108,8 @@ Chore = (
     | ClearPause
     | CancelJobs
     | QueueFound
+    | Recur
+    | Fire
     | KeepScale
     | KeepReport
     | KeepGivenUp
@@ -115,6 +130,10 @@ def do(chore: Chore, tx: Transaction, holder: Holder) -> Any:
             return tx.cancel(chore.ids)
         case QueueFound():
             return tx.discover([chore.page])[0]
+        case Recur(plans):
+            tx.recur(plans)
+        case Fire(firing):
+            return tx.fire(firing.name, firing.due_ms, firing.next_run_ms, firing.job)
         case SetPause():
             tx.pause(chore.scope, chore.who, chore.reason, chore.for_ms)
         case ClearPause():

@@ -19,6 +19,7 @@ from chargehand.model.job import (
 )
 from chargehand.model.orders import MOST_WORKERS
 from chargehand.model.policy import LivenessPolicy, RestartPolicy, StartPolicy, Terms
+from chargehand.schedule import Entry
 from chargehand.store import Retention
 
 THREADS = "PIPELINE_THREADS_PER_JOB"
@@ -85,6 +86,7 @@ class NodePlan(msgspec.Struct, frozen=True, kw_only=True):
     restart: RestartPolicy = RestartPolicy()
     liveness: LivenessPolicy = LivenessPolicy()
     starts: StartPolicy = StartPolicy()
+    recurring: tuple[Entry, ...] = ()
     retention: Retention = Retention()
     history: bool = False
     log_level: str = "INFO"

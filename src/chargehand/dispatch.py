@@ -75,6 +75,7 @@ def execute(store: Store, batch: Batch, holder: Holder) -> Result:
         done = [chores.do(chore, tx, holder) for chore in batch.chores]
         grants = tx.claim(batch.wants, holder) if batch.wants else []
     about_pauses = stirred or any(isinstance(chore, chores.ABOUT_PAUSES) for chore in batch.chores)
+    about_recurring = any(isinstance(chore, chores.Recur | chores.Fire) for chore in batch.chores)
     about_queues = any(isinstance(chore, chores.LookAtQueues) for chore in batch.chores)
     return Result(
         stirred=stirred,
@@ -85,6 +86,7 @@ def execute(store: Store, batch: Batch, holder: Holder) -> Result:
         cancelling=tuple(job_id for job_id, _ in store.cancelling()) if stirred else None,
         pauses=pauses_of(store) if about_pauses else None,
         waiting=tuple(store.waiting()) if about_queues else None,
+        recurring=tuple(store.recurring()) if about_recurring else None,
     )
 
 

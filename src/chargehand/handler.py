@@ -1,6 +1,6 @@
 """What a user's handler is, and what it is given. Loaded in every worker, so it imports nothing heavy."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, get_args, get_origin
 

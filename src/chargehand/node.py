@@ -178,6 +178,8 @@ class Node:
         if self._office.pauses_due is not None and now >= self._office.pauses_due:
             self._office.pauses_due = None
             self._ledger.chore(chores.LookAtPauses(), now)
+        if not self._fleet.stopping:
+            self._office.fire(now)
         for component, look in self._ledger.looks(now):
             self._supervisor.hand_out(component, look)
         for crew in self._plan.crews:
@@ -191,7 +193,8 @@ class Node:
         if self._unkillable:
             due = min(due, self._look_at)
         if self._open and self._gone_at is None:
-            due = min(due, self._projection.due(), self._office.pauses_due or due, self._ledger.looks_due() or due)
+            others = (self._office.pauses_due, self._ledger.looks_due(), self._office.fire_due(now))
+            due = min(due, self._projection.due(), *(moment for moment in others if moment is not None))
         return min(max(0.0, due - now), LONGEST_WAIT)
 
     def _ledger_due(self, now: float) -> float | None:

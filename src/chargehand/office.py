@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from chargehand import chores, clock, log
+from chargehand import chores, clock, log, schedule
 from chargehand.config import NodePlan
 from chargehand.control import Call, Server, Token
 from chargehand.dispatch import Opened
@@ -21,7 +21,7 @@ from chargehand.model.job import NewJob
 from chargehand.model.ledger import Ledger
 from chargehand.model.lifecycle import PausesChanged, WorkWaits
 from chargehand.model.orders import Answer, Verb
-from chargehand.store import Cancelled, Discovered, GivenUpMark
+from chargehand.store import Cancelled, Discovered, GivenUpMark, RecurringPlan
 from chargehand.supervisor import Supervisor
 from chargehand.view import worker_view
 
@@ -47,6 +47,7 @@ class Office:
         self.pauses_due: float | None = None
         """When the first of the pauses runs out."""
         self.unserved: dict[str, str] = {}
+        self._recurring: list[RecurringPlan] = []
 
     # at the start
 
@@ -71,6 +72,7 @@ class Office:
                     remedy=f"chargehand reset {mark.component}",
                 )  # fmt: skip
         self._paused(news.pauses, now)
+        self._ledger.chore(chores.Recur(tuple(schedule.plans(self._plan.recurring, clock.now_ms()))), now)
         self._supervisor.act(self._fleet.begin(now, failed))
 
     def mark(self, component: str, reason: str) -> chores.KeepGivenUp:
@@ -92,6 +94,8 @@ class Office:
         if result.waiting is not None and not self._fleet.stopping:
             members = [member_of(place) for place in self._fleet.places.values()]
             self._served(unserved(result.waiting, self._queues, members, self._pauses))
+        if result.recurring is not None:
+            self._recurring = list(result.recurring)
         if result.cancelling:
             self._cancelled(result.cancelling, now)
         for chore, done in zip(batch.chores, result.done, strict=True):
@@ -99,6 +103,11 @@ class Office:
                 found: list[Cancelled] = done
                 self._cancelled([job.id for job in found if not job.at_once], now)
                 self._server.answer_cancel(chore.token, found)
+            elif isinstance(chore, chores.Fire):
+                self._ledger.hint(chore.firing.job.queue)
+                log.info(
+                    "recurring job fired" if done else "recurring job was fired by another", name=chore.firing.name
+                )
             elif isinstance(chore, chores.QueueFound):
                 self._found(chore.crew, done, now)
             elif isinstance(chore, chores.SetPause):
@@ -134,6 +143,17 @@ class Office:
         """These are running, here or in memory, and are to end."""
         for component, job in self._ledger.cancelled(ids, now):
             self._supervisor.act(self._fleet.cancel(component, job, now))
+
+    def fire(self, now: float) -> None:
+        """Have those recurring jobs enqueued that are due; the store lets each fire once, whoever asks."""
+        for firing in schedule.due(self._recurring, clock.now_ms()):
+            self._ledger.chore(chores.Fire(firing), now, urgent=True)
+            self._recurring = [plan for plan in self._recurring if plan.name != firing.name]
+
+    def fire_due(self, now: float) -> float | None:
+        """When the next of them is due."""
+        left = [plan.next_run_ms - clock.now_ms() for plan in self._recurring]
+        return now + max(0, min(left)) / 1000 if left else None
 
     def _found(self, crew: str, page: Discovered, now: float) -> None:
         self._ledger.searches[crew].stored(page.queued, now)

@@ -20,7 +20,6 @@ from chargehand.model.health import APP, FRESH_MS, Findings, Member, is_healthy,
 from chargehand.model.orders import Answer, Verb
 from chargehand.store import ClaimRow, CrashFilter, CrashRecord, HealthRow, Pause, Snapshot, Store
 
-
 AT_ONCE = 500
 """Jobs cancelled or retried in one transaction."""
 NOT_RETRIED = "is not there, or neither failed nor cancelled"

@@ -73,5 +73,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     """Running jobs that are to be cancelled; None if that was not read."""
     pauses: tuple[tuple[str, int | None], ...] | None = None
     """Every pause flag by its scope, and for how many ms it still holds; None if that was not read."""
+    recurring: tuple[Any, ...] | None = None
+    """Every recurring job as it stands; None if that was not read."""
     waiting: tuple[tuple[str, int], ...] | None = None
     """Queues with due work, and for how many ms it has waited; None if that was not read."""

@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 
 from chargehand.model.batch import Batch, Note, Request, Result, Want
-from chargehand.model.search import Look, Search
 from chargehand.model.job import Claim, Outcome, Returned, Settlement, State, Stopped, settle
+from chargehand.model.search import Look, Search
 
 MOST_AHEAD = 128
 """Claimed jobs kept in memory for a crew, at most."""

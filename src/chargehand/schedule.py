@@ -1,0 +1,109 @@
+"""Recurring jobs: when each is due next, and which are due now. It computes; the node asks and the store decides who fires.
+
+Times are wall-clock milliseconds. A cron expression is read in its own time zone: a time that a clock change skips is
+run at once after it, one that comes twice is run once, as Debian's cron does; intervals know no clock changes.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import msgspec
+
+from chargehand.errors import ConfigurationError
+from chargehand.ids import new_id
+from chargehand.model.job import NewJob
+from chargehand.store import RecurringPlan
+
+SHORTEST_MS = 1000
+
+
+class Schedule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Either a cron expression with its time zone, or an interval."""
+
+    cron: str | None = None
+    zone: str = "UTC"
+    every_ms: int | None = None
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """A recurring job as it is declared: plain data on its way to the node."""
+
+    name: str
+    schedule: Schedule
+    job: NewJob
+
+
+class Firing(msgspec.Struct, frozen=True, kw_only=True):
+    """That one is due: for which time, when it is due next, and what to enqueue."""
+
+    name: str
+    due_ms: int
+    next_run_ms: int
+    job: NewJob
+
+
+def check(name: str, schedule: Schedule) -> Schedule:
+    """The schedule, or a ConfigurationError that says what is wrong with it."""
+    if (schedule.cron is None) == (schedule.every_ms is None):
+        raise ConfigurationError(f"recurring job {name!r}: give either cron or every, and not both")
+    if schedule.every_ms is not None and schedule.every_ms < SHORTEST_MS:
+        raise ConfigurationError(f"recurring job {name!r}: every {schedule.every_ms} ms; allowed is 1 s or more")
+    try:
+        next_after(schedule, 0)
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        raise ConfigurationError(f"recurring job {name!r}: there is no time zone {schedule.zone!r}") from error
+    return schedule
+
+
+def next_after(schedule: Schedule, moment_ms: int) -> int:
+    """The first time after that moment."""
+    if schedule.every_ms is not None:
+        return moment_ms + schedule.every_ms
+    simulated = _cronsim()
+    start = datetime.fromtimestamp(moment_ms / 1000, ZoneInfo(schedule.zone))
+    try:
+        found: datetime = next(simulated.CronSim(schedule.cron, start))
+    except simulated.CronSimError as error:
+        raise ConfigurationError(
+            f"cron expression {schedule.cron!r}: {error}; expected five fields, as in '0 3 * * *'"
+        ) from error
+    except StopIteration:
+        raise ConfigurationError(f"cron expression {schedule.cron!r} never comes true") from None
+    return int(found.timestamp() * 1000)
+
+
+def _cronsim() -> Any:
+    try:
+        import cronsim
+    except ImportError as error:
+        raise ConfigurationError("cron expressions need a library: pip install 'chargehand[cron]'") from error
+    return cronsim
+
+
+def plans(entries: Sequence[Entry], now_ms: int) -> list[RecurringPlan]:
+    """What the store is to keep; where it knows an unchanged schedule already, its own next time stays."""
+    return [
+        RecurringPlan(
+            name=entry.name,
+            schedule=msgspec.json.encode(entry.schedule).decode(),
+            job=msgspec.json.encode(entry.job).decode(),
+            next_run_ms=next_after(entry.schedule, now_ms),
+        )
+        for entry in entries
+    ]
+
+
+def due(known: Sequence[RecurringPlan], now_ms: int) -> list[Firing]:
+    """Which are due now: each once, however often it was missed, and then from now on as planned."""
+    return [
+        Firing(
+            name=plan.name,
+            due_ms=plan.next_run_ms,
+            next_run_ms=next_after(msgspec.json.decode(plan.schedule, type=Schedule), now_ms),
+            job=msgspec.structs.replace(msgspec.json.decode(plan.job, type=NewJob), id=new_id()),
+        )
+        for plan in known
+        if plan.next_run_ms <= now_ms
+    ]

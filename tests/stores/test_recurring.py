@@ -1,0 +1,144 @@
+"""Recurring jobs: kept plans, and firing that happens once for every time, whoever tries."""
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import msgspec
+from builders import HOUR, NOON, everything, job, put, record, roll_back, state, take
+
+from chargehand.model.job import NewJob, State
+from chargehand.store import RecurringPlan, Store
+
+
+def plan(name: str = "nightly", schedule: str = "every 1h", next_run_ms: int = NOON, text: str = "{}") -> RecurringPlan:
+    return RecurringPlan(name=name, schedule=schedule, job=text, next_run_ms=next_run_ms)
+
+
+def recur(store: Store, *plans: RecurringPlan) -> None:
+    with store.transaction() as tx:
+        tx.recur(plans)
+
+
+def fire(store: Store, due_ms: int, new: NewJob, name: str = "nightly", next_run_ms: int | None = None) -> bool:
+    with store.transaction() as tx:
+        return tx.fire(name, due_ms, due_ms + HOUR if next_run_ms is None else next_run_ms, new)
+
+
+# plans
+
+
+# spec: WK-11
+def test_plans_are_kept_by_name_for_everybody(store: Store, store_factory: Callable[[], Store]) -> None:
+    assert store.recurring() == []
+    b, a = plan("b", "0 3 * * *", NOON + 1, '{"queue":"ü 💥"}'), plan("a")
+    recur(store, b, a)
+    assert store_factory().recurring() == [a, b]
+
+
+# spec: WK-11
+def test_a_restart_neither_skips_nor_repeats(store: Store) -> None:
+    """The node computes the next time from its start; the stored one is the truth while the schedule is the same."""
+    recur(store, plan(next_run_ms=NOON))
+    recur(store, plan(next_run_ms=NOON + 5 * HOUR, text='{"payload":"2"}'))
+    (found,) = store.recurring()
+    assert (found.next_run_ms, found.job) == (NOON, '{"payload":"2"}')
+
+
+# spec: WK-11
+def test_another_schedule_has_another_next_time_and_the_same_last_job(store: Store) -> None:
+    recur(store, plan(next_run_ms=NOON))
+    fire(store, NOON, job("one"))
+    recur(store, plan(schedule="every 5m", next_run_ms=NOON + 7))
+    (found,) = store.recurring()
+    assert (found.schedule, found.next_run_ms, found.last_job) == ("every 5m", NOON + 7, "one")
+
+
+# spec: WK-11
+def test_plans_that_are_not_named_any_more_are_gone(store: Store) -> None:
+    recur(store, plan("a"), plan("b"), plan("c"))
+    recur(store, plan("b"))
+    assert [found.name for found in store.recurring()] == ["b"]
+    recur(store, plan("a", next_run_ms=NOON + 9), plan("b"))
+    assert [found.next_run_ms for found in store.recurring()] == [NOON + 9, NOON], "it begins anew"
+    recur(store)
+    assert store.recurring() == []
+
+
+# spec: WK-11, WK-2
+def test_plans_roll_back(store: Store) -> None:
+    recur(store, plan("a"))
+    roll_back(store, lambda tx: tx.recur([plan("b")]))
+    assert [found.name for found in store.recurring()] == ["a"]
+
+
+# firing
+
+
+# spec: WK-11
+def test_firing_enqueues_the_job_and_moves_on(store: Store) -> None:
+    recur(store, plan(), plan("other"))
+    assert fire(store, NOON, job("one", payload="[1]", priority=3))
+    assert (state(store, "one"), record(store, "one").priority) == (State.QUEUED, 3)
+    assert [(found.name, found.next_run_ms, found.last_job) for found in store.recurring()] == [
+        ("nightly", NOON + HOUR, "one"),
+        ("other", NOON, None),
+    ]
+
+
+# spec: WK-11
+def test_a_time_is_fired_once(store: Store, store_factory: Callable[[], Store]) -> None:
+    recur(store, plan())
+    assert fire(store, NOON, job("one"))
+    assert not fire(store, NOON, job("two"))
+    assert not fire(store_factory(), NOON, job("three"))
+    assert [found.id for found in everything(store)] == ["one"]
+    assert fire(store_factory(), NOON + HOUR, job("next"))
+    assert store.recurring()[0].last_job == "next"
+
+
+# spec: WK-11
+def test_nothing_is_fired_for_another_time_or_another_name(store: Store) -> None:
+    recur(store, plan())
+    assert not fire(store, NOON - 1, job())
+    assert not fire(store, NOON + HOUR, job())
+    assert not fire(store, NOON, job(), name="nobody")
+    assert (everything(store), store.recurring()) == ([], [plan()])
+
+
+# spec: WK-11, WK-2
+def test_firing_rolls_back_as_a_whole(store: Store) -> None:
+    recur(store, plan())
+    roll_back(store, lambda tx: tx.fire("nightly", NOON, NOON + HOUR, job("one")))
+    assert (everything(store), store.recurring()) == ([], [plan()])
+    assert fire(store, NOON, job("one"))
+
+
+# spec: WK-11, WK-2
+def test_firing_while_the_last_one_still_waits_under_its_key_moves_on_all_the_same(store: Store) -> None:
+    recur(store, plan())
+    put(store, job("still there", key="nightly"))
+    assert fire(store, NOON, job("one", key="nightly"))
+    assert store.job("one") is None
+    assert store.recurring() == [
+        msgspec.structs.replace(plan(), next_run_ms=NOON + HOUR, last_job="still there"),
+    ]
+
+
+# spec: WK-11
+def test_however_many_fire_at_once_every_time_is_fired_once(store_factory: Callable[[], Store]) -> None:
+    stores = [store_factory() for _ in range(4)]
+    recur(stores[0], plan())
+    barrier = threading.Barrier(len(stores))
+
+    def keep_firing(number: int) -> int:
+        won = 0
+        for turn in range(20):
+            barrier.wait()
+            won += fire(stores[number], NOON + turn * HOUR, job(f"{turn} by {number}"))
+        return won
+
+    with ThreadPoolExecutor(len(stores)) as pool:
+        wins = list(pool.map(keep_firing, range(len(stores))))
+    assert sum(wins) == 20
+    assert sorted(int(claim.id.split()[0]) for claim in take(stores[0], 100)) == list(range(20))
