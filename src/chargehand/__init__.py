@@ -24,14 +24,14 @@ if TYPE_CHECKING:
         UnknownCrew,
         UnrecoverableError,
     )
-    from chargehand.handler import Handler, Job
+    from chargehand.handler import Handler, Item, Job
     from chargehand.model.policy import LivenessPolicy, RestartPolicy, StartPolicy
     from chargehand.store import CrashFilter, JobFilter, Retention
 
 _HOME = {
     "Chargehand": "chargehand.app",
     **dict.fromkeys(("Crew", "Ref"), "chargehand.crew"),
-    **dict.fromkeys(("Handler", "Job"), "chargehand.handler"),
+    **dict.fromkeys(("Handler", "Item", "Job"), "chargehand.handler"),
     **dict.fromkeys(("LivenessPolicy", "RestartPolicy", "StartPolicy"), "chargehand.model.policy"),
     **dict.fromkeys(("CrashFilter", "JobFilter", "Retention"), "chargehand.store"),
 }
@@ -47,6 +47,7 @@ __all__ = [
     "Crew",
     "GiveUp",
     "Handler",
+    "Item",
     "Job",
     "JobCancelled",
     "JobFailed",

@@ -351,6 +351,8 @@ def _tell_failure(settlement: Settlement) -> None:
     error = summary(settlement.error)
     if settlement.state is State.FAILED:
         log.error("job failed", **about, reason=settlement.reason, error=error)
+    elif settlement.state is State.CANCELLED:
+        log.info("job cancelled", **about)
     elif settlement.outcome != "interrupted":
         log.warning("job will be tried again", **about, in_s=settlement.delay_ms / 1000, error=error)
 

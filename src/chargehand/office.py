@@ -105,9 +105,7 @@ class Office:
                 self._server.answer_cancel(chore.token, found)
             elif isinstance(chore, chores.Fire):
                 self._ledger.hint(chore.firing.job.queue)
-                log.info(
-                    "recurring job fired" if done else "recurring job was fired by another", name=chore.firing.name
-                )
+                log.info("recurring job is due", name=chore.firing.name, fired="by us" if done else "by another")
             elif isinstance(chore, chores.QueueFound):
                 self._found(chore.crew, done, now)
             elif isinstance(chore, chores.SetPause):

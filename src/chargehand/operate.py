@@ -117,7 +117,7 @@ class Operating:
         return [Answer(scope or "*", "is no longer paused; no node runs now" if found else "was not paused")]
 
     def cancel(self, *ids: str) -> list[Answer]:
-        """Cancel jobs: waiting ones at once; a running one is told, and if that does not help its worker is replaced."""
+        """Cancel jobs: waiting ones at once; a running one is told, and its worker replaced if that does not help."""
         found: dict[str, bool] = {}
         for start in range(0, len(ids), AT_ONCE):
             some = ids[start : start + AT_ONCE]

@@ -1,4 +1,4 @@
-"""Recurring jobs: when each is due next, and which are due now. It computes; the node asks and the store decides who fires.
+"""Recurring jobs: when each is due next, and which are due now. The node asks; the store decides who fires.
 
 Times are wall-clock milliseconds. A cron expression is read in its own time zone: a time that a clock change skips is
 run at once after it, one that comes twice is run once, as Debian's cron does; intervals know no clock changes.
