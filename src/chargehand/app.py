@@ -56,6 +56,8 @@ class CrewOptions(TypedDict, total=False):
     limit: int | None
     limit_per_key: int | None
     threads: int
+    batch: int
+    batch_wait_ms: int
     recycle_jobs: int | None
     recycle_memory: int | str | None
     idle_exit: float | None

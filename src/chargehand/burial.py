@@ -12,7 +12,7 @@ from chargehand import chores, clock, launch, log
 from chargehand.hand import Hand
 from chargehand.ids import new_id
 from chargehand.lives import Lives
-from chargehand.model.death import Death, last_outcome
+from chargehand.model.death import Death, Reason, last_outcome
 from chargehand.model.fleet import Fleet
 from chargehand.model.ledger import Ledger
 from chargehand.model.lifecycle import Exited, Report, Status
@@ -105,12 +105,15 @@ class Burial:
         )
         stacks = hand.stacks()
         asked = place.status is Status.STOPPING
-        outcome = last_outcome(death, place.verdict, hand.who, asked=asked, stacks=stacks)
+        who = f"{hand.who}, with {place.doing} in hand," if place.others else hand.who
+        outcome = last_outcome(death, place.verdict, who, asked=asked, stacks=stacks)
         now = clock.monotonic()
-        claim = self._ledger.gone(hand.component, outcome, now, hand.child.pid)
-        job = claim.id if claim else None
+        cancelled = place.recalled if place.verdict is Reason.CANCELLED else None
+        jobs = [claim.id for claim in self._ledger.gone(hand.component, outcome, now, hand.child.pid, cancelled)]
+        job = jobs[0] if jobs else None
         log.info(
-            "worker exited", component=hand.component, pid=hand.child.pid, exit_code=code, signal=number, job=job
+            "worker exited", component=hand.component, pid=hand.child.pid, exit_code=code, signal=number, job=job,
+            **({"jobs": len(jobs)} if len(jobs) > 1 else {}),
         )  # fmt: skip
         facts: dict[str, Any] = {
             "incarnation": hand.child.mark,

@@ -34,6 +34,9 @@ THREAD_LIMITS = (
     "RAYON_NUM_THREADS",
 )
 """The environment variables by which numeric libraries are told how many threads to make; read when they are loaded."""
+MOST_AT_ONCE = 1000
+"""Jobs in a batch."""
+LONGEST_GATHERING_MS = 60_000
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(i?)B?", re.IGNORECASE)
 
 
@@ -53,6 +56,10 @@ class CrewPlan(msgspec.Struct, frozen=True, kw_only=True):
     limit: int | None = None
     limit_per_key: int | None = None
     threads: int = 1
+    batch: int = 1
+    """So many jobs a worker is handed at once, at most; with more than one its handler has `perform_batch`."""
+    batch_wait_ms: int = 20
+    """How long jobs wait for others to be handed out with."""
     recycle_jobs: int | None = None
     recycle_memory: int | None = None
     idle_exit: float | None = None
@@ -114,6 +121,13 @@ def check_crew(plan: CrewPlan) -> CrewPlan:
     except PayloadError as error:
         raise ConfigurationError(f"crew {plan.name!r}: {error}") from None
     _at_least("threads", plan, 1)
+    _within("batch", plan, 1, MOST_AT_ONCE)
+    _within("batch_wait_ms", plan, 0, LONGEST_GATHERING_MS)
+    if plan.batch > 1 and plan.transactional:
+        raise ConfigurationError(
+            f"crew {plan.name!r}: batch is {plan.batch} and transactional is True; allowed is one of them: "
+            "a job of a batch cannot be settled in a transaction of its handler's own"
+        )
     for name in ("recycle_jobs", "limit", "limit_per_key"):
         _at_least(name, plan, 1)
     for name in ("idle_exit", "recycle_memory", "memory", "gpu_memory"):
@@ -131,6 +145,12 @@ def _at_least(name: str, plan: CrewPlan, least: int) -> None:
     value = getattr(plan, name)
     if value is not None and not value >= least:
         raise ConfigurationError(f"crew {plan.name!r}: {name} is {value!r}; allowed is {least} or more")
+
+
+def _within(name: str, plan: CrewPlan, least: int, most: int) -> None:
+    value = getattr(plan, name)
+    if not least <= value <= most:
+        raise ConfigurationError(f"crew {plan.name!r}: {name} is {value!r}; allowed is {least} to {most}")
 
 
 def size(name: str, value: Any) -> int | None:

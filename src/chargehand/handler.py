@@ -1,6 +1,6 @@
 """What a user's handler is, and what it is given. Loaded in every worker, so it imports nothing heavy."""
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, get_args, get_origin
 
@@ -113,6 +113,15 @@ class Handler(Generic[Payload, Result]):
     def perform(self, job: Job[Payload]) -> "Result | Awaitable[Result]":
         """Do one job and return its result. Plain or async."""
         raise NotImplementedError(f"{type(self).__qualname__} has no perform(job)")
+
+    def perform_batch(self, jobs: list[Job[Payload]]) -> "Sequence[Result | Exception] | Awaitable[Any]":
+        """Do several jobs at once and return, in their order, the result of each, or the exception that it would have
+        raised. For crews declared with `batch=`; up to so many jobs, and often fewer. Plain or async.
+
+        What it raises itself is taken as raised by all of them; but if that is Cancelled, from one job's `progress`,
+        that one ends, and the others are performed again without it.
+        """
+        raise NotImplementedError(f"{type(self).__qualname__} has no perform_batch(jobs)")
 
     def tear_down(self) -> "Awaitable[None] | None":
         """Let go of it, when the worker stops in order. Plain or async."""

@@ -1,5 +1,7 @@
 """What node and worker tell each other, as the node reads and writes it. The worker's side is plain JSON."""
 
+from collections.abc import Sequence
+
 import msgspec
 
 from chargehand.model.job import (
@@ -112,6 +114,11 @@ def job_frame(claim: Claim) -> bytes:
         msgspec.Raw(claim.payload.encode()), claim.item,
     )  # fmt: skip
     return b"JOB|%b\n" % _encoder.encode(body)
+
+
+def batch_frame(claims: Sequence[Claim]) -> bytes:
+    """The line that hands several over together."""
+    return b"JOBS|[%b]\n" % b",".join(job_frame(claim)[4:-1] for claim in claims)
 
 
 def found_of(frame: FoundFrame) -> tuple[Found, ...]:

@@ -71,7 +71,9 @@ class Node:
             {crew.name: crew.terms() for crew in plan.crews}, plan.restart, plan.liveness, starts, chance.random
         )
         discovering = [crew.name for crew in plan.crews if crew.discovers]
-        self._ledger = Ledger([(crew.name, crew.queue) for crew in plan.crews], chance.random, now, discovering)
+        batching = {crew.name: (crew.batch, crew.batch_wait_ms / 1000) for crew in plan.crews}
+        queues = [(crew.name, crew.queue) for crew in plan.crews]
+        self._ledger = Ledger(queues, chance.random, now, discovering, batching)
         self._supervisor = Supervisor(self._loop, plan, self._fleet, self._ledger, self._lives, self)
         self._supervisor.keep_free(self._unkillable)
         self._projection = Projection(self._fleet, self._ledger, self._supervisor.hands, history=plan.history, now=now)
@@ -180,8 +182,8 @@ class Node:
             self._ledger.chore(chores.LookAtPauses(), now)
         if not self._fleet.stopping:
             self._office.fire(now)
-        for component, look in self._ledger.looks(now):
-            self._supervisor.hand_out(component, look)
+        for component, todo in (*self._ledger.looks(now), *self._ledger.gathered(now)):
+            self._supervisor.hand_out(component, todo)
         for crew in self._plan.crews:
             if crew.idle_exit is not None:
                 self._ledger.benches[crew.name].asleep = sum(p.asleep for p in self._fleet.crew(crew.name))
@@ -194,6 +196,7 @@ class Node:
             due = min(due, self._look_at)
         if self._open and self._gone_at is None:
             others = (self._office.pauses_due, self._ledger.looks_due(), self._office.fire_due(now))
+            others = (*others, self._ledger.gathered_due())
             due = min(due, self._projection.due(), *(moment for moment in others if moment is not None))
         return min(max(0.0, due - now), LONGEST_WAIT)
 

@@ -124,7 +124,7 @@ class Office:
     def _pausing(self, chore: chores.SetPause) -> list[Answer]:
         texts: list[Answer] = []
         for place in orders.places_of(self._fleet, chore.scope):
-            job = f"finishes {place.job}, then takes" if place.job else "takes"
+            job = f"finishes {place.doing}, then takes" if place.job else "takes"
             text = f"{job} nothing more" if place.alive else f"is {place.status.value}, and will take nothing"
             texts.append(Answer(place.component, text))
         return texts

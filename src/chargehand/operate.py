@@ -18,7 +18,7 @@ from chargehand.config import milliseconds
 from chargehand.errors import ChargehandError, ConfigurationError
 from chargehand.model.health import APP, FRESH_MS, Findings, Member, is_healthy, judge, shown_status, unserved
 from chargehand.model.orders import Answer, Verb
-from chargehand.store import ClaimRow, CrashFilter, CrashRecord, HealthRow, Pause, Snapshot, Store
+from chargehand.store import ClaimRow, CrashFilter, CrashRecord, HealthRow, Pause, RecurringPlan, Snapshot, Store
 
 AT_ONCE = 500
 """Jobs cancelled or retried in one transaction."""
@@ -153,6 +153,11 @@ class Operating:
         """Who holds what since when."""
         with self._store() as store:
             return store.claims()
+
+    def recurrences(self) -> list[RecurringPlan]:
+        """The recurring jobs, by name: when each is due next, and its last job."""
+        with self._store() as store:
+            return store.recurring()
 
     def _order(self, verb: Verb, scope: str | None, **fields: Any) -> list[Answer]:
         fields.setdefault("who", _who())

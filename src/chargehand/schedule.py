@@ -74,6 +74,17 @@ def next_after(schedule: Schedule, moment_ms: int) -> int:
     return int(found.timestamp() * 1000)
 
 
+def in_words(schedule: Schedule) -> str:
+    """The schedule for people; a cron expression stays one where the library that explains it is missing."""
+    if schedule.every_ms is not None:
+        return f"every {schedule.every_ms / 1000:g} s"
+    try:
+        text: str = _cronsim().CronSim(schedule.cron, datetime.fromtimestamp(0, ZoneInfo(schedule.zone))).explain()
+    except (ConfigurationError, ZoneInfoNotFoundError, ValueError, OSError):
+        return f"{schedule.cron} ({schedule.zone})"
+    return f"{text} ({schedule.zone})"
+
+
 def _cronsim() -> Any:
     try:
         import cronsim

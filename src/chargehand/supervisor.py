@@ -20,6 +20,7 @@ from chargehand.lives import Lives
 from chargehand.messages import (
     FoundFrame,
     OutcomeFrame,
+    batch_frame,
     fatals,
     found_of,
     founds,
@@ -31,6 +32,7 @@ from chargehand.messages import (
 )
 from chargehand.model.fleet import Fleet
 from chargehand.model.frame import BadFrame, Frame, encode
+from chargehand.model.hands import longest
 from chargehand.model.job import Settled
 from chargehand.model.ledger import Ledger, Todo
 from chargehand.model.lifecycle import (
@@ -172,7 +174,7 @@ class Supervisor:
                 self._tell_pulse(self.hands[component], "PAUSE" if paused else "RESUME", {})
             case Recall(component, job):
                 log.info("job is being cancelled", component=component, job=job)
-                fence = self._ledger.held[component].claim.fence
+                fence = self._ledger.held[component].claims[job].fence
                 self._tell_pulse(self.hands[component], "CANCEL", {"id": job, "fence": fence})
             case Dismiss(component):
                 self._ledger.dismiss(component)
@@ -264,6 +266,7 @@ class Supervisor:
             "python_path": plan.python_path,
             "paused": self._fleet.places[component].paused,
             "threads": crew.threads,
+            "batch": crew.batch,
             "beat": plan.liveness.beat,
             "turn": min(MOST_IDLE_TURN, plan.liveness.idle / 4),
             "grace": plan.liveness.grace + plan.liveness.terminate,
@@ -282,6 +285,12 @@ class Supervisor:
         if isinstance(todo, Look):
             hand.work.send(encode("LOOK", {"after": todo.after, "limit": todo.limit}))
             self._fleet.began(component, f"{todo.crew}/?", LONGEST_LOOK, clock.monotonic())
+            return
+        if isinstance(todo, list):
+            hand.work.send(batch_frame(todo))
+            self._fleet.began(
+                component, todo[0].id, longest(todo), clock.monotonic(), [other.id for other in todo[1:]]
+            )  # fmt: skip
             return
         hand.work.send(job_frame(todo))
         timeout = None if todo.timeout_ms is None else todo.timeout_ms / 1000
@@ -349,14 +358,18 @@ class Supervisor:
 
     def _outcome(self, hand: Hand, kind: str, body: OutcomeFrame) -> None:
         held = self._ledger.held.get(hand.component)
-        if held is None or (held.claim.id, held.claim.fence) != (body.id, body.fence):
+        claim = held and held.find(body.id)
+        if held is None or claim is None or claim.fence != body.fence:
             raise ValueError(f"{kind} for a job that this worker does not have")
         outcome = outcome_of(kind, body)
         now = clock.monotonic()
-        if not self._fleet.ended(hand.component, now):
-            self._ledger.dismiss(hand.component)
-        following = self._ledger.finished(hand.component, outcome, now, hand.child.pid)
-        self._go_on(hand, following, now)
+        if held.others:
+            self._fleet.one_ended(hand.component, body.id, now)
+            self._ledger.finished(hand.component, outcome, now, hand.child.pid, body.id)
+        else:
+            if not self._fleet.ended(hand.component, now):
+                self._ledger.dismiss(hand.component)
+            self._go_on(hand, self._ledger.finished(hand.component, outcome, now, hand.child.pid), now)
         if isinstance(outcome, Settled):
             self._ears.ended(body.id)
 
@@ -372,9 +385,11 @@ class Supervisor:
         except (ValueError, RecursionError) as error:
             self._bad(hand, frame, str(error))
             return
-        if health.progress is not None and (hand.health is None or hand.health.progress != health.progress):
+        before = hand.health
+        news = health.progress is not None and (health.current_job, health.progress)
+        if news and (before is None or news != (before.current_job, before.progress)):
             text = msgspec.json.encode(health.progress).decode()
-            self._ledger.progress(hand.component, text, clock.monotonic())
+            self._ledger.progress(hand.component, text, clock.monotonic(), health.current_job)
         hand.health, hand.bad_frames = health, 0
         if hand.pulse is not None and not hand.pulse.deaf:
             hand.pulse.listen(False)
@@ -382,10 +397,10 @@ class Supervisor:
         # `healthy` counts only once READY has come on the work socket: the two sockets are not ordered.
         place = self._fleet.places[hand.component]
         early = place.status is Status.STARTING and health.status in ("healthy", "paused")
-        before = (place.status, place.flags)
+        shown = (place.status, place.flags)
         status = "starting" if early else health.status
         self.tell(Framed(hand.component, status, health.turns, health.memory))
-        if (place.status, place.flags) != before:
+        if (place.status, place.flags) != shown:
             self._ears.changed(hand.component)
 
     def _rest(self, then: Callable[[], object]) -> None:
@@ -395,7 +410,7 @@ class Supervisor:
     def _printed(self, hand: Hand, line: Line) -> None:
         if line.job is None:
             held = self._ledger.held.get(hand.component)
-            line.job = held.claim.id if held else None
+            line.job = held.claim.id if held and not held.others else None
         self._ears.said(hand.component, line)
 
     def _bad(self, hand: Hand, frame: Frame | BadFrame, why: str) -> None:

@@ -6,8 +6,9 @@ import msgspec
 
 from chargehand import launch
 from chargehand.hand import Hand
+from chargehand.model.hands import Held
 from chargehand.model.health import will_work
-from chargehand.model.ledger import Held
+from chargehand.model.job import Claim
 from chargehand.model.place import Place
 from chargehand.model.policy import RestartPolicy, budget
 from chargehand.store import HealthNote
@@ -30,6 +31,7 @@ def worker_view(
         "pid": _pid(hand),
         "incarnation": hand.child.mark if hand else None,
         "current_job": named(held, place.crew),
+        "batch_jobs": [_name(claim, place.crew) for claim in held.claims.values()] if held and held.others else [],
         "job_s": round(now - held.since, 3) if held else None,
         "progress": msgspec.to_builtins(health.progress) if health and held else None,
         "memory": health.memory if health else None,
@@ -45,10 +47,12 @@ def worker_view(
 
 
 def named(held: Held | None, crew: str) -> str | None:
-    """The job in hand as people find it: by its id, or as the item that it is."""
-    if held is None:
-        return None
-    return held.claim.id if held.claim.item is None else f"{crew}/{held.claim.item}"
+    """The job in hand (of several the first) as people find it: by its id, or as the item that it is."""
+    return None if held is None else _name(held.claim, crew)
+
+
+def _name(claim: Claim, crew: str) -> str:
+    return claim.id if claim.item is None else f"{crew}/{claim.item}"
 
 
 def _pid(hand: Hand | None) -> int | None:

@@ -13,21 +13,17 @@ import socket
 import sys
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
-from importlib import import_module
-from typing import Any, NoReturn, cast
+from typing import Any, NoReturn
 
-from chargehand import clock, codec, errors, handler, threads
+from chargehand import clock, codec, errors, handler, outcome, performing, threads
 from chargehand.handler import Handler, Job
 from chargehand.lifeline import adopt_orphans, die_with_parent
-from chargehand.model.frame import WORK_FRAME_LIMIT, Frame, encode, encode_raw
+from chargehand.model.frame import WORK_FRAME_LIMIT, Frame, encode
 from chargehand.pulse import REST, Forking, Inbox, Outlet, Pulse, catch_signals, kill_own_session
 
-RESULT_LIMIT = 1 << 20
 TEXT_LIMIT = 200
 """Characters of a progress text."""
 REASON_LIMIT = 4000
-ERROR_LIMIT = 64 * 1024
-LONGEST_RETRY = 100 * 365 * 86_400
 
 
 class Worker:
@@ -48,15 +44,16 @@ class Worker:
         self.status = "starting"
         self.paused: bool = plan["paused"]
         self.current: str | None = None
-        self._cancelled: tuple[str, int] | None = None
-        """The job, and its fence, that a person cancelled while it was here."""
+        self.cancelled: set[tuple[str, int]] = set()
+        """Jobs, and their fences, that a person cancelled while they were here."""
         self.turns = 0
         """Advanced by the working thread only: the witness that it still works."""
         self.done = 0
         self.errors = 0
         self.memory = 0
         """Bytes resident, read with every beat."""
-        self._progress: dict[str, Any] | None = None
+        self._progress: tuple[str, dict[str, Any]] | None = None
+        """How far a job is, and which: of several the one that spoke last."""
         self.unreported = False
         self.reported_at = 0.0
         self._follow: list[dict[str, Any]] = []
@@ -93,40 +90,51 @@ class Worker:
             "memory": self.memory,
         }
         if self._progress is not None:
-            body["progress"] = self._progress
+            body["current_job"], body["progress"] = self._progress
         self.outlet.send(encode("HEALTH", body))
 
     # what a job can ask
 
     def progress(self, done: float | None, total: float | None, stage: str | None, detail: str | None) -> None:
-        self.turns += 1
-        self._progress = {
-            "done": _number("done", done),
-            "total": _number("total", total),
-            "stage": None if stage is None else str(stage)[:TEXT_LIMIT],
-            "detail": None if detail is None else str(detail)[:TEXT_LIMIT],
-        }
-        self.changed()
+        self.said(self._body["id"], done, total, stage, detail)
         if self.is_cancelled():
             raise errors.Cancelled(f"job {self.current} was cancelled")
 
+    def said(self, job: str, done: float | None, total: float | None, stage: str | None, detail: str | None) -> None:
+        """That job is so far."""
+        self.turns += 1
+        how_far = {
+            "done": performing.number("done", done),
+            "total": performing.number("total", total),
+            "stage": None if stage is None else str(stage)[:TEXT_LIMIT],
+            "detail": None if detail is None else str(detail)[:TEXT_LIMIT],
+        }
+        self._progress = job, how_far
+        self.changed()
+
     def is_cancelled(self) -> bool:
-        return self._cancelled is not None and self._cancelled == (self._body.get("id"), self._body.get("fence"))
+        return bool(self.cancelled) and (self._body.get("id"), self._body.get("fence")) in self.cancelled
 
     def cancel(self, job_id: str, fence: int) -> None:
-        """The node says that this job is cancelled; called by the pulse. A coroutine is interrupted where it waits."""
-        self._cancelled = job_id, fence
+        """The node says that this job is cancelled; called by the pulse. A coroutine is interrupted where it waits,
+        unless it has other jobs in hand as well."""
+        self.cancelled.add((job_id, fence))
         task, runner = self._task, self._runner
         if self.is_cancelled() and task is not None and runner is not None:
             runner.get_loop().call_soon_threadsafe(task.cancel)
 
     def enqueue(self, crew: Any, payload: Any, options: dict[str, Any]) -> str:
+        if self._settled:
+            raise errors.ChargehandError("this job has ended in job.settle(): enqueue inside its block, or before")
+        self._follow.append(self.new_job(crew, payload, options))
+        return self._follow[-1]["id"]
+
+    def new_job(self, crew: Any, payload: Any, options: dict[str, Any]) -> dict[str, Any]:
+        """A job that a handler enqueues, as it goes to the node."""
         import msgspec
 
         from chargehand.config import CrewPlan, new_job
 
-        if self._settled:
-            raise errors.ChargehandError("this job has ended in job.settle(): enqueue inside its block, or before")
         if isinstance(crew, str):
             found = self._plan["crews"].get(crew)
             if found is None:
@@ -135,8 +143,7 @@ class Worker:
             job = new_job(msgspec.convert(found, CrewPlan), codec.to_json(payload, "the payload"), **options)
         else:
             job = crew.new_job(payload, **options)
-        self._follow.append(msgspec.to_builtins(job))
-        return job.id
+        return msgspec.to_builtins(job)
 
     @contextmanager
     def settle(self, result: Any) -> Generator[Any]:
@@ -150,7 +157,7 @@ class Worker:
         from chargehand.store import Holder
         from chargehand.stores import open_store
 
-        text = _result_text(result)
+        text = performing.result_text(result)
         if self._store is None:
             self._store = open_store(self._plan["store"], create=False)
         body = self._body
@@ -172,11 +179,11 @@ class Worker:
     def serve(self) -> int:
         """Set up, perform until asked to stop, tear down. Returns the exit code."""
         try:
-            self.handler = self._load()
+            self.handler = performing.load(self._plan["handler"], self._plan["batch"])()
             self.handler.ask_for_time = self._more_time
             self.handler.threads = self._plan["threads"]
             self._forward_logging()
-            self._finish(self.handler.set_up())
+            self.finish(self.handler.set_up())
         except Exception as error:
             return self._fatal(error, errors.EXIT_SET_UP)
         takes, _ = self.handler.types()
@@ -188,13 +195,14 @@ class Worker:
                 break
             if frame.kind == "LOOK":
                 self._look(frame.read())
-            if frame.kind == "JOB":
-                code = self._perform(frame.read(), takes)
+            if frame.kind in ("JOB", "JOBS"):
+                perform = self._perform if frame.kind == "JOB" else self._perform_batch
+                code = perform(frame.read(), takes)
                 if code is not None:
                     return code
         self.status = "stopping"
         self.report()
-        self._finish(self.handler.tear_down())
+        self.finish(self.handler.tear_down())
         return 0
 
     def _forward_logging(self) -> None:
@@ -202,29 +210,12 @@ class Worker:
         if not self._forwarding and "logging" in sys.modules:
             from chargehand.forward import forward
 
-            self._forwarding = forward(lambda: self.current)
+            self._forwarding = forward(lambda: self.current if self._body else None)
 
     def _more_time(self, seconds: float) -> None:
-        self._tell(encode("MORETIME", {"seconds": _number("seconds", seconds)}))
+        self._tell(encode("MORETIME", {"seconds": performing.number("seconds", seconds)}))
 
-    def _load(self) -> Handler[Any, Any]:
-        name: str = self._plan["handler"]
-        module, _, attribute = name.partition(":")
-        try:
-            found: Any = import_module(module)
-            for part in attribute.split("."):
-                found = getattr(found, part)
-        except (ImportError, AttributeError, SyntaxError) as error:
-            raise errors.ConfigurationError(
-                f"handler {name!r} cannot be imported: {type(error).__name__}: {error}"
-            ) from error
-        if not isinstance(found, type) or not issubclass(found, Handler):
-            raise errors.ConfigurationError(f"handler {name!r} is not a class derived from chargehand.Handler")
-        if "perform" not in {name for kind in found.__mro__ if kind is not Handler for name in vars(kind)}:
-            raise errors.ConfigurationError(f"handler {name!r} has no perform(job)")
-        return cast(Handler[Any, Any], found())
-
-    def _finish(self, result: Any) -> Any:
+    def finish(self, result: Any) -> Any:
         """A plain value as it is, an awaitable's once it has it."""
         if not hasattr(result, "__await__"):
             return result
@@ -242,23 +233,40 @@ class Worker:
 
     def _perform(self, body: dict[str, Any], takes: Any) -> int | None:
         """One job, from hand-over to outcome. An exit code if the process must end."""
-        self.turns += 1
-        self.current, self._body, self._settled, self._began = body["id"], body, False, clock.monotonic()
-        self._follow, self._progress = [], None
-        self._forward_logging()
-        self.changed()
+        self._begin(body["id"], body)
         code: int | None = None
         try:
             frame = self._attempt(body, takes)
         except (errors.ConfigurationError, errors.UnrecoverableError) as error:
             frame, code = None, self._fatal(error, error.exit_code)
+        self._end(frame)
+        return code
+
+    def _perform_batch(self, bodies: list[dict[str, Any]], takes: Any) -> int | None:
+        """Several jobs at once; otherwise the same."""
+        from chargehand.batching import attempt
+
+        self._begin(bodies[0]["id"], bodies[0] if len(bodies) == 1 else {})
+        frames, fatal = attempt(self, bodies, takes)
+        self._end(b"".join(frames))
+        return None if fatal is None else self._fatal(fatal, fatal.exit_code)
+
+    def _begin(self, job: str, body: dict[str, Any]) -> None:
+        self.turns += 1
+        self.current, self._body, self._settled, self._began = job, body, False, clock.monotonic()
+        self._follow, self._progress = [], None
+        self._forward_logging()
+        self.changed()
+
+    def _end(self, frames: bytes | None) -> None:
+        """The handler is through: say so."""
         if os.getpid() != self._pid:
             os._exit(0)  # a process that the handler forked has come back from it; it is no worker
         self.current, self._progress = None, None
+        self.cancelled.clear()  # before it is said: what is cancelled after that is of the next
         self.turns += 1
-        if frame is not None:
-            self._tell(frame)
-        return code
+        if frames:
+            self._tell(frames)
 
     def _look(self, body: dict[str, Any]) -> None:
         """Ask the handler what needs work in the application's own tables."""
@@ -266,8 +274,8 @@ class Worker:
         assert self.handler is not None
         limit: int = body["limit"]
         try:
-            found = self._finish(self.handler.discover(body["after"], limit))
-            items = [_item(each) for each in found]
+            found = self.finish(self.handler.discover(body["after"], limit))
+            items = [performing.item_of(each) for each in found]
             if len(items) > limit:
                 raise errors.ConfigurationError(f"discover named {len(items)} items; it was asked for {limit} at most")
             frame = encode("FOUND", {"items": items, "more": len(items) == limit})
@@ -277,7 +285,7 @@ class Worker:
             import traceback
 
             self.errors += 1
-            frame = encode("FOUND", {"error": _cut("".join(traceback.format_exception(error)))})
+            frame = encode("FOUND", {"error": outcome.cut("".join(traceback.format_exception(error)))})
         self.turns += 1
         self._tell(frame)
 
@@ -291,18 +299,10 @@ class Worker:
                 id=body["id"], queue=body["queue"], payload=payload, label=body.get("label"),
                 attempt=body["attempts"] + 1, crashes=body["crashes"], item=body.get("item"), desk=self,
             )  # fmt: skip
-            result = self._finish(performer.perform(job))
+            result = self.finish(performer.perform(job))
             if self._settled:
                 return encode("SETTLED", about)
-            text = _result_text(result)
-            if self._follow:
-                about["follow"] = self._follow
-            frame = encode_raw("DONE", about, result=text)
-            if len(frame) > WORK_FRAME_LIMIT:
-                raise errors.PayloadError(
-                    f"the result and the {len(self._follow)} jobs that it enqueues have {len(frame):,} bytes; "
-                    f"allowed are {WORK_FRAME_LIMIT:,}"
-                )
+            frame = outcome.done(about, result, self._follow)
             self.done += 1
             return frame
         except (errors.ConfigurationError, errors.UnrecoverableError):
@@ -310,10 +310,10 @@ class Worker:
         except BaseException as error:  # sys.exit() and a CancelledError that got away, too, are the job's own failure
             if self._settled:
                 return encode("SETTLED", about)
-            if self.is_cancelled() and _is_cancellation(error):
-                return encode("CANCELLED", {**about, "error": _cut(str(error))})
+            if self.is_cancelled() and outcome.is_cancellation(error):
+                return outcome.cancelled(about, error)
             self.errors += 1
-            return _failure(about, error)
+            return outcome.failure(about, error)
 
     def _fatal(self, error: Exception, otherwise: int) -> int:
         """Tell the node why this process ends, in words; the code for it."""
@@ -331,62 +331,6 @@ class Worker:
             self._work.sendall(frame)
         except (BrokenPipeError, ConnectionResetError):
             kill_own_session()  # the node is gone: so are we
-
-
-def _item(found: Any) -> dict[str, Any]:
-    """What `discover` named, as it goes to the node."""
-    if isinstance(found, str):
-        return {"item": found}
-    if not isinstance(found, handler.Item):
-        raise errors.ConfigurationError(f"discover named {found!r}; expected texts, or chargehand.Item")
-    import json
-
-    payload = json.loads(codec.to_json(found.payload, f"the payload of item {found.key!r}"))
-    return {"item": found.key, "payload": payload, "label": found.label}
-
-
-def _cut(text: str) -> str:
-    """A text that fits into a frame: its beginning, and its end, which says most."""
-    if len(text) <= ERROR_LIMIT:
-        return text
-    return f"{text[: ERROR_LIMIT // 2]}\n… cut …\n{text[-ERROR_LIMIT // 2 :]}"
-
-
-def _number(name: str, value: Any) -> float | None:
-    if value is None:
-        return None
-    number = float(value)
-    if number - number != 0:  # infinite, or not a number at all
-        raise ValueError(f"progress: {name} is {value!r}; expected a finite number")
-    return number
-
-
-def _result_text(result: Any) -> str:
-    text = codec.to_json(result, "the result")
-    if len(text.encode()) > RESULT_LIMIT:
-        raise errors.PayloadError(f"the result has {len(text.encode()):,} bytes of JSON; allowed are {RESULT_LIMIT:,}")
-    return text
-
-
-def _is_cancellation(error: BaseException) -> bool:
-    """Ours, or asyncio's own, which a coroutine is interrupted with."""
-    return isinstance(error, errors.Cancelled) or type(error).__name__ == "CancelledError"
-
-
-def _failure(about: dict[str, Any], error: BaseException) -> bytes:
-    import traceback
-
-    text = _cut("".join(traceback.format_exception(error)))
-    match error:
-        case errors.Retry():
-            seconds = min(max(0.0, error.after), LONGEST_RETRY) if error.after == error.after else 0.0
-            return encode("RETRY", {**about, "after_ms": int(seconds * 1000), "error": _cut(str(error))})
-        case errors.GiveUp():
-            return encode("GAVEUP", {**about, "error": _cut(str(error.reason))})
-        case errors.PayloadError():
-            return encode("GAVEUP", {**about, "error": text})
-        case _:
-            return encode("RAISED", {**about, "error": text})
 
 
 def main(work_fd: int, pulse_fd: int, stacks_fd: int, parent: int) -> None:

@@ -2,28 +2,30 @@
 
 from typing import Any
 
+import msgspec
+
 from chargehand.model.batch import Grant, Request, Result
 from chargehand.model.job import (
     Claim,
     NewJob,
 )
-from chargehand.model.ledger import Ledger
+from chargehand.model.ledger import Ledger, Todo
+from chargehand.model.search import Look
 
 T = 1000.0
 
 
-def ledger(*crews: str) -> Ledger:
-    return Ledger([(crew, f"queue-{crew}") for crew in crews or ("a",)], lambda: 0.0, T)
+def ledger(*crews: str, batching: dict[str, tuple[int, float]] | None = None) -> Ledger:
+    names = [(crew, f"queue-{crew}") for crew in crews or ("a",)]
+    return Ledger(names, lambda: 0.0, T, batching=batching)
 
 
-def claims(*numbers: int, crew: str = "a") -> tuple[Claim, ...]:
-    return tuple(
-        Claim(
-            id=f"job-{n}", seq=n, fence=1, queue=f"queue-{crew}", payload="null", label=None, priority=0, attempts=0,
-            max_attempts=3, crashes=0, timeout_ms=None,
-        )
-        for n in numbers
+def claims(*numbers: int, crew: str = "a", **about: Any) -> tuple[Claim, ...]:
+    usual = Claim(
+        id="", seq=0, fence=1, queue=f"queue-{crew}", payload="null", label=None, priority=0, attempts=0,
+        max_attempts=3, crashes=0, timeout_ms=None,
     )  # fmt: skip
+    return tuple(msgspec.structs.replace(usual, id=f"job-{n}", seq=n, **about) for n in numbers)
 
 
 def request(*ids: str, queue: str = "queue-a", token: Any = "token", **options: Any) -> Request:
@@ -37,7 +39,13 @@ def grant(of: Ledger, *numbers: int, crew: str = "a", next_in_ms: int | None = N
     assert asked or not numbers, "nobody asked for these"
     grants = (Grant(crew, claims(*numbers, crew=crew), next_in_ms),) if asked else ()
     handed = of.confirm(Result(grants=grants), now)
-    return [f"{worker} {claim.id}" for worker, claim in handed]
+    return [f"{worker} {named(todo)}" for worker, todo in handed]
+
+
+def named(todo: Todo | None) -> str:
+    """What was handed out, as words: ids, with blanks between those that go together."""
+    assert not isinstance(todo, Look)
+    return "nothing" if todo is None else " ".join(claim.id for claim in (todo if isinstance(todo, list) else [todo]))
 
 
 def serve(of: Ledger, *workers: str, crew: str = "a", now: float = T) -> None:

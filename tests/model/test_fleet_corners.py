@@ -7,7 +7,7 @@ from ledger_builders import T, fast, grant, ledger, serve, working
 from chargehand.model import orders
 from chargehand.model.batch import Grant, Result
 from chargehand.model.death import Reason
-from chargehand.model.ledger import SECONDS_AHEAD
+from chargehand.model.hands import SECONDS_AHEAD
 from chargehand.model.lifecycle import (
     Broken,
     Dismiss,

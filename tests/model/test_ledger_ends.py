@@ -4,13 +4,14 @@ import pytest
 from ledger_builders import T, fast, grant, ledger, request, serve, working
 
 from chargehand.model.batch import Result, Want
+from chargehand.model.hands import SECONDS_AHEAD
 from chargehand.model.job import (
     Crashed,
     Done,
     Interrupted,
     State,
 )
-from chargehand.model.ledger import NOTE_AFTER, SECONDS_AHEAD
+from chargehand.model.ledger import NOTE_AFTER
 
 # notes
 

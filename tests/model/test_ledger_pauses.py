@@ -1,17 +1,18 @@
 """The ledger with pauses, sleepers, and what else is to be written."""
 
 import pytest
-from ledger_builders import T, claims, fast, grant, ledger, request, serve, working
+from ledger_builders import T, claims, fast, grant, ledger, named, request, serve, working
 
 from chargehand.model.batch import Grant, Result, Want
+from chargehand.model.hands import SECONDS_AHEAD
 from chargehand.model.job import Done, State
-from chargehand.model.ledger import CHORE_WAIT, POLL, SECONDS_AHEAD, Ledger
+from chargehand.model.ledger import CHORE_WAIT, POLL, Ledger
 
 ME, OTHER = "worker:a:0", "worker:a:1"
 
 
 def handed(of: Ledger, *scopes: str) -> list[str]:
-    return [f"{worker} {claim.id}" for worker, claim in of.pause(scopes, T)]
+    return [f"{worker} {named(todo)}" for worker, todo in of.pause(scopes, T)]
 
 
 # pauses

@@ -6,7 +6,7 @@ from tempfile import TemporaryDirectory
 
 import msgspec
 import pytest
-from ledger_builders import T, ledger, request, serve
+from ledger_builders import T, ledger, named, request, serve
 
 from chargehand.dispatch import execute
 from chargehand.ids import new_id
@@ -152,7 +152,7 @@ def test_a_job_that_came_while_a_crew_had_nobody_is_found_by_a_later_poll(tmp_pa
     made, holder, now = ledger("a", "b"), Holder("node", "life"), T
 
     def turn(batch: Batch) -> list[str]:
-        return [claim.id for _, claim in made.confirm(execute(store, batch, holder), now)]
+        return [named(todo) for _, todo in made.confirm(execute(store, batch, holder), now)]
 
     serve(made, "a0", crew="a")
     serve(made, "b0", crew="b")

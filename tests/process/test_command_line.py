@@ -4,36 +4,18 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from world import HERE, Started, World
+from terminal import answered, chargehand
+from world import Started, World
 
 from chargehand import Chargehand
 from chargehand.testing import eventually
 
 Work = Callable[..., Started]
-
-
-Told = subprocess.CompletedProcess[str]
-
-
-def chargehand(*words: str, cwd: Path | None = None, stdin: str = "", **environment: str) -> Told:
-    env = {key: value for key, value in os.environ.items() if not key.startswith("CHARGEHAND_URL")}
-    env |= {"PYTHONPATH": str(HERE), "COLUMNS": "200", **environment}
-    command = [sys.executable, "-m", "chargehand", *words]
-    return subprocess.run(
-        command, capture_output=True, text=True, check=False, cwd=cwd, env=env, input=stdin, timeout=60
-    )
-
-
-def answered(*words: str, **settings: Any) -> Any:
-    done = chargehand(*words, **settings)
-    assert (done.returncode, done.stderr) == (0, "")
-    return json.loads(done.stdout)
 
 
 def test_everything_works_from_another_terminal(world: World, work: Work) -> None:  # spec: CL-2 CL-3
@@ -65,7 +47,11 @@ def test_status_without_a_node_says_so(world: World, hand: Chargehand) -> None:
     assert "chargehand work APP" in told.stdout
 
 
-@pytest.mark.parametrize("words", ["", "work", "status", "jobs", "jobs enqueue", "jobs list", "jobs show"])
+COMMANDS = ["", "work", "status", "run", "check", "wake", "recurring", "claims", "claims release"]
+JOBS = ["jobs", *(f"jobs {word}" for word in ("enqueue", "list", "show", "retry", "cancel"))]
+
+
+@pytest.mark.parametrize("words", [*COMMANDS, *JOBS])
 def test_every_command_has_help(words: str) -> None:  # spec: CL-3
     told = chargehand(*words.split(), "--help")
     assert (told.returncode, told.stderr) == (0, "")

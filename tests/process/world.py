@@ -67,7 +67,8 @@ class Started:
     """`chargehand work`, as an operator starts it."""
 
     def __init__(self, world: World, **environment: str) -> None:
-        env = {**os.environ, "CHARGEHAND_URL": str(world.store), "PYTHONPATH": str(HERE), **environment}
+        path = os.pathsep.join(filter(None, (str(HERE), os.environ.get("PYTHONPATH"))))
+        env = {**os.environ, "CHARGEHAND_URL": str(world.store), "PYTHONPATH": path, **environment}
         self.log = world.folder / f"log-{os.urandom(4).hex()}"
         with open(self.log, "wb") as log:
             self.process = subprocess.Popen(

@@ -131,9 +131,7 @@ def resume(store: Store, scope: str) -> bool:
         return tx.resume(scope)
 
 
-def crew(
-    name: str, queue: str = "q", workers: int = 1, timeout_ms: int | None = 5, **limits: int | None
-) -> CrewRow:
+def crew(name: str, queue: str = "q", workers: int = 1, timeout_ms: int | None = 5, **limits: int | None) -> CrewRow:
     """`limits`: `limit`, `limit_per_key`."""
     return CrewRow(
         name=name, queue=queue, handler="m:H", workers=workers, max_attempts=3, timeout_ms=timeout_ms, priority=2,

@@ -25,7 +25,7 @@ from builders import (
 
 from chargehand.errors import Conflict
 from chargehand.model.job import Enqueued, State
-from chargehand.store import Store, Transaction
+from chargehand.store import Cancelled, Store, Transaction
 
 SIGNS = ["ä", "日本", "💥", "a'b\"c;--", "%s ? :x $1", "tab\\t"]
 

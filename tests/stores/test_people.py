@@ -295,6 +295,7 @@ def test_an_empty_store_is_empty(store: Store) -> None:
     assert (store.job("x"), store.attempts("x"), store.prune(Retention(), 10)) == (None, [], 0)
     assert (store.health(), store.crashes(CrashFilter()), store.crash("x")) == ([], [], None)
     assert (store.given_up(), store.snapshots(0, 10), store.waiting()) == ([], [], [])
+    assert (store.cancelling(), store.claims(), store.recurring()) == ([], [], [])
 
 
 # spec: ST-1

@@ -21,6 +21,7 @@ import pytest
 from builders import (
     ME,
     bring,
+    crew,
     end,
     everything,
     job,
@@ -28,6 +29,7 @@ from builders import (
     put,
     record,
     recover,
+    register,
     retry,
     roll_back,
     state,
@@ -36,8 +38,8 @@ from builders import (
 )
 
 from chargehand.errors import ConfigurationError, StoreError
-from chargehand.model.job import Done, State
-from chargehand.store import CrashFilter, GivenUpMark, HealthNote, Holder, Retention
+from chargehand.model.job import Done, Found, State
+from chargehand.store import CrashFilter, Discovery, GivenUpMark, HealthNote, Holder, RecurringPlan, Retention
 from chargehand.stores import ground, open_store, sqlite_path
 from chargehand.stores.sqlite import SqliteStore, check_engine
 
@@ -123,6 +125,7 @@ def test_reading_needs_no_lock(path: Path) -> None:
         assert (store.crews(), store.pauses(), store.attempts("one")) == ([], [], [])
         assert (store.health(), store.crashes(CrashFilter()), store.given_up()) == ([], [], [])
         assert (store.snapshots(0, 10), [queue for queue, _ in store.waiting()]) == ([], ["q"])
+        assert (store.cancelling(), store.claims(), store.recurring()) == ([], [], [])
         assert store.prune(Retention(), 10) == 0
 
 
@@ -273,7 +276,14 @@ def test_a_store_of_the_first_schema_can_do_all_that_is_new(path: Path) -> None:
         assert [mark.component for mark in store.given_up()] == ["worker:tag:0"]
         assert [queue for queue, _ in store.waiting()] == ["q"]
         assert len(store.snapshots(0, 10)) == 1
-        assert take(store, 1) != []
+        register(store, crew("tag", limit=1, limit_per_key=1))
+        with store.transaction() as tx:
+            tx.discover([Discovery(queue="q", found=(Found(item="x"),), priority=0, max_attempts=1, timeout_ms=1)])
+            tx.recur([RecurringPlan(name="plan", schedule="s", job="{}", next_run_ms=1)])
+        assert [claim.id for claim in take(store, 5)] == ["old"]
+        with store.transaction() as tx:
+            assert [one.at_once for one in tx.cancel(["old"])] == [False]
+        assert (len(store.cancelling()), len(store.claims()), len(store.recurring())) == (1, 1, 1)
 
 
 # spec: ST-4

@@ -6,13 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import HOUR, ME, ask, cancel, end, job, jobs, put, retry, take
+from builders import HOUR, ME, ask, cancel, crew, end, job, jobs, put, register, release, retry, take
 
 from chargehand.model.batch import Note, Want
-from chargehand.model.job import Done, NewJob, Raised, settle
-from chargehand.store import CrashReport, Retention
+from chargehand.model.job import Done, Found, NewJob, Raised, settle
+from chargehand.store import CrashReport, Discovery, RecurringPlan, Retention
 from chargehand.stores import sqlite_reading, sqlite_rows, sqlite_transaction
 from chargehand.stores.sqlite import SqliteStore
+from chargehand.stores.sqlite_limits import LOOK_AT_ONCE
 
 
 @pytest.fixture
@@ -69,10 +70,10 @@ def fall_due(store: SqliteStore) -> None:
         tx.execute("UPDATE chargehand_job SET run_at_ms = 1 WHERE waits_for = 'time'")  # as if the hour had passed
 
 
-def note(store: SqliteStore) -> None:
+def note(store: SqliteStore, progress: str | None = None) -> None:
     (claim,) = take(store, 1)
     with store.transaction() as tx:
-        tx.note([Note(seq=claim.seq, fence=claim.fence, worker="w", age_ms=1)])
+        tx.note([Note(seq=claim.seq, fence=claim.fence, worker="w", age_ms=1, progress=progress)])
 
 
 def report(store: SqliteStore, count: int) -> None:
@@ -90,6 +91,34 @@ def crash(number: int) -> CrashReport:
 def snap(store: SqliteStore) -> None:
     with store.transaction() as tx:
         tx.execute("INSERT INTO chargehand_history VALUES (1, '[]')")
+
+
+def discover(store: SqliteStore, *items: str) -> None:
+    found = tuple(Found(item=item) for item in items)
+    with store.transaction() as tx:
+        tx.discover([Discovery(queue="q", found=found, priority=0, max_attempts=3, timeout_ms=1)])
+
+
+def fire(store: SqliteStore) -> None:
+    with store.transaction() as tx:
+        assert tx.fire("plan-7", 7, 8, job())
+
+
+def plan_some(store: SqliteStore, count: int) -> None:
+    with store.transaction() as tx:
+        tx.recur(
+            [RecurringPlan(name=f"plan-{n}", schedule="s", job="{}", next_run_ms=n) for n in range(count)],
+        )
+
+
+def limited(store: SqliteStore, count: int) -> None:
+    """A key with one that runs and so many that were set aside, and other keys with one each."""
+    register(store, crew("q", limit=count * 9, limit_per_key=1))
+    put(store, *jobs(count, limit_key="k", priority=3))
+    take(store, 1)
+    while ask(store, 1).next_in_ms == 0:
+        pass
+    put(store, *(job(limit_key=f"key-{number}") for number in range(20)))
 
 
 def enqueue_taken(store: SqliteStore) -> None:
@@ -115,6 +144,9 @@ WORK: dict[str, tuple[Callable[[SqliteStore], object], str]] = {
     ),
     "note": (note, "PRIMARY KEY"),
     "enqueue under a key that is taken": (enqueue_taken, "chargehand_job_key"),
+    "note how far it is": (lambda store: note(store, "1"), "PRIMARY KEY"),
+    "release": (lambda store: [release(store, claim) for claim in take(store, 1)], "(id=?)"),
+    "discover": (lambda store: (discover(store, "a", "b"), discover(store, "a", "c")), "chargehand_job_item (queue=?"),
     "cancel": (lambda store: (put(store, job("one")), cancel(store, "one")), "(id=?)"),
     "retry": (lambda store: (put(store, job("one")), cancel(store, "one"), retry(store, "one")), "(id=?)"),
     "prune": (lambda store: store.prune(Retention(age_ms=-1, count=100), 10), "chargehand_job_finished"),
@@ -147,6 +179,51 @@ def test_what_is_done_all_day_searches_an_index_and_never_scans_or_sorts(
     steps = [step for sql, bindings in statements for step in plan(store, sql, bindings)]
     assert any(index in step for step in steps), steps
     assert not [step for step in steps if re.search(r"SCAN chargehand_|TEMP B-TREE", step)]
+
+
+LIMITED: dict[str, tuple[Callable[[SqliteStore], object], str]] = {
+    "claim": (lambda store: take(store, 5), "chargehand_job_ready"),
+    "count what runs": (lambda store: take(store, 1), "COVERING INDEX chargehand_job_running (queue=?)"),
+    "count what runs of a key": (
+        lambda store: take(store, 1),
+        "COVERING INDEX chargehand_job_running (queue=? AND limit_key>?)",
+    ),
+    "settle as done": (
+        lambda store: [end(store, claim, Done()) for claim in take(store, 3)],
+        "COVERING INDEX chargehand_job_limited (queue=? AND limit_key=?)",
+    ),
+    "settle as raised": (
+        lambda store: [end(store, claim, Raised("x")) for claim in take(store, 3)],
+        "COVERING INDEX chargehand_job_limited (queue=? AND limit_key=?)",
+    ),
+    "cancel": (
+        lambda store: (put(store, job("one", limit_key="k")), cancel(store, "one")),
+        "COVERING INDEX chargehand_job_limited (queue=? AND limit_key=?)",
+    ),
+    "fire": (fire, "chargehand_recurring USING PRIMARY KEY"),
+}
+
+
+# spec: WK-3, WK-11, WK-13
+@pytest.mark.parametrize("analysed", [False, True])
+@pytest.mark.parametrize("name", LIMITED)
+def test_limits_search_an_index_and_never_scan_or_sort(store: SqliteStore, name: str, analysed: bool) -> None:
+    crowd(store, 200)
+    limited(store, 300)
+    plan_some(store, 50)
+    if analysed:
+        analyse(store)
+    work, index = LIMITED[name]
+    statements = statements_of(store, lambda: work(store))
+    steps = [step for sql, bindings in statements for step in plan(store, sql, bindings)]
+    assert any(index in step for step in steps), steps
+    assert not [step for step in steps if re.search(r"SCAN chargehand_|TEMP B-TREE", step)]
+
+
+# spec: WK-8
+def test_finding_those_to_be_cancelled_looks_at_running_jobs_alone(store: SqliteStore) -> None:
+    first, *_ = plan(store, sqlite_reading._CANCELLING, ())
+    assert first.endswith("USING INDEX chargehand_job_running")
 
 
 # spec: SV-11, WK-3
@@ -186,6 +263,7 @@ KINDS: dict[str, Callable[[SqliteStore, int], object]] = {
     "finished": lambda store, count: finish(store, count, "q"),
     "running": lambda store, count: (put(store, *jobs(count)), take(store, count)),
     "in another queue": lambda store, count: put(store, *jobs(count, queue="other")),
+    "with items": lambda store, count: discover(store, *(f"item-{number}" for number in range(count))),
 }
 
 
@@ -199,6 +277,78 @@ def test_a_claim_takes_as_many_steps_with_thousands_of_other_jobs(folder: Path, 
         KINDS[kind](store, count)
         put(store, *jobs(3, priority=5))
         steps.append(steps_of(store, lambda store=store: take(store, 2)))
+        store.close()
+    few, many = steps
+    assert few > 20, "the counter counts"
+    assert many <= few * 1.2
+
+
+# spec: WK-3, WK-13
+@pytest.mark.parametrize("work", ["claim", "claim in vain", "settle"])
+def test_work_takes_as_many_steps_with_thousands_set_aside(folder: Path, work: str) -> None:
+    steps: list[int] = []
+    for count in (20, 4000):
+        store = SqliteStore(folder / f"{count}.db")
+        limited(store, count)
+        assert store.counts()[0].limited == count - 1
+        if work == "claim in vain":
+            assert len(take(store, 100)) == 20
+        claims = take(store, 2) if work == "settle" else []
+        steps.append(
+            steps_of(store, lambda store=store, claims=claims: [end(store, claim, Done()) for claim in claims])
+            if claims
+            else steps_of(store, lambda store=store: take(store, 2))
+        )
+        store.close()
+    few, many = steps
+    assert few > 20, "the counter counts"
+    assert many <= few * 1.2
+
+
+# spec: WK-3, WK-13
+def test_thousands_over_their_limit_do_not_make_one_claim_slow(folder: Path) -> None:
+    steps: list[int] = []
+    for count in (LOOK_AT_ONCE + 10, 4000):
+        store = SqliteStore(folder / f"{count}.db")
+        register(store, crew("q", limit_per_key=1))
+        put(store, *jobs(count, limit_key="k"))
+        steps.append(steps_of(store, lambda store=store: take(store, 1)))
+        store.close()
+    assert steps[1] <= steps[0] * 1.2
+
+
+# spec: WK-3, WK-13
+def test_a_queue_without_a_limit_pays_nothing_for_those_that_have_one(folder: Path) -> None:
+    """But for the look whether it has one."""
+    steps: list[int] = []
+    for registered in ([], [crew("other", "other", limit=1, limit_per_key=1)]):
+        store = SqliteStore(folder / f"{len(registered)}.db")
+        register(store, *registered)
+        put(store, *jobs(50, limit_key="k"))
+
+        def work(store: SqliteStore = store) -> None:
+            for claim in take(store, 5):
+                end(store, claim, Done())
+
+        steps.append(steps_of(store, work))
+        statements = [sql for sql, _ in statements_of(store, work)]
+        assert not [sql for sql in statements if "waits_for = 'limit'" in sql or "count(*)" in sql]
+        store.close()
+    assert steps[1] <= steps[0] + 20
+
+
+# spec: WK-10
+@pytest.mark.parametrize("kind", ["done before", "of other items"])
+def test_finding_an_item_again_takes_as_many_steps_with_thousands_of_jobs(folder: Path, kind: str) -> None:
+    steps: list[int] = []
+    for count in (20, 4000):
+        store = SqliteStore(folder / f"{count}.db")
+        finish(store, count, "q")
+        with store.transaction() as tx:
+            name = "'again'" if kind == "done before" else "id"
+            tx.execute(f"UPDATE chargehand_job SET item = {name}, finished_ms = 1")
+        steps.append(steps_of(store, lambda store=store: discover(store, "again")))
+        assert store.counts()[0].queued == 1
         store.close()
     few, many = steps
     assert few > 20, "the counter counts"

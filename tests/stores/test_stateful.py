@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 import pytest
-from builders import HOUR, plain
+from builders import HOUR, crew, plain
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
@@ -18,6 +18,7 @@ from chargehand.model.job import (
     Crashed,
     Done,
     Enqueued,
+    Found,
     GaveUp,
     Interrupted,
     NewJob,
@@ -28,7 +29,7 @@ from chargehand.model.job import (
     State,
     settle,
 )
-from chargehand.store import Holder, JobFilter, Store
+from chargehand.store import Cancelled, Discovered, Discovery, Holder, JobFilter, Store
 
 machines = itertools.count()
 lives = st.sampled_from(["life-1", "life-2", "life-3"])
@@ -44,6 +45,8 @@ class Expected:
     order: int
     priority: int
     key: str | None
+    limit_key: str | None = None
+    item: str | None = None
     state: State = State.QUEUED
     future: bool = False
     life: str | None = None
@@ -52,6 +55,8 @@ class Expected:
     crashes: int = 0
     interruptions: int = 0
     result: str | None = None
+    to_cancel: bool = False
+    retried: bool = False
     history: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
 
 
@@ -66,6 +71,9 @@ class StoreMachine(RuleBasedStateMachine):
         self.claims: list[tuple[Claim, str]] = []
         self.completions: list[str] = []
         self.names = itertools.count()
+        self.allowed: int | None = None
+        self.allowed_per_key: int | None = 1
+        self.limit(None, 1)
 
     def holder(self, life: str) -> Holder:
         return Holder("node", f"{self.number}-{life}")
@@ -77,31 +85,107 @@ class StoreMachine(RuleBasedStateMachine):
         alive = (one for one in self.jobs.values() if one.state in (State.QUEUED, State.RUNNING))
         return next((one for one in alive if key is not None and one.key == key), None)
 
+    @rule(allowed=st.sampled_from([None, 0, 2, 5]), allowed_per_key=st.sampled_from([None, 0, 1, 1, 2]))
+    def limit(self, allowed: int | None, allowed_per_key: int | None) -> None:
+        with self.store.transaction() as tx:
+            tx.register(
+                self.holder("node"), [crew("crew", self.queue, limit=allowed, limit_per_key=allowed_per_key)], {}
+            )
+        self.allowed, self.allowed_per_key = allowed, allowed_per_key
+
     @rule(
         shapes=st.lists(
-            st.tuples(st.integers(-2, 2), st.sampled_from([None, "a", "b"]), st.booleans()), min_size=1, max_size=4
+            st.tuples(
+                st.integers(-2, 2),
+                st.sampled_from([None, "a", "b"]),
+                st.booleans(),
+                st.sampled_from([None, "x", "x", "y"]),
+            ),
+            min_size=1,
+            max_size=4,
         )
     )
-    def enqueue(self, shapes: list[tuple[int, str | None, bool]]) -> None:
+    def enqueue(self, shapes: list[tuple[int, str | None, bool, str | None]]) -> None:
         new: list[NewJob] = []
         answers: list[Enqueued] = []
-        for priority, key, future in shapes:
+        for priority, key, future, limit_key in shapes:
             one = NewJob(
                 id=f"{self.queue}-{next(self.names)}", queue=self.queue, priority=priority, key=key,
-                delay_ms=HOUR if future else 0,
+                delay_ms=HOUR if future else 0, limit_key=limit_key,
             )  # fmt: skip
             new.append(one)
             taken = self.key_holder(key)
             answers.append(Enqueued(taken.id, False) if taken else Enqueued(one.id, True))
             if taken is None:
-                self.jobs[one.id] = Expected(one.id, len(self.jobs), priority, key, future=future)
+                self.jobs[one.id] = Expected(one.id, len(self.jobs), priority, key, limit_key, future=future)
         with self.store.transaction() as tx:
             assert tx.enqueue(new) == answers
 
+    @rule(items=st.lists(st.sampled_from(["i", "j", "k"]), max_size=4))
+    def discover(self, items: list[str]) -> None:
+        expected = {"queued": 0, "held": 0, "set aside": 0}
+        stuck: list[str] = []
+        for item in items:
+            verdict = self.verdict(item)
+            if verdict == "no progress":
+                stuck.append(item)
+            else:
+                expected[verdict] += 1
+            if verdict in ("queued", "no progress"):
+                now = State.QUEUED if verdict == "queued" else State.FAILED
+                name = f"unknown {len(self.jobs)}"
+                self.jobs[name] = Expected(name, len(self.jobs), 1, f"item:{item}", item=item, state=now)
+        found = tuple(Found(item=item) for item in items)
+        page = Discovery(queue=self.queue, found=found, priority=1, max_attempts=3, timeout_ms=1, most_done=2)
+        with self.store.transaction() as tx:
+            assert tx.discover([page]) == [
+                Discovered(
+                    queued=expected["queued"],
+                    held=expected["held"],
+                    set_aside=expected["set aside"],
+                    no_progress=tuple(stuck),
+                )
+            ]
+        self.learn_names()
+
+    def verdict(self, item: str) -> str:
+        jobs = [one for one in self.jobs.values() if one.item == item]
+        if jobs and jobs[-1].state is not State.DONE:
+            return "held" if jobs[-1].state in (State.QUEUED, State.RUNNING) else "set aside"
+        counted = jobs[max((at for at, one in enumerate(jobs) if one.retried), default=0) :]
+        return "no progress" if len(counted) >= 2 else "queued"
+
+    def learn_names(self) -> None:
+        """The ids of jobs for items are the store's own."""
+        listed = reversed(self.store.jobs(JobFilter(queue=self.queue, limit=10_000)))
+        fresh = (found for found in listed if found.id not in self.jobs)
+        renamed: dict[str, Expected] = {}
+        for name, one in self.jobs.items():
+            if name.startswith("unknown"):
+                found = next(fresh)
+                assert found.item == one.item
+                one.id = found.id
+            renamed[one.id] = one
+        self.jobs = renamed
+
+    def claimable(self) -> list[Expected]:
+        """What can be claimed, in order: due, and within the limits."""
+        running = [one for one in self.jobs.values() if one.state is State.RUNNING]
+        used = {key: sum(one.limit_key == key for one in running) for key in ("x", "y")}
+        fit: list[Expected] = []
+        for one in sorted(self.jobs.values(), key=lambda one: (-one.priority, one.order)):
+            if one.state is not State.QUEUED or one.future:
+                continue
+            if one.limit_key is not None and self.allowed_per_key is not None:
+                if used[one.limit_key] >= self.allowed_per_key:
+                    continue
+                used[one.limit_key] += 1
+            fit.append(one)
+        return fit if self.allowed is None else fit[: max(0, self.allowed - len(running))]
+
     @rule(limit=st.integers(1, 4), life=lives)
     def claim(self, limit: int, life: str) -> None:
-        due = [one for one in self.jobs.values() if one.state is State.QUEUED and not one.future]
-        due.sort(key=lambda one: (-one.priority, one.order))
+        due = self.claimable()
         with self.store.transaction() as tx:
             (grant,) = tx.claim([Want("crew", self.queue, limit)], self.holder(life))
         assert [claim.id for claim in grant.claims] == [one.id for one in due[:limit]]
@@ -137,7 +221,9 @@ class StoreMachine(RuleBasedStateMachine):
         if not holds:
             return
         one.state, one.life = settlement.state, None
-        one.future = settlement.delay_ms > 0
+        if settlement.state is State.QUEUED:
+            self.come_back(one)
+        one.future = one.state is State.QUEUED and settlement.delay_ms > 0
         one.attempts += settlement.attempts
         one.crashes += settlement.crashes
         one.interruptions += settlement.interruptions
@@ -147,6 +233,22 @@ class StoreMachine(RuleBasedStateMachine):
         if how == "done":
             self.completions.append(claim.id)
 
+    def come_back(self, one: Expected) -> None:
+        one.state, one.life = State.CANCELLED if one.to_cancel else State.QUEUED, None
+
+    @precondition(lambda self: self.claims)
+    @rule(pick=picks)
+    def release_any_claim_ever_made(self, pick: int) -> None:
+        claim, _ = self.claims[pick % len(self.claims)]
+        one = self.jobs[claim.id]
+        holds = one.state is State.RUNNING and one.fence == claim.fence
+        with self.store.transaction() as tx:
+            assert tx.release(claim.id, claim.fence, "by hand") is holds
+        if holds:
+            self.come_back(one)
+            one.interruptions += 1
+            one.history.append((claim.fence, "interrupted"))
+
     @rule(life=lives)
     def recover(self, life: str) -> None:
         dead = [one for one in self.jobs.values() if one.state is State.RUNNING and one.life != life]
@@ -154,7 +256,7 @@ class StoreMachine(RuleBasedStateMachine):
             recovered = tx.recover(self.holder(life), "gone")
         assert sorted(self.jobs.keys() & set(recovered)) == sorted(one.id for one in dead)
         for one in dead:
-            one.state, one.life = State.QUEUED, None
+            self.come_back(one)
             one.interruptions += 1
             one.history.append((one.fence, "interrupted"))
 
@@ -163,7 +265,11 @@ class StoreMachine(RuleBasedStateMachine):
     def cancel(self, pick: int) -> None:
         one = self.any_job(pick)
         with self.store.transaction() as tx:
-            assert tx.cancel([one.id]) == ([one.id] if one.state is State.QUEUED else [])
+            answer = tx.cancel([one.id])
+        alive = one.state in (State.QUEUED, State.RUNNING)
+        assert answer == ([Cancelled(one.id, one.state is State.QUEUED, one.fence)] if alive else [])
+        if one.state is State.RUNNING:
+            one.to_cancel = True
         if one.state is State.QUEUED:
             one.state, one.future = State.CANCELLED, False
 
@@ -181,6 +287,7 @@ class StoreMachine(RuleBasedStateMachine):
             assert tx.retry([one.id]) == ([one.id] if retriable else [])
         if retriable:
             one.state, one.result = State.QUEUED, None
+            one.to_cancel, one.retried = False, True
             one.attempts = one.crashes = one.interruptions = 0
 
     @invariant()
@@ -191,7 +298,15 @@ class StoreMachine(RuleBasedStateMachine):
             job = found[one.id]
             assert (job.state, job.fence, job.node is not None) == (one.state, one.fence, one.state is State.RUNNING)
             assert (job.attempts, job.crashes, job.interruptions) == (one.attempts, one.crashes, one.interruptions)
+            assert (job.cancel_ms is not None, job.item, job.limit_key) == (one.to_cancel, one.item, one.limit_key)
             assert plain(job.result) == (None if one.result is None else one.result.strip('"'))
+
+    @invariant()
+    def those_to_be_cancelled_are_known(self) -> None:
+        known = {job_id: fence for job_id, fence in self.store.cancelling() if job_id in self.jobs}
+        running = [one for one in self.jobs.values() if one.state is State.RUNNING]
+        assert known == {one.id: one.fence for one in running if one.to_cancel}
+        assert {row.id for row in self.store.claims()} & self.jobs.keys() == {one.id for one in running}
 
     @invariant()
     def nothing_is_completed_twice(self) -> None:
@@ -204,7 +319,7 @@ class StoreMachine(RuleBasedStateMachine):
         assert len(follows) == len(self.completions), "a follow-up for every accepted completion, and no other"
 
 
-# spec: WK-1, WK-2, WK-3, WK-4, WK-6
+# spec: WK-1, WK-2, WK-3, WK-4, WK-6, WK-8, WK-10, WK-13
 def test_a_store_and_its_model_tell_the_same_story(store_factory: Callable[[], Store]) -> None:
     store = store_factory()
 

@@ -35,11 +35,16 @@ def crashes(
     if json:
         show.json(found)
         return
+    reports(found)
+    if len(found) == limit:
+        show.line(f"more: --before {found[-1].id}")
+
+
+def reports(found: list[CrashRecord]) -> None:
+    """A table of them."""
     columns = ("ID", "WHEN", "WORKER", "REASON", "ENDED BY", "JOB", "WHAT FOLLOWED")
     rows = [(c.id, show.ago(c.at_ms), c.component, c.reason, _ended_by(c), c.job, c.follows) for c in found]
     show.table(columns, rows)
-    if len(found) == limit:
-        show.line(f"more: --before {found[-1].id}")
 
 
 def _ended_by(report: CrashRecord) -> str | None:

@@ -1,4 +1,4 @@
-"""`chargehand jobs`: enqueue, list, show."""
+"""`chargehand jobs`: enqueue, list, show; `many` has retry and cancel."""
 
 import json as json_module
 from typing import Annotated, Any
@@ -8,14 +8,16 @@ import typer
 
 from chargehand import codec
 from chargehand.app import Chargehand
-from chargehand.cli import find, show
+from chargehand.cli import deaths, find, many, show
 from chargehand.config import CrewPlan, milliseconds
 from chargehand.crew import Crew, JobOptions, Ref
 from chargehand.errors import PayloadError, UnknownCrew
 from chargehand.model.job import JobRecord, NewJob, State
-from chargehand.store import JobFilter
+from chargehand.store import CrashFilter, JobFilter
 
-app = typer.Typer(help="Enqueue, list and show jobs.", no_args_is_help=True)
+app = typer.Typer(help="Enqueue, list, show, retry and cancel jobs.", no_args_is_help=True)
+app.command("retry")(many.retry)
+app.command("cancel")(many.cancel)
 
 
 @app.command("enqueue")
@@ -37,7 +39,7 @@ def enqueue(
     hand = find.chargehand(application, store)
     if wait is not None:
         milliseconds("wait", wait)
-    text = _standard_input() if payload == "-" else payload
+    text = standard_input() if payload == "-" else payload
     value = codec.from_json(text, None, "the payload")
     options: JobOptions = {"delay": delay}
     for name, given in (("key", key), ("label", label), ("priority", priority)):
@@ -53,7 +55,8 @@ def enqueue(
         show.line(ref.id if ref.created else f"{ref.id} (it was there already: its key is taken)")
 
 
-def _standard_input() -> str:
+def standard_input() -> str:
+    """All of it, as text."""
     try:
         return typer.get_binary_stream("stdin").read().decode()
     except UnicodeDecodeError as error:
@@ -78,6 +81,8 @@ def list_jobs(
     store: find.Store = None,
     queue: Annotated[str | None, typer.Option(help="Only of this queue.")] = None,
     state: Annotated[State | None, typer.Option(help="Only in this state.")] = None,
+    reason: many.Reason = None,
+    text: many.Text = None,
     limit: Annotated[int, typer.Option(help="How many, newest first.", min=1, max=1000)] = 20,
     before: Annotated[str | None, typer.Option(help="The page after the one that ended with this id.")] = None,
     json: find.Json = False,
@@ -86,7 +91,7 @@ def list_jobs(
     hand = find.chargehand(application, store)
     if before is not None:
         hand.job(before)  # a page after a job that does not exist would look like an empty store
-    jobs = hand.jobs(JobFilter(queue=queue, state=state, limit=limit, before=before))
+    jobs = hand.jobs(JobFilter(queue=queue, state=state, reason=reason, text=text, limit=limit, before=before))
     if json:
         show.json(jobs)
         return
@@ -109,11 +114,12 @@ def show_job(
     store: find.Store = None,
     json: find.Json = False,
 ) -> None:
-    """Show one job with its attempts."""
+    """Show one job with its attempts, and how workers died that had it in hand."""
     hand = find.chargehand(application, store)
     job, attempts = hand.job(id), hand.attempts(id)
+    reports = hand.crashes(CrashFilter(job=id))
     if json:
-        show.json({**msgspec.structs.asdict(job), "attempt_history": attempts})
+        show.json({**msgspec.structs.asdict(job), "attempt_history": attempts, "crash_reports": reports})
         return
     for name, value in _facts(job):
         show.line(f"{name:14} {show.safe(value)}")
@@ -130,6 +136,9 @@ def show_job(
             for n, a in enumerate(attempts, 1)
         ],
     )
+    if reports:
+        show.line("")
+        deaths.reports(reports)
 
 
 def _facts(job: JobRecord) -> list[tuple[str, Any]]:
@@ -138,10 +147,14 @@ def _facts(job: JobRecord) -> list[tuple[str, Any]]:
         value = getattr(job, name)
         if value is None or name in ("error", "fence"):
             continue
-        if isinstance(value, msgspec.Raw):
+        if name == "progress":
+            value = show.progress(json_module.loads(bytes(value)))
+        elif isinstance(value, msgspec.Raw):
             value = json_module.dumps(json_module.loads(bytes(value)), ensure_ascii=False)
         elif name == "timeout_ms":
             name, value = "timeout", show.span(value / 1000)
+        elif name == "cancel_ms":
+            name, value = "cancel asked", show.ago(value)
         elif name.endswith("_ms"):
             name, value = name.removesuffix("_ms"), show.ago(value)
         facts.append((name, value))

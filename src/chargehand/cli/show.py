@@ -68,3 +68,10 @@ def span(seconds: float) -> str:
         if seconds >= size:
             return f"{seconds / size:.1f} {unit}"
     return f"{seconds:.1f} s"
+
+
+def progress(report: dict[str, Any]) -> str | None:
+    """How far a job is, for people."""
+    done, total, stage, detail = (report.get(name) for name in ("done", "total", "stage", "detail"))
+    share = f"{done:g}/{total:g}" if done is not None and total else None if done is None else f"{done:g}"
+    return " ".join(str(part) for part in (share, stage, detail) if part) or None

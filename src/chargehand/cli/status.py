@@ -64,7 +64,7 @@ def _pause_line(pause: Pause) -> str:
 
 def _worker_row(worker: dict[str, Any]) -> list[Any]:
     memory = f"{worker['memory'] / 2**20:.0f} MiB" if worker["memory"] else None
-    progress = _progress(worker["progress"] or {})
+    progress = show.progress({**(worker["progress"] or {}), "detail": None})
     beat = worker["heartbeat_s"]
     status = shown_status(worker["status"], worker["flags"], None if beat is None else int(beat * 1000))
     first = [worker["component"], status, worker["pid"], memory]
@@ -73,9 +73,3 @@ def _worker_row(worker: dict[str, Any]) -> list[Any]:
     if worker["restart_in_s"] is not None:
         reason = f"{reason}; back in {show.span(worker['restart_in_s'])}"
     return [*first, worker["current_job"], progress, worker["restart_count"], left, reason]
-
-
-def _progress(progress: dict[str, Any]) -> str | None:
-    done, total, stage = (progress.get(name) for name in ("done", "total", "stage"))
-    share = f"{done:g}/{total:g}" if done is not None and total else None
-    return " ".join(str(part) for part in (share, stage) if part) or None

@@ -147,10 +147,11 @@ class Fleet(Roster):
 
     # a worker works
 
-    def began(self, component: str, job: str, timeout: float | None, now: float) -> None:
-        """The worker was handed this job."""
+    def began(self, component: str, job: str, timeout: float | None, now: float, others: Collection[str] = ()) -> None:
+        """The worker was handed this job, and the others together with it."""
         place = self.places[component]
         place.job, place.endless = job, timeout is None
+        place.others.update(others)
         place.job_until = None if timeout is None else now + timeout
         place.sleep_at = None
         self._watch.turned(place, now)
@@ -160,15 +161,33 @@ class Fleet(Roster):
         place = self.places[component]
         place.jobs += job
         place.job, place.job_until, place.cancel_at, place.endless = None, None, None, False
+        place.recalled.clear()
         self._watch.turned(place, now)
         return place.status in AT_WORK and place.verdict is None and not self._worn(place)
 
-    def cancel(self, component: str, job: str, now: float) -> list[Action]:
-        """A person cancelled the job that this worker has: it is told, and replaced if that does not help."""
+    def one_ended(self, component: str, job: str, now: float) -> None:
+        """One of several jobs in its hand has ended; it goes on with the others."""
         place = self.places[component]
-        if place.job != job or place.status not in AT_WORK or place.verdict is not None or place.cancel_at is not None:
+        place.jobs += 1
+        if job == place.job:
+            place.job = place.others.pop()
+        else:
+            place.others.discard(job)
+        if job in place.recalled:
+            place.recalled.discard(job)
+            if place.cancel_at is not None:  # those that were cancelled after it are not replaced for it
+                place.cancel_at = now + self._liveness.cancel if place.recalled else None
+        self._watch.turned(place, now)
+
+    def cancel(self, component: str, job: str, now: float) -> list[Action]:
+        """A person cancelled a job that this worker has: it is told, and replaced if that does not help."""
+        place = self.places[component]
+        has = job == place.job or job in place.others
+        if not has or place.status not in AT_WORK or place.verdict is not None or job in place.recalled:
             return []
-        place.cancel_at = now + self._liveness.cancel
+        place.recalled.add(job)
+        if place.cancel_at is None:
+            place.cancel_at = now + self._liveness.cancel
         return [Recall(component, job)]
 
     def let_go(self, component: str, now: float) -> list[Action]:

@@ -4,93 +4,29 @@ Pure: it hands out, takes outcomes back and says what the next transaction is to
 in flight at a time; what happens meanwhile goes into the next.
 """
 
-from collections import deque
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 import msgspec
 
 from chargehand.model.batch import Batch, Note, Request, Result, Want
-from chargehand.model.job import Claim, Outcome, Returned, Settlement, State, Stopped, settle
+from chargehand.model.hands import Bench, Held
+from chargehand.model.job import Claim, Interrupted, Outcome, Returned, Settlement, State, Stopped, settle
 from chargehand.model.search import Look, Search
 
-MOST_AHEAD = 128
-"""Claimed jobs kept in memory for a crew, at most."""
-SECONDS_AHEAD = 0.025
-"""How much work the memory should hold: enough to bridge a commit, too little to be unfair."""
 ENOUGH_OUTCOMES = 32
 LONGEST_WAIT = 0.002
 """An outcome is written after so many seconds, or with so many others, whichever comes first."""
 NOTE_AFTER = 0.05
 """Who has a job is written once it has had it this long; most small jobs are done before."""
-PROGRESS_EVERY = 1.0
-"""How often a job's progress is written, at most."""
 POLL = 1.0
 """How often the store is asked though nobody hinted."""
 CHORE_WAIT = 0.1
 """Seconds for which what is written for readers gives way to the work itself."""
 
 
-Todo = Claim | Look
-"""What a worker can be handed."""
-
-
-class Held(msgspec.Struct):
-    """A claim in a worker's hand."""
-
-    claim: Claim
-    since: float
-    noted: bool = False
-    progress: str | None = None
-    """How far it is, as JSON, if that is to be written."""
-    progress_at: float = 0.0
-    """Not before then."""
-
-    def note(self, worker: str, now: float) -> Note:
-        """What the store is told of it; said only once."""
-        progress, self.progress = self.progress, None
-        self.noted, self.progress_at = True, now + PROGRESS_EVERY
-        age = int((now - self.since) * 1000)
-        return Note(seq=self.claim.seq, fence=self.claim.fence, worker=worker, age_ms=age, progress=progress)
-
-
-class Bench(msgspec.Struct):
-    """One crew as the ledger sees it."""
-
-    queue: str
-    idle: deque[str] = msgspec.field(default_factory=deque[str])
-    ahead: deque[Claim] = msgspec.field(default_factory=deque[Claim])
-    hands: set[str] = msgspec.field(default_factory=set[str])
-    """Workers that may be handed something: ready, and neither dismissed nor paused by themselves."""
-    hungry: bool = True
-    """Whether the store may have something for us: a hint came, or the last claim came back full."""
-    due_at: float | None = None
-    mean: float | None = None
-    done: int = 0
-    """Jobs that the crew got out of the way: performed, whatever came of it, or quarantined."""
-    owed: bool = False
-    """There was work for workers that were asleep: the first that comes asks for it."""
-    asleep: int = 0
-    """Workers that would be started if there were work for them."""
-    paused: bool = False
-
-    def let_go(self, worker: str) -> None:
-        """The worker is handed nothing more."""
-        self.hands.discard(worker)
-        if worker in self.idle:
-            self.idle.remove(worker)
-
-    @property
-    def stranded(self) -> bool:
-        """Whether there is something in memory that nobody can be handed."""
-        return bool(self.ahead) and not self.hands
-
-    def room(self) -> int:
-        """How many more claims could be used now."""
-        if self.paused:
-            return 0
-        ahead = 0 if self.mean is None else int(len(self.hands) * SECONDS_AHEAD / max(self.mean, 1e-5))
-        return max(0, len(self.idle) + min(ahead, MOST_AHEAD) - len(self.ahead))
+Todo = Claim | list[Claim] | Look
+"""What a worker can be handed; several only in crews that take several at once."""
 
 
 class Ledger:
@@ -102,9 +38,14 @@ class Ledger:
         jitter: Callable[[], float],
         now: float,
         discovering: Collection[str] = (),
+        batching: Mapping[str, tuple[int, float]] | None = None,
     ) -> None:
+        """`batching`: crews that take several jobs at once: how many, and how many seconds they wait for them."""
         self.searches = {crew: Search(crew, look_at=now) for crew in discovering}
         self.benches = {crew: Bench(queue) for crew, queue in crews}
+        for crew, (most, wait) in (batching or {}).items():
+            self.benches[crew].batch, self.benches[crew].batch_wait = most, wait
+        self._gathering = [bench for bench in self.benches.values() if bench.batch > 1]
         self._jitter = jitter
         self.held: dict[str, Held] = {}
         self._crew_of: dict[str, str] = {}
@@ -134,22 +75,28 @@ class Ledger:
         bench.owed = False
         return self._next(worker, now)
 
-    def finished(self, worker: str, outcome: Outcome, now: float, pid: int | None) -> Todo | None:
-        """The worker's attempt has ended: the job it gets next, if there is one in memory."""
-        held = self.held.pop(worker)
+    def finished(
+        self, worker: str, outcome: Outcome, now: float, pid: int | None, job: str | None = None
+    ) -> Todo | None:
+        """The worker's attempt (of several: at this job) has ended: what it gets next, if that was all it had."""
+        held = self.held[worker]
         bench = self.benches[self._crew_of[worker]]
-        following = self._next(worker, now)
+        if held.others:
+            claim, following = held.take(job), None
+        else:
+            del self.held[worker]
+            claim, following = held.claim, self._next(worker, now)
         took = now - held.since
         bench.mean = took if bench.mean is None else bench.mean + (took - bench.mean) / 8
         bench.done += 1
-        self._record(held, outcome, now, worker=worker, pid=pid)
+        self._record(claim, held.since, outcome, now, worker=worker, pid=pid)
         return following
 
-    def progress(self, worker: str, progress: str, now: float) -> None:
-        """How far the worker is with its job."""
+    def progress(self, worker: str, progress: str, now: float, job: str | None = None) -> None:
+        """How far the worker is with its job, or with this one of several."""
         held = self.held.get(worker)
-        if held is not None:
-            held.progress = progress
+        if held is not None and (job is None or held.find(job)):
+            held.say(job or held.claim.id, progress)
             held.progress_at = max(held.progress_at, now)
 
     def cancelled(self, jobs: Collection[str], now: float) -> list[tuple[str, str]]:
@@ -160,14 +107,20 @@ class Ledger:
                 settlement = settle(claim, Stopped())
                 assert settlement is not None
                 self._pend(msgspec.structs.replace(settlement, outcome=None), now)  # nobody has attempted it
-        return [(worker, held.claim.id) for worker, held in self.held.items() if held.claim.id in jobs]
+        return [(worker, job) for worker, held in self.held.items() for job in held.claims if job in jobs]
 
-    def gone(self, worker: str, outcome: Outcome, now: float, pid: int | None) -> Claim | None:
-        """The worker is no more (or takes nothing more): what it held has this outcome. Returns what it held."""
+    def gone(
+        self, worker: str, outcome: Outcome, now: float, pid: int | None, cancelled: Collection[str] | None = None
+    ) -> list[Claim]:
+        """The worker is no more (or takes nothing more): what it held has this outcome. Returns what it held.
+
+        `cancelled`: it was replaced because of these jobs of a batch, which have the outcome; the others have done
+        nothing, and are interrupted.
+        """
         self._dismissed.discard(worker)
         crew = self._crew_of.pop(worker, None)
         if crew is None:
-            return None
+            return []
         bench = self.benches[crew]
         search = self.searches.get(crew)
         if search is not None and search.asked == worker:
@@ -177,10 +130,13 @@ class Ledger:
             self._give_back(bench, now)
         held = self.held.pop(worker, None)
         if held is None:
-            return None
-        if self._record(held, outcome, now, worker=worker, pid=pid) is State.FAILED:
-            bench.done += 1
-        return held.claim
+            return []
+        for job, claim in held.claims.items():
+            meant = cancelled is None or job in cancelled
+            its = outcome if meant else Interrupted(f"{worker} was replaced, for another job of its batch")
+            if self._record(claim, held.since, its, now, worker=worker, pid=pid) is State.FAILED:
+                bench.done += 1
+        return list(held.claims.values())
 
     def _next(self, worker: str, now: float) -> Todo | None:
         bench = self.benches[self._crew_of[worker]]
@@ -189,12 +145,41 @@ class Ledger:
         search = self.searches.get(self._crew_of[worker])
         if search is not None and self._should_look(search, bench, now):
             return search.begin(worker)
-        if self.closed or not bench.ahead:
+        todo = None if self.closed or not bench.ahead else self._take(worker, bench, now)
+        if todo is None:
             bench.idle.append(worker)
+        return todo
+
+    def _take(self, worker: str, bench: Bench, now: float) -> Claim | list[Claim] | None:
+        """Of what waits in memory, what this worker has in hand from now on."""
+        if bench.batch == 1:
+            claim = bench.ahead.popleft()
+            self.held[worker] = Held(claim, now)
+            return claim
+        claims = bench.gather(now)
+        if not claims:
             return None
-        claim = bench.ahead.popleft()
-        self.held[worker] = Held(claim, now)
-        return claim
+        self.held[worker] = Held(claims[0], now, {claim.id: claim for claim in claims[1:]})
+        return claims
+
+    def gathered(self, now: float) -> list[tuple[str, Todo]]:
+        """Who, being idle, is handed what has waited for others long enough."""
+        return [each for bench in self._gathering for each in self._deal(bench, now)]
+
+    def _deal(self, bench: Bench, now: float) -> list[tuple[str, Todo]]:
+        """Who, being idle, is handed what."""
+        handed: list[tuple[str, Todo]] = []
+        while bench.ahead and bench.idle:
+            todo = self._take(bench.idle[0], bench, now)
+            if todo is None:
+                break
+            handed.append((bench.idle.popleft(), todo))
+        return handed
+
+    def gathered_due(self) -> float | None:
+        """When that is."""
+        due = [bench.gather_until for bench in self._gathering if bench.idle and bench.ahead]
+        return min((moment for moment in due if moment is not None), default=None)
 
     def _should_look(self, search: Search, bench: Bench, now: float) -> bool:
         due = search.due()
@@ -248,10 +233,9 @@ class Ledger:
                 handed.append((worker, claim))
         return handed
 
-    def _record(self, held: Held, outcome: Outcome, now: float, **where: Any) -> State | None:
-        settlement = settle(
-            held.claim, outcome, jitter=self._jitter(), duration_ms=int((now - held.since) * 1000), **where
-        )
+    def _record(self, claim: Claim, since: float, outcome: Outcome, now: float, **where: Any) -> State | None:
+        duration = int((now - since) * 1000)
+        settlement = settle(claim, outcome, jitter=self._jitter(), duration_ms=duration, **where)
         if settlement is None:
             return None
         self._pend(settlement, now)
@@ -372,7 +356,7 @@ class Ledger:
         for worker, held in self.held.items():
             new = not held.noted and now - held.since >= NOTE_AFTER / 2
             if new or (held.noted and held.progress is not None and held.progress_at <= now):
-                notes.append(held.note(worker, now))
+                notes += held.notes(worker, now)
         chores: tuple[Any, ...] = ()
         if self._chores_since is not None and (not self._busy or now - self._chores_since >= CHORE_WAIT):
             chores, self._chores, self._chores_since = tuple(self._chores), [], None
@@ -387,11 +371,11 @@ class Ledger:
         self._settlements, self._requests, self._oldest = [], [], None
         return self.in_flight
 
-    def confirm(self, result: Result, now: float) -> list[tuple[str, Claim]]:
+    def confirm(self, result: Result, now: float) -> list[tuple[str, Todo]]:
         """The batch is committed: who is to be handed what."""
         batch, self.in_flight = self.in_flight, None
         assert batch is not None
-        handed: list[tuple[str, Claim]] = []
+        handed: list[tuple[str, Todo]] = []
         wanted = {want.crew: want.limit for want in batch.wants}
         if result.stirred:
             for crew, bench in self.benches.items():
@@ -408,14 +392,12 @@ class Ledger:
             elif grant.next_in_ms is not None:
                 due = now + grant.next_in_ms / 1000
                 bench.due_at = due if bench.due_at is None else min(bench.due_at, due)
+            if not bench.ahead:
+                bench.gather_until = None  # what waited is gone, and these have not waited
             bench.ahead.extend(grant.claims)
             if self.closed or not bench.hands or bench.paused:
                 self._give_back(bench, now)
-            while bench.ahead and bench.idle:
-                worker = bench.idle.popleft()
-                claim = bench.ahead.popleft()
-                self.held[worker] = Held(claim, now)
-                handed.append((worker, claim))
+            handed += self._deal(bench, now)
         return handed
 
     def failed(self, now: float, pause: float) -> tuple[Request, ...]:
@@ -428,11 +410,9 @@ class Ledger:
             self._chores_since = now
         if batch.settlements and self._oldest is None:
             self._oldest = now
-        for note in batch.notes:
-            held = self.held.get(note.worker)
-            if held is not None and held.claim.seq == note.seq:
-                held.noted = False
-                held.progress = held.progress or note.progress
+        unsaid = {note.seq: note for note in batch.notes}
+        for held in self.held.values() if unsaid else ():
+            held.unsaid(unsaid)
         self.hint()
         self._again_at = now + pause
         return batch.requests

@@ -93,7 +93,7 @@ def _start(fleet: Fleet, place: Place, now: float) -> Done:
 
 
 def _stop(fleet: Fleet, place: Place, now: float) -> Done:
-    was, job = place.status, place.job
+    was, job = place.status, place.doing
     actions = fleet.stop(place, After.STAY, Reason.STOPPED, now)
     if was is Status.FAILED:
         return actions, "was given up; nothing to stop"
@@ -103,7 +103,7 @@ def _stop(fleet: Fleet, place: Place, now: float) -> Done:
 
 
 def _drain(fleet: Fleet, place: Place, now: float) -> Done:
-    was, job = place.status, place.job
+    was, job = place.status, place.doing
     actions = fleet.leave(place, After.STAY, Reason.DRAINED, now)
     if was is Status.FAILED:
         return actions, "was given up; nothing to drain"
@@ -115,7 +115,7 @@ def _drain(fleet: Fleet, place: Place, now: float) -> Done:
 
 def _restart(fleet: Fleet, place: Place, now: float) -> Done:
     if place.alive:
-        job = place.job
+        job = place.doing
         actions = fleet.stop(place, After.START, Reason.RESTARTED, now)
         return actions, f"stops, with the grace to finish {job}, and starts again" if job else "stops and starts again"
     actions = fleet.forgive(place) if place.status is Status.FAILED else []
@@ -144,7 +144,7 @@ def scale(fleet: Fleet, crew: str | None, count: int | None, now: float) -> tupl
     for place in fleet.crew(crew):
         if place.index >= count:
             actions += [Forgiven(place.component)] if place.status is Status.FAILED else []
-            job = place.job
+            job = place.doing
             actions += fleet.leave(place, After.REMOVE, Reason.SCALED_DOWN, now)
             answers.append(Answer(place.component, f"finishes {job}, then goes" if job else "goes"))
     for index in range(count):

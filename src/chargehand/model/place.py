@@ -66,9 +66,13 @@ class Place(msgspec.Struct):
     unresponsive: bool = False
     stalled: bool = False
     job: str | None = None
+    others: set[str] = msgspec.field(default_factory=set[str])
+    """What it has in hand beside that job, in a crew that takes several at once."""
     job_until: float | None = None
+    recalled: set[str] = msgspec.field(default_factory=set[str])
+    """Of what it has in hand, what a person has cancelled."""
     cancel_at: float | None = None
-    """Its job is cancelled; if it has it still at this moment, it is replaced."""
+    """If it has some of that still at this moment, it is replaced."""
     endless: bool = False
     """The job in hand has no timeout."""
     jobs: int = 0
@@ -92,6 +96,11 @@ class Place(msgspec.Struct):
     def asleep(self) -> bool:
         """Stopped because it had nothing to do."""
         return self.status is Status.STOPPED and self.after is After.SLEEP and self.start_at is None
+
+    @property
+    def doing(self) -> str | None:
+        """What it has in hand, for people."""
+        return f"{self.job} and {len(self.others)} more" if self.others else self.job
 
     @property
     def flags(self) -> tuple[str, ...]:
@@ -139,5 +148,5 @@ class Place(msgspec.Struct):
         """The process is gone."""
         self.pid = self.ready_at = self.look_at = self.sleep_at = self.press_at = None
         self.job_until = self.cancel_at = None
-        self.job, self.endless = None, False
+        self.job, self.others, self.recalled, self.endless = None, set(), set(), False
         self.unresponsive = self.stalled = False

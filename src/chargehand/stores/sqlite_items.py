@@ -16,6 +16,11 @@ from chargehand.store import Discovered, Discovery
 
 Verdict = Literal["queued", "held", "set aside", "no progress"]
 
+_SAME_AGAIN: dict[Verdict, Verdict] = {
+    "queued": "held", "held": "held", "set aside": "set aside", "no progress": "set aside",
+}  # fmt: skip
+"""What an item is when it stands in the page once more."""
+
 # For a whole page, as one JSON text: of each item its newest jobs, newest first.
 _NEWEST = """
 SELECT json_group_array(json((
@@ -49,10 +54,10 @@ def discover(db: Any, page: Discovery, now_ms: int) -> Discovered:
     number: Counter[Verdict] = Counter()
     stuck: list[str] = []
     rows: list[tuple[Any, ...]] = []
-    seen: set[str] = set()
+    again: dict[str, Verdict] = {}
     for found, item, job_id, past in zip(page.found, items, new_ids(len(items)), _pasts.decode(pasts), strict=True):
-        verdict = "held" if item in seen else judge(past, page.most_done, now_ms - page.window_ms)
-        seen.add(item)
+        verdict = again.get(item) or judge(past, page.most_done, now_ms - page.window_ms)
+        again[item] = _SAME_AGAIN[verdict]
         number[verdict] += 1
         if verdict == "no progress":
             stuck.append(found.item)

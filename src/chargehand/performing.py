@@ -1,0 +1,65 @@
+"""What performing a job means, whoever does it: a worker, `chargehand run`, a test. Workers load it: nothing heavy."""
+
+from importlib import import_module
+from typing import Any, cast
+
+from chargehand import codec, errors
+from chargehand.handler import Handler, Item
+
+RESULT_LIMIT = 1 << 20
+
+
+def load(name: str, batch: int = 1) -> type[Handler[Any, Any]]:
+    """The handler's class by its name, 'module:Class'; ConfigurationError if there is none that could work."""
+    module, _, attribute = name.partition(":")
+    try:
+        found: Any = import_module(module)
+        for part in attribute.split("."):
+            found = getattr(found, part)
+    except (ImportError, AttributeError, SyntaxError) as error:
+        raise errors.ConfigurationError(
+            f"handler {name!r} cannot be imported: {type(error).__name__}: {error}"
+        ) from error
+    if not isinstance(found, type) or not issubclass(found, Handler):
+        raise errors.ConfigurationError(f"handler {name!r} is not a class derived from chargehand.Handler")
+    kind = cast(type[Handler[Any, Any]], found)
+    if batch > 1 and not has_own(kind, "perform_batch"):
+        raise errors.ConfigurationError(f"handler {name!r} has no perform_batch(jobs), and its crew has batch={batch}")
+    if batch == 1 and not has_own(kind, "perform"):
+        raise errors.ConfigurationError(f"handler {name!r} has no perform(job)")
+    return kind
+
+
+def has_own(kind: type[Handler[Any, Any]], method: str) -> bool:
+    """Whether the class, or one between it and Handler, defines the method."""
+    return any(method in vars(each) for each in kind.__mro__ if each is not Handler)
+
+
+def item_of(found: Any) -> dict[str, Any]:
+    """What `discover` named, as it goes to the node."""
+    if isinstance(found, str):
+        return {"item": found}
+    if not isinstance(found, Item):
+        raise errors.ConfigurationError(f"discover named {found!r}; expected texts, or chargehand.Item")
+    import json
+
+    payload = json.loads(codec.to_json(found.payload, f"the payload of item {found.key!r}"))
+    return {"item": found.key, "payload": payload, "label": found.label}
+
+
+def number(name: str, value: Any) -> float | None:
+    """A number of a progress report."""
+    if value is None:
+        return None
+    given = float(value)
+    if given - given != 0:  # infinite, or not a number at all
+        raise ValueError(f"progress: {name} is {value!r}; expected a finite number")
+    return given
+
+
+def result_text(result: Any) -> str:
+    """A result as JSON text; PayloadError if it is none, or too large."""
+    text = codec.to_json(result, "the result")
+    if len(text.encode()) > RESULT_LIMIT:
+        raise errors.PayloadError(f"the result has {len(text.encode()):,} bytes of JSON; allowed are {RESULT_LIMIT:,}")
+    return text

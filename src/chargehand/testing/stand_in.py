@@ -1,0 +1,162 @@
+"""Tests without processes: a handler performs one job here; a crew's jobs are done by a function."""
+
+import inspect
+import os
+import traceback
+from collections.abc import Callable, Generator, Iterable
+from contextlib import contextmanager
+from typing import Any, TypeVar
+from unittest import mock
+
+import msgspec
+
+from chargehand import clock, codec, errors
+from chargehand.app import Chargehand
+from chargehand.crew import Crew, Ref
+from chargehand.foreground import Foreground, StandIn
+from chargehand.handler import Handler
+from chargehand.ids import new_id
+from chargehand.model.job import Attempt, JobRecord, NewJob, State
+from chargehand.performing import result_text
+
+Payload = TypeVar("Payload")
+Result = TypeVar("Result")
+
+
+def perform(
+    handler: type[Handler[Payload, Result]] | Handler[Payload, Result],
+    payload: Payload | None = None,
+    *,
+    item: str | None = None,
+    attempt: int = 1,
+    enqueued: list[NewJob] | None = None,
+    hand: Chargehand | None = None,
+) -> Result:
+    """What the handler makes of one job, as whoever waits for it would get it. What it raises is raised here.
+
+    A class is set up and torn down; an object is taken as it is, for a model that many tests share. `enqueued` is
+    given what the job enqueues. With `hand`, `job.settle` writes to its store and `job.enqueue` enqueues.
+    """
+    whole = isinstance(handler, type)
+    here = Foreground(handler() if whole else handler)
+    crews = None if hand is None else {name: crew.plan for name, crew in hand.crews.items()}
+    desk = StandIn(hand, crews=crews, commit=hand is not None)
+    what = f"the payload for {type(here.handler).__qualname__}"
+    try:
+        if whole:
+            here.set_up()
+        try:
+            taken = here.payload_of(codec.to_json(payload, what), what)
+            text = here.perform(taken, desk, id=new_id(), queue="test", item=item, attempt=attempt)
+        finally:
+            if whole:
+                here.tear_down()
+    finally:
+        here.close()
+        if enqueued is not None:
+            enqueued += desk.enqueued
+    return codec.from_json(text, here.handler.types()[1], "the result")
+
+
+class _FakeRef(Ref[Any]):
+    """A job that was performed when it was enqueued."""
+
+    def __init__(self, hand: Chargehand, job_id: str, gives: Any, records: dict[str, JobRecord]) -> None:
+        super().__init__(hand, job_id, gives)
+        self._records = records
+
+    def job(self) -> JobRecord:
+        if self.id not in self._records:
+            raise errors.JobNotFound(f"there is no job {self.id!r}: this crew is a fake, and was given no such job")
+        return self._records[self.id]
+
+    def attempts(self) -> list[Attempt]:
+        job = self.job()
+        outcome = "done" if job.state is State.DONE else str(job.reason)
+        return [
+            Attempt(
+                fence=1, node="fake", worker=None, pid=os.getpid(), started_ms=job.created_ms, duration_ms=0,
+                outcome=outcome, error=job.error,
+            )
+        ]  # fmt: skip
+
+    def cancel(self) -> str:
+        self.job()
+        return "has ended already"
+
+    def retry(self) -> str:
+        raise errors.ChargehandError("a fake job is performed once, when it is enqueued: enqueue it again")
+
+    def wait(self, timeout: float | None = None) -> Any:
+        return self._outcome(self.job())
+
+    async def result(self, timeout: float | None = None) -> Any:
+        return self._outcome(self.job())
+
+
+@contextmanager
+def fake(crew: Crew[Payload, Result], function: Callable[[Payload], Result]) -> Generator[list[Payload]]:
+    """In this block the function does the crew's jobs, at once and here: no store, no node, no model.
+
+    It is given the payload as a handler would be; its result, or what it raises, is what `wait` and `result` of the
+    Ref give. An AssertionError is the test's own and is raised at once. Delays, and what becomes of a transaction that
+    a job was enqueued in, are of no account; what asks the store itself does not know these jobs. Gives the payloads.
+    """
+    if inspect.iscoroutinefunction(function):
+        raise TypeError("fake() takes a plain function: its result is wanted at once")
+    hand: Chargehand = crew._hand  # pyright: ignore[reportPrivateUsage]
+    given: list[Payload] = []
+    records: dict[str, JobRecord] = {}
+
+    def ref(job_id: str) -> Any:
+        return _FakeRef(hand, job_id, crew.gives, records)
+
+    def enqueue(payload: Payload, *, within: Any = None, **options: Any) -> Any:
+        job = crew.new_job(payload, **options)
+        taken: Payload = codec.from_json(job.payload, crew.takes, f"the payload for crew {crew.name!r}")
+        given.append(taken)
+        records[job.id] = _record(job, *_done(function, taken, crew.gives))
+        return ref(job.id)
+
+    async def enqueue_async(payload: Payload, **options: Any) -> Any:
+        return enqueue(payload, **options)
+
+    def enqueue_many(payloads: Iterable[Payload], *, within: Any = None, **options: Any) -> list[Any]:
+        if "key" in options:
+            raise errors.PayloadError("many jobs cannot share one key: enqueue them one by one with keys of their own")
+        many = list(payloads)
+        for payload in many:
+            crew.new_job(payload, **options)  # all of them are checked before the first is performed
+        return [enqueue(payload, **options) for payload in many]
+
+    patched: dict[str, Any] = {"enqueue": enqueue, "enqueue_async": enqueue_async, "enqueue_many": enqueue_many}
+    with mock.patch.multiple(crew, ref=ref, **patched):
+        yield given
+
+
+def _done(function: Callable[[Any], Any], payload: Any, gives: Any) -> tuple[State, str | None, str, str | None]:
+    """How it ended: the state, the reason, the result as JSON, the error."""
+    try:
+        text = result_text(function(payload))
+    except AssertionError:
+        raise
+    except errors.Cancelled:
+        return State.CANCELLED, "cancelled", "null", None
+    except errors.GiveUp as error:
+        return State.FAILED, "gave up", "null", str(error.reason)
+    except Exception as error:
+        return State.FAILED, "raised", "null", "".join(traceback.format_exception(error))
+    codec.from_json(text, gives, "the fake's result")  # a fake that gives what no handler may give proves nothing
+    return State.DONE, None, text, None
+
+
+def _record(job: NewJob, state: State, reason: str | None, result: str, error: str | None) -> JobRecord:
+    now = clock.now_ms()
+    return JobRecord(
+        id=job.id, queue=job.queue, label=job.label, payload=msgspec.Raw(job.payload.encode()), state=state,
+        priority=job.priority, run_at_ms=now, attempts=int(state is State.FAILED), max_attempts=job.max_attempts,
+        crashes=0, interruptions=0, timeout_ms=job.timeout_ms, key=job.key, progress=None,
+        result=msgspec.Raw(result.encode()) if state is State.DONE else None, error=error, reason=reason,
+        created_ms=now, started_ms=now, finished_ms=now, fence=1, node=None, worker=None, limit_key=job.limit_key,
+        item=None, cancel_ms=None,
+    )  # fmt: skip

@@ -1,0 +1,55 @@
+"""The command line as another terminal sees it: with pipes, or with a person at the keyboard."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from world import HERE
+
+Told = subprocess.CompletedProcess[str]
+
+
+def environment_of(**environment: str) -> dict[str, str]:
+    env = {key: value for key, value in os.environ.items() if not key.startswith("CHARGEHAND_URL")}
+    path = os.pathsep.join(filter(None, (str(HERE), os.environ.get("PYTHONPATH"))))
+    return {**env, "PYTHONPATH": path, "COLUMNS": "200", **environment}
+
+
+def chargehand(*words: str, cwd: Path | None = None, stdin: str = "", **environment: str) -> Told:
+    command, env = [sys.executable, "-m", "chargehand", *words], environment_of(**environment)
+    return subprocess.run(
+        command, capture_output=True, text=True, check=False, cwd=cwd, env=env, input=stdin, timeout=60
+    )
+
+
+def answered(*words: str, **settings: Any) -> Any:
+    done = chargehand(*words, **settings)
+    assert (done.returncode, done.stderr) == (0, "")
+    return json.loads(done.stdout)
+
+
+def chargehand_at_a_keyboard(*words: str, typed: str, cwd: Path | None = None, **environment: str) -> Told:
+    """With a terminal as standard input and error; what was printed there comes back as stderr."""
+    ours, theirs = os.openpty()
+    try:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "chargehand", *words], stdin=theirs, stdout=subprocess.PIPE, stderr=theirs,
+            text=True, cwd=cwd, env=environment_of(**environment), start_new_session=True,
+        )  # fmt: skip
+        os.close(theirs)
+        os.write(ours, typed.encode())
+        out, _ = process.communicate(timeout=60)
+        seen = b""
+        while True:
+            try:
+                seen += (more := os.read(ours, 1 << 16))
+            except OSError:  # everybody has left the terminal
+                break
+            if not more:
+                break
+    finally:
+        os.close(ours)
+    return Told(words, process.returncode, out, seen.decode())
