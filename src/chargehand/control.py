@@ -26,6 +26,8 @@ MOST_JOBS = 1000
 MOST_FOLLOWED = 10_000
 """Jobs that one caller can wait for at a time."""
 LONGEST_ADDRESS = 100
+LINES_AT_ONCE = 200
+"""Log lines in one reply: they are cut at 4 KiB each, and a reply at 4 MiB."""
 
 
 class Call(msgspec.Struct, frozen=True):
@@ -73,6 +75,8 @@ class Office(Protocol):
     def hint(self) -> Callable[[str | None], None]: ...
     @property
     def order(self) -> Callable[[Token, Call], None]: ...
+    @property
+    def check_scope(self) -> Callable[[str | None], None]: ...
     def view(self) -> dict[str, Any]: ...
 
 
@@ -159,9 +163,9 @@ class Server:
             case "STATUS":
                 channel.send(encode("REPLY", {"call": call.call, "status": self._office.view()}))
             case "ORDER":
-                self._order(channel, call)
+                self.order((channel, call.call), call)
             case "LOGS":
-                self._logs(channel, call)
+                self._read_logs(channel, call)
             case "FOLLOW":
                 self._follow(channel, call)
             case "UNFOLLOW":
@@ -169,11 +173,20 @@ class Server:
             case _:
                 self.refuse((channel, call.call), f"this node does not know the request {kind}", "ChargehandError")
 
-    def _order(self, channel: Channel, call: Call) -> None:
+    def order(self, token: Token, call: Call) -> None:
+        """Have an order carried out, or say why not."""
         try:
-            self._office.order((channel, call.call), call)
+            self._office.order(token, call)
+        except ChargehandError as error:
+            self.refuse(token, str(error), type(error).__name__)
+
+    def _read_logs(self, channel: Channel, call: Call) -> None:
+        try:
+            self._office.check_scope(call.scope)
         except ChargehandError as error:
             self.refuse((channel, call.call), str(error), type(error).__name__)
+            return
+        self._logs(channel, call)
 
     def answer_order(self, token: Token, answers: list[Answer]) -> None:
         """What will happen."""
@@ -182,8 +195,11 @@ class Server:
         channel.send(encode("REPLY", {"call": call, "answers": told}))
 
     def _logs(self, channel: Channel, call: Call) -> None:
-        lines = [entry.told() for entry in self._journal.last(call.scope, call.id or None, call.count or 0)]
-        channel.send(encode("REPLY", {"call": call.call, "lines": lines}))
+        entries = self._journal.last(call.scope, call.id or None, call.count or 0)
+        for start in range(0, len(entries), LINES_AT_ONCE):
+            told = [entry.told() for entry in entries[start : start + LINES_AT_ONCE]]
+            channel.send(encode("REPLY", {"call": call.call, "lines": told, "more": True}))
+        channel.send(encode("REPLY", {"call": call.call, "lines": [], "more": False}))
         if call.follow:
             self._readers[channel] = call
 

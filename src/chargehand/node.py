@@ -77,8 +77,9 @@ class Node:
         self._store = self._store_thread(plan)
         self._loop.add(self._store.ready, lambda _: self._hear())
         self._server = Server(self._loop, Path(f"{store}-sock"), self, _raise_descriptor_limit() // 2, journal)
-        self._office = Office(plan, self._fleet, self._ledger, self._supervisor, self._server.answer_order)
+        self._office = Office(plan, self._fleet, self._ledger, self._supervisor, self._server)
         self.enqueue, self.hint, self.order = self._office.enqueue, self._office.hint, self._office.order
+        self.check_scope = self._office.check_scope
         self._open = False
         self._unusable: str | None = None
         self._failing: str | None = None
@@ -178,7 +179,9 @@ class Node:
             self._ledger.chore(chores.LookAtPauses(), now)
         for crew in self._plan.crews:
             if crew.idle_exit is not None:
-                self._ledger.benches[crew.name].asleep = sum(p.asleep for p in self._fleet.crew(crew.name))
+                self._ledger.benches[crew.name].asleep = sum(
+                    place.asleep and not place.paused for place in self._fleet.crew(crew.name)
+                )
 
     def _timeout(self, now: float, supervise_at: float) -> float:
         due = min(supervise_at, self._ledger_due(now) or supervise_at)

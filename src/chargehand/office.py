@@ -3,14 +3,13 @@
 It turns requests into decisions of the model and has the supervisor carry them out; it owns no process and no socket.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
 from chargehand import chores, clock, log
 from chargehand.config import NodePlan
-from chargehand.control import Call, Token
+from chargehand.control import Call, Server, Token
 from chargehand.dispatch import Opened
 from chargehand.errors import ConfigurationError, summary
 from chargehand.model import orders
@@ -20,16 +19,14 @@ from chargehand.model.health import judge, member_of, unserved
 from chargehand.model.job import NewJob
 from chargehand.model.ledger import Ledger
 from chargehand.model.lifecycle import PausesChanged, WorkWaits
-from chargehand.model.orders import Answer, Verb
+from chargehand.model.orders import LONGEST_PAUSE_MS, Answer, Verb
 from chargehand.store import GivenUpMark
 from chargehand.supervisor import Supervisor
 from chargehand.view import worker_view
 
-LONGEST_PAUSE_MS = 366 * 86_400_000
-
 
 class Office:
-    """See the module. `answer` sends a reply to whoever called under a token."""
+    """See the module."""
 
     def __init__(
         self,
@@ -37,11 +34,14 @@ class Office:
         fleet: Fleet,
         ledger: Ledger,
         supervisor: Supervisor,
-        answer: Callable[[Token, list[Answer]], None],
+        server: Server,
     ) -> None:
         self._plan, self._fleet, self._ledger, self._supervisor = plan, fleet, ledger, supervisor
-        self._answer = answer
+        self._server, self._answer = server, server.answer_order
         self._fingerprints: dict[str, str] = {}
+        self._opened = False
+        self._orders: list[tuple[Token, Call]] = []
+        """What was ordered before the store was open."""
         self._queues = {crew.name: crew.queue for crew in plan.crews}
         self._pauses: list[str] = []
         self.pauses_due: float | None = None
@@ -52,7 +52,7 @@ class Office:
 
     def opened(self, news: Opened, now: float) -> None:
         """The store is open: go on from what people and earlier lives left, and start everybody."""
-        self._fingerprints = news.fingerprints
+        self._opened, self._fingerprints = True, news.fingerprints
         for crew, count in news.scaled.items():
             if crew in self._fleet.crews:
                 log.info("crew has the count that a person set", crew=crew, workers=count)
@@ -72,6 +72,8 @@ class Office:
                 )  # fmt: skip
         self._paused(news.pauses, now)
         self._supervisor.act(self._fleet.begin(now, failed))
+        for token, call in self._orders:
+            self._server.order(token, call)
 
     def mark(self, component: str, reason: str) -> chores.KeepGivenUp:
         """That this worker was given up on, for the lives to come."""
@@ -112,7 +114,7 @@ class Office:
             job = f"finishes {place.job}, then takes" if place.job else "takes"
             text = f"{job} nothing more" if place.alive else f"is {place.status.value}, and will take nothing"
             texts.append(Answer(place.component, text))
-        return texts
+        return texts or [Answer(chore.scope, "is paused; it has no workers")]
 
     def _served(self, found: dict[str, str]) -> None:
         for queue, why in found.items():
@@ -130,8 +132,15 @@ class Office:
     def hint(self, queue: str | None) -> None:
         self._ledger.hint(queue)
 
+    def check_scope(self, scope: str | None) -> None:
+        """UnknownCrew, with those that there are, if there is nothing of that name."""
+        orders.places_of(self._fleet, scope)
+
     def order(self, token: Token, call: Call) -> None:
         """Carry out what a person ordered; ConfigurationError or UnknownCrew if that cannot be."""
+        if not self._opened:
+            self._orders.append((token, call))  # nobody works yet, and nobody knows what was remembered
+            return
         now = clock.monotonic()
         try:
             verb = Verb(call.verb)

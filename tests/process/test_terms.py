@@ -71,7 +71,6 @@ def test_a_worker_sleeps_when_it_is_idle_and_comes_back_with_work(hand: Chargeha
     assert (hand.crashes(), ref.job().interruptions) == ([], 0)
 
 
-@pytest.mark.xfail(reason="BUG: while the first that was woken loads, the same job wakes the next ones (fleet._wake)")
 def test_one_job_wakes_one_worker(hand: Chargehand) -> None:  # spec: WP-3
     slow = {"CHARGEHAND_FAULT_SET_UP": "slow:1.2"}
     faulty = hand.crew("faulty", FAULTY, workers=2, idle_exit=0.1, environment=slow)
@@ -83,13 +82,7 @@ def test_one_job_wakes_one_worker(hand: Chargehand) -> None:  # spec: WP-3
         assert len(spawned(hand)) == before + 1
 
 
-ASLEEP = pytest.mark.xfail(
-    reason="BUG: nobody wakes a sleeper that was paused by itself, once resumed (ledger.pause)",
-    strict=False,  # whoever writes to the store meanwhile wakes it by accident
-)
-
-
-@pytest.mark.parametrize("scope", ["do", pytest.param("do:0", marks=ASLEEP), None])
+@pytest.mark.parametrize("scope", ["do", pytest.param("do:0"), None])
 def test_a_paused_worker_sleeps_too(hand: Chargehand, world: World, scope: str | None) -> None:  # spec: WP-3 PD-1
     do = hand.crew("do", "crewhands:Doer", workers=1, idle_exit=0.2)
     with hand.running():
@@ -153,7 +146,7 @@ def test_no_more_are_started_than_fit(make_hand: MakeHand, what: str, words: str
     with hand.running():
         some = {"big:0": "healthy", "big:1": "healthy", "big:2": "stopped", "small:0": "healthy"}
         waiting = become(hand, some)["big:2"]
-        assert f"{words}: it needs 2.0 GiB, and of 5.0 GiB only 1.0 are not promised to others" in waiting["text"]
+        assert f"{words}: it needs 2.0 GiB, and of 5.0 GiB only 1.0 GiB are not promised to others" in waiting["text"]
         assert waiting["pid"] is None
         hand.stop("big:0")
         become(hand, {**some, "big:0": "stopped", "big:2": "healthy"})
@@ -163,9 +156,6 @@ def test_no_more_are_started_than_fit(make_hand: MakeHand, what: str, words: str
         become(hand, {"big:0": "healthy", "small:0": "healthy"})
 
 
-@pytest.mark.xfail(
-    reason="BUG: one that can never fit counts as `will_work`: its queue waits in silence (model/health)"
-)
 def test_one_that_can_never_fit_is_loud(make_hand: MakeHand, world: World) -> None:  # spec: SV-12 SV-9
     hand = make_hand(starts=StartPolicy(memory=2**30))
     big = hand.crew("big", "crewhands:Doer", workers=1, memory="2 GiB")

@@ -37,7 +37,7 @@ def crashes(
         return
     columns = ("ID", "WHEN", "WORKER", "REASON", "ENDED BY", "JOB", "WHAT FOLLOWED")
     rows = [(c.id, show.ago(c.at_ms), c.component, c.reason, _ended_by(c), c.job, c.follows) for c in found]
-    show.table(columns, rows)
+    show.table(columns, rows) if rows else show.line("no crash reports")
     if len(found) == limit:
         show.line(f"more: --before {found[-1].id}")
 

@@ -109,7 +109,9 @@ class Fleet(Roster):
         return []
 
     def _wake(self, crew: str, count: int) -> list[Action]:
-        for place in [place for place in self.crew(crew) if place.asleep and not place.paused][:count]:
+        coming = sum(place.in_line or place.status is Status.STARTING for place in self.crew(crew))
+        sleepers = [place for place in self.crew(crew) if place.asleep and not place.in_line and not place.paused]
+        for place in sleepers[: max(0, count - coming)]:
             self.start(place)
         return []
 
