@@ -157,11 +157,20 @@ class Node:
         before = clock.monotonic()
         supervise_at = self._supervisor.next_due() or before + LONGEST_WAIT
         timeout = self._timeout(before, supervise_at)
-        self._loop.run_once(timeout)
+        late = False
+
+        def awake() -> None:
+            """Whoever was late itself forgives, before it hears anybody."""
+            nonlocal late
+            over = clock.monotonic() - before - timeout
+            late = over > LATE
+            if late:
+                self._fleet.late(over)
+
+        self._loop.run_once(timeout, awake)
         now = clock.monotonic()
-        late = now - before - timeout
-        if late > LATE or now >= supervise_at:
-            self._supervisor.tick(now, late if late > LATE else 0.0)
+        if late or now >= supervise_at:
+            self._supervisor.tick(now, late=late)
         if self._unkillable and now >= self._look_at:
             self._look_at_the_unkillable(now)
         if self._open:
