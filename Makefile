@@ -19,7 +19,8 @@ run: $(STAMP)    ## the example application: two crews at work, to watch and to 
 	@$(BIN)/python -m examples.demo
 
 test: $(STAMP)   ## all tests
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest -n 2 -m "not alone"
+	@$(BIN)/python -m pytest -m alone
 
 check: $(STAMP) format lint types imports test  ## what CI runs
 

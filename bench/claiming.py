@@ -8,8 +8,8 @@ from bench.row import Row, measures, p50
 from bench.scene import folder
 from chargehand import Chargehand, Crew, clock
 from chargehand.dispatch import execute
-from chargehand.model.job import Done, Settlement, settle
 from chargehand.model.batch import Batch, Want
+from chargehand.model.job import Done, Settlement, settle
 from chargehand.store import Holder
 from chargehand.stores import open_store
 

@@ -29,7 +29,11 @@ def hand_of(spec: Spec) -> Chargehand:
     restart = None
     if spec.pause is not None:
         restart = RestartPolicy(
-            first_pause=spec.pause, longest_pause=spec.pause, rapid_limit=1_000_000, lifetime_limit=1_000_000, breaker_window=0
+            first_pause=spec.pause,
+            longest_pause=spec.pause,
+            rapid_limit=1_000_000,
+            lifetime_limit=1_000_000,
+            breaker_window=0,
         )
     options: dict[str, Any] = {} if restart is None else {"restart": restart}
     hand = Chargehand(spec.store, **options)

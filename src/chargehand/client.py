@@ -28,6 +28,13 @@ class NoNode(ChargehandError):
     """No node listens at this store, or it did not answer in time. Use the store."""
 
 
+def _error_of(reply: dict[str, Any]) -> ChargehandError:
+    """The node's refusal, as the error that it is there."""
+    found: Any = getattr(errors, str(reply["kind"]), None)
+    known = isinstance(found, type) and issubclass(found, ChargehandError)
+    return (found if known else ChargehandError)(reply["error"])
+
+
 class Line:
     """One connection to a node, used by one caller at a time."""
 
@@ -118,9 +125,7 @@ class Client:
                 raise NoNode(f"the node at {self._path} did not answer within {CALL_TIMEOUT:g} s")
             if "error" not in reply:
                 return reply
-        found: Any = getattr(errors, str(reply["kind"]), None)
-        known = isinstance(found, type) and issubclass(found, ChargehandError)
-        raise (found if known else ChargehandError)(reply["error"])
+        raise _error_of(reply)
 
     def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
         """Have the node write these jobs; returns once they are durable."""
@@ -148,12 +153,16 @@ class Client:
             limit = CALL_TIMEOUT
             while True:
                 reply = line.reply(call, limit)
-                if reply is None and limit == CALL_TIMEOUT and not follow:
+                if reply is None and limit == CALL_TIMEOUT:
                     raise NoNode(f"the node at {self._path} did not answer within {CALL_TIMEOUT:g} s")
-                yield from reply["lines"] if reply else ()
-                if not follow:
-                    return
-                limit = LONGEST_WAIT
+                reply = reply or {"lines": []}
+                if "error" in reply:
+                    raise _error_of(reply)
+                yield from reply["lines"]
+                if not reply.get("more", True):  # those that there were
+                    if not follow:
+                        return
+                    limit = LONGEST_WAIT
         finally:
             line.close()
 

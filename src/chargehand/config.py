@@ -167,7 +167,7 @@ def size(name: str, value: Any) -> int | None:
 def threads_from_environment() -> int:
     """PIPELINE_THREADS_PER_JOB, or 1."""
     text = os.environ.get(THREADS) or "1"
-    if not text.isdigit() or not int(text):
+    if not text.isdecimal() or not int(text):
         raise ConfigurationError(f"{THREADS} is {text!r}; expected a whole number, 1 or more")
     return int(text)
 

@@ -27,6 +27,8 @@ MOST_JOBS = 1000
 MOST_FOLLOWED = 10_000
 """Jobs that one caller can wait for at a time."""
 LONGEST_ADDRESS = 100
+LINES_AT_ONCE = 200
+"""Log lines in one reply: they are cut at 4 KiB each, and a reply at 4 MiB."""
 
 
 class Call(msgspec.Struct, frozen=True):
@@ -79,6 +81,8 @@ class Office(Protocol):
     def wake(self) -> Callable[[str], None]: ...
     @property
     def cancel(self) -> Callable[[Token, tuple[str, ...]], None]: ...
+    @property
+    def check_scope(self) -> Callable[[str | None], None]: ...
     def view(self) -> dict[str, Any]: ...
 
 
@@ -168,13 +172,13 @@ class Server:
                 self._office.wake(call.id)
                 channel.send(encode("REPLY", {"call": call.call}))
             case "ORDER":
-                self._order(channel, call)
+                self.order((channel, call.call), call)
             case "CANCEL":
                 if len(call.ids) > MOST_JOBS:
                     raise ValueError(f"{len(call.ids)} jobs in one request; allowed are {MOST_JOBS}")
                 self._office.cancel((channel, call.call), call.ids)
             case "LOGS":
-                self._logs(channel, call)
+                self._read_logs(channel, call)
             case "FOLLOW":
                 self._follow(channel, call)
             case "UNFOLLOW":
@@ -182,11 +186,20 @@ class Server:
             case _:
                 self.refuse((channel, call.call), f"this node does not know the request {kind}", "ChargehandError")
 
-    def _order(self, channel: Channel, call: Call) -> None:
+    def order(self, token: Token, call: Call) -> None:
+        """Have an order carried out, or say why not."""
         try:
-            self._office.order((channel, call.call), call)
+            self._office.order(token, call)
+        except ChargehandError as error:
+            self.refuse(token, str(error), type(error).__name__)
+
+    def _read_logs(self, channel: Channel, call: Call) -> None:
+        try:
+            self._office.check_scope(call.scope)
         except ChargehandError as error:
             self.refuse((channel, call.call), str(error), type(error).__name__)
+            return
+        self._logs(channel, call)
 
     def answer_order(self, token: Token, answers: list[Answer]) -> None:
         """What will happen."""
@@ -203,8 +216,11 @@ class Server:
                 self.ended(job.id)
 
     def _logs(self, channel: Channel, call: Call) -> None:
-        lines = [entry.told() for entry in self._journal.last(call.scope, call.id or None, call.count or 0)]
-        channel.send(encode("REPLY", {"call": call.call, "lines": lines}))
+        entries = self._journal.last(call.scope, call.id or None, call.count or 0)
+        for start in range(0, len(entries), LINES_AT_ONCE):
+            told = [entry.told() for entry in entries[start : start + LINES_AT_ONCE]]
+            channel.send(encode("REPLY", {"call": call.call, "lines": told, "more": True}))
+        channel.send(encode("REPLY", {"call": call.call, "lines": [], "more": False}))
         if call.follow:
             self._readers[channel] = call
 

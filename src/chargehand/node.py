@@ -83,6 +83,7 @@ class Node:
         self._office = Office(plan, self._fleet, self._ledger, self._supervisor, self._server)
         self.enqueue, self.hint = self._office.enqueue, self._office.hint
         self.order, self.cancel, self.wake = self._office.order, self._office.cancel, self._office.wake
+        self.check_scope = self._office.check_scope
         self._open = False
         self._unusable: str | None = None
         self._failing: str | None = None
@@ -160,11 +161,20 @@ class Node:
         before = clock.monotonic()
         supervise_at = self._supervisor.next_due() or before + LONGEST_WAIT
         timeout = self._timeout(before, supervise_at)
-        self._loop.run_once(timeout)
+        late = False
+
+        def awake() -> None:
+            """Whoever was late itself forgives, before it hears anybody."""
+            nonlocal late
+            over = clock.monotonic() - before - timeout
+            late = over > LATE
+            if late:
+                self._fleet.late(over)
+
+        self._loop.run_once(timeout, awake)
         now = clock.monotonic()
-        late = now - before - timeout
-        if late > LATE or now >= supervise_at:
-            self._supervisor.tick(now, late if late > LATE else 0.0)
+        if late or now >= supervise_at:
+            self._supervisor.tick(now, late=late)
         if self._unkillable and now >= self._look_at:
             self._look_at_the_unkillable(now)
         if self._open:
@@ -186,7 +196,9 @@ class Node:
             self._supervisor.hand_out(component, todo)
         for crew in self._plan.crews:
             if crew.idle_exit is not None:
-                self._ledger.benches[crew.name].asleep = sum(p.asleep for p in self._fleet.crew(crew.name))
+                self._ledger.benches[crew.name].asleep = sum(
+                    place.asleep and not place.paused for place in self._fleet.crew(crew.name)
+                )
 
     def _timeout(self, now: float, supervise_at: float) -> float:
         due = min(supervise_at, self._ledger_due(now) or supervise_at)

@@ -20,12 +20,10 @@ from chargehand.model.health import judge, member_of, unserved
 from chargehand.model.job import NewJob
 from chargehand.model.ledger import Ledger
 from chargehand.model.lifecycle import PausesChanged, WorkWaits
-from chargehand.model.orders import Answer, Verb
+from chargehand.model.orders import LONGEST_PAUSE_MS, Answer, Verb
 from chargehand.store import Cancelled, Discovered, GivenUpMark, RecurringPlan
 from chargehand.supervisor import Supervisor
 from chargehand.view import worker_view
-
-LONGEST_PAUSE_MS = 366 * 86_400_000
 
 
 class Office:
@@ -42,6 +40,9 @@ class Office:
         self._plan, self._fleet, self._ledger, self._supervisor = plan, fleet, ledger, supervisor
         self._server, self._answer = server, server.answer_order
         self._fingerprints: dict[str, str] = {}
+        self._opened = False
+        self._orders: list[tuple[Token, Call]] = []
+        """What was ordered before the store was open."""
         self._queues = {crew.name: crew.queue for crew in plan.crews}
         self._pauses: list[str] = []
         self.pauses_due: float | None = None
@@ -53,7 +54,7 @@ class Office:
 
     def opened(self, news: Opened, now: float) -> None:
         """The store is open: go on from what people and earlier lives left, and start everybody."""
-        self._fingerprints = news.fingerprints
+        self._opened, self._fingerprints = True, news.fingerprints
         for crew, count in news.scaled.items():
             if crew in self._fleet.crews:
                 log.info("crew has the count that a person set", crew=crew, workers=count)
@@ -74,6 +75,8 @@ class Office:
         self._paused(news.pauses, now)
         self._ledger.chore(chores.Recur(tuple(schedule.plans(self._plan.recurring, clock.now_ms()))), now)
         self._supervisor.act(self._fleet.begin(now, failed))
+        for token, call in self._orders:
+            self._server.order(token, call)
 
     def mark(self, component: str, reason: str) -> chores.KeepGivenUp:
         """That this worker was given up on, for the lives to come."""
@@ -127,7 +130,7 @@ class Office:
             job = f"finishes {place.doing}, then takes" if place.job else "takes"
             text = f"{job} nothing more" if place.alive else f"is {place.status.value}, and will take nothing"
             texts.append(Answer(place.component, text))
-        return texts
+        return texts or [Answer(chore.scope, "is paused; it has no workers")]
 
     def _served(self, found: dict[str, str]) -> None:
         for queue, why in found.items():
@@ -178,8 +181,15 @@ class Office:
     def hint(self, queue: str | None) -> None:
         self._ledger.hint(queue)
 
+    def check_scope(self, scope: str | None) -> None:
+        """UnknownCrew, with those that there are, if there is nothing of that name."""
+        orders.places_of(self._fleet, scope)
+
     def order(self, token: Token, call: Call) -> None:
         """Carry out what a person ordered; ConfigurationError or UnknownCrew if that cannot be."""
+        if not self._opened:
+            self._orders.append((token, call))  # nobody works yet, and nobody knows what was remembered
+            return
         now = clock.monotonic()
         try:
             verb = Verb(call.verb)

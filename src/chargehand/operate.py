@@ -15,9 +15,9 @@ import msgspec
 from chargehand import launch, nodelock
 from chargehand.client import Client, NoNode
 from chargehand.config import milliseconds
-from chargehand.errors import ChargehandError, ConfigurationError
+from chargehand.errors import ChargehandError, ConfigurationError, UnknownCrew
 from chargehand.model.health import APP, FRESH_MS, Findings, Member, is_healthy, judge, shown_status, unserved
-from chargehand.model.orders import Answer, Verb
+from chargehand.model.orders import LONGEST_PAUSE_MS, Answer, Verb
 from chargehand.store import ClaimRow, CrashFilter, CrashRecord, HealthRow, Pause, RecurringPlan, Snapshot, Store
 
 AT_ONCE = 500
@@ -96,14 +96,16 @@ class Operating:
     ) -> list[Answer]:
         """Take nothing new: all, a crew or one worker. The flag lives in the store, with or without a node."""
         for_ms = None if seconds is None else milliseconds("the length of the pause", seconds)
-        if for_ms is not None and for_ms <= 0:
-            raise ConfigurationError(f"a pause of {seconds:g} s; expected more than 0")
+        if for_ms is not None and not 0 < for_ms <= LONGEST_PAUSE_MS:
+            raise ConfigurationError(f"a pause of {seconds:g} s; allowed is more than 0 and up to a year")
         try:
             return self._order(Verb.PAUSE, scope, reason=reason, for_ms=for_ms, who=who or _who())
         except NoNode:
             self._node_must_be_absent()
-            with self._store(create=False) as store, store.transaction() as tx:
-                tx.pause(_kept(scope), who or _who(), reason, for_ms)
+            with self._store(create=False) as store:
+                _check_known(scope, [crew.name for crew in store.crews()])
+                with store.transaction() as tx:
+                    tx.pause(_kept(scope), who or _who(), reason, for_ms)
         return [Answer(scope or "*", "is paused; no node runs now, and one that starts will heed it")]
 
     def resume(self, scope: str | None = None) -> list[Answer]:
@@ -178,7 +180,7 @@ class Operating:
         if found is not None:
             raise ChargehandError(
                 f"the node that serves {self.path} (pid {found.get('pid', 'unknown')}) does not answer: it is stopped, "
-                "starting, or its store is stuck; try again, or look at its log"
+                "starting, or its store is stuck; what was asked may still be done when it goes on; look at its log"
             )
 
     # questions
@@ -195,8 +197,9 @@ class Operating:
         return [component for component in found if status is None or component.status == status]
 
     def component(self, name: str) -> Component | None:
-        """One component's health."""
-        return next((component for component in self.health() if component.component == name), None)
+        """One component's health; of several nodes that the store knows, the one that lives."""
+        found = [component for component in self.health() if component.component == name]
+        return next((component for component in found if component.pid is not None), next(iter(found), None))
 
     def is_healthy(self, name: str, max_age: float = FRESH_MS / 1000) -> bool:
         """Whether the component is known to be well, by a beat that is no older than so many seconds."""
@@ -265,6 +268,12 @@ def _kept(scope: str | None) -> str:
         return "*"
     crew, colon, index = scope.removeprefix("worker:").partition(":")
     return f"worker:{crew}:{index}" if colon else scope
+
+
+def _check_known(scope: str | None, crews: Sequence[str]) -> None:
+    crew = (scope or "").removeprefix("worker:").partition(":")[0]
+    if crew and crews and crew not in crews:
+        raise UnknownCrew(f"there is no crew or worker {scope!r}; there are: {', '.join(crews)}")
 
 
 def _who() -> str:

@@ -119,7 +119,7 @@ class Supervisor:
             due.append(self._resting[0][0])
         return min((moment for moment in due if moment is not None), default=None)
 
-    def tick(self, now: float, late: float) -> None:
+    def tick(self, now: float, *, late: bool) -> None:
         """Let time pass. A step that came late hears everybody before it judges anybody."""
         while self._resting and (late or self._resting[0][0] <= now):
             self._resting.popleft()[1]()
@@ -128,7 +128,7 @@ class Supervisor:
                 if hand.pulse is not None:
                     hand.pulse.drain()
         self._burial.look_again(now)
-        self.tell(Tick(late))
+        self.tell(Tick())
 
     def beat(self) -> None:
         """Something that is to be done from time to time."""

@@ -32,9 +32,11 @@ class Loop:
         if self._handlers.pop(descriptor, None) is not None:
             self._epoll.unregister(descriptor)
 
-    def run_once(self, timeout: float) -> None:
-        """Wait so many seconds at most (forever if negative); handle everything that is ready."""
-        for descriptor, events in self._epoll.poll(timeout):
+    def run_once(self, timeout: float, awake: Callable[[], None] = lambda: None) -> None:
+        """Wait so many seconds at most (forever if negative); handle everything that is ready, after `awake`."""
+        ready = self._epoll.poll(timeout)
+        awake()
+        for descriptor, events in ready:
             handler = self._handlers.get(descriptor)
             if handler is not None:  # one handled before it may have removed it
                 handler(events)

@@ -155,7 +155,8 @@ class Machine(RuleBasedStateMachine):
     @rule(seconds=st.sampled_from([2.0, 500.0]))
     def the_node_was_late(self, seconds: float) -> None:
         self.now += seconds
-        self.tell(Tick(seconds))
+        self.fleet.late(seconds)
+        self.tell(Tick())
         self.settle()
 
     def beat(self, name: str, turns: bool, memory: int) -> None:

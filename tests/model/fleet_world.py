@@ -59,7 +59,9 @@ class World:
         return self.fleet.handle(event, self.now)
 
     def tick(self, late: float = 0.0) -> list[Action]:
-        return self.tell(Tick(late))
+        if late:
+            self.fleet.late(late)
+        return self.tell(Tick())
 
     def after(self, seconds: float) -> list[Action]:
         self.now += seconds

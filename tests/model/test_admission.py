@@ -6,6 +6,7 @@ import pytest
 from fleet_world import AT_ONCE, ONE, THREE, TWO, World
 
 from chargehand.model.death import Death
+from chargehand.model.health import will_work
 from chargehand.model.lifecycle import Exited, Spawn, Status
 from chargehand.model.orders import Verb
 from chargehand.model.policy import StartPolicy, Terms
@@ -100,7 +101,7 @@ def test_no_more_are_started_than_fit_and_the_state_says_why(what: str, name: st
     world = World(3, starts=room(**{what: 10 * GIB}), **terms)
     assert world.begun == [Spawn(ONE, 1), Spawn(TWO, 1)]
     text = world.fleet.places[THREE].text
-    assert text == f"waits for {name}: it needs 4.0 GiB, and of 10.0 GiB only 2.0 are not promised to others"
+    assert text == f"waits for {name}: it needs 4.0 GiB, and of 10.0 GiB only 2.0 GiB are not promised to others"
     world.ready(ONE, TWO)
     world.order(Verb.STOP)
     assert world.statuses[2] == "stopped", "what stops still has its memory"
@@ -124,7 +125,8 @@ def test_who_needs_more_than_there_is_waits_for_ever_and_stops_nobody() -> None:
     assert world.statuses == ["stopped", "healthy", "healthy"]
     text = world.fleet.places["worker:huge:0"].text
     assert text is not None
-    assert "waits for memory" in text
+    assert text == "can never fit into memory: it needs 100.0 B, and there are 10.0 B in all"
+    assert not will_work(world.fleet.places["worker:huge:0"])
 
 
 # spec: SV-9

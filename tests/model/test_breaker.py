@@ -19,7 +19,7 @@ from chargehand.model.lifecycle import (
 from chargehand.model.orders import Verb
 from chargehand.model.policy import Terms
 
-CAUSE = "crash (signal 11)"
+CAUSE = "crash (signal 11, SIGSEGV)"
 
 
 def opened(workers: int = 2) -> World:

@@ -29,7 +29,7 @@ def test_silence_without_cpu_for_30_s_is_hung_and_killed_once_it_said_where_it_s
     assert world.after(0.1) == [Examine(ONE)]
     assert world.tell(Examined(ONE, 3.5)) == condemned("heartbeat timeout")
     assert world.after(0.25) == killed("heartbeat timeout")
-    assert told(world.exit(signal=9)) == [Replace(ONE, "heartbeat timeout (signal 9)", 1.0)]
+    assert told(world.exit(signal=9)) == [Replace(ONE, "heartbeat timeout (signal 9, SIGKILL)", 1.0)]
     assert (world.place.reason, world.place.signal) == (Reason.HEARTBEAT_TIMEOUT, 9)
 
 
@@ -168,7 +168,7 @@ def test_a_worker_that_cannot_be_trusted_is_killed_at_once_and_replaced(status: 
     world.frame(status)
     assert world.tell(Broken(ONE))[-1:] == killed("bad frame")
     assert world.tell(Broken(ONE)) == [], "one verdict is enough"
-    assert told(world.exit(signal=9)) == [Replace(ONE, "bad frame (signal 9)", 1.0)]
+    assert told(world.exit(signal=9)) == [Replace(ONE, "bad frame (signal 9, SIGKILL)", 1.0)]
     assert world.tell(Broken(ONE)) == [], "it is dead already"
 
 

@@ -16,7 +16,7 @@ from chargehand.model.policy import Budget, RestartPolicy, budget
 def test_a_crash_is_reported_and_replaced_after_a_second(status: str) -> None:
     world = World()
     world.frame(status)
-    text = "crash (signal 11)"
+    text = "crash (signal 11, SIGSEGV)"
     assert world.crash() == [
         Report(component=ONE, reason=Reason.CRASH, text=text, charged=True, follows="started again in 1.0 s"),
         Replace(ONE, text, 1.0),
@@ -59,7 +59,7 @@ def test_the_sixth_rapid_crash_is_given_up_with_the_reason() -> None:
         world.again()
         assert pause_of(world.crash()) > 0
     world.again()
-    why = "6 crashes within 300 s; the last: crash (signal 11)"
+    why = "6 crashes within 300 s; the last: crash (signal 11, SIGSEGV)"
     report, given_up = world.crash()
     assert isinstance(report, Report)
     assert report.follows == f"given up: {why}"

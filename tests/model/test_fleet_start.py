@@ -108,7 +108,7 @@ def test_no_first_frame_within_30_s_is_a_start_timeout() -> None:
     assert world.after(0.1) == condemned("start timeout")
     assert world.after(0.24) == []
     assert world.after(0.01) == killed("start timeout")
-    assert told(world.exit(signal=9)) == [Replace(ONE, "start timeout (signal 9)", 1.0)]
+    assert told(world.exit(signal=9)) == [Replace(ONE, "start timeout (signal 9, SIGKILL)", 1.0)]
     assert world.place.reason is Reason.START_TIMEOUT
 
 

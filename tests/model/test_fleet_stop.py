@@ -247,4 +247,4 @@ def test_a_new_life_has_forgotten_the_stop_of_the_old_one() -> None:
     world.exit(code=0)
     world.again()
     assert (world.place.verdict, world.place.stage, world.place.life) == (None, 0, 2)
-    assert told(world.crash()) == [Replace(ONE, "crash (signal 11)", 2.0)]
+    assert told(world.crash()) == [Replace(ONE, "crash (signal 11, SIGSEGV)", 2.0)]

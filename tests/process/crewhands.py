@@ -99,9 +99,7 @@ class NoSetUp(Handler[Any, Any]):
         return None
 
 
-QUICK = RestartPolicy(
-    first_pause=0.01, longest_pause=0.02, rapid_limit=10**6, lifetime_limit=10**6, breaker_window=0
-)
+QUICK = RestartPolicy(first_pause=0.01, longest_pause=0.02, rapid_limit=10**6, lifetime_limit=10**6, breaker_window=0)
 LIVELY = LivenessPolicy(beat=0.2, silent=1.0, grace=2.0, terminate=0.5)
 
 

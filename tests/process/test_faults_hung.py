@@ -62,7 +62,7 @@ def test_silent_and_no_cpu_used_is_a_heartbeat_timeout(  # spec: SV-6 WK-6
             assert word in report.stacks
             attempt = ref.attempts()[0]
             assert (attempt.outcome, attempt.pid, attempt.worker) == ("crashed", first, report.component)
-            assert "signal 9 (heartbeat timeout) with the job in hand; it stood here:" in (attempt.error or "")
+            assert "signal 9, SIGKILL (heartbeat timeout) with the job in hand; it stood here:" in (attempt.error or "")
             assert word in (attempt.error or "")
             assert (ref.job().attempts, ref.job().interruptions) == (0, 0)
         assert [child for child in world.children()[:2] if not gone(child)] == []
@@ -89,7 +89,7 @@ def test_a_deadlock_is_found_with_the_right_line(make_hand: MakeHand, world: Wor
         line = f'faults_deeds.py", line {number} in wait_for_a_lock_that_never_comes'
         assert report.stacks.count(line) == 2, "both threads stand there"
         error = stuck.attempts()[0].error or ""
-        assert "signal 9 (hung) with the job in hand; it stood here:" in error
+        assert "signal 9, SIGKILL (hung) with the job in hand; it stood here:" in error
         assert error.count(line) == 2
         assert (stuck.job().crashes >= 1, stuck.job().attempts, stuck.job().interruptions) == (True, 0, 0)
         assert world.starts(ruled) == [rest], "where a job has a timeout, that rules"

@@ -32,7 +32,7 @@ def test_a_set_up_that_fails(make_hand: MakeHand, world: World) -> None:  # spec
     failing = {
         "raise": (6, "set-up failed", 5, None, "RuntimeError: the model file is missing, as told"),
         "exit:4": (6, "exited", 4, None, "exited (exit code 4)"),
-        "segfault": (6, "crash", None, 11, "crash (signal 11)"),
+        "segfault": (6, "crash", None, 11, "crash (signal 11, SIGSEGV)"),
         "configuration": (1, "configuration error", 2, None, "the model's name is wrong, as told"),
         "unrecoverable": (1, "unrecoverable error", 3, None, "this machine has no GPU, as told"),
     }

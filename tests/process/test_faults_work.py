@@ -1,5 +1,6 @@
 """A job that ends badly: with an exception, or with the process that did it. What is recorded, and what follows."""
 
+import signal
 from collections.abc import Callable
 from typing import Any
 
@@ -44,7 +45,7 @@ def test_every_way_to_die(make_hand: MakeHand, world: World) -> None:  # spec: W
             quarantined(ref)
         for name, (_, reason, code, number, word) in DEATHS.items():
             ref, found = refs[name], reports(hand, 3, job=refs[name].id)
-            how = f"signal {number}" if number else f"exit code {code}"
+            how = f"signal {number}, {signal.Signals(number).name}" if number else f"exit code {code}"
             for report in found:
                 assert (report.reason, report.exit_code, report.signal) == (reason, code, number)
                 assert report.text == f"{reason} ({how})"

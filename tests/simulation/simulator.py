@@ -7,11 +7,11 @@ history that breaks a promise can be told again, step by step: `python tests/sim
 import traceback
 
 from clockwork import Broken
-from people import VERBS
 from profiles import PROFILES, Profile
 from stage import Stage, World
 
 from chargehand.model import ledger
+from chargehand.model.orders import Verb
 
 LONGEST_CALM = 3 * 3600
 
@@ -56,18 +56,18 @@ def settle_down(world: World) -> None:
     jobs = world.oracle.jobs
     for scope in list(jobs.paused):
         world.folk.resume(scope)
-    round = 0
+    rounds = 0
     while any(job.state in ("queued", "running") for job in jobs.jobs.values()):
         if world.now > until:
             left = [job for job in jobs.jobs.values() if job.state in ("queued", "running")]
             raise Broken(f"something is stuck: {left[:5]}")
-        if round % 10 == 0:
+        if rounds % 10 == 0:
             for crew in world.profile.crews:
                 if world.node is not None and not world.counts[crew]:
                     world.folk.scale(crew, 1)
-            for verb in (VERBS[0], VERBS[4]):
-                world.folk.order(verb, "*")
-        round += 1
-        world.run(world.now + (5 if round < 10 else 60))
+            world.folk.order(Verb.START, "*")
+            world.folk.order(Verb.RESET, "*")
+        rounds += 1
+        world.run(world.now + (5 if rounds < 10 else 60))
     world.run(world.now + 2)
     jobs.final(world.fates.poison)

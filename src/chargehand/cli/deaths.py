@@ -44,7 +44,7 @@ def reports(found: list[CrashRecord]) -> None:
     """A table of them."""
     columns = ("ID", "WHEN", "WORKER", "REASON", "ENDED BY", "JOB", "WHAT FOLLOWED")
     rows = [(c.id, show.ago(c.at_ms), c.component, c.reason, _ended_by(c), c.job, c.follows) for c in found]
-    show.table(columns, rows)
+    show.table(columns, rows) if rows else show.line("no crash reports")
 
 
 def _ended_by(report: CrashRecord) -> str | None:

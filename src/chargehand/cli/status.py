@@ -29,8 +29,11 @@ def status(app: find.App = None, store: find.Store = None, json: find.Json = Fal
         for pause in pauses:
             show.line(f"paused {_pause_line(pause)}")
         if node is not None:
+            show.line(f"all in all {node['verdict']['status']}")
             for reason in node["verdict"]["reasons"]:
-                show.line(f"{node['verdict']['status']:8} {show.safe(summary(reason))}")
+                show.line(f"  {show.safe(summary(reason))}")
+            for crew, why in node["breakers"].items():
+                show.line(f"  crew {show.safe(crew)}: one worker is tried for all: {show.safe(why)}")
             show.line("")
             columns = ("WORKER", "STATUS", "PID", "MEMORY", "JOB", "PROGRESS", "RESTARTS", "LEFT", "REASON")
             show.table(columns, [_worker_row(worker) for worker in node["workers"]])

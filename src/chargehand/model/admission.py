@@ -9,7 +9,7 @@ from chargehand.model.lifecycle import Status
 from chargehand.model.place import Place
 from chargehand.model.policy import StartPolicy, Terms
 
-GIB = 2**30
+NEVER = "can never fit"
 
 
 class Admission:
@@ -51,6 +51,7 @@ class Admission:
                     self._next_at = now + self._policy.stagger
                     return place
                 place.text = lacking
+                place.unfit = lacking.startswith(NEVER)
         self._full = True
         return None
 
@@ -65,9 +66,19 @@ class Admission:
             if total is None or not need:
                 continue
             taken = sum(getattr(self._crews[other.crew], what) or 0 for other in places.values() if other.alive)
+            if need > total:
+                return f"{NEVER} into {name}: it needs {_size(need)}, and there are {_size(total)} in all"
             if taken + need > total:
                 return (
-                    f"waits for {name}: it needs {need / GIB:.1f} GiB, and of {total / GIB:.1f} GiB "
-                    f"only {max(0, total - taken) / GIB:.1f} are not promised to others"
+                    f"waits for {name}: it needs {_size(need)}, and of {_size(total)} only "
+                    f"{_size(max(0, total - taken))} are not promised to others"
                 )
         return None
+
+
+def _size(count: int) -> str:
+    """Bytes, for people."""
+    for unit, size in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+        if count >= size:
+            return f"{count / size:.1f} {unit}"
+    return f"{count:.1f} B"

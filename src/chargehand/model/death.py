@@ -3,6 +3,7 @@
 Pure. Exit code and signal are facts; the reason is a judgement, and never hides in a number.
 """
 
+import signal
 from enum import StrEnum
 
 import msgspec
@@ -74,13 +75,18 @@ class Death(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def how(self) -> str:
-        return f"signal {self.signal}" if self.signal else f"exit code {self.exit_code}"
+        return f"signal {self.signal}{_name(self.signal)}" if self.signal else f"exit code {self.exit_code}"
 
     @property
     def fatal(self) -> bool:
         """Whether a restart cannot help. A job may call sys.exit(2) for reasons of its own: without words, and with a
         job in hand, it is not meant."""
         return self.exit_code in _FATAL and (self.said is not None or not self.had_job)
+
+
+def _name(number: int) -> str:
+    """A signal's name, in brackets, if it has one."""
+    return f", {signal.Signals(number).name}" if number in set(signal.Signals) else ""
 
 
 def reason_of(death: Death, verdict: Reason | None) -> Reason:

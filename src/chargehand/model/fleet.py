@@ -93,8 +93,8 @@ class Fleet(Roster):
                 return self._pauses_changed(scopes)
             case WorkWaits(crew, count):
                 return self._wake(crew, count)
-            case Tick(late):
-                return self._tick(late, now)
+            case Tick():
+                return self._tick(now)
             case _:
                 assert_never(event)
 
@@ -110,7 +110,9 @@ class Fleet(Roster):
         return []
 
     def _wake(self, crew: str, count: int) -> list[Action]:
-        for place in [place for place in self.crew(crew) if place.asleep and not place.paused][:count]:
+        coming = sum(place.in_line or place.status is Status.STARTING for place in self.crew(crew))
+        sleepers = [place for place in self.crew(crew) if place.asleep and not place.in_line and not place.paused]
+        for place in sleepers[: max(0, count - coming)]:
             self.start(place)
         return []
 
@@ -241,11 +243,15 @@ class Fleet(Roster):
 
     # time passes
 
-    def _tick(self, late: float, now: float) -> list[Action]:
+    def late(self, seconds: float) -> None:
+        """The supervisor itself was so late: to be told before anything that it hears or sees since."""
+        for place in self.places.values():
+            if place.alive:
+                place.shift(seconds)
+
+    def _tick(self, now: float) -> list[Action]:
         actions: list[Action] = []
         for place in list(self.places.values()):
-            if late and place.alive:
-                place.shift(late)
             actions += self._due(place, now)
         for crew in list(self._breakers.open):
             due = self._breakers.due(crew, self.places)

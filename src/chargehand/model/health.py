@@ -111,7 +111,9 @@ def will_work(place: Place) -> bool:
     """Whether it takes work, or will by itself."""
     if place.status in (Status.HEALTHY, Status.PAUSED, Status.STARTING, Status.CRASHED):
         return True
-    return place.status is Status.STOPPED and (place.in_line or place.asleep or place.start_at is not None)
+    return place.status is Status.STOPPED and (
+        (place.in_line and not place.unfit) or place.asleep or place.start_at is not None
+    )
 
 
 def member_of(place: Place) -> Member:

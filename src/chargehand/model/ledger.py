@@ -226,6 +226,7 @@ class Ledger:
                 bench.let_go(worker)
         for worker in freed:
             if worker not in self._crew_of or worker in self._dismissed:
+                self.benches[worker.split(":")[1]].hungry = True  # it may be asleep, and wanted now
                 continue
             self.benches[self._crew_of[worker]].hands.add(worker)
             claim = None if worker in self.held else self._next(worker, now)

@@ -112,9 +112,7 @@ class WorkWaits(msgspec.Struct, frozen=True):
 
 
 class Tick(msgspec.Struct, frozen=True):
-    """Time has passed; `late` is how much later than planned the supervisor itself looked."""
-
-    late: float = 0.0
+    """Time has passed."""
 
 
 Event = (

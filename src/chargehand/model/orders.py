@@ -14,6 +14,7 @@ from chargehand.model.lifecycle import Action, Forgiven, Status
 from chargehand.model.place import After, Place
 
 MOST_WORKERS = 1000
+LONGEST_PAUSE_MS = 366 * 86_400_000
 
 
 class Verb(StrEnum):
@@ -175,4 +176,4 @@ def resumed(fleet: Fleet, scope: str | None) -> list[Answer]:
         else:
             text = f"is {place.status.value}" + (f" ({place.text})" if place.text else "")
         answers.append(Answer(place.component, text))
-    return answers
+    return answers or [Answer(scope or "*", "is no longer paused; it has no workers")]

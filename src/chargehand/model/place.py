@@ -42,6 +42,8 @@ class Place(msgspec.Struct):
     start_at: float | None = None
     in_line: bool = False
     """Due to be started, but others load, or there is no room yet."""
+    unfit: bool = False
+    """It needs more than there is at all."""
     behind_breaker: bool = False
     after: After | None = None
     why_leave: Reason | None = None

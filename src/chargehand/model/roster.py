@@ -86,13 +86,11 @@ class Roster:
 
     def start(self, place: Place) -> None:
         """Have an empty place filled, as soon as it is its turn."""
-        if not self._begun or self.stopping:
-            return
-        place.after, place.why_leave, place.behind_breaker = None, None, False
         if place.component in self._occupied:
             place.start_at, place.reason = None, Reason.NOT_STARTED
             place.text = f"unkillable: an earlier life of it (pid {self._occupied[place.component]}) is still there"
-        else:
+        elif self._begun and not self.stopping:
+            place.after, place.why_leave, place.behind_breaker = None, None, False
             self._admission.join(place)
 
     def admitted(self, now: float) -> list[Action]:

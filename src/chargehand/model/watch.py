@@ -11,6 +11,8 @@ from chargehand.model.policy import LivenessPolicy
 
 LONGEST_LOAD = 86_400.0
 """Seconds that a worker may ask for at once."""
+ROUNDING = 1e-6
+"""Seconds by which a sum of moments may miss the limit that it was planned for."""
 OWN_SHARE, OWN_CPU = 0.002, 0.05
 """What the pulse itself may use while the working thread stands still: a share of the time, and seconds."""
 
@@ -77,7 +79,7 @@ class Watch:
         if cpu is None:  # it is dead, but something that it left is not yet
             place.look_at = now + self._policy.silent / 2
             return None
-        if place.cpu is not None and silent_for >= self._policy.silent:
+        if place.cpu is not None and silent_for >= self._policy.silent - ROUNDING:
             if cpu == place.cpu:
                 return Reason.HEARTBEAT_TIMEOUT
             place.unresponsive = True

@@ -1,0 +1,69 @@
+"""`python tests/simulation 10000`: that many histories, on all cores; `--seed N` tells one of them in full."""
+
+import argparse
+import multiprocessing
+import os
+import sys
+from collections import Counter
+
+from clockwork import Broken
+from simulator import profile_of, simulate, tell
+from stage import Stage
+
+from campaign import histories
+from chargehand import clock
+
+
+def one(seed: int) -> int:
+    """Tell one history in full."""
+    stage = Stage()
+    try:
+        world = simulate(seed, stage)
+    except Broken as broken:
+        assert stage.world is not None
+        trace = str(broken).partition("Traceback")
+        sys.stdout.write(f"{tell(stage.world, 10**9)}\n\n{trace[1]}{trace[2]}\n{str(broken).splitlines()[0]}\n")
+        return 1
+    sys.stdout.write(f"{tell(world, 10**9)}\n\nseed {seed} ({profile_of(seed).name}): all promises kept\n")
+    return 0
+
+
+def many(first: int, count: int, processes: int) -> int:
+    """Run them; say what was met."""
+    began, size = clock.monotonic(), 50
+    seeds = range(first, first + count)
+    parts = [seeds[n : n + size] for n in range(0, count, size)]
+    tally, seconds, done = Counter[str](), 0.0, 0
+    with multiprocessing.get_context("spawn").Pool(processes) as pool:
+        for found, virtual, broken in pool.imap_unordered(histories, parts):
+            tally += found
+            seconds += virtual
+            done += size
+            if broken is not None:
+                pool.terminate()
+                sys.stdout.write(f"{broken}\n")
+                return 1
+    took = clock.monotonic() - began
+    for what, times in sorted(tally.items()):
+        sys.stdout.write(f"{times:10,}  {what}\n")
+    sys.stdout.write(
+        f"{count:,} seeds in {took:.1f} s ({count / took:.0f} a second): {seconds / 3600:,.0f} virtual hours, "
+        f"{tally['jobs']:,} jobs, {tally['deaths']:,} deaths; all promises kept\n"
+    )
+    return 0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="simulation", description=__doc__)
+    parser.add_argument("count", nargs="?", type=int, default=700)
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
+    parser.add_argument("--seed", type=int, help="tell this one in full")
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    given = parser.parse_args()
+    if given.seed is not None:
+        return one(given.seed)
+    return many(given.first, given.count, given.processes)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,216 @@
+"""Simulated worker processes: what each does with its life, what it says on its sockets, what the kernel knows of it.
+
+The truth about a worker is here; the node sees only the sockets, the deaths and the CPU time.
+"""
+
+from typing import TYPE_CHECKING, Protocol
+
+from chargehand.model.job import Claim, Done, Outcome
+
+if TYPE_CHECKING:
+    from stage import World
+
+
+Message = tuple[object, ...]
+AWAKE = 0.0002
+"""CPU time that a resting worker uses: its pulse's."""
+
+
+class Listener(Protocol):
+    """The node, as a worker sees it."""
+
+    def readable(self, worker: "Worker", channel: str) -> None: ...
+
+
+class Worker:
+    """One life of a worker. Two threads: the one that works, and the pulse that beats beside it."""
+
+    def __init__(self, world: "World", node: Listener, component: str, pid: int, paused: bool) -> None:
+        self.world, self.node, self.component, self.pid, self.paused = world, node, component, pid, paused
+        self.crew = component.split(":")[1]
+        self.alive = True
+        self.frozen = False
+        """Stopped by a signal: nothing that it planned happens."""
+        self.exit_code: int | None = None
+        self.signal: int | None = None
+        self.said: str | None = None
+        self.oom = False
+        self.status = "starting"
+        self.turns = 1
+        self.memory = 100 << 20
+        self.claim: Claim | None = None
+        self.stop_told = self.leaving = False
+        self.stuck = False
+        """The working thread does not come back to its socket."""
+        self.mute = False
+        """The pulse does not run: C code holds the interpreter, or the process does not run at all."""
+        self.unkillable_for = 0.0
+        self.garbage = False
+        self.work: list[Message] = []
+        self.pulse: list[Message] = []
+        # the truth, for the oracle
+        self.born = self.turned_at = self.rested_since = world.now
+        self.sent_at: float | None = None
+        self.load_until = world.now + world.profile.liveness.set_up
+        self.sigterm_at: float | None = None
+        self._cpu, self._rate, self._rate_at = 0.0, 0.9, world.now
+
+    def __repr__(self) -> str:
+        return f"{self.component} pid {self.pid}"
+
+    @property
+    def runs(self) -> bool:
+        return self.alive and not self.frozen
+
+    # what the kernel knows
+
+    def use(self, rate: float) -> None:
+        """From now on it uses so much CPU time a second."""
+        now = self.world.now
+        self._cpu, self._rate_at = self._cpu + self._rate * (now - self._rate_at), now
+        if self._rate > AWAKE:
+            self.rested_since = now
+        self._rate = rate
+
+    def cpu(self) -> float | None:
+        """As the kernel tells it, in hundredths of a second."""
+        if not self.alive:
+            return None
+        return int((self._cpu + self._rate * (self.world.now - self._rate_at)) * 100) / 100
+
+    def rests_since(self) -> float | None:
+        """Since when it has used no CPU time worth the name; None if it does."""
+        return None if self._rate > AWAKE else self.rested_since
+
+    def stood_still(self, seconds: float, forgiven: float) -> None:
+        """The machine slept: nothing happened in that time, and so much of it is not held against the worker."""
+        self._rate_at += seconds
+        self.born += forgiven
+        self.turned_at += forgiven
+        self.rested_since += forgiven
+        self.load_until += forgiven
+        if self.sent_at is not None:
+            self.sent_at += forgiven
+
+    def die(self, *, code: int | None = None, signal: int | None = None, oom: bool = False) -> None:
+        """The process ends; the node will see it by its pidfd."""
+        if not self.alive:
+            return
+        self.world.note(f"{self} dies: {f'exit code {code}' if signal is None else f'signal {signal}'}")
+        self.world.tally["deaths"] += 1
+        self.alive = False
+        self.exit_code, self.signal, self.oom = code, signal, oom
+        self.world.processes.remove(self)
+        self.node.readable(self, "pidfd")
+
+    def kill(self) -> None:
+        """SIGKILL: it dies at once, or when the kernel lets it."""
+        self.frozen = True
+        self.world.after(self.unkillable_for, lambda: self.die(signal=9))
+
+    # what it says
+
+    def report(self) -> None:
+        """A frame on the pulse socket."""
+        if not self.runs or self.mute:
+            return
+        self.sent_at = self.world.now
+        status = "paused" if self.paused and self.status == "healthy" else self.status
+        self.pulse.append(("health", status, self.turns, self.memory))
+        self.node.readable(self, "pulse")
+
+    def tell(self, *message: object) -> None:
+        """A line on the work socket."""
+        self.work.append(message)
+        self.node.readable(self, "work")
+
+    def noise(self) -> None:
+        """Something on the pulse that is no frame."""
+        if self.runs:
+            self.pulse.append(("noise",))
+            self.node.readable(self, "pulse")
+
+    def beat(self) -> None:
+        """The pulse thread's rhythm."""
+        if not self.alive:
+            return
+        if self.runs and not self.mute:
+            if self.claim is None and self.status != "starting" and not self.stuck and not self.leaving:
+                self.turn()
+            self.report()
+        self.world.after(self.world.profile.liveness.beat, self.beat)
+
+    def turn(self) -> None:
+        """The working thread did something."""
+        self.turns += 1
+        self.turned_at = self.world.now
+
+    def speak_again(self) -> None:
+        """The pulse runs again."""
+        if self.mute and self.runs:
+            self.mute = False
+            self.world.note(f"{self} speaks again")
+            self.report()
+
+    # what it does
+
+    def ready(self) -> None:
+        """The set-up is done."""
+        if not self.runs:
+            return
+        self.mute = False
+        self.status = "healthy"
+        self.use(AWAKE)
+        self.turn()
+        self.report()
+        self.tell("ready")
+        self.rest()
+
+    def rest(self) -> None:
+        """Nothing in hand: leave, if that was asked for."""
+        if self.stop_told and self.claim is None and not self.leaving and not self.stuck and self.status != "starting":
+            self.leaving = True
+            self.status = "stopping"
+            self.report()
+            self.world.after(self.world.chance.choice([0.001, 0.01, 0.3]), lambda: self.runs and self.die(code=0))
+
+    def told_to_stop(self) -> None:
+        """STOP came; the working thread reads it when it next listens."""
+        self.stop_told = True
+        if self.runs and not self.mute:
+            self.rest()
+
+    def told_paused(self, paused: bool) -> None:
+        """PAUSE or RESUME came on the pulse."""
+        self.paused = paused
+        self.report()
+
+    def signalled(self) -> None:
+        """Somebody sent it a SIGTERM: its pulse says so, and the node answers with STOP."""
+        if self.runs and not self.mute:
+            self.sigterm_at = self.world.now
+            self.status = "stopping"
+            self.report()
+
+    def receive(self, claim: Claim) -> None:
+        """A job came."""
+        self.claim = claim
+        if self.stuck or not self.runs:
+            return
+        self.turn()
+        self.report()
+        self.use(0.8)
+        self.world.fates.perform(self, claim)
+
+    def outcome(self, claim: Claim, outcome: Outcome | None = None) -> None:
+        """The attempt ends, and the node is told."""
+        if not self.runs or self.claim is not claim:
+            return
+        self.claim = None
+        self.stuck = False
+        self.use(AWAKE)
+        self.speak_again()
+        self.turn()
+        self.tell("outcome", claim.id, claim.fence, outcome if outcome is not None else Done())
+        self.report()
+        self.rest()

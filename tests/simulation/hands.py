@@ -1,0 +1,184 @@
+"""The simulated hands of a node: it is woken, hears everybody, lets time pass, writes; one step after the other.
+
+It follows the protocol of the shipped node, step by step; whatever it decides by itself is wrong.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from actors import Worker
+from storekeeper import Storekeeper
+from supervision import Supervision
+
+from chargehand.model.lifecycle import Occupied, PausesChanged, Status, StopAsked, Tick, WorkWaits
+
+if TYPE_CHECKING:
+    from stage import World
+
+LATE = 1.0
+"""As in the shipped node: a step that comes so much later than planned is forgiven to the workers."""
+LAST_WORDS = 5.0
+STEP = 0.0005
+"""A real step takes its time, too."""
+
+
+class Node(Supervision):
+    """One life of a node."""
+
+    def __init__(self, world: "World", life: str, counts: dict[str, int]) -> None:
+        super().__init__(world, counts)
+        self.store = Storekeeper(self, life)
+        self._readable: list[tuple[Worker, str]] = []
+        self._orders: list[Callable[[], object]] = []
+        self._planned = self.wake_at = self._supervise_at = world.now
+        self._has_sleepers = any(terms.idle_exit is not None for terms in world.profile.crews.values())
+        self._still_until = 0.0
+        self._gone_at: float | None = None
+        self._steps, self._steps_since = 0, world.now
+
+    # being woken
+
+    def readable(self, worker: Worker, channel: str) -> None:
+        """Something came on a socket, or a process ended."""
+        if self.alive and worker.node is self:
+            self._readable.append((worker, channel))
+            self.poke()
+
+    def order(self, act: Callable[[], object]) -> None:
+        """A caller, or the store thread, has news for the main thread."""
+        if self.alive:
+            self._orders.append(act)
+            self.poke()
+
+    def poke(self) -> None:
+        """Wake up, unless the step that was planned before is just late."""
+        now = self.world.now
+        if now < self._planned or self.wake_at > self._planned + 1:
+            self._still_until = max(self._still_until, now + self._hiccup())
+            self.wake_at = min(self.wake_at, self._still_until)
+
+    def _hiccup(self) -> float:
+        """Now and then the machine has something better to do; for less time than is forgiven."""
+        world = self.world
+        if world.fates.calm or world.chance.random() >= world.profile.hiccups:
+            return 0.0
+        world.tally["hiccup"] += 1
+        return world.chance.uniform(0, 0.9)
+
+    def stand_still(self, seconds: float) -> None:
+        """Somebody stops the node's process for a while."""
+        now = self.world.now
+        self._still_until = max(self._still_until, now + seconds)
+        self.wake_at = max(self.wake_at, self._still_until)
+
+    def woken_late(self) -> float:
+        """The machine slept: how much later than planned the next step comes."""
+        self.wake_at = max(self.wake_at, self.world.now)
+        late = self.world.now - self._planned
+        return late if late > LATE else 0.0
+
+    def attentive(self) -> bool:
+        """Whether it does not stand still just now."""
+        return self.world.now >= self._still_until
+
+    # one turn
+
+    def step(self) -> None:
+        """Hear everybody, then let time pass, then write."""
+        world = self.world
+        now = world.now
+        late = now - self._planned
+        self._count_steps(now)
+        if late > LATE:
+            self._forgive(late)
+        if self._readable or self._orders:
+            self._hear()
+        if self._dying:
+            self._look_at_the_dying()
+        if late > LATE or self._supervise_at <= now:
+            self.tell(Tick())
+        if self._has_sleepers:
+            self._count_sleepers()
+        self._plan(self.store.submit())
+        if self.fleet.stopping:
+            self._perhaps_end()
+
+    def _forgive(self, late: float) -> None:
+        """Nothing of what the node did not see is held against anybody; nor is what it is going to hear now."""
+        self.oracle.lateness(late)
+        self.fleet.late(late)
+
+    def _count_steps(self, now: float) -> None:
+        self._steps += 1
+        if now - self._steps_since > 1.0:
+            self._steps, self._steps_since = 0, now
+        self.oracle.check(self._steps < 1900, "the node spins: it is woken again and again for nothing")
+
+    def _hear(self) -> None:
+        readable, self._readable = self._readable, []
+        orders, self._orders = self._orders, []
+        if len(readable) > 1:
+            self.world.chance.shuffle(readable)
+        for worker, channel in readable:
+            if channel == "pidfd":
+                self._died(worker)
+            else:
+                self._read(worker, channel)
+        for act in orders:
+            act()
+
+    def _plan(self, submit_at: float) -> None:
+        now = self.world.now
+        due = self.fleet.next_due()
+        self._supervise_at = now + 60.0 if due is None else due
+        self._planned = max(min(self._supervise_at, submit_at), now + STEP)
+        for when, _ in self._dying:
+            self._planned = min(self._planned, max(when, now + STEP))
+        if self._gone_at is not None:
+            self._planned = min(self._planned, self._gone_at + LAST_WORDS)
+        self.wake_at = max(self._planned + self._hiccup(), self._still_until)
+        if self._readable or self._orders:
+            self.wake_at = max(now + STEP, self._still_until)
+
+    # pauses, sleepers, the end
+
+    def apply_pauses(self) -> None:
+        """What is paused, as the store says now."""
+        scopes = frozenset(pause.scope for pause in self.world.stage.people.pauses())
+        self.oracle.paused(scopes)
+        for component, claim in self.ledger.pause(scopes, self.world.now):
+            self.hand_out(component, claim)
+        self.tell(PausesChanged(scopes))
+
+    def occupy(self, component: str, pid: int | None) -> None:
+        """An earlier life of this place cannot be killed; or can, at last."""
+        self.tell(Occupied(component, pid))
+
+    def _count_sleepers(self) -> None:
+        for crew, bench in self.ledger.benches.items():
+            places = self.fleet.crew(crew)
+            sleepers = sum(place.asleep and not place.paused for place in places)
+            coming = sum(place.in_line or place.status is Status.STARTING for place in places)
+            # Those who are coming anyway are no answer to the question whether there is work for more than them.
+            bench.asleep = sleepers + coming if sleepers else 0
+
+    def wake_sleepers(self) -> None:
+        for crew, count in self.ledger.waiting().items():
+            self.oracle.work_waits(crew, count)
+            self.tell(WorkWaits(crew, count))
+
+    def stop(self) -> None:
+        """In order."""
+        if not self.fleet.stopping:
+            self.world.note("the node is asked to stop")
+            self.ledger.close(self.world.now)
+            self.oracle.node_stops()
+            self.tell(StopAsked())
+
+    def _perhaps_end(self) -> None:
+        if self.workers or self._dying or not self.fleet.all_gone():
+            return
+        now = self.world.now
+        self._gone_at = self._gone_at or now
+        if self.ledger.settled or now - self._gone_at >= LAST_WORDS:
+            self.world.node_ends(self)

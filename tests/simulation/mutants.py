@@ -1,0 +1,10 @@
+"""Mutants of the shipped source: each breaks one promise in a way that a tired author might. The simulator must see it.
+
+Every one is a patch: the old text must stand in the shipped file exactly once, or the mutant is out of date.
+"""
+
+from mutants_liveness import LIVENESS
+from mutants_restarts import RESTARTS
+from mutants_work import WORK
+
+MUTANTS = (*WORK, *RESTARTS, *LIVENESS)

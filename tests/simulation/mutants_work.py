@@ -1,0 +1,158 @@
+"""Mutants of what is done with jobs: the store, the outcomes, the ledger."""
+
+from mutant import Mutant
+
+WORK = (
+    # the store
+    Mutant(
+        name="the fence is not checked when a good end is settled",
+        file="stores/sqlite_transaction.py",
+        old="WHERE seq = ended.value ->> 0 AND fence = ended.value ->> 1 AND state = 'running'",
+        new="WHERE seq = ended.value ->> 0 AND state = 'running'",
+        profile="ghosts",
+        first=31,
+    ),
+    Mutant(
+        name="the fence is not checked when another end is settled",
+        file="stores/sqlite_transaction.py",
+        old="WHERE seq = ?1 AND fence = ?2 AND state = 'running' RETURNING seq, fence",
+        new="WHERE seq = ?1 AND ?2 AND state = 'running' RETURNING seq, ?2",
+        profile="ghosts",
+    ),
+    Mutant(
+        name="whoever settles may do so twice",
+        file="stores/sqlite_transaction.py",
+        old="WHERE seq = ended.value ->> 0 AND fence = ended.value ->> 1 AND state = 'running'",
+        new="WHERE seq = ended.value ->> 0 AND fence = ended.value ->> 1",
+        profile="ghosts",
+        first=23,
+    ),
+    Mutant(
+        name="a note is written whatever the fence",
+        file="stores/sqlite_transaction.py",
+        old="started_ms = ?4 WHERE seq = ?1 AND fence = ?2 AND state = 'running'",
+        new="started_ms = ?4 WHERE seq = ?1 AND state = 'running' AND ?2",
+        profile="ghosts",
+    ),
+    Mutant(
+        name="a claim does not look at pauses",
+        file="stores/sqlite_transaction.py",
+        old="        if ends:\n",
+        new="        if ends and want.limit > 99:\n",
+        profile="people",
+        first=396,
+    ),
+    Mutant(
+        name="oldest last",
+        file="stores/sqlite_transaction.py",
+        old="ORDER BY priority DESC, seq LIMIT ?2)",
+        new="ORDER BY priority DESC, seq DESC LIMIT ?2)",
+        profile="work",
+    ),
+    Mutant(
+        name="the fence is not raised by a claim",
+        file="stores/sqlite_transaction.py",
+        old="SET state = 'running', fence = fence + 1,",
+        new="SET state = 'running', fence = max(fence, 1),",
+        profile="work",
+    ),
+    Mutant(
+        name="recovery forgets who is unkillable",
+        file="stores/sqlite_transaction.py",
+        old="AND (?2 = '[]' OR worker IS NOT NULL AND worker NOT IN (SELECT value FROM json_each(?2)))",
+        new="AND ?2 IS NOT NULL",
+        profile="ghosts",
+        first=31,
+    ),
+    Mutant(
+        name="notes are not written",
+        file="dispatch.py",
+        old="            tx.note(batch.notes)\n",
+        new="            pass\n",
+        profile="ghosts",
+        seeds=100,
+    ),
+    Mutant(
+        name="a batch is claimed before it is settled",
+        file="dispatch.py",
+        old="        lost = tx.settle(batch.settlements, holder) if batch.settlements else []\n",
+        new="        grants = tx.claim(batch.wants, holder) if batch.wants else []\n"
+        "        lost = tx.settle(batch.settlements, holder) if batch.settlements else []\n",
+        profile="work",
+    ),
+    # jobs
+    Mutant(
+        name="poison is counted for each worker by itself",
+        file="model/job.py",
+        old="            crashes = claim.crashes + 1\n",
+        new="            crashes = 1\n",
+        profile="poison",
+    ),
+    Mutant(
+        name="the fourth crash is poison",
+        file="model/job.py",
+        old="POISON_CRASHES = 3\n",
+        new="POISON_CRASHES = 4\n",
+        profile="poison",
+    ),
+    Mutant(
+        name="an interruption costs an attempt",
+        file="model/job.py",
+        old='"outcome": "interrupted", "error": cut(error), "interruptions": 1}',
+        new='"outcome": "interrupted", "error": cut(error), "interruptions": 1, "attempts": 1}',
+        profile="people",
+        first=28,
+    ),
+    Mutant(
+        name="the first crash has a backoff, too",
+        file="model/job.py",
+        old="            delay = 0 if crashes == 1 else retry_delay_ms(crashes - 1, jitter)\n",
+        new="            delay = retry_delay_ms(crashes - 1, jitter)\n",
+        profile="poison",
+    ),
+    # the ledger
+    Mutant(
+        name="drain takes one more",
+        file="model/ledger.py",
+        old="        if worker in self._dismissed:\n            return None\n",
+        new="",
+        profile="people",
+    ),
+    Mutant(
+        name="what a paused crew has in memory is not given back",
+        file="model/ledger.py",
+        old="            if self.closed or not bench.hands or bench.paused:\n",
+        new="            if self.closed or not bench.hands:\n",
+        profile="people",
+        first=404,
+    ),
+    Mutant(
+        name="a failed batch forgets its outcomes",
+        file="model/ledger.py",
+        old="        self._settlements[:0] = batch.settlements\n",
+        new="",
+        profile="work",
+        first=264,
+    ),
+    Mutant(
+        name="a dead worker's job is forgotten",
+        file="model/ledger.py",
+        old="        if self._record(held, outcome, now, worker=worker, pid=pid) is State.FAILED:\n",
+        new="        if held.claim.attempts > 99:\n",
+        profile="poison",
+    ),
+    Mutant(
+        name="a quarantined job does not count as got out of the way",
+        file="model/ledger.py",
+        old="is State.FAILED:\n            bench.done += 1\n",
+        new="is State.FAILED:\n            bench.done += 0\n",
+        profile="poison",
+    ),
+    Mutant(
+        name="claims stay in the memory of a crew that has nobody left",
+        file="model/ledger.py",
+        old="        return bool(self.ahead) and not self.hands\n",
+        new="        return False\n",
+        profile="drained",
+    ),
+)

@@ -1,0 +1,256 @@
+"""What must be true of jobs, written from the specification (WK-1 to WK-7) and kept beside the store, never from it.
+
+Of every job the oracle knows what happened to it. After every commit it says what must stand in the store.
+"""
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from clockwork import Broken
+
+from chargehand.model.batch import Batch, Note, Result
+from chargehand.model.job import (
+    Claim,
+    Done,
+    GaveUp,
+    NewJob,
+    Outcome,
+    Raised,
+    RetryLater,
+    Settlement,
+)
+
+if TYPE_CHECKING:
+    from stage import World
+
+POISON = 3
+KINDS: dict[type, str] = {Done: "done", Raised: "raised", RetryLater: "retry", GaveUp: "gave up"}
+_ROWS = """
+SELECT id, state, run_at_ms, attempts, crashes, interruptions, fence, reason, life IS NOT NULL
+FROM chargehand_job WHERE id IN (SELECT value FROM json_each(?))
+"""
+
+
+class Truth(msgspec.Struct):
+    """One job, as it must be. `due`: the earliest and the latest moment (ms) at which it may be taken again."""
+
+    id: str
+    queue: str
+    order: tuple[int, int]
+    max_attempts: int
+    due: tuple[int, int]
+    state: str = "queued"
+    attempts: int = 0
+    crashes: int = 0
+    interruptions: int = 0
+    fence: int = 0
+    reason: str | None = None
+    ends: int = 0
+    completed: int = 0
+
+
+def backoff(failures: int) -> tuple[int, int]:
+    """2 s after the first failure, doubled each time up to 10 minutes, plus up to a tenth. In ms."""
+    exact = min(2**failures, 600) * 1000
+    return exact, exact * 11 // 10 + 1
+
+
+class JobPromises:
+    """See the module."""
+
+    def __init__(self, world: "World") -> None:
+        self._world = world
+        self.jobs: dict[str, Truth] = {}
+        self._ends: dict[tuple[str, int], tuple[str, int]] = {}
+        """How claims ended whose settlement is not committed yet."""
+        self._handed: set[tuple[str, int]] = set()
+        self.paused: dict[str, float] = {}
+        """What is paused in the store, and until when."""
+        self.past: list[Settlement] = []
+        """Settlements of claims that have ended: what a ghost might try again."""
+
+    def check(self, fine: bool, what: str) -> None:
+        if not fine:
+            raise Broken(what)
+
+    # what people do
+
+    def enqueued(self, job: NewJob) -> None:
+        due = self._world.now_ms() + job.delay_ms
+        order = (-job.priority, len(self.jobs))
+        self.jobs[job.id] = Truth(job.id, job.queue, order, job.max_attempts, (due, due))
+
+    def cancelled(self, job_id: str, done: bool) -> None:
+        job = self.jobs[job_id]
+        self.check(done == (job.state == "queued"), f"job {job_id} was {job.state}; cancelled: {done}")
+        if done:
+            job.state, job.reason = "cancelled", "cancelled"
+
+    def retried(self, job_id: str, done: bool) -> None:
+        job = self.jobs[job_id]
+        self.check(done == (job.state in ("failed", "cancelled")), f"job {job_id} was {job.state}; retried: {done}")
+        if done:
+            now = self._world.now_ms()
+            job.state, job.reason, job.due = "queued", None, (now, now)
+            job.attempts = job.crashes = job.interruptions = 0
+
+    def pause_ends(self, crew: str) -> bool:
+        """Whether the store holds claims of this crew back now."""
+        now = self._world.now
+        return any(self.paused.get(scope, -1.0) > now for scope in ("*", crew))
+
+    # what happens to a claim
+
+    def handed(self, claim: Claim) -> None:
+        job = self.jobs[claim.id]
+        self.check(
+            job.state == "running" and job.fence == claim.fence,
+            f"job {claim.id} is handed out with fence {claim.fence}, but it is {job.state} with {job.fence}",
+        )
+        self.check((claim.id, claim.fence) not in self._handed, f"the same claim of job {claim.id} is handed out twice")
+        self._handed.add((claim.id, claim.fence))
+
+    def ended(self, claim: Claim, how: str, after_ms: int = 0) -> None:
+        self.check((claim.id, claim.fence) not in self._ends, f"job {claim.id} ends twice under one claim")
+        self._ends[claim.id, claim.fence] = (how, after_ms)
+
+    def performed(self, claim: Claim, outcome: Outcome) -> None:
+        after_ms = outcome.after_ms if isinstance(outcome, RetryLater) else 0
+        self.ended(claim, KINDS[type(outcome)], after_ms)
+
+    def would_fail(self, claim: Claim, how: str) -> bool:
+        """Whether this end is the job's last, and not a good one."""
+        job = self.jobs[claim.id]
+        return (how == "crashed" and job.crashes + 1 >= POISON) or (
+            how in ("raised", "retry", "timed out") and job.attempts + 1 >= job.max_attempts
+        )
+
+    # commits
+
+    def committed(self, batch: Batch, result: Result) -> None:
+        self.check(not result.lost, f"the store says that the node does not hold {result.lost}")
+        touched: set[str] = set()
+        for settlement in batch.settlements:
+            self._settled(settlement)
+            touched.add(settlement.id)
+        wants = {want.crew: want for want in batch.wants}
+        for grant in result.grants:
+            self._granted(grant.crew, grant.claims, wants[grant.crew].limit)
+            touched.update(claim.id for claim in grant.claims)
+        if touched:
+            self.compare(touched)
+        for note in batch.notes:
+            self._noted(note)
+
+    def _noted(self, note: Note) -> None:
+        """Whoever has a job is known by name: what an unkillable worker holds must be told from what others hold."""
+        sql = "SELECT worker FROM chargehand_job WHERE seq = ? AND fence = ? AND state = 'running'"
+        rows = self._world.stage.people._all(sql, (note.seq, note.fence))
+        self.check(rows in ([], [(note.worker,)]), f"{note.worker} has a job, but {rows} is written down")
+
+    def _settled(self, settlement: Settlement) -> None:
+        key = (settlement.id, settlement.fence)
+        how, after_ms = self._ends.pop(key, ("returned", 0))
+        self.check(
+            how != "returned" or key not in self._handed, f"job {settlement.id} is settled, but its attempt goes on"
+        )
+        self.check((settlement.outcome or "returned") == how, f"job {key}: {how}, settled as {settlement.outcome}")
+        job = self.jobs[settlement.id]
+        self.check(job.fence == settlement.fence and job.state == "running", f"a ghost settles: {settlement}")
+        self._follows(job, how, after_ms)
+        self.past.append(settlement)
+
+    def _follows(self, job: Truth, how: str, after_ms: int) -> None:
+        """What an end makes of a job."""
+        now = self._world.now_ms()
+        wait: tuple[int, int] | None = (0, 0)
+        job.ends += how != "returned"
+        job.state, job.reason = "queued", None
+        match how:
+            case "done":
+                job.state, wait = "done", None
+                job.completed += 1
+            case "raised" | "timed out" | "retry" | "gave up":
+                job.attempts += 1
+                wait = (after_ms, after_ms) if how == "retry" else backoff(job.attempts)
+                if job.attempts >= job.max_attempts or how == "gave up":
+                    job.state, wait = "failed", None
+                    job.reason = "retries used up" if how == "retry" else how
+            case "crashed":
+                job.crashes += 1
+                wait = backoff(job.crashes - 1) if job.crashes > 1 else (0, 0)
+                if job.crashes >= POISON:
+                    job.state, job.reason, wait = "failed", "poison", None
+            case "interrupted":
+                job.interruptions += 1
+            case _:
+                self.check(how == "returned", how)
+        if wait is not None and wait != (0, 0):
+            job.due = (now + wait[0], now + wait[1])
+
+    def _granted(self, crew: str, claims: tuple[Claim, ...], limit: int) -> None:
+        now = self._world.now_ms()
+        paused = self.pause_ends(crew)
+        self.check(not (paused and claims), f"{crew} is paused, but {len(claims)} jobs were claimed for it")
+        ready = sorted(
+            (job.order, job.id) for job in self.jobs.values()
+            if job.queue == crew and job.state == "queued" and job.due[0] <= now
+        )  # fmt: skip
+        taken = [claim.id for claim in claims]
+        if not paused and all(self.jobs[job].due[1] <= now for _, job in ready):
+            self.check(taken == [job for _, job in ready[:limit]], f"{crew} wants {limit} of {ready}, and gets {taken}")
+        for claim in claims:
+            job = self.jobs[claim.id]
+            self.check(job.state == "queued", f"job {claim.id} is claimed, but it is {job.state}")
+            self.check(job.due[0] <= now, f"job {claim.id} is claimed {job.due[0] - now} ms too early")
+            self.check(claim.fence == job.fence + 1, f"job {claim.id}: fence {claim.fence} follows {job.fence}")
+            self.check((claim.attempts, claim.crashes) == (job.attempts, job.crashes), f"job {claim.id}: {claim}")
+            job.state, job.fence = "running", claim.fence
+
+    def recovered(self, ids: list[str], spared: set[str], *, some: bool) -> None:
+        """A new node took back what an earlier one held; what an unkillable worker holds, or may hold, is spared."""
+        running = {job.id for job in self.jobs.values() if job.state == "running"}
+        self.check(set(ids) <= running and len(ids) == len(set(ids)), f"recovered {ids} of {running}")
+        self.check(not spared & set(ids), f"{spared & set(ids)} are in an unkillable hand, and were taken from it")
+        if not some:
+            self.check(set(ids) == running, f"{running - set(ids)} were not recovered")
+        for job_id in ids:
+            self._follows(self.jobs[job_id], "interrupted", 0)
+        self._ends = {key: end for key, end in self._ends.items() if key[0] not in ids}
+        self.compare(set(ids))
+
+    def node_starts(self) -> None:
+        """What an earlier node did not commit has not happened."""
+        self._ends.clear()
+
+    # the store against the truth
+
+    def compare(self, ids: set[str]) -> None:
+        db: Any = self._world.stage.store
+        rows = db._all(_ROWS, (json.dumps(sorted(ids)),))
+        self.check(len(rows) == len(ids), f"jobs are lost: {ids - {row[0] for row in rows}}")
+        for job_id, state, run_at, attempts, crashes, interruptions, fence, reason, held in rows:
+            job = self.jobs[job_id]
+            found = (state, attempts, crashes, interruptions, fence, reason, bool(held))
+            expected = (job.state, job.attempts, job.crashes, job.interruptions, job.fence, job.reason)
+            self.check(found == (*expected, job.state == "running"), f"job {job_id}: {found} instead of {expected}")
+            if job.state == "queued":
+                low, high = job.due
+                self.check(low <= run_at <= high, f"job {job_id} waits until {run_at}, not {low} to {high}")
+                job.due = (run_at, run_at)
+
+    def final(self, poison: set[str]) -> None:
+        """Everything has ended, well or with a reason; nothing twice."""
+        self.compare(set(self.jobs))
+        counted = self._world.stage.people._all(
+            "SELECT id, count(a.fence), sum(a.outcome = 'done') FROM chargehand_job j "
+            "LEFT JOIN chargehand_attempt a ON a.job = j.seq GROUP BY id"
+        )
+        for job_id, attempts, done in counted:
+            job = self.jobs[job_id]
+            self.check(job.state in ("done", "failed", "cancelled"), f"job {job_id} is still {job.state}")
+            self.check((done or 0) == job.completed <= 1, f"job {job_id} was completed {done} times")
+            self.check(attempts == job.ends, f"job {job_id} has {attempts} attempts instead of {job.ends}")
+            if job_id in poison and job.state != "cancelled":
+                self.check((job.state, job.reason) == ("failed", "poison"), f"poison job {job_id} is {job.state}")

@@ -1,0 +1,194 @@
+"""What kind of history a seed tells: each profile makes other troubles likely, so that all are met often enough."""
+
+from dataclasses import dataclass, field
+
+from chargehand.model.policy import LivenessPolicy, RestartPolicy, StartPolicy, Terms
+
+LIFTED = RestartPolicy(rapid_limit=10**6, lifetime_limit=10**6, longest_pause=5.0)
+MINUTES = LivenessPolicy(beat=15.0, first_frame=90.0, silent=90.0, idle=90.0)
+HOURS = LivenessPolicy(beat=60.0, first_frame=360.0, silent=360.0, idle=360.0)
+"""For histories of hours: the same judgement with fewer frames."""
+
+Weights = dict[str, float]
+GOOD: Weights = {"done": 30, "raised": 2, "retry": 2, "gave up": 1, "progress": 3}
+TROUBLE: Weights = {
+    "crash": 3, "oom": 0.5, "exits": 1, "fatal": 0.2, "silent": 1, "wakes late": 1, "interpreter": 1, "brink": 1,
+    "deadlock": 1, "stalled": 0.3, "garbage": 0.5, "noise": 0.5, "late outcome": 1, "last words": 1,
+}  # fmt: skip
+LOADS: Weights = {
+    "quick": 60, "slow": 4, "asks for time": 2, "for ever": 1, "mute": 1, "crash": 2, "set-up failed": 1, "fatal": 0.3,
+    "interpreter": 1, "falls silent": 0.5, "not started": 1,
+}  # fmt: skip
+DEEDS: Weights = {
+    "enqueue": 12, "poison": 1, "pause": 2, "resume": 2, "order": 2, "scale": 0.5, "kill a worker": 2, "sigterm": 1,
+    "hang while idle": 1, "kill the node": 0.7, "stop the node": 0.7, "node stands still": 1, "machine sleeps": 0.5,
+    "store trouble": 1, "ghost": 3, "retry a job": 1, "cancel a job": 1, "nothing": 1,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """One kind of history. Weights are relative; times are seconds."""
+
+    name: str
+    crews: dict[str, Terms]
+    restart: RestartPolicy = field(default_factory=RestartPolicy)
+    liveness: LivenessPolicy = field(default_factory=LivenessPolicy)
+    starts: StartPolicy = field(default_factory=StartPolicy)
+    poll: float = 1.0
+    """How often the node asks the store; seldom in histories of many hours."""
+    jobs: Weights = field(default_factory=lambda: GOOD)
+    loads: Weights = field(default_factory=lambda: LOADS)
+    deeds: Weights = field(default_factory=lambda: DEEDS)
+    least_deeds: int = 5
+    most_deeds: int = 18
+    gaps: tuple[float, ...] = (0.01, 0.5, 3, 15, 60)
+    """Between two deeds."""
+    takes: tuple[float, ...] = (0.0001, 0.001, 0.05, 1.0, 8.0, 30.0)
+    """How long a job takes that ends by itself."""
+    timeouts: tuple[int | None, ...] = (3_600_000, None, 5_000, 60_000)
+    batches: tuple[int, ...] = (1, 1, 3, 12)
+    lives: tuple[float, ...] = ()
+    """If not empty: an idle worker crashes so long after it was ready."""
+    hiccups: float = 0.02
+    """How often the node's next step comes late, by less than is forgiven."""
+    slow_store: float = 0.01
+
+
+PROFILES = (
+    Profile(
+        name="work",
+        crews={"a": Terms(workers=2), "b": Terms(workers=1, recycle_jobs=3)},
+        restart=LIFTED,
+        jobs={**GOOD, "crash": 2, "exits": 2, "late outcome": 1, "last words": 1, "wakes late": 0.5},
+        deeds={**DEEDS, "store trouble": 4},
+        loads={"quick": 20, "crash": 1, "not started": 1},
+        batches=(1, 1, 3, 20),
+        slow_store=0.2,
+        hiccups=0.05,
+    ),
+    Profile(
+        name="restarts",
+        crews={"a": Terms(workers=1), "b": Terms(workers=2)},
+        loads={"quick": 10, "slow": 4, "crash": 6, "set-up failed": 1, "fatal": 0.1, "not started": 1},
+        jobs={"done": 3, "crash": 3, "exits": 1, "raised": 1},
+        deeds={"enqueue": 2, "poison": 1, "order": 1.2, "resume": 0.5, "pause": 0.5, "kill a worker": 3, "nothing": 6},
+        gaps=(5, 60, 200, 400, 900),
+        lives=(0.5, 20, 100, 200, 290, 299.8, 300.5, 340, 2000),
+        least_deeds=8,
+        most_deeds=16,
+        poll=60.0,
+        liveness=MINUTES,
+    ),
+    Profile(
+        name="long lives",
+        crews={"a": Terms(workers=1), "b": Terms(workers=1, recycle_jobs=2)},
+        restart=RestartPolicy(lifetime_limit=4),
+        liveness=HOURS,
+        loads={"quick": 6, "slow": 5, "crash": 3},
+        jobs={"done": 3, "crash": 3},
+        deeds={"enqueue": 2, "order": 1, "kill a worker": 2, "nothing": 4},
+        gaps=(30, 300, 2000, 9000),
+        lives=(150, 290, 299, 320, 2000, 21_590, 21_610, 21_610),
+        batches=(1, 1, 2),
+        least_deeds=6,
+        most_deeds=14,
+        poll=600.0,
+    ),
+    Profile(
+        name="watch",
+        crews={"a": Terms(workers=2), "b": Terms(workers=1)},
+        restart=LIFTED,
+        jobs={**GOOD, **TROUBLE, "done": 8},
+        loads=LOADS,
+        takes=(0.05, 1.0, 20.0, 80.0, 400.0),
+        timeouts=(None, None, 600_000, 20_000, 90_000),
+        deeds={**DEEDS, "hang while idle": 3, "node stands still": 3, "machine sleeps": 2, "order": 1, "scale": 0.2},
+        gaps=(1, 20, 60, 200),
+        batches=(1, 3, 4),
+        hiccups=0.1,
+        poll=5.0,
+        most_deeds=14,
+    ),
+    Profile(
+        name="people",
+        crews={"a": Terms(workers=2, idle_exit=20.0), "b": Terms(workers=2, recycle_memory=1 << 30)},
+        starts=StartPolicy(most_loading=2),
+        jobs={"done": 30, "raised": 1, "crash": 1, "wakes late": 0.5, "late outcome": 1, "last words": 1},
+        loads={"quick": 20, "slow": 2, "crash": 1, "fatal": 0.3},
+        deeds={
+            "enqueue": 10,
+            "pause": 4,
+            "resume": 4,
+            "order": 9,
+            "scale": 3,
+            "sigterm": 2,
+            "stop the node": 1,
+            "kill the node": 1,
+            "kill a worker": 1,
+            "retry a job": 1,
+            "cancel a job": 1,
+            "nothing": 2,
+        },
+        slow_store=0.1,
+        gaps=(0.01, 0.5, 2, 6, 15, 40),
+        least_deeds=10,
+        most_deeds=26,
+    ),
+    Profile(
+        name="poison",
+        crews={"a": Terms(workers=2), "b": Terms(workers=1)},
+        jobs={"done": 20, "crash": 3, "raised": 1, "late outcome": 1},
+        deeds={"enqueue": 5, "poison": 5, "order": 0.5, "kill the node": 0.3, "ghost": 2, "nothing": 2},
+        takes=(0.001, 0.05, 1.0, 5.0),
+        poll=5.0,
+        gaps=(0.5, 5, 20, 60),
+        batches=(1, 3, 6),
+        most_deeds=14,
+    ),
+    Profile(
+        name="breaker",
+        crews={"a": Terms(workers=3, memory=3 << 30), "b": Terms(workers=2, memory=1 << 30)},
+        starts=StartPolicy(most_loading=2, memory=10 << 30, stagger=0.5),
+        jobs={"done": 6, "crash": 1},
+        loads={"quick": 5, "epidemic": 9, "slow": 2, "crash": 1, "set-up failed": 1},
+        deeds={
+            "enqueue": 2,
+            "epidemic": 4,
+            "order": 1.5,
+            "scale": 0.7,
+            "kill a worker": 2,
+            "kill the node": 0.2,
+            "stop the node": 0.2,
+            "nothing": 4,
+        },
+        gaps=(2, 10, 40, 150, 400),
+        liveness=MINUTES,
+        poll=20.0,
+        least_deeds=6,
+        most_deeds=16,
+    ),
+    Profile(
+        name="ghosts",
+        crews={"a": Terms(workers=2), "b": Terms(workers=2)},
+        restart=LIFTED,
+        jobs={"done": 8, "raised": 3, "retry": 6, "crash": 3, "last words": 1, "late outcome": 1},
+        deeds={
+            "enqueue": 8,
+            "ghost": 14,
+            "kill the node": 3,
+            "stop the node": 1,
+            "kill a worker": 2,
+            "order": 1,
+            "store trouble": 1,
+            "retry a job": 1,
+            "nothing": 2,
+        },
+        takes=(0.001, 2.0, 8.0, 20.0),
+        gaps=(0.1, 1, 4, 15),
+        batches=(1, 3, 6),
+        least_deeds=8,
+        most_deeds=24,
+        slow_store=0.05,
+    ),
+)

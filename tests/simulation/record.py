@@ -1,0 +1,83 @@
+"""What the oracle knows of one worker's place: what people want of it, its past, and its present life."""
+
+import math
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from chargehand.model.job import Claim
+
+if TYPE_CHECKING:
+    from actors import Worker
+
+# The table of the specification (SV-4), written out again: the shipped one must agree with it.
+TABLE = {
+    ("starting", "healthy"), ("starting", "paused"), ("starting", "stopping"), ("starting", "crashed"),
+    ("healthy", "paused"), ("paused", "healthy"),
+    ("healthy", "stopping"), ("healthy", "crashed"), ("paused", "stopping"), ("paused", "crashed"),
+    ("stopping", "stopped"), ("stopping", "crashed"),
+    ("crashed", "starting"), ("crashed", "failed"), ("crashed", "stopped"),
+    ("stopped", "starting"), ("failed", "starting"),
+}  # fmt: skip
+
+
+class Life(msgspec.Struct):
+    """One life of a worker, as it was seen from the node."""
+
+    worker: "Worker | None"
+    started_at: float
+    ready_at: float | None = None
+    heard_at: float | None = None
+    idle_since: float | None = None
+    memory: int = 0
+    jobs: int = 0
+    held: Claim | None = None
+    handed_at: float = 0.0
+    dismissed: bool = False
+    """A person wants it to leave: it gets nothing more."""
+    may_be_asked: bool = False
+    """A person wants it to stop, whatever it does."""
+    asked_at: float | None = None
+    sigterm: bool = False
+    verdict: str | None = None
+    condemned_at: float = 0.0
+    terminated_at: float | None = None
+    killed_at: float | None = None
+
+
+class Record(msgspec.Struct):
+    """One place. `state`: alive, due, breaker, failed, stay, asleep, occupied."""
+
+    component: str
+    crew: str
+    index: int
+    state: str = "due"
+    intent: str = "run"
+    """What is wanted of it: run, stay, sleep, remove."""
+    earliest: float = 0.0
+    latest: float = 0.0
+    life: Life | None = None
+    may_wake: bool = False
+    """It sleeps, and may be woken; or not."""
+    occupied: bool = False
+    """An earlier life, of an earlier node, cannot be killed."""
+    # its past
+    charged: list[float] = msgspec.field(default_factory=list[float])
+    streak: int = 0
+    rested_at: float = -math.inf
+    done_before: int | None = None
+    crashed: bool = False
+    """Whether the last life ended in a crash."""
+    idle_crash: tuple[float, str] | None = None
+    report: tuple[str, bool] | None = None
+    """The report that must come now: its reason, and whether the crash is charged."""
+
+    def due(self, earliest: float, latest: float | None = None) -> None:
+        """It is to be started between then and then; unless somebody is still in its place."""
+        self.state, self.earliest = "occupied" if self.occupied else "due", earliest
+        self.latest = earliest if latest is None else latest
+
+    def forget(self) -> None:
+        """A person cleared its past."""
+        self.charged, self.streak, self.rested_at = [], 0, -math.inf
+        self.done_before = self.idle_crash = None

@@ -1,0 +1,102 @@
+"""The simulated store thread: the shipped `execute` on the real SQL, slow or failing as the seed will have it."""
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, cast
+
+from chargehand.dispatch import execute
+from chargehand.errors import StoreError
+from chargehand.model.batch import Batch, Result
+from chargehand.store import Holder, Store
+
+if TYPE_CHECKING:
+    from hands import Node
+
+FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
+NEVER = float("inf")
+
+
+class Failing:
+    """A store whose transactions fail when they are to be committed."""
+
+    def __init__(self, store: Any) -> None:
+        self._store = store
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    @contextmanager
+    def transaction(self) -> Generator[Any]:
+        with self._store.transaction() as tx:
+            yield tx
+            raise StoreError("the disk is full")
+
+
+class Storekeeper:
+    """One batch at a time: begun, committed or not, and then confirmed."""
+
+    def __init__(self, node: "Node", life: str) -> None:
+        self._node, self._world = node, node.world
+        self.holder = Holder("sim", life)
+        self.busy = False
+        self._pause = FIRST_PAUSE
+
+    def submit(self) -> float:
+        """Have the next batch executed if it is due; when it is."""
+        ledger, world = self._node.ledger, self._world
+        due = ledger.batch_due(world.now)
+        if due is None:
+            return NEVER
+        if due > world.now + 1e-9:
+            return due
+        batch = ledger.next_batch(world.now)
+        if batch == Batch():
+            ledger.confirm(Result(), world.now)
+            return ledger.batch_due(world.now) or NEVER
+        delay = self._delay()
+        if world.now < world.store_fails_until:
+            world.after(delay, lambda: self._fail(batch))
+        else:
+            world.after(delay / 2, lambda: self._commit(batch, delay / 2))
+        return NEVER
+
+    def _delay(self) -> float:
+        world = self._world
+        if not world.fates.calm and world.chance.random() < world.profile.slow_store:
+            world.tally["store: slow"] += 1
+            return world.chance.uniform(0.1, 20)
+        return world.chance.choice([0.001, 0.002, 0.005, 0.02])
+
+    def _fail(self, batch: Batch) -> None:
+        """It gets as far as the commit, and no further."""
+        node, world = self._node, self._world
+        if not node.alive:
+            return
+        world.tally["store: failed"] += 1
+        try:
+            result = execute(cast(Store, Failing(world.stage.store)), batch, self.holder)
+        except StoreError:
+            node.order(self._failed)
+        else:  # nothing was to be written
+            node.order(lambda: self._confirmed(batch, result))
+
+    def _failed(self) -> None:
+        self._node.ledger.failed(self._world.now, self._pause)
+        self._pause = min(self._pause * 2, LONGEST_PAUSE)
+
+    def _commit(self, batch: Batch, delay: float) -> None:
+        node, world = self._node, self._world
+        if not node.alive and (not world.is_last(self.holder.life) or world.chance.random() < 0.5):
+            return  # it died before its commit. (A successor has its lock: later than that it cannot come.)
+        result = execute(world.stage.store, batch, self.holder)
+        world.oracle.jobs.committed(batch, result)
+        world.after(delay, lambda: node.order(lambda: self._confirmed(batch, result)))
+
+    def _confirmed(self, batch: Batch, result: Result) -> None:
+        node = self._node
+        self._pause = FIRST_PAUSE
+        for component, claim in node.ledger.confirm(result, self._world.now):
+            node.hand_out(component, claim)
+        if result.pauses is not None:
+            node.apply_pauses()
+        node.wake_sleepers()
