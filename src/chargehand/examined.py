@@ -24,7 +24,7 @@ def main(told: int, parent: int) -> None:
     before, began = memory(), clock.monotonic()
     found: dict[str, Any] = {"wrong": []}
     try:
-        kind = performing.load(plan["handler"])
+        kind = performing.load(plan["handler"], plan["batch"])
         found |= {"seconds": clock.monotonic() - began, "memory": max(0, memory() - before)}
         found["wrong"] = faults(kind, plan)
         if plan["set_up"]:

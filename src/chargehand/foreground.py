@@ -125,7 +125,12 @@ class Foreground:
         job: Job[Any] = Job(
             id=id, queue=queue, payload=payload, label=label, attempt=attempt, crashes=0, item=item, desk=desk
         )
-        result = self._finish(self.handler.perform(job))
+        if performing.has_own(type(self.handler), "perform"):
+            result = self._finish(self.handler.perform(job))
+        else:
+            (result,) = self._finish(self.handler.perform_batch([job]))
+            if isinstance(result, Exception):
+                raise result
         text = performing.result_text(result) if desk.settled is None else desk.settled
         desk.finish()
         return text

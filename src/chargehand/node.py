@@ -73,7 +73,8 @@ class Node:
         discovering = [crew.name for crew in plan.crews if crew.discovers]
         batching = {crew.name: (crew.batch, crew.batch_wait_ms / 1000) for crew in plan.crews}
         queues = [(crew.name, crew.queue) for crew in plan.crews]
-        self._ledger = Ledger(queues, chance.random, now, discovering, batching)
+        limited = {crew.queue for crew in plan.crews if crew.limit is not None or crew.limit_per_key is not None}
+        self._ledger = Ledger(queues, chance.random, now, discovering, batching, limited)
         self._supervisor = Supervisor(self._loop, plan, self._fleet, self._ledger, self._lives, self)
         self._supervisor.keep_free(self._unkillable)
         self._projection = Projection(self._fleet, self._ledger, self._supervisor.hands, history=plan.history, now=now)

@@ -6,6 +6,7 @@ from typing import Any, cast
 from chargehand import codec, errors
 from chargehand.handler import Handler, Item
 
+ITEM_LIMIT = 1000
 RESULT_LIMIT = 1 << 20
 
 
@@ -37,14 +38,23 @@ def has_own(kind: type[Handler[Any, Any]], method: str) -> bool:
 
 def item_of(found: Any) -> dict[str, Any]:
     """What `discover` named, as it goes to the node."""
-    if isinstance(found, str):
-        return {"item": found}
-    if not isinstance(found, Item):
+    item = Item(found) if isinstance(found, str) else found
+    if not isinstance(item, Item):
         raise errors.ConfigurationError(f"discover named {found!r}; expected texts, or chargehand.Item")
+    words: tuple[Any, Any] = (item.key, item.label or "")
+    if not all(isinstance(word, str) for word in words) or not 1 <= len(item.key) <= ITEM_LIMIT:
+        raise errors.ConfigurationError(
+            f"discover named an item {words[0]!r:.100} with label {words[1]!r:.100}; "
+            f"expected texts, the key of 1 to {ITEM_LIMIT} characters"
+        )
+    if item.payload is None and item.label is None:
+        return {"item": item.key}
     import json
 
-    payload = json.loads(codec.to_json(found.payload, f"the payload of item {found.key!r}"))
-    return {"item": found.key, "payload": payload, "label": found.label}
+    text = codec.to_json(item.payload, f"the payload of item {item.key!r}")
+    if len(text) > RESULT_LIMIT:
+        raise errors.PayloadError(f"the payload of item {item.key!r:.100} has {len(text):,} characters: too large")
+    return {"item": item.key, "payload": json.loads(text), "label": item.label}
 
 
 def number(name: str, value: Any) -> float | None:

@@ -64,7 +64,9 @@ def next_after(schedule: Schedule, moment_ms: int) -> int:
     simulated = _cronsim()
     start = datetime.fromtimestamp(moment_ms / 1000, ZoneInfo(schedule.zone))
     try:
-        found: datetime = next(simulated.CronSim(schedule.cron, start))
+        # In an hour that comes twice it may begin with a time of the first one.
+        times = simulated.CronSim(schedule.cron, start)
+        found: datetime = next(time for time in times if time.timestamp() * 1000 > moment_ms)
     except simulated.CronSimError as error:
         raise ConfigurationError(
             f"cron expression {schedule.cron!r}: {error}; expected five fields, as in '0 3 * * *'"
@@ -112,9 +114,16 @@ def due(known: Sequence[RecurringPlan], now_ms: int) -> list[Firing]:
         Firing(
             name=plan.name,
             due_ms=plan.next_run_ms,
-            next_run_ms=next_after(msgspec.json.decode(plan.schedule, type=Schedule), now_ms),
+            next_run_ms=_following(msgspec.json.decode(plan.schedule, type=Schedule), plan.next_run_ms, now_ms),
             job=msgspec.structs.replace(msgspec.json.decode(plan.job, type=NewJob), id=new_id()),
         )
         for plan in known
         if plan.next_run_ms <= now_ms
     ]
+
+
+def _following(schedule: Schedule, due_ms: int, now_ms: int) -> int:
+    """The next time after one that was due; an interval keeps its step however late it was looked at."""
+    if schedule.every_ms is None:
+        return next_after(schedule, now_ms)
+    return due_ms + schedule.every_ms * ((now_ms - due_ms) // schedule.every_ms + 1)

@@ -192,6 +192,8 @@ class Discovery(msgspec.Struct, frozen=True, kw_only=True):
     most_done: int = 3
     """An item that was done so often within the window and is found again makes no progress."""
     window_ms: int = 3_600_000
+    age_ms: int = 0
+    """How long ago the look began: an item that was done since may be found only because it was not done yet."""
 
 
 class Discovered(msgspec.Struct, frozen=True, kw_only=True):

@@ -76,6 +76,8 @@ second, each of which would wake the node; of health only the newest matters."""
 MOST_BAD_FRAMES = 3
 """In a row, on the pulse; after that the worker cannot be trusted."""
 MOST_IDLE_TURN = 5.0
+STORED_LATER = 1000
+"""Milliseconds that a page may take from the worker into the store."""
 
 
 class Ears(Protocol):
@@ -333,17 +335,21 @@ class Supervisor:
         search = self._ledger.searches.get(hand.crew)
         if search is None or search.asked != hand.component:
             raise ValueError("FOUND though it was not asked to look")
-        found = found_of(body)
         now = clock.monotonic()
-        if body.error is not None:
-            search.failed(body.error, now)
-            log.error("looking for work failed", component=hand.component, error=summary(body.error))
+        found, error = (), body.error
+        try:
+            found = found_of(body)
+        except ValueError as wrong:
+            error = str(wrong)
+        if error is not None:
+            search.failed(error, now)
+            log.error("looking for work failed", component=hand.component, error=summary(error))
         else:
             search.found(found[-1].item if found else None, body.more and bool(found))
             crew = self._crews[hand.crew]
             page = Discovery(
                 queue=crew.queue, found=found, priority=crew.priority, max_attempts=crew.max_attempts,
-                timeout_ms=crew.timeout_ms,
+                timeout_ms=crew.timeout_ms, age_ms=int((now - search.looked_at) * 1000) + STORED_LATER,
             )  # fmt: skip
             self._ledger.chore(chores.QueueFound(hand.crew, page), now, urgent=True)
         if not self._fleet.ended(hand.component, now, job=False):

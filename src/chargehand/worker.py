@@ -223,6 +223,8 @@ class Worker:
 
         async def waited() -> Any:
             self._task = asyncio.current_task()
+            if self.is_cancelled():  # before there was a task to cancel
+                raise errors.Cancelled(f"job {self.current} was cancelled")
             return await result
 
         self._runner = self._runner or asyncio.Runner()

@@ -69,7 +69,7 @@ def test_a_worker_that_does_not_hear_is_replaced_at_once_and_nothing_is_charged(
         assert world.after(0.01) == condemned("cancelled")
         assert world.after(0.25) == killed("cancelled")
         actions = world.exit(signal=9, had_job=True)
-        assert (told(actions), pause_of(actions)) == ([Replace(ONE, "cancelled (signal 9)", 0.0)], 0.0)
+        assert (told(actions), pause_of(actions)) == ([Replace(ONE, "cancelled (signal 9, SIGKILL)", 0.0)], 0.0)
         assert Spawn(ONE, life) in actions
         (report,) = [action for action in actions if isinstance(action, Report)]
         assert (report.reason, report.charged) == (Reason.CANCELLED, False)

@@ -243,5 +243,10 @@ def test_a_hint_turns_a_poll_into_a_question() -> None:
 
 
 # spec: WK-3
-def test_a_batch_that_wants_nothing_is_no_poll() -> None:
-    assert ledger().next_batch(T + POLL).poll is False
+def test_the_store_is_asked_also_while_nobody_is_free() -> None:
+    # A cancel, or a pause, that was written only there must be heard.
+    made = ledger()
+    assert made.batch_due(T) == T
+    assert made.next_batch(T).poll is True
+    made.confirm(Result(), T)
+    assert made.batch_due(T) == T + POLL

@@ -35,6 +35,8 @@ def test_nothing_is_asked_for_a_paused_crew_however_long() -> None:
     serve(made, ME)
     made.pause(["a"], T)
     made.hint()
+    assert made.next_batch(T).wants == ()
+    made.confirm(Result(), T)
     assert made.batch_due(T) == T + POLL
     assert made.next_batch(T + 5 * POLL).wants == ()
 
@@ -226,6 +228,8 @@ def test_a_paused_crew_does_not_ask_for_its_sleepers() -> None:
     made = sleeping()
     made.pause(["a"], T)
     made.hint()
+    assert made.next_batch(T).wants == ()
+    made.confirm(Result(), T)
     assert made.batch_due(T) == T + POLL
     assert made.next_batch(T + POLL).wants == ()
 

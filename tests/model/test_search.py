@@ -16,7 +16,7 @@ from chargehand.model.search import ENOUGH, LONGEST_PAUSE, LOOK_EVERY, PAGE, Loo
 
 def walk(search: Search, last: str | None, *, more: bool, queued: int = 0, now: float = T) -> Look:
     """Somebody looks; the page is stored."""
-    look = search.begin("w")
+    look = search.begin("w", 0.0)
     search.found(last, more)
     search.stored(queued, now)
     return look
@@ -36,7 +36,7 @@ def test_a_walk_goes_page_by_page_and_then_begins_anew() -> None:
 # spec: WK-10
 def test_one_looks_at_a_time() -> None:
     search = Search("c", look_at=T)
-    search.begin("w")
+    search.begin("w", 0.0)
     assert search.due() is None
     search.found("a", False)
     assert search.due() is None, "not before the page is stored: it would be found again"
@@ -69,7 +69,7 @@ def test_a_failure_begins_anew_later_and_later() -> None:
     walk(search, "m", more=True)
     pauses: list[float] = []
     for _ in range(8):
-        search.begin("w")
+        search.begin("w", 0.0)
         search.failed("no table", T)
         pauses.append((search.due() or 0) - T)
     assert pauses == [4.0, 8.0, 16.0, 32.0, *[LONGEST_PAUSE] * 4]
@@ -84,7 +84,7 @@ def test_a_failure_begins_anew_later_and_later() -> None:
 def test_a_table_that_is_missing_for_months_is_asked_for_as_ever() -> None:
     search = Search("c", look_at=T)
     for _ in range(5000):
-        search.begin("w")
+        search.begin("w", 0.0)
         search.failed("no table", T)
         assert (search.due() or 0) - T <= LONGEST_PAUSE
 
@@ -104,7 +104,7 @@ def test_waking_brings_the_next_walk_forward() -> None:
 def test_a_wake_during_a_look_is_not_lost(when: str) -> None:
     """The look has read already; what is new is found only by another one."""
     search = Search("c", look_at=T)
-    search.begin("w")
+    search.begin("w", 0.0)
     if when != "storing":
         search.wake(T)
     if when == "failing":

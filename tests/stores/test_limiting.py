@@ -94,7 +94,7 @@ def test_a_limit_is_of_its_queue_alone(store: Store) -> None:
 def test_a_queue_with_a_limit_of_none_at_all_rests(store: Store) -> None:
     limit(store, limit=0)
     put(store, *jobs(3))
-    assert ask(store, 2, asleep=2) == Grant("q", (), None)
+    assert ask(store, 2, asleep=2) == Grant("q", (), None, limited=True)
 
 
 # spec: WK-13
@@ -116,7 +116,7 @@ def test_a_full_queue_does_not_ask_for_more_workers_nor_to_be_asked_again(store:
     assert (len(grant.claims), grant.waiting) == (1, 2)
     grant = ask(store, 5, asleep=9)
     assert (len(grant.claims), grant.waiting, grant.next_in_ms) == (2, 0, None)
-    assert ask(store, 5, asleep=9) == Grant("q", (), None)
+    assert ask(store, 5, asleep=9) == Grant("q", (), None, limited=True)
 
 
 # spec: WK-13
@@ -403,7 +403,7 @@ def test_thousands_of_one_key_at_the_head_do_not_hold_up_the_rest_for_ever(store
         assert grant.next_in_ms == 0, "there is more to look at: ask again at once"
     assert "behind" in taken
     assert aside(store) == 1499
-    assert ask(store, 2) == Grant("q", (), None)
+    assert ask(store, 2) == Grant("q", (), None, limited=True)
 
 
 # limits that change

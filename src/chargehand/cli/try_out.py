@@ -118,7 +118,7 @@ def _discovered(crew: Crew[Any, Any], here: Foreground, key: str) -> NewJob:
 def _set_up(plan: CrewPlan) -> Foreground:
     here: Foreground | None = None
     try:
-        here = Foreground(performing.load(plan.handler)())
+        here = Foreground(performing.load(plan.handler, plan.batch)())
         here.handler.threads = plan.threads
         here.set_up()
     except errors.ChargehandError:

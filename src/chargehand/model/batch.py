@@ -56,6 +56,8 @@ class Grant(msgspec.Struct, frozen=True):
     next_in_ms: int | None
     waiting: int = 0
     """How many more could have been taken, up to the Want's `asleep`."""
+    limited: bool = False
+    """There may be more, but a limit of the queue or of their keys was in the way."""
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):

@@ -39,8 +39,13 @@ class Ledger:
         now: float,
         discovering: Collection[str] = (),
         batching: Mapping[str, tuple[int, float]] | None = None,
+        limited: Collection[str] = (),
     ) -> None:
-        """`batching`: crews that take several jobs at once: how many, and how many seconds they wait for them."""
+        """`batching`: crews that take several jobs at once: how many, and how many seconds they wait for them.
+
+        `limited`: queues in which every end may make room for another job.
+        """
+        self._limited = frozenset(limited)
         self.searches = {crew: Search(crew, look_at=now) for crew in discovering}
         self.benches = {crew: Bench(queue) for crew, queue in crews}
         for crew, (most, wait) in (batching or {}).items():
@@ -144,7 +149,7 @@ class Ledger:
             return None
         search = self.searches.get(self._crew_of[worker])
         if search is not None and self._should_look(search, bench, now):
-            return search.begin(worker)
+            return search.begin(worker, now)
         todo = None if self.closed or not bench.ahead else self._take(worker, bench, now)
         if todo is None:
             bench.idle.append(worker)
@@ -192,7 +197,7 @@ class Ledger:
             bench = self.benches[crew]
             if bench.idle and self._should_look(search, bench, now):
                 worker = bench.idle.popleft()
-                found.append((worker, search.begin(worker)))
+                found.append((worker, search.begin(worker, now)))
         return found
 
     def looks_due(self) -> float | None:
@@ -229,7 +234,9 @@ class Ledger:
                 self.benches[worker.split(":")[1]].hungry = True  # it may be asleep, and wanted now
                 continue
             self.benches[self._crew_of[worker]].hands.add(worker)
-            claim = None if worker in self.held else self._next(worker, now)
+            search = self.searches.get(self._crew_of[worker])
+            busy = worker in self.held or (search is not None and search.asked == worker)
+            claim = None if busy else self._next(worker, now)
             if claim is not None:
                 handed.append((worker, claim))
         return handed
@@ -248,6 +255,8 @@ class Ledger:
             self._oldest = now
         if settlement.state is State.QUEUED:
             self._stir(settlement.queue, now + settlement.delay_ms / 1000, now)
+        elif settlement.queue in self._limited:
+            self._stir(settlement.queue, now, now)  # its slot is free for another
         for job in settlement.follow:
             self._stir(job.queue, now + job.delay_ms / 1000, now)
 
@@ -309,7 +318,7 @@ class Ledger:
     def _batch_wanted(self, now: float) -> float:
         if self._requests or len(self._settlements) >= ENOUGH_OUTCOMES:
             return now
-        due = now + POLL
+        due = self._poll_at if not self.closed else now + POLL
         if self._chores_since is not None:
             due = min(due, self._chores_since + (CHORE_WAIT if self._busy else 0))
         if self._oldest is not None:
@@ -367,7 +376,7 @@ class Ledger:
             requests=tuple(self._requests),
             chores=chores,
             wants=tuple(wants),
-            poll=bool(wants) and not hinted,
+            poll=poll and not hinted and not self.closed,
         )
         self._settlements, self._requests, self._oldest = [], [], None
         return self.in_flight
@@ -384,7 +393,7 @@ class Ledger:
         for grant in result.grants:
             bench = self.benches[grant.crew]
             if grant.crew in self.searches:
-                self.searches[grant.crew].taken(len(grant.claims), wanted[grant.crew])
+                self.searches[grant.crew].taken(len(grant.claims), wanted[grant.crew], limited=grant.limited)
             if grant.waiting:
                 self._waiting[grant.crew] = grant.waiting
                 bench.owed = True

@@ -38,6 +38,10 @@ class Search(msgspec.Struct):
     storing: bool = False
     """A page is on its way into the store."""
     more: bool = False
+    woken: bool = False
+    """The application spoke while somebody was looking: that look may have come too early to see it."""
+    looked_at: float = 0.0
+    """When the present look began."""
     error: str | None = None
     """Why the last look failed."""
 
@@ -45,9 +49,10 @@ class Search(msgspec.Struct):
         """When somebody should look; None while somebody does, or while there is enough."""
         return None if self.asked is not None or self.storing or self.waiting >= ENOUGH else self.look_at
 
-    def begin(self, worker: str) -> Look:
+    def begin(self, worker: str, now: float) -> Look:
         """This worker looks now."""
         self.asked = worker
+        self.looked_at = now
         return Look(self.crew, self.after)
 
     def found(self, last: str | None, more: bool) -> None:
@@ -59,18 +64,21 @@ class Search(msgspec.Struct):
         """So many of the page are in the queue; the others are known already."""
         self.storing = False
         self.waiting += queued
-        self.look_at = now if self.more else now + LOOK_EVERY
+        self.look_at = now if self.more or self.woken else now + LOOK_EVERY
+        self.woken &= self.more
 
     def failed(self, why: str, now: float) -> None:
         """The look came to nothing: later again, from the beginning."""
         self.asked, self.after = None, None
         self.failures, self.error = self.failures + 1, why
-        self.look_at = now + min(LOOK_EVERY * 2**self.failures, LONGEST_PAUSE)
+        pause = min(LOOK_EVERY * 2 ** min(self.failures, 10), LONGEST_PAUSE)
+        self.look_at, self.woken = now if self.woken else now + pause, False
 
-    def taken(self, claims: int, wanted: int) -> None:
-        """So many were claimed; fewer than wanted means that none is left."""
-        self.waiting = max(0, self.waiting - claims) if claims >= wanted else 0
+    def taken(self, claims: int, wanted: int, *, limited: bool = False) -> None:
+        """So many were claimed; fewer than wanted means that none is left, unless a limit was in the way."""
+        self.waiting = max(0, self.waiting - claims) if claims >= wanted or limited else 0
 
     def wake(self, now: float) -> None:
         """The application says that there is something."""
-        self.look_at = min(self.look_at, now) if not self.failures else now
+        self.look_at = min(self.look_at, now)
+        self.woken = self.asked is not None or self.storing

@@ -56,7 +56,7 @@ def discover(db: Any, page: Discovery, now_ms: int) -> Discovered:
     rows: list[tuple[Any, ...]] = []
     again: dict[str, Verdict] = {}
     for found, item, job_id, past in zip(page.found, items, new_ids(len(items)), _pasts.decode(pasts), strict=True):
-        verdict = again.get(item) or judge(past, page.most_done, now_ms - page.window_ms)
+        verdict = again.get(item) or judge(past, page.most_done, now_ms - page.window_ms, now_ms - page.age_ms)
         again[item] = _SAME_AGAIN[verdict]
         number[verdict] += 1
         if verdict == "no progress":
@@ -74,12 +74,14 @@ def discover(db: Any, page: Discovery, now_ms: int) -> Discovered:
     )
 
 
-def judge(newest: list[Past], most_done: int, since_ms: int) -> Verdict:
+def judge(newest: list[Past], most_done: int, since_ms: int, looked_ms: int) -> Verdict:
     """What is to become of an item with these jobs, newest first."""
     if newest and newest[0].state in (State.QUEUED, State.RUNNING):
         return "held"
     if newest and newest[0].state is not State.DONE:
         return "set aside"
+    if newest and (newest[0].finished_ms or 0) > looked_ms:
+        return "held"  # when the look read it, it was still in hand
     done = 0
     for job in newest:
         done += job.state is State.DONE and (job.finished_ms or 0) >= since_ms

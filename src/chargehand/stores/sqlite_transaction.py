@@ -123,7 +123,7 @@ class SqliteTransaction(Incoming):
             return Grant(want.crew, (), None if None in ends else max(ends) - self._now)
         room = self._limits.room(want.queue)
         if room == 0:
-            return Grant(want.crew, (), None)  # whoever makes room will ask again
+            return Grant(want.crew, (), None, limited=True)  # whoever makes room will ask again
         self._db.execute(_PROMOTE, (want.queue, self._now, PROMOTE_AT_ONCE))
         limit, asleep = want.limit, want.asleep
         if room is not None:
@@ -136,7 +136,8 @@ class SqliteTransaction(Incoming):
         if next_in is None and len(claims) + waiting < limit + asleep:
             ((run_at,),) = self.execute(_NEXT, (want.queue,))
             next_in = None if run_at is None else max(0, run_at - self._now)
-        return Grant(want.crew, tuple(claims), next_in, waiting)
+        limited = (limit < want.limit) or self._limits.of(want.queue).key is not None
+        return Grant(want.crew, tuple(claims), next_in, waiting, limited)
 
     def _take(self, queue: str, limit: int, asleep: int, holder: Holder) -> tuple[list[Claim], int]:
         ((found,),) = self.execute(_FIND, (queue, limit))
