@@ -16,10 +16,9 @@ LIVENESS = (
         name="a late step is judged before it is forgiven",
         folder="tests/simulation",
         file="hands.py",
-        old="            forgive(late)\n",
-        new="            self.order(lambda: forgive(late))\n",
-        profile="watch",
-        first=371,
+        old="        self.fleet.late(late)\n",
+        new="        self.order(lambda: self.fleet.late(late))\n",
+        profile="a machine that slept",
     ),
     Mutant(
         name="silence is judged before the sockets were read",
