@@ -197,9 +197,7 @@ class Node:
             self._supervisor.hand_out(component, todo)
         for crew in self._plan.crews:
             if crew.idle_exit is not None:
-                self._ledger.benches[crew.name].asleep = sum(
-                    place.asleep and not place.paused for place in self._fleet.crew(crew.name)
-                )
+                self._ledger.benches[crew.name].asleep = self._fleet.could_wake(crew.name)
 
     def _timeout(self, now: float, supervise_at: float) -> float:
         due = min(supervise_at, self._ledger_due(now) or supervise_at)

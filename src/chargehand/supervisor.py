@@ -139,7 +139,7 @@ class Supervisor:
     def keep_free(self, unkillable: Sequence[launch.Life]) -> None:
         """Fill no place whose earlier life cannot be killed; fill those again whose has gone."""
         by = {life.component: life.pid for life in unkillable}
-        for component in self._fleet.places:
+        for component in {*self._fleet.places, *self._fleet.occupied, *by}:
             self.tell(Occupied(component, by.get(component)))
         for component, pid in by.items():
             log.error("an earlier worker is unkillable; it keeps its job and its place", component=component, pid=pid)

@@ -6,10 +6,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from crewhands import chargehand
+from crewhands import MADE, chargehand
 from world import Started, World
 
 from chargehand import Chargehand
+
+
+@pytest.fixture(autouse=True)
+def everything_closed() -> Iterator[None]:
+    """A reference that is used after its Chargehand was closed opens that again: close what is open at the end."""
+    yield
+    while MADE:
+        MADE.pop().close()
 
 
 @pytest.fixture

@@ -103,11 +103,16 @@ QUICK = RestartPolicy(first_pause=0.01, longest_pause=0.02, rapid_limit=10**6, l
 LIVELY = LivenessPolicy(beat=0.2, silent=1.0, grace=2.0, terminate=0.5)
 
 
+MADE: list[Chargehand] = []
+"""Whatever a test used of these, also after it closed them, is closed when it ends."""
+
+
 def chargehand(path: Path | str, **settings: Any) -> Chargehand:
     """A Chargehand with short pauses, for tests that kill."""
     settings.setdefault("restart", QUICK)
     settings.setdefault("liveness", LIVELY)
-    return Chargehand(path, **settings)
+    MADE.append(Chargehand(path, **settings))
+    return MADE[-1]
 
 
 # The application for `chargehand work crewhands:hand`; its store is named by CHARGEHAND_URL.

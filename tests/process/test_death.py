@@ -15,7 +15,7 @@ from chargehand.store import Holder
 from chargehand.stores import open_store
 from chargehand.testing import eventually
 
-KILLS = 200
+KILLS = 100
 Work = Callable[..., Started]
 MakeHand = Callable[..., Chargehand]
 

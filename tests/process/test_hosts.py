@@ -57,7 +57,7 @@ def test_a_forked_copy_of_a_host_neither_holds_nor_stops_anything(world: World) 
     assert not gone(node)
     host.kill()
     host.wait()
-    eventually(lambda: gone(node), 5, what="the node sees that its host is gone, though a copy of it lives")
+    eventually(lambda: gone(node), 30, what="the node sees that its host is gone, though a copy of it lives")
     os.kill(copy, signal.SIGKILL)
     host.communicate()
 

@@ -36,13 +36,16 @@ class Breakers:
                 return None
             self.open[crew] = opened
         for place in places:
+            if opened is None and place.in_line:
+                continue  # a person wants it back, breaker or not
             if place.status is Status.CRASHED and place.component != self.open[crew].probe:
                 place.start_at, place.behind_breaker, place.reason = None, True, Reason.BREAKER
         return opened
 
     def _opens(self, places: Sequence[Place], now: float) -> Breaker | None:
         """Of two or more that are to be at work, all crashed within the window, of one cause."""
-        concerned = [p for p in places if p.status is not Status.FAILED and p.after in (None, After.START)]
+        here = [place for place in places if place.status is not Status.FAILED or place.in_line]
+        concerned = [place for place in here if place.after in (None, After.START)]
         since = now - self._policy.breaker_window
         causes = {
             place.idle_crash_cause if place.idle_crash_at is not None and place.idle_crash_at >= since else None

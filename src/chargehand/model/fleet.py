@@ -71,7 +71,7 @@ class Fleet(Roster):
                 self._admission.look_again()
                 return self.crashed(place, Reason.NOT_STARTED, why, charge=True, cause=why, now=now)
             case Occupied(component, pid):
-                return self._found_occupied(self.places[component], pid)
+                return self._found_occupied(component, pid)
             case Framed(component):
                 return self._framed(self.places[component], event, now)
             case MoreTime(component, seconds):
@@ -100,19 +100,32 @@ class Fleet(Roster):
 
     # starting
 
-    def _found_occupied(self, place: Place, pid: int | None) -> list[Action]:
-        before = self._occupied.pop(place.component, None)
+    def _found_occupied(self, component: str, pid: int | None) -> list[Action]:
+        before = self._occupied.pop(component, None)
         if pid is not None:
-            self._occupied[place.component] = pid
+            self._occupied[component] = pid
+        place = self.places.get(component)
+        if place is None:  # there is no such place now; there may be one again
+            return []
+        if pid is not None:
             self._admission.leave(place)
         if place.status is Status.STOPPED and place.after is None and (pid is not None or before is not None):
             self.start(place)
         return []
 
+    def could_wake(self, crew: str) -> int:
+        """Of how many waiting jobs we want to know: for each one a worker, those that come already included."""
+        sleepers = len(self._sleepers(crew))
+        return sleepers + self._coming(crew) if sleepers else 0
+
+    def _sleepers(self, crew: str) -> list[Place]:
+        return [place for place in self.crew(crew) if place.asleep and not place.in_line and not place.paused]
+
+    def _coming(self, crew: str) -> int:
+        return sum(place.in_line or place.status is Status.STARTING for place in self.crew(crew))
+
     def _wake(self, crew: str, count: int) -> list[Action]:
-        coming = sum(place.in_line or place.status is Status.STARTING for place in self.crew(crew))
-        sleepers = [place for place in self.crew(crew) if place.asleep and not place.in_line and not place.paused]
-        for place in sleepers[: max(0, count - coming)]:
+        for place in self._sleepers(crew)[: max(0, count - self._coming(crew))]:
             self.start(place)
         return []
 

@@ -229,7 +229,7 @@ class Ledger:
             bench.paused = paused
             for worker in bench.hands & held_back:
                 bench.let_go(worker)
-        for worker in freed:
+        for worker in sorted(freed):
             if worker not in self._crew_of or worker in self._dismissed:
                 self.benches[worker.split(":")[1]].hungry = True  # it may be asleep, and wanted now
                 continue

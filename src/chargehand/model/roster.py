@@ -74,6 +74,11 @@ class Roster:
         return place
 
     @property
+    def occupied(self) -> Collection[str]:
+        """Places, present or not, in which an earlier life cannot be killed."""
+        return tuple(self._occupied)
+
+    @property
     def breakers(self) -> Mapping[str, str]:
         """The crews of which only one worker is tried, and why."""
         return {crew: f"{found.cause}; {found.probe} is tried" for crew, found in self._breakers.open.items()}
