@@ -129,7 +129,7 @@ LIVENESS = (
         file="model/ledger.py",
         old="        self._dismissed.add(worker)\n",
         new="        self._dismissed.add(worker)\n        held = self.held.pop(worker, None)\n"
-        "        if held is not None:\n            self._record(held, Returned(), now=held.since)\n",
+        "        if held is not None:\n            self._record(held.claim, held.since, Returned(), held.since)\n",
         profile="watch",
     ),
 )

@@ -74,8 +74,8 @@ RESTARTS = (
     Mutant(
         name="a job timeout is charged to the worker",
         file="model/fleet.py",
-        old="        if reason is Reason.JOB_TIMEOUT:\n",
-        new="        if reason is Reason.JOB_TIMEOUT and not death.had_job:\n",
+        old="        if reason in (Reason.JOB_TIMEOUT, Reason.CANCELLED):\n",
+        new="        if reason in (Reason.JOB_TIMEOUT, Reason.CANCELLED) and not death.had_job:\n",
         profile="watch",
     ),
     Mutant(

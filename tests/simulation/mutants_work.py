@@ -30,8 +30,8 @@ WORK = (
     Mutant(
         name="a note is written whatever the fence",
         file="stores/sqlite_transaction.py",
-        old="started_ms = ?4 WHERE seq = ?1 AND fence = ?2 AND state = 'running'",
-        new="started_ms = ?4 WHERE seq = ?1 AND state = 'running' AND ?2",
+        old="progress = coalesce(?5, progress)\nWHERE seq = ?1 AND fence = ?2 AND state = 'running'",
+        new="progress = coalesce(?5, progress)\nWHERE seq = ?1 AND state = 'running' AND ?2",
         profile="ghosts",
     ),
     Mutant(
@@ -114,8 +114,8 @@ WORK = (
     Mutant(
         name="drain takes one more",
         file="model/ledger.py",
-        old="        if worker in self._dismissed:\n            return None\n",
-        new="",
+        old="        if worker in self._dismissed or worker in self._held_back:\n",
+        new="        if worker in self._held_back:\n",
         profile="people",
     ),
     Mutant(
@@ -137,20 +137,20 @@ WORK = (
     Mutant(
         name="a dead worker's job is forgotten",
         file="model/ledger.py",
-        old="        if self._record(held, outcome, now, worker=worker, pid=pid) is State.FAILED:\n",
-        new="        if held.claim.attempts > 99:\n",
+        old="            if self._record(claim, held.since, its, now, worker=worker, pid=pid) is State.FAILED:\n",
+        new="            if claim.attempts > 99:\n",
         profile="poison",
     ),
     Mutant(
         name="a quarantined job does not count as got out of the way",
         file="model/ledger.py",
-        old="is State.FAILED:\n            bench.done += 1\n",
-        new="is State.FAILED:\n            bench.done += 0\n",
+        old="is State.FAILED:\n                bench.done += 1\n",
+        new="is State.FAILED:\n                bench.done += 0\n",
         profile="poison",
     ),
     Mutant(
         name="claims stay in the memory of a crew that has nobody left",
-        file="model/ledger.py",
+        file="model/hands.py",
         old="        return bool(self.ahead) and not self.hands\n",
         new="        return False\n",
         profile="drained",

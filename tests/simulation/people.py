@@ -90,11 +90,13 @@ class People:
             self._world.oracle.jobs.retried(job_id, bool(done))
 
     def _cancel(self) -> None:
-        if self._world.oracle.jobs.jobs:
-            job_id = self._chance.choice(list(self._world.oracle.jobs.jobs))
+        # Of running ones only real processes tell: there the worker is told, and may be replaced.
+        waiting = [job.id for job in self._world.oracle.jobs.jobs.values() if job.state != "running"]
+        if waiting:
+            job_id = self._chance.choice(waiting)
             with self._world.stage.people.transaction() as tx:
                 done = tx.cancel([job_id])
-            self._world.oracle.jobs.cancelled(job_id, bool(done))
+            self._world.oracle.jobs.cancelled(job_id, bool(done) and done[0].at_once)
 
     def _ghost(self) -> None:
         """Somebody who was declared dead long ago wakes up and settles, notes and releases: nothing may come of it."""
