@@ -62,8 +62,7 @@ def test_limits_under_eight_workers_and_kills(hand: Chargehand, world: World) ->
             for pid in busy[: chance.randint(1, 2)]:
                 os.kill(pid, signal.SIGKILL)
             if done // (JOBS // 10) in (3, 7):
-                eventually(lambda: host.node_pid)
-                os.kill(host.node_pid, signal.SIGKILL)
+                os.kill(eventually(lambda: host.node_pid) or 0, signal.SIGKILL)
         for ref in refs:
             ref.wait(60)
         checked(world)

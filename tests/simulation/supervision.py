@@ -11,7 +11,7 @@ from actors import Worker
 from chargehand.model.death import Death, last_outcome
 from chargehand.model.fleet import Fleet
 from chargehand.model.job import Claim
-from chargehand.model.ledger import Ledger
+from chargehand.model.ledger import Ledger, Todo
 from chargehand.model.lifecycle import (
     Action,
     Ask,
@@ -31,6 +31,7 @@ from chargehand.model.lifecycle import (
     Kill,
     MoreTime,
     NotStarted,
+    Recall,
     Removed,
     Replace,
     Report,
@@ -88,6 +89,8 @@ class Supervision:
                 worker.told_to_stop()
             case Heed(component, paused):
                 self.workers[component].told_paused(paused)
+            case Recall(component):
+                raise AssertionError(f"nobody here cancels what runs: {component}")
             case Dismiss(component):
                 self.ledger.dismiss(component)
             case DumpStacks(component, reason):
@@ -142,7 +145,8 @@ class Supervision:
 
     # a worker speaks
 
-    def hand_out(self, component: str, claim: Claim) -> None:
+    def hand_out(self, component: str, claim: Todo) -> None:
+        assert isinstance(claim, Claim), "no crew here discovers or takes several at once"
         worker = self.workers[component]
         self.world.note(f"{worker} gets job {claim.id}, fence {claim.fence}")
         self.oracle.handed(worker, claim)
