@@ -45,10 +45,10 @@ def test_a_forked_copy_of_a_host_neither_holds_nor_stops_anything(world: World) 
         "    host.ready.wait(20)\n"
         "    if os.fork() == 0:\n"
         "        hand.close()\n"
-        "        print('closed', os.getpid(), flush=True)\n"
+        "        os.write(1, f'closed {os.getpid()}\\n'.encode())\n"
         "        clock.sleep(60)\n"
         "        os._exit(0)\n"
-        "    print('node', host.node_pid, flush=True)\n"
+        "    os.write(1, f'node {host.node_pid}\\n'.encode())\n"
         "    clock.sleep(60)\n",
     )
     assert host.stdout
