@@ -234,7 +234,7 @@ class Node:
             self._gone_at = now
             if self._open:
                 self._ledger.chore(chores.Wipe(), now)
-        return self._ledger.settled or now - self._gone_at >= LAST_WORDS
+        return self._ledger.settled or now >= self._gone_at + LAST_WORDS
 
     # the store speaks
 

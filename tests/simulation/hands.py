@@ -180,5 +180,5 @@ class Node(Supervision):
             return
         now = self.world.now
         self._gone_at = self._gone_at or now
-        if self.ledger.settled or now - self._gone_at >= LAST_WORDS:
+        if self.ledger.settled or now >= self._gone_at + LAST_WORDS:
             self.world.node_ends(self)
