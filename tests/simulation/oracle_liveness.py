@@ -153,7 +153,9 @@ class LivenessPromises(RestartPromises):
         spoke = worker.born if worker.sent_at is None else worker.sent_at
         if worker.mute and worker.sent_at is not None:
             if rests is not None:
-                self.check(now - max(spoke, rests) <= live.silent + slack, f"{worker} is silent and at rest: hung")
+                # What was said while the node stood still counts from when it was heard.
+                since = max(spoke, rests, life.heard_at or 0.0)
+                self.check(now - since <= live.silent + slack, f"{worker} is silent and at rest: hung")
             elif now - spoke > live.silent * 1.5 + slack:
                 self.check(place.unresponsive, f"{worker} is silent and busy, but not flagged as unresponsive")
         elif worker.stuck and life.ready_at is not None and not worker.mute:
