@@ -5,6 +5,7 @@ The base of `Chargehand`; it works from any process on the machine, without the 
 
 import getpass
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
@@ -48,15 +49,15 @@ class Component(msgspec.Struct, frozen=True, kw_only=True):
     is_healthy: bool
 
 
-class Operating:
+class Operating(ABC):
     """Orders and questions. `Chargehand` has all of this."""
 
     path: Path
 
     @property
+    @abstractmethod
     def client(self) -> Client:
         """Calls to the node."""
-        raise NotImplementedError
 
     _store: Callable[..., AbstractContextManager[Store]]
 
