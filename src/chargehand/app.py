@@ -11,10 +11,10 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Any, TypedDict, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack, overload
 
 from chargehand import handler, nodelock
-from chargehand.client import Client, NoNode
+from chargehand.calls import Calls, NoNode
 from chargehand.config import UNSET, CrewPlan, NodePlan, check_crew, milliseconds, size, threads_from_environment
 from chargehand.crew import Crew, JobOptions
 from chargehand.errors import (
@@ -31,6 +31,9 @@ from chargehand.schedule import Entry, Schedule
 from chargehand.schedule import check as check_schedule
 from chargehand.store import Counts, CrewRow, JobFilter, Retention, Store, Transaction
 from chargehand.stores import open_store, sqlite_path
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
 
 Payload = TypeVar("Payload")
 Result = TypeVar("Result")
@@ -96,7 +99,7 @@ class Chargehand(Operating):
         self._stores: list[Store] = []
         self._pid = os.getpid()
         self.control_path = Path(f"{self.path}-sock")
-        self._client = Client(self.control_path)
+        self._calls = Calls(self.control_path)
         self._host: Host | None = None
         self._guard = threading.Lock()
 
@@ -169,18 +172,18 @@ class Chargehand(Operating):
     # the store and the node
 
     @property
-    def client(self) -> Client:
+    def calls(self) -> Calls:
         """Calls to the node. After a fork everything is opened anew: what the parent has open is the parent's."""
         if self._pid != os.getpid():
-            self._forked = (self._stores, self._client, self._host)  # kept, so that nothing of the parent's is closed
-            self._stores, self._client, self._host = [], Client(self.control_path), None
+            self._forked = (self._stores, self._calls, self._host)  # kept, so that nothing of the parent's is closed
+            self._stores, self._calls, self._host = [], Calls(self.control_path), None
             self._pid = os.getpid()
-        return self._client
+        return self._calls
 
     @contextmanager
     def _store(self, *, create: bool = True) -> Generator[Store]:
         """A store for this thread alone, kept for the next use."""
-        _ = self.client
+        _ = self.calls
         try:
             store = self._stores.pop()
         except IndexError:
@@ -210,7 +213,7 @@ class Chargehand(Operating):
                     yield tx
             finally:
                 _inside.reset(token)
-        self.client.hint(None)
+        self.calls.hint(None)
 
     def _not_inside(self) -> None:
         if _inside.get():
@@ -227,11 +230,11 @@ class Chargehand(Operating):
             return []
         if len(jobs) <= THROUGH_THE_NODE and sum(len(job.payload) for job in jobs) <= BYTES_THROUGH_THE_NODE:
             with suppress(NoNode):
-                return self.client.enqueue(jobs)
+                return self.calls.enqueue(jobs)
         with self._store() as store, store.transaction() as tx:
             done = tx.enqueue(jobs)
         for queue in {job.queue for job in jobs}:
-            self.client.hint(queue)
+            self.calls.hint(queue)
         return done
 
     # asking
@@ -267,11 +270,17 @@ class Chargehand(Operating):
     def status(self) -> dict[str, Any] | None:
         """What the node shows of itself and its workers; None if there is none, or it does not answer."""
         try:
-            return self.client.status()
+            return self.calls.status()
         except NoNode:
             return None
 
     # hosting
+
+    def attach(self, app: "FastAPI", prefix: str = "/chargehand") -> None:
+        """Put Chargehand into a FastAPI application: the node runs while it does, and all is seen under the prefix."""
+        from chargehand.web.attach import attach  # only who serves HTTP needs it
+
+        attach(self, app, prefix)
 
     def plan(self) -> NodePlan:
         """What a node needs to know."""
@@ -291,7 +300,7 @@ class Chargehand(Operating):
 
     def host(self, *, give_up: bool = False) -> Host:
         """Be the host: start a node with these crews, and keep one running. Returns at once."""
-        _ = self.client
+        _ = self.calls
         if handler.inside_worker:
             raise ConfigurationError(
                 "a worker was about to host a node while it imported its handler: put what runs the application under "
@@ -326,6 +335,6 @@ class Chargehand(Operating):
     def close(self) -> None:
         """Let go of connections; the node, if this process hosts one, is stopped first."""
         self.unhost()
-        self._client.close()
+        self._calls.close()
         while self._stores:
             self._stores.pop().close()

@@ -1,4 +1,4 @@
-"""The node's socket: enqueue, hints, orders, state, logs, the end of jobs. This is the node's side; `client` the other.
+"""The node's socket: enqueue, hints, orders, state, logs, the end of jobs. This is the node's side; `calls` the other.
 
 Without it only speed suffers: whoever cannot reach a node uses the store, which is the truth.
 """

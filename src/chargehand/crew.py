@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, TypedDict, TypeVar, Unpack
 
 from chargehand import clock, codec
-from chargehand.client import NoNode, follow
+from chargehand.calls import NoNode, follow
 from chargehand.config import CrewPlan, milliseconds, new_job, with_payload
 from chargehand.errors import JobCancelled, JobFailed, PayloadError
 from chargehand.ids import new_ids
@@ -71,7 +71,7 @@ class Ref(Generic[Result]):
         until = None if limit is None else clock.monotonic() + limit
         while True:
             with suppress(NoNode, TimeoutError):
-                self._hand.client.wait(self.id, lambda: self.job().state in FINISHED, until)
+                self._hand.calls.wait(self.id, lambda: self.job().state in FINISHED, until)
             job = self.job()
             if job.state in FINISHED:
                 return self._outcome(job)

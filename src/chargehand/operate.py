@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from chargehand import launch, nodelock
-from chargehand.client import Client, NoNode
+from chargehand.calls import Calls, NoNode
 from chargehand.config import milliseconds
 from chargehand.errors import ChargehandError, ConfigurationError, UnknownCrew
 from chargehand.model.health import APP, FRESH_MS, Findings, Member, is_healthy, judge, shown_status, unserved
@@ -56,7 +56,7 @@ class Operating(ABC):
 
     @property
     @abstractmethod
-    def client(self) -> Client:
+    def calls(self) -> Calls:
         """Calls to the node."""
 
     _store: Callable[..., AbstractContextManager[Store]]
@@ -125,7 +125,7 @@ class Operating(ABC):
         for start in range(0, len(ids), AT_ONCE):
             some = ids[start : start + AT_ONCE]
             try:
-                found |= dict(self.client.cancel(some))
+                found |= dict(self.calls.cancel(some))
             except NoNode:
                 with self._store(create=False) as store, store.transaction() as tx:
                     found |= {job.id: job.at_once for job in tx.cancel(some)}
@@ -137,20 +137,20 @@ class Operating(ABC):
         for start in range(0, len(ids), AT_ONCE):
             with self._store(create=False) as store, store.transaction() as tx:
                 queued |= set(tx.retry(ids[start : start + AT_ONCE]))
-        self.client.hint(None)
+        self.calls.hint(None)
         return [Answer(job_id, "is queued again" if job_id in queued else NOT_RETRIED) for job_id in ids]
 
     def release(self, job_id: str, fence: int) -> bool:
         """Take a claim back by hand, if it is still that one: for a worker that nobody can reach."""
         with self._store(create=False) as store, store.transaction() as tx:
             done = tx.release(job_id, fence, f"released by {_who()}")
-        self.client.hint(None)
+        self.calls.hint(None)
         return done
 
     def wake(self, crew: str) -> None:
         """Say that a discovering crew would find something, so that it looks at once."""
         with suppress(NoNode):  # nobody is there to look; whoever starts does so anyway
-            self.client.call("WAKE", id=crew)
+            self.calls.call("WAKE", id=crew)
 
     def claims(self) -> list[ClaimRow]:
         """Who holds what since when."""
@@ -165,7 +165,7 @@ class Operating(ABC):
     def _order(self, verb: Verb, scope: str | None, **fields: Any) -> list[Answer]:
         fields.setdefault("who", _who())
         try:
-            reply = self.client.call("ORDER", verb=verb.value, scope=scope, **fields)
+            reply = self.calls.call("ORDER", verb=verb.value, scope=scope, **fields)
         except NoNode as error:
             if verb in (Verb.PAUSE, Verb.RESUME):
                 raise
@@ -250,7 +250,7 @@ class Operating(ABC):
     ) -> Iterator[dict[str, Any]]:
         """The node's last log lines, of a crew, a worker or a job; and those to come, if that is wanted."""
         try:
-            yield from self.client.logs(scope, job, count, follow)
+            yield from self.calls.logs(scope, job, count, follow)
         except NoNode as error:
             raise ChargehandError(
                 f"no logs: no node answers at {self.path}; what dead workers said last is in `chargehand crashes`"

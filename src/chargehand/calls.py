@@ -93,7 +93,7 @@ class Line:
         self._sock.close()
 
 
-class Client:
+class Calls:
     """Calls to a node from any thread: each call has a line of its own, kept for the next one."""
 
     def __init__(self, path: Path) -> None:
