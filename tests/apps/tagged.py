@@ -26,7 +26,7 @@ COVER = b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 12
 FIVE: tuple[str, ...] = ("mp3-23", "flac", "vorbis", "opus", "m4a")
 """The five formats of the kill campaign."""
 
-SOME = Labels({"genre": ("rock", "indie rock"), "mood": ("calm",)}, {"rock": 0.91, "calm": 0.5, "jazz": 0.02}, "musicnn 0.1")
+SOME = Labels({"genre": ("rock", "indie rock"), "mood": ("calm",)}, {"rock": 0.91, "calm": 0.5}, "musicnn 0.1")
 OTHER = Labels({"genre": ("jazz",), "voice": ("female", "ünïcødé 日本")}, {"jazz": 0.77}, "musicnn 0.1")
 
 _made: dict[tuple[str, float], bytes] = {}
@@ -40,11 +40,11 @@ def tones(seconds: float) -> "np.ndarray[Any, Any]":
 
 def encode(path: Path, kind: Kind, seconds: float) -> None:
     if kind != "m4a":
-        format, subtype = {
+        container, subtype = {
             "mp3": ("MP3", None), "flac": ("FLAC", None), "vorbis": ("OGG", "VORBIS"), "opus": ("OGG", "OPUS"),
             "wav": ("WAV", None), "aiff": ("AIFF", None),
         }[kind]  # fmt: skip
-        soundfile.write(path, tones(seconds), RATE, format=format, subtype=subtype)
+        soundfile.write(path, tones(seconds), RATE, format=container, subtype=subtype)
         return
     with av.open(str(path), "w", format="ipod", options={"movflags": "faststart"}) as out:
         stream: Any = out.add_stream("aac", rate=RATE)
@@ -77,7 +77,7 @@ def id3_frames(tags: Any, version: int) -> None:
 
 
 def tag_mp3(path: Path, version: int) -> None:
-    tags = ID3()
+    tags: Any = ID3()
     id3_frames(tags, version)
     tags.save(path, v2_version=version, v23_sep=None)
 
@@ -91,20 +91,21 @@ def tag_chunked(path: Path, file: Any, version: int) -> None:
 def tag_vorbis(path: Path, file: Any) -> None:
     if file.tags is None:
         file.add_tags()
+    tags: Any = file.tags
     picture = Picture()
     picture.data, picture.mime, picture.type = COVER, "image/png", 3
-    if isinstance(file, FLAC):
+    if hasattr(file, "add_picture"):
         file.add_picture(picture)
     else:
-        file.tags["metadata_block_picture"] = [base64.b64encode(picture.write()).decode()]
-    file.tags["Title"] = ["Тихая ночь"]
-    file.tags["ARTIST"] = ["One", "Two"]
-    file.tags["album"] = ["Album"]
-    file.tags["DATE"] = ["1999-05-01"]
-    file.tags["Genre"] = ["Rock", "Pop"]
-    file.tags["COMMENT"] = ["keep me", "and = me\ntoo"]
-    file.tags["REPLAYGAIN_TRACK_GAIN"] = ["-3.21 dB"]
-    file.tags["TONEARM"] = ["SME V"]  # a record player's part, on a digitised record: not ours
+        tags["metadata_block_picture"] = [base64.b64encode(picture.write()).decode()]
+    tags["Title"] = ["Тихая ночь"]
+    tags["ARTIST"] = ["One", "Two"]
+    tags["album"] = ["Album"]
+    tags["DATE"] = ["1999-05-01"]
+    tags["Genre"] = ["Rock", "Pop"]
+    tags["COMMENT"] = ["keep me", "and = me\ntoo"]
+    tags["REPLAYGAIN_TRACK_GAIN"] = ["-3.21 dB"]
+    tags["TONEARM"] = ["SME V"]  # a record player's part, on a digitised record: not ours
     file.save(path)
 
 

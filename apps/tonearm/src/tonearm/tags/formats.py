@@ -10,7 +10,9 @@ from tonearm.tags.kinds import Kind, opened
 from tonearm.tags.plan import Existing, Plan, records
 
 FAMILIES: dict[Kind, ModuleType] = {
-    "mp3": in_id3, "wav": in_id3, "aiff": in_id3, "flac": in_vorbis, "vorbis": in_vorbis, "opus": in_vorbis, "m4a": in_mp4,
+    "mp3": in_id3, "wav": in_id3, "aiff": in_id3,
+    "flac": in_vorbis, "vorbis": in_vorbis, "opus": in_vorbis,
+    "m4a": in_mp4,
 }  # fmt: skip
 
 

@@ -12,7 +12,11 @@ from tonearm.tags.malformed import Malformed
 HEADER = 10
 ROOM = 1024
 """Bytes left free behind the frames, so that the next tagger need not move the audio."""
-FRAME_ID = {2: re.compile(rb"[A-Z][A-Z0-9]{2}"), 3: re.compile(rb"[A-Z][A-Z0-9]{3}"), 4: re.compile(rb"[A-Z][A-Z0-9]{3}")}
+FRAME_ID = {
+    2: re.compile(rb"[A-Z][A-Z0-9]{2}"),
+    3: re.compile(rb"[A-Z][A-Z0-9]{3}"),
+    4: re.compile(rb"[A-Z][A-Z0-9]{3}"),
+}
 UNSYNCHRONISED, EXTENDED, FOOTER = 0x80, 0x40, 0x10
 TEXTS = ("latin-1", "utf-16", "utf-16-be", "utf-8")
 
@@ -91,7 +95,9 @@ def fields(tag: Id3, frame: Frame) -> list[str]:
     return decoded
 
 
-def text_frame(tag: Id3, id: str, texts: tuple[str, ...], *, title: str | None = None, like: Frame | None = None) -> Frame:
+def text_frame(
+    tag: Id3, id: str, texts: tuple[str, ...], *, title: str | None = None, like: Frame | None = None
+) -> Frame:
     """A new text frame (with a title for TXXX), encoded as another one if that can hold it, else as the version can."""
     all_texts = texts if title is None else (title, *texts)
     old = _plain(tag, like)[:1] if like and not tag.unsynchronised else b""  # UTF-8 alone has no FF in it

@@ -5,8 +5,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import BinaryIO
 
-from mutagen.id3 import ParseID3v1
-
 from tonearm.tags import chunks, id3
 from tonearm.tags.id3 import Frame, Id3
 from tonearm.tags.kinds import Kind
@@ -14,6 +12,7 @@ from tonearm.tags.plan import Existing, Plan, Values
 
 NAMESPACE = "tonearm:"
 NEW_VERSION = 4
+FOOTER = 128
 USER_TEXT = {2: "TXX", 3: "TXXX", 4: "TXXX"}
 NATIVE = {
     "GENRE": {2: ("TCO",), 3: ("TCON",), 4: ("TCON",)},
@@ -123,17 +122,27 @@ def seeds(file: BinaryIO, kind: Kind) -> tuple[Frame, ...]:
     if kind != "mp3":
         return ()
     file.seek(0, 2)
-    file.seek(max(0, file.tell() - 128))
-    old = ParseID3v1(file.read(128)) or {}
+    file.seek(max(0, file.tell() - FOOTER))
+    data = file.read(FOOTER)
+    if len(data) < FOOTER or data[:3] != b"TAG":
+        return ()
+    numbered = data[125] == 0 and data[126] != 0  # the last two bytes of the comment may hold the track's number
+    said = {
+        "TIT2": _old_text(data[3:33]),
+        "TPE1": _old_text(data[33:63]),
+        "TALB": _old_text(data[63:93]),
+        "TDRC": _old_text(data[93:97]),
+        "TRCK": str(data[126]) if numbered else "",
+        "TCON": str(data[127]) if data[127] < 192 else "",
+    }
     blank = Id3(NEW_VERSION, ())
-    found: list[Frame] = []
-    for id, frame in sorted(old.items()):
-        texts = tuple(str(text) for text in frame.text)
-        if id.startswith("COMM"):
-            found.append(Frame("COMM", b"\3" + frame.lang.encode() + frame.desc.encode() + b"\0" + texts[0].encode()))
-        else:
-            found.append(id3.text_frame(blank, id, texts))
-    return tuple(found)
+    comment = _old_text(data[97:125] if numbered else data[97:127])
+    comments = (Frame("COMM", b"\3engID3v1 Comment\0" + comment.encode()),) if comment else ()
+    return (*(id3.text_frame(blank, name, (text,)) for name, text in said.items() if text), *comments)
+
+
+def _old_text(data: bytes) -> str:
+    return data.split(b"\0")[0].decode("latin-1").strip()
 
 
 def _changed(tag: Id3, existing: Existing, plan: Plan) -> tuple[Frame, ...]:
@@ -158,8 +167,8 @@ def _changed(tag: Id3, existing: Existing, plan: Plan) -> tuple[Frame, ...]:
 
 
 def _standard_frame(tag: Id3, name: str, values: Values, old: Frame | None = None) -> Frame:
-    id = old.id if old else _ids(tag, name)[0]
-    return id3.text_frame(tag, id, values, title=name if id == USER_TEXT[tag.version] else None, like=old)
+    chosen = old.id if old else _ids(tag, name)[0]
+    return id3.text_frame(tag, chosen, values, title=name if chosen == USER_TEXT[tag.version] else None, like=old)
 
 
 def _own_name(tag: Id3, frame: Frame) -> str | None:

@@ -1,6 +1,7 @@
 """Tonearm's tags in MP4: freeform atoms `----:com.apple.iTunes:tonearm:genre`.
 
-Not under a domain of our own: readers built on ffmpeg drop the domain, so `----:org.tonearm:genre` would hide the genre.
+Not under a domain of our own: readers built on ffmpeg drop the domain, so `----:org.tonearm:genre` would hide the
+genre that the file has.
 """
 
 import shutil

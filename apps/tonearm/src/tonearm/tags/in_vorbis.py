@@ -24,7 +24,7 @@ def look(file: BinaryIO, kind: Kind, tags: Iterable[str]) -> Existing:
 
 
 def foreign(file: BinaryIO, kind: Kind, tags: Iterable[str]) -> tuple[bytes, list[bytes], bytes]:
-    """Vendor and every comment that is neither ours nor one of these standard tags, as stored, and what must be kept behind."""
+    """As stored: the vendor, every comment that is neither ours nor one of these, and what must be kept behind."""
     found = _stored(file, kind)
     wanted = {tag.encode() for tag in tags}
 
@@ -71,7 +71,7 @@ def _put(tags: Any, name: str, values: tuple[str, ...]) -> None:
 
 def _stored(file: BinaryIO, kind: Kind) -> ogg.Comments:
     if kind == "flac":
-        found = [content for type, content in ogg.blocks(file)[0] if type == ogg.COMMENT_BLOCK]
+        found = [content for number, content in ogg.blocks(file)[0] if number == ogg.COMMENT_BLOCK]
         return ogg.comments(found[0]) if found else ogg.Comments(b"", (), b"")
     packet = ogg.opening(file, HEADERS[kind])[0][1]
     return ogg.comments(packet[7 if kind == "vorbis" else 8 :])

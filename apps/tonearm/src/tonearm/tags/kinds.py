@@ -16,7 +16,9 @@ from tonearm.tags.malformed import Malformed
 
 Kind = Literal["mp3", "flac", "vorbis", "opus", "m4a", "wav", "aiff"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
-SUFFIXES = frozenset({".mp3", ".flac", ".ogg", ".oga", ".opus", ".m4a", ".m4b", ".mp4", ".wav", ".aif", ".aiff", ".aifc"})
+SUFFIXES = frozenset(
+    {".mp3", ".flac", ".ogg", ".oga", ".opus", ".m4a", ".m4b", ".mp4", ".wav", ".aif", ".aiff", ".aifc"}
+)
 """How the names of files end that are worth a look."""
 
 READERS: dict[Kind, Callable[[BinaryIO], Any]] = {

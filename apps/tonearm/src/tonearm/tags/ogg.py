@@ -70,7 +70,7 @@ def opening(file: BinaryIO, count: int) -> tuple[list[bytes], Iterator[Page]]:
 
 
 def audio(file: BinaryIO, headers: int) -> bytes:
-    """A digest of all packets but the comments, and of the pages that carry audio, whatever their numbers and checksums."""
+    """A digest of all packets but the comments, and of the audio's pages, whatever their numbers and checksums."""
     packets, rest = opening(file, headers)
     digest = hashlib.blake2b()
     for packet in (packets[0], *packets[2:]):
@@ -104,12 +104,12 @@ def blocks(file: BinaryIO) -> tuple[list[tuple[int, bytes]], int]:
 
 
 def flac_audio(file: BinaryIO) -> bytes:
-    """A digest of a FLAC file's audio and of all its blocks (pictures, cue sheet, seek table) but comments and padding."""
+    """A digest of the audio and of all blocks (pictures, cue sheet, seek table) but comments and padding."""
     found, start = blocks(file)
     digest = hashlib.blake2b()
-    for type, content in found:
-        if type not in (COMMENT_BLOCK, PADDING_BLOCK):
-            digest.update(bytes([type]) + len(content).to_bytes(8) + content)
+    for number, content in found:
+        if number not in (COMMENT_BLOCK, PADDING_BLOCK):
+            digest.update(bytes([number]) + len(content).to_bytes(8) + content)
     file.seek(0)
     digest.update(file.read(id3.span(file.read(10))))
     file.seek(start)

@@ -1,4 +1,4 @@
-"""What became of one file: written, unchanged, or refused with a reason. Values, so that one file never stops the others."""
+"""What became of one file: written, unchanged, or refused with a reason. One file never stops the others."""
 
 import errno
 from dataclasses import dataclass

@@ -6,7 +6,7 @@ import os
 import re
 import secrets
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import BinaryIO, Literal
@@ -37,7 +37,7 @@ class Place:
 
 
 @contextmanager
-def opened_inside(root: str, path: str) -> Iterator[Place]:
+def opened_inside(root: str, path: str) -> Generator[Place]:
     """The file that the path leads to, links followed, if it lies in the root; Refusal or OSError otherwise.
 
     From the root on every folder is opened by its name in the one before, and no link is followed:
@@ -73,8 +73,10 @@ def may_replace(place: Place, *, hard_links: bool) -> None:
         raise Refusal("read-only", "the file is read-only; allow writing, or leave it out")
 
 
-def replace(place: Place, fill: Callable[[BinaryIO], None], check: Callable[[BinaryIO], None], *, keep_mtime: bool) -> None:
-    """Put a new file in the place of the old one: filled, checked, like the old in all else, and on disk before it counts."""
+def replace(
+    place: Place, fill: Callable[[BinaryIO], None], check: Callable[[BinaryIO], None], *, keep_mtime: bool
+) -> None:
+    """Put a new file in the old one's place: filled, checked, dressed like the old, and on disk before it counts."""
     if lock(place.file.fileno()) == "busy":
         raise Refusal("busy", "another process is writing it")
     name, out = _temporary(place.folder)

@@ -77,7 +77,9 @@ def read_open(file: BinaryIO) -> Tags:
         year=int(year[0]) if year else None,
         genre=texts["genre"],
         duration=float(found.info.length),
-        sample_rate=int(getattr(found.info, "sample_rate", 48000)),  # Opus always decodes to 48 kHz, and does not say so
+        sample_rate=int(
+            getattr(found.info, "sample_rate", 48000)
+        ),  # Opus always decodes to 48 kHz, and does not say so
         channels=int(found.info.channels),
         has_cover=_has_cover(kind, found),
         own=_own(file, kind),
@@ -104,7 +106,7 @@ def _texts(file: BinaryIO, kind: Kind, tags: Any) -> dict[str, tuple[str, ...]]:
 
 
 def _has_cover(kind: Kind, found: Any) -> bool:
-    tags = found.tags or {}
+    tags: Any = found.tags or {}
     match kind:
         case "mp3" | "wav" | "aiff":
             return any(key.startswith("APIC") for key in tags)
@@ -130,7 +132,7 @@ def _info(file: BinaryIO) -> dict[str, tuple[str, ...]]:
                 at += 8 + size + size % 2
     except Malformed:
         return dict.fromkeys(INFO, ())
-    return {name: (said[id],) if said.get(id) else () for name, id in INFO.items()}
+    return {name: (said[key],) if said.get(key) else () for name, key in INFO.items()}
 
 
 def _either(data: bytes) -> str:

@@ -1,4 +1,4 @@
-"""What is to be written and how: labels, modes, mappings onto standard tags. Pure; says clearly what is wrong with a text."""
+"""What is to be written and how: labels, modes, mappings onto standard tags. Pure; says what is wrong with a text."""
 
 import math
 import re
@@ -21,8 +21,29 @@ GROUP = re.compile(r"[a-z][a-z0-9_]{0,31}")
 TAG = re.compile(r"[A-Z][A-Z0-9_ ]{0,63}")
 
 NOT_FOR_LABELS = frozenset(
-    "TITLE ARTIST ARTISTS ALBUM ALBUMARTIST COMPOSER DATE YEAR TRACK TRACKNUMBER DISC DISCNUMBER ISRC LYRICS COMMENT "
-    "DESCRIPTION COPYRIGHT BPM COMPILATION METADATA_BLOCK_PICTURE COVERART".split()
+    [
+        "TITLE",
+        "ARTIST",
+        "ARTISTS",
+        "ALBUM",
+        "ALBUMARTIST",
+        "COMPOSER",
+        "DATE",
+        "YEAR",
+        "TRACK",
+        "TRACKNUMBER",
+        "DISC",
+        "DISCNUMBER",
+        "ISRC",
+        "LYRICS",
+        "COMMENT",
+        "DESCRIPTION",
+        "COPYRIGHT",
+        "BPM",
+        "COMPILATION",
+        "METADATA_BLOCK_PICTURE",
+        "COVERART",
+    ]
 )
 """Standard tags that say something else than a label could, or are not plain text everywhere."""
 
@@ -95,7 +116,9 @@ def parse_onto(text: str) -> Onto:
     if not TAG.fullmatch(tag):
         raise TextError(f"mapping {text!r}: {tag!r} is not the name of a tag; use letters, digits, _ and spaces")
     if tag in NOT_FOR_LABELS or tag.startswith(("MUSICBRAINZ", "REPLAYGAIN", "TONEARM")):
-        raise TextError(f"mapping {text!r}: {tag} is no place for labels; GENRE, MOOD, GROUPING or a name of your own are")
+        raise TextError(
+            f"mapping {text!r}: {tag} is no place for labels; GENRE, MOOD, GROUPING or a name of your own are"
+        )
     match how:
         case "fill-empty" | "add" | "replace":
             return Onto(group, tag, how)
@@ -112,7 +135,9 @@ def parse_ontos(texts: Iterable[str]) -> tuple[Onto, ...]:
     for onto in ontos:
         other = seen.setdefault(onto.tag, onto)
         if other.how != onto.how:
-            raise TextError(f"mappings {str(other)!r} and {str(onto)!r}: one tag cannot be written in two ways; choose one")
+            raise TextError(
+                f"mappings {str(other)!r} and {str(onto)!r}: one tag cannot be written in two ways; choose one"
+            )
     return ontos
 
 
