@@ -137,7 +137,7 @@ def seeds(file: BinaryIO, kind: Kind) -> tuple[Frame, ...]:
     }
     blank = Id3(NEW_VERSION, ())
     comment = _old_text(data[97:125] if numbered else data[97:127])
-    comments = (Frame("COMM", b"\3engID3v1 Comment\0" + comment.encode()),) if comment else ()
+    comments = (Frame("COMM", b"\3eng\0" + comment.encode()),) if comment else ()
     return (*(id3.text_frame(blank, name, (text,)) for name, text in said.items() if text), *comments)
 
 

@@ -54,13 +54,18 @@ def opened_inside(root: str, path: str) -> Generator[Place]:
             inner = os.open(step, FOLDER, dir_fd=folder)
             os.close(folder)
             folder = inner
-        with open(os.open(name, FILE, dir_fd=folder), "rb") as file:
-            seen = os.fstat(file.fileno())
-            if not stat.S_ISREG(seen.st_mode):
-                raise Refusal("unreadable", "it is not a regular file")
-            yield Place(folder, name, file, seen)
+        with regular(os.open(name, FILE, dir_fd=folder)) as file:
+            yield Place(folder, name, file, os.fstat(file.fileno()))
     finally:
         os.close(folder)
+
+
+def regular(descriptor: int) -> BinaryIO:
+    """The open file to read from; Refusal if it is a folder, a pipe or a device."""
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return open(descriptor, "rb")
+    os.close(descriptor)
+    raise Refusal("unreadable", "it is not a regular file")
 
 
 def may_replace(place: Place, *, hard_links: bool) -> None:
@@ -85,7 +90,7 @@ def replace(
             fill(out)
             out.flush()
             _dress(out.fileno(), place, keep_mtime=keep_mtime)
-            with open(os.open(name, FILE, dir_fd=place.folder), "rb") as again:
+            with regular(os.open(name, FILE, dir_fd=place.folder)) as again:
                 check(again)
             os.fsync(out.fileno())
             if not place.unchanged():

@@ -10,7 +10,8 @@ from typing import Any, BinaryIO
 from tonearm.tags import chunks, formats
 from tonearm.tags.kinds import Kind, kind_of, opened
 from tonearm.tags.malformed import Malformed
-from tonearm.tags.place import FILE
+from tonearm.tags.outcome import Refusal
+from tonearm.tags.place import FILE, regular
 
 YEAR = re.compile(r"\d{4}")
 NATIVE = {
@@ -51,13 +52,11 @@ class Tags:
 def read(path: str | Path) -> Tags | Unreadable:
     """The file's tags, or why it has none to read; nothing else ever comes out of a file, however hostile."""
     try:
-        with open(os.open(path, FILE & ~os.O_NOFOLLOW), "rb") as file:
-            if not os.path.isfile(f"/proc/self/fd/{file.fileno()}"):
-                return Unreadable("it is not a regular file")
+        with regular(os.open(path, FILE & ~os.O_NOFOLLOW)) as file:
             return read_open(file)
     except OSError as error:
         return Unreadable(error.strerror or str(error))
-    except Malformed as error:
+    except (Malformed, Refusal) as error:
         return Unreadable(str(error))
     except Exception as error:  # mutagen raises many kinds of errors on damaged files
         return Unreadable(f"{type(error).__name__}: {error}")

@@ -7,6 +7,7 @@ from typing import BinaryIO, TypeVar
 
 from tonearm.tags import formats, place
 from tonearm.tags.kinds import Kind, kind_of
+from tonearm.tags.malformed import Malformed
 from tonearm.tags.outcome import Outcome, Refusal, Refused, Unchanged, Written, from_error
 from tonearm.tags.plan import Existing, Plan, to_write
 from tonearm.tags.settings import Labels, Settings
@@ -78,5 +79,7 @@ def _guarded(work: Callable[[], T]) -> T | Refused:
         return refusal.refused
     except OSError as error:
         return from_error(error)
+    except Malformed as error:
+        return Refused("unreadable", str(error))
     except Exception as error:  # mutagen raises many kinds of errors on damaged files
         return Refused("unreadable", f"{type(error).__name__}: {error}")
