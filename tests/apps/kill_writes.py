@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import tagged
+
 from tonearm.tags import Settings, Unreadable, parse_ontos, read, sweep, undo, write
 from tonearm.tags.place import TEMPORARY
 

@@ -1,4 +1,4 @@
-"""Replacing files: whole or not at all, in the library alone, dressed as before; and clearing up after killed writers."""
+"""Replacing files: whole or not at all, in the library alone, dressed as before; clearing up after killed writers."""
 
 import errno
 import fcntl
@@ -13,7 +13,21 @@ from typing import Any, BinaryIO
 import mutagen
 import pytest
 import tagged
-from tonearm.tags import Refused, Settings, Swept, Unchanged, Written, formats, place, read, sweep, sweep_folder, undo, write
+
+from tonearm.tags import (
+    Refused,
+    Settings,
+    Swept,
+    Unchanged,
+    Written,
+    formats,
+    place,
+    read,
+    sweep,
+    sweep_folder,
+    undo,
+    write,
+)
 from tonearm.tags.kinds import kind_of
 from tonearm.tags.outcome import Refusal, from_error
 from tonearm.tags.plan import to_write
@@ -93,7 +107,7 @@ def test_a_folder_swapped_for_a_link_leads_nowhere(song: Path) -> None:
     inner.symlink_to(song.parent)
     folder = os.open(song.parent, place.FOLDER)
     try:
-        with pytest.raises(OSError, match="directory|symbolic") as caught:
+        with pytest.raises(OSError, match=r"directory|symbolic") as caught:
             os.open("inner", place.FOLDER, dir_fd=folder)
     finally:
         os.close(folder)
@@ -174,12 +188,10 @@ def test_no_space_is_said_and_leaves_nothing_behind(case: str, tmp_path: Path) -
     assert os.listdir(tmp_path) == [song.name]
 
 
-@pytest.mark.parametrize(
-    ("number", "why"),
-    [(errno.ENOSPC, "no-space"), (errno.EROFS, "read-only"), (errno.ESTALE, "vanished"), (errno.EIO, "trouble")],
-)
-def test_what_the_file_system_says_becomes_a_reason(number: int, why: str) -> None:
-    assert from_error(OSError(number, os.strerror(number))).why == why
+def test_what_the_file_system_says_becomes_a_reason() -> None:
+    said = [(errno.ENOSPC, "no-space"), (errno.EROFS, "read-only"), (errno.ESTALE, "vanished"), (errno.EIO, "trouble")]
+    for number, why in said:
+        assert from_error(OSError(number, os.strerror(number))).why == why
 
 
 def test_somebody_elses_change_meanwhile_wins(song: Path) -> None:
@@ -216,10 +228,9 @@ def damage_audio(path: Path) -> None:
 
 def drop_title(path: Path) -> None:
     file: Any = mutagen.File(path)
-    for key in ("TIT2", "title", "\xa9nam"):
-        if isinstance(file.tags, list) or key in file.tags:
-            file.tags.pop(key, None) if not isinstance(file.tags, list) else file.tags.__delitem__("title")
-            break
+    tags: Any = file.tags
+    for key in [key for key in tags.keys() if key in ("TIT2", "title", "\xa9nam")]:  # noqa: SIM118 (lists have keys too)
+        del tags[key]
     file.save(path)
 
 
@@ -233,8 +244,7 @@ def drop_cover(path: Path) -> None:
 
 
 @pytest.mark.parametrize("case", ["mp3-24", "flac", "vorbis", "opus", "m4a", "wav", "aiff"])
-@pytest.mark.parametrize("spoil", [damage_audio, drop_title, drop_cover])
-def test_a_copy_that_lost_something_is_never_accepted(case: str, spoil: Callable[[Path], None], tmp_path: Path) -> None:
+def test_a_copy_that_lost_something_is_never_accepted(case: str, tmp_path: Path) -> None:
     # spec: TA-5
     song = tagged.make(tmp_path, case)
     with open(song, "rb") as file:
@@ -242,12 +252,15 @@ def test_a_copy_that_lost_something_is_never_accepted(case: str, spoil: Callable
         plan = to_write(formats.look(file, kind, ()), tagged.SOME, FULL)
         before = formats.rest(file, kind, ())
     put(song)
+    whole = song.read_bytes()
     with open(song, "rb") as file:
         check(file, kind, before, plan)
-    spoil(song)
-    with open(song, "rb") as file, pytest.raises(Refusal) as caught:
-        check(file, kind, before, plan)
-    assert caught.value.refused.why == "not-kept"
+    for spoil in (damage_audio, drop_title, drop_cover):
+        song.write_bytes(whole)
+        spoil(song)
+        with open(song, "rb") as file, pytest.raises(Refusal) as caught:
+            check(file, kind, before, plan)
+        assert caught.value.refused.why == "not-kept"
 
 
 def test_leftovers_are_swept_and_nothing_else(tmp_path: Path) -> None:

@@ -10,8 +10,22 @@ import tagged
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from mutagen.id3 import ID3
-from tonearm.tags import Labels, Plan, Refused, Settings, Tags, TextError, Unchanged, Written
-from tonearm.tags import parse_ontos, preview, read, undo, write
+
+from tonearm.tags import (
+    Labels,
+    Plan,
+    Refused,
+    Settings,
+    Tags,
+    TextError,
+    Unchanged,
+    Written,
+    parse_ontos,
+    preview,
+    read,
+    undo,
+    write,
+)
 from tonearm.tags.settings import check_label
 
 FULL = Settings("full")

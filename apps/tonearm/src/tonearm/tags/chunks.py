@@ -1,12 +1,14 @@
 """WAV and AIFF as bytes: files of chunks, of which one may hold an ID3 tag; every other chunk stays as it is."""
 
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import BinaryIO, Literal
 
 from tonearm.tags.malformed import Malformed
 
 HEAD = 12
+PIECE = 1 << 20
 LARGEST = 0xFFFFFFFF
 
 
@@ -89,14 +91,20 @@ def compose(source: BinaryIO, out: BinaryIO, form: Form, tag: bytes | None) -> N
 
 def copy(source: BinaryIO, out: BinaryIO, count: int | None = None) -> None:
     """Copy so many bytes, or all that are left, from where the source stands."""
+    for piece in pieces(source, count):
+        out.write(piece)
+
+
+def pieces(file: BinaryIO, count: int | None = None) -> Iterator[bytes]:
+    """So many bytes, or all that are left, from where the file stands; Malformed if it ends too early."""
     left = count
     while left is None or left:
-        piece = source.read(1 << 20 if left is None else min(left, 1 << 20))
+        piece = file.read(PIECE if left is None else min(left, PIECE))
         if not piece and left:
-            raise Malformed("it became shorter while it was read")
+            raise Malformed("it ends too early")
         if not piece:
             return
-        out.write(piece)
+        yield piece
         left = None if left is None else left - len(piece)
 
 

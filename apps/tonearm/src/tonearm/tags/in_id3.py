@@ -92,7 +92,8 @@ def audio(file: BinaryIO, kind: Kind) -> bytes:
     old = held(file, kind)
     if old.form is None:
         file.seek(old.tag.span if old.tag else 0)
-        hashlib_copy(file, digest)
+        for piece in chunks.pieces(file):
+            digest.update(piece)
         return digest.digest()
     mine = old.form.id3()
     digest.update(old.form.head[:4] + old.form.head[8:])
@@ -100,21 +101,12 @@ def audio(file: BinaryIO, kind: Kind) -> bytes:
         if chunk is not mine:
             digest.update(chunk.id + chunk.size.to_bytes(8))
             file.seek(chunk.start)
-            hashlib_copy(file, digest, chunk.size)
+            for piece in chunks.pieces(file, chunk.size):
+                digest.update(piece)
     file.seek(old.form.end)
-    hashlib_copy(file, digest)
-    return digest.digest()
-
-
-def hashlib_copy(file: BinaryIO, digest: "hashlib.blake2b", count: int | None = None) -> None:
-    """Put so many bytes, or all that are left, into the digest."""
-    left = count
-    while left is None or left:
-        piece = file.read(1 << 20 if left is None else min(left, 1 << 20))
-        if not piece:
-            return
+    for piece in chunks.pieces(file):
         digest.update(piece)
-        left = None if left is None else left - len(piece)
+    return digest.digest()
 
 
 def seeds(file: BinaryIO, kind: Kind) -> tuple[Frame, ...]:
