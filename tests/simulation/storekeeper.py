@@ -93,10 +93,5 @@ class Storekeeper:
         world.after(delay, lambda: node.order(lambda: self._confirmed(batch, result)))
 
     def _confirmed(self, batch: Batch, result: Result) -> None:
-        node = self._node
         self._pause = FIRST_PAUSE
-        for component, claim in node.ledger.confirm(result, self._world.now):
-            node.hand_out(component, claim)
-        if result.pauses is not None:
-            node.apply_pauses()
-        node.wake_sleepers()
+        self._node.committed(batch, result)
