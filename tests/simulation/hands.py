@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 LATE = 1.0
 """As in the shipped node: a step that comes so much later than planned is forgiven to the workers."""
 LAST_WORDS = 5.0
+MOST_WASTED = 20
 STEP = 0.0005
 """A real step takes its time, too."""
 
@@ -36,7 +37,7 @@ class Node(Supervision):
         self._has_sleepers = any(terms.idle_exit is not None for terms in world.profile.crews.values())
         self._still_until = 0.0
         self._gone_at: float | None = None
-        self._steps, self._steps_since = 0, world.now
+        self._steps, self._steps_since, self._wasted = 0, world.now, 0
 
     # being woken
 
@@ -137,6 +138,9 @@ class Node(Supervision):
         self._supervise_at = now + 60.0 if due is None else due
         others = (self.ledger.looks_due(), self.ledger.gathered_due())
         due_at = min(self._supervise_at, submit_at, *(moment for moment in others if moment is not None))
+        # Once, twice: something was due while something else was done. Again and again: it is never done.
+        self._wasted = self._wasted + 1 if due_at <= now else 0
+        self.oracle.check(self._wasted < MOST_WASTED, f"the node spins: {others} or {submit_at} is due, and stays so")
         self._planned = max(due_at, now + STEP)
         for when, _ in self._dying:
             self._planned = min(self._planned, max(when, now + STEP))

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from stage import World
 
 MOST_BAD_FRAMES = 3
-STORED_LATER = 1000
-"""As in the shipped supervisor: milliseconds that a page may take from the worker into the store."""
 
 
 class Hearing:
@@ -138,9 +136,9 @@ class Hearing:
             search.found(items[-1].item if items else None, more and bool(items))
             page = Discovery(
                 queue=worker.crew, found=tuple(items), priority=0, max_attempts=3,
-                timeout_ms=self.world.profile.item_timeout, age_ms=int((now - search.looked_at) * 1000) + STORED_LATER,
+                timeout_ms=self.world.profile.item_timeout,
             )  # fmt: skip
-            self.ledger.chore(QueueFound(worker.crew, page), now, urgent=True)
+            self.ledger.chore(QueueFound(worker.crew, page, search.looked_at), now, urgent=True)
         if not self.fleet.ended(component, now, job=False):
             self.ledger.dismiss(component)
         self._go_on(worker, self.ledger.looked(component, now))

@@ -15,7 +15,11 @@ MOST_DONE = 3
 WINDOW_MS = 3_600_000
 JUST_BEFORE_MS = 2500
 """What was done so shortly before a look may count as done during it."""
-_NEW = "SELECT seq, id, item, state FROM chargehand_job WHERE item IS NOT NULL AND seq > ? ORDER BY seq"
+# What is found may be claimed in the same transaction, and runs when we look.
+_NEW = """
+SELECT seq, id, item, iif(state = 'failed', 'failed', 'queued') FROM chargehand_job
+WHERE queue = ? AND item IS NOT NULL AND seq > ? ORDER BY seq
+"""
 
 
 class ItemPromises(JobPromises):
@@ -25,7 +29,7 @@ class ItemPromises(JobPromises):
         super().__init__(world)
         self._items: dict[tuple[str, str], list[Truth]] = {}
         """Of every item its jobs, oldest first."""
-        self._last_seq = 0
+        self._last_seq: dict[str, int] = {}
         self._looked_ms: dict[str, int] = {}
         """When each crew was last asked to look."""
 
@@ -35,7 +39,7 @@ class ItemPromises(JobPromises):
     def _page(self, page: Discovery, said: Discovered) -> set[str]:
         """A page is in the store: each new item has a job, and the others have none."""
         crew, now = page.queue, self._world.now_ms()
-        rows = self._world.stage.store._all(_NEW, (self._last_seq,))
+        rows = self._world.stage.store._all(_NEW, (crew, self._last_seq.get(crew, 0)))
         made = {item: "queued" if state == "queued" else "no progress" for _, _, item, state in rows}
         verdicts: dict[str, str] = {}
         for item in [found.item for found in page.found]:
@@ -76,7 +80,8 @@ class ItemPromises(JobPromises):
         profile = self._world.profile
         fresh = [job for job in self.jobs.values() if job.queue == crew and job.item and job.state == "queued"]
         fresh = [job for job in fresh if not job.fence]
-        most = (profile.enough + profile.page) * self._world.lives
+        # A new node does not know how many wait; it learns it when it has once asked for more than there are.
+        most = profile.enough + (profile.enough + profile.page) * (self._world.lives - 1)
         self.check(len(fresh) < most, f"{crew} looks for more, though {len(fresh)} of its items wait")
 
     def _new(self, page: Discovery, rows: Sequence[Any], now: int) -> None:
@@ -86,7 +91,7 @@ class ItemPromises(JobPromises):
             job.reason = "no progress" if state == "failed" else None
             self.jobs[job_id] = job
             self._items.setdefault((page.queue, item), []).append(job)
-            self._last_seq = seq
+            self._last_seq[page.queue] = seq
             self._world.tally["items: no progress" if state == "failed" else "items: queued"] += 1
 
     # the end

@@ -74,7 +74,7 @@ class Storekeeper:
             return
         world.tally["store: failed"] += 1
         try:
-            result = execute(cast(Store, Failing(world.stage.store)), batch, self.holder)
+            result = execute(cast(Store, Failing(world.stage.store)), batch, self.holder, lambda: world.now)
         except StoreError:
             node.order(self._failed)
         else:  # nothing was to be written
@@ -88,7 +88,7 @@ class Storekeeper:
         node, world = self._node, self._world
         if not node.alive and (not world.is_last(self.holder.life) or world.chance.random() < 0.5):
             return  # it died before its commit. (A successor has its lock: later than that it cannot come.)
-        result = execute(world.stage.store, batch, self.holder)
+        result = execute(world.stage.store, batch, self.holder, lambda: world.now)
         world.oracle.jobs.committed(batch, result)
         world.after(delay, lambda: node.order(lambda: self._confirmed(batch, result)))
 
