@@ -58,10 +58,13 @@ class Callers:
             job.id for job in self._world.oracle.jobs.jobs.values() if job.state in ("failed", "cancelled", "done")
         ]
         if ended:
-            job_id = self._chance.choice(ended)
-            with self._world.stage.people.transaction() as tx:
-                done = tx.retry([job_id])
-            self._world.oracle.jobs.retried(job_id, bool(done))
+            self.retry(self._chance.choice(ended))
+
+    def retry(self, job_id: str) -> None:
+        """A person wants it tried again."""
+        with self._world.stage.people.transaction() as tx:
+            done = tx.retry([job_id])
+        self._world.oracle.jobs.retried(job_id, bool(done))
 
     def cancel(self, job_id: str, *, through_node: bool = False) -> None:
         """A person cancels a job: straight in the store, or by asking the node."""

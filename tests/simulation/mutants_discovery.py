@@ -36,8 +36,7 @@ DISCOVERY = (
         file="stores/sqlite_items.py",
         old="        if job.retried_ms is not None:\n            break\n",
         new="",
-        profile="discovery",
-        seeds=150,
+        profile="a library",
     ),
     Mutant(
         name="what was done during a look is found again",

@@ -18,12 +18,17 @@ class Performances(Loads):
     """Jobs that end only when somebody sees to it."""
 
     def _ends(self, worker: Worker, claims: Claims, outcome: Outcome | None = None) -> None:
-        """The attempt ends: with this outcome; of several one has it, and the others have their own."""
+        """The attempt ends: with this outcome; of several one has it, and the others, in any order, have their own."""
         left = [claim for claim in claims if worker.hand.get(claim.id) is claim]
-        which = 0 if len(left) < 2 else self._chance.randrange(len(left))
+        if len(left) > 1:
+            self._chance.shuffle(left)
         for number, claim in enumerate(left):
-            its = outcome if number == which or self.calm else self._chance.choice([None, outcome, Raised("alone")])
-            worker.outcome(claim, its)
+            worker.outcome(claim, self._own_end() if number else outcome)
+
+    def _own_end(self) -> Outcome:
+        weights = {} if self.calm else self._world.profile.jobs
+        kinds = {"done": Done(), "raised": Raised("alone"), "retry": RetryLater(0, "later"), "gave up": GaveUp("never")}
+        return kinds[self._draw({kind: weights.get(kind, 0.0) for kind in kinds} | {"done": 1.0})]
 
     def _says(self, worker: Worker, claims: Claims) -> bool:
         """The jobs say how far they are, and so hear whether they are cancelled; whether any is left."""

@@ -116,6 +116,21 @@ def resumed(stage: Stage) -> None:
         assert world.oracle.jobs.jobs[job].state == "done"
 
 
+def paused_while_a_claim_was_on_its_way(stage: Stage) -> None:
+    """What a slow store grants to a crew that has been paused meanwhile goes back."""
+    world = begin(stage, 1)
+    assert world.node is not None
+    world.node.store._delay = lambda: 2.0  # half of it before the commit, half after
+    now_at(world, 3)
+    (job,) = world.folk.enqueue(1, "a", delay_ms=0, timeout_ms=None)
+    while world.oracle.jobs.jobs[job].state == "queued":
+        now_at(world, 0.1)
+    world.folk.pause("a")
+    world.node.order(world.node.apply_pauses)
+    now_at(world, 6)
+    assert (world.oracle.jobs.jobs[job].state, world.tally["jobs handed out"]) == ("queued", 0)
+
+
 # the node is late
 
 
@@ -232,6 +247,7 @@ WORKERS: dict[str, Callable[[Stage], None]] = {
     "woken": woken,
     "woken beside one that loads": woken_beside_one_that_loads,
     "resumed": resumed,
+    "paused while a claim was on its way": paused_while_a_claim_was_on_its_way,
     "a node that was stopped": a_node_that_was_stopped,
     "a machine that slept": a_machine_that_slept,
     "failed for good": failed_for_good,
