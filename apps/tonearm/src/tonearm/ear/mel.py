@@ -38,7 +38,7 @@ def _hz(mel: NDArray[np.float64]) -> NDArray[np.float64]:
 def _filters() -> Floats:
     """bins × bands: triangles of equal area, from each band's neighbour below to that above."""
     top = 15 + 27 * np.log(RATE / 2 / 1000) / np.log(6.4)
-    corners = _hz(np.linspace(0, top, BANDS + 2))
+    corners = _hz(top / (BANDS + 1) * np.arange(BANDS + 2))
     low, middle, high = corners[:-2], corners[1:-1], corners[2:]
     bins = np.fft.rfftfreq(WINDOW, 1 / RATE)[:, None]
     rise, fall = (bins - low) / (middle - low), (high - bins) / (high - middle)

@@ -30,7 +30,8 @@ def _listen(weights: Weights, patch: Floats) -> tuple[Floats, Floats]:
     pooled = np.stack([features.max(axis=0), features.mean(axis=0)], axis=1).ravel()
     dense = np.maximum(_dense(weights.dense, _affine(weights.pooled, pooled)), 0)
     embedding = _affine(weights.embedding, dense)
-    return 1 / (1 + np.exp(-_dense(weights.words, embedding))), embedding
+    scores = 1 / (1 + np.exp(-_dense(weights.words, embedding)))
+    return scores.astype(np.float32), embedding
 
 
 def _front(front: Front, x: Floats) -> Floats:

@@ -1,14 +1,16 @@
 """The forward pass in onnxruntime: on a CPU quicker than numpy, and on a GPU where there is one."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-import onnxruntime
+import onnxruntime as untyped
 
 from tonearm.ear.mel import BANDS, FRAMES
 from tonearm.ear.network import Affine, Dense, Floats, Front, Middle, Weights, padding
 from tonearm.ear.onnxfile import Graph
 
+onnxruntime: Any = untyped
 CUDA, CPU = "CUDAExecutionProvider", "CPUExecutionProvider"
 
 

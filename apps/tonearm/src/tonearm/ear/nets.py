@@ -67,6 +67,7 @@ def _place(content: bytes, file: Path) -> None:
         with os.fdopen(handle, "wb") as built:
             built.write(content)
             built.flush()
+            os.fchmod(built.fileno(), 0o644)
             os.fsync(built.fileno())
         os.replace(name, file)
     except BaseException:

@@ -6,7 +6,6 @@ second and third added to what came before; strongest and mean over time; a dens
 a score for each word.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -93,18 +92,18 @@ def load(wheel: Path, model: str) -> Weights:
 def weights(tensors: bundle.Tensors) -> Weights:
     """A network's weights from the tensors of its checkpoint."""
     norms = [_norm(tensors, _name("batch_normalization", n)) for n in range(11)]
-    get: Callable[[str, int], tuple[Floats, Floats]] = lambda kind, n: (
-        tensors[f"{_name(kind, n)}/kernel"],
-        tensors[f"{_name(kind, n)}/bias"],
-    )
+
+    def pair(kind: str, n: int) -> tuple[Floats, Floats]:
+        return tensors[f"{_name(kind, n)}/kernel"], tensors[f"{_name(kind, n)}/bias"]
+
     return Weights(
         entry=norms[0],
-        front=tuple(_front(*get("conv2d", n), norms[1 + n]) for n in range(5)),
-        middle=tuple(_middle(*get("conv2d", 5 + n), norms[6 + n]) for n in range(3)),
+        front=tuple(_front(*pair("conv2d", n), norms[1 + n]) for n in range(5)),
+        middle=tuple(_middle(*pair("conv2d", 5 + n), norms[6 + n]) for n in range(3)),
         pooled=norms[9],
-        dense=Dense(*get("dense", 0)),
+        dense=Dense(*pair("dense", 0)),
         embedding=norms[10],
-        words=Dense(*get("dense", 1)),
+        words=Dense(*pair("dense", 1)),
     )
 
 
@@ -118,8 +117,11 @@ def _name(kind: str, n: int) -> str:
 
 
 def _norm(tensors: bundle.Tensors, name: str) -> Affine:
-    scale = tensors[f"{name}/gamma"] / np.sqrt(tensors[f"{name}/moving_variance"] + np.float32(EPSILON))
-    return Affine(scale, tensors[f"{name}/beta"] - tensors[f"{name}/moving_mean"] * scale)
+    gamma, beta, mean, variance = (
+        tensors[f"{name}/{part}"] for part in ("gamma", "beta", "moving_mean", "moving_variance")
+    )
+    scale = (gamma / np.sqrt(variance + EPSILON)).astype(np.float32)
+    return Affine(scale, (beta - mean * scale).astype(np.float32))
 
 
 def _front(kernel: Floats, bias: Floats, norm: Affine) -> Front:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 OPSET = 18
 IR_VERSION = 9  # of the year of that opset: onnxruntime reads it since 1.14
 
-_KINDS = {np.dtype(np.float32): 1, np.dtype(np.int64): 7}
+_FLOAT, _INT64 = 1, 7
 _INT, _INTS = 2, 7
 
 
@@ -29,10 +29,9 @@ class Graph:
         name = self._new()
         array = np.ascontiguousarray(value)
         dims = b"".join(_number(1, size) for size in array.shape)
-        kind = _number(2, _KINDS[array.dtype])
-        self.parts.append(
-            _bytes(5, dims + kind + _text(8, name) + _bytes(9, array.astype(array.dtype.newbyteorder("<")).tobytes()))
-        )
+        raw = array.astype(array.dtype.newbyteorder("<")).tobytes()
+        kind = _FLOAT if array.dtype == np.float32 else _INT64
+        self.parts.append(_bytes(5, dims + _number(2, kind) + _text(8, name) + _bytes(9, raw)))
         return name
 
     def op(self, kind: str, inputs: Sequence[str], output: str | None = None, **attributes: int | Sequence[int]) -> str:
@@ -65,7 +64,7 @@ class Graph:
 
 def _value(name: str, shape: Sequence[int | str]) -> bytes:
     dims = [_bytes(1, _number(1, size) if isinstance(size, int) else _text(2, size)) for size in shape]
-    tensor = _number(1, _KINDS[np.dtype(np.float32)]) + _bytes(2, b"".join(dims))
+    tensor = _number(1, _FLOAT) + _bytes(2, b"".join(dims))
     return _text(1, name) + _bytes(2, _bytes(1, tensor))
 
 
