@@ -73,9 +73,7 @@ def judge(
         Given(name=name, category=category, tier="strict", by="person", score=scores.get(name))
         for name, category in sorted(corrections.added.items())
     ]
-    room: dict[Tier, dict[Category, int]] = {
-        tier: dict.fromkeys(_categories(book), book.tiers[tier].most) for tier in TIERS
-    }
+    room = _room(book)
     candidates = [found for name in scores if (found := _candidate(book, name, scores[name], used)) is not None]
     for found in sorted(candidates, key=lambda found: (TIERS.index(found.tier), -found.score, found.name)):
         if found.name in corrections.added or found.name in corrections.removed:
@@ -120,5 +118,7 @@ def _with_room(room: dict[Tier, dict[Category, int]], reached: Tier, category: C
     return None
 
 
-def _categories(book: Book) -> set[Category]:
-    return {label.category for label in book.labels.values()}
+def _room(book: Book) -> dict[Tier, dict[Category, int]]:
+    """How many labels each tier may still have in each category."""
+    categories: set[Category] = {label.category for label in book.labels.values()}
+    return {tier: dict.fromkeys(categories, book.tiers[tier].most) for tier in TIERS}

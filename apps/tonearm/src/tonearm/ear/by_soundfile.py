@@ -58,4 +58,5 @@ class SoundFileStream:
 
 def _reason(error: Exception) -> str:
     said = error.error_string if isinstance(error, soundfile.LibsndfileError) else str(error)
-    return said.strip().rstrip(".")
+    # What it says of MP3 files in which there is no MP3; the file is there, that was looked at before.
+    return "Format not recognised" if said.startswith("File does not exist") else said.strip().rstrip(".")

@@ -50,7 +50,7 @@ class Audio:
     blocks: Iterator[Floats]
 
 
-def decode(path: Path, use: Callable[[Audio], Result]) -> Result:
+def decode(path: Path, use: Callable[[Audio], Result], decoders: tuple[Decoder, ...] = ()) -> Result:
     """What `use` makes of a file's audio, by the first decoder that gets through all of it.
 
     When a decoder breaks off in the middle, the next one starts at the beginning: `use` is called again. What `use`
@@ -58,7 +58,7 @@ def decode(path: Path, use: Callable[[Audio], Result]) -> Result:
     """
     _check(path)
     reasons: list[str] = []
-    for decoder in order(path):
+    for decoder in decoders or order(path):
         try:
             with closing(decoder.open(path)) as stream:
                 return use(Audio(decoder.name, stream.expected, _mono16k(stream.pieces)))
