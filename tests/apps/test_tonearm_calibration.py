@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tonearm.calibration import BINS, Calibration, Tally, calibrate, drift, is_stale
 
 SCORE = st.floats(0, 1)
-MANY = st.lists(SCORE, min_size=1, max_size=400)
+MANY = st.lists(SCORE, min_size=1, max_size=150)
 
 
 def of(scores: list[float]) -> Calibration:
@@ -24,6 +24,7 @@ def percentile(calibration: Calibration, score: float) -> float:
     return share
 
 
+@settings(max_examples=50)
 @given(MANY, SCORE, SCORE)
 def test_a_percentile_is_a_share_and_grows_with_the_score(scores: list[float], one: float, other: float) -> None:
     calibration = of(scores)
@@ -74,6 +75,7 @@ def test_a_label_that_was_not_counted_has_no_percentile() -> None:
     assert of([0.5]).percentile("jazz", 0.5) is None
 
 
+@settings(max_examples=30)
 @given(MANY)
 def test_it_is_stored_as_it_is(scores: list[float]) -> None:
     calibration = of(scores)

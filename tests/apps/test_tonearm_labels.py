@@ -4,7 +4,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tonearm.calibration import ENOUGH, Calibration, calibrate
@@ -117,6 +117,7 @@ CORRECTIONS = st.builds(
 )
 
 
+@settings(max_examples=60)
 @given(scores=SCORES, calibration=st.none() | CALIBRATIONS, corrections=CORRECTIONS)
 def test_strict_is_regular_and_regular_is_loose(
     scores: dict[str, float], calibration: Calibration | None, corrections: Corrections
@@ -138,6 +139,7 @@ def test_strict_is_regular_and_regular_is_loose(
     assert judge(BOOK, dict(reversed(scores.items())), calibration, corrections) == labels
 
 
+@settings(max_examples=30)
 @given(scores=SCORES)
 def test_more_score_never_means_a_lower_tier_by_itself(scores: dict[str, float]) -> None:
     for name, score in scores.items():
