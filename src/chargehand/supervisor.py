@@ -76,8 +76,6 @@ second, each of which would wake the node; of health only the newest matters."""
 MOST_BAD_FRAMES = 3
 """In a row, on the pulse; after that the worker cannot be trusted."""
 MOST_IDLE_TURN = 5.0
-STORED_LATER = 1000
-"""Milliseconds that a page may take from the worker into the store."""
 
 
 class Ears(Protocol):
@@ -349,9 +347,9 @@ class Supervisor:
             crew = self._crews[hand.crew]
             page = Discovery(
                 queue=crew.queue, found=found, priority=crew.priority, max_attempts=crew.max_attempts,
-                timeout_ms=crew.timeout_ms, age_ms=int((now - search.looked_at) * 1000) + STORED_LATER,
+                timeout_ms=crew.timeout_ms,
             )  # fmt: skip
-            self._ledger.chore(chores.QueueFound(hand.crew, page), now, urgent=True)
+            self._ledger.chore(chores.QueueFound(hand.crew, page, search.looked_at), now, urgent=True)
         if not self._fleet.ended(hand.component, now, job=False):
             self._ledger.dismiss(hand.component)
         self._go_on(hand, self._ledger.looked(hand.component, now), now)

@@ -201,8 +201,10 @@ class Ledger:
         return found
 
     def looks_due(self) -> float | None:
-        """When an idle worker should look."""
-        due = [search.due() for crew, search in self.searches.items() if self.benches[crew].idle]
+        """When an idle worker should look; None while none may."""
+        benches = {} if self.closed else self.benches
+        free = [crew for crew, bench in benches.items() if bench.idle and not bench.paused and crew in self.searches]
+        due = [self.searches[crew].due() for crew in free]
         return min((moment for moment in due if moment is not None), default=None)
 
     def looked(self, worker: str, now: float) -> Todo | None:
@@ -376,7 +378,8 @@ class Ledger:
             requests=tuple(self._requests),
             chores=chores,
             wants=tuple(wants),
-            poll=poll and not hinted and not self.closed,
+            poll=poll and not self.closed,
+            hinted=hinted,
         )
         self._settlements, self._requests, self._oldest = [], [], None
         return self.in_flight
@@ -393,7 +396,9 @@ class Ledger:
         for grant in result.grants:
             bench = self.benches[grant.crew]
             if grant.crew in self.searches:
-                self.searches[grant.crew].taken(len(grant.claims), wanted[grant.crew], limited=grant.limited)
+                new = sum(claim.fence == 1 and claim.item is not None for claim in grant.claims)
+                short = len(grant.claims) < wanted[grant.crew] and not grant.limited
+                self.searches[grant.crew].taken(new, short=short)
             if grant.waiting:
                 self._waiting[grant.crew] = grant.waiting
                 bench.owed = True
@@ -408,6 +413,10 @@ class Ledger:
             if self.closed or not bench.hands or bench.paused:
                 self._give_back(bench, now)
             handed += self._deal(bench, now)
+        for crew, search in self.searches.items():
+            bench = self.benches[crew]
+            if bench.asleep and not bench.hands and self._should_look(search, bench, now):
+                self._waiting.setdefault(crew, 1)  # nobody is awake to look, and there may be work
         return handed
 
     def failed(self, now: float, pause: float) -> tuple[Request, ...]:

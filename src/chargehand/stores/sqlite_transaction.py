@@ -120,7 +120,8 @@ class SqliteTransaction(Incoming):
         ends = [until for (until,) in self.execute(_PAUSED, (want.crew, self._now))]
         if ends:
             # Nobody writes anything when a pause runs out, so whoever asks must learn now when to ask again.
-            return Grant(want.crew, (), None if None in ends else max(ends) - self._now)
+            next_in = None if None in ends else max(ends) - self._now
+            return Grant(want.crew, (), next_in, limited=True)
         room = self._limits.room(want.queue)
         if room == 0:
             return Grant(want.crew, (), None, limited=True)  # whoever makes room will ask again
