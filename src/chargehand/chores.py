@@ -8,6 +8,7 @@ from typing import Any, assert_never
 
 import msgspec
 
+from chargehand.model.access import Deed
 from chargehand.schedule import Firing
 from chargehand.store import CrashReport, Discovery, GivenUpMark, HealthNote, Holder, RecurringPlan, Transaction
 
@@ -34,6 +35,14 @@ class CancelJobs(msgspec.Struct, frozen=True, kw_only=True):
 
     token: Any
     ids: tuple[str, ...]
+    who: str = ""
+    origin: str = ""
+
+
+class KeepDeed(msgspec.Struct, frozen=True):
+    """A person ordered something."""
+
+    deed: Deed
 
 
 class QueueFound(msgspec.Struct, frozen=True):
@@ -107,6 +116,7 @@ Chore = (
     SetPause
     | ClearPause
     | CancelJobs
+    | KeepDeed
     | QueueFound
     | Recur
     | Fire
@@ -127,7 +137,12 @@ def do(chore: Chore, tx: Transaction, holder: Holder) -> Any:
     """Write it; what came of it, where somebody asked."""
     match chore:
         case CancelJobs():
-            return tx.cancel(chore.ids)
+            found = tx.cancel(chore.ids)
+            by = {"who": chore.who, "origin": chore.origin}
+            tx.log([Deed(verb="cancel", target=f"job:{job.id}", **by) for job in found])
+            return found
+        case KeepDeed(deed):
+            tx.log([deed])
         case QueueFound():
             return tx.discover([chore.page])[0]
         case Recur(plans):

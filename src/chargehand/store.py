@@ -477,7 +477,7 @@ class Store(Protocol):
         """Every worker that is marked as given up on."""
         ...
 
-    def keys(self) -> list[ApiKey]:
+    def api_keys(self) -> list[ApiKey]:
         """Every key, oldest first; revoked and expired ones, too."""
         ...
 
@@ -510,7 +510,7 @@ class Store(Protocol):
         ...
 
     def probe(self) -> None:
-        """Write something, to see that it can be; StoreError if not, or if the schema is not the one this code knows."""
+        """Write something, to see that it can be; StoreError if not, or if the schema is not what this code knows."""
         ...
 
     def migrate(self) -> int:

@@ -47,7 +47,7 @@ def sign_in(store: Store, digest: str, key_id: str = "k", created_ms: int = NOON
 def test_keys_are_kept_as_they_were_given(store: Store) -> None:  # spec: SE-2
     first, second = key("a"), key("b", "other", expires_ms=NOON + HOUR, created_ms=NOON + 1, scopes=(Scope.ENQUEUE,))
     add(store, second, first)
-    assert store.keys() == [first, second]
+    assert store.api_keys() == [first, second]
 
 
 def test_a_name_is_given_once_while_its_key_is_in_use(store: Store) -> None:  # spec: SE-2
@@ -56,14 +56,14 @@ def test_a_name_is_given_once_while_its_key_is_in_use(store: Store) -> None:  # 
         add(store, key("b"))
     assert revoke(store, "ops")
     add(store, key("b"))
-    assert [(one.id, one.revoked_ms is None) for one in store.keys()] == [("a", False), ("b", True)]
+    assert [(one.id, one.revoked_ms is None) for one in store.api_keys()] == [("a", False), ("b", True)]
 
 
 def test_a_key_is_revoked_once_by_name_or_id(store: Store, wall: Wall) -> None:  # spec: SE-2
     wall.at = NOON
     add(store, key("a"), key("b", "other"))
     assert [revoke(store, name) for name in ("a", "ops", "unknown", "other")] == [True, False, False, True]
-    assert [one.revoked_ms for one in store.keys()] == [NOON, NOON]
+    assert [one.revoked_ms for one in store.api_keys()] == [NOON, NOON]
 
 
 def test_when_a_key_was_used_never_goes_back(store: Store) -> None:
@@ -71,7 +71,7 @@ def test_when_a_key_was_used_never_goes_back(store: Store) -> None:
     for moment in (NOON + 2, NOON + 1):
         with store.transaction() as tx:
             tx.used_keys([("a", moment), ("unknown", moment)])
-    assert store.keys()[0].used_ms == NOON + 2
+    assert store.api_keys()[0].used_ms == NOON + 2
 
 
 def test_a_sign_in_lasts_until_its_time_its_end_or_its_keys_end(store: Store, wall: Wall) -> None:  # spec: SE-2

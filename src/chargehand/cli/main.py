@@ -7,6 +7,7 @@ import typer
 from chargehand import __version__
 from chargehand.cli import check, claims, deaths, jobs, orders, plans, show, status, try_out, work
 from chargehand.errors import EXIT_ERROR, ChargehandError
+from chargehand.people import acting_as, user
 
 app = typer.Typer(
     name="chargehand",
@@ -45,7 +46,8 @@ def common(
 def run() -> None:
     """Run the command line; an error of ours is one sentence on standard error and its exit status."""
     try:
-        app()
+        with acting_as(user(), "cli"):
+            app()
     except (ChargehandError, TimeoutError) as error:
         sys.stderr.write(f"chargehand: {show.safe(error)}\n")
         sys.exit(getattr(error, "exit_code", EXIT_ERROR))

@@ -178,7 +178,7 @@ class SqliteReading:
     def snapshots(self, since_ms: int, limit: int) -> list[Snapshot]:
         return records(Snapshot, self._all(_SNAPSHOTS, (since_ms, limit)))
 
-    def keys(self) -> list[ApiKey]:
+    def api_keys(self) -> list[ApiKey]:
         return records(ApiKey, self._all(_KEYS))
 
     def sessions(self) -> list[Session]:
