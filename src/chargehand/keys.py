@@ -4,7 +4,7 @@ import hashlib
 import secrets
 
 PREFIX = "ch_"
-LEAST_OWN = 20
+LEAST_OWN = 16
 """Characters of a key that a person chose (CHARGEHAND_ADMIN_KEY): one that can be guessed is none."""
 
 

@@ -205,10 +205,20 @@ class Operating(People, ABC):
         with suppress(NoNode):  # nobody is there to look; whoever starts does so anyway
             self.calls.call("WAKE", id=crew)
 
-    def claims(self) -> list[ClaimRow]:
+    def claims(self, limit: int = 1000) -> list[ClaimRow]:
         """Who holds what since when."""
         with self._store() as store:
-            return store.claims()
+            return store.claims(limit)
+
+    def waiting(self) -> list[tuple[str, int]]:
+        """The queues that have due work, and for how many ms the next of it has been due."""
+        with self._store() as store:
+            return store.waiting()
+
+    def probe(self) -> None:
+        """See that the store can be written and has the right schema; StoreError otherwise."""
+        with self._store() as store:
+            store.probe()
 
     def recurrences(self) -> list[RecurringPlan]:
         """The recurring jobs, by name: when each is due next, and its last job."""
