@@ -5,7 +5,7 @@ import sys
 import typer
 
 from chargehand import __version__
-from chargehand.cli import check, claims, deaths, jobs, orders, plans, show, status, try_out, work
+from chargehand.cli import check, claims, deaths, jobs, keys, orders, plans, show, status, try_out, work
 from chargehand.errors import EXIT_ERROR, ChargehandError
 from chargehand.people import acting_as, user
 
@@ -28,6 +28,7 @@ for command in (try_out.run, check.check, plans.wake, plans.recurring):
     app.command()(command)
 app.add_typer(jobs.app, name="jobs")
 app.add_typer(claims.app, name="claims")
+app.add_typer(keys.app, name="keys")
 
 
 def _version(wanted: bool) -> None:

@@ -46,7 +46,7 @@ class Keyring:
     def __init__(self, hand: "Chargehand", aside: Aside) -> None:
         self._hand, self._aside = hand, aside
         self._found = Cached(lambda: aside(self._read), BELIEVED / 2, clock.monotonic)
-        self._admin = _admin_key(hand)
+        self._admin = admin_key(hand)
         self._used: dict[str, int] = {}
         self._notes: set[asyncio.Task[None]] = set()
 
@@ -152,7 +152,7 @@ def csrf_of(cookie: str) -> str:
     return keys.digest(f"csrf {cookie}")[:43]
 
 
-def _admin_key(hand: Any) -> ApiKey | None:
+def admin_key(hand: Any) -> ApiKey | None:
     """The key that the environment names, read once."""
     given: Any = getattr(getattr(hand, "settings", None), "admin_key", None)
     secret = getattr(given, "value", given) or os.environ.get(ADMIN)
