@@ -19,6 +19,16 @@ def folder() -> Iterator[Path]:
 
 @pytest.fixture
 def web(folder: Path) -> Iterator[Web]:
+    """A world of the test's own."""
     made = Web(folder)
     yield made
     made.close()
+
+
+@pytest.fixture(scope="module")
+def still() -> Iterator[Web]:
+    """A world for tests that change nothing: they share it."""
+    with TemporaryDirectory(prefix="chargehand-web-", dir=MEMORY) as name:
+        made = Web(Path(name))
+        yield made
+        made.close()

@@ -55,14 +55,14 @@ def unchanged(web: Web) -> bool:
     ],
 )  # fmt: skip
 def test_each_refusal_has_its_status_and_is_a_problem_document(
-    web: Web, method: str, path: str, status: int, kind: str
+    still: Web, method: str, path: str, status: int, kind: str
 ) -> None:
-    answer = web.ask(method, path)
+    answer = still.ask(method, path)
     found = problem(answer, status, kind)
     assert "/etc" not in found["detail"]
     if status == 405:
         assert answer.headers["allow"]
-    assert unchanged(web)
+    assert unchanged(still)
 
 
 @pytest.mark.parametrize(
@@ -91,12 +91,12 @@ def test_each_refusal_has_its_status_and_is_a_problem_document(
         ("/api/v1/claims/x/release", {"fence": "one"}, "body/fence"),
     ],
 )
-def test_a_wrong_body_is_told_where_it_is_wrong(web: Web, path: str, body: Any, place: str) -> None:
-    answer = web.ask("POST", path, json=body)
+def test_a_wrong_body_is_told_where_it_is_wrong(still: Web, path: str, body: Any, place: str) -> None:
+    answer = still.ask("POST", path, json=body)
     assert answer.status_code == 422, answer.text
     assert next(fault["pointer"] for fault in answer.json()["errors"]) == place
     assert len(answer.content) < 10_000
-    assert unchanged(web)
+    assert unchanged(still)
 
 
 @pytest.mark.parametrize(
@@ -117,11 +117,11 @@ def test_a_wrong_body_is_told_where_it_is_wrong(web: Web, path: str, body: Any, 
         b'{"crew": "plain", "priority": ' + b"9" * 5_000 + b"}",
     ],
 )
-def test_no_body_makes_the_server_fail(web: Web, body: bytes) -> None:  # spec: SE-3
-    answer = web.ask("POST", "/api/v1/jobs", content=body, headers=JSON)
+def test_no_body_makes_the_server_fail(still: Web, body: bytes) -> None:  # spec: SE-3
+    answer = still.ask("POST", "/api/v1/jobs", content=body, headers=JSON)
     assert answer.status_code in (400, 422), answer.text
     assert answer.headers["content-type"] == "application/problem+json"
-    assert unchanged(web)
+    assert unchanged(still)
 
 
 def test_a_payload_as_deep_as_json_is_read_goes_through(web: Web) -> None:
@@ -131,40 +131,40 @@ def test_a_payload_as_deep_as_json_is_read_goes_through(web: Web) -> None:
     assert web.get(f"/api/v1/jobs/{answer.json()['id']}")["payload"] == json.loads(deep)
 
 
-def test_json_must_say_that_it_is_json(web: Web) -> None:  # spec: SE-2
+def test_json_must_say_that_it_is_json(still: Web) -> None:  # spec: SE-2
     for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"):
-        answer = web.ask("POST", "/api/v1/jobs", content=b'{"crew": "plain"}', headers={"Content-Type": kind})
+        answer = still.ask("POST", "/api/v1/jobs", content=b'{"crew": "plain"}', headers={"Content-Type": kind})
         problem(answer, 422, "invalid-request")
-    assert unchanged(web)
+    assert unchanged(still)
 
 
-def test_too_large_a_body_is_refused_whether_or_not_it_says_so(web: Web) -> None:  # spec: SE-3
-    problem(web.ask("POST", "/api/v1/jobs", content=b"x" * (BODY_LIMIT + 1), headers=JSON), 413, "too-large")
+def test_too_large_a_body_is_refused_whether_or_not_it_says_so(still: Web) -> None:  # spec: SE-3
+    problem(still.ask("POST", "/api/v1/jobs", content=b"x" * (BODY_LIMIT + 1), headers=JSON), 413, "too-large")
 
     async def pieces() -> Any:
         for _ in range(BODY_LIMIT // 65536 + 2):
             yield b" " * 65536
 
-    problem(web.ask("POST", "/api/v1/jobs", content=pieces(), headers=JSON), 413, "too-large")
+    problem(still.ask("POST", "/api/v1/jobs", content=pieces(), headers=JSON), 413, "too-large")
     for length in ("-1", "1e3", "x", "9" * 50):
-        answer = web.ask("POST", "/api/v1/jobs", content=b"{}", headers={**JSON, "Content-Length": length})
+        answer = still.ask("POST", "/api/v1/jobs", content=b"{}", headers={**JSON, "Content-Length": length})
         assert answer.status_code in (400, 413)
-    assert unchanged(web)
+    assert unchanged(still)
 
 
 @pytest.mark.parametrize("host", ["", "a b", "localhost:80:80", "evil/../x", "localhost@evil", "[::1", "x" * 300])
-def test_a_malformed_host_is_refused(web: Web, host: str) -> None:  # spec: SE-1
+def test_a_malformed_host_is_refused(still: Web, host: str) -> None:  # spec: SE-1
     for path in ("/healthz", "/api/v1/info"):
-        problem(web.ask("GET", path, headers={"Host": host}), 400, "malformed-request")
+        problem(still.ask("GET", path, headers={"Host": host}), 400, "malformed-request")
 
 
-def test_a_request_keeps_the_id_it_was_given_if_that_is_one(web: Web) -> None:
-    answer = web.ask("GET", "/nothing", headers={"X-Request-ID": "from-the-proxy.1"})
+def test_a_request_keeps_the_id_it_was_given_if_that_is_one(still: Web) -> None:
+    answer = still.ask("GET", "/nothing", headers={"X-Request-ID": "from-the-proxy.1"})
     assert problem(answer, 404, "no-such-path")["request_id"] == "from-the-proxy.1"
     for strange in ("a b", "x" * 65, "<script>", 'a"b'):
-        answer = web.ask("GET", "/healthz", headers={"X-Request-ID": strange})
+        answer = still.ask("GET", "/healthz", headers={"X-Request-ID": strange})
         assert answer.headers["x-request-id"] != strange
-    first, second = (web.ask("GET", "/healthz").headers["x-request-id"] for _ in range(2))
+    first, second = (still.ask("GET", "/healthz").headers["x-request-id"] for _ in range(2))
     assert first != second
 
 
@@ -182,15 +182,15 @@ def test_what_nobody_foresaw_is_logged_and_not_shown(web: Web, caplog: pytest.Lo
     assert web.ask("GET", "/healthz").status_code == 200
 
 
-def test_every_answer_keeps_browsers_from_guessing_framing_and_keeping(web: Web) -> None:  # spec: SE-4
+def test_every_answer_keeps_browsers_from_guessing_framing_and_keeping(still: Web) -> None:  # spec: SE-4
     for path in ("/healthz", "/nothing", "/api/v1/jobs"):
-        headers = web.ask("GET", path).headers
+        headers = still.ask("GET", path).headers
         assert headers["x-content-type-options"] == "nosniff"
         assert headers["cache-control"] == "no-store"
         assert "frame-ancestors 'none'" in headers["content-security-policy"]
         assert "access-control-allow-origin" not in headers
 
 
-def test_no_other_site_is_allowed_unless_it_is_named(web: Web) -> None:  # spec: CF-1
+def test_no_other_site_is_allowed_unless_it_is_named(still: Web) -> None:  # spec: CF-1
     preflight = {"Origin": "https://app.example", "Access-Control-Request-Method": "POST"}
-    assert "access-control-allow-origin" not in web.ask("OPTIONS", "/api/v1/jobs", headers=preflight).headers
+    assert "access-control-allow-origin" not in still.ask("OPTIONS", "/api/v1/jobs", headers=preflight).headers

@@ -26,10 +26,11 @@ class Song(BaseModel):
 class Web:
     """One Chargehand, its routes, and whoever calls them."""
 
-    def __init__(self, folder: Path, **options: Any) -> None:
-        self.hand = Chargehand(folder / "chargehand.db", **options)
-        self.tag = self.hand.crew("tag", "nowhere:Tagger", takes=Song, queue="tagging")
-        self.plain = self.hand.crew("plain", "nowhere:Plain")
+    def __init__(self, folder: Path, hand: Chargehand | None = None) -> None:
+        self.hand = hand or Chargehand(folder / "chargehand.db")
+        if hand is None:
+            self.tag = self.hand.crew("tag", "nowhere:Tagger", takes=Song, queue="tagging")
+            self.plain = self.hand.crew("plain", "nowhere:Plain")
         self._runner = asyncio.Runner()
         self.site = Site(self.hand, "")
         self.api: FastAPI = create(self.site)

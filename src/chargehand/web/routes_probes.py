@@ -7,6 +7,7 @@ that the store cannot be used.
 from typing import Any
 
 from fastapi import Response
+from fastapi.responses import PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from chargehand import launch, log, nodelock
@@ -55,7 +56,7 @@ async def workers_ready(site: Here) -> Response:
     return respond(found, 200 if found.ready else 503)
 
 
-@routes.get("/metrics", dependencies=READ, responses=_TEXT)
+@routes.get("/metrics", dependencies=READ, response_class=PlainTextResponse, responses=_TEXT)
 async def metrics(site: Here) -> Response:
     """For Prometheus: `authorization: {credentials: ch_…}` in its scrape configuration, with the scope `read`."""
     return Response(exposition(await site.facts.get()), headers={"Content-Type": CONTENT_TYPE_LATEST})
