@@ -4,9 +4,11 @@ It must never fail, grow or slow down whatever bytes come; and it imports nothin
 """
 
 import json
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 KEPT_OF_A_BAD_LINE = 200
+LONGEST_KIND = 32
 WORK_FRAME_LIMIT = 16 << 20
 """Bytes of a job or an outcome on its way, with all that the outcome enqueues."""
 
@@ -86,7 +88,14 @@ def _too_long(line: bytes, limit: int) -> BadFrame:
 
 
 def _parse(line: bytes) -> Frame | BadFrame:
-    kind, bar, body = line.partition(b"|")
-    if not bar or not kind.isalpha() or not kind.isupper() or len(kind) > 32:
+    name, bar, body = line.partition(b"|")
+    kind = _kind(name) if bar and len(name) <= LONGEST_KIND else None
+    if kind is None:
         return BadFrame("not KIND|{json}", line[:KEPT_OF_A_BAD_LINE])
-    return Frame(kind.decode("ascii", "replace"), body)
+    return Frame(kind, body)
+
+
+@lru_cache(maxsize=64)
+def _kind(name: bytes) -> str | None:
+    """The kind of that name, if it may be one; there are few, and each comes thousands of times a second."""
+    return name.decode("ascii") if name.isalpha() and name.isupper() else None

@@ -94,7 +94,7 @@ class Ledger:
         took = now - held.since
         bench.mean = took if bench.mean is None else bench.mean + (took - bench.mean) / 8
         bench.done += 1
-        self._record(claim, held.since, outcome, now, worker=worker, pid=pid)
+        self._record(claim, held.since, outcome, now, worker, pid)
         return following
 
     def progress(self, worker: str, progress: str, now: float, job: str | None = None) -> None:
@@ -139,7 +139,7 @@ class Ledger:
         for job, claim in held.claims.items():
             meant = cancelled is None or job in cancelled
             its = outcome if meant else Interrupted(f"{worker} was replaced, for another job of its batch")
-            if self._record(claim, held.since, its, now, worker=worker, pid=pid) is State.FAILED:
+            if self._record(claim, held.since, its, now, worker, pid) is State.FAILED:
                 bench.done += 1
         return list(held.claims.values())
 
@@ -183,6 +183,8 @@ class Ledger:
 
     def gathered_due(self) -> float | None:
         """When that is."""
+        if not self._gathering:
+            return None
         due = [bench.gather_until for bench in self._gathering if bench.idle and bench.ahead]
         return min((moment for moment in due if moment is not None), default=None)
 
@@ -202,7 +204,10 @@ class Ledger:
 
     def looks_due(self) -> float | None:
         """When an idle worker should look."""
-        due = [search.due() for crew, search in self.searches.items() if self.benches[crew].idle]
+        if not self.searches or self.closed:
+            return None
+        benches = ((self.benches[crew], search) for crew, search in self.searches.items())
+        due = [search.due() for bench, search in benches if bench.idle and not bench.paused]
         return min((moment for moment in due if moment is not None), default=None)
 
     def looked(self, worker: str, now: float) -> Todo | None:
@@ -241,9 +246,11 @@ class Ledger:
                 handed.append((worker, claim))
         return handed
 
-    def _record(self, claim: Claim, since: float, outcome: Outcome, now: float, **where: Any) -> State | None:
+    def _record(
+        self, claim: Claim, since: float, outcome: Outcome, now: float, worker: str, pid: int | None
+    ) -> State | None:
         duration = int((now - since) * 1000)
-        settlement = settle(claim, outcome, jitter=self._jitter(), duration_ms=duration, **where)
+        settlement = settle(claim, outcome, jitter=self._jitter(), worker=worker, pid=pid, duration_ms=duration)
         if settlement is None:
             return None
         self._pend(settlement, now)
@@ -334,9 +341,13 @@ class Ledger:
             due = min(due, self._poll_at, bench.due_at or self._poll_at)
         for held in self.held.values():
             if not held.noted:
-                due = min(due, held.since + NOTE_AFTER)
+                moment = held.since + NOTE_AFTER
             elif held.progress is not None:
-                due = min(due, held.progress_at)
+                moment = held.progress_at
+            else:
+                continue
+            if moment < due:
+                due = moment
         return due
 
     @property
