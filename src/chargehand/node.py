@@ -289,7 +289,7 @@ class Node:
         for job_id in result.lost:
             log.warning("an outcome came too late and changed nothing", job=job_id)
         for settlement in batch.settlements:
-            if settlement.state in FINISHED:
+            if settlement.outcome == "done" or settlement.state in FINISHED:
                 self._server.ended(settlement.id)
             if settlement.outcome not in (None, "done") and settlement.id not in result.lost:
                 _tell_failure(settlement)

@@ -14,8 +14,8 @@ from chargehand.model.hands import Bench, Held
 from chargehand.model.job import Claim, Interrupted, Outcome, Returned, Settlement, State, Stopped, settle
 from chargehand.model.search import Look, Search
 
-ENOUGH_OUTCOMES = 32
-LONGEST_WAIT = 0.002
+ENOUGH_OUTCOMES = 64
+LONGEST_WAIT = 0.004
 """An outcome is written after so many seconds, or with so many others, whichever comes first."""
 NOTE_AFTER = 0.05
 """Who has a job is written once it has had it this long; most small jobs are done before."""
@@ -94,7 +94,7 @@ class Ledger:
         took = now - held.since
         bench.mean = took if bench.mean is None else bench.mean + (took - bench.mean) / 8
         bench.done += 1
-        self._record(claim, held.since, outcome, now, worker, pid)
+        self._record(claim, held.since, outcome, now, worker=worker, pid=pid)
         return following
 
     def progress(self, worker: str, progress: str, now: float, job: str | None = None) -> None:
@@ -139,7 +139,7 @@ class Ledger:
         for job, claim in held.claims.items():
             meant = cancelled is None or job in cancelled
             its = outcome if meant else Interrupted(f"{worker} was replaced, for another job of its batch")
-            if self._record(claim, held.since, its, now, worker, pid) is State.FAILED:
+            if self._record(claim, held.since, its, now, worker=worker, pid=pid) is State.FAILED:
                 bench.done += 1
         return list(held.claims.values())
 
@@ -247,7 +247,13 @@ class Ledger:
         return handed
 
     def _record(
-        self, claim: Claim, since: float, outcome: Outcome, now: float, worker: str, pid: int | None
+        self,
+        claim: Claim,
+        since: float,
+        outcome: Outcome,
+        now: float,
+        worker: str | None = None,
+        pid: int | None = None,
     ) -> State | None:
         duration = int((now - since) * 1000)
         settlement = settle(claim, outcome, jitter=self._jitter(), worker=worker, pid=pid, duration_ms=duration)
