@@ -125,5 +125,6 @@ def test_a_gpu_that_cannot_be_used_is_not_said_to_be(weights_folder: Path, monke
         found = Ear(provider="auto", cache=weights_folder)
     assert found.provider == "cpu"
     assert {net.batch for net in found.nets.values()} == {1}
-    with pytest.warns(UserWarning), pytest.raises(TonearmError, match="could not use the GPU"):
+    refused = pytest.raises(TonearmError, match="could not use the GPU")
+    with pytest.warns(UserWarning, match="NoSuchExecutionProvider"), refused:
         Ear(provider="gpu", cache=weights_folder)
