@@ -13,9 +13,10 @@ from chargehand.model.batch import Batch, Note, Request, Result, Want
 from chargehand.model.hands import Bench, Held
 from chargehand.model.job import Claim, Interrupted, Outcome, Returned, Settlement, State, Stopped, settle
 from chargehand.model.search import Look, Search
+from chargehand.model.tally import Tally
 
-ENOUGH_OUTCOMES = 32
-LONGEST_WAIT = 0.002
+ENOUGH_OUTCOMES = 64
+LONGEST_WAIT = 0.004
 """An outcome is written after so many seconds, or with so many others, whichever comes first."""
 NOTE_AFTER = 0.05
 """Who has a job is written once it has had it this long; most small jobs are done before."""
@@ -52,6 +53,8 @@ class Ledger:
             self.benches[crew].batch, self.benches[crew].batch_wait = most, wait
         self._gathering = [bench for bench in self.benches.values() if bench.batch > 1]
         self._jitter = jitter
+        self.tally = Tally({bench.queue for bench in self.benches.values()})
+        """What is counted for those who watch."""
         self.held: dict[str, Held] = {}
         self._crew_of: dict[str, str] = {}
         self._dismissed: set[str] = set()
@@ -183,6 +186,8 @@ class Ledger:
 
     def gathered_due(self) -> float | None:
         """When that is."""
+        if not self._gathering:
+            return None
         due = [bench.gather_until for bench in self._gathering if bench.idle and bench.ahead]
         return min((moment for moment in due if moment is not None), default=None)
 
@@ -202,9 +207,10 @@ class Ledger:
 
     def looks_due(self) -> float | None:
         """When an idle worker should look; None while none may."""
-        benches = {} if self.closed else self.benches
-        free = [crew for crew, bench in benches.items() if bench.idle and not bench.paused and crew in self.searches]
-        due = [self.searches[crew].due() for crew in free]
+        if not self.searches or self.closed:
+            return None
+        benches = ((self.benches[crew], search) for crew, search in self.searches.items())
+        due = [search.due() for bench, search in benches if bench.idle and not bench.paused]
         return min((moment for moment in due if moment is not None), default=None)
 
     def looked(self, worker: str, now: float) -> Todo | None:
@@ -243,9 +249,18 @@ class Ledger:
                 handed.append((worker, claim))
         return handed
 
-    def _record(self, claim: Claim, since: float, outcome: Outcome, now: float, **where: Any) -> State | None:
+    def _record(
+        self,
+        claim: Claim,
+        since: float,
+        outcome: Outcome,
+        now: float,
+        worker: str | None = None,
+        pid: int | None = None,
+    ) -> State | None:
         duration = int((now - since) * 1000)
-        settlement = settle(claim, outcome, jitter=self._jitter(), duration_ms=duration, **where)
+        self.tally.ended(claim.queue, outcome, now - since)
+        settlement = settle(claim, outcome, jitter=self._jitter(), worker=worker, pid=pid, duration_ms=duration)
         if settlement is None:
             return None
         self._pend(settlement, now)
@@ -255,6 +270,7 @@ class Ledger:
         self._settlements.append(settlement)
         if self._oldest is None:
             self._oldest = now
+            self.tally.pending(now)
         if settlement.state is State.QUEUED:
             self._stir(settlement.queue, now + settlement.delay_ms / 1000, now)
         elif settlement.queue in self._limited:
@@ -336,9 +352,13 @@ class Ledger:
             due = min(due, self._poll_at, bench.due_at or self._poll_at)
         for held in self.held.values():
             if not held.noted:
-                due = min(due, held.since + NOTE_AFTER)
+                moment = held.since + NOTE_AFTER
             elif held.progress is not None:
-                due = min(due, held.progress_at)
+                moment = held.progress_at
+            else:
+                continue
+            if moment < due:
+                due = moment
         return due
 
     @property
@@ -382,12 +402,14 @@ class Ledger:
             hinted=hinted,
         )
         self._settlements, self._requests, self._oldest = [], [], None
+        self.tally.sent(now)
         return self.in_flight
 
     def confirm(self, result: Result, now: float) -> list[tuple[str, Todo]]:
         """The batch is committed: who is to be handed what."""
         batch, self.in_flight = self.in_flight, None
         assert batch is not None
+        self.tally.committed(now, settled=bool(batch.settlements), claimed=bool(result.grants))
         handed: list[tuple[str, Todo]] = []
         wanted = {want.crew: want.limit for want in batch.wants}
         if result.stirred:
@@ -395,6 +417,7 @@ class Ledger:
                 bench.hungry |= crew not in wanted
         for grant in result.grants:
             bench = self.benches[grant.crew]
+            self.tally.claimed(bench.queue, grant.claims)
             if grant.crew in self.searches:
                 new = sum(claim.fence == 1 and claim.item is not None for claim in grant.claims)
                 short = len(grant.claims) < wanted[grant.crew] and not grant.limited
@@ -423,6 +446,7 @@ class Ledger:
         """The batch was not committed: outcomes are kept for another try after the pause. Returns the requests."""
         batch, self.in_flight = self.in_flight, None
         assert batch is not None
+        self.tally.failed()
         self._settlements[:0] = batch.settlements
         self._chores[:0] = batch.chores
         if batch.chores and self._chores_since is None:
