@@ -1,4 +1,4 @@
-"""That the simulator sees: every mutant of the shipped source is caught, by a history that the shipped source survives."""
+"""That the simulator sees: every mutant of the shipped source breaks a promise that the shipped source keeps."""
 
 import re
 from collections.abc import Iterator

@@ -202,9 +202,10 @@ class Ledger:
 
     def looks_due(self) -> float | None:
         """When an idle worker should look; None while none may."""
-        benches = {} if self.closed else self.benches
-        free = [crew for crew, bench in benches.items() if bench.idle and not bench.paused and crew in self.searches]
-        due = [self.searches[crew].due() for crew in free]
+        if self.closed:
+            return None
+        benches = [(search, self.benches[crew]) for crew, search in self.searches.items()]
+        due = [search.due() for search, bench in benches if bench.idle and not bench.paused]
         return min((moment for moment in due if moment is not None), default=None)
 
     def looked(self, worker: str, now: float) -> Todo | None:
