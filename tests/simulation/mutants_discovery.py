@@ -64,8 +64,8 @@ DISCOVERY = (
     Mutant(
         name="a paused crew keeps the node awake",
         file="model/ledger.py",
-        old="for search, bench in benches if bench.idle and not bench.paused]",
-        new="for search, bench in benches if bench.idle]",
+        old="for bench, search in benches if bench.idle and not bench.paused]",
+        new="for bench, search in benches if bench.idle]",
         profile="discovery",
     ),
     Mutant(

@@ -14,8 +14,8 @@ from chargehand.model.hands import Bench, Held
 from chargehand.model.job import Claim, Interrupted, Outcome, Returned, Settlement, State, Stopped, settle
 from chargehand.model.search import Look, Search
 
-ENOUGH_OUTCOMES = 32
-LONGEST_WAIT = 0.002
+ENOUGH_OUTCOMES = 64
+LONGEST_WAIT = 0.004
 """An outcome is written after so many seconds, or with so many others, whichever comes first."""
 NOTE_AFTER = 0.05
 """Who has a job is written once it has had it this long; most small jobs are done before."""
@@ -183,6 +183,8 @@ class Ledger:
 
     def gathered_due(self) -> float | None:
         """When that is."""
+        if not self._gathering:
+            return None
         due = [bench.gather_until for bench in self._gathering if bench.idle and bench.ahead]
         return min((moment for moment in due if moment is not None), default=None)
 
@@ -202,10 +204,10 @@ class Ledger:
 
     def looks_due(self) -> float | None:
         """When an idle worker should look; None while none may."""
-        if self.closed:
+        if not self.searches or self.closed:
             return None
-        benches = [(search, self.benches[crew]) for crew, search in self.searches.items()]
-        due = [search.due() for search, bench in benches if bench.idle and not bench.paused]
+        benches = ((self.benches[crew], search) for crew, search in self.searches.items())
+        due = [search.due() for bench, search in benches if bench.idle and not bench.paused]
         return min((moment for moment in due if moment is not None), default=None)
 
     def looked(self, worker: str, now: float) -> Todo | None:
@@ -244,9 +246,17 @@ class Ledger:
                 handed.append((worker, claim))
         return handed
 
-    def _record(self, claim: Claim, since: float, outcome: Outcome, now: float, **where: Any) -> State | None:
+    def _record(
+        self,
+        claim: Claim,
+        since: float,
+        outcome: Outcome,
+        now: float,
+        worker: str | None = None,
+        pid: int | None = None,
+    ) -> State | None:
         duration = int((now - since) * 1000)
-        settlement = settle(claim, outcome, jitter=self._jitter(), duration_ms=duration, **where)
+        settlement = settle(claim, outcome, jitter=self._jitter(), worker=worker, pid=pid, duration_ms=duration)
         if settlement is None:
             return None
         self._pend(settlement, now)
@@ -337,9 +347,13 @@ class Ledger:
             due = min(due, self._poll_at, bench.due_at or self._poll_at)
         for held in self.held.values():
             if not held.noted:
-                due = min(due, held.since + NOTE_AFTER)
+                moment = held.since + NOTE_AFTER
             elif held.progress is not None:
-                due = min(due, held.progress_at)
+                moment = held.progress_at
+            else:
+                continue
+            if moment < due:
+                due = moment
         return due
 
     @property
