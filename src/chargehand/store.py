@@ -455,6 +455,11 @@ class Store(Protocol):
         """
         ...
 
+    @property
+    def pruning(self) -> bool:
+        """Whether the last `prune` left off while it was counting: the next one goes on from there."""
+        ...
+
     def migrate(self) -> int:
         """Bring the schema up to what this code knows; returns its version. A newer one is refused."""
         ...
