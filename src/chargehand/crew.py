@@ -37,6 +37,9 @@ class JobOptions(TypedDict, total=False):
     limit_key: str
 
 
+_OPTIONS = frozenset(JobOptions.__annotations__)
+
+
 class Ref(Generic[Result]):
     """A job by its id: what became of it, and what came out."""
 
@@ -154,10 +157,9 @@ class Crew(Generic[Payload, Result]):
 
 
 def _new_job(plan: CrewPlan, text: str, job_id: str | None, options: JobOptions) -> NewJob:
-    known = set(JobOptions.__annotations__)
-    unknown = set(options) - known
+    unknown = options.keys() - _OPTIONS
     if unknown:
-        raise PayloadError(f"unknown option {', '.join(sorted(unknown))}; there are: {', '.join(sorted(known))}")
+        raise PayloadError(f"unknown option {', '.join(sorted(unknown))}; there are: {', '.join(sorted(_OPTIONS))}")
     rest: dict[str, Any] = dict(options)
     run_at = rest.pop("run_at", None)
     if run_at is not None:

@@ -513,6 +513,11 @@ class Store(Protocol):
         """Write something, to see that it can be; StoreError if not, or if the schema is not what this code knows."""
         ...
 
+    @property
+    def pruning(self) -> bool:
+        """Whether the last `prune` left off while it was counting: the next one goes on from there."""
+        ...
+
     def migrate(self) -> int:
         """Bring the schema up to what this code knows; returns its version. A newer one is refused."""
         ...

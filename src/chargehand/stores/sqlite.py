@@ -20,7 +20,7 @@ from chargehand import clock
 from chargehand.errors import StoreError
 from chargehand.store import Retention
 from chargehand.stores import ground
-from chargehand.stores.sqlite_prune import overdue
+from chargehand.stores.sqlite_prune import Surplus, overdue
 from chargehand.stores.sqlite_reading import SqliteReading
 from chargehand.stores.sqlite_transaction import SqliteTransaction
 from chargehand.stores.sqlite_words import ENGINE, LONGEST_WAIT, NO_DATABASE, in_words
@@ -43,6 +43,7 @@ class SqliteStore(SqliteReading):
         self, path: Path, *, create: bool = True, tend: bool = False, now_ms: Callable[[], int] = clock.now_ms
     ) -> None:
         super().__init__(path, now_ms)
+        self._surplus = Surplus()
         with in_words(path), _opening:
             self._check_ground(create)
             self._lock = os.open(f"{path}-lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -168,7 +169,7 @@ class SqliteStore(SqliteReading):
     def prune(self, retention: Retention, limit: int) -> int:
         with in_words(self.path):
             # What to delete is found by reading, beside the writers; the write lock is held for the deletion alone.
-            doomed = overdue(self._db, retention, self._now_ms(), limit)
+            doomed = overdue(self._db, self._surplus, retention, self._now_ms(), limit)
             if not doomed:
                 return 0
             with self._writing():
@@ -183,6 +184,10 @@ class SqliteStore(SqliteReading):
                     f"{self.path} has schema {found} and this Chargehand knows {known}: run one version of the package"
                 )
             self._db.execute("INSERT OR REPLACE INTO chargehand_probe VALUES (1, ?)", (self._now_ms(),))
+
+    @property
+    def pruning(self) -> bool:
+        return self._surplus.unfinished
 
     # closing
 
