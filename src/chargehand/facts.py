@@ -112,6 +112,9 @@ def facts_from(found: dict[str, Any], *, plain: bool, others: tuple[Other, ...])
 
 # a process that looks
 
+_left: "list[subprocess.Popen[bytes]]" = []
+"""Those that hang in the kernel: they die when they can, and are buried by whoever looks next."""
+
 
 def nodes(patience: float = PATIENCE) -> list[dict[str, Any]]:
     """The nodes of this user that run here, oldest first: pid and store of each."""
@@ -157,8 +160,10 @@ def _looking(*words: str) -> "Generator[subprocess.Popen[bytes]]":
         for stream in (process.stdout, process.stderr):
             if stream is not None:
                 stream.close()
+        _left.append(process)
         with suppress(subprocess.TimeoutExpired):
-            process.wait(1.0)  # one that hangs in the kernel dies when it can
+            process.wait(1.0)
+        _left[:] = [each for each in _left if each.poll() is None]
 
 
 def _lines(process: "subprocess.Popen[bytes]", until: float) -> Generator[bytes]:

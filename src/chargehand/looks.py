@@ -1,7 +1,7 @@
 """The looks at a store and its node: each yields what is looked at next, and what was found so far.
 
-Any of them may hang (a dead mount, a node that was stopped): they run in `chargehand.looking`, a process of its own. They
-write nothing, and import no application.
+Any of them may hang (a dead mount, a node that was stopped): they run in `chargehand.looking`, a process of its own.
+They write nothing, and import no application.
 """
 
 import fcntl
@@ -22,7 +22,7 @@ from chargehand.model.health import APP
 from chargehand.model.wording import place_in
 from chargehand.store import CrashFilter
 from chargehand.stores import ground
-from chargehand.stores.sqlite_peek import Peek, kind_of, known_schema, writers
+from chargehand.stores.sqlite_peek import Peek, kind_of, known_schema, lockers, writers
 
 ASKED = 2.0
 """Seconds that a node has to answer."""
@@ -120,7 +120,7 @@ def store(name: str) -> Iterator[tuple[str, dict[str, Any]]]:
     yield "its node", {"ground": below}
     node = holder(path)
     yield "its node", {"node": node}
-    if node["held"] and not node["elsewhere"]:
+    if node["held"] and not node["elsewhere"] and not node.get("refused"):
         node |= asked(path)
     yield "its write lock", {"node": node}
     yield "its tables", {"lock": locked(path)}
@@ -151,38 +151,52 @@ def holder(path: Path) -> dict[str, Any]:
     """Who holds the lock that makes a node single."""
     try:
         seen = nodelock.holder(path)
-    except OSError as error:
-        return {
-            "held": True,
-            "silent": error.strerror,
-            "refused": isinstance(error, PermissionError),
-            "elsewhere": False,
-        }
+    except OSError as error:  # it is somebody else's; the kernel still says who has locked it
+        pid = next(iter(lockers(Path(f"{path}{LOCK_END}"), kernel_locks())), None)
+        found = {"held": pid is not None, "refused": True, "silent": error.strerror, "elsewhere": False}
+        return found if pid is None else {**found, "pid": pid, "process": process(pid)}
     if seen is None:
         return {"held": False, "elsewhere": False}
     here = nodelock.pid_namespace()
     elsewhere = seen.get("pid_namespace", here) != here
     pid = seen.get("pid")
-    found: dict[str, Any] = {"held": True, "pid": pid, "name": str(seen.get("node", "")), "elsewhere": elsewhere}
+    found = {"held": True, "pid": pid, "name": str(seen.get("node", "")), "elsewhere": elsewhere}
     if pid is not None and not elsewhere:
-        names = {link.removesuffix(DELETED): link for link in links_of(pid)}
-        found |= {"process": process(pid), "gone_file": names.get(str(path), "").endswith(DELETED)}
+        found |= {"process": process(pid), "gone_file": _gone(pid, path)}
     return found
+
+
+def _gone(pid: int, path: Path) -> bool:
+    """Whether a node has a store open, and it is not the one that is at its path now."""
+    if f"{path}-lock" not in (link.removesuffix(DELETED) for link in links_of(pid)):
+        return False  # it has not opened it yet, or we may not see
+    try:
+        there = os.stat(path)
+    except FileNotFoundError:
+        return True
+    for name in os.listdir(f"/proc/{pid}/fd"):
+        with suppress(OSError):  # closed meanwhile
+            seen = os.stat(f"/proc/{pid}/fd/{name}")
+            if (seen.st_dev, seen.st_ino) == (there.st_dev, there.st_ino):
+                return False
+    return True
 
 
 def asked(path: Path) -> dict[str, Any]:
     """What the node answers, or why it does not."""
+    listens = False
     try:
         line = Line(Path(f"{path}-sock"), ASKED)
+        listens = True
         try:
             reply = line.reply(line.say("STATUS"), ASKED)
         finally:
             line.close()
     except NoNode as error:
-        return {"silent": str(error), "refused": isinstance(error.__cause__, PermissionError)}
+        return {"silent": str(error), "refused": isinstance(error.__cause__, PermissionError), "listens": listens}
     if reply is None:
-        return {"silent": f"it said nothing for {ASKED:g} s"}
-    return {"view": reply["status"]} if "status" in reply else {"silent": str(reply.get("error"))}
+        return {"silent": f"it said nothing for {ASKED:g} s", "listens": True}
+    return {"view": reply["status"]} if "status" in reply else {"silent": str(reply.get("error")), "listens": True}
 
 
 def locked(path: Path) -> dict[str, Any] | None:
@@ -190,13 +204,18 @@ def locked(path: Path) -> dict[str, Any] | None:
     began = clock.monotonic()
     found: list[int] = []
     while clock.monotonic() - began < HELD:
-        with open("/proc/locks") as file:
-            found = writers(path, file.read())
+        found = writers(path, kernel_locks())
         if not found and _free(path):
             return None
         clock.sleep(REST)
     who = process(found[0]) if found and found[0] > 0 else None
     return {"seconds": round(clock.monotonic() - began, 1), "holder": who}
+
+
+def kernel_locks() -> str:
+    """Every lock on the machine, as the kernel lists them."""
+    with open("/proc/locks") as file:
+        return file.read()
 
 
 def _free(path: Path) -> bool:

@@ -7,7 +7,7 @@ from chargehand.model.admission import NEVER
 from chargehand.model.causes import Finding, Severity
 from chargehand.model.lifecycle import Status
 from chargehand.model.symptoms import Crash, Facts, Worker
-from chargehand.model.wording import SIGNALS, jobs, length
+from chargehand.model.wording import SIGNALS, jobs, length, times
 
 LONG_WAITING_MS = 15_000
 """A job that waits for longer although a worker is free is not explained by haste."""
@@ -249,7 +249,7 @@ def _worker(facts: Facts, worker: Worker) -> Iterator[Finding]:
             cause="crashing",
             about=worker.component,
             short=f"{name} crashes again and again",
-            text=f"{worker.component} has been restarted {worker.restart_count} times, and has {left} left before "
+            text=f"{worker.component} has been restarted {times(worker.restart_count)}, and has {left} left before "
             f"it is given up: {died_of(facts, worker.crew, worker.text or '')}",
             remedy=facts.command(f"crashes --worker {name}"),
         )

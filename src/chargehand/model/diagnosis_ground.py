@@ -51,7 +51,7 @@ def ground(facts: Facts) -> Iterator[Finding]:
             short="the disk is full" if full else f"{size(free)} of disk left",
         )
     yield from _schema(facts)
-    if facts.lock is not None:
+    if facts.lock is not None and by_others(facts):
         yield _locked(facts, facts.lock.holder, facts.lock.seconds)
     if facts.newest_ms is not None and facts.newest_ms > facts.now_ms + SKEW_MS:
         ahead = length((facts.newest_ms - facts.now_ms) / 1000)
@@ -84,6 +84,12 @@ def no_store(facts: Facts, text: str) -> Finding:
         short="no store",
         remedy="go to its folder, set CHARGEHAND_URL, or name it: chargehand doctor --store PATH",
     )
+
+
+def by_others(facts: Facts) -> bool:
+    """Whether somebody else than the node keeps everybody from writing: what the node holds, it waits for itself."""
+    held = facts.lock
+    return held is not None and (held.holder is None or held.holder.pid != facts.node.pid)
 
 
 def _unusable(facts: Facts, text: str, remedy: str) -> Finding:

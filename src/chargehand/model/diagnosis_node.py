@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from chargehand.model.causes import Finding, Severity
+from chargehand.model.diagnosis_ground import by_others
 from chargehand.model.symptoms import Facts, Node
 from chargehand.model.wording import length
 
@@ -103,7 +104,7 @@ def _silent(facts: Facts, found: Node) -> Finding:
             text=f"{who} belongs to {owner}, and you may not ask it",
             remedy=f"sudo -u {owner} chargehand doctor --store {facts.path}",
         )
-    if process is not None and process.age_s < YOUNG:
+    if process is not None and process.age_s < YOUNG and not found.listens:
         return Finding(
             severity=Severity.NOTE,
             cause="node-starting",
@@ -136,7 +137,7 @@ def _working(facts: Facts) -> Iterator[Finding]:
             text=f"the node cannot write: {view.store.failing}",
             remedy="mend what it says; outcomes wait in the node and are written afterwards",
         )
-    elif (view.store.waiting_s or 0) > LONG_WAIT and facts.lock is None:
+    elif (view.store.waiting_s or 0) > LONG_WAIT and not by_others(facts):
         yield Finding(
             severity=Severity.WARNING,
             cause="store-slow",

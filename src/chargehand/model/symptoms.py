@@ -102,6 +102,8 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     """The file that it has open is no longer the one at this path."""
     silent: str | None = None
     """Why it did not answer."""
+    listens: bool = False
+    """It can be reached, though it does not answer."""
     refused: bool = False
     """We may not ask it: it belongs to somebody else."""
     view: View | None = None

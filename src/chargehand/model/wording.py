@@ -5,7 +5,7 @@ import re
 SIGNALS = {4: "illegal instruction", 6: "abort", 7: "bus error", 8: "arithmetic error", 9: "killed", 11: "segfault"}
 """Deaths that have a name among people."""
 _FRAME = re.compile(r'^  File "([^"]+)", line (\d+)', re.MULTILINE)
-_PACKAGE = re.compile(r"/(?:site|dist)-packages/([^/]+)/")
+_PACKAGE = re.compile(r"/(?:(?:site|dist)-packages|lib/python3[^/]*)/(?!(?:site|dist)-packages)([^/]+?)(?:/|\.py$)")
 
 
 def length(seconds: float) -> str:
@@ -16,6 +16,11 @@ def length(seconds: float) -> str:
             text = f"{amount:.1f}".removesuffix(".0") if unit == "hour" and amount < 10 else f"{amount:.0f}"
             return f"{text} {unit}" + ("" if text == "1" else "s")
     return f"{max(seconds, 0):.0f} seconds"
+
+
+def times(count: int) -> str:
+    """How often."""
+    return {1: "once", 2: "twice"}.get(count, f"{count} times")
 
 
 def jobs(count: int) -> str:

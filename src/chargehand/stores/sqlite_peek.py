@@ -92,19 +92,21 @@ _LOCK = re.compile(
 
 def writers(path: Path, locks: str) -> list[int]:
     """The pids that hold a store's write lock, ours or SQLite's own, from the text of /proc/locks."""
-    inodes: dict[str, int] = {}
-    for end in ("lock", "shm"):
-        try:
-            inodes[end] = os.stat(f"{path}-{end}").st_ino
-        except OSError:
-            continue  # nobody has made it yet
+    return [*lockers(Path(f"{path}-lock"), locks), *lockers(Path(f"{path}-shm"), locks, WRITE_BYTE)]
+
+
+def lockers(path: Path, locks: str, byte: int | None = None) -> list[int]:
+    """The pids that have locked a file (or, as SQLite does, a byte of it) for writing."""
+    try:
+        inode = os.stat(path).st_ino
+    except OSError:
+        return []  # nobody has made it yet
+    kind = "FLOCK" if byte is None else "POSIX"
     found: list[int] = []
     for line in _LOCK.finditer(locks):
-        inode, ours = int(line["inode"]), line["kind"] == "FLOCK"
-        last = WRITE_BYTE if line["last"] == "EOF" else int(line["last"])
-        theirs = line["kind"] == "POSIX" and int(line["first"]) <= WRITE_BYTE <= last
-        if line["how"] == "WRITE" and (
-            (ours and inode == inodes.get("lock")) or (theirs and inode == inodes.get("shm"))
-        ):
+        if (line["kind"], line["how"], int(line["inode"])) != (kind, "WRITE", inode):
+            continue
+        last = float("inf") if line["last"] == "EOF" else int(line["last"])
+        if byte is None or int(line["first"]) <= byte <= last:
             found.append(int(line["pid"]))
     return found
