@@ -20,10 +20,9 @@ def write(path: Path, found: Diagnosis) -> None:
     """Write it, readable by this user only. ChargehandError if the file is there already, or cannot be made."""
     told = facts.sections(found.store, PATIENCE) if found.store else {}
     files: dict[str, Any] = {"diagnosis.json": found, **told}
-    stuck = files.pop("stuck", None)
-    files.pop("patience", None)
-    if stuck is not None:
-        files["stuck.txt"] = f"looking at {stuck} did not end within {PATIENCE:g} s\n"
+    left_out = {name: files.pop(name) for name in ("stuck", "patience", "refused") if name in files}
+    if left_out:
+        files["left out.json"] = left_out
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         with open(descriptor, "wb") as file, tarfile.open(fileobj=file, mode="w:gz") as archive:

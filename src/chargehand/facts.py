@@ -45,17 +45,20 @@ def find_and_examine(address: str | None = None, patience: float = PATIENCE) -> 
 
     If only running nodes are found, and several, it is about the one in the worst state; the others are named.
     """
-    running = nodes(patience)
     named, looked_in = _named(address)
-    others = tuple(Other(path=node["path"], why="a running node", pid=node["pid"]) for node in running)
     if not named:
-        return _worst(others, looked_in, patience)
+        return _worst(_running(_told(patience, "nodes")), looked_in, patience)
     path, *rest = named
-    found = look(path, patience)
-    real = str(found.get("path", path))
-    beside = [Other(path=place, why=why) for place, why in named.items() if place not in (path, real) and place in rest]
-    beside = [other for other in beside if os.path.realpath(other.path) != real]
-    return _diagnosed(found, plain=_is_plain(path), others=(*beside, *(o for o in others if o.path != real)))
+    found = look(path, patience, with_nodes=True)
+    real = str(found["path"])
+    beside = [Other(path=place, why=named[place]) for place in rest if os.path.realpath(place) != real]
+    serving = [other for other in _running(found) if other.path != real]
+    return _diagnosed(found, plain=_is_plain(path), others=(*beside, *serving))
+
+
+def _running(found: dict[str, Any]) -> tuple[Other, ...]:
+    """The nodes of this user that run here, oldest first."""
+    return tuple(Other(path=node["path"], why="a running node", pid=node["pid"]) for node in found.get("nodes", ()))
 
 
 def _named(address: str | None) -> tuple[dict[str, str], tuple[str, ...]]:
@@ -116,14 +119,10 @@ _left: "list[subprocess.Popen[bytes]]" = []
 """Those that hang in the kernel: they die when they can, and are buried by whoever looks next."""
 
 
-def nodes(patience: float = PATIENCE) -> list[dict[str, Any]]:
-    """The nodes of this user that run here, oldest first: pid and store of each."""
-    return list(_told(patience, "nodes").get("nodes", ()))
-
-
-def look(path: str, patience: float = PATIENCE) -> dict[str, Any]:
+def look(path: str, patience: float = PATIENCE, *, with_nodes: bool = False) -> dict[str, Any]:
     """What is found of one store within so many seconds; `stuck` says what was not."""
-    return {"path": path, **_told(patience, "store", path)}
+    more = ("nodes",) if with_nodes else ()
+    return {"path": path, **_told(patience, "store", path, *more)}
 
 
 def sections(path: str, patience: float) -> dict[str, Any]:
@@ -132,15 +131,20 @@ def sections(path: str, patience: float) -> dict[str, Any]:
 
 
 def _told(patience: float, *words: str) -> dict[str, Any]:
-    """Everything that a looking process says in time."""
+    """Everything that a looking process says in time, and what it was at if it did not come to an end."""
     found: dict[str, Any] = {}
-    step = "beginning"
+    step, until = "nothing yet", clock.monotonic() + patience
     with _looking(*words) as process:
-        for line in _lines(process, clock.monotonic() + patience):
+        for line in _lines(process, until):
             said = msgspec.json.decode(line)
             found |= said["found"]
             step = said["next"]
-    return found if step == "" else {**found, "stuck": step, "patience": patience}
+        if step == "":
+            return found
+        if clock.monotonic() < until and process.stderr is not None:  # it ended: that is our fault, not the disk's
+            last = process.stderr.read().decode(errors="replace").strip().rpartition("\n")[2]
+            return {**found, "refused": {**found.get("refused", {}), step: last or "the look at it ended"}}
+    return {**found, "stuck": step, "patience": patience}
 
 
 @contextmanager

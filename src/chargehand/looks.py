@@ -48,7 +48,7 @@ def nodes() -> Iterator[tuple[str, dict[str, Any]]]:
         seen = launch.stat(pid)
         if NODE in text and seen is not None and not seen.dead and launch.mark_of(pid) == "node":
             found += [{"pid": pid, "path": path, "start": seen.start} for path in stores_of(pid)]
-    yield "", {"nodes": sorted(found, key=lambda node: node["start"])}
+    yield "its mount", {"nodes": sorted(found, key=lambda node: node["start"])}
 
 
 def stores_of(pid: int) -> list[str]:
@@ -108,8 +108,10 @@ def user(uid: int) -> str:
 # one store
 
 
-def store(name: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Everything about one store and its node, the least likely to hang first."""
+def store(name: str, *more: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Everything about one store and its node, the least likely to hang first; after other nodes, if that is wanted."""
+    if more:
+        yield from nodes()
     with open("/proc/self/mountinfo") as lines:
         filesystem = ground.filesystem_of(Path(name), lines.read())
     below: dict[str, Any] = {"filesystem": filesystem, "network": filesystem in ground.NETWORK}

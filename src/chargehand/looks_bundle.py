@@ -56,7 +56,7 @@ def sections(name: str) -> Iterator[tuple[str, dict[str, Any]]]:
     yield "its tables", {"schema.sql": peek.tables()}
     for title, look in _TABLES.items():
         try:
-            yield "its tables", {title: hide(msgspec.to_builtins(look(peek)))}
+            yield "its tables", {title: hide(msgspec.json.decode(msgspec.json.encode(look(peek))))}
         except (ChargehandError, apsw.Error, ValueError) as error:
             yield "its tables", {title: {"error": str(error)}}
 
