@@ -280,8 +280,10 @@ def test_after_a_kill(world: World, monkeypatch: pytest.MonkeyPatch) -> None:  #
         (child,) = world.children_of(1)
         eventually(lambda: served.hand.health("healthy"))
         served.die_with_the_node()
-    with serving(other, CREW) as running:
+    talk = "hand.crew('talk', 'orderhands:Talker')"
+    with serving(other, f"{CREW}; {talk}", CHARGEHAND_LOG="json") as running:
         become(running.hand, "healthy")
+        logged_as_json(running)
         monkeypatch.chdir(other.folder)
         here = find_and_examine()
         monkeypatch.chdir(world.folder)
@@ -301,6 +303,20 @@ def test_after_a_kill(world: World, monkeypatch: pytest.MonkeyPatch) -> None:  #
     assert (running_pid, str(other.store)) in [(other.pid, other.path) for other in found.others]
     (note,) = both.findings
     assert (note.cause, note.severity, note.about) == ("two-stores", "note", str(world.store))
+
+
+def logged_as_json(running: Serving) -> None:  # spec: WP-10 SE-4
+    """Every line of the node's log is one object, with its component and job; the workers' own lines, too."""
+    ref = running.hand.crew("talk", "orderhands:Talker").enqueue({"lines": ["so \x1b[31mit is\x7f"]})
+    ref.wait(30)
+    eventually(lambda: running.logged("so "))
+    lines = [json.loads(line) for line in running.log.read_text().splitlines()]
+    assert all(set(line) >= {"ts", "level", "message", "component", "job"} for line in lines)
+    components = {line["message"]: line["component"] for line in lines}
+    assert (components["store"], components["node started"]) == ("host", "node")
+    (said,) = [line for line in lines if line["message"] == "worker says"]
+    assert (said["component"], said["job"], said["line"]) == ("worker:talk:0", ref.id, "so \x1b[31mit is\x7f")
+    assert not set(running.log.read_text()) & {"\x1b", "\x7f"}
 
 
 SECRET = "sesame-open-4711"

@@ -40,7 +40,7 @@ def place_in(stacks: str) -> str:
     """Where a process stood when it died, from what faulthandler wrote: the package, or the file and line."""
     for marked in ("Current thread", "Thread"):
         begins = stacks.find(marked)
-        found = _FRAME.search(stacks, begins) if begins >= 0 else None
+        found = _FRAME.search(stacks[begins:].partition("\n\n")[0]) if begins >= 0 else None
         if found is not None:
             package = _PACKAGE.search(found[1])
             return package[1] if package else f"{found[1].rpartition('/')[2]}, line {found[2]}"

@@ -33,13 +33,16 @@ def sqlite_path(url: str) -> Path:
     """The same as one file with one set of locks, whatever links lead to it. StoreError if its name is too long."""
     path = Path(sqlite_address(url)).expanduser()
     path = path.resolve()
-    name = len(os.fsencode(path.name))
-    if name > LONGEST_NAME or len(os.fsencode(path)) > LONGEST_PATH:
-        what, most = ("name", LONGEST_NAME) if name > LONGEST_NAME else ("path", LONGEST_PATH)
-        raise StoreError(
-            f"the store's {what} is too long: {len(os.fsencode(path if what == 'path' else path.name))} bytes, allowed "
-            f"are {most}; name a shorter one ({str(path)[:60]}…)"
-        )
+    folders = max(len(os.fsencode(part)) for part in path.parts[:-1])
+    for what, found, most in (
+        ("path", len(os.fsencode(path)), LONGEST_PATH),
+        ("name", len(os.fsencode(path.name)), LONGEST_NAME),
+        ("folder's name", folders, 255),
+    ):
+        if found > most:
+            raise StoreError(
+                f"the store's {what} is too long, {found} bytes (allowed are {most}): {str(path)[:60]}…; choose another"
+            )
     return path
 
 
