@@ -13,9 +13,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from orderhands import FAULTY, WRONG, Serving, become, end, python_path, serving
+from orderhands import FAULTY, WRONG, Serving, become, serving
+from terminal import Told
+from terminal import chargehand as terminal
 from test_contention import HOLDER
-from world import HERE, World
+from world import World
 
 import chargehand
 from chargehand import bundle, clock
@@ -35,13 +37,11 @@ def only(found: Diagnosis, cause: str) -> Finding:
     return finding
 
 
-def doctor(*words: str, cwd: Path, **environment: str) -> "subprocess.CompletedProcess[str]":
+def doctor(*words: str, cwd: Path, **environment: str) -> Told:
     """`chargehand doctor` in a folder, as somebody types it there."""
-    env = {key: value for key, value in os.environ.items() if key != "CHARGEHAND_URL"}
-    env |= {"PYTHONPATH": python_path(HERE), **environment}
-    pipe = subprocess.PIPE
-    command = [sys.executable, "-m", "chargehand", "doctor", *words]
-    return end(subprocess.Popen(command, cwd=cwd, env=env, stdout=pipe, stderr=pipe, text=True))
+    told = terminal("doctor", *words, cwd=cwd, **environment)
+    assert "Traceback" not in told.stderr
+    return told
 
 
 def test_a_life(world: World) -> None:  # spec: CL-4
