@@ -40,6 +40,11 @@ def examine(hand: Located, patience: float = PATIENCE) -> Diagnosis:
     return _diagnosed(look(path, patience), plain=_is_plain(path), others=())
 
 
+def told(found: Diagnosis) -> dict[str, Any]:
+    """A diagnosis as plain data, for JSON."""
+    return {"well": found.well, **msgspec.to_builtins(found)}
+
+
 def find_and_examine(address: str | None = None, patience: float = PATIENCE) -> Diagnosis:
     """The same, for the store that is meant here: named, by CHARGEHAND_URL, in this folder, or of a running node.
 

@@ -172,17 +172,24 @@ _beside: list[_Beside] = []
 
 
 def configure(
-    level: str, component: str = "host", *, beside: bool = False, journal: logging.Handler | None = None
+    level: str,
+    component: str = "host",
+    *,
+    style: str | None = None,
+    beside: bool = False,
+    journal: logging.Handler | None = None,
 ) -> None:
-    """Write the package's log to standard error, as this component; `beside`: from a thread, dropping what nobody
-    reads."""
+    """Write the package's log to standard error, as this component; `beside`: from a thread, dropping what nobody reads.
+
+    `style` is one of FORMS; without it CHARGEHAND_LOG says.
+    """
     if journal is not None:
         _logger.addHandler(journal)
     handler: logging.Handler = logging.StreamHandler(sys.stderr)
     if beside:
         handler = _Beside()
         _beside.append(handler)
-    handler.setFormatter(Json(component) if form() == "json" else Human(component))
+    handler.setFormatter(Json(component) if (style or form()) == "json" else Human(component))
     _logger.addHandler(handler)
     _logger.setLevel(level)
     _logger.propagate = False

@@ -44,9 +44,10 @@ def nodes() -> Iterator[tuple[str, dict[str, Any]]]:
     yield "processes", {}
     found: list[dict[str, Any]] = []
     for pid in launch.pids():
-        text = command_of(pid)
+        if NODE not in command_of(pid) or launch.mark_of(pid) != "node":
+            continue
         seen = launch.stat(pid)
-        if NODE in text and seen is not None and not seen.dead and launch.mark_of(pid) == "node":
+        if seen is not None and not seen.dead and _owner(pid) == os.getuid():
             found += [{"pid": pid, "path": path, "start": seen.start} for path in stores_of(pid)]
     yield "its mount", {"nodes": sorted(found, key=lambda node: node["start"])}
 
@@ -54,20 +55,20 @@ def nodes() -> Iterator[tuple[str, dict[str, Any]]]:
 def stores_of(pid: int) -> list[str]:
     """The stores whose lock a process holds."""
     found: set[str] = set()
-    for target in links_of(pid):
+    for target in links_of(pid).values():
         name = target.removesuffix(DELETED)
         if name.endswith(LOCK_END):
             found.add(name.removesuffix(LOCK_END))
     return sorted(found)
 
 
-def links_of(pid: int) -> list[str]:
-    """The files that a process has open, by name; none if it is somebody else's."""
-    found: list[str] = []
+def links_of(pid: int) -> dict[str, str]:
+    """The files that a process has open, by descriptor; none if it is gone, or somebody else's."""
+    found: dict[str, str] = {}
     with suppress(OSError):
         for name in os.listdir(f"/proc/{pid}/fd"):
             with suppress(OSError):  # closed meanwhile
-                found.append(os.readlink(f"/proc/{pid}/fd/{name}"))
+                found[name] = os.readlink(f"/proc/{pid}/fd/{name}")
     return found
 
 
@@ -87,14 +88,20 @@ def process(pid: int) -> dict[str, Any] | None:
         return None
     with open("/proc/uptime") as file:
         up = float(file.read().split()[0])
-    try:
-        owner = os.stat(f"/proc/{pid}").st_uid
-    except OSError:
+    owner = _owner(pid)
+    if owner is None:
         return None
     return {
         "pid": pid, "state": seen.state, "age_s": max(0.0, up - seen.start / launch.TICK), "user": user(owner),
         "command": command_of(pid),
     }  # fmt: skip
+
+
+def _owner(pid: int) -> int | None:
+    try:
+        return os.stat(f"/proc/{pid}").st_uid
+    except OSError:
+        return None  # it is gone
 
 
 def user(uid: int) -> str:
@@ -170,18 +177,19 @@ def holder(path: Path) -> dict[str, Any]:
 
 def _gone(pid: int, path: Path) -> bool:
     """Whether a node has a store open, and it is not the one that is at its path now."""
-    if f"{path}-lock" not in (link.removesuffix(DELETED) for link in links_of(pid)):
+    links = links_of(pid)
+    if f"{path}-lock" not in (target.removesuffix(DELETED) for target in links.values()):
         return False  # it has not opened it yet, or we may not see
     try:
         there = os.stat(path)
     except FileNotFoundError:
         return True
-    for name in os.listdir(f"/proc/{pid}/fd"):
+    for name in links:
         with suppress(OSError):  # closed meanwhile
             seen = os.stat(f"/proc/{pid}/fd/{name}")
             if (seen.st_dev, seen.st_ino) == (there.st_dev, there.st_ino):
                 return False
-    return True
+    return launch.stat(pid) is not None
 
 
 def asked(path: Path) -> dict[str, Any]:

@@ -128,7 +128,7 @@ def told(found: Diagnosis, code: int, text: str, data: dict[str, object]) -> Non
     assert all(" → " in line for line in lines if line.startswith(("error:", "warning:", "note:")))
     assert "the disk \\x1b[31mis full" in text  # nobody's terminal is moved
     assert "\x1b" not in text
-    assert data["status"] == "error"
+    assert (data["status"], data["well"]) == ("error", False)
     assert isinstance(data["findings"], list)
     assert set(data["findings"][0]) == {"severity", "cause", "about", "text", "remedy", "short", "since_ms"}
     for word in ("fence", "incarnation", "settle"):

@@ -21,9 +21,10 @@ from world import World
 
 import chargehand
 from chargehand import bundle, clock
-from chargehand.facts import examine, facts_from, find_and_examine
+from chargehand.facts import PATIENCE, _worst, examine, facts_from, find_and_examine
 from chargehand.model.causes import Finding
 from chargehand.model.diagnosis import Diagnosis, diagnose
+from chargehand.model.symptoms import Other
 from chargehand.stores.sqlite import SqliteStore, migrations
 from chargehand.testing import eventually
 
@@ -293,6 +294,7 @@ def test_after_a_kill(world: World, monkeypatch: pytest.MonkeyPatch) -> None:  #
         both = find_and_examine()
         monkeypatch.setenv("CHARGEHAND_URL", str(world.store))
         found = find_and_examine()
+        worst = _worst(tuple(Other(path=str(w.store), why="it runs", pid=1) for w in (other, world)), (), PATIENCE)
         packed(other)
         running_pid = running.ready_pid()
     os.kill(child, signal.SIGKILL)
@@ -301,6 +303,7 @@ def test_after_a_kill(world: World, monkeypatch: pytest.MonkeyPatch) -> None:  #
     assert only(found, "given-up").severity == "warning"
     assert only(found, "given-up").remedy.startswith("chargehand crashes --crew wrong; ")  # it is CHARGEHAND_URL's
     assert only(found, "two-stores").severity == "warning"  # cause: two-stores
+    assert (worst.store, [each.path for each in worst.others]) == (str(world.store), [str(other.store)])
     assert (here.findings, here.store) == ((), str(other.store))
     assert (running_pid, str(other.store)) in [(other.pid, other.path) for other in found.others]
     (note,) = both.findings

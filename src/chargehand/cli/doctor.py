@@ -33,7 +33,7 @@ def doctor(
     """
     found = facts.find_and_examine(store)
     if json:
-        show.json(found)
+        show.json(facts.told(found))
     else:
         _tell(found)
     if pack is not None:
