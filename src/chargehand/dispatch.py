@@ -58,9 +58,7 @@ class Unusable(msgspec.Struct, frozen=True):
 News = Opened | Recovered | Result | Failure | Unusable
 
 
-def execute(
-    store: Store, batch: Batch, holder: Holder, monotonic: Callable[[], float] = clock.monotonic
-) -> Result:
+def execute(store: Store, batch: Batch, holder: Holder, monotonic: Callable[[], float] = clock.monotonic) -> Result:
     """One batch in one transaction."""
     stirred = batch.poll and store.stirred()
     told = batch.hinted or batch.settlements or batch.notes or batch.requests or batch.chores

@@ -179,9 +179,9 @@ def configure(
     beside: bool = False,
     journal: logging.Handler | None = None,
 ) -> None:
-    """Write the package's log to standard error, as this component; `beside`: from a thread, dropping what nobody reads.
+    """Write the package's log to standard error, as this component.
 
-    `style` is one of FORMS; without it CHARGEHAND_LOG says.
+    `beside`: from a thread, dropping what nobody reads. `style` is one of FORMS; without it CHARGEHAND_LOG says.
     """
     if journal is not None:
         _logger.addHandler(journal)

@@ -115,3 +115,16 @@ def test_what_computes_depends_on_what_is_there(monkeypatch: pytest.MonkeyPatch)
     assert choose("auto") == "numpy"
     with pytest.raises(TonearmError, match=r"tonearm\[onnx\]"):
         choose("cpu")
+
+
+def test_a_gpu_that_cannot_be_used_is_not_said_to_be(weights_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """onnxruntime names CUDA wherever it was built with it, and falls back to the CPU where there is none."""
+    monkeypatch.setattr("tonearm.ear.net_onnx.gpu_is_there", lambda: True)
+    monkeypatch.setattr("tonearm.ear.net_onnx.CUDA", "NoSuchExecutionProvider")
+    with pytest.warns(UserWarning, match="NoSuchExecutionProvider"):
+        found = Ear(provider="auto", cache=weights_folder)
+    assert found.provider == "cpu"
+    assert {net.batch for net in found.nets.values()} == {1}
+    refused = pytest.raises(TonearmError, match="could not use the GPU")
+    with pytest.warns(UserWarning, match="NoSuchExecutionProvider"), refused:
+        Ear(provider="gpu", cache=weights_folder)

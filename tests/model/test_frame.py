@@ -207,7 +207,9 @@ def test_what_is_encoded_is_one_line_that_reads_as_the_same(kind: str, body: Any
 
 # spec: WP-4
 @steady
-@given(job=st.text(), fence=st.integers(0), result=plain, follow=st.lists(st.dictionaries(st.text(), plain), max_size=2))
+@given(
+    job=st.text(), fence=st.integers(0), result=plain, follow=st.lists(st.dictionaries(st.text(), plain), max_size=2)
+)
 def test_what_came_out_of_a_job_reads_like_any_other(
     job: str, fence: int, result: Any, follow: list[dict[str, Any]]
 ) -> None:

@@ -63,7 +63,9 @@ def hunting() -> Generator[Hunter]:
     """A process in which mutants can be let loose."""
     environment = {"SOURCE": str(SOURCE), "PYTHONDONTWRITEBYTECODE": "1", "PYTHONHASHSEED": "0"}
     command = [sys.executable, str(HERE / "hunt.py")]
-    with subprocess.Popen(command, env=environment, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+    with subprocess.Popen(
+        command, env=environment, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         asking, answering = process.stdin, process.stdout

@@ -118,7 +118,12 @@ def cancelled_wherever_it_is(stage: Stage) -> None:
         world.folk.cancel(each, through_node=bool(number % 2))
     assert job(world, waits) == "cancelled"
     now_at(world, 4)
-    assert [job(world, each) for each in (held[-1], hears, deaf, ends)] == ["cancelled", "cancelled", "running", "running"]
+    assert [job(world, each) for each in (held[-1], hears, deaf, ends)] == [
+        "cancelled",
+        "cancelled",
+        "running",
+        "running",
+    ]
     now_at(world, 8)
     assert [job(world, each) for each in (deaf, ends)] == ["cancelled", "done"]
     assert (world.tally["deaths"], world.tally["told of a cancel"]) == (1, 3)
@@ -174,7 +179,11 @@ def one_of_several_is_cancelled(stage: Stage) -> None:
     now_at(world, 30)
     truths = [world.oracle.jobs.jobs[each] for each in jobs]
     assert [truth.state for truth in truths] == ["done", "cancelled", "done"]
-    assert [(truth.interruptions, truth.crashes, truth.attempts) for truth in truths] == [(1, 0, 0), (0, 0, 0), (1, 0, 0)]
+    assert [(truth.interruptions, truth.crashes, truth.attempts) for truth in truths] == [
+        (1, 0, 0),
+        (0, 0, 0),
+        (1, 0, 0),
+    ]
     assert not world.oracle.records["worker:a:0"].charged
 
 

@@ -1,4 +1,4 @@
-"""That the simulator sees: every mutant of the shipped source is caught, by a history that the shipped source survives."""
+"""That the simulator sees: every mutant of the shipped source is caught; the shipped source survives the history."""
 
 import re
 from collections.abc import Iterator

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from tonearm import weights
 from tonearm.ear.decode import Audio, decode
 from tonearm.ear.mel import RATE, Floats, patch
-from tonearm.ear.nets import BATCH, Provider, choose, load_all
+from tonearm.ear.nets import Provider, load_all
 from tonearm.ear.network import Net
 from tonearm.ear.segments import Choice, segments
 from tonearm.heard import Heard
@@ -31,8 +31,7 @@ class Ear:
     """Both networks, loaded once, listening to any number of tracks."""
 
     def __init__(self, *, threads: int = 1, provider: Provider = "auto", cache: Path | None = None) -> None:
-        self.provider = choose(provider)
-        self.nets = load_all(weights.fetch(cache), self.provider, threads)
+        self.provider, self.nets = load_all(weights.fetch(cache), provider, threads)
 
     def listen(self, path: Path, progress: Progress = unheeded, patches: int | None = PATCHES) -> Heard:
         """What the networks hear in a file, in `patches` pieces spread over it, or (None) in all of it.
@@ -44,7 +43,8 @@ class Ear:
     def _hear(self, track: "Track", count: int | None) -> Heard:
         mean = Mean(self.nets)
         seen = track.all() if count is None else track.some(count)
-        while batch := list(islice(seen, BATCH if self.provider == "gpu" else 1)):
+        size = min(net.batch for net in self.nets.values())
+        while batch := list(islice(seen, size)):
             mean.add(np.stack(batch))
         return mean.heard(duration=track.samples / RATE, decoder=track.audio.decoder)
 

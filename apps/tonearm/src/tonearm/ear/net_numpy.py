@@ -9,6 +9,8 @@ from tonearm.ear.network import Affine, Dense, Floats, Front, Middle, Weights, p
 class NumpyNet:
     """A network that listens patch by patch, in float32."""
 
+    batch = 1
+
     def __init__(self, weights: Weights) -> None:
         self.weights = weights
 

@@ -12,6 +12,8 @@ from tonearm.ear.onnxfile import Graph
 
 onnxruntime: Any = untyped
 CUDA, CPU = "CUDAExecutionProvider", "CPUExecutionProvider"
+BATCH = 32
+"""Patches that a GPU is given at once; a CPU gets one at a time, which is quicker there and takes less memory."""
 
 
 def gpu_is_there() -> bool:
@@ -20,7 +22,7 @@ def gpu_is_there() -> bool:
 
 
 class OnnxNet:
-    """A network that listens to all patches at once: give it few on a CPU."""
+    """A network that listens to as many patches at once as it is given."""
 
     def __init__(self, model: Path | bytes, *, threads: int, gpu: bool = False) -> None:
         options = onnxruntime.SessionOptions()
@@ -29,6 +31,9 @@ class OnnxNet:
         self.session = onnxruntime.InferenceSession(
             model if isinstance(model, bytes) else str(model), options, providers=[CUDA, CPU] if gpu else [CPU]
         )
+        # onnxruntime falls back to the CPU by itself, say, when a driver is missing.
+        self.on_gpu: bool = CUDA in self.session.get_providers()
+        self.batch = BATCH if self.on_gpu else 1
 
     def __call__(self, patches: Floats) -> tuple[Floats, Floats]:
         scores, embedding = self.session.run(["scores", "embedding"], {"patches": patches})

@@ -14,8 +14,6 @@ from tonearm.heard import LISTENER, MODELS
 Provider = Literal["auto", "numpy", "cpu", "gpu"]
 Chosen = Literal["numpy", "cpu", "gpu"]
 
-BATCH = 32
-"""Patches that a GPU is given at once; a CPU gets one at a time, which is quicker there and takes less memory."""
 GRAPH = 1
 """Counted up when the way in which ONNX files are built changes."""
 
@@ -36,13 +34,22 @@ def choose(provider: Provider) -> Chosen:
     return "gpu" if gpu and provider != "cpu" else "cpu"
 
 
-def load_all(wheel: Path, chosen: Chosen, threads: int) -> dict[str, network.Net]:
-    """Every model, ready to listen. numpy's threads are set in the environment, before it is imported."""
+def load_all(wheel: Path, provider: Provider, threads: int) -> tuple[Chosen, dict[str, network.Net]]:
+    """Every model, ready to listen, and what computes it.
+
+    `threads` are onnxruntime's; numpy's are set in the environment, before it is imported.
+    """
+    chosen = choose(provider)
     if chosen == "numpy":
-        return {model: NumpyNet(network.load(wheel, model)) for model in MODELS}
+        return "numpy", {model: NumpyNet(network.load(wheel, model)) for model in MODELS}
     from tonearm.ear.net_onnx import OnnxNet
 
-    return {model: OnnxNet(onnx_file(wheel, model), threads=threads, gpu=chosen == "gpu") for model in MODELS}
+    files = {model: onnx_file(wheel, model) for model in MODELS}
+    nets = {model: OnnxNet(file, threads=threads, gpu=chosen == "gpu") for model, file in files.items()}
+    on_gpu = all(net.on_gpu for net in nets.values())
+    if provider == "gpu" and not on_gpu:
+        raise TonearmError("onnxruntime could not use the GPU: see what it said above, or choose 'cpu'")
+    return "gpu" if on_gpu else "cpu", dict[str, network.Net](nets)
 
 
 def onnx_file(wheel: Path, model: str) -> Path | bytes:

@@ -25,6 +25,9 @@ EPSILON = 1e-3
 class Net(Protocol):
     """A network that listens."""
 
+    batch: int
+    """How many patches it should be given at once."""
+
     def __call__(self, patches: Floats) -> tuple[Floats, Floats]:
         """For each patch the scores of all words, and the embedding."""
         ...

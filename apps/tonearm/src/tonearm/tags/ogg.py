@@ -48,7 +48,7 @@ def pages(file: BinaryIO) -> Iterator[Page]:
 def opening(file: BinaryIO, count: int) -> tuple[list[bytes], Iterator[Page]]:
     """The first stream's first packets, and the pages behind them; audio must begin on a page of its own."""
     packets: list[bytes] = []
-    current = b""
+    current = bytearray()  # covers make these packets large
     rest = pages(file)
     first: bytes | None = None
     for page in rest:
@@ -60,8 +60,8 @@ def opening(file: BinaryIO, count: int) -> tuple[list[bytes], Iterator[Page]]:
             current += page.body[at : at + length]
             at += length
             if length < 255:
-                packets.append(current)
-                current = b""
+                packets.append(bytes(current))
+                current.clear()
         if len(packets) > count or (len(packets) == count and current):
             raise Malformed("its audio begins on the page where its comments end")
         if len(packets) == count:

@@ -62,7 +62,7 @@ def check(new: BinaryIO, kind: Kind, before: formats.Rest, plan: Plan) -> None:
     if kind_of(new) != kind:
         raise Refusal("not-kept", f"what was a {kind} file would no longer be one")
     if difference := before.difference(formats.rest(new, kind, plan.standard)):
-        raise Refusal("not-kept", f"{difference} would not stay as it is")
+        raise Refusal("not-kept", f"{difference} would not be kept")
     said = formats.look(new, kind, plan.standard)
     if dict(said.own) != dict(plan.own):
         raise Refusal("not-kept", "the labels would not be read as they were written")
