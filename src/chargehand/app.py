@@ -15,7 +15,16 @@ from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack, overload
 
 from chargehand import handler, nodelock
 from chargehand.calls import Calls, NoNode
-from chargehand.config import UNSET, CrewPlan, NodePlan, check_crew, milliseconds, size, threads_from_environment
+from chargehand.config import (
+    UNSET,
+    CrewPlan,
+    NodePlan,
+    check_crew,
+    check_type,
+    milliseconds,
+    size,
+    threads_from_environment,
+)
 from chargehand.crew import Crew, JobOptions
 from chargehand.errors import (
     ChargehandError,
@@ -130,6 +139,8 @@ class Chargehand(Operating):
             rest["timeout_ms"] = None if timeout is None else milliseconds("timeout", timeout)
         for option in ("recycle_memory", "memory", "gpu_memory"):
             rest[option] = size(f"crew {name!r}: {option}", rest.get(option))
+        for word, kind in (("takes", takes), ("gives", gives)):
+            check_type(name, word, kind)
         rest.setdefault("queue", name)
         rest.setdefault("threads", threads_from_environment())
         crew = Crew[Any, Any](self, check_crew(CrewPlan(name=name, handler=handler, **rest)), takes, gives)

@@ -170,8 +170,7 @@ class Server:
             case "STATUS":
                 channel.send(encode("REPLY", {"call": call.call, "status": self._office.view()}))
             case "WAKE":
-                self._office.wake(call.id)
-                channel.send(encode("REPLY", {"call": call.call}))
+                self._wake((channel, call.call), call.id)
             case "ORDER":
                 self.order((channel, call.call), call)
             case "CANCEL":
@@ -193,6 +192,15 @@ class Server:
             self._office.order(token, call)
         except ChargehandError as error:
             self.refuse(token, str(error), type(error).__name__)
+
+    def _wake(self, token: Token, crew: str) -> None:
+        channel, call = token
+        try:
+            self._office.wake(crew)
+        except ChargehandError as error:
+            self.refuse(token, str(error), type(error).__name__)
+            return
+        channel.send(encode("REPLY", {"call": call}))
 
     def _read_logs(self, channel: Channel, call: Call) -> None:
         try:

@@ -395,7 +395,7 @@ def main(tether_fd: int) -> None:
     tether.set_inheritable(False)
     plan = _read_plan(tether)
     journal = Journal()
-    log.configure(plan.log_level, beside=True, journal=journal)
+    log.configure(plan.log_level, "node", beside=True, journal=journal)
     adopt_orphans()
     try:
         node = Node(plan, tether, journal)

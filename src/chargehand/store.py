@@ -207,8 +207,8 @@ class Discovered(msgspec.Struct, frozen=True, kw_only=True):
     """The items."""
 
 
-class ClaimRow(msgspec.Struct, frozen=True, kw_only=True):
-    """Who holds what since when."""
+class ClaimRow(msgspec.Struct, frozen=True, kw_only=True, rename={"fence": "claim"}):
+    """Who holds what since when. In what people read, the fence is the claim's number."""
 
     id: str
     queue: str

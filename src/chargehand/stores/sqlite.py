@@ -98,7 +98,7 @@ class SqliteStore(SqliteReading):
         self._db.wal_autocheckpoint(checkpoint_pages)
 
     def migrate(self) -> int:
-        steps = list(_migrations())
+        steps = list(migrations())
         with in_words(self.path):
             if self._schema_version() == len(steps):
                 return len(steps)
@@ -231,7 +231,8 @@ def check_engine(version: str) -> None:
     )
 
 
-def _migrations() -> Iterator[tuple[str, str]]:
+def migrations() -> Iterator[tuple[str, str]]:
+    """The steps from nothing to the present schema, each with its checksum."""
     folder = resources.files("chargehand.stores") / "sql" / "sqlite"
     for file in sorted(folder.iterdir(), key=lambda f: f.name):
         if file.name.endswith(".sql"):
