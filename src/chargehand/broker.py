@@ -8,7 +8,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from chargehand.model.topic import Event, Patterns, lasting, read_id, rest_of
+import msgspec
+
+from chargehand.model.topic import Event, Patterns, job_topic, lasting, read_id, rest_of, union
 
 MOST_PENDING = 1000
 """Job states that are kept for a subscriber; with one more it is told the full state anew."""
@@ -16,6 +18,33 @@ LAST_JOBS = 100
 """Jobs that do not run and are part of the state: those that changed last."""
 MOST_REMOVED = 1000
 """Removals that are remembered for those who come back."""
+
+
+class Wire(msgspec.Struct, array_like=True, frozen=True):
+    """An event on its way from a node's broker to that of another process."""
+
+    version: int
+    key: str
+    topic: str
+    type: str
+    lasts: bool
+    removed: bool
+    aside: bool
+    text: msgspec.Raw
+
+    @classmethod
+    def of(cls, event: Event) -> "Wire":
+        text = msgspec.Raw(event.told(event.topic))
+        return cls(event.version, event.key, event.topic, event.type, event.lasts, event.removed, event.aside, text)
+
+    def event(self) -> Event:
+        """The same event, there."""
+        rest = bytes(self.text)[len(b'{"topic":' + msgspec.json.encode(self.topic)) :]
+        return Event(
+            self.version, self.key, self.topic, self.type, rest,
+            lasts=self.lasts, removed=self.removed, aside=self.aside,
+        )  # fmt: skip
+
 
 Told = tuple[Event, str]
 """An event, and the topic under which a subscriber is told of it."""
@@ -56,8 +85,8 @@ class Subscription:
             self._wake()
 
     def fill(self, events: Iterable[Event]) -> None:
-        """It has not been told of these (in the order of their versions)."""
-        for event in events:
+        """It has not been told of these."""
+        for event in sorted(events, key=lambda event: event.version):
             topic = self.patterns.topic_of(event)
             if topic is not None:
                 self._pending[event.key] = (event, topic)
@@ -67,7 +96,7 @@ class Subscription:
         """Up to so many events, of about so many bytes together, oldest first; and whether all before them is void."""
         anew, self.resync = self.resync, False
         if anew:
-            self.fill(self._broker.state())
+            self.fill(self._broker.state(self.patterns))
         taken: list[Told] = []
         while self._pending and len(taken) < limit and size > 0:
             told = self._pending.pop(next(iter(self._pending)))
@@ -87,7 +116,6 @@ class Broker:
         """Jobs in the state that do not run, in the order of their changes."""
         self._removed: dict[str, Event] = {}
         self._floor = self._job_floor = 0
-        """Who was told up to less than this may have missed a removal, or a job that was let go of."""
         self._groups: dict[Patterns, dict[Subscription, None]] = {}
         self._pins: Counter[str] = Counter()
         self.jobs = 0
@@ -95,9 +123,10 @@ class Broker:
 
     # state
 
-    def state(self) -> list[Event]:
-        """Everything, in the order of the versions."""
-        return sorted(self._things.values(), key=lambda event: event.version)
+    def state(self, patterns: Patterns) -> list[Event]:
+        """Everything; and of jobs that these name, that they are not there."""
+        missing = (self._removed.get(job_topic(job_id)) for job_id in patterns.ids)
+        return [*self._things.values(), *(event for event in missing if event is not None)]
 
     def get(self, key: str) -> Event | None:
         """The newest state of one thing."""
@@ -111,23 +140,23 @@ class Broker:
         self, key: str, topic: str, name: str, body: dict[str, Any], at_ms: int, *,
         ignoring: Sequence[str] = (), aside: bool = False,
     ) -> bool:  # fmt: skip
-        """This is the state of that thing now; whether it is news. `ignoring`: fields that are no news by themselves."""
+        """This is the state of that thing now; whether it is news. `ignoring`: fields that alone are no news."""
         known = self._things.get(key)
         if known is not None and known.aside <= aside and _same(known.body, body, ignoring):
             return False
-        type = f"{name}_update"
+        kind = f"{name}_update"
         lasts = name != "job" or lasting(body)
-        rest = rest_of(type, at_ms, name, body)
-        self.accept(Event(self.version + 1, key, topic, type, rest, lasts=lasts, aside=aside, body=body))
+        rest = rest_of(kind, at_ms, name, body)
+        self.accept(Event(self.version + 1, key, topic, kind, rest, lasts=lasts, aside=aside, body=body))
         return True
 
-    def remove(self, key: str, name: str, identity: dict[str, Any], at_ms: int) -> bool:
-        """That thing is no more; whether that is news. `identity`: which it was."""
-        known = self._things.get(key)
-        if known is None:
+    def remove(self, key: str, topic: str, name: str, identity: dict[str, Any], at_ms: int) -> bool:
+        """There is no such thing, or no more; whether that is news. `identity`: which one."""
+        if key in self._removed:
             return False
-        rest = rest_of(known.type, at_ms, name, identity, removed=True)
-        self.accept(Event(self.version + 1, key, known.topic, known.type, rest, removed=True))
+        kind = f"{name}_update"
+        rest = rest_of(kind, at_ms, name, identity, removed=True)
+        self.accept(Event(self.version + 1, key, topic, kind, rest, removed=True))
         return True
 
     def accept(self, event: Event) -> None:
@@ -179,6 +208,17 @@ class Broker:
         for key in self.keys("job:"):
             if not wanted(key):
                 self._let_go(key)
+        for key in [key for key in self._removed if key.startswith("job:") and not wanted(key)]:
+            self._job_floor = max(self._job_floor, self._removed.pop(key).version)
+
+    @property
+    def floors(self) -> tuple[int, int]:
+        """Whoever was told up to less than this may have missed a removal; or a job that was let go of."""
+        return self._floor, self._job_floor
+
+    def raise_floors(self, floor: int, job_floor: int) -> None:
+        """The broker that this one mirrors knows of nothing before these."""
+        self._floor, self._job_floor = max(self._floor, floor), max(self._job_floor, job_floor)
 
     def start_over(self, life: str) -> None:
         """Everything is different: a new life. Subscribers are told the full state anew."""
@@ -191,18 +231,24 @@ class Broker:
 
     # subscribers
 
-    def subscribe(self, patterns: Patterns, wake: Callable[[], None], last: str | None = None) -> Subscription:
-        """A new subscriber. `last`: the id of the last event that it was told, if it comes back."""
+    def subscribe(
+        self, patterns: Patterns, wake: Callable[[], None], last: str | None = None, *, mirror: bool = False
+    ) -> Subscription:
+        """A new subscriber. `last`: the id of the last event that it was told, if it comes back.
+
+        `mirror`: it is a broker itself, and wants to know of removals, too, so that it can tell those who come back.
+        """
         subscription = Subscription(self, patterns, wake)
         since = read_id(last)
-        if since is None:
-            subscription.fill(self.state())
+        if mirror:
+            subscription.fill((*self._things.values(), *self._removed.values()))
+        elif since is None:
+            subscription.fill(self.state(patterns))
         elif since[0] != self.life or self._missed(patterns, since[1]):
             subscription.start_over()
         else:
             events = (*self._things.values(), *self._removed.values())
-            newer = [event for event in events if event.version > since[1]]
-            subscription.fill(sorted(newer, key=lambda event: event.version))
+            subscription.fill(event for event in events if event.version > since[1])
         self._join(subscription)
         return subscription
 
@@ -231,22 +277,14 @@ class Broker:
         self.unsubscribe(subscription)
         subscription.patterns = patterns
         self._join(subscription)
-        for event in self.state():
+        for event in sorted(self.state(patterns), key=lambda event: event.version):
             topic = patterns.topic_of(event)
             if topic is not None and before.topic_of(event) is None:
                 subscription.offer(event, topic)
 
     def wanted(self) -> Patterns | None:
         """What all subscribers together want; None if there is nobody."""
-        if not self._groups:
-            return None
-        groups = list(self._groups)
-        return Patterns(
-            texts=tuple(dict.fromkeys(text for group in groups for text in group.texts)),
-            ids=frozenset(job_id for group in groups for job_id in group.ids),
-            of_jobs=tuple(dict.fromkeys(text for group in groups for text in group.of_jobs)),
-            list_jobs=any(group.list_jobs for group in groups),
-        )
+        return union(self._groups)
 
 
 def _same(one: Any, other: dict[str, Any], ignoring: Sequence[str]) -> bool:

@@ -13,12 +13,13 @@ from typing import Any
 
 import msgspec
 
-from chargehand import launch, nodelock
+from chargehand import launch, nodelock, picture
 from chargehand.calls import Calls, NoNode
 from chargehand.config import milliseconds
 from chargehand.errors import ChargehandError, ConfigurationError, UnknownCrew
 from chargehand.model.health import APP, FRESH_MS, Findings, Member, is_healthy, judge, shown_status, unserved
 from chargehand.model.orders import LONGEST_PAUSE_MS, Answer, Verb
+from chargehand.picture import Look, Picture
 from chargehand.store import ClaimRow, CrashFilter, CrashRecord, HealthRow, Pause, RecurringPlan, Snapshot, Store
 
 AT_ONCE = 500
@@ -224,6 +225,11 @@ class Operating(ABC):
         ]
         nobody = unserved(waiting, queues, members, [pause.scope for pause in pauses]) if node else {}
         return judge(workers, nobody, node=node, store_failing=failing)
+
+    def look(self, look: Look) -> Picture:
+        """What the store has of queues and jobs, as it is shown."""
+        with self._store() as store:
+            return picture.take(store, look)
 
     def history(self, since_ms: int = 0, limit: int = 1000) -> list[Snapshot]:
         """The snapshots from then on, if the history is switched on."""

@@ -31,7 +31,7 @@ _encoder = msgspec.json.Encoder()
 class Event:
     """The state of one thing as it was at one version. Shared by all who are told, and encoded once."""
 
-    __slots__ = ("_told", "aside", "body", "key", "lasts", "removed", "rest", "topic", "type", "version")
+    __slots__ = ("_sse", "_told", "aside", "body", "key", "lasts", "removed", "rest", "topic", "type", "version")
 
     def __init__(
         self, version: int, key: str, topic: str, type: str, rest: bytes, *,
@@ -47,6 +47,7 @@ class Event:
         """A job that is known only because somebody asked for it by its id, and is told to nobody else."""
         self.body = body
         self._told: dict[str, bytes] = {}
+        self._sse: dict[str, bytes] = {}
 
     def told(self, topic: str) -> bytes:
         """The event as JSON, under this topic."""
@@ -55,9 +56,17 @@ class Event:
             text = self._told[topic] = b'{"topic":' + _encoder.encode(topic) + self.rest
         return text
 
-    def read(self, topic: str | None = None) -> dict[str, Any]:
+    def read(self, topic: str) -> dict[str, Any]:
         """The event as plain data."""
-        return msgspec.json.decode(self.told(topic or self.topic))
+        return msgspec.json.decode(self.told(topic))
+
+    def sse(self, life: str, topic: str) -> bytes:
+        """The event as one of a stream of server-sent events; its id says where whoever got it stands."""
+        text = self._sse.get(topic)
+        if text is None:
+            head = f"id: {event_id(life, self.version)}\nevent: {self.type}\ndata: ".encode()
+            text = self._sse[topic] = head + self.told(topic) + b"\n\n"
+        return text
 
 
 def rest_of(type: str, at_ms: int, name: str, body: Any, *, removed: bool = False) -> bytes:
@@ -176,6 +185,19 @@ def parse(topics: Iterable[str], most: int = MOST_PATTERNS) -> Patterns:
         ids=frozenset(text[4:] for text, segments in split.items() if segments[0] == "job" and "*" not in segments),
         of_jobs=tuple(text for text, segments in split.items() if "*" in segments and _meet(segments, ("job", "*"))),
         list_jobs=any(matches(text, ALL_JOBS) for text in texts),
+    )
+
+
+def union(many: Iterable[Patterns]) -> Patterns | None:
+    """What all of them together want; None if there is nobody."""
+    groups = list(many)
+    if not groups:
+        return None
+    return Patterns(
+        texts=tuple(dict.fromkeys(text for group in groups for text in group.texts)),
+        ids=frozenset(job_id for group in groups for job_id in group.ids),
+        of_jobs=tuple(dict.fromkeys(text for group in groups for text in group.of_jobs)),
+        list_jobs=any(group.list_jobs for group in groups),
     )
 
 

@@ -3,6 +3,7 @@
 from fastapi import FastAPI
 
 from chargehand import __version__
+from chargehand.web import events
 from chargehand.web.site import Site
 
 
@@ -10,6 +11,7 @@ def create(site: Site) -> FastAPI:
     """The application that is mounted under the prefix, or served alone."""
     api = FastAPI(title="Chargehand", version=__version__)
     api.state.site = site
+    events.include(api, site)
 
     @api.get("/healthz")
     async def healthz() -> dict[str, str]:  # pyright: ignore[reportUnusedFunction]
