@@ -216,9 +216,13 @@ class Broker:
         """Whoever was told up to less than this may have missed a removal; or a job that was let go of."""
         return self._floor, self._job_floor
 
-    def raise_floors(self, floor: int, job_floor: int) -> None:
-        """The broker that this one mirrors knows of nothing before these."""
-        self._floor, self._job_floor = max(self._floor, floor), max(self._job_floor, job_floor)
+    def mirror(self, life: str, events: Iterable[Event], floors: tuple[int, int]) -> None:
+        """From now on be the image of another broker, whose whole state, removals included, these events are."""
+        if life != self.life or self.version < max(floors):
+            self.start_over(life)
+        self._floor, self._job_floor = max(self._floor, floors[0]), max(self._job_floor, floors[1])
+        for event in events:
+            self.accept(event)
 
     def start_over(self, life: str) -> None:
         """Everything is different: a new life. Subscribers are told the full state anew."""

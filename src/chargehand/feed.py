@@ -75,6 +75,11 @@ class Watcher:
         """Whose versions the events have."""
         return self._feed.broker.life
 
+    @property
+    def node_there(self) -> bool:
+        """Whether it is a node that tells this, and not the store."""
+        return bool(self.life) and not self.life.startswith(NO_NODE)
+
     async def next(self, timeout: float | None = None) -> tuple[bool, list[Told]]:
         """The next events, none after so many seconds; and whether everything told before is void."""
         assert self.subscription is not None
@@ -262,15 +267,10 @@ class Feed:
     def _join(self, told: Said | None) -> None:
         """A node has told everything (or, because its store is stuck, not everything): this is now the state."""
         events, self._joining = self._joining, None
-        if not events:
-            return
-        newest = max(wire.version for wire in events)
-        floors = (newest, newest) if told is None else told.floors
-        if self._life != self.broker.life or self.broker.version < max(floors):
-            self.broker.start_over(self._life)
-        self.broker.raise_floors(*floors)
-        for wire in events:
-            self.broker.accept(wire.event())
+        if events:
+            newest = max(wire.version for wire in events)
+            floors = (newest, newest) if told is None else told.floors
+            self.broker.mirror(self._life, (wire.event() for wire in events), floors)
 
     async def _do_without(self) -> None:
         """Show what the store has, and that there is no node."""

@@ -105,7 +105,7 @@ class JobNews:
             return False
         for request, (_, enqueued) in zip(batch.requests, result.enqueued, strict=True):
             for job, done in zip(request.jobs, enqueued, strict=True):
-                if done.created:
+                if done.created and self._known(job.id) is None:  # it may have begun already
                     self._change(picture.job_of_new(job))
         ask = [settlement.id for settlement in batch.settlements if not self._settled(settlement, result)]
         for chore, done in zip(batch.chores, result.done, strict=True):
@@ -167,4 +167,7 @@ class JobNews:
         if event is not None and ours and event.body["state"] == job.state.value:
             return  # we know better how far it is
         aside = not listed and job.id not in self._asked and (event is None or event.aside)
-        self._broker.publish(key, key, "job", picture.job_of_record(job), clock.now_ms(), aside=aside)
+        # Of progress the store has the last that was written, which need not be the last that was said.
+        ignoring = ("progress",) if job.state in FINISHED else ()
+        body = picture.job_of_record(job)
+        self._broker.publish(key, key, "job", body, clock.now_ms(), ignoring=ignoring, aside=aside)

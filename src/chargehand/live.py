@@ -24,8 +24,9 @@ from chargehand.reader import Reader
 from chargehand.store import Counts
 from chargehand.view import worker_event, worker_view
 
-WORK_GAP = 0.25
-"""Seconds between two states of a worker that differ only in its work; the first after a quiet while goes at once."""
+WORK_GAP, WORK_AHEAD = 0.25, 1.0
+"""Seconds between two states of a worker that differ only in its work, on average; after a quiet while, a few go at
+once: so many seconds' worth. A change of its status never waits."""
 FIRST_GAP, LONGEST_GAP = 0.02, 0.25
 """Seconds between two publications, at least, and eight times as long as the last one took."""
 LOOK_GAP = 0.25
@@ -62,7 +63,8 @@ class Live:
         self._workers: dict[str, dict[str, Any]] = {}
         self._urgent: set[str] = set()
         self._busy: set[str] = set()
-        self._told_at: dict[str, float] = {}
+        self._paid_until: dict[str, float] = {}
+        """Up to when each worker's share of events is used up."""
         self._busy_at = self._publish_at = 0.0
         self._counts: tuple[tuple[Counts, ...], tuple[tuple[str, int], ...]] | None = None
         self._beside: tuple[dict[str, str], str | None] | None = None
@@ -104,7 +106,7 @@ class Live:
         """What a worker does, or how far it is, may be something else."""
         if self.watched:
             self._busy.add(component)
-            self._busy_at = min(self._busy_at, self._told_at.get(component, 0.0) + WORK_GAP)
+            self._busy_at = min(self._busy_at, self._paid_until.get(component, 0.0) - WORK_AHEAD)
 
     def began(self, component: str, todo: Todo) -> None:
         """A worker was handed something."""
@@ -174,10 +176,10 @@ class Live:
     def _publish_work(self, now: float) -> None:
         began = clock.monotonic()
         if now >= self._busy_at:
-            ready = [c for c in self._busy if self._told_at.get(c, 0.0) + WORK_GAP <= now]
+            ready = [c for c in self._busy if self._paid_until.get(c, 0.0) - WORK_AHEAD <= now]
             self._publish_workers(ready, now)
             self._busy.difference_update(ready)
-            self._busy_at = min((self._told_at[c] + WORK_GAP for c in self._busy), default=float("inf"))
+            self._busy_at = min((self._paid_until[c] - WORK_AHEAD for c in self._busy), default=float("inf"))
         self.jobs.publish()
         took = clock.monotonic() - began
         self._publish_at = now + min(max(FIRST_GAP, 8 * took), LONGEST_GAP)
@@ -189,7 +191,7 @@ class Live:
             place = self._fleet.places.get(component)
             if place is None:
                 known = self._workers.pop(component, None)
-                self._told_at.pop(component, None)
+                self._paid_until.pop(component, None)
                 if known is not None:
                     identity = {name: known[name] for name in ("component", "crew", "index", "node")}
                     self.broker.remove(key, worker_topic(component), "worker", identity, at_ms)
@@ -199,8 +201,8 @@ class Live:
             since = None if held is None else int(self._wall + held.since * 1000)
             start = None if place.start_at is None else int(self._wall + place.start_at * 1000)
             body = self._workers[component] = worker_event(view, self._plan.node, since, start)
-            self.broker.publish(key, worker_topic(component), "worker", body, at_ms)
-            self._told_at[component] = now
+            if self.broker.publish(key, worker_topic(component), "worker", body, at_ms):
+                self._paid_until[component] = max(now, self._paid_until.get(component, 0.0)) + WORK_GAP
 
     def _publish_health(self) -> None:
         unserved, failing = self._beside = self._system()
