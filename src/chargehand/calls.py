@@ -22,6 +22,8 @@ from chargehand.model.job import Enqueued, NewJob
 CALL_TIMEOUT = 5.0
 """Seconds after which a node that does not answer is done without."""
 LONGEST_WAIT = 3600.0
+LONGEST_RECV = 1.0
+"""Seconds in one call of the kernel: a Ctrl+C that comes just before the call is seen only after it."""
 
 
 class NoNode(ChargehandError):
@@ -78,11 +80,11 @@ class Line:
             left = until - clock.monotonic()
             if left <= 0:
                 return None
-            self._sock.settimeout(left)
+            self._sock.settimeout(min(left, LONGEST_RECV))
             try:
                 data = self._sock.recv(1 << 16)
             except TimeoutError:
-                return None
+                continue
             except OSError as error:
                 raise NoNode(f"the node went away: {error}") from error
             if not data:

@@ -146,10 +146,8 @@ class Live:
 
     # time
 
-    def due(self) -> float | None:
-        """When `step` has something to do."""
-        if not self.watched:
-            return None
+    def due(self) -> float:
+        """When `step` has something to do, while somebody watches."""
         if self._urgent:
             return 0.0
         moments = [self._poll_at]

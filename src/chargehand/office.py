@@ -153,8 +153,10 @@ class Office:
 
     def fire_due(self, now: float) -> float | None:
         """When the next of them is due."""
-        left = [plan.next_run_ms - clock.now_ms() for plan in self._recurring]
-        return now + max(0, min(left)) / 1000 if left else None
+        if not self._recurring:
+            return None
+        first = min(plan.next_run_ms for plan in self._recurring)
+        return now + max(0, first - clock.now_ms()) / 1000
 
     def _found(self, crew: str, page: Discovered, now: float) -> None:
         self._ledger.searches[crew].stored(page.queued, now)

@@ -53,13 +53,15 @@ INSERT INTO chargehand_attempt (job, fence, node, worker, pid, started_ms, durat
 SELECT value ->> 0, value ->> 1, ?2, value ->> 3, value ->> 4, ?3 - (value ->> 5), value ->> 5, 'done'
 FROM json_each(?1)
 """
-_NEXT = "SELECT min(run_at_ms) FROM chargehand_job WHERE queue = ? AND state = 'queued' AND waits_for = 'time'"
+_NEXT = "SELECT min(run_at_ms) FROM chargehand_job WHERE queue = ?1 AND state = 'queued' AND waits_for = 'time'"
+# What a claim must know before it takes anything: which pauses hold, and when the next future job falls due.
+_LOOK = f"""
+SELECT (SELECT json_group_array(until_ms) FROM chargehand_pause
+  WHERE scope IN ('*', ?2) AND (until_ms IS NULL OR until_ms > ?3)), ({_NEXT})
+"""
 _WAITING = """
 SELECT count(*) FROM (
   SELECT 1 FROM chargehand_job WHERE queue = ? AND state = 'queued' AND waits_for IS NULL LIMIT ?)
-"""
-_PAUSED = """
-SELECT until_ms FROM chargehand_pause WHERE scope IN ('*', ?1) AND (until_ms IS NULL OR until_ms > ?2)
 """
 # Where a job would be queued again, but its end was asked for, it is cancelled. One that is queued has no progress.
 _SETTLE = """
@@ -117,14 +119,18 @@ class SqliteTransaction(Incoming):
         return [self._claim(want, holder) for want in wants]
 
     def _claim(self, want: Want, holder: Holder) -> Grant:
-        ends = [until for (until,) in self.execute(_PAUSED, (want.crew, self._now))]
+        ((pauses, run_at),) = self.execute(_LOOK, (want.queue, want.crew, self._now))
+        ends: list[int | None] = json.loads(pauses)
         if ends:
             # Nobody writes anything when a pause runs out, so whoever asks must learn now when to ask again.
-            return Grant(want.crew, (), None if None in ends else max(ends) - self._now)
+            left = None if None in ends else max(end for end in ends if end is not None) - self._now
+            return Grant(want.crew, (), left, limited=True)
         room = self._limits.room(want.queue)
         if room == 0:
             return Grant(want.crew, (), None, limited=True)  # whoever makes room will ask again
-        self._db.execute(_PROMOTE, (want.queue, self._now, PROMOTE_AT_ONCE))
+        if run_at is not None and run_at <= self._now:
+            self._db.execute(_PROMOTE, (want.queue, self._now, PROMOTE_AT_ONCE))
+            ((run_at,),) = self.execute(_NEXT, (want.queue,))
         limit, asleep = want.limit, want.asleep
         if room is not None:
             limit = min(limit, room)
@@ -134,7 +140,6 @@ class SqliteTransaction(Incoming):
         else:
             claims, waiting, next_in = self._take_what_keys_allow(want.queue, limit, asleep, holder)
         if next_in is None and len(claims) + waiting < limit + asleep:
-            ((run_at,),) = self.execute(_NEXT, (want.queue,))
             next_in = None if run_at is None else max(0, run_at - self._now)
         limited = (limit < want.limit) or self._limits.of(want.queue).key is not None
         return Grant(want.crew, tuple(claims), next_in, waiting, limited)
@@ -165,7 +170,7 @@ class SqliteTransaction(Incoming):
         good = [s for s in settlements if s.state is State.DONE and not s.follow]
         if good and self._end_well(good, holder):
             settlements = [s for s in settlements if s.state is not State.DONE or s.follow]
-        return self._settle(settlements, holder)
+        return self._settle(settlements, holder) if settlements else []
 
     def _end_well(self, settlements: Sequence[Settlement], holder: Holder) -> bool:
         """All of them at once; if one of the claims no longer holds, nothing is written and the answer is no."""
