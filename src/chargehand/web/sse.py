@@ -71,11 +71,12 @@ class EventStream(StreamingResponse):
 
     async def _talk(self, send: Send) -> None:
         async with self._hand.feed().watch(self._patterns, self._last) as watcher:
-            await _say(send, b"retry: %d\n\n" % RETRY_MS)
+            # Neither this nor a comment ends with an empty line: some clients would take that for an event.
+            await _say(send, b"retry: %d\n" % RETRY_MS)
             over = False
             while not over:
                 anew, told = await watcher.next(PING_EVERY)
-                await _say(send, _text(watcher, anew, told) or b": still here\n\n")
+                await _say(send, _text(watcher, anew, told) or b": still here\n")
                 over = self._to_the_end and any(has_ended(event.read(topic)) for event, topic in told)
 
 
