@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from chargehand import launch, nodelock
+from chargehand import launch, nodelock, picture
 from chargehand.calls import Calls, NodeLeft, NoNode
 from chargehand.config import milliseconds
 from chargehand.errors import ChargehandError, ConfigurationError, Conflict, CrashNotFound, NobodyServes, UnknownCrew
@@ -18,6 +18,7 @@ from chargehand.model.health import APP, FRESH_MS, Findings, Member, is_healthy,
 from chargehand.model.job import State
 from chargehand.model.orders import LONGEST_PAUSE_MS, Answer, Verb
 from chargehand.people import People, actor, log_deeds
+from chargehand.picture import Look, Picture
 from chargehand.store import (
     ClaimRow,
     CrashFilter,
@@ -298,6 +299,11 @@ class Operating(People, ABC):
             return "no node runs: chargehand work APP"
         members = [_member(_component(row)) for row in rows if row.component != APP]
         return unserved([(queue, 0)], queues, members).get(queue)
+
+    def look(self, look: Look) -> Picture:
+        """What the store has of queues and jobs, as it is shown."""
+        with self._store() as store:
+            return picture.take(store, look)
 
     def history(self, since_ms: int = 0, limit: int = 1000) -> list[Snapshot]:
         """The snapshots from then on, if the history is switched on."""

@@ -249,6 +249,8 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True):
     done: int = 0
     failed: int = 0
     cancelled: int = 0
+    last_done_ms: int | None = None
+    """When the last of those that are done was."""
 
 
 class Retention(msgspec.Struct, frozen=True, kw_only=True):

@@ -176,7 +176,7 @@ class SqliteStore(SqliteReading):
                 return doomed.delete(self._db)
 
     def probe(self) -> None:
-        known = len(list(_migrations()))
+        known = len(list(migrations()))
         with in_words(self.path), self._writing():
             found = self._schema_version()
             if found != known:
