@@ -145,7 +145,7 @@ def _facts(job: JobRecord) -> list[tuple[str, Any]]:
     facts: list[tuple[str, Any]] = []
     for name in JobRecord.__struct_fields__:
         value = getattr(job, name)
-        if value is None or name in ("error", "fence"):
+        if value is None or name in ("error", "fence", "seq"):
             continue
         if name == "progress":
             value = show.progress(json_module.loads(bytes(value)))
