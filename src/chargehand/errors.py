@@ -50,8 +50,22 @@ class UnknownCrew(ChargehandError, LookupError):
     exit_code = EXIT_CONFIGURATION
 
 
+class TopicError(ChargehandError, ValueError):
+    """No topic can be of that name."""
+
+    exit_code = EXIT_CONFIGURATION
+
+
 class JobNotFound(ChargehandError, LookupError):
     """No job has that id (it never existed, or was pruned)."""
+
+
+class CrashNotFound(ChargehandError, LookupError):
+    """No crash report has that id (it never existed, or was pruned)."""
+
+
+class NobodyServes(ChargehandError):
+    """No node serves the store, or it does not answer."""
 
 
 class Conflict(ChargehandError):

@@ -3,14 +3,16 @@
 It follows the protocol of the shipped node, step by step; whatever it decides by itself is wrong.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from actors import Worker
-from storekeeper import Storekeeper
+from storekeeper import NEVER, Storekeeper
 from supervision import Supervision
 
-from chargehand.model.lifecycle import Occupied, PausesChanged, Status, StopAsked, Tick, WorkWaits
+from chargehand.chores import CancelJobs, QueueFound
+from chargehand.model.batch import Batch, Result
+from chargehand.model.lifecycle import Occupied, PausesChanged, StopAsked, Tick, WorkWaits
 
 if TYPE_CHECKING:
     from stage import World
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 LATE = 1.0
 """As in the shipped node: a step that comes so much later than planned is forgiven to the workers."""
 LAST_WORDS = 5.0
+MOST_WASTED = 20
 STEP = 0.0005
 """A real step takes its time, too."""
 
@@ -31,10 +34,11 @@ class Node(Supervision):
         self._readable: list[tuple[Worker, str]] = []
         self._orders: list[Callable[[], object]] = []
         self._planned = self.wake_at = self._supervise_at = world.now
-        self._has_sleepers = any(terms.idle_exit is not None for terms in world.profile.crews.values())
+        self._sleeping = [crew for crew, terms in world.profile.crews.items() if terms.idle_exit is not None]
+        self._looks_or_gathers = bool(world.profile.discovers or world.profile.batching)
         self._still_until = 0.0
         self._gone_at: float | None = None
-        self._steps, self._steps_since = 0, world.now
+        self._steps, self._steps_since, self._wasted = 0, world.now, 0
 
     # being woken
 
@@ -97,8 +101,11 @@ class Node(Supervision):
             self._look_at_the_dying()
         if late > LATE or self._supervise_at <= now:
             self.tell(Tick())
-        if self._has_sleepers:
-            self._count_sleepers()
+        if self._looks_or_gathers:
+            for component, todo in (*self.ledger.looks(now), *self.ledger.gathered(now)):
+                self.hand_out(component, todo)
+        for crew in self._sleeping:
+            self.ledger.benches[crew].asleep = self.fleet.could_wake(crew)
         self._plan(self.store.submit())
         if self.fleet.stopping:
             self._perhaps_end()
@@ -131,7 +138,15 @@ class Node(Supervision):
         now = self.world.now
         due = self.fleet.next_due()
         self._supervise_at = now + 60.0 if due is None else due
-        self._planned = max(min(self._supervise_at, submit_at), now + STEP)
+        due_at, others = min(self._supervise_at, submit_at), (None, None)
+        if self._looks_or_gathers:
+            others = (self.ledger.looks_due(), self.ledger.gathered_due())
+            due_at = min(due_at, *(NEVER if moment is None else moment for moment in others))
+        # Once, twice: something was due while something else was done. Again and again: it is never done.
+        self._wasted = self._wasted + 1 if due_at <= now else 0
+        if self._wasted >= MOST_WASTED:
+            self.oracle.check(False, f"the node spins: {others} or {submit_at} is due, and stays so")
+        self._planned = max(due_at, now + STEP)
         for when, _ in self._dying:
             self._planned = min(self._planned, max(when, now + STEP))
         if self._gone_at is not None:
@@ -139,6 +154,38 @@ class Node(Supervision):
         self.wake_at = max(self._planned + self._hiccup(), self._still_until)
         if self._readable or self._orders:
             self.wake_at = max(now + STEP, self._still_until)
+
+    # the store has spoken
+
+    def committed(self, batch: Batch, result: Result) -> None:
+        """A batch is committed: who is handed what; what it means for pauses, sleepers, cancelled jobs and searches."""
+        now = self.world.now
+        for component, todo in self.ledger.confirm(result, now):
+            self.hand_out(component, todo)
+        if result.pauses is not None:
+            self.apply_pauses()
+        self.wake_sleepers()
+        if result.cancelling:
+            self._cancelled(result.cancelling)
+        for chore, done in zip(batch.chores, result.done, strict=True):
+            if isinstance(chore, CancelJobs):
+                self._cancelled([job.id for job in done if not job.at_once])
+            elif isinstance(chore, QueueFound):
+                self.ledger.searches[chore.crew].stored(done.queued, now)
+                if done.queued:
+                    self.ledger.hint(chore.crew)
+
+    def _cancelled(self, ids: Sequence[str]) -> None:
+        """These are running, here or in memory, and are to end."""
+        for component, job in self.ledger.cancelled(ids, self.world.now):
+            self.act(self.fleet.cancel(component, job, self.world.now))
+        self.oracle.cancel_heard(ids)
+
+    def wake(self, crew: str) -> None:
+        """The application says that this crew would find something."""
+        self.ledger.searches[crew].wake(self.world.now)
+        self.oracle.work_waits(crew, 1)
+        self.tell(WorkWaits(crew, 1))
 
     # pauses, sleepers, the end
 
@@ -153,14 +200,6 @@ class Node(Supervision):
     def occupy(self, component: str, pid: int | None) -> None:
         """An earlier life of this place cannot be killed; or can, at last."""
         self.tell(Occupied(component, pid))
-
-    def _count_sleepers(self) -> None:
-        for crew, bench in self.ledger.benches.items():
-            places = self.fleet.crew(crew)
-            sleepers = sum(place.asleep and not place.paused for place in places)
-            coming = sum(place.in_line or place.status is Status.STARTING for place in places)
-            # Those who are coming anyway are no answer to the question whether there is work for more than them.
-            bench.asleep = sleepers + coming if sleepers else 0
 
     def wake_sleepers(self) -> None:
         for crew, count in self.ledger.waiting().items():

@@ -98,7 +98,7 @@ class SqliteStore(SqliteReading):
         self._db.wal_autocheckpoint(checkpoint_pages)
 
     def migrate(self) -> int:
-        steps = list(_migrations())
+        steps = list(migrations())
         with in_words(self.path):
             if self._schema_version() == len(steps):
                 return len(steps)
@@ -175,6 +175,16 @@ class SqliteStore(SqliteReading):
             with self._writing():
                 return doomed.delete(self._db)
 
+    def probe(self) -> None:
+        known = len(list(migrations()))
+        with in_words(self.path), self._writing():
+            found = self._schema_version()
+            if found != known:
+                raise StoreError(
+                    f"{self.path} has schema {found} and this Chargehand knows {known}: run one version of the package"
+                )
+            self._db.execute("INSERT OR REPLACE INTO chargehand_probe VALUES (1, ?)", (self._now_ms(),))
+
     @property
     def pruning(self) -> bool:
         return self._surplus.unfinished
@@ -221,7 +231,8 @@ def check_engine(version: str) -> None:
     )
 
 
-def _migrations() -> Iterator[tuple[str, str]]:
+def migrations() -> Iterator[tuple[str, str]]:
+    """The steps from nothing to the present schema, each with its checksum."""
     folder = resources.files("chargehand.stores") / "sql" / "sqlite"
     for file in sorted(folder.iterdir(), key=lambda f: f.name):
         if file.name.endswith(".sql"):
