@@ -6,7 +6,23 @@ from typing import Annotated
 import typer
 
 from chargehand import __version__
-from chargehand.cli import check, claims, deaths, find, jobs, keys, orders, plans, show, status, try_out, work
+from chargehand.cli import (
+    check,
+    claims,
+    deaths,
+    doctor,
+    find,
+    jobs,
+    keys,
+    live,
+    orders,
+    plans,
+    show,
+    status,
+    top,
+    try_out,
+    work,
+)
 from chargehand.errors import EXIT_ERROR, ChargehandError
 from chargehand.people import acting_as, user
 
@@ -25,6 +41,8 @@ for order in (orders.start, orders.stop, orders.pause, orders.resume, orders.dra
 app.command()(orders.scale)
 app.command()(deaths.crashes)
 app.command()(deaths.logs)
+for command in (doctor.doctor, top.top, live.events):
+    app.command()(command)
 for command in (try_out.run, check.check, plans.wake, plans.recurring):
     app.command()(command)
 app.add_typer(jobs.app, name="jobs")
