@@ -134,9 +134,10 @@ class Calls:
         reply = self.call("ENQUEUE", jobs=[msgspec.to_builtins(job) for job in jobs])
         return [Enqueued(job_id, created) for job_id, created in reply["enqueued"]]
 
-    def cancel(self, ids: Sequence[str]) -> list[tuple[str, bool]]:
+    def cancel(self, ids: Sequence[str], who: str = "", origin: str = "") -> list[tuple[str, bool]]:
         """Have the node cancel these jobs: each with whether that was at once; those that had ended are left out."""
-        return [(job_id, at_once) for job_id, at_once in self.call("CANCEL", ids=list(ids))["cancelled"]]
+        reply = self.call("CANCEL", ids=list(ids), who=who, origin=origin)
+        return [(job_id, at_once) for job_id, at_once in reply["cancelled"]]
 
     def hint(self, queue: str | None) -> bool:
         """Tell the node that there is work; whether there was one to tell."""

@@ -301,6 +301,8 @@ class Node:
         self._ledger.hint()
 
     def keep(self, chore: chores.Chore) -> None:
+        if isinstance(chore, chores.KeepReport):
+            self._ledger.tally.crashed(chore.report.crew, chore.report.reason)
         self._ledger.chore(chore, clock.monotonic())
 
     def given_up(self, component: str, reason: str) -> None:
@@ -328,6 +330,7 @@ class Node:
                 "waiting_s": None if busy is None else round(clock.monotonic() - busy, 3),
             },
             "unkillable": [{"component": life.component, "pid": life.pid} for life in self._unkillable],
+            "tally": self._ledger.tally.view(),
             **self._office.view(store_failing=self._failing),
         }
 

@@ -85,6 +85,8 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     crashes: int
     timeout_ms: int | None
     item: str | None = None
+    waited_ms: int = 0
+    """How long it had been due when it was claimed."""
 
 
 class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -118,6 +120,8 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     """What it is in the application's own tables, if it was found there and not enqueued."""
     cancel_ms: int | None
     """When a person asked for its end while it was running."""
+    seq: int = 0
+    """Its place in the order of arrival."""
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):
