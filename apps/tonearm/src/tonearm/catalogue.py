@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from chargehand import clock
-from tonearm.library import Db, Folder, Library, shown
+from tonearm.library import Db, Folder, Library, joined, shown
 from tonearm.tags import Tags
 
 LAST_NS = 10**19 - 1
@@ -75,7 +75,7 @@ def left_behind(library: Library, found: Found) -> Known | None:
     """The file that was moved to where this one was found: as long, as old, as it begins and ends, and gone."""
     query = f"SELECT {_KNOWN}, (SELECT root FROM folder WHERE folder.id = file.folder) FROM file"
     for row in library.rows(f"{query} WHERE size = ? AND mtime_ns = ?", found.size, found.mtime_ns):
-        if row[5] == found.ends and not os.path.lexists(os.path.join(row[-1], row[1])):
+        if row[5] == found.ends and not os.path.lexists(joined(row[-1], row[1])):
             return _known(row[:-1])
     return None
 

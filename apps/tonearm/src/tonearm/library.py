@@ -44,6 +44,11 @@ def shown(path: bytes) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
+def joined(root: bytes, path: bytes) -> bytes:
+    """A file of a folder."""
+    return os.path.join(root, path)
+
+
 class Folder(msgspec.Struct, frozen=True, kw_only=True):
     """A folder that Tonearm was pointed at, and how its files are written."""
 

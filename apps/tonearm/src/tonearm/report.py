@@ -9,7 +9,7 @@ from chargehand import Chargehand, JobFilter
 from chargehand.errors import summary
 from chargehand.model.job import State
 from tonearm import catalogue, hearing
-from tonearm.library import Library, shown
+from tonearm.library import Library, joined, shown
 
 RECENT = 50
 """Songs whose time tells how long the others will take."""
@@ -84,7 +84,7 @@ def troubles(library: Library, limit: int = 1000) -> list[Wrong]:
         "LEFT JOIN file ON file.folder = trouble.folder AND file.path = trouble.path ORDER BY at_ms DESC LIMIT ?",
         limit,
     )
-    return [Wrong(shown(os.path.join(row[1], row[0])), *row[2:]) for row in rows]
+    return [Wrong(shown(joined(row[1], row[0])), *row[2:]) for row in rows]
 
 
 def distribution(library: Library) -> list[dict[str, Any]]:
