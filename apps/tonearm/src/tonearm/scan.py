@@ -156,7 +156,7 @@ def _look(root: bytes, seen: Seen) -> Found:
     tags: Tags | None = None
     ends, reason = b"", None
     try:
-        ends = _ends(full, seen.stat.st_size)
+        ends = ends_of(full, seen.stat.st_size)
         said = read(os.fsdecode(full)) if seen.stat.st_size else Unreadable("it is empty")
         tags, reason = (None, said.reason) if isinstance(said, Unreadable) else (said, None)
     except OSError as error:
@@ -174,7 +174,8 @@ def _look(root: bytes, seen: Seen) -> Found:
     )
 
 
-def _ends(path: bytes, size: int) -> bytes:
+def ends_of(path: bytes, size: int) -> bytes:
+    """A digest of a file's beginning and end."""
     with open(path, "rb", buffering=0) as file:
         told = hashlib.blake2b(file.read(END), digest_size=16)
         if size > END:

@@ -11,6 +11,7 @@ from chargehand import clock
 from tonearm import catalogue, hearing
 from tonearm.heard import LISTENER
 from tonearm.library import Folder, Library
+from tonearm.scan import ends_of
 from tonearm.tags import Labels, Outcome, Plan, Refused, Unchanged, Written, preview, undo, write
 from tonearm.tiers import within
 
@@ -103,8 +104,10 @@ def _keep(library: Library, todo: Task, outcome: Outcome, digest: str | None) ->
                     "INSERT INTO journal (file, at_ms, what, changes) VALUES (?, ?, ?, ?)",
                     (todo.id, now, todo.asked, changes),
                 )
+                ends = ends_of(os.fsencode(todo.file), size)
                 db.execute(
-                    "UPDATE file SET size = ?, mtime_ns = ?, inode = ? WHERE id = ?", (size, mtime_ns, inode, todo.id)
+                    "UPDATE file SET size = ?, mtime_ns = ?, inode = ?, ends = ? WHERE id = ?",
+                    (size, mtime_ns, inode, ends, todo.id),
                 )
             case Unchanged():
                 pass
