@@ -103,7 +103,7 @@ class Node:
         about = {"pid": os.getpid(), "boot": launch.boot_id(), "version": __version__}
         holder = Holder(plan.node, self._lives.life)
         return StoreThread(
-            lambda: open_store(plan.store, node=True),
+            lambda: open_store(plan.store, node=True, synchronous=plan.synchronous),
             holder,
             crews,
             about,
