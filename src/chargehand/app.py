@@ -286,11 +286,14 @@ class Chargehand(Operating):
 
     # hosting
 
-    def attach(self, app: "FastAPI", prefix: str = "/chargehand") -> None:
-        """Put Chargehand into a FastAPI application: the node runs while it does, and all is seen under the prefix."""
+    def attach(self, app: "FastAPI", prefix: str = "/chargehand", *, probes: bool = False) -> None:
+        """Put Chargehand into a FastAPI application: the node runs while it does, and all is seen under the prefix.
+
+        `probes`: /healthz, /readyz and /workers/ready at the root, too. What the application serves itself goes first.
+        """
         from chargehand.web.attach import attach  # only who serves HTTP needs it
 
-        attach(self, app, prefix)
+        attach(self, app, prefix, probes=probes)
 
     def plan(self) -> NodePlan:
         """What a node needs to know."""
@@ -328,11 +331,13 @@ class Chargehand(Operating):
                 self._host.start()
             return self._host
 
-    def unhost(self) -> None:
-        """Stop the node that this process hosts, in order."""
+    def unhost(self, limit: float | None = None) -> None:
+        """Stop the node that this process hosts, in order: within the grace, or so many seconds if that is less."""
         host = self._host
         if host is not None:
-            host.stop()
+            if not host.stop(limit):
+                host.kill()
+                host.stop()
             host.close()
 
     @contextmanager

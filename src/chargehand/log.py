@@ -1,5 +1,5 @@
 """The package's log: constant messages, facts as fields. Libraries do not own their users' logging: only the node
-and the command line, which are processes of ours, call `configure`."""
+and the command line, which are processes of ours, call `configure`; in others `speak` asks first."""
 
 import logging
 import queue
@@ -104,6 +104,12 @@ def configure(level: str, *, beside: bool = False, journal: logging.Handler | No
     _logger.addHandler(handler)
     _logger.setLevel(level)
     _logger.propagate = False
+
+
+def speak(level: str) -> None:
+    """In a process that is not ours: write to standard error only if nobody has said where logs go."""
+    if not _logger.hasHandlers():
+        configure(level)
 
 
 def finish() -> None:

@@ -225,6 +225,13 @@ class Operating(ABC):
         nobody = unserved(waiting, queues, members, [pause.scope for pause in pauses]) if node else {}
         return judge(workers, nobody, node=node, store_failing=failing)
 
+    def waiting_for_nobody(self) -> list[str]:
+        """The queues that have due work while no node runs at all."""
+        if nodelock.holder(self.path) is not None or not self.path.exists():
+            return []
+        with self._store() as store:
+            return sorted(queue for queue, _ in store.waiting())
+
     def history(self, since_ms: int = 0, limit: int = 1000) -> list[Snapshot]:
         """The snapshots from then on, if the history is switched on."""
         with self._store() as store:

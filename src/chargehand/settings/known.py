@@ -14,6 +14,8 @@ from chargehand.settings.reading import Secret
 from chargehand.store import Retention
 
 PREFIX = "CHARGEHAND_"
+ADMIN_KEY = "CHARGEHAND_ADMIN_KEY"
+"""Not for nodes and workers: handlers have no business with it."""
 Path_ = tuple[str, ...]
 """A setting by where it stands: ("url",), ("liveness", "grace"), ("crews", "TAG", "workers")."""
 

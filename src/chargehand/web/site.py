@@ -14,3 +14,7 @@ class Site:
         self.hand, self.prefix = hand, prefix
         self.closing = asyncio.Event()
         """Set when the server is about to stop: whoever streams ends."""
+
+    def open(self) -> None:
+        """A server starts (again): an event belongs to the loop that waits for it."""
+        self.closing = asyncio.Event()
