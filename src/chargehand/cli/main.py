@@ -5,7 +5,7 @@ import sys
 import typer
 
 from chargehand import __version__
-from chargehand.cli import check, claims, deaths, jobs, orders, plans, serve, show, status, try_out, work
+from chargehand.cli import check, claims, deaths, init, jobs, orders, plans, serve, show, status, try_out, work
 from chargehand.errors import EXIT_ERROR, ChargehandError
 
 app = typer.Typer(
@@ -16,6 +16,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Exit status: 0 well, 1 error, 2 wrong use or settings, 3 unrecoverable, 4 store unusable, 5 set-up failed.",
 )
+app.command("init")(init.init)
 app.command("serve")(serve.serve)
 app.command("work")(work.work)
 app.command("status")(status.status)

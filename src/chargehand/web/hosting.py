@@ -21,7 +21,7 @@ from chargehand.web.site import Site
 
 RELOAD_GRACE = 1.0
 """Seconds for current jobs when a developer's change restarts the server, which waits for us."""
-LOOK = 5.0
+LOOK = 2.0
 """Seconds between looks for work that nobody does, in an API without workers."""
 
 

@@ -23,7 +23,7 @@ BACKLOG = 512
 def serve(hand: "Chargehand", host: str, port: int) -> None:
     """Serve until SIGINT or SIGTERM; ConfigurationError if this address cannot, or must not, be listened on."""
     hand.open()
-    with _listen(hand, host, port) as listening:
+    with listen(hand, host, port) as listening:
         site = Site(hand, "")
         api = create(site)
         enclose(api, site)
@@ -45,7 +45,8 @@ def has_keys(hand: "Chargehand") -> bool:
     return hand.settings.admin_key is not None
 
 
-def _listen(hand: "Chargehand", host: str, port: int) -> socket.socket:
+def listen(hand: "Chargehand", host: str, port: int) -> socket.socket:
+    """A socket that listens there; ConfigurationError if that cannot, or must not, be."""
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except OSError as error:
