@@ -90,6 +90,7 @@ class _Beside(logging.Handler):
 
 
 _beside: list[_Beside] = []
+_configured: list[logging.Handler] = []
 
 
 def configure(level: str, *, beside: bool = False, journal: logging.Handler | None = None) -> None:
@@ -101,15 +102,27 @@ def configure(level: str, *, beside: bool = False, journal: logging.Handler | No
         handler = _Beside()
         _beside.append(handler)
     handler.setFormatter(_Plain())
+    _configured.append(handler)
     _logger.addHandler(handler)
     _logger.setLevel(level)
     _logger.propagate = False
 
 
 def speak(level: str) -> None:
-    """In a process that is not ours: write to standard error only if nobody has said where logs go."""
-    if not _logger.hasHandlers():
+    """In a process that is not ours: write to standard error if nobody has said where logs go, else into theirs."""
+    if _configured:
+        return
+    if _logger.hasHandlers():
+        _logger.addFilter(_with_facts)
+    else:
         configure(level)
+
+
+def _with_facts(record: logging.LogRecord) -> bool:
+    """For formatters that know nothing of facts: they follow the message."""
+    facts: dict[str, Any] = getattr(record, "facts", {})
+    record.msg = " ".join([str(record.msg), *(f"{name}={_shown(value)}" for name, value in facts.items())])
+    return True
 
 
 def finish() -> None:

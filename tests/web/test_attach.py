@@ -232,6 +232,14 @@ def test_an_api_without_workers_says_that_work_waits(  # spec: SV-12
     assert hand.status() is None
 
 
+def test_facts_reach_the_users_own_log(hand: Chargehand, caplog: pytest.LogCaptureFixture) -> None:  # spec: CF-3
+    caplog.set_level(logging.INFO)
+    app = FastAPI()
+    hand.attach(app)
+    serve(app)
+    assert f"store path={hand.path}" in caplog.messages
+
+
 def test_the_admin_key_stays_in_the_api(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:  # spec: SE-4
     monkeypatch.setenv("CHARGEHAND_ADMIN_KEY", "correct-horse-battery")
     hand = make()
