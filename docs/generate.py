@@ -135,7 +135,7 @@ def page() -> str:
         "## Settings\n\nCode, then `chargehand.toml`, then `.env`, then the environment: the later wins.\n\n"
         + outside(),
         (
-            "So is every number of the four policies below: `RestartPolicy.window` is `CHARGEHAND_RESTART_WINDOW`, and in TOML `window` "
+            "Every number of the four policies below is a setting, too: `RestartPolicy.window` is `CHARGEHAND_RESTART_WINDOW`, and in TOML `window` "
             "under `[restart]`; the others are `LIVENESS`, `STARTS` and `RETENTION`. `CHARGEHAND_GRACE` is short for "
             "`CHARGEHAND_LIVENESS_GRACE`."
         ),
