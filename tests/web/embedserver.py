@@ -113,8 +113,14 @@ class Server:
         return found
 
     def close(self) -> None:
+        """Stop it in order; what a failing test leaves is killed."""
         if self.process.poll() is None:
             self.signal(signal.SIGTERM)
-        self.ended()
-        self.http.close()
-        self.hand.close()
+        try:
+            self.ended()
+        finally:
+            for pid in self.left():
+                os.kill(pid, signal.SIGKILL)
+            self.process.wait()
+            self.http.close()
+            self.hand.close()

@@ -110,7 +110,7 @@ def test_fifty_open_streams_do_not_keep_it_from_stopping(server: Server) -> None
 
 
 def test_ctrl_c_leaves_nothing(start: Start) -> None:  # spec: WP-6 PD-3
-    server = start(WORKER_PROCESSES="1")
+    server = start(WORKER_PROCESSES="1", CHARGEHAND_GRACE="600")
     server.answers()
     assert len(server.workers()) == 1  # spec: CF-1
     gate = server.folder / "gate"
@@ -177,7 +177,7 @@ def is_node(pid: int) -> bool:
 
 def test_a_reload_is_quick_and_leaves_nothing(start: Start, tmp_path: Path) -> None:  # spec: SV-11
     (tmp_path / "reloaded.py").write_text("from embedapp import app\n")
-    server = start("--reload", "--reload-dir", str(tmp_path), command="uvicorn reloaded:app")
+    server = start("--reload", "--reload-dir", str(tmp_path), command="uvicorn reloaded:app", CHARGEHAND_GRACE="600")
     first = server.answers()["pid"]
     server.workers()
     node = server.node()
