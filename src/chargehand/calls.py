@@ -22,6 +22,8 @@ from chargehand.model.job import Enqueued, NewJob
 CALL_TIMEOUT = 5.0
 """Seconds after which a node that does not answer is done without."""
 LONGEST_WAIT = 3600.0
+LONGEST_RECV = 1.0
+"""Seconds in one call of the kernel: a Ctrl+C that comes just before the call is seen only after it."""
 
 
 class NoNode(ChargehandError):
@@ -78,11 +80,11 @@ class Line:
             left = until - clock.monotonic()
             if left <= 0:
                 return None
-            self._sock.settimeout(left)
+            self._sock.settimeout(min(left, LONGEST_RECV))
             try:
                 data = self._sock.recv(1 << 16)
             except TimeoutError:
-                return None
+                continue
             except OSError as error:
                 raise NoNode(f"the node went away: {error}") from error
             if not data:
@@ -132,9 +134,10 @@ class Calls:
         reply = self.call("ENQUEUE", jobs=[msgspec.to_builtins(job) for job in jobs])
         return [Enqueued(job_id, created) for job_id, created in reply["enqueued"]]
 
-    def cancel(self, ids: Sequence[str]) -> list[tuple[str, bool]]:
+    def cancel(self, ids: Sequence[str], who: str = "", origin: str = "") -> list[tuple[str, bool]]:
         """Have the node cancel these jobs: each with whether that was at once; those that had ended are left out."""
-        return [(job_id, at_once) for job_id, at_once in self.call("CANCEL", ids=list(ids))["cancelled"]]
+        reply = self.call("CANCEL", ids=list(ids), who=who, origin=origin)
+        return [(job_id, at_once) for job_id, at_once in reply["cancelled"]]
 
     def hint(self, queue: str | None) -> bool:
         """Tell the node that there is work; whether there was one to tell."""

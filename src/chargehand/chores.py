@@ -8,6 +8,7 @@ from typing import Any, assert_never
 
 import msgspec
 
+from chargehand.model.access import Deed
 from chargehand.schedule import Firing
 from chargehand.store import CrashReport, Discovery, GivenUpMark, HealthNote, Holder, RecurringPlan, Transaction
 
@@ -34,13 +35,22 @@ class CancelJobs(msgspec.Struct, frozen=True, kw_only=True):
 
     token: Any
     ids: tuple[str, ...]
+    who: str = ""
+    origin: str = ""
+
+
+class KeepDeed(msgspec.Struct, frozen=True):
+    """A person ordered something."""
+
+    deed: Deed
 
 
 class QueueFound(msgspec.Struct, frozen=True):
-    """A page that a crew's `discover` found."""
+    """A page that a crew's `discover` found, and when (monotonic) it was asked to look."""
 
     crew: str
     page: Discovery
+    looked_at: float
 
 
 class Recur(msgspec.Struct, frozen=True):
@@ -107,6 +117,7 @@ Chore = (
     SetPause
     | ClearPause
     | CancelJobs
+    | KeepDeed
     | QueueFound
     | Recur
     | Fire
@@ -121,15 +132,24 @@ Chore = (
     | LookAtQueues
 )
 ABOUT_PAUSES = (SetPause, ClearPause, LookAtPauses)
+LOOKED_BEFORE = 1.0
+"""Seconds by which a look is taken to be older than it is: the store has a clock of its own."""
 
 
-def do(chore: Chore, tx: Transaction, holder: Holder) -> Any:
-    """Write it; what came of it, where somebody asked."""
+def do(chore: Chore, tx: Transaction, holder: Holder, now: float) -> Any:
+    """Write it; what came of it, where somebody asked. `now`: monotonic, and not before the transaction began."""
     match chore:
         case CancelJobs():
-            return tx.cancel(chore.ids)
-        case QueueFound():
-            return tx.discover([chore.page])[0]
+            found = tx.cancel(chore.ids)
+            by = {"who": chore.who, "origin": chore.origin}
+            tx.log([Deed(verb="cancel", target=f"job:{job.id}", **by) for job in found])
+            return found
+        case KeepDeed(deed):
+            tx.log([deed])
+        case QueueFound(_, page, looked_at):
+            # Not when it was made: a store that is slow, or fails for a while, makes it older.
+            age_ms = int((now - looked_at + LOOKED_BEFORE) * 1000)
+            return tx.discover([msgspec.structs.replace(page, age_ms=age_ms)])[0]
         case Recur(plans):
             tx.recur(plans)
         case Fire(firing):

@@ -39,6 +39,8 @@ _PLAIN_TYPES: tuple[Any, ...] = (dict, list, str, int, float, bool)
 
 def to_json(value: Any, what: str) -> str:
     """JSON text of a value; `what` names it in the error."""
+    if value is None:
+        return "null"
     try:
         text = _encoder.encode(value)
         text.encode()

@@ -42,6 +42,7 @@ class Call(msgspec.Struct, frozen=True):
     verb: str = ""
     scope: str | None = None
     who: str = ""
+    origin: str = ""
     reason: str | None = None
     for_ms: int | None = None
     count: int | None = None
@@ -80,7 +81,7 @@ class Office(Protocol):
     @property
     def wake(self) -> Callable[[str], None]: ...
     @property
-    def cancel(self) -> Callable[[Token, tuple[str, ...]], None]: ...
+    def cancel(self) -> Callable[[Token, Call], None]: ...
     @property
     def check_scope(self) -> Callable[[str | None], None]: ...
     def view(self) -> dict[str, Any]: ...
@@ -176,7 +177,7 @@ class Server:
             case "CANCEL":
                 if len(call.ids) > MOST_JOBS:
                     raise ValueError(f"{len(call.ids)} jobs in one request; allowed are {MOST_JOBS}")
-                self._office.cancel((channel, call.call), call.ids)
+                self._office.cancel((channel, call.call), call)
             case "LOGS":
                 self._read_logs(channel, call)
             case "FOLLOW":

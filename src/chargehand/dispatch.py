@@ -58,10 +58,11 @@ class Unusable(msgspec.Struct, frozen=True):
 News = Opened | Recovered | Result | Failure | Unusable
 
 
-def execute(store: Store, batch: Batch, holder: Holder) -> Result:
+def execute(store: Store, batch: Batch, holder: Holder, monotonic: Callable[[], float] = clock.monotonic) -> Result:
     """One batch in one transaction."""
     stirred = batch.poll and store.stirred()
-    if batch.poll and not (stirred or batch.settlements or batch.notes or batch.requests or batch.chores):
+    told = batch.hinted or batch.settlements or batch.notes or batch.requests or batch.chores
+    if batch.poll and not (stirred or told):
         return Result()
     with store.transaction() as tx:
         lost = tx.settle(batch.settlements, holder) if batch.settlements else []
@@ -72,7 +73,7 @@ def execute(store: Store, batch: Batch, holder: Holder) -> Result:
         if batch.requests:
             answers = iter(tx.enqueue(jobs))
             enqueued = [(request.token, tuple(next(answers) for _ in request.jobs)) for request in batch.requests]
-        done = [chores.do(chore, tx, holder) for chore in batch.chores]
+        done = [chores.do(chore, tx, holder, monotonic()) for chore in batch.chores]
         grants = tx.claim(batch.wants, holder) if batch.wants else []
     about_pauses = stirred or any(isinstance(chore, chores.ABOUT_PAUSES) for chore in batch.chores)
     about_recurring = any(isinstance(chore, chores.Recur | chores.Fire) for chore in batch.chores)

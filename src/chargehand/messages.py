@@ -136,7 +136,8 @@ def outcome_of(kind: str, body: OutcomeFrame) -> Outcome:
     """What the worker says became of its job; a ValueError if that is nothing that can be said."""
     match kind:
         case "DONE":
-            return Done(bytes(body.result).decode(), tuple(check(job) for job in body.follow))
+            follow = tuple(check(job) for job in body.follow) if body.follow else ()
+            return Done(bytes(body.result).decode(), follow)
         case "SETTLED":
             return Settled()
         case "RAISED":

@@ -47,6 +47,7 @@ LAST_WORDS = 5.0
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
 LONGEST_WAIT = 60.0
 MOST_ERRORS, ERROR_WINDOW = 3, 60.0
+EMPTY = Batch()
 UNKILLABLE_EVERY = 0.5
 """Seconds between looks at processes that did not die of a SIGKILL."""
 
@@ -85,6 +86,8 @@ class Node:
         self.enqueue, self.hint = self._office.enqueue, self._office.hint
         self.order, self.cancel, self.wake = self._office.order, self._office.cancel, self._office.wake
         self.check_scope = self._office.check_scope
+        self._sleeping = [crew.name for crew in plan.crews if crew.idle_exit is not None]
+        """Crews whose workers go to sleep for want of work."""
         self._open = False
         self._unusable: str | None = None
         self._failing: str | None = None
@@ -158,29 +161,39 @@ class Node:
         return False
 
     def step(self) -> None:
-        """Wait for something to happen; decide; act. Nothing here blocks but the wait."""
+        """Give the store what is due; wait for something to happen; decide; act. Nothing blocks but the wait."""
         before = clock.monotonic()
+        batch_at = self._submit(before) if self._open else None
         supervise_at = self._supervisor.next_due() or before + LONGEST_WAIT
-        timeout = self._timeout(before, supervise_at)
-        late = False
-
-        def awake() -> None:
-            """Whoever was late itself forgives, before it hears anybody."""
-            nonlocal late
-            over = clock.monotonic() - before - timeout
-            late = over > LATE
-            if late:
-                self._fleet.late(over)
-
-        self._loop.run_once(timeout, awake)
+        tend_at = self._tend_due(before) if self._open else before + LONGEST_WAIT
+        timeout = self._timeout(before, min(supervise_at, tend_at, batch_at or supervise_at))
+        ready = self._loop.wait(timeout)
+        over = clock.monotonic() - before - timeout
+        late = over > LATE
+        if late:
+            self._fleet.late(over)  # whoever was late itself forgives, before it hears anybody
+        self._loop.handle(ready)
         now = clock.monotonic()
         if late or now >= supervise_at:
             self._supervisor.tick(now, late=late)
         if self._unkillable and now >= self._look_at:
             self._look_at_the_unkillable(now)
-        if self._open:
+        if self._open and now >= tend_at:
             self._tend(now)
-        self._submit(now)
+        for crew in self._sleeping:
+            self._ledger.benches[crew].asleep = self._fleet.could_wake(crew)
+
+    def _tend_due(self, now: float) -> float:
+        """When `_tend` has something to do."""
+        due = now + LONGEST_WAIT
+        if self._gone_at is None:
+            ledger, office = self._ledger, self._office
+            fire_at = None if self._fleet.stopping else office.fire_due(now)
+            others = (office.pauses_due, ledger.looks_due(), ledger.gathered_due(), fire_at)
+            for moment in (self._projection.due(), *others):
+                if moment is not None and moment < due:
+                    due = moment
+        return due
 
     def _tend(self, now: float) -> None:
         """What is due beside the work: the store is told how everybody is, and asked what has run out."""
@@ -195,34 +208,25 @@ class Node:
             self._office.fire(now)
         for component, todo in (*self._ledger.looks(now), *self._ledger.gathered(now)):
             self._supervisor.hand_out(component, todo)
-        for crew in self._plan.crews:
-            if crew.idle_exit is not None:
-                self._ledger.benches[crew.name].asleep = self._fleet.could_wake(crew.name)
 
-    def _timeout(self, now: float, supervise_at: float) -> float:
-        due = min(supervise_at, self._ledger_due(now) or supervise_at)
+    def _timeout(self, now: float, due: float) -> float:
         if self._gone_at is not None:
             due = min(due, self._gone_at + LAST_WORDS)
         if self._unkillable:
             due = min(due, self._look_at)
-        if self._open and self._gone_at is None:
-            others = (self._office.pauses_due, self._ledger.looks_due(), self._office.fire_due(now))
-            others = (*others, self._ledger.gathered_due())
-            due = min(due, self._projection.due(), *(moment for moment in others if moment is not None))
         return min(max(0.0, due - now), LONGEST_WAIT)
 
-    def _ledger_due(self, now: float) -> float | None:
-        return self._ledger.batch_due(now) if self._open else None
-
-    def _submit(self, now: float) -> None:
-        due = self._ledger_due(now)
+    def _submit(self, now: float) -> float | None:
+        """Give the store a batch, if one is due; when the next one is, if that is known."""
+        due = self._ledger.batch_due(now)
         if due is None or due > now + 0.0005:
-            return
+            return due
         batch = self._ledger.next_batch(now)
-        if batch == Batch():
+        if batch == EMPTY:
             self._ledger.confirm(Result(), now)
-            return
+            return self._ledger.batch_due(now)
         self._store.submit(batch)
+        return None
 
     def _finished(self) -> bool:
         if self._unusable is not None:
@@ -285,7 +289,7 @@ class Node:
         for job_id in result.lost:
             log.warning("an outcome came too late and changed nothing", job=job_id)
         for settlement in batch.settlements:
-            if settlement.state in FINISHED:
+            if settlement.outcome == "done" or settlement.state in FINISHED:
                 self._server.ended(settlement.id)
             if settlement.outcome not in (None, "done") and settlement.id not in result.lost:
                 _tell_failure(settlement)
@@ -297,6 +301,8 @@ class Node:
         self._ledger.hint()
 
     def keep(self, chore: chores.Chore) -> None:
+        if isinstance(chore, chores.KeepReport):
+            self._ledger.tally.crashed(chore.report.crew, chore.report.reason)
         self._ledger.chore(chore, clock.monotonic())
 
     def given_up(self, component: str, reason: str) -> None:
@@ -324,6 +330,7 @@ class Node:
                 "waiting_s": None if busy is None else round(clock.monotonic() - busy, 3),
             },
             "unkillable": [{"component": life.component, "pid": life.pid} for life in self._unkillable],
+            "tally": self._ledger.tally.view(),
             **self._office.view(store_failing=self._failing),
         }
 

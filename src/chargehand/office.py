@@ -14,6 +14,7 @@ from chargehand.control import Call, Server, Token
 from chargehand.dispatch import Opened
 from chargehand.errors import ConfigurationError, summary
 from chargehand.model import orders
+from chargehand.model.access import Deed
 from chargehand.model.batch import Batch, Request, Result
 from chargehand.model.fleet import Fleet
 from chargehand.model.health import judge, member_of, unserved
@@ -153,8 +154,10 @@ class Office:
 
     def fire_due(self, now: float) -> float | None:
         """When the next of them is due."""
-        left = [plan.next_run_ms - clock.now_ms() for plan in self._recurring]
-        return now + max(0, min(left)) / 1000 if left else None
+        if not self._recurring:
+            return None
+        first = min(plan.next_run_ms for plan in self._recurring)
+        return now + max(0, first - clock.now_ms()) / 1000
 
     def _found(self, crew: str, page: Discovered, now: float) -> None:
         self._ledger.searches[crew].stored(page.queued, now)
@@ -172,8 +175,9 @@ class Office:
 
     # requests
 
-    def cancel(self, token: Token, ids: tuple[str, ...]) -> None:
-        self._ledger.chore(chores.CancelJobs(token=token, ids=ids), clock.monotonic())
+    def cancel(self, token: Token, call: Call) -> None:
+        cancel = chores.CancelJobs(token=token, ids=call.ids, who=call.who, origin=call.origin)
+        self._ledger.chore(cancel, clock.monotonic())
 
     def enqueue(self, token: Token, jobs: tuple[NewJob, ...]) -> None:
         self._ledger.enqueue(Request(token, jobs), clock.monotonic())
@@ -210,6 +214,15 @@ class Office:
                 actions, answers = orders.carry_out(self._fleet, verb, call.scope, now)
                 self._supervisor.act(actions)
                 self._answer(token, answers)
+        self._ledger.chore(chores.KeepDeed(self._deed(verb, call)), now)
+
+    def _deed(self, verb: Verb, call: Call) -> Deed:
+        """What the operator log says of it."""
+        detail = call.reason if call.count is None else f"{call.count} workers"
+        if call.for_ms is not None:
+            detail = f"for {call.for_ms / 1000:g} s" + (f": {detail}" if detail else "")
+        target = orders.normal_scope(self._fleet, call.scope)
+        return Deed(who=call.who, origin=call.origin, verb=verb.value, target=target, detail=detail)
 
     def _keep_pause(self, token: Token, verb: Verb, call: Call, now: float) -> None:
         scope = orders.normal_scope(self._fleet, call.scope)

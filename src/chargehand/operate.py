@@ -3,12 +3,9 @@
 The base of `Chargehand`; it works from any process on the machine, without the application's handlers.
 """
 
-import getpass
-import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, suppress
-from pathlib import Path
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -16,14 +13,27 @@ import msgspec
 from chargehand import launch, nodelock
 from chargehand.calls import Calls, NoNode
 from chargehand.config import milliseconds
-from chargehand.errors import ChargehandError, ConfigurationError, UnknownCrew
+from chargehand.errors import ChargehandError, ConfigurationError, Conflict, CrashNotFound, NobodyServes, UnknownCrew
 from chargehand.model.health import APP, FRESH_MS, Findings, Member, is_healthy, judge, shown_status, unserved
+from chargehand.model.job import State
 from chargehand.model.orders import LONGEST_PAUSE_MS, Answer, Verb
-from chargehand.store import ClaimRow, CrashFilter, CrashRecord, HealthRow, Pause, RecurringPlan, Snapshot, Store
+from chargehand.people import People, actor, log_deeds
+from chargehand.store import (
+    ClaimRow,
+    CrashFilter,
+    CrashRecord,
+    HealthRow,
+    JobFilter,
+    Pause,
+    RecurringPlan,
+    Snapshot,
+)
 
 AT_ONCE = 500
 """Jobs cancelled or retried in one transaction."""
 NOT_RETRIED = "is not there, or neither failed nor cancelled"
+AT_MOST = 10_000
+"""Jobs that one call retries or clears by their queue."""
 
 
 class Component(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,17 +59,13 @@ class Component(msgspec.Struct, frozen=True, kw_only=True):
     is_healthy: bool
 
 
-class Operating(ABC):
+class Operating(People, ABC):
     """Orders and questions. `Chargehand` has all of this."""
-
-    path: Path
 
     @property
     @abstractmethod
     def calls(self) -> Calls:
         """Calls to the node."""
-
-    _store: Callable[..., AbstractContextManager[Store]]
 
     # orders
 
@@ -100,13 +106,14 @@ class Operating(ABC):
         if for_ms is not None and not 0 < for_ms <= LONGEST_PAUSE_MS:
             raise ConfigurationError(f"a pause of {seconds:g} s; allowed is more than 0 and up to a year")
         try:
-            return self._order(Verb.PAUSE, scope, reason=reason, for_ms=for_ms, who=who or _who())
+            return self._order(Verb.PAUSE, scope, reason=reason, for_ms=for_ms, who=who or actor().who)
         except NoNode:
             self._node_must_be_absent()
             with self._store(create=False) as store:
                 _check_known(scope, [crew.name for crew in store.crews()])
                 with store.transaction() as tx:
-                    tx.pause(_kept(scope), who or _who(), reason, for_ms)
+                    tx.pause(_kept(scope), who or actor().who, reason, for_ms)
+                    log_deeds(tx, "pause", [_kept(scope)], reason, who)
         return [Answer(scope or "*", "is paused; no node runs now, and one that starts will heed it")]
 
     def resume(self, scope: str | None = None) -> list[Answer]:
@@ -117,6 +124,7 @@ class Operating(ABC):
             self._node_must_be_absent()
             with self._store(create=False) as store, store.transaction() as tx:
                 found = tx.resume(_kept(scope))
+                log_deeds(tx, "resume", [_kept(scope)])
         return [Answer(scope or "*", "is no longer paused; no node runs now" if found else "was not paused")]
 
     def cancel(self, *ids: str) -> list[Answer]:
@@ -125,10 +133,12 @@ class Operating(ABC):
         for start in range(0, len(ids), AT_ONCE):
             some = ids[start : start + AT_ONCE]
             try:
-                found |= dict(self.calls.cancel(some))
+                found |= dict(self.calls.cancel(some, actor().who, actor().origin))
             except NoNode:
                 with self._store(create=False) as store, store.transaction() as tx:
-                    found |= {job.id: job.at_once for job in tx.cancel(some)}
+                    done = {job.id: job.at_once for job in tx.cancel(some)}
+                    log_deeds(tx, "cancel", [f"job:{job_id}" for job_id in done])
+                found |= done
         return [Answer(job_id, _cancelling(found.get(job_id))) for job_id in ids]
 
     def retry(self, *ids: str) -> list[Answer]:
@@ -136,26 +146,79 @@ class Operating(ABC):
         queued: set[str] = set()
         for start in range(0, len(ids), AT_ONCE):
             with self._store(create=False) as store, store.transaction() as tx:
-                queued |= set(tx.retry(ids[start : start + AT_ONCE]))
+                done = tx.retry(ids[start : start + AT_ONCE])
+                log_deeds(tx, "retry", [f"job:{job_id}" for job_id in done])
+            queued |= set(done)
         self.calls.hint(None)
         return [Answer(job_id, "is queued again" if job_id in queued else NOT_RETRIED) for job_id in ids]
 
     def release(self, job_id: str, fence: int) -> bool:
         """Take a claim back by hand, if it is still that one: for a worker that nobody can reach."""
         with self._store(create=False) as store, store.transaction() as tx:
-            done = tx.release(job_id, fence, f"released by {_who()}")
+            done = tx.release(job_id, fence, f"released by {actor().who}")
+            if done:
+                log_deeds(tx, "release", [f"job:{job_id}"], f"claim {fence}")
         self.calls.hint(None)
         return done
+
+    def retry_failed(self, queue: str, most: int = AT_MOST) -> tuple[int, bool]:
+        """Queue the failed jobs of a queue again, newest first: how many, and whether there may be more.
+
+        One whose unique key is taken meanwhile stays failed.
+        """
+        which = JobFilter(queue=queue, state=State.FAILED, limit=min(AT_ONCE, most))
+        queued = seen = 0
+        while seen < most:
+            with self._store(create=False) as store:
+                page = store.jobs(which)
+            queued += self._retry_each([job.id for job in page])
+            seen += len(page)
+            if len(page) < which.limit:
+                return queued, False
+            which = msgspec.structs.replace(which, below=page[-1].seq)
+        return queued, True
+
+    def _retry_each(self, ids: Sequence[str]) -> int:
+        """All that can be: one that cannot keeps nobody else from it."""
+        try:
+            return sum(answer.text != NOT_RETRIED for answer in self.retry(*ids))
+        except Conflict:
+            half = len(ids) // 2
+            return self._retry_each(ids[:half]) + self._retry_each(ids[half:]) if half else 0
+
+    def clear_failed(self, queue: str, most: int = AT_MOST) -> tuple[int, bool]:
+        """Delete the failed jobs of a queue, oldest first: how many, and whether there may be more."""
+        gone = 0
+        while gone < most:
+            limit = min(AT_ONCE, most - gone)
+            with self._store(create=False) as store, store.transaction() as tx:
+                cleared = tx.clear_failed(queue, limit)
+                if cleared:
+                    log_deeds(tx, "clear failed", [f"queue:{queue}"], f"{len(cleared)} jobs")
+            gone += len(cleared)
+            if len(cleared) < limit:
+                return gone, False
+        return gone, True
 
     def wake(self, crew: str) -> None:
         """Say that a discovering crew would find something, so that it looks at once."""
         with suppress(NoNode):  # nobody is there to look; whoever starts does so anyway
             self.calls.call("WAKE", id=crew)
 
-    def claims(self) -> list[ClaimRow]:
+    def claims(self, limit: int = 1000) -> list[ClaimRow]:
         """Who holds what since when."""
         with self._store() as store:
-            return store.claims()
+            return store.claims(limit)
+
+    def waiting(self) -> list[tuple[str, int]]:
+        """The queues that have due work, and for how many ms the next of it has been due."""
+        with self._store() as store:
+            return store.waiting()
+
+    def probe(self) -> None:
+        """See that the store can be written and has the right schema; StoreError otherwise."""
+        with self._store() as store:
+            store.probe()
 
     def recurrences(self) -> list[RecurringPlan]:
         """The recurring jobs, by name: when each is due next, and its last job."""
@@ -163,14 +226,15 @@ class Operating(ABC):
             return store.recurring()
 
     def _order(self, verb: Verb, scope: str | None, **fields: Any) -> list[Answer]:
-        fields.setdefault("who", _who())
+        fields.setdefault("who", actor().who)
+        fields["origin"] = actor().origin
         try:
             reply = self.calls.call("ORDER", verb=verb.value, scope=scope, **fields)
         except NoNode as error:
             if verb in (Verb.PAUSE, Verb.RESUME):
                 raise
             self._node_must_be_absent()
-            raise ChargehandError(
+            raise NobodyServes(
                 f"nothing to {verb.value}: no node serves {self.path}; start one with `chargehand work APP`"
             ) from error
         return msgspec.convert(reply["answers"], list[Answer])
@@ -179,7 +243,7 @@ class Operating(ABC):
         """A node that is there but does not answer must not be passed by."""
         found = nodelock.holder(self.path)
         if found is not None:
-            raise ChargehandError(
+            raise NobodyServes(
                 f"the node that serves {self.path} (pid {found.get('pid', 'unknown')}) does not answer: it is stopped, "
                 "starting, or its store is stuck; what was asked may still be done when it goes on; look at its log"
             )
@@ -247,7 +311,7 @@ class Operating(ABC):
         with self._store() as store:
             found = store.crash(crash_id)
         if found is None:
-            raise ChargehandError(
+            raise CrashNotFound(
                 f"there is no crash report {crash_id!r} in {self.path}; `chargehand crashes` lists them"
             )
         return found
@@ -282,13 +346,6 @@ def _check_known(scope: str | None, crews: Sequence[str]) -> None:
     crew = (scope or "").removeprefix("worker:").partition(":")[0]
     if crew and crews and crew not in crews:
         raise UnknownCrew(f"there is no crew or worker {scope!r}; there are: {', '.join(crews)}")
-
-
-def _who() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return f"uid {os.getuid()}"
 
 
 def _pid(row: HealthRow) -> int | None:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from chargehand import errors, performing
-from chargehand.model.frame import WORK_FRAME_LIMIT, encode, encode_raw
+from chargehand.model.frame import WORK_FRAME_LIMIT, encode, encode_done
 
 ERROR_LIMIT = 64 * 1024
 LONGEST_RETRY = 100 * 365 * 86_400
@@ -18,10 +18,7 @@ def cut(text: str) -> str:
 
 def done(about: dict[str, Any], result: Any, follow: list[dict[str, Any]]) -> bytes:
     """The handler returned this, and enqueued those; a PayloadError if that cannot be told."""
-    text = performing.result_text(result)
-    if follow:
-        about = {**about, "follow": follow}
-    frame = encode_raw("DONE", about, result=text)
+    frame = encode_done(about["id"], about["fence"], performing.result_text(result), follow)
     if len(frame) > WORK_FRAME_LIMIT:
         raise errors.PayloadError(
             f"the result and the {len(follow)} jobs that it enqueues have {len(frame):,} bytes; "

@@ -70,6 +70,6 @@ def number(name: str, value: Any) -> float | None:
 def result_text(result: Any) -> str:
     """A result as JSON text; PayloadError if it is none, or too large."""
     text = codec.to_json(result, "the result")
-    if len(text.encode()) > RESULT_LIMIT:
+    if len(text) * 4 > RESULT_LIMIT and len(text.encode()) > RESULT_LIMIT:
         raise errors.PayloadError(f"the result has {len(text.encode()):,} bytes of JSON; allowed are {RESULT_LIMIT:,}")
     return text

@@ -42,8 +42,10 @@ class Projection:
 
     def due(self) -> float:
         """When the next is to be written."""
-        moments = (self._beat_at, self._changed_at, self._snapshot_at)
-        return min(moment for moment in moments if moment is not None)
+        due = self._beat_at
+        if self._changed_at is not None:
+            due = min(due, self._changed_at)
+        return due if self._snapshot_at is None else min(due, self._snapshot_at)
 
     def chores(self, now: float, text: str | None) -> list[chores.Chore]:
         """What is to be written now. `text`: what is wrong with the node, if anything is."""

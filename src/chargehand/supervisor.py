@@ -33,7 +33,7 @@ from chargehand.messages import (
 from chargehand.model.fleet import Fleet
 from chargehand.model.frame import BadFrame, Frame, encode
 from chargehand.model.hands import longest
-from chargehand.model.job import Settled
+from chargehand.model.job import Claim, Settled
 from chargehand.model.ledger import Ledger, Todo
 from chargehand.model.lifecycle import (
     Action,
@@ -76,8 +76,6 @@ second, each of which would wake the node; of health only the newest matters."""
 MOST_BAD_FRAMES = 3
 """In a row, on the pulse; after that the worker cannot be trusted."""
 MOST_IDLE_TURN = 5.0
-STORED_LATER = 1000
-"""Milliseconds that a page may take from the worker into the store."""
 
 
 class Ears(Protocol):
@@ -110,16 +108,19 @@ class Supervisor:
         self._burial = Burial(loop, fleet, ledger, lives, self.hands, self.tell)
         self._resting: deque[tuple[float, Callable[[], object]]] = deque()
         """Workers whose pulse, or output, is not listened to, and until when."""
+        self._replanned = True
+        """The fleet has decided something since it was last asked when it has something to do."""
+        self._planned: float | None = None
+        """What it said then, or the timeout of a job that was handed out since; it may be too early, never too late."""
 
     # time
 
     def next_due(self) -> float | None:
-        """When `tick` has something to do."""
-        due = [self._fleet.next_due()]
-        due += self._burial.next_due()
-        if self._resting:
-            due.append(self._resting[0][0])
-        return min((moment for moment in due if moment is not None), default=None)
+        """When `tick` has something to do, or earlier. Jobs come and go far more often than that changes."""
+        if self._replanned or self._burial.dying:
+            self._replanned = False
+            self._planned = _earliest(self._fleet.next_due(), *self._burial.next_due())
+        return _earliest(self._planned, self._resting[0][0]) if self._resting else self._planned
 
     def tick(self, now: float, *, late: bool) -> None:
         """Let time pass. A step that came late hears everybody before it judges anybody."""
@@ -161,6 +162,7 @@ class Supervisor:
 
     def act(self, actions: Sequence[Action]) -> None:
         """Do what was decided."""
+        self._replanned = True
         for action in actions:
             self._act(action)
             if not isinstance(action, Examine | BreakerOpened | BreakerClosed):
@@ -285,19 +287,20 @@ class Supervisor:
         """Give the worker this job, or have it look for some."""
         hand = self.hands[component]
         assert hand.work is not None
-        if isinstance(todo, Look):
+        others: list[str] = []
+        if isinstance(todo, Claim):
+            hand.work.send(job_frame(todo))
+            job, timeout = todo.id, None if todo.timeout_ms is None else todo.timeout_ms / 1000
+        elif isinstance(todo, Look):
             hand.work.send(encode("LOOK", {"after": todo.after, "limit": todo.limit}))
-            self._fleet.began(component, f"{todo.crew}/?", LONGEST_LOOK, clock.monotonic())
-            return
-        if isinstance(todo, list):
+            job, timeout = f"{todo.crew}/?", LONGEST_LOOK
+        else:
             hand.work.send(batch_frame(todo))
-            self._fleet.began(
-                component, todo[0].id, longest(todo), clock.monotonic(), [other.id for other in todo[1:]]
-            )  # fmt: skip
-            return
-        hand.work.send(job_frame(todo))
-        timeout = None if todo.timeout_ms is None else todo.timeout_ms / 1000
-        self._fleet.began(component, todo.id, timeout, clock.monotonic())
+            job, timeout, others = todo[0].id, longest(todo), [other.id for other in todo[1:]]
+        now = clock.monotonic()
+        self._fleet.began(component, job, timeout, now, others)
+        if timeout is not None and (self._planned is None or now + timeout < self._planned):
+            self._planned = now + timeout
 
     def _worked(self, hand: Hand, frame: Frame | BadFrame) -> None:
         """A line on the work socket. Whatever it is, it can do no more than end its own job."""
@@ -350,9 +353,9 @@ class Supervisor:
             crew = self._crews[hand.crew]
             page = Discovery(
                 queue=crew.queue, found=found, priority=crew.priority, max_attempts=crew.max_attempts,
-                timeout_ms=crew.timeout_ms, age_ms=int((now - search.looked_at) * 1000) + STORED_LATER,
+                timeout_ms=crew.timeout_ms,
             )  # fmt: skip
-            self._ledger.chore(chores.QueueFound(hand.crew, page), now, urgent=True)
+            self._ledger.chore(chores.QueueFound(hand.crew, page, search.looked_at), now, urgent=True)
         if not self._fleet.ended(hand.component, now, job=False):
             self._ledger.dismiss(hand.component)
         self._go_on(hand, self._ledger.looked(hand.component, now), now)
@@ -433,3 +436,7 @@ class Supervisor:
             channel.close()
         if hand.exit is None:
             self.tell(Broken(hand.component))
+
+
+def _earliest(*moments: float | None) -> float | None:
+    return min((moment for moment in moments if moment is not None), default=None)

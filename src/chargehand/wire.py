@@ -32,10 +32,12 @@ class Loop:
         if self._handlers.pop(descriptor, None) is not None:
             self._epoll.unregister(descriptor)
 
-    def run_once(self, timeout: float, awake: Callable[[], None] = lambda: None) -> None:
-        """Wait so many seconds at most (forever if negative); handle everything that is ready, after `awake`."""
-        ready = self._epoll.poll(timeout)
-        awake()
+    def wait(self, timeout: float) -> list[tuple[int, int]]:
+        """Wait so many seconds at most (forever if negative); what is ready then, for `handle`."""
+        return self._epoll.poll(timeout)
+
+    def handle(self, ready: list[tuple[int, int]]) -> None:
+        """Call what was registered for these."""
         for descriptor, events in ready:
             handler = self._handlers.get(descriptor)
             if handler is not None:  # one handled before it may have removed it

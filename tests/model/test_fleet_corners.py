@@ -65,6 +65,16 @@ def test_no_order_fills_a_place_in_which_somebody_cannot_be_killed(verb: Verb) -
     assert world.tell(Occupied(ONE, None)) == [Spawn(ONE, 1)]
 
 
+@pytest.mark.parametrize("before", [Verb.STOP, Verb.DRAIN])
+def test_an_order_to_start_is_kept_until_the_unkillable_is_gone(before: Verb) -> None:  # spec: WP-7 SV-10
+    world = World(begin=False)
+    world.tell(Occupied(ONE, 77))
+    world.fleet.begin(world.now)
+    world.order(before)
+    world.order(Verb.START)
+    assert world.tell(Occupied(ONE, None)) == [Spawn(ONE, 1)]
+
+
 def test_a_stopped_worker_stays_so_when_the_unkillable_are_looked_at() -> None:  # spec: SV-10
     world = started()
     world.order(Verb.STOP)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from chargehand.model.frame import KEPT_OF_A_BAD_LINE, BadFrame, Decoder, Frame, encode, encode_raw
+from chargehand.model.frame import KEPT_OF_A_BAD_LINE, BadFrame, Decoder, Frame, encode, encode_done
 
 steady = settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
@@ -207,28 +207,28 @@ def test_what_is_encoded_is_one_line_that_reads_as_the_same(kind: str, body: Any
 
 # spec: WP-4
 @steady
-@given(fields=st.dictionaries(st.sampled_from(["id", "fence", "ü"]), plain), payload=plain, result=plain)
-def test_raw_fields_read_like_any_other(fields: dict[str, Any], payload: Any, result: Any) -> None:
-    data = encode_raw("JOB", fields, payload=json.dumps(payload), result=json.dumps(result), nothing=None)
-    (frame,) = decode(data, limit=1 << 20)
+@given(
+    job=st.text(), fence=st.integers(0), result=plain, follow=st.lists(st.dictionaries(st.text(), plain), max_size=2)
+)
+def test_what_came_out_of_a_job_reads_like_any_other(
+    job: str, fence: int, result: Any, follow: list[dict[str, Any]]
+) -> None:
+    (frame,) = decode(encode_done(job, fence, json.dumps(result), follow), limit=1 << 20)
     assert isinstance(frame, Frame)
-    assert frame.read() == {**fields, "payload": payload, "result": result}
+    more = {"follow": follow} if follow else {}
+    assert (frame.kind, frame.read()) == ("DONE", {"id": job, "fence": fence, **more, "result": result})
 
 
 # spec: WP-4
-@pytest.mark.parametrize(
-    ("fields", "raw", "line"),
-    [
-        ({}, {}, b"A|{}\n"),
-        ({}, {"x": "1"}, b'A|{"x":1}\n'),
-        ({}, {"x": None, "y": "[2]"}, b'A|{"y":[2]}\n'),
-        ({"a": 1}, {}, b'A|{"a":1}\n'),
-        ({"a": 1}, {"x": None}, b'A|{"a":1}\n'),
-        ({"a": 1}, {"x": "null", "y": "2"}, b'A|{"a":1,"x":null,"y":2}\n'),
-    ],
-)
-def test_raw_fields_are_put_in_as_they_are(fields: dict[str, Any], raw: dict[str, str | None], line: bytes) -> None:
-    assert encode_raw("A", fields, **raw) == line
+def test_the_result_is_put_in_as_it_is() -> None:
+    assert encode_done("ü", 7, '[1, "2"]', []) == 'DONE|{"id":"ü","fence":7,"result":[1, "2"]}\n'.encode()
+
+
+# spec: WP-4
+@pytest.mark.parametrize("body", [b"", b"{", b"1 2", b"{}x", b"\xff", b'{"a":1}  ', b"[" * 100_000])
+def test_what_is_not_one_value_is_refused(body: bytes) -> None:
+    with pytest.raises(ValueError, match=r"Expect|Extra|after|decode|nested"):
+        Frame("A", body).read()
 
 
 # spec: WP-4

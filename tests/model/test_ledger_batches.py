@@ -81,7 +81,7 @@ def test_a_request_is_claimed_in_the_same_transaction_if_somebody_is_idle() -> N
     grant(made)
     made.enqueue(request("x"), T)
     batch = made.next_batch(T)
-    assert (batch.wants, batch.poll) == ((Want("a", "queue-a", 1),), False)
+    assert (batch.wants, batch.hinted) == ((Want("a", "queue-a", 1),), True)
 
 
 # spec: WK-2
@@ -118,7 +118,7 @@ def test_a_grant_that_was_full_leaves_the_crew_hungry() -> None:
     grant(made, 1)
     made.finished("w0", Done(), T + 10, None)
     batch = made.next_batch(T + 10)
-    assert (batch.wants, batch.poll) == ((Want("a", "queue-a", 1),), False)
+    assert (batch.wants, batch.hinted) == ((Want("a", "queue-a", 1),), True)
 
 
 # spec: WK-3
@@ -190,7 +190,7 @@ def test_the_next_due_job_is_asked_for_at_its_time() -> None:
     assert early.wants == ()
     made.confirm(Result(), T + 0.2)
     batch = made.next_batch(T + 0.25)
-    assert (batch.wants, batch.poll) == ((Want("a", "queue-a", 1),), False)
+    assert (batch.wants, batch.hinted) == ((Want("a", "queue-a", 1),), True)
 
 
 # spec: WK-3
@@ -228,18 +228,20 @@ def test_without_a_hint_the_store_is_asked_every_second() -> None:
     for second in range(1, 5):
         assert made.batch_due(T + second - 0.5) == T + second
         batch = made.next_batch(T + second)
-        assert (batch.wants, batch.poll) == ((Want("a", "queue-a", 1),), True)
+        assert (batch.wants, batch.poll, batch.hinted) == ((Want("a", "queue-a", 1),), True, False)
         grant(made, now=T + second)
 
 
-# spec: WK-3
-def test_a_hint_turns_a_poll_into_a_question() -> None:
+# spec: WK-3 WK-8
+def test_a_hint_does_not_take_the_place_of_a_poll() -> None:
+    # What people wrote only into the store, a cancel for one, is heard however busy the queues are.
     made = ledger()
     serve(made, "w0")
     made.next_batch(T)
     grant(made)
     made.hint()
-    assert made.next_batch(T + POLL).poll is False
+    batch = made.next_batch(T + POLL)
+    assert (batch.poll, batch.hinted) == (True, True)
 
 
 # spec: WK-3

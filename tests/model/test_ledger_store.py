@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from ledger_builders import T, ledger, named, request, serve
 
+from chargehand import chores
 from chargehand.dispatch import execute
 from chargehand.ids import new_id
 from chargehand.model.batch import Batch, Result, Want
@@ -15,6 +16,7 @@ from chargehand.model.job import (
     Crashed,
     Done,
     Enqueued,
+    Found,
     GaveUp,
     Interrupted,
     NewJob,
@@ -22,10 +24,13 @@ from chargehand.model.job import (
     Raised,
     RetryLater,
     State,
+    settle,
 )
 from chargehand.model.ledger import POLL, Ledger
-from chargehand.store import Holder, JobFilter
+from chargehand.store import Discovered, Discovery, Holder, JobFilter
 from chargehand.stores.sqlite import SqliteStore
+
+MORNING = 1_700_000_000_000
 
 # with a real store
 
@@ -182,6 +187,42 @@ def test_a_poll_without_a_stir_asks_the_store_for_nothing(tmp_path: Path) -> Non
     assert execute(store, poll, Holder("n", "l")) == Result()
     asked = execute(store, msgspec.structs.replace(poll, poll=False), Holder("n", "l"))
     assert [claim.id for claim in asked.grants[0].claims] == ["own"]
+    store.close()
+
+
+# spec: WK-3 WK-8
+def test_a_poll_with_a_hint_claims_and_hears_what_others_have_written(tmp_path: Path) -> None:
+    store, other = SqliteStore(tmp_path / "store.db"), SqliteStore(tmp_path / "store.db")
+    holder, batch = Holder("n", "l"), Batch(wants=(Want("a", "queue-a", 1),), poll=True, hinted=True)
+    with store.transaction() as tx:
+        tx.enqueue([NewJob(id="one", queue="queue-a"), NewJob(id="two", queue="queue-a")])
+    assert [claim.id for claim in execute(store, batch, holder).grants[0].claims] == ["one"]
+    with other.transaction() as tx:
+        tx.cancel(["one"])
+    heard = execute(store, batch, holder)
+    assert (heard.cancelling, [claim.id for claim in heard.grants[0].claims]) == (("one",), ["two"])
+    store.close()
+    other.close()
+
+
+# spec: WK-10
+def test_a_page_is_as_old_as_its_look_whenever_it_is_stored(tmp_path: Path) -> None:
+    """What was done since the look is not found again, also if the store was slow or failed for a while."""
+    wall = [MORNING]
+    store, holder = SqliteStore(tmp_path / "store.db", now_ms=lambda: wall[0]), Holder("n", "l")
+    page = Discovery(queue="queue-a", found=(Found(item="x"),), priority=0, max_attempts=3, timeout_ms=None)
+    first = Batch(chores=(chores.QueueFound("a", page, 0.0),), wants=(Want("a", "queue-a", 1),))
+    (claim,) = execute(store, first, holder, lambda: 0.0).grants[0].claims
+    looked_at = 5.0
+    wall[0] = MORNING + 6000
+    settlement = settle(claim, Done())
+    assert settlement is not None
+    execute(store, Batch(settlements=(settlement,)), holder)
+    wall[0] = MORNING + 60_000
+    late = Batch(chores=(chores.QueueFound("a", page, looked_at),))
+    assert execute(store, late, holder, lambda: 60.0).done == (Discovered(held=1),)
+    afterwards = Batch(chores=(chores.QueueFound("a", page, 59.0),))
+    assert execute(store, afterwards, holder, lambda: 60.0).done == (Discovered(queued=1),)
     store.close()
 
 

@@ -49,7 +49,9 @@ def test_nobody_looks_while_there_is_enough() -> None:
     search = Search("c", look_at=T)
     walk(search, "m", more=True, queued=ENOUGH)
     assert search.due() is None
-    search.taken(1, 1)
+    search.taken(0, short=False)
+    assert search.due() is None, "one that was there before, claimed again, is none of them"
+    search.taken(1, short=False)
     assert (search.due(), search.waiting) == (T, ENOUGH - 1), "before it runs dry"
 
 
@@ -57,9 +59,9 @@ def test_nobody_looks_while_there_is_enough() -> None:
 def test_fewer_than_wanted_means_that_none_is_left() -> None:
     search = Search("c", look_at=T)
     walk(search, "m", more=False, queued=ENOUGH)
-    search.taken(3, 5)
+    search.taken(3, short=True)
     assert (search.waiting, search.due()) == (0, T + LOOK_EVERY)
-    search.taken(5, 5)
+    search.taken(5, short=False)
     assert search.waiting == 0
 
 
@@ -200,8 +202,37 @@ def test_a_paused_crew_does_not_look_and_goes_on_when_it_is_resumed() -> None:
     made.looked("w0", T)
     made.pause(["a"], T)
     assert made.looks(T + 100) == []
+    assert made.looks_due() is None, "the node would wake for it again and again"
     made.pause([], T + 100)
+    assert made.looks_due() == T + LOOK_EVERY
     assert made.looks(T + 100) == [("w0", Look("a", None))]
+
+
+# spec: WK-10 WP-3 PD-1
+def test_a_crew_that_sleeps_is_woken_to_look() -> None:
+    made = discovering("w0")
+    stored(made, None, more=False, queued=0)
+    made.gone("w0", Interrupted("it slept"), T, None)
+    made.benches["a"].asleep = 1
+    for moment, paused, woken in ((1.0, False, {}), (3.0, True, {}), (5.0, False, {"a": 1})):
+        made.pause(["a"] if paused else [], T + moment)
+        grant(made, now=T + moment)
+        assert made.waiting() == woken
+
+
+# spec: WK-10
+def test_what_comes_back_to_the_queue_does_not_make_the_crew_look_for_more() -> None:
+    made = discovering("w0")
+    stored(made, None, more=False, queued=ENOUGH)
+    made.looked("w0", T)
+    now = T
+    cases: list[tuple[dict[str, Any], int]] = [({"item": "x", "fence": 2}, 0), ({}, 0), ({"item": "x"}, 1)]
+    for about, taken in cases:
+        made.next_batch(now)
+        made.confirm(Result(grants=(Grant("a", claims(1, **about), None),)), now)
+        assert made.searches["a"].waiting == ENOUGH - taken
+        now += 10
+        made.finished("w0", Done(), now, None)
 
 
 # spec: WK-10 PD-2
@@ -210,7 +241,7 @@ def test_a_closed_ledger_does_not_look() -> None:
     stored(made, "m", more=True, queued=0)
     made.close(T)
     assert made.looked("w0", T) is None
-    assert made.looks(T) == []
+    assert (made.looks(T), made.looks_due()) == ([], None)
 
 
 # spec: WK-10

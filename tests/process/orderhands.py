@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import warm
 from crewhands import chargehand
 from world import HERE, Started, World
 
@@ -88,9 +89,13 @@ def begin(*words: str) -> "subprocess.Popen[str]":
     return _python("-m", "chargehand", *words)
 
 
-def _python(*words: str) -> "subprocess.Popen[str]":
+def _environment() -> dict[str, str]:
     env = {key: value for key, value in os.environ.items() if key != "CHARGEHAND_URL"}
-    env |= {"PYTHONPATH": str(HERE), "COLUMNS": "200", "LOGNAME": "olga"}
+    return env | {"PYTHONPATH": str(HERE), "COLUMNS": "200", "LOGNAME": "olga"}
+
+
+def _python(*words: str) -> "subprocess.Popen[str]":
+    env = _environment()
     nothing, pipe = subprocess.DEVNULL, subprocess.PIPE
     return subprocess.Popen([sys.executable, *words], env=env, stdin=nothing, stdout=pipe, stderr=pipe, text=True)
 
@@ -104,7 +109,7 @@ def end(process: "subprocess.Popen[str]") -> Told:
 
 def command(world: World, *words: str) -> Told:
     """One command about the world's store."""
-    return end(begin(*words, "--store", str(world.store)))
+    return many([*words, "--store", str(world.store)])[0]
 
 
 def said(world: World, *words: str) -> str:
@@ -119,27 +124,9 @@ def answered(world: World, *words: str) -> Any:
     return json.loads(said(world, *words, "--json"))
 
 
-_MANY = """
-import contextlib, io, json, sys
-from chargehand.__main__ import main
-answers = []
-for words in json.loads(sys.argv[1]):
-    sys.argv, code = ["chargehand", *words], 0
-    with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as err:
-        try:
-            main()
-        except SystemExit as stop:
-            code = stop.code or 0
-    answers.append([code, out.getvalue(), err.getvalue()])
-print(json.dumps(answers))
-"""
-
-
 def many(*commands: list[str]) -> list[Told]:
-    """Several commands, one after the other, in one other process: starting one takes longer than most commands do."""
-    told = end(_python("-c", _MANY, json.dumps(commands)))
-    assert (told.returncode, told.stderr) == (0, "")
-    answers = [Told(words, *answer) for words, answer in zip(commands, json.loads(told.stdout), strict=True)]
+    """Several commands, one after the other."""
+    answers = [warm.run(words, None, _environment(), "") for words in commands]
     assert not [answer for answer in answers if "Traceback" in answer.stderr]
     return answers
 

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import warm
 from world import HERE
 
 Told = subprocess.CompletedProcess[str]
@@ -19,10 +20,7 @@ def environment_of(**environment: str) -> dict[str, str]:
 
 
 def chargehand(*words: str, cwd: Path | None = None, stdin: str = "", **environment: str) -> Told:
-    command, env = [sys.executable, "-m", "chargehand", *words], environment_of(**environment)
-    return subprocess.run(
-        command, capture_output=True, text=True, check=False, cwd=cwd, env=env, input=stdin, timeout=60
-    )
+    return warm.run(list(words), cwd, environment_of(**environment), stdin)
 
 
 def answered(*words: str, **settings: Any) -> Any:

@@ -84,11 +84,12 @@ with store.transaction() as tx:
     print("held", flush=True)
     sys.stdin.read()
 """
-HELD = 20.0
+HELD = float(os.environ.get("CHARGEHAND_TEST_HELD", "3"))
+"""Seconds; it was tried with 20."""
 
 
 def test_a_worker_dies_while_somebody_holds_the_write_lock(hand: Chargehand, world: World) -> None:  # spec: SV-3
-    """For 20 s nobody can write; meanwhile every death is noticed and every place filled."""
+    """For a while nobody can write; meanwhile every death is noticed and every place filled."""
     do = hand.crew("do", "crewhands:Doer", workers=2)
     gate = world.gate()
     with hand.running():

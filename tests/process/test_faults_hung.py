@@ -31,7 +31,7 @@ from chargehand.testing.faults_deeds import wait_for_a_lock_that_never_comes
 
 MakeHand = Callable[..., Chargehand]
 
-BURN = float(os.environ.get("CHARGEHAND_TEST_BURN", "7"))
+BURN = float(os.environ.get("CHARGEHAND_TEST_BURN", "3"))
 """Seconds for which C code holds the interpreter: many times the limit, and longer than the store lags behind."""
 ENDLESS: dict[str, Any] = {"timeout": None}
 

@@ -71,7 +71,7 @@ def test_a_large_job_goes_out_in_pieces_while_others_are_served(  # spec: SV-3
     sending.send(encode("STOP", {}))  # behind it, in order
     decoder, got = Decoder(1 << 22), []
     while len(got) < 2:
-        loop.run_once(0)
+        loop.handle(loop.wait(0))
         got += read_all(theirs, decoder)
     assert [frame.kind for frame in got if isinstance(frame, Frame)] == ["JOB", "STOP"]
 
@@ -107,10 +107,10 @@ def test_a_deaf_channel_loses_nothing(pair: tuple[socket.socket, socket.socket],
     receiving, _ = channel(loop, ours, got)
     receiving.listen(False)
     theirs.sendall(encode("HEALTH", {}))
-    loop.run_once(0)
+    loop.handle(loop.wait(0))
     assert got == []
     receiving.listen(True)
-    loop.run_once(0)
+    loop.handle(loop.wait(0))
     assert got == [Frame("HEALTH", b"{}")]
 
 
@@ -121,6 +121,6 @@ def test_garbage_is_cut_and_the_next_line_is_read(  # spec: SV-8
     got: Got = []
     channel(loop, ours, got, limit=100)
     theirs.sendall(b"\x00\xff" * 200 + b"\n" + b"nonsense\n" + encode("HEALTH", {}))
-    loop.run_once(0)
+    loop.handle(loop.wait(0))
     assert [type(frame) for frame in got] == [BadFrame, BadFrame, Frame]
     assert all(len(frame.line) <= 200 for frame in got if isinstance(frame, BadFrame))

@@ -5,7 +5,9 @@ The truth about a worker is here; the node sees only the sockets, the deaths and
 
 from typing import TYPE_CHECKING, Protocol
 
-from chargehand.model.job import Claim, Done, Outcome
+from chargehand.model.job import Claim, Done, Found, Outcome
+from chargehand.model.ledger import Todo
+from chargehand.model.search import Look
 
 if TYPE_CHECKING:
     from stage import World
@@ -38,7 +40,11 @@ class Worker:
         self.status = "starting"
         self.turns = 1
         self.memory = 100 << 20
-        self.claim: Claim | None = None
+        self.hand: dict[str, Claim] = {}
+        """What it performs, by the job's id; several in crews that take several at once."""
+        self.look: Look | None = None
+        self.cancelled: set[tuple[str, int]] = set()
+        """Jobs, and their fences, of which the node said that a person cancelled them."""
         self.stop_told = self.leaving = False
         self.stuck = False
         """The working thread does not come back to its socket."""
@@ -61,6 +67,10 @@ class Worker:
     @property
     def runs(self) -> bool:
         return self.alive and not self.frozen
+
+    @property
+    def busy(self) -> bool:
+        return bool(self.hand) or self.look is not None
 
     # what the kernel knows
 
@@ -135,7 +145,7 @@ class Worker:
         if not self.alive:
             return
         if self.runs and not self.mute:
-            if self.claim is None and self.status != "starting" and not self.stuck and not self.leaving:
+            if not self.busy and self.status != "starting" and not self.stuck and not self.leaving:
                 self.turn()
             self.report()
         self.world.after(self.world.profile.liveness.beat, self.beat)
@@ -168,7 +178,7 @@ class Worker:
 
     def rest(self) -> None:
         """Nothing in hand: leave, if that was asked for."""
-        if self.stop_told and self.claim is None and not self.leaving and not self.stuck and self.status != "starting":
+        if self.stop_told and not self.busy and not self.leaving and not self.stuck and self.status != "starting":
             self.leaving = True
             self.status = "stopping"
             self.report()
@@ -192,25 +202,55 @@ class Worker:
             self.status = "stopping"
             self.report()
 
-    def receive(self, claim: Claim) -> None:
-        """A job came."""
-        self.claim = claim
+    def told_cancelled(self, job_id: str, fence: int) -> None:
+        """CANCEL came on the pulse: the job sees it when it next says how far it is, if it ever does."""
+        self.cancelled.add((job_id, fence))
+
+    def is_cancelled(self, claim: Claim) -> bool:
+        return (claim.id, claim.fence) in self.cancelled
+
+    def receive(self, todo: Todo) -> None:
+        """A job came, or several, or the wish that it looks for some."""
+        if isinstance(todo, Look):
+            self.look = todo
+        else:
+            claims = todo if isinstance(todo, list) else [todo]
+            self.hand = {claim.id: claim for claim in claims}
         if self.stuck or not self.runs:
             return
         self.turn()
         self.report()
         self.use(0.8)
-        self.world.fates.perform(self, claim)
+        self.world.fates.begin(self, todo)
 
     def outcome(self, claim: Claim, outcome: Outcome | None = None) -> None:
         """The attempt ends, and the node is told."""
-        if not self.runs or self.claim is not claim:
+        if not self.runs or self.hand.get(claim.id) is not claim:
             return
-        self.claim = None
+        del self.hand[claim.id]
+        outcome = Done() if outcome is None else outcome
+        self.world.application.ended(self, claim, outcome)
+        if not self.hand:
+            self._through()
+        self.tell("outcome", claim.id, claim.fence, outcome)
+        if not self.hand:
+            self.report()
+            self.rest()
+
+    def found(self, items: list[Found] | None, more: bool = False) -> None:
+        """It has looked: what it found; None, if that failed."""
+        if not self.runs or self.look is None:
+            return
+        self.look = None
+        self._through()
+        self.tell("found", items, more)
+        self.report()
+        self.rest()
+
+    def _through(self) -> None:
+        """The working thread is back at its socket."""
+        self.cancelled.clear()
         self.stuck = False
         self.use(AWAKE)
         self.speak_again()
         self.turn()
-        self.tell("outcome", claim.id, claim.fence, outcome if outcome is not None else Done())
-        self.report()
-        self.rest()

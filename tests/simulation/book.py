@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from clockwork import Broken
-from oracle_jobs import JobPromises
+from oracle_items import ItemPromises
 from record import TABLE, Life, Record
 
 from chargehand.model.lifecycle import Status
@@ -37,7 +37,7 @@ class Book:
 
     def __init__(self, world: "World") -> None:
         self.world = world
-        self.jobs = JobPromises(world)
+        self.jobs = ItemPromises(world)
         self.records: dict[str, Record] = {}
         self.done: dict[str, int] = {}
         """Jobs that each crew has got out of the way in this life of the node."""

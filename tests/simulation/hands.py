@@ -3,13 +3,15 @@
 It follows the protocol of the shipped node, step by step; whatever it decides by itself is wrong.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from actors import Worker
 from storekeeper import Storekeeper
 from supervision import Supervision
 
+from chargehand.chores import CancelJobs, QueueFound
+from chargehand.model.batch import Batch, Result
 from chargehand.model.lifecycle import Occupied, PausesChanged, Status, StopAsked, Tick, WorkWaits
 
 if TYPE_CHECKING:
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 LATE = 1.0
 """As in the shipped node: a step that comes so much later than planned is forgiven to the workers."""
 LAST_WORDS = 5.0
+MOST_WASTED = 20
 STEP = 0.0005
 """A real step takes its time, too."""
 
@@ -34,7 +37,7 @@ class Node(Supervision):
         self._has_sleepers = any(terms.idle_exit is not None for terms in world.profile.crews.values())
         self._still_until = 0.0
         self._gone_at: float | None = None
-        self._steps, self._steps_since = 0, world.now
+        self._steps, self._steps_since, self._wasted = 0, world.now, 0
 
     # being woken
 
@@ -97,6 +100,8 @@ class Node(Supervision):
             self._look_at_the_dying()
         if late > LATE or self._supervise_at <= now:
             self.tell(Tick())
+        for component, todo in (*self.ledger.looks(now), *self.ledger.gathered(now)):
+            self.hand_out(component, todo)
         if self._has_sleepers:
             self._count_sleepers()
         self._plan(self.store.submit())
@@ -131,7 +136,12 @@ class Node(Supervision):
         now = self.world.now
         due = self.fleet.next_due()
         self._supervise_at = now + 60.0 if due is None else due
-        self._planned = max(min(self._supervise_at, submit_at), now + STEP)
+        others = (self.ledger.looks_due(), self.ledger.gathered_due())
+        due_at = min(self._supervise_at, submit_at, *(moment for moment in others if moment is not None))
+        # Once, twice: something was due while something else was done. Again and again: it is never done.
+        self._wasted = self._wasted + 1 if due_at <= now else 0
+        self.oracle.check(self._wasted < MOST_WASTED, f"the node spins: {others} or {submit_at} is due, and stays so")
+        self._planned = max(due_at, now + STEP)
         for when, _ in self._dying:
             self._planned = min(self._planned, max(when, now + STEP))
         if self._gone_at is not None:
@@ -139,6 +149,38 @@ class Node(Supervision):
         self.wake_at = max(self._planned + self._hiccup(), self._still_until)
         if self._readable or self._orders:
             self.wake_at = max(now + STEP, self._still_until)
+
+    # the store has spoken
+
+    def committed(self, batch: Batch, result: Result) -> None:
+        """A batch is committed: who is handed what; what it means for pauses, sleepers, cancelled jobs and searches."""
+        now = self.world.now
+        for component, todo in self.ledger.confirm(result, now):
+            self.hand_out(component, todo)
+        if result.pauses is not None:
+            self.apply_pauses()
+        self.wake_sleepers()
+        if result.cancelling:
+            self._cancelled(result.cancelling)
+        for chore, done in zip(batch.chores, result.done, strict=True):
+            if isinstance(chore, CancelJobs):
+                self._cancelled([job.id for job in done if not job.at_once])
+            elif isinstance(chore, QueueFound):
+                self.ledger.searches[chore.crew].stored(done.queued, now)
+                if done.queued:
+                    self.ledger.hint(chore.crew)
+
+    def _cancelled(self, ids: Sequence[str]) -> None:
+        """These are running, here or in memory, and are to end."""
+        for component, job in self.ledger.cancelled(ids, self.world.now):
+            self.act(self.fleet.cancel(component, job, self.world.now))
+        self.oracle.cancel_heard(ids)
+
+    def wake(self, crew: str) -> None:
+        """The application says that this crew would find something."""
+        self.ledger.searches[crew].wake(self.world.now)
+        self.oracle.work_waits(crew, 1)
+        self.tell(WorkWaits(crew, 1))
 
     # pauses, sleepers, the end
 

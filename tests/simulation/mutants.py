@@ -3,8 +3,11 @@
 Every one is a patch: the old text must stand in the shipped file exactly once, or the mutant is out of date.
 """
 
+from mutants_batches import BATCHES
+from mutants_cancel import CANCEL
+from mutants_discovery import DISCOVERY
 from mutants_liveness import LIVENESS
 from mutants_restarts import RESTARTS
 from mutants_work import WORK
 
-MUTANTS = (*WORK, *RESTARTS, *LIVENESS)
+MUTANTS = (*WORK, *RESTARTS, *LIVENESS, *DISCOVERY, *CANCEL, *BATCHES)

@@ -14,7 +14,7 @@ LIVENESS = (
     ),
     Mutant(
         name="a late step is judged before it is forgiven",
-        folder="tests/simulation",
+        simulator=True,
         file="hands.py",
         old="        self.fleet.late(late)\n",
         new="        self.order(lambda: self.fleet.late(late))\n",
@@ -22,7 +22,7 @@ LIVENESS = (
     ),
     Mutant(
         name="silence is judged before the sockets were read",
-        folder="tests/simulation",
+        simulator=True,
         file="hands.py",
         old="            self._forgive(late)\n",
         new="            self._forgive(late)\n        elif self._supervise_at <= now:\n            self.tell(Tick())\n",

@@ -123,8 +123,7 @@ WORK = (
         file="model/ledger.py",
         old="            if self.closed or not bench.hands or bench.paused:\n",
         new="            if self.closed or not bench.hands:\n",
-        profile="people",
-        first=404,
+        profile="paused while a claim was on its way",
     ),
     Mutant(
         name="a failed batch forgets its outcomes",

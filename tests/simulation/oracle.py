@@ -3,15 +3,32 @@
 Nothing here asks the shipped code what it thinks: it is written from the specification, and told what happens.
 """
 
+from collections.abc import Iterable, Sequence
+from typing import Any
+
 from actors import Worker
 from oracle_liveness import LivenessPromises
-from record import Record
+from record import Life, Record
 
 from chargehand.model.job import Claim, Outcome
+from chargehand.model.search import Look
+
+LONGEST_LOOK = 30.0
+TROUBLED = 60.0
+"""Seconds that a store which is slow or fails may need for what it otherwise does within two."""
 
 
 class Oracle(LivenessPromises):
     """See the module. It raises Broken."""
+
+    def __init__(self, world: Any) -> None:
+        super().__init__(world)
+        self._cancels: set[tuple[str, int]] = set()
+        """Claims of which the present node knows that they are to end."""
+
+    def node_starts(self, counts: dict[str, int], given_up: Iterable[str]) -> None:
+        super().node_starts(counts, given_up)
+        self._cancels.clear()
 
     # frames
 
@@ -29,33 +46,102 @@ class Oracle(LivenessPromises):
 
     # work
 
-    def handed(self, worker: Worker, claim: Claim) -> None:
+    def _may_get(self, worker: Worker, what: str) -> Life:
+        """Somebody is handed something: it must be free, ready, wanted and not paused."""
         life, terms = self.life(worker), self.world.profile.crews[worker.crew]
-        hands = [w for w in self.world.processes if w.claim is not None and w.claim.id == claim.id]
-        self.check(not hands, f"job {claim.id} is in two living hands: {hands}")
-        self.check(worker.claim is None and life.held is None, f"{worker} has two jobs in hand")
-        self.check(life.ready_at is not None, f"{worker} gets a job before it said that it is ready")
-        self.check(not self.stopping, f"{worker} gets a job though the node stops")
-        self.check(life.asked_at is None, f"{worker} gets a job after it was asked to stop")
-        self.check(life.verdict is None, f"{worker} gets a job though it is condemned")
-        self.check(not life.dismissed and not life.may_be_asked, f"{worker} gets one more job though it is to leave")
-        self.check(worker.crew == claim.queue, f"{worker} gets a job of {claim.queue}")
+        self.check(not worker.busy and not life.busy, f"{worker} gets {what}, but is busy: {life.hand}")
+        self.check(life.ready_at is not None, f"{worker} gets {what} before it said that it is ready")
+        self.check(not self.stopping, f"{worker} gets {what} though the node stops")
+        self.check(life.asked_at is None, f"{worker} gets {what} after it was asked to stop")
+        self.check(life.verdict is None, f"{worker} gets {what} though it is condemned")
+        self.check(not life.dismissed and not life.may_be_asked, f"{worker} gets {what} though it is to leave")
         paused = self.applied & {"*", worker.crew, worker.component}
-        self.check(not paused, f"{worker} gets a job though {paused} is paused")
+        self.check(not paused, f"{worker} gets {what} though {paused} is paused")
         worn = terms.recycle_jobs is not None and life.jobs >= terms.recycle_jobs
         large = terms.recycle_memory is not None and life.jobs > 0 and life.memory > terms.recycle_memory
-        self.check(not worn and not large, f"{worker} gets a job though it is to be recycled ({life.jobs} done)")
-        self.jobs.handed(claim)
-        life.held, life.handed_at, life.idle_since = claim, self.world.now, None
-        self.world.tally["jobs handed out"] += 1
+        self.check(not worn and not large, f"{worker} gets {what} though it is to be recycled ({life.jobs} done)")
+        life.handed_at, life.idle_since = self.world.now, None
+        return life
+
+    def handed(self, worker: Worker, claims: Sequence[Claim]) -> None:
+        """A worker gets a job, or several at once."""
+        life = self._may_get(worker, f"job {', '.join(claim.id for claim in claims)}")
+        most, _ = self.world.profile.batching.get(worker.crew, (1, 0.0))
+        self.check(1 <= len(claims) <= most, f"{worker} gets {len(claims)} jobs at once")
+        for claim in claims:
+            hands = [w for w in self.world.processes if claim.id in w.hand]
+            self.check(not hands, f"job {claim.id} is in two living hands: {hands}")
+            self.check(worker.crew == claim.queue, f"{worker} gets a job of {claim.queue}")
+            alone = len(claims) == 1 or not (claim.crashes or claim.attempts)
+            self.check(alone, f"{worker} gets job {claim.id} with others, which would pay for its next crash")
+            heard = (claim.id, claim.fence) in self._cancels
+            self.check(not heard, f"{worker} gets job {claim.id}, though the node knows that it is cancelled")
+            self.jobs.handed(claim)
+            life.hand[claim.id] = claim
+        limits = [claim.timeout_ms for claim in claims if claim.timeout_ms is not None]
+        life.limit = max(limits) / 1000 if len(limits) == len(claims) else None
+        self.world.tally["jobs handed out"] += len(claims)
 
     def performed(self, worker: Worker, claim: Claim, outcome: Outcome) -> None:
         life = self.life(worker)
-        self.check(life.held == claim, f"{worker} ends job {claim.id}, but has {life.held}")
+        self.check(life.hand.get(claim.id) == claim, f"{worker} ends job {claim.id}, but has {life.hand}")
         self.jobs.performed(claim, outcome)
-        life.held, life.idle_since = None, self.world.now
+        del life.hand[claim.id]
+        life.recalled.pop(claim.id, None)
+        life.idle_since = None if life.hand else self.world.now
         life.jobs += 1
         self.done[worker.crew] += 1
+
+    # cancelling (WK-8)
+
+    def cancel_heard(self, ids: Sequence[str]) -> None:
+        """The node knows that these are cancelled: whoever has one, and does not leave anyway, has been told."""
+        for job_id in ids:
+            self._cancels.add((job_id, self.jobs.jobs[job_id].fence))
+        for life in [record.life for record in self.records.values() if record.life is not None]:
+            untold = [job for job in ids if job in life.hand and job not in life.recalled]
+            leaves = life.asked_at is not None or life.verdict is not None
+            self.check(leaves or not untold, f"{life.worker} has {untold}, and was not told that they are cancelled")
+
+    def recalled(self, worker: Worker, job: str) -> None:
+        """A worker is told that its job is cancelled."""
+        life = self.life(worker)
+        self.world.note(f"{worker} is told that job {job} is cancelled")
+        self.check(job in life.hand, f"{worker} is told that job {job} is cancelled, but has {list(life.hand)}")
+        self.check(job not in life.recalled, f"{worker} is told twice that job {job} is cancelled")
+        self.check(self.jobs.jobs[job].cancel_at is not None, f"{worker} is to end job {job}, which nobody cancelled")
+        life.recalled[job] = self.world.now
+        self.world.tally["told of a cancel"] += 1
+
+    def watch(self) -> None:
+        super().watch()
+        node = self.world.node
+        if node is None or not node.attentive() or self.world.now < self.world.store_fails_until + TROUBLED:
+            return
+        for record in self.records.values():
+            life = record.life
+            if life is None or life.asked_at is not None or life.verdict is not None:
+                continue
+            for job in life.hand.keys() - life.recalled.keys():
+                since = self.jobs.jobs[job].cancel_at
+                late = 0.0 if since is None else self.world.now - since - self.slack(since)
+                self.check(late <= TROUBLED, f"{life.worker} has job {job}, cancelled {late:.0f} s ago; nobody told it")
+
+    # looking (WK-10)
+
+    def asked_to_look(self, worker: Worker, look: Look) -> None:
+        life = self._may_get(worker, "a look")
+        self.check(worker.crew in self.world.profile.discovers, f"{worker} is to look, but its crew finds nothing")
+        others = [r.component for r in self.crew(worker.crew) if r.life is not None and r.life.looks]
+        self.check(not others, f"{worker} is to look while {others} does")
+        self.jobs.looks(worker.crew)
+        life.looks, life.limit = True, LONGEST_LOOK
+        self.world.tally["looks"] += 1
+
+    def has_looked(self, worker: Worker) -> None:
+        life = self.life(worker)
+        self.check(life.looks, f"{worker} has looked, but nobody asked it to")
+        life.looks, life.idle_since = False, self.world.now
 
     # people
 
@@ -87,7 +173,7 @@ class Oracle(LivenessPromises):
             record.life.may_be_asked = True
 
     def _order_drain(self, record: Record) -> None:
-        if record.life is not None and record.life.held is not None:
+        if record.life is not None and record.life.busy:
             record.intent = "remove" if record.intent == "remove" else "stay"
             record.life.dismissed = True
         else:
@@ -119,7 +205,7 @@ class Oracle(LivenessPromises):
             if record.index >= count:
                 self.forgiven.add(record.component)
                 record.intent = "remove"
-                if record.life is not None and record.life.held is not None:
+                if record.life is not None and record.life.busy:
                     record.life.dismissed = True
                 elif record.life is not None:
                     record.life.may_be_asked = True

@@ -1,14 +1,16 @@
-"""What must be true of jobs, written from the specification (WK-1 to WK-7) and kept beside the store, never from it.
+"""What must be true of jobs, written from the specification (WK-1 to WK-8) and kept beside the store, never from it.
 
 Of every job the oracle knows what happened to it. After every commit it says what must stand in the store.
 """
 
 import json
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 from clockwork import Broken
 
+from chargehand.chores import CancelJobs
 from chargehand.model.batch import Batch, Note, Result
 from chargehand.model.job import (
     Claim,
@@ -19,15 +21,17 @@ from chargehand.model.job import (
     Raised,
     RetryLater,
     Settlement,
+    Stopped,
 )
+from chargehand.store import Cancelled
 
 if TYPE_CHECKING:
     from stage import World
 
 POISON = 3
-KINDS: dict[type, str] = {Done: "done", Raised: "raised", RetryLater: "retry", GaveUp: "gave up"}
+KINDS: dict[type, str] = {Done: "done", Raised: "raised", RetryLater: "retry", GaveUp: "gave up", Stopped: "cancelled"}
 _ROWS = """
-SELECT id, state, run_at_ms, attempts, crashes, interruptions, fence, reason, life IS NOT NULL
+SELECT id, state, run_at_ms, attempts, crashes, interruptions, fence, reason, life IS NOT NULL, cancel_ms IS NOT NULL
 FROM chargehand_job WHERE id IN (SELECT value FROM json_each(?))
 """
 
@@ -48,6 +52,11 @@ class Truth(msgspec.Struct):
     reason: str | None = None
     ends: int = 0
     completed: int = 0
+    cancel_at: float | None = None
+    """When somebody asked for its end while it was running."""
+    item: str | None = None
+    finished_ms: int = 0
+    retried: bool = False
 
 
 def backoff(failures: int) -> tuple[int, int]:
@@ -81,11 +90,17 @@ class JobPromises:
         order = (-job.priority, len(self.jobs))
         self.jobs[job.id] = Truth(job.id, job.queue, order, job.max_attempts, (due, due))
 
-    def cancelled(self, job_id: str, done: bool) -> None:
+    def cancelled(self, job_id: str, found: Sequence[Cancelled]) -> None:
+        """Somebody cancelled it: at once if it waited, marked if it was running."""
         job = self.jobs[job_id]
-        self.check(done == (job.state == "queued"), f"job {job_id} was {job.state}; cancelled: {done}")
-        if done:
+        expected = {"queued": [Cancelled(job_id, True, job.fence)], "running": [Cancelled(job_id, False, job.fence)]}
+        self.check(list(found) == expected.get(job.state, []), f"job {job_id} was {job.state}; cancelled: {found}")
+        self._world.note(f"job {job_id}, {job.state}, is cancelled")
+        self._world.tally[f"cancelled while {job.state}"] += 1
+        if job.state == "queued":
             job.state, job.reason = "cancelled", "cancelled"
+        elif job.state == "running" and job.cancel_at is None:
+            job.cancel_at = self._world.now
 
     def retried(self, job_id: str, done: bool) -> None:
         job = self.jobs[job_id]
@@ -94,6 +109,7 @@ class JobPromises:
             now = self._world.now_ms()
             job.state, job.reason, job.due = "queued", None, (now, now)
             job.attempts = job.crashes = job.interruptions = 0
+            job.cancel_at, job.retried = None, True
 
     def pause_ends(self, crew: str) -> bool:
         """Whether the store holds claims of this crew back now."""
@@ -134,6 +150,8 @@ class JobPromises:
         for settlement in batch.settlements:
             self._settled(settlement)
             touched.add(settlement.id)
+        for chore, done in zip(batch.chores, result.done, strict=True):
+            touched |= self.chore(chore, done)
         wants = {want.crew: want for want in batch.wants}
         for grant in result.grants:
             self._granted(grant.crew, grant.claims, wants[grant.crew].limit)
@@ -142,6 +160,13 @@ class JobPromises:
             self.compare(touched)
         for note in batch.notes:
             self._noted(note)
+
+    def chore(self, chore: Any, done: Any) -> set[str]:
+        """Something else was written: which jobs are not as they were."""
+        assert isinstance(chore, CancelJobs)
+        for job_id in chore.ids:
+            self.cancelled(job_id, [each for each in done if each.id == job_id])
+        return set(chore.ids)
 
     def _noted(self, note: Note) -> None:
         """Whoever has a job is known by name: what an unkillable worker holds must be told from what others hold."""
@@ -184,8 +209,13 @@ class JobPromises:
                     job.state, job.reason, wait = "failed", "poison", None
             case "interrupted":
                 job.interruptions += 1
+            case "cancelled":
+                self.check(job.cancel_at is not None, f"job {job.id} ends as cancelled, but nobody cancelled it")
             case _:
                 self.check(how == "returned", how)
+        if job.state == "queued" and job.cancel_at is not None:
+            job.state, job.reason, wait = "cancelled", "cancelled", None
+        job.finished_ms = now
         if wait is not None and wait != (0, 0):
             job.due = (now + wait[0], now + wait[1])
 
@@ -230,11 +260,12 @@ class JobPromises:
         db: Any = self._world.stage.store
         rows = db._all(_ROWS, (json.dumps(sorted(ids)),))
         self.check(len(rows) == len(ids), f"jobs are lost: {ids - {row[0] for row in rows}}")
-        for job_id, state, run_at, attempts, crashes, interruptions, fence, reason, held in rows:
+        for job_id, state, run_at, attempts, crashes, interruptions, fence, reason, held, marked in rows:
             job = self.jobs[job_id]
-            found = (state, attempts, crashes, interruptions, fence, reason, bool(held))
-            expected = (job.state, job.attempts, job.crashes, job.interruptions, job.fence, job.reason)
-            self.check(found == (*expected, job.state == "running"), f"job {job_id}: {found} instead of {expected}")
+            found = (state, attempts, crashes, interruptions, fence, reason, bool(held), bool(marked))
+            counts = (job.attempts, job.crashes, job.interruptions, job.fence)
+            expected = (job.state, *counts, job.reason, job.state == "running", job.cancel_at is not None)
+            self.check(found == expected, f"job {job_id}: {found} instead of {expected}")
             if job.state == "queued":
                 low, high = job.due
                 self.check(low <= run_at <= high, f"job {job_id} waits until {run_at}, not {low} to {high}")

@@ -20,7 +20,7 @@ class LivenessPromises(RestartPromises):
         life.asked_at = now
         if life.may_be_asked or life.sigterm:
             return
-        self.check(life.held is None, f"{worker} is asked to stop with a job in hand, though nobody wants that")
+        self.check(not life.busy, f"{worker} is asked to stop with a job in hand, though nobody wants that")
         worn = terms.recycle_jobs is not None and life.jobs >= terms.recycle_jobs
         large = terms.recycle_memory is not None and life.jobs > 0 and life.memory > terms.recycle_memory
         if life.dismissed or worn or large:
@@ -71,12 +71,10 @@ class LivenessPromises(RestartPromises):
             case "heartbeat timeout":
                 self.check(silence >= live.silent - EPS, f"{worker} spoke {silence:.2f} s ago: not silent")
                 self.check(rest >= live.silent / 2 - EPS, f"{worker} is busy, not hung")
-            case "hung" if life.held is None:
+            case "hung" if not life.busy:
                 self.check(still >= live.idle - EPS, f"{worker} turned {still:.2f} s ago: not hung")
             case "hung":
-                self.check(
-                    life.held is None or life.held.timeout_ms is None, f"{worker} has a job with a timeout: that rules"
-                )
+                self.check(life.limit is None, f"{worker} has a job with a timeout: that rules")
                 self.check(still >= live.still - EPS, f"{worker} turned {still:.2f} s ago: not hung")
                 self.check(rest >= live.still - live.beat - EPS, f"{worker} is busy, not hung")
             case "start timeout":
@@ -84,18 +82,28 @@ class LivenessPromises(RestartPromises):
                 self.check(life.ready_at is None and (mute or now >= worker.load_until - EPS), f"{worker} may load on")
             case "job timeout":
                 self._timed_out(worker, life)
+            case "cancelled":
+                self._recalled_in_vain(worker, life)
             case _:
                 self.check(False, f"{worker} is condemned: {reason}")
 
     def _timed_out(self, worker: Worker, life: Life) -> None:
-        claim, now = life.held, self.world.now
-        assert claim is not None
-        assert claim.timeout_ms is not None
-        over = now - life.handed_at - claim.timeout_ms / 1000 - self.slack(life.handed_at)
-        self.check(over >= -EPS, f"{worker}: job {claim.id} had {-over:.3f} s left")
-        self.check(over <= HICCUP, f"{worker}: the timeout of job {claim.id} was {over:.1f} s ago")
-        said = [m for m in worker.work if m[0] == "outcome"]
-        self.check(not said, f"{worker} is condemned, but it has already said how job {claim.id} ended")
+        now, what = self.world.now, ", ".join(life.hand) or "a look"
+        assert life.limit is not None
+        over = now - life.handed_at - life.limit - self.slack(life.handed_at)
+        self.check(over >= -EPS, f"{worker}: {what} had {-over:.3f} s left")
+        self.check(over <= HICCUP, f"{worker}: the timeout of {what} was {over:.1f} s ago")
+        said = [m for m in worker.work if m[0] in ("outcome", "found")]
+        self.check(not said, f"{worker} is condemned, but it has already said how {what} ended")
+
+    def _recalled_in_vain(self, worker: Worker, life: Life) -> None:
+        """One that is replaced for a cancelled job was told, had its time, and has said nothing of it."""
+        told = {job: when for job, when in life.recalled.items() if job in life.hand}
+        self.check(bool(told), f"{worker} is replaced for a cancelled job, but has none in hand")
+        waited = self.world.now - min(told.values())
+        self.check(waited >= self.world.profile.liveness.cancel - EPS, f"{worker} had only {waited:.2f} s for {told}")
+        said = {m[1] for m in worker.work if m[0] == "outcome"}
+        self.check(not set(told) <= said, f"{worker} is condemned, but has already said how {told} ended")
 
     # what must be found is found
 
@@ -123,16 +131,23 @@ class LivenessPromises(RestartPromises):
             else:
                 self._watch(life.worker, life, slack)
 
+    def cancel_limit(self, crew: str) -> float:
+        """How long a worker may keep a cancelled job: each of several that ends in time gives the others theirs."""
+        several, _ = self.world.profile.batching.get(crew, (1, 0.0))
+        return self.world.profile.liveness.cancel * several
+
     def _grace(self) -> float:
         return self.world.profile.liveness.grace + self.world.profile.liveness.terminate
 
     def _watch(self, worker: Worker, life: Life, slack: float) -> None:
         now, live = self.world.now, self.world.profile.liveness
-        claim = life.held
         place = self.world.places()[worker.component]
-        if claim is not None and claim.timeout_ms is not None:
-            over = now - life.handed_at - claim.timeout_ms / 1000
-            self.check(over <= slack, f"{worker} has had job {claim.id} for too long")
+        if life.busy and life.limit is not None:
+            over = now - life.handed_at - life.limit
+            self.check(over <= slack, f"{worker} has had {list(life.hand) or 'a look'} for too long")
+        for job, when in life.recalled.items():
+            over = now - when - self.cancel_limit(worker.crew)
+            self.check(over <= slack, f"{worker} still has job {job}, though it was told {now - when:.1f} s ago")
         if life.ready_at is None:
             limit = worker.born + live.first_frame if worker.sent_at is None else worker.load_until
             self.check(now <= limit + slack, f"{worker} has loaded for too long")
@@ -160,10 +175,10 @@ class LivenessPromises(RestartPromises):
                 self.check(place.unresponsive, f"{worker} is silent and busy, but not flagged as unresponsive")
         elif worker.stuck and life.ready_at is not None and not worker.mute:
             still = now - worker.turned_at
-            if life.held is None:
+            if not life.busy:
                 self.check(still <= live.idle + 2 * live.beat + slack, f"{worker} does not turn: hung")
-            elif life.held.timeout_ms is None and rests is not None:
+            elif life.limit is None and rests is not None:
                 waited = now - max(rests, life.handed_at, worker.turned_at)
                 self.check(waited <= 2 * live.still + 3 * live.beat + slack, f"{worker} stands still at rest: hung")
-            elif life.held.timeout_ms is None and still > live.stalled + live.still + 3 * live.beat + slack:
+            elif life.limit is None and still > live.stalled + live.still + 3 * live.beat + slack:
                 self.check(place.stalled, f"{worker} stands still though busy, but is not flagged as stalled")

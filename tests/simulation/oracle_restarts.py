@@ -98,20 +98,19 @@ class RestartPromises(Book):
             record.streak, record.rested_at = 0, now
             if now - life.ready_at >= self.world.profile.restart.forgive_after:
                 record.charged.clear()
-        held = life.held
-        fatal = worker.exit_code in FATAL and (worker.said is not None or held is None)
+        held = bool(life.hand)
+        fatal = worker.exit_code in FATAL and (worker.said is not None or not held)
         reason = self._reason(worker, life, fatal)
-        if held is not None:
-            self._job_ends(record.crew, life, reason, fatal and worker.said is not None)
+        self._jobs_end(record.crew, life, reason, fatal and worker.said is not None)
         if life.asked_at is not None and not life.sigterm and life.verdict is None:
             record.crashed = False
             self._emptied(record)
-        elif reason == "job timeout":
+        elif reason in ("job timeout", "cancelled"):
             record.crashed, record.report = True, (reason, False)
             self._emptied(record)
         else:
             cause = f"{reason} {worker.exit_code} {worker.signal} {worker.said}"
-            self._crashed(record, reason, cause, had_job=held is not None, fatal=fatal)
+            self._crashed(record, reason, cause, had_job=held, fatal=fatal)
 
     def _reason(self, worker: Worker, life: Life, fatal: bool) -> str:
         if life.verdict is not None:
@@ -126,15 +125,17 @@ class RestartPromises(Book):
             return FATAL[worker.exit_code]
         return "set-up failed" if worker.exit_code == 5 and worker.said is not None else "exited"
 
-    def _job_ends(self, crew: str, life: Life, reason: str, gave_up: bool) -> None:
-        assert life.held is not None
+    def _jobs_end(self, crew: str, life: Life, reason: str, gave_up: bool) -> None:
+        """All that was in its hand: nobody knows which of several was to blame, but for those that were cancelled."""
         how = "crashed"
         if reason == "job timeout":
             how = "timed out"
-        elif life.asked_at is not None or gave_up:
+        elif reason == "cancelled" or life.asked_at is not None or gave_up:
             how = "interrupted"
-        self.done[crew] += self.jobs.would_fail(life.held, how)
-        self.jobs.ended(life.held, how)
+        for job, claim in life.hand.items():
+            its = "cancelled" if reason == "cancelled" and job in life.recalled else how
+            self.done[crew] += self.jobs.would_fail(claim, its)
+            self.jobs.ended(claim, its)
 
     def _emptied(self, record: Record) -> None:
         """The place is empty, and nobody is to blame: what is wanted of it happens at once."""

@@ -3,12 +3,9 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-import msgspec
+from callers import Callers
 
 from chargehand.model import orders
-from chargehand.model.batch import Note
-from chargehand.model.job import NewJob, State
-from chargehand.store import Holder
 
 if TYPE_CHECKING:
     from stage import World
@@ -16,11 +13,11 @@ if TYPE_CHECKING:
 VERBS = (orders.Verb.START, orders.Verb.STOP, orders.Verb.DRAIN, orders.Verb.RESTART, orders.Verb.RESET)
 
 
-class People:
+class People(Callers):
     """See the module. Every deed is drawn by the seed."""
 
     def __init__(self, world: "World") -> None:
-        self._world, self._chance = world, world.chance
+        super().__init__(world)
         self._deeds: dict[str, Callable[[], object]] = {
             "enqueue": self.enqueue, "poison": self._poison, "pause": self._pause, "resume": self._resume,
             "order": self._order, "scale": self._scale, "kill a worker": self._kill_a_worker,
@@ -28,7 +25,8 @@ class People:
             "stop the node": self._stop_the_node, "node stands still": self._stand_still,
             "machine sleeps": self._sleep, "store trouble": self._store_trouble, "ghost": self._ghost,
             "retry a job": self._retry, "cancel a job": self._cancel, "epidemic": self._epidemic,
-            "nothing": lambda: None,
+            "items": self._items, "touch": self._touch, "withdraw": self._withdraw, "wake": self._wake,
+            "table trouble": self._table_trouble, "nothing": lambda: None,
         }  # fmt: skip
 
     def disturb(self) -> None:
@@ -38,9 +36,6 @@ class People:
         self._world.tally[f"deed: {deed}"] += 1
         self._deeds[deed]()
 
-    def _crew(self) -> str:
-        return self._chance.choice(list(self._world.profile.crews))
-
     def _scope(self) -> str:
         """All, a crew, or one worker."""
         world = self._world
@@ -48,79 +43,7 @@ class People:
         components = [c for c in (world.places() if world.node else ()) if c.split(":")[1] == crew]
         return self._chance.choice(["*", crew, crew, *components])
 
-    # jobs
-
-    def enqueue(self, count: int | None = None, crew: str | None = None, **options: object) -> list[str]:
-        world, profile = self._world, self._world.profile
-        queue = crew or self._crew()
-        jobs = [
-            NewJob(
-                id=f"j{len(world.oracle.jobs.jobs) + n}",
-                queue=queue,
-                priority=self._chance.choice([0, 0, 5]),
-                delay_ms=self._chance.choice([0, 0, 0, 700, 40_000]),
-                timeout_ms=self._chance.choice(profile.timeouts),
-                max_attempts=self._chance.choice([1, 3, 3]),
-            )
-            for n in range(count or self._chance.choice(profile.batches))
-        ]
-        jobs = [msgspec.structs.replace(job, **options) for job in jobs]
-        with world.stage.people.transaction() as tx:
-            tx.enqueue(jobs)
-        for job in jobs:
-            world.oracle.jobs.enqueued(job)
-        world.tally["jobs"] += len(jobs)
-        world.note(f"{len(jobs)} jobs for {queue}: {jobs[0].id}…")
-        if world.node is not None and (profile.poll > 1 or self._chance.random() < 0.5):
-            node = world.node
-            node.order(lambda: node.ledger.hint(queue))
-        return [job.id for job in jobs]
-
-    def _poison(self) -> None:
-        self._world.fates.poison.update(self.enqueue(1, timeout_ms=None))
-
-    def _retry(self) -> None:
-        ended = [
-            job.id for job in self._world.oracle.jobs.jobs.values() if job.state in ("failed", "cancelled", "done")
-        ]
-        if ended:
-            job_id = self._chance.choice(ended)
-            with self._world.stage.people.transaction() as tx:
-                done = tx.retry([job_id])
-            self._world.oracle.jobs.retried(job_id, bool(done))
-
-    def _cancel(self) -> None:
-        # Of running ones only real processes tell: there the worker is told, and may be replaced.
-        waiting = [job.id for job in self._world.oracle.jobs.jobs.values() if job.state != "running"]
-        if waiting:
-            job_id = self._chance.choice(waiting)
-            with self._world.stage.people.transaction() as tx:
-                done = tx.cancel([job_id])
-            self._world.oracle.jobs.cancelled(job_id, bool(done) and done[0].at_once)
-
-    def _ghost(self) -> None:
-        """Somebody who was declared dead long ago wakes up and settles, notes and releases: nothing may come of it."""
-        world, jobs = self._world, self._world.oracle.jobs
-        if not jobs.past:
-            return
-        running = [old for old in jobs.past[-40:] if jobs.jobs[old.id].state == "running"]
-        old = self._chance.choice(running or jobs.past[-40:])
-        if self._chance.random() < 0.7:
-            old = msgspec.structs.replace(old, state=State.DONE, outcome="done", result="1", error=None, reason=None)
-        note = Note(seq=old.seq, fence=old.fence, worker="worker:ghost:0", age_ms=0)
-        with world.stage.people.transaction() as tx:
-            before = tx.execute("SELECT * FROM chargehand_job WHERE id = ?", (old.id,))
-            lost = tx.settle([old], Holder("sim", "an earlier life"))
-            tx.note([note])
-            after = tx.execute("SELECT * FROM chargehand_job WHERE id = ?", (old.id,))
-        world.oracle.check(lost == [old.id] and before == after, f"a ghost settles job {old.id}, fence {old.fence}")
-        world.tally["ghost: while running" if jobs.jobs[old.id].state == "running" else "ghost: other"] += 1
-
     # workers
-
-    def _living(self, idle: bool = False) -> list[object]:
-        living = [w for w in self._world.processes if w.runs and w.node is self._world.node]
-        return [w for w in living if not idle or (w.status == "healthy" and w.claim is None)]
 
     def _kill_a_worker(self) -> None:
         living = [w for w in self._world.processes if w.runs]
@@ -136,7 +59,7 @@ class People:
             worker.signalled()
 
     def _hang(self) -> None:
-        living = [w for w in self._world.processes if w.runs and w.status == "healthy" and w.claim is None]
+        living = [w for w in self._world.processes if w.runs and w.status == "healthy" and not w.busy]
         if living:
             worker = self._chance.choice(living)
             worker.stuck = True
@@ -151,7 +74,7 @@ class People:
         world.fates.epidemics ^= {crew}
         if crew in world.fates.epidemics:
             world.note(f"all of {crew} crash")
-            for worker in [w for w in world.processes if w.crew == crew and w.runs and w.claim is None]:
+            for worker in [w for w in world.processes if w.crew == crew and w.runs and not w.busy]:
                 worker.die(code=1)
 
     # orders

@@ -25,6 +25,8 @@ DEEDS: Weights = {
     "store trouble": 1, "ghost": 3, "retry a job": 1, "cancel a job": 1, "nothing": 1,
 }  # fmt: skip
 
+LOOKS: Weights = {"quick": 40, "slow": 1, "crash": 0.5, "hangs": 0.3}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
@@ -53,6 +55,15 @@ class Profile:
     hiccups: float = 0.02
     """How often the node's next step comes late, by less than is forgiven."""
     slow_store: float = 0.01
+    batching: dict[str, tuple[int, float]] = field(default_factory=dict[str, tuple[int, float]])
+    """Crews that take several jobs at once: how many, and how long they wait for them."""
+    discovers: tuple[str, ...] = ()
+    """Crews whose work is found in the application's table."""
+    looks: Weights = field(default_factory=lambda: LOOKS)
+    page: int = 4
+    enough: int = 6
+    look_every: float = 2.0
+    item_timeout: int | None = 60_000
 
 
 PROFILES = (
@@ -189,6 +200,84 @@ PROFILES = (
         batches=(1, 3, 6),
         least_deeds=8,
         most_deeds=24,
+        slow_store=0.05,
+    ),
+    Profile(
+        name="discovery",
+        crews={"a": Terms(workers=2), "b": Terms(workers=1, idle_exit=10.0)},
+        discovers=("a", "b"),
+        restart=LIFTED,
+        jobs={"done": 30, "raised": 2, "retry": 1, "gave up": 0.5, "crash": 1, "last words": 1, "wakes late": 0.5},
+        deeds={
+            "items": 10,
+            "touch": 3,
+            "withdraw": 1,
+            "wake": 3,
+            "table trouble": 1,
+            "enqueue": 1,
+            "pause": 2,
+            "resume": 3,
+            "order": 2,
+            "cancel a job": 2,
+            "retry a job": 2,
+            "kill a worker": 2,
+            "kill the node": 1,
+            "stop the node": 0.5,
+            "node stands still": 0.3,
+            "machine sleeps": 0.2,
+            "store trouble": 1.5,
+            "nothing": 2,
+        },
+        takes=(0.001, 0.05, 1.0, 4.0),
+        gaps=(0.1, 1, 3, 10),
+        batches=(1, 3),
+        slow_store=0.1,
+        least_deeds=8,
+        most_deeds=20,
+    ),
+    Profile(
+        name="cancel",
+        crews={"a": Terms(workers=2), "b": Terms(workers=2)},
+        batching={"b": (3, 0.05)},
+        restart=LIFTED,
+        jobs={"done": 14, "progress": 8, "endless": 8, "deaf": 4, "raised": 1, "crash": 1, "late outcome": 1},
+        loads={"quick": 20, "slow": 1, "crash": 1},
+        deeds={
+            "enqueue": 9,
+            "cancel a job": 16,
+            "retry a job": 3,
+            "pause": 1,
+            "resume": 1,
+            "order": 2,
+            "ghost": 1,
+            "kill a worker": 1,
+            "sigterm": 1,
+            "kill the node": 0.7,
+            "stop the node": 0.7,
+            "node stands still": 0.7,
+            "store trouble": 1,
+            "nothing": 2,
+        },
+        timeouts=(None, None, 60_000),
+        takes=(0.0005, 0.05, 1.0, 3.0, 9.9),
+        gaps=(0.02, 0.5, 2, 9, 12),
+        batches=(1, 3, 8),
+        least_deeds=10,
+        most_deeds=26,
+        slow_store=0.03,
+    ),
+    Profile(
+        name="several",
+        crews={"a": Terms(workers=2), "b": Terms(workers=1, recycle_jobs=4)},
+        batching={"a": (4, 0.2), "b": (3, 0.0)},
+        jobs={**GOOD, "crash": 3, "exits": 1, "fatal": 0.3, "late outcome": 2, "last words": 4, "wakes late": 1},
+        deeds={**DEEDS, "poison": 3, "store trouble": 2, "machine sleeps": 0.2, "node stands still": 0.5},
+        restart=LIFTED,
+        loads={"quick": 20, "crash": 1, "not started": 0.5},
+        takes=(0.001, 0.05, 1.0, 5.0),
+        timeouts=(3_600_000, None, 5_000, 20_000),
+        gaps=(0.01, 0.3, 3, 12),
+        batches=(1, 2, 5, 12),
         slow_store=0.05,
     ),
 )

@@ -31,8 +31,14 @@ class Life(msgspec.Struct):
     idle_since: float | None = None
     memory: int = 0
     jobs: int = 0
-    held: Claim | None = None
+    hand: dict[str, Claim] = msgspec.field(default_factory=dict[str, Claim])
+    """What it has, by the job's id."""
+    looks: bool = False
+    limit: float | None = None
+    """Seconds that what it has may take."""
     handed_at: float = 0.0
+    recalled: dict[str, float] = msgspec.field(default_factory=dict[str, float])
+    """Which of its jobs it was told are cancelled, and when."""
     dismissed: bool = False
     """A person wants it to leave: it gets nothing more."""
     may_be_asked: bool = False
@@ -43,6 +49,10 @@ class Life(msgspec.Struct):
     condemned_at: float = 0.0
     terminated_at: float | None = None
     killed_at: float | None = None
+
+    @property
+    def busy(self) -> bool:
+        return bool(self.hand) or self.looks
 
 
 class Record(msgspec.Struct):

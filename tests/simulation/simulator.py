@@ -10,7 +10,7 @@ from clockwork import Broken
 from profiles import PROFILES, Profile
 from stage import Stage, World
 
-from chargehand.model import ledger
+from chargehand.model import ledger, search
 from chargehand.model.orders import Verb
 
 LONGEST_CALM = 3 * 3600
@@ -50,24 +50,32 @@ def settle_down(world: World) -> None:
     world.note("calm from here on")
     world.fates.calm = True
     ledger.POLL = max(world.profile.poll, 5.0)
-    world.store_fails_until = 0.0
+    search.LOOK_EVERY = max(world.profile.look_every, 5.0)
+    world.store_fails_until = world.application.broken_until = 0.0
     world.fates.epidemics.clear()
     until = world.now + LONGEST_CALM
     jobs = world.oracle.jobs
     for scope in list(jobs.paused):
         world.folk.resume(scope)
     rounds = 0
-    while any(job.state in ("queued", "running") for job in jobs.jobs.values()):
+    while left := [job for job in jobs.jobs.values() if job.state in ("queued", "running")] or jobs.left():
         if world.now > until:
-            left = [job for job in jobs.jobs.values() if job.state in ("queued", "running")]
             raise Broken(f"something is stuck: {left[:5]}")
         if rounds % 10 == 0:
-            for crew in world.profile.crews:
-                if world.node is not None and not world.counts[crew]:
-                    world.folk.scale(crew, 1)
-            world.folk.order(Verb.START, "*")
-            world.folk.order(Verb.RESET, "*")
+            mend(world)
         rounds += 1
         world.run(world.now + (5 if rounds < 10 else 60))
     world.run(world.now + 2)
     jobs.final(world.fates.poison)
+
+
+def mend(world: World) -> None:
+    """What people do so that everything can end."""
+    for crew in world.profile.crews:
+        if world.node is not None and not world.counts[crew]:
+            world.folk.scale(crew, 1)
+    world.folk.order(Verb.START, "*")
+    world.folk.order(Verb.RESET, "*")
+    for job_id in sorted(world.fates.endless):
+        if world.oracle.jobs.jobs[job_id].state == "running":
+            world.folk.cancel(job_id)

@@ -3,20 +3,22 @@
 import random
 import tempfile
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from actors import Worker
+from application import Application
 from clockwork import Clockwork
 from fates import Fates
 from oracle import Oracle
 from people import People
 from profiles import Profile
 
-from chargehand.model import ledger
+from chargehand.model import ledger, search
 from chargehand.model.place import Place
 from chargehand.store import Holder
+from chargehand.stores import sqlite_items
 from chargehand.stores.sqlite import SqliteStore
 from hands import Node
 
@@ -40,9 +42,15 @@ class Stage:
     def _now_ms(self) -> int:
         return self.world.now_ms() if self.world else EPOCH_MS
 
+    def _new_ids(self, count: int) -> Iterator[str]:
+        assert self.world is not None
+        return (self.world.new_item_id() for _ in range(count))
+
     def clear(self, world: "World") -> None:
         """For the next world: nothing of the last is left, not even in the numbering."""
         self.world = world
+        # A history must be the same whenever it is told: what is found gets no ids by chance and by the clock.
+        sqlite_items.new_ids = self._new_ids
         with self.people.transaction() as tx:
             for table in TABLES:
                 tx.execute(f"DELETE FROM chargehand_{table}")
@@ -70,13 +78,15 @@ class World(Clockwork):
         """What is remembered through restarts of the node: who was given up, and why."""
         self.counts = {crew: terms.workers for crew, terms in profile.crews.items()}
         self.store_fails_until = 0.0
-        self._pids, self._lives = 100, 0
+        self._pids, self.lives, self._item_ids = 100, 0, 0
         self._unkillable: list[Worker] = []
         """Workers of earlier nodes, as the present one knows them."""
+        self.application = Application(self)
         self.oracle = Oracle(self)
         self.fates = Fates(self)
         self.folk = People(self)
         ledger.POLL = profile.poll
+        search.ENOUGH, search.LOOK_EVERY = profile.enough, profile.look_every
         stage.clear(self)
 
     def note(self, text: str) -> None:
@@ -85,6 +95,10 @@ class World(Clockwork):
     def new_pid(self) -> int:
         self._pids += 1
         return self._pids
+
+    def new_item_id(self) -> str:
+        self._item_ids += 1
+        return f"i{self._item_ids}"
 
     def now_ms(self) -> int:
         return EPOCH_MS + int(self.now * 1000)
@@ -127,15 +141,15 @@ class World(Clockwork):
 
     def start_node(self) -> None:
         """A node's life begins: whoever is left of the last one is ended first, or keeps its place."""
-        self._lives += 1
+        self.lives += 1
         occupied: dict[str, Worker] = {}
         for worker in list(self.processes):
             if worker.unkillable_for and worker.component not in occupied:
                 occupied[worker.component] = worker
             else:
                 worker.die(signal=9)
-        life = f"life {self._lives}"
-        spared = {worker.claim.id for worker in occupied.values() if worker.claim is not None}
+        life = f"life {self.lives}"
+        spared = {job for worker in occupied.values() for job in worker.hand}
         with self.stage.store.transaction() as tx:
             recovered = tx.recover(Holder("sim", life), "the node died", tuple(occupied))
         self.note(f"a node starts: {len(recovered)} jobs recovered, unkillable: {list(occupied.values())}")
@@ -162,7 +176,7 @@ class World(Clockwork):
             return
         self._unkillable.remove(worker)
         left = [w for w in self.processes if w.node is not node]
-        spared = {w.claim.id for w in left if w.claim is not None}
+        spared = {job for w in left for job in w.hand}
         with self.stage.store.transaction() as tx:
             recovered = tx.recover(node.store.holder, "the node died", tuple(w.component for w in left))
         self.note(f"{worker} is gone at last: {len(recovered)} jobs recovered")
@@ -178,7 +192,7 @@ class World(Clockwork):
 
     def is_last(self, life: str) -> bool:
         """Whether no node has started since this one."""
-        return life == f"life {self._lives}"
+        return life == f"life {self.lives}"
 
     def kill_node(self) -> None:
         """SIGKILL to the node: the kernel ends its workers with it, but for what it cannot end."""

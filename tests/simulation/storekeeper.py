@@ -74,7 +74,7 @@ class Storekeeper:
             return
         world.tally["store: failed"] += 1
         try:
-            result = execute(cast(Store, Failing(world.stage.store)), batch, self.holder)
+            result = execute(cast(Store, Failing(world.stage.store)), batch, self.holder, lambda: world.now)
         except StoreError:
             node.order(self._failed)
         else:  # nothing was to be written
@@ -88,15 +88,10 @@ class Storekeeper:
         node, world = self._node, self._world
         if not node.alive and (not world.is_last(self.holder.life) or world.chance.random() < 0.5):
             return  # it died before its commit. (A successor has its lock: later than that it cannot come.)
-        result = execute(world.stage.store, batch, self.holder)
+        result = execute(world.stage.store, batch, self.holder, lambda: world.now)
         world.oracle.jobs.committed(batch, result)
         world.after(delay, lambda: node.order(lambda: self._confirmed(batch, result)))
 
     def _confirmed(self, batch: Batch, result: Result) -> None:
-        node = self._node
         self._pause = FIRST_PAUSE
-        for component, claim in node.ledger.confirm(result, self._world.now):
-            node.hand_out(component, claim)
-        if result.pauses is not None:
-            node.apply_pauses()
-        node.wake_sleepers()
+        self._node.committed(batch, result)

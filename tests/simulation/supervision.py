@@ -4,20 +4,17 @@ It follows the protocol of the shipped supervisor, step by step; whatever it dec
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from actors import Worker
+from hearing import Hearing
 
-from chargehand.model.death import Death, last_outcome
-from chargehand.model.fleet import Fleet
-from chargehand.model.job import Claim
-from chargehand.model.ledger import Ledger, Todo
+from chargehand.model.death import Death, Reason, last_outcome
 from chargehand.model.lifecycle import (
     Action,
     Ask,
     BreakerClosed,
     BreakerOpened,
-    Broken,
     Dismiss,
     DumpStacks,
     Event,
@@ -25,11 +22,9 @@ from chargehand.model.lifecycle import (
     Examined,
     Exited,
     Forgiven,
-    Framed,
     GivenUp,
     Heed,
     Kill,
-    MoreTime,
     NotStarted,
     Recall,
     Removed,
@@ -40,32 +35,10 @@ from chargehand.model.lifecycle import (
     Status,
     Terminate,
 )
-from chargehand.model.policy import Terms
-
-if TYPE_CHECKING:
-    from stage import World
-
-MOST_BAD_FRAMES = 3
 
 
-class Supervision:
+class Supervision(Hearing):
     """See the module."""
-
-    def __init__(self, world: "World", counts: dict[str, int]) -> None:
-        self.world, self.oracle = world, world.oracle
-        profile = world.profile
-        terms = {crew: _counted(found, counts[crew]) for crew, found in profile.crews.items()}
-        self.fleet = Fleet(terms, profile.restart, profile.liveness, profile.starts, world.jitter.random)
-        self.ledger = Ledger([(crew, crew) for crew in terms], world.jitter.random, world.now)
-        self.alive = True
-        self.workers: dict[str, Worker] = {}
-        self._noisy: dict[Worker, int] = {}
-        self._deaf: set[Worker] = set()
-        self._dying: list[tuple[float, Worker]] = []
-
-    def readable(self, worker: Worker, channel: str) -> None:
-        """Something came on a socket, or a process ended."""
-        raise NotImplementedError
 
     # decisions become acts
 
@@ -89,8 +62,10 @@ class Supervision:
                 worker.told_to_stop()
             case Heed(component, paused):
                 self.workers[component].told_paused(paused)
-            case Recall(component):
-                raise AssertionError(f"nobody here cancels what runs: {component}")
+            case Recall(component, job):
+                fence = self.ledger.held[component].claims[job].fence
+                oracle.recalled(self.workers[component], job)
+                self.workers[component].told_cancelled(job, fence)
             case Dismiss(component):
                 self.ledger.dismiss(component)
             case DumpStacks(component, reason):
@@ -143,84 +118,6 @@ class Supervision:
         self.tell(Started(component, worker.pid))
         world.fates.load(worker, kind)
 
-    # a worker speaks
-
-    def hand_out(self, component: str, claim: Todo) -> None:
-        assert isinstance(claim, Claim), "no crew here discovers or takes several at once"
-        worker = self.workers[component]
-        self.world.note(f"{worker} gets job {claim.id}, fence {claim.fence}")
-        self.oracle.handed(worker, claim)
-        self.fleet.began(
-            component, claim.id, None if claim.timeout_ms is None else claim.timeout_ms / 1000, self.world.now
-        )
-        worker.receive(claim)
-
-    def _read(self, worker: Worker, channel: str) -> None:
-        messages = worker.work if channel == "work" else worker.pulse
-        taken, messages[:] = messages[:], []
-        for message in taken:
-            if worker in self._deaf or not self.alive:
-                return
-            if channel == "work":
-                self._worked(worker, message)
-            else:
-                self._pulsed(worker, message)
-
-    def _pulsed(self, worker: Worker, message: Any) -> None:
-        match message:
-            case ("health", status, turns, memory):
-                self._noisy[worker] = 0
-                place = self.fleet.places[worker.component]
-                early = place.status is Status.STARTING and status in ("healthy", "paused")
-                self.oracle.heard(worker, status, memory)
-                self.tell(Framed(worker.component, "starting" if early else status, turns, memory))
-            case _:
-                self._noisy[worker] = self._noisy.get(worker, 0) + 1
-                if self._noisy[worker] >= MOST_BAD_FRAMES:
-                    self._break(worker)
-
-    def _worked(self, worker: Worker, message: Any) -> None:
-        match message:
-            case ("ready",):
-                self._ready(worker)
-            case ("fatal", _):
-                pass  # kept with the worker until it is buried
-            case ("more time", seconds):
-                self.tell(MoreTime(worker.component, seconds))
-            case ("outcome", job_id, fence, outcome):
-                held = self.ledger.held.get(worker.component)
-                if held is None or (held.claim.id, held.claim.fence) != (job_id, fence):
-                    self._break(worker)
-                else:
-                    self._outcome(worker, held.claim, outcome)
-            case _:
-                self._break(worker)
-
-    def _ready(self, worker: Worker) -> None:
-        self.oracle.ready(worker)
-        paused = self.fleet.places[worker.component].paused
-        self.tell(Framed(worker.component, "paused" if paused else "healthy"))
-        claim = self.ledger.welcome(worker.component, worker.crew, self.world.now)
-        if claim is not None:
-            self.hand_out(worker.component, claim)
-
-    def _outcome(self, worker: Worker, claim: Claim, outcome: Any) -> None:
-        now, component = self.world.now, worker.component
-        self.world.note(f"{worker} ends job {claim.id}: {type(outcome).__name__}")
-        self.oracle.performed(worker, claim, outcome)
-        if not self.fleet.ended(component, now):
-            self.ledger.dismiss(component)
-        following = self.ledger.finished(component, outcome, now, worker.pid)
-        if following is None:
-            self.act(self.fleet.let_go(component, now))
-        else:
-            self.hand_out(component, following)
-
-    def _break(self, worker: Worker) -> None:
-        self._deaf.add(worker)
-        if worker.alive:
-            self.tell(Broken(worker.component))
-
     # a worker dies
 
     def _died(self, worker: Worker) -> None:
@@ -253,17 +150,7 @@ class Supervision:
         asked = place.status is Status.STOPPING
         outcome = last_outcome(death, place.verdict, repr(worker), asked=asked)
         self.oracle.buried(worker)
-        self.ledger.gone(component, outcome, now, worker.pid)
+        cancelled = place.recalled if place.verdict is Reason.CANCELLED else None
+        self.ledger.gone(component, outcome, now, worker.pid, cancelled)
         self.tell(Exited(component=component, death=death, crew_done=self.ledger.benches[worker.crew].done))
         self.oracle.after_burial(component, worker.crew)
-
-
-def _counted(terms: Terms, workers: int) -> Terms:
-    return Terms(
-        workers=workers,
-        recycle_jobs=terms.recycle_jobs,
-        recycle_memory=terms.recycle_memory,
-        idle_exit=terms.idle_exit,
-        memory=terms.memory,
-        gpu_memory=terms.gpu_memory,
-    )

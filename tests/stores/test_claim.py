@@ -239,7 +239,7 @@ def test_claiming_settling_and_recovering_at_once_completes_every_job_once(
 def test_a_paused_crew_is_granted_nothing(store: Store, scope: str) -> None:
     put(store, job("one"))
     pause(store, scope)
-    assert ask(store, crew="crew") == Grant("crew", (), None)
+    assert ask(store, crew="crew") == Grant("crew", (), None, limited=True)
     assert state(store, "one") is State.QUEUED
 
 
@@ -325,11 +325,11 @@ def test_whoever_asks_during_a_pause_learns_when_it_is_over(store: Store, wall: 
     put(store, job("one"))
     pause(store, "q", HOUR)
     wall.at += 1000
-    assert ask(store) == Grant("q", (), HOUR - 1000)
+    assert ask(store) == Grant("q", (), HOUR - 1000, limited=True)
     pause(store, "*", 2 * HOUR)
-    assert ask(store) == Grant("q", (), 2 * HOUR)
+    assert ask(store) == Grant("q", (), 2 * HOUR, limited=True)
     pause(store, "q")
-    assert ask(store) == Grant("q", (), None)
+    assert ask(store) == Grant("q", (), None, limited=True)
 
 
 # spec: PD-1

@@ -5,8 +5,9 @@ import sys
 import typer
 
 from chargehand import __version__
-from chargehand.cli import check, claims, deaths, init, jobs, orders, plans, serve, show, status, try_out, work
+from chargehand.cli import check, claims, deaths, init, jobs, keys, orders, plans, serve, show, status, try_out, work
 from chargehand.errors import EXIT_ERROR, ChargehandError
+from chargehand.people import acting_as, user
 
 app = typer.Typer(
     name="chargehand",
@@ -29,6 +30,7 @@ for command in (try_out.run, check.check, plans.wake, plans.recurring):
     app.command()(command)
 app.add_typer(jobs.app, name="jobs")
 app.add_typer(claims.app, name="claims")
+app.add_typer(keys.app, name="keys")
 
 
 def _version(wanted: bool) -> None:
@@ -47,7 +49,8 @@ def common(
 def run() -> None:
     """Run the command line; an error of ours is one sentence on standard error and its exit status."""
     try:
-        app()
+        with acting_as(user(), "cli"):
+            app()
     except (ChargehandError, TimeoutError) as error:
         sys.stderr.write(f"chargehand: {show.safe(error)}\n")
         sys.exit(getattr(error, "exit_code", EXIT_ERROR))

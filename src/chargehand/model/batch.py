@@ -45,7 +45,9 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
     """What else the node writes: pauses, reports, health. The ledger only carries them, and repeats them on failure."""
     wants: tuple[Want, ...] = ()
     poll: bool = False
-    """Nobody hinted: the claims need to be tried only if the store has been written by others."""
+    """It is time to see whether others have written to the store."""
+    hinted: bool = False
+    """Somebody said that there is work. If not, and nobody else has written, a poll has nothing to claim."""
 
 
 class Grant(msgspec.Struct, frozen=True):
@@ -57,7 +59,7 @@ class Grant(msgspec.Struct, frozen=True):
     waiting: int = 0
     """How many more could have been taken, up to the Want's `asleep`."""
     limited: bool = False
-    """There may be more, but a limit of the queue or of their keys was in the way."""
+    """There may be more, but a pause, or a limit of the queue or of their keys, was in the way."""
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):

@@ -4,13 +4,16 @@ It must never fail, grow or slow down whatever bytes come; and it imports nothin
 """
 
 import json
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 KEPT_OF_A_BAD_LINE = 200
+LONGEST_KIND = 32
 WORK_FRAME_LIMIT = 16 << 20
 """Bytes of a job or an outcome on its way, with all that the outcome enqueues."""
 
 _encoder = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+_decoder = json.JSONDecoder()
 
 
 class Frame(NamedTuple):
@@ -21,10 +24,14 @@ class Frame(NamedTuple):
 
     def read(self) -> Any:
         """The body as plain data; raises ValueError if it is not JSON."""
+        text = self.body.decode()
         try:
-            return json.loads(self.body)
+            value, end = _decoder.raw_decode(text)  # without looking for blanks around it: we write none
         except RecursionError as error:
             raise ValueError("nested too deeply") from error
+        if end != len(text):
+            raise ValueError(f"{len(text) - end} characters after the value")
+        return value
 
 
 class BadFrame(NamedTuple):
@@ -39,11 +46,11 @@ def encode(kind: str, body: Any) -> bytes:
     return f"{kind}|{_encoder.encode(body)}\n".encode(errors="replace")
 
 
-def encode_raw(kind: str, fields: Any, **raw: str | None) -> bytes:
-    """A frame whose `raw` fields are JSON texts already: they are put in as they are, not encoded again."""
-    text = _encoder.encode(fields)
-    extra = "".join(f',"{name}":{value}' for name, value in raw.items() if value is not None)
-    return f"{kind}|{text[:-1]}{extra if len(text) > 2 else extra[1:]}}}\n".encode(errors="replace")
+def encode_done(job: str, fence: int, result: str, follow: list[dict[str, Any]]) -> bytes:
+    """The frame that says that a job is done. The result is JSON text already, and is put in as it is."""
+    more = f',"follow":{_encoder.encode(follow)}' if follow else ""
+    text = f'DONE|{{"id":{_encoder.encode(job)},"fence":{fence}{more},"result":{result}}}\n'
+    return text.encode(errors="replace")
 
 
 class Decoder:
@@ -86,7 +93,14 @@ def _too_long(line: bytes, limit: int) -> BadFrame:
 
 
 def _parse(line: bytes) -> Frame | BadFrame:
-    kind, bar, body = line.partition(b"|")
-    if not bar or not kind.isalpha() or not kind.isupper() or len(kind) > 32:
+    name, bar, body = line.partition(b"|")
+    kind = _kind(name) if bar and len(name) <= LONGEST_KIND else None
+    if kind is None:
         return BadFrame("not KIND|{json}", line[:KEPT_OF_A_BAD_LINE])
-    return Frame(kind.decode("ascii", "replace"), body)
+    return Frame(kind, body)
+
+
+@lru_cache(maxsize=64)
+def _kind(name: bytes) -> str | None:
+    """The kind of that name, if it may be one; there are few, and each comes thousands of times a second."""
+    return name.decode("ascii") if name.isalpha() and name.isupper() else None

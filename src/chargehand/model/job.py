@@ -85,6 +85,8 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     crashes: int
     timeout_ms: int | None
     item: str | None = None
+    waited_ms: int = 0
+    """How long it had been due when it was claimed."""
 
 
 class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -118,6 +120,8 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     """What it is in the application's own tables, if it was found there and not enqueued."""
     cancel_ms: int | None
     """When a person asked for its end while it was running."""
+    seq: int = 0
+    """Its place in the order of arrival."""
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):
@@ -227,14 +231,25 @@ class Settlement(msgspec.Struct, frozen=True, kw_only=True):
     duration_ms: int = 0
 
 
-def settle(claim: Claim, outcome: Outcome, *, jitter: float = 0.0, **where: Any) -> Settlement | None:
-    """What an outcome makes of a job. None if there is nothing to write. `where`: worker, pid, duration_ms."""
+def settle(
+    claim: Claim,
+    outcome: Outcome,
+    *,
+    jitter: float = 0.0,
+    worker: str | None = None,
+    pid: int | None = None,
+    duration_ms: int = 0,
+) -> Settlement | None:
+    """What an outcome makes of a job. None if there is nothing to write."""
     if isinstance(outcome, Done):  # the common case, without detours
         return Settlement(
             id=claim.id, seq=claim.seq, fence=claim.fence, queue=claim.queue, state=State.DONE, outcome="done",
-            result=outcome.result, follow=outcome.follow, **where,
+            result=outcome.result, follow=outcome.follow, worker=worker, pid=pid, duration_ms=duration_ms,
         )  # fmt: skip
-    base: dict[str, Any] = {"id": claim.id, "seq": claim.seq, "fence": claim.fence, "queue": claim.queue, **where}
+    base: dict[str, Any] = {
+        "id": claim.id, "seq": claim.seq, "fence": claim.fence, "queue": claim.queue, "worker": worker, "pid": pid,
+        "duration_ms": duration_ms,
+    }  # fmt: skip
     match outcome:
         case Settled():
             return None

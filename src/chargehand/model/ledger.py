@@ -13,9 +13,10 @@ from chargehand.model.batch import Batch, Note, Request, Result, Want
 from chargehand.model.hands import Bench, Held
 from chargehand.model.job import Claim, Interrupted, Outcome, Returned, Settlement, State, Stopped, settle
 from chargehand.model.search import Look, Search
+from chargehand.model.tally import Tally
 
-ENOUGH_OUTCOMES = 32
-LONGEST_WAIT = 0.002
+ENOUGH_OUTCOMES = 64
+LONGEST_WAIT = 0.004
 """An outcome is written after so many seconds, or with so many others, whichever comes first."""
 NOTE_AFTER = 0.05
 """Who has a job is written once it has had it this long; most small jobs are done before."""
@@ -52,6 +53,8 @@ class Ledger:
             self.benches[crew].batch, self.benches[crew].batch_wait = most, wait
         self._gathering = [bench for bench in self.benches.values() if bench.batch > 1]
         self._jitter = jitter
+        self.tally = Tally({bench.queue for bench in self.benches.values()})
+        """What is counted for those who watch."""
         self.held: dict[str, Held] = {}
         self._crew_of: dict[str, str] = {}
         self._dismissed: set[str] = set()
@@ -183,6 +186,8 @@ class Ledger:
 
     def gathered_due(self) -> float | None:
         """When that is."""
+        if not self._gathering:
+            return None
         due = [bench.gather_until for bench in self._gathering if bench.idle and bench.ahead]
         return min((moment for moment in due if moment is not None), default=None)
 
@@ -201,8 +206,11 @@ class Ledger:
         return found
 
     def looks_due(self) -> float | None:
-        """When an idle worker should look."""
-        due = [search.due() for crew, search in self.searches.items() if self.benches[crew].idle]
+        """When an idle worker should look; None while none may."""
+        if not self.searches or self.closed:
+            return None
+        benches = ((self.benches[crew], search) for crew, search in self.searches.items())
+        due = [search.due() for bench, search in benches if bench.idle and not bench.paused]
         return min((moment for moment in due if moment is not None), default=None)
 
     def looked(self, worker: str, now: float) -> Todo | None:
@@ -241,9 +249,18 @@ class Ledger:
                 handed.append((worker, claim))
         return handed
 
-    def _record(self, claim: Claim, since: float, outcome: Outcome, now: float, **where: Any) -> State | None:
+    def _record(
+        self,
+        claim: Claim,
+        since: float,
+        outcome: Outcome,
+        now: float,
+        worker: str | None = None,
+        pid: int | None = None,
+    ) -> State | None:
         duration = int((now - since) * 1000)
-        settlement = settle(claim, outcome, jitter=self._jitter(), duration_ms=duration, **where)
+        self.tally.ended(claim.queue, outcome, now - since)
+        settlement = settle(claim, outcome, jitter=self._jitter(), worker=worker, pid=pid, duration_ms=duration)
         if settlement is None:
             return None
         self._pend(settlement, now)
@@ -253,6 +270,7 @@ class Ledger:
         self._settlements.append(settlement)
         if self._oldest is None:
             self._oldest = now
+            self.tally.pending(now)
         if settlement.state is State.QUEUED:
             self._stir(settlement.queue, now + settlement.delay_ms / 1000, now)
         elif settlement.queue in self._limited:
@@ -334,9 +352,13 @@ class Ledger:
             due = min(due, self._poll_at, bench.due_at or self._poll_at)
         for held in self.held.values():
             if not held.noted:
-                due = min(due, held.since + NOTE_AFTER)
+                moment = held.since + NOTE_AFTER
             elif held.progress is not None:
-                due = min(due, held.progress_at)
+                moment = held.progress_at
+            else:
+                continue
+            if moment < due:
+                due = moment
         return due
 
     @property
@@ -376,15 +398,18 @@ class Ledger:
             requests=tuple(self._requests),
             chores=chores,
             wants=tuple(wants),
-            poll=poll and not hinted and not self.closed,
+            poll=poll and not self.closed,
+            hinted=hinted,
         )
         self._settlements, self._requests, self._oldest = [], [], None
+        self.tally.sent(now)
         return self.in_flight
 
     def confirm(self, result: Result, now: float) -> list[tuple[str, Todo]]:
         """The batch is committed: who is to be handed what."""
         batch, self.in_flight = self.in_flight, None
         assert batch is not None
+        self.tally.committed(now, settled=bool(batch.settlements), claimed=bool(result.grants))
         handed: list[tuple[str, Todo]] = []
         wanted = {want.crew: want.limit for want in batch.wants}
         if result.stirred:
@@ -392,8 +417,11 @@ class Ledger:
                 bench.hungry |= crew not in wanted
         for grant in result.grants:
             bench = self.benches[grant.crew]
+            self.tally.claimed(bench.queue, grant.claims)
             if grant.crew in self.searches:
-                self.searches[grant.crew].taken(len(grant.claims), wanted[grant.crew], limited=grant.limited)
+                new = sum(claim.fence == 1 and claim.item is not None for claim in grant.claims)
+                short = len(grant.claims) < wanted[grant.crew] and not grant.limited
+                self.searches[grant.crew].taken(new, short=short)
             if grant.waiting:
                 self._waiting[grant.crew] = grant.waiting
                 bench.owed = True
@@ -408,12 +436,17 @@ class Ledger:
             if self.closed or not bench.hands or bench.paused:
                 self._give_back(bench, now)
             handed += self._deal(bench, now)
+        for crew, search in self.searches.items():
+            bench = self.benches[crew]
+            if bench.asleep and not bench.hands and self._should_look(search, bench, now):
+                self._waiting.setdefault(crew, 1)  # nobody is awake to look, and there may be work
         return handed
 
     def failed(self, now: float, pause: float) -> tuple[Request, ...]:
         """The batch was not committed: outcomes are kept for another try after the pause. Returns the requests."""
         batch, self.in_flight = self.in_flight, None
         assert batch is not None
+        self.tally.failed()
         self._settlements[:0] = batch.settlements
         self._chores[:0] = batch.chores
         if batch.chores and self._chores_since is None:

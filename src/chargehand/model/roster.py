@@ -92,7 +92,7 @@ class Roster:
     def start(self, place: Place) -> None:
         """Have an empty place filled, as soon as it is its turn."""
         if place.component in self._occupied:
-            place.start_at, place.reason = None, Reason.NOT_STARTED
+            place.start_at, place.after, place.why_leave, place.reason = None, None, None, Reason.NOT_STARTED
             place.text = f"unkillable: an earlier life of it (pid {self._occupied[place.component]}) is still there"
         elif self._begun and not self.stopping:
             place.after, place.why_leave, place.behind_breaker = None, None, False

@@ -74,9 +74,9 @@ class Search(msgspec.Struct):
         pause = min(LOOK_EVERY * 2 ** min(self.failures, 10), LONGEST_PAUSE)
         self.look_at, self.woken = now if self.woken else now + pause, False
 
-    def taken(self, claims: int, wanted: int, *, limited: bool = False) -> None:
-        """So many were claimed; fewer than wanted means that none is left, unless a limit was in the way."""
-        self.waiting = max(0, self.waiting - claims) if claims >= wanted or limited else 0
+    def taken(self, new: int, *, short: bool) -> None:
+        """So many were claimed for the first time. `short`: fewer than wanted were there, so none is left."""
+        self.waiting = 0 if short else max(0, self.waiting - new)
 
     def wake(self, now: float) -> None:
         """The application says that there is something."""

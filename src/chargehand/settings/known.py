@@ -37,6 +37,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Workers and threads of single crews, by `crew_key`."""
     cors_origins: tuple[str, ...] = ()
     """Other sites whose pages may call the API."""
+    allowed_hosts: tuple[str, ...] = ()
+    """The only names that the API may be called by; none given: any."""
     host: str = "127.0.0.1"
     """Where `chargehand serve` listens."""
     port: int = 8356
@@ -113,6 +115,7 @@ SETTINGS = [
     Setting(("worker_processes",), *CREW_SETTINGS["workers"], ("WORKER_PROCESSES",)),
     Setting(("pipeline_threads_per_job",), *CREW_SETTINGS["threads"], (THREADS,)),
     Setting(("cors_origins",), reading.origins, "origins such as https://example.org, with commas", ("CORS_ORIGINS",)),
+    Setting(("allowed_hosts",), reading.names, "names of hosts, with commas"),
     Setting(("host",), reading.name, "an address or a host's name"),
     Setting(("port",), reading.whole(0, 65535), "a whole number, 0 (any free one) to 65535"),
     Setting(("admin_key",), reading.secret, "16 or more printable characters without blanks"),

@@ -5,13 +5,12 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any, cast
 
-from chargehand import config
+from chargehand import config, keys
 from chargehand.errors import ConfigurationError
 from chargehand.model.job import NAME_LIMIT
 
 _TRUTHS = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
 _ORIGIN = re.compile(r"https?://[^\s/,;'\"\\]+")
-SHORTEST_SECRET = 16
 
 
 class Secret:
@@ -92,12 +91,17 @@ def one_of(*words: str) -> Callable[[Any], str]:
     return read
 
 
-def origins(value: Any) -> tuple[str, ...]:
-    """Origins, from a list or a text with commas."""
+def names(value: Any) -> tuple[str, ...]:
+    """Names, from a list or a text with commas."""
     parts: Any = value.split(",") if isinstance(value, str) else value
     if not isinstance(parts, list | tuple):
         raise ValueError
-    found = tuple(text(part).rstrip("/") for part in cast("Iterable[Any]", parts) if part != "")
+    return tuple(name(part) for part in cast("Iterable[Any]", parts) if part != "")
+
+
+def origins(value: Any) -> tuple[str, ...]:
+    """Origins, from a list or a text with commas."""
+    found = tuple(each.rstrip("/") for each in names(value))
     if not all(_ORIGIN.fullmatch(origin) for origin in found):
         raise ValueError
     return found
@@ -106,7 +110,7 @@ def origins(value: Any) -> tuple[str, ...]:
 def secret(value: Any) -> Secret:
     """A text that is long enough not to be guessed."""
     found = text(value)
-    if len(found) < SHORTEST_SECRET or not found.isprintable() or " " in found:
+    if len(found) < keys.LEAST_OWN or not found.isascii() or not found.isprintable() or " " in found:
         raise ValueError
     return Secret(found)
 

@@ -181,6 +181,16 @@ class SqliteStore(SqliteReading):
             with self._writing():
                 return doomed.delete(self._db)
 
+    def probe(self) -> None:
+        known = len(list(_migrations()))
+        with in_words(self.path), self._writing():
+            found = self._schema_version()
+            if found != known:
+                raise StoreError(
+                    f"{self.path} has schema {found} and this Chargehand knows {known}: run one version of the package"
+                )
+            self._db.execute("INSERT OR REPLACE INTO chargehand_probe VALUES (1, ?)", (self._now_ms(),))
+
     # closing
 
     def close(self) -> None:

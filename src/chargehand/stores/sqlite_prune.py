@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 
+from chargehand.model.access import REMEMBERED_MS
 from chargehand.model.job import FINISHED, State
 from chargehand.store import Retention
 
@@ -32,6 +33,9 @@ _OLDEST_CRASHES = """
 SELECT seq FROM chargehand_crash WHERE (at_ms, seq) <= (?1, ?2) ORDER BY at_ms, seq LIMIT ?3
 """
 _OLDEST_HISTORY = "SELECT timestamp_ms FROM chargehand_history WHERE timestamp_ms < ? ORDER BY timestamp_ms LIMIT ?"
+_OLDEST_OPERATIONS = "SELECT id FROM chargehand_operation WHERE at_ms < ? ORDER BY at_ms LIMIT ?"
+_OLDEST_REMEMBERED = "SELECT rowid FROM chargehand_remembered WHERE at_ms <= ? ORDER BY at_ms LIMIT ?"
+_OVER_SESSIONS = "SELECT digest FROM chargehand_session WHERE expires_ms <= ? LIMIT ?"
 
 
 class Doomed(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,9 +44,12 @@ class Doomed(msgspec.Struct, frozen=True, kw_only=True):
     jobs: list[tuple[int]]
     crashes: list[tuple[int]]
     history: list[tuple[int]]
+    operations: list[tuple[int]]
+    remembered: list[tuple[int]]
+    sessions: list[tuple[str]]
 
     def __bool__(self) -> bool:
-        return bool(self.jobs or self.crashes or self.history)
+        return any(getattr(self, name) for name in self.__struct_fields__)
 
     def delete(self, db: Any) -> int:
         """Delete it, inside the caller's transaction; how many jobs went."""
@@ -50,6 +57,9 @@ class Doomed(msgspec.Struct, frozen=True, kw_only=True):
         db.executemany("DELETE FROM chargehand_attempt WHERE job = ?", gone)
         db.executemany("DELETE FROM chargehand_crash WHERE seq = ?", self.crashes)
         db.executemany("DELETE FROM chargehand_history WHERE timestamp_ms = ?", self.history)
+        db.executemany("DELETE FROM chargehand_operation WHERE id = ?", self.operations)
+        db.executemany("DELETE FROM chargehand_remembered WHERE rowid = ?", self.remembered)
+        db.executemany("DELETE FROM chargehand_session WHERE digest = ?", self.sessions)
         return len(gone)
 
 
@@ -60,6 +70,9 @@ def overdue(db: Any, retention: Retention, now_ms: int, limit: int) -> Doomed:
         jobs=_jobs(db, retention, now_ms, limit),
         crashes=_crashes(db, retention, now_ms, few),
         history=db.execute(_OLDEST_HISTORY, (now_ms - retention.history_age_ms, few)).fetchall(),
+        operations=db.execute(_OLDEST_OPERATIONS, (now_ms - retention.operation_age_ms, few)).fetchall(),
+        remembered=db.execute(_OLDEST_REMEMBERED, (now_ms - REMEMBERED_MS, few)).fetchall(),
+        sessions=db.execute(_OVER_SESSIONS, (now_ms, few)).fetchall(),
     )
 
 

@@ -18,6 +18,7 @@ from chargehand.model.job import Claim, Settlement, State
 from chargehand.store import Cancelled, Holder
 from chargehand.stores.sqlite_fleet import readable
 from chargehand.stores.sqlite_incoming import TAKEN, Incoming
+from chargehand.stores.sqlite_rows import columns
 
 PROMOTE_AT_ONCE = 200
 """Future jobs made due by one claim, at most: a million that fall due together must not make one claim slow."""
@@ -29,14 +30,14 @@ UPDATE chargehand_job SET waits_for = NULL WHERE seq IN (
 """
 # Claims and good ends are the hot path. Each is one statement for a whole batch, in and out as one JSON text: every row
 # that crosses into Python by itself would take and release the interpreter, and make the node's main thread wait.
-_CLAIM_FIELDS = ", ".join("fence + 1" if name == "fence" else name for name in Claim.__struct_fields__)
+_CLAIM_FIELDS = columns(Claim, fence="fence + 1", waited_ms="max(0, ?3 - run_at_ms)")
 _FIND = f"""
 SELECT json_group_array(json_array({_CLAIM_FIELDS})) FROM (
   SELECT * FROM chargehand_job
   WHERE queue = ?1 AND state = 'queued' AND waits_for IS NULL ORDER BY priority DESC, seq LIMIT ?2)
 """
 _FIND_THESE = f"""
-SELECT json_group_array(json_array({_CLAIM_FIELDS})) FROM chargehand_job WHERE seq IN (SELECT value FROM json_each(?))
+SELECT json_group_array(json_array({_CLAIM_FIELDS})) FROM chargehand_job WHERE seq IN (SELECT value FROM json_each(?1))
 """
 _CLAIM = """
 UPDATE chargehand_job SET state = 'running', fence = fence + 1, node = ?2, life = ?3, worker = NULL, started_ms = ?4
@@ -53,13 +54,15 @@ INSERT INTO chargehand_attempt (job, fence, node, worker, pid, started_ms, durat
 SELECT value ->> 0, value ->> 1, ?2, value ->> 3, value ->> 4, ?3 - (value ->> 5), value ->> 5, 'done'
 FROM json_each(?1)
 """
-_NEXT = "SELECT min(run_at_ms) FROM chargehand_job WHERE queue = ? AND state = 'queued' AND waits_for = 'time'"
+_NEXT = "SELECT min(run_at_ms) FROM chargehand_job WHERE queue = ?1 AND state = 'queued' AND waits_for = 'time'"
+# What a claim must know before it takes anything: which pauses hold, and when the next future job falls due.
+_LOOK = f"""
+SELECT (SELECT json_group_array(until_ms) FROM chargehand_pause
+  WHERE scope IN ('*', ?2) AND (until_ms IS NULL OR until_ms > ?3)), ({_NEXT})
+"""
 _WAITING = """
 SELECT count(*) FROM (
   SELECT 1 FROM chargehand_job WHERE queue = ? AND state = 'queued' AND waits_for IS NULL LIMIT ?)
-"""
-_PAUSED = """
-SELECT until_ms FROM chargehand_pause WHERE scope IN ('*', ?1) AND (until_ms IS NULL OR until_ms > ?2)
 """
 # Where a job would be queued again, but its end was asked for, it is cancelled. One that is queued has no progress.
 _SETTLE = """
@@ -117,14 +120,18 @@ class SqliteTransaction(Incoming):
         return [self._claim(want, holder) for want in wants]
 
     def _claim(self, want: Want, holder: Holder) -> Grant:
-        ends = [until for (until,) in self.execute(_PAUSED, (want.crew, self._now))]
+        ((pauses, run_at),) = self.execute(_LOOK, (want.queue, want.crew, self._now))
+        ends: list[int | None] = json.loads(pauses)
         if ends:
             # Nobody writes anything when a pause runs out, so whoever asks must learn now when to ask again.
-            return Grant(want.crew, (), None if None in ends else max(ends) - self._now)
+            left = None if None in ends else max(end for end in ends if end is not None) - self._now
+            return Grant(want.crew, (), left, limited=True)
         room = self._limits.room(want.queue)
         if room == 0:
             return Grant(want.crew, (), None, limited=True)  # whoever makes room will ask again
-        self._db.execute(_PROMOTE, (want.queue, self._now, PROMOTE_AT_ONCE))
+        if run_at is not None and run_at <= self._now:
+            self._db.execute(_PROMOTE, (want.queue, self._now, PROMOTE_AT_ONCE))
+            ((run_at,),) = self.execute(_NEXT, (want.queue,))
         limit, asleep = want.limit, want.asleep
         if room is not None:
             limit = min(limit, room)
@@ -134,13 +141,12 @@ class SqliteTransaction(Incoming):
         else:
             claims, waiting, next_in = self._take_what_keys_allow(want.queue, limit, asleep, holder)
         if next_in is None and len(claims) + waiting < limit + asleep:
-            ((run_at,),) = self.execute(_NEXT, (want.queue,))
             next_in = None if run_at is None else max(0, run_at - self._now)
         limited = (limit < want.limit) or self._limits.of(want.queue).key is not None
         return Grant(want.crew, tuple(claims), next_in, waiting, limited)
 
     def _take(self, queue: str, limit: int, asleep: int, holder: Holder) -> tuple[list[Claim], int]:
-        ((found,),) = self.execute(_FIND, (queue, limit))
+        ((found,),) = self.execute(_FIND, (queue, limit, self._now))
         claims = _claims.decode(found)
         self._hold([claim.seq for claim in claims], holder)
         waiting = 0
@@ -152,7 +158,7 @@ class SqliteTransaction(Incoming):
         self, queue: str, limit: int, asleep: int, holder: Holder
     ) -> tuple[list[Claim], int, int | None]:
         chosen = self._limits.choose(queue, limit, asleep)
-        ((found,),) = self.execute(_FIND_THESE, (json.dumps(chosen.seqs),))
+        ((found,),) = self.execute(_FIND_THESE, (json.dumps(chosen.seqs), None, self._now))
         claims = {claim.seq: claim for claim in _claims.decode(found)}
         self._hold(chosen.seqs, holder)
         return [claims[seq] for seq in chosen.seqs], chosen.waiting, 0 if chosen.cut_short else None
@@ -165,7 +171,7 @@ class SqliteTransaction(Incoming):
         good = [s for s in settlements if s.state is State.DONE and not s.follow]
         if good and self._end_well(good, holder):
             settlements = [s for s in settlements if s.state is not State.DONE or s.follow]
-        return self._settle(settlements, holder)
+        return self._settle(settlements, holder) if settlements else []
 
     def _end_well(self, settlements: Sequence[Settlement], holder: Holder) -> bool:
         """All of them at once; if one of the claims no longer holds, nothing is written and the answer is no."""

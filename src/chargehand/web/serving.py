@@ -1,6 +1,5 @@
 """Serves Chargehand alone, at the root: what `chargehand serve` runs."""
 
-import ipaddress
 import signal
 import socket
 from types import FrameType
@@ -12,6 +11,7 @@ from chargehand import log
 from chargehand.errors import ConfigurationError
 from chargehand.web.api import create
 from chargehand.web.attach import enclose
+from chargehand.web.listen import check_listening
 from chargehand.web.site import Site
 
 if TYPE_CHECKING:
@@ -40,23 +40,14 @@ def _was_heeded(number: int, frame: FrameType | None) -> None:
     """The server has stopped already."""
 
 
-def has_keys(hand: "Chargehand") -> bool:
-    """Whether anybody could be told apart from a stranger."""
-    return hand.settings.admin_key is not None
-
-
 def listen(hand: "Chargehand", host: str, port: int) -> socket.socket:
     """A socket that listens there; ConfigurationError if that cannot, or must not, be."""
+    check_listening(hand, host)
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except OSError as error:
         raise ConfigurationError(f"host {host!r} cannot be listened on: {error.strerror or error}") from None
     family, _, _, _, address = found[0]
-    if not ipaddress.ip_address(address[0]).is_loopback and not has_keys(hand):
-        raise ConfigurationError(
-            f"{host} can be reached from other machines, and no key exists: whoever reaches it could read and control "
-            "everything. Make a key with `chargehand keys`, set CHARGEHAND_ADMIN_KEY, or listen on 127.0.0.1"
-        )
     try:
         return socket.create_server((str(address[0]), port), family=family, backlog=BACKLOG)
     except OSError as error:

@@ -1,0 +1,1 @@
+"""What listens: decoding, spectrograms, networks. Heavy; imported in the workers only."""

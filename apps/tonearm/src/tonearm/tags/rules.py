@@ -1,0 +1,178 @@
+"""Rules over labels, as text and as a tree: `genre:rock and mood:calm and not voice:female`. Pure."""
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from tonearm.tags.settings import TextError, check_group, check_label
+
+DEEPEST = 50
+QUOTED, BACKSLASHED = re.compile(r'(["\\])'), r"\\\1"
+TOKEN = re.compile(r'\s+|(?P<mark>[()])|(?P<term>[^\s:()"]+:(?:"(?:[^"\\]|\\.)*"|[^\s()"]+))|(?P<word>[^\s()]+)')
+
+
+@dataclass(frozen=True, slots=True)
+class Has:
+    """The track has this label in this group; case does not matter."""
+
+    group: str
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    """The rule does not hold."""
+
+    rule: "Rule"
+
+
+@dataclass(frozen=True, slots=True)
+class All:
+    """Every one of the rules holds."""
+
+    rules: tuple["Rule", ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Any:
+    """At least one of the rules holds."""
+
+    rules: tuple["Rule", ...]
+
+
+Rule = Has | Not | All | Any
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """One word of a rule, and at which letter it stands."""
+
+    text: str
+    at: int
+    is_term: bool
+
+
+def parse(text: str) -> Rule:
+    """The rule that the text says, of terms `group:label`, and, or, not, brackets; TextError says what is wrong."""
+    tokens = [
+        Token(found[0], found.start() + 1, found.lastgroup == "term")
+        for found in TOKEN.finditer(text)
+        if found.lastgroup is not None
+    ]
+    if not tokens:
+        raise TextError("rule: it is empty; write for example genre:rock and not voice:female")
+    rule, rest = _any(tokens, 0)
+    if rest:
+        raise _expected("and, or, or the end", rest)
+    return rule
+
+
+def matches(rule: Rule, labels: Mapping[str, Collection[str]]) -> bool:
+    """Whether a track with these labels fits the rule."""
+    match rule:
+        case Has(group, label):
+            return label.casefold() in {each.casefold() for each in labels.get(group, ())}
+        case Not(inner):
+            return not matches(inner, labels)
+        case All(rules):
+            return all(matches(each, labels) for each in rules)
+        case Any(rules):
+            return any(matches(each, labels) for each in rules)
+
+
+def positive(rule: Rule, *, negate: bool = False) -> Rule:
+    """The same rule with every `not` directly before a term: for queries that know no other."""
+    match rule:
+        case Has():
+            return Not(rule) if negate else rule
+        case Not(inner):
+            return positive(inner, negate=not negate)
+        case All(rules):
+            inner_rules = tuple(positive(each, negate=negate) for each in rules)
+            return Any(inner_rules) if negate else All(inner_rules)
+        case Any(rules):
+            inner_rules = tuple(positive(each, negate=negate) for each in rules)
+            return All(inner_rules) if negate else Any(inner_rules)
+
+
+def data(rule: Rule) -> dict[str, object]:
+    """The rule as plain data, for a query or for JSON."""
+    match rule:
+        case Has(group, label):
+            return {"has": {"group": group, "label": label}}
+        case Not(inner):
+            return {"not": data(inner)}
+        case All(rules):
+            return {"all": [data(each) for each in rules]}
+        case Any(rules):
+            return {"any": [data(each) for each in rules]}
+
+
+def text(rule: Rule) -> str:
+    """The rule as it is written; parsing that gives the same rule."""
+    match rule:
+        case Has(group, label):
+            plain = not re.search(r'[\s()"\\]', label)
+            return f"{group}:{label}" if plain else f'{group}:"{re.sub(QUOTED, BACKSLASHED, label)}"'
+        case Not(inner):
+            return f"not {_bracketed(inner)}"
+        case All(rules):
+            return " and ".join(_bracketed(each) for each in rules)
+        case Any(rules):
+            return " or ".join(_bracketed(each) for each in rules)
+
+
+def _bracketed(rule: Rule) -> str:
+    return f"({text(rule)})" if isinstance(rule, All | Any) else text(rule)
+
+
+def _any(tokens: list[Token], depth: int) -> tuple[Rule, list[Token]]:
+    rule, rest = _all(tokens, depth)
+    rules = [rule]
+    while rest and rest[0].text.lower() == "or":
+        rule, rest = _all(rest[1:], depth)
+        rules.append(rule)
+    return (Any(tuple(rules)) if len(rules) > 1 else rules[0]), rest
+
+
+def _all(tokens: list[Token], depth: int) -> tuple[Rule, list[Token]]:
+    rule, rest = _one(tokens, depth)
+    rules = [rule]
+    while rest and rest[0].text.lower() == "and":
+        rule, rest = _one(rest[1:], depth)
+        rules.append(rule)
+    return (All(tuple(rules)) if len(rules) > 1 else rules[0]), rest
+
+
+def _one(tokens: list[Token], depth: int) -> tuple[Rule, list[Token]]:
+    if depth > DEEPEST:
+        raise TextError(f"rule: more than {DEEPEST} brackets and nots in each other; write it more simply")
+    if not tokens:
+        raise TextError("rule: something is missing at its end; a term such as genre:rock must follow")
+    first, rest = tokens[0], tokens[1:]
+    if first.text.lower() == "not":
+        rule, rest = _one(rest, depth + 1)
+        return Not(rule), rest
+    if first.text == "(":
+        rule, rest = _any(rest, depth + 1)
+        if not rest or rest[0].text != ")":
+            raise TextError(f"rule: the bracket at letter {first.at} is never closed")
+        return rule, rest[1:]
+    if not first.is_term:
+        raise _expected("a term such as genre:rock", tokens)
+    return _term(first), rest
+
+
+def _term(token: Token) -> Has:
+    group, _, label = token.text.partition(":")
+    try:
+        if label.startswith('"'):
+            label = re.sub(r"\\(.)", r"\1", label[1:-1])
+        return Has(check_group(group), check_label(label))
+    except TextError as error:
+        raise TextError(f"rule, letter {token.at}: {error}") from None
+
+
+def _expected(what: str, rest: list[Token]) -> TextError:
+    hint = '; a label of several words needs quotes: genre:"indie rock"' if rest[0].text not in "()" else ""
+    return TextError(f"rule, letter {rest[0].at}: {rest[0].text!r} stands where {what} should{hint}")

@@ -1,0 +1,155 @@
+"""What callers do: jobs are enqueued, retried and cancelled; the application's own items come, change and go."""
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from chargehand.chores import CancelJobs
+from chargehand.model.batch import Note
+from chargehand.model.job import NewJob, State
+from chargehand.store import Holder
+
+if TYPE_CHECKING:
+    from stage import World
+
+
+class Callers:
+    """See the module."""
+
+    def __init__(self, world: "World") -> None:
+        self._world, self._chance = world, world.chance
+
+    def _crew(self) -> str:
+        return self._chance.choice(list(self._world.profile.crews))
+
+    # jobs
+
+    def enqueue(self, count: int | None = None, crew: str | None = None, **options: object) -> list[str]:
+        world, profile = self._world, self._world.profile
+        queue = crew or self._crew()
+        jobs = [
+            NewJob(
+                id=f"j{len(world.oracle.jobs.jobs) + n}",
+                queue=queue,
+                priority=self._chance.choice([0, 0, 5]),
+                delay_ms=self._chance.choice([0, 0, 0, 700, 40_000]),
+                timeout_ms=self._chance.choice(profile.timeouts),
+                max_attempts=self._chance.choice([1, 3, 3]),
+            )
+            for n in range(count or self._chance.choice(profile.batches))
+        ]
+        jobs = [msgspec.structs.replace(job, **options) for job in jobs]
+        with world.stage.people.transaction() as tx:
+            tx.enqueue(jobs)
+        for job in jobs:
+            world.oracle.jobs.enqueued(job)
+        world.tally["jobs"] += len(jobs)
+        world.note(f"{len(jobs)} jobs for {queue}: {jobs[0].id}…")
+        if world.node is not None and (profile.poll > 1 or self._chance.random() < 0.5):
+            node = world.node
+            node.order(lambda: node.ledger.hint(queue))
+        return [job.id for job in jobs]
+
+    def _poison(self) -> None:
+        self._world.fates.poison.update(self.enqueue(1, timeout_ms=None))
+
+    def _retry(self) -> None:
+        ended = [
+            job.id for job in self._world.oracle.jobs.jobs.values() if job.state in ("failed", "cancelled", "done")
+        ]
+        if ended:
+            self.retry(self._chance.choice(ended))
+
+    def retry(self, job_id: str) -> None:
+        """A person wants it tried again."""
+        with self._world.stage.people.transaction() as tx:
+            done = tx.retry([job_id])
+        self._world.oracle.jobs.retried(job_id, bool(done))
+
+    def cancel(self, job_id: str, *, through_node: bool = False) -> None:
+        """A person cancels a job: straight in the store, or by asking the node."""
+        world, node = self._world, self._world.node
+        if through_node and node is not None:
+            chore = CancelJobs(token=None, ids=(job_id,))
+            node.order(lambda: node.ledger.chore(chore, world.now))
+            return
+        with world.stage.people.transaction() as tx:
+            done = tx.cancel([job_id])
+        world.oracle.jobs.cancelled(job_id, done)
+
+    def _cancel(self) -> None:
+        jobs = self._world.oracle.jobs.jobs
+        running = [job.id for job in jobs.values() if job.state == "running"]
+        chosen = running if running and self._chance.random() < 0.6 else list(jobs)
+        if chosen:
+            self.cancel(self._chance.choice(chosen), through_node=self._chance.random() < 0.5)
+
+    def _ghost(self) -> None:
+        """Somebody who was declared dead long ago wakes up and settles, notes and releases: nothing may come of it."""
+        world, jobs = self._world, self._world.oracle.jobs
+        if not jobs.past:
+            return
+        running = [old for old in jobs.past[-40:] if jobs.jobs[old.id].state == "running"]
+        old = self._chance.choice(running or jobs.past[-40:])
+        if self._chance.random() < 0.7:
+            old = msgspec.structs.replace(old, state=State.DONE, outcome="done", result="1", error=None, reason=None)
+        note = Note(seq=old.seq, fence=old.fence, worker="worker:ghost:0", age_ms=0)
+        with world.stage.people.transaction() as tx:
+            before = tx.execute("SELECT * FROM chargehand_job WHERE id = ?", (old.id,))
+            lost = tx.settle([old], Holder("sim", "an earlier life"))
+            tx.note([note])
+            after = tx.execute("SELECT * FROM chargehand_job WHERE id = ?", (old.id,))
+        world.oracle.check(lost == [old.id] and before == after, f"a ghost settles job {old.id}, fence {old.fence}")
+        world.tally["ghost: while running" if jobs.jobs[old.id].state == "running" else "ghost: other"] += 1
+
+    # items
+
+    def add_items(self, kinds: list[str], crew: str | None = None) -> list[str]:
+        """The application has something new that needs work; of these kinds."""
+        world = self._world
+        crew = crew or self._chance.choice(list(self._world.profile.discovers))
+        first = len(world.application.rows)
+        # Keys are not in the order in which they come: a walk by key finds some of them before, and some behind it.
+        keys = [f"{self._chance.randrange(1000):03}-{first + n}" for n in range(len(kinds))]
+        for key, kind in zip(keys, kinds, strict=True):
+            world.application.add(key, crew, kind)
+        world.note(f"items for {crew}: {', '.join(f'{key} ({kind})' for key, kind in zip(keys, kinds, strict=True))}")
+        world.tally["items"] += len(keys)
+        return keys
+
+    def _items(self) -> None:
+        kinds = ["good", "good", "good", "good", "good", "bad", "endless"]
+        self.add_items([self._chance.choice(kinds) for _ in range(self._chance.choice([1, 3, 12]))])
+        if self._chance.random() < 0.3:
+            self._wake()
+
+    def _row(self) -> str | None:
+        rows = list(self._world.application.rows)
+        return self._chance.choice(rows) if rows else None
+
+    def _touch(self) -> None:
+        key = self._row()
+        if key is not None:
+            self._world.note(f"item {key} needs work again")
+            self._world.application.touch(key)
+
+    def _withdraw(self) -> None:
+        key = self._row()
+        if key is not None:
+            self._world.note(f"item {key} is withdrawn")
+            self._world.application.withdraw(key)
+
+    def wake(self, crew: str) -> None:
+        """The application says that there is something to be found."""
+        node = self._world.node
+        if node is not None:
+            self._world.note(f"wake {crew}")
+            node.order(lambda: node.wake(crew))
+
+    def _wake(self) -> None:
+        self.wake(self._chance.choice(list(self._world.profile.discovers)))
+
+    def _table_trouble(self) -> None:
+        application = self._world.application
+        application.broken_until = self._world.now + self._chance.choice([1.0, 10.0, 60.0])
+        self._world.note(f"the application's table cannot be read until {application.broken_until:.3f}")

@@ -1,0 +1,113 @@
+"""Mutants of how work is found in the application's own tables."""
+
+from mutant import Mutant
+
+DISCOVERY = (
+    Mutant(
+        name="a walk never goes past its first page",
+        file="model/search.py",
+        old="        return Look(self.crew, self.after)\n",
+        new="        return Look(self.crew, None)\n",
+        profile="a library",
+    ),
+    Mutant(
+        name="nobody looks again when one has died while it looked",
+        file="model/ledger.py",
+        old='            search.failed(f"{worker} ended while it was looking", now)\n',
+        new="            pass\n",
+        profile="a look that hangs",
+    ),
+    Mutant(
+        name="what was set aside is queued again",
+        file="stores/sqlite_items.py",
+        old='    if newest and newest[0].state is not State.DONE:\n        return "set aside"\n',
+        new="",
+        profile="discovery",
+    ),
+    Mutant(
+        name="what is never done is done for ever",
+        file="stores/sqlite_items.py",
+        old='    return "no progress" if newest and done >= most_done else "queued"\n',
+        new='    return "no progress" if newest and done > most_done else "queued"\n',
+        profile="discovery",
+    ),
+    Mutant(
+        name="what a person retried is set aside at once for what it did before",
+        file="stores/sqlite_items.py",
+        old="        if job.retried_ms is not None:\n            break\n",
+        new="",
+        profile="a library",
+    ),
+    Mutant(
+        name="what was done during a look is found again",
+        file="stores/sqlite_items.py",
+        old='        return "held"  # when the look read it, it was still in hand\n',
+        new="        pass\n",
+        profile="discovery",
+        seeds=150,
+    ),
+    Mutant(
+        name="a page that waited for the store is taken for new",
+        file="chores.py",
+        old="            age_ms = int((now - looked_at + LOOKED_BEFORE) * 1000)\n",
+        new="            age_ms = int(LOOKED_BEFORE * 1000)\n",
+        profile="discovery",
+        seeds=150,
+    ),
+    Mutant(
+        name="a paused crew looks",
+        file="model/ledger.py",
+        old="        return due is not None and due <= now and not self.closed and not bench.paused\n",
+        new="        return due is not None and due <= now and not self.closed\n",
+        profile="discovery",
+    ),
+    Mutant(
+        name="a paused crew keeps the node awake",
+        file="model/ledger.py",
+        old="if bench.idle and not bench.paused and crew in self.searches]",
+        new="if bench.idle and crew in self.searches]",
+        profile="discovery",
+    ),
+    Mutant(
+        name="two look at the same time",
+        file="model/search.py",
+        old="        return None if self.asked is not None or self.storing or self.waiting",
+        new="        return None if self.storing or self.waiting",
+        profile="discovery",
+    ),
+    Mutant(
+        name="there is never enough",
+        file="model/search.py",
+        old=" or self.storing or self.waiting >= ENOUGH else self.look_at\n",
+        new=" or self.storing else self.look_at\n",
+        profile="discovery",
+    ),
+    Mutant(
+        name="what is claimed again counts as found",
+        file="model/ledger.py",
+        old="                new = sum(claim.fence == 1 and claim.item is not None for claim in grant.claims)\n",
+        new="                new = len(grant.claims)\n",
+        profile="discovery",
+    ),
+    Mutant(
+        name="nobody looks while a page is in the store",
+        file="model/search.py",
+        old="        self.storing = False\n",
+        new="",
+        profile="a library",
+    ),
+    Mutant(
+        name="a wake during a look is lost",
+        file="model/search.py",
+        old="        self.woken = self.asked is not None or self.storing\n",
+        new="        self.woken = False\n",
+        profile="a wake",
+    ),
+    Mutant(
+        name="a crew that fell asleep never looks again",
+        file="model/ledger.py",
+        old="                self._waiting.setdefault(crew, 1)",
+        new="                pass",
+        profile="asleep and resumed",
+    ),
+)

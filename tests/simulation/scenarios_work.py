@@ -1,0 +1,199 @@
+"""Small histories of items that are found, jobs that are cancelled, and several jobs in one hand."""
+
+from collections.abc import Callable
+
+from actors import Worker
+from stage import Stage, World
+from staging import begin, now_at, perform_for, states, statuses
+
+from chargehand.model.job import Claim, Stopped
+from chargehand.model.policy import Terms
+
+
+def job(world: World, job_id: str) -> str:
+    return world.oracle.jobs.jobs[job_id].state
+
+
+def reasons(world: World) -> list[str]:
+    """Why jobs failed."""
+    return [job.reason or "" for job in world.oracle.jobs.jobs.values() if job.state == "failed"]
+
+
+# discovery (WK-10)
+
+
+def a_library(stage: Stage) -> None:
+    """All is done, once; what crashes and what never ends is set aside, though it stands before all the rest."""
+    world = begin(stage, 2, lifted=True, discovers=("a",), page=4, enough=6)
+    rows = world.application.rows
+    for number in range(40):
+        world.application.add(f"{number:02}", "a", "bad" if number < 5 else "endless" if number < 8 else "good")
+    now_at(world, 120)
+    assert [row.done for row in rows.values()] == [0] * 5 + [3] * 3 + [1] * 32
+    assert sorted(reasons(world)) == ["no progress"] * 3 + ["poison"] * 5
+    world.application.touch("20")
+    (stuck,) = [job.id for job in world.oracle.jobs.jobs.values() if job.item == "07" and job.state == "failed"]
+    world.folk.retry(stuck)
+    now_at(world, 20)
+    assert rows["20"].done == 2
+    assert rows["07"].done == 6, "what a person retries begins anew"
+    world.oracle.jobs.final(set())
+
+
+def a_wake(stage: Stage) -> None:
+    """The application says that there is something: at once, also while somebody looks, who may have read before."""
+    world = begin(stage, 2, discovers=("a",), look_every=600.0)
+    for slow in (False, True):
+        if slow:
+            world.fates._look = lambda worker, look: world.fates._reads(worker, look, 0.01, 5.0)
+            world.folk.wake("a")
+            now_at(world, 1)
+        world.application.add(f"new {slow}", "a", "good")
+        now_at(world, 3)
+        assert not world.application.rows[f"new {slow}"].done
+        world.folk.wake("a")
+        now_at(world, 8 if slow else 0.5)
+        assert world.application.rows[f"new {slow}"].done == 1
+
+
+def a_look_that_hangs(stage: Stage) -> None:
+    """A look may take 30 s; whoever takes longer is replaced, and nobody is charged. Another finds the work."""
+    world = begin(stage, 1, discovers=("a",), looks={"hangs": 1})
+    world.application.add("x", "a", "good")
+    now_at(world, 25)
+    assert not world.application.rows["x"].done
+    world.fates.calm = True
+    now_at(world, 20)
+    assert (world.application.rows["x"].done, world.tally["kill: job timeout"]) == (1, 1)
+    assert not world.oracle.records["worker:a:0"].charged
+
+
+def asleep_and_resumed(stage: Stage) -> None:
+    """A crew that fell asleep while it was paused looks again when it is resumed: nobody else would."""
+    world = begin(stage, 2, discovers=("a",), idle_exit=20.0)
+    now_at(world, 60)
+    assert "healthy" in statuses(world), "whoever looks is not idle"
+    world.folk.pause("a")
+    now_at(world, 60)
+    assert statuses(world) == ["stopped", "stopped"]
+    world.application.add("x", "a", "good")
+    now_at(world, 60)
+    assert not world.application.rows["x"].done
+    world.folk.resume("a")
+    now_at(world, 10)
+    assert world.application.rows["x"].done == 1
+
+
+# cancel (WK-8)
+
+
+def until_it_hears(world: World, pause: float = 1.0) -> Callable[[Worker, Claim], None]:
+    """A job that never ends, but says again and again how far it is."""
+
+    def perform(worker: Worker, claim: Claim) -> None:
+        if worker.hand.get(claim.id) is claim:
+            worker.turn()
+            if worker.is_cancelled(claim):
+                worker.outcome(claim, Stopped())
+            else:
+                world.after(pause, lambda: perform(worker, claim))
+
+    return perform
+
+
+def cancelled_wherever_it_is(stage: Stage) -> None:
+    """In the queue, in the node's memory, in a hand that hears, in one that does not, and when it was done before."""
+    world = begin(stage, 3, takes=(0.0005,))
+    world.folk.enqueue(60, "a", delay_ms=0, priority=0, timeout_ms=None)
+    now_at(world, 5)
+    hears, deaf, ends, *others = world.folk.enqueue(30, "a", delay_ms=0, priority=0, timeout_ms=None)
+    world.fates.scripted[hears] = until_it_hears(world)
+    world.fates.scripted[deaf] = perform_for(world, 3600, mute=True, rate=0.8)
+    world.fates.scripted[ends] = perform_for(world, 5, mute=False, rate=0.8)
+    now_at(world, 1)
+    (waits,) = world.folk.enqueue(1, "a", delay_ms=60_000)
+    held = [each for each in others if job(world, each) == "running"]  # that is: in memory
+    assert held
+    for number, each in enumerate((waits, held[-1], hears, deaf, ends)):
+        world.folk.cancel(each, through_node=bool(number % 2))
+    assert job(world, waits) == "cancelled"
+    now_at(world, 4)
+    assert [job(world, each) for each in (held[-1], hears, deaf, ends)] == [
+        "cancelled",
+        "cancelled",
+        "running",
+        "running",
+    ]
+    now_at(world, 8)
+    assert [job(world, each) for each in (deaf, ends)] == ["cancelled", "done"]
+    assert (world.tally["deaths"], world.tally["told of a cancel"]) == (1, 3)
+    now_at(world, 60)
+    assert states(world).count("cancelled") == 4
+    assert not world.given_up
+
+
+def cancelled_beside_a_busy_crew(stage: Stage) -> None:
+    """A cancel that nobody tells the node of is seen within seconds, however busy it is with something else."""
+    world = begin(stage, 1, others={"b": Terms(workers=1)}, takes=(0.003,), poll=0.25)
+    (long,) = world.folk.enqueue(1, "a", delay_ms=0, timeout_ms=None)
+    world.fates.scripted[long] = until_it_hears(world, 0.05)
+    world.folk.enqueue(350, "b", delay_ms=0, priority=0, timeout_ms=None)
+    now_at(world, 0.3)
+    world.folk.cancel(long)
+    now_at(world, 0.7)
+    assert "queued" in states(world), "b is no longer busy: this shows nothing"
+    assert job(world, long) == "cancelled"
+
+
+# several at once
+
+
+def several_at_once(stage: Stage) -> None:
+    """Jobs wait a moment for others, and go together; those with a past go alone; of a bad batch only one is bad."""
+    world = begin(stage, 1, lifted=True, batching={"a": (3, 0.5)}, takes=(1.0,))
+    world.folk.enqueue(2, "a", delay_ms=0, priority=0, timeout_ms=None)
+    now_at(world, 0.4)
+    assert world.tally["jobs handed out"] == 0
+    now_at(world, 0.2)
+    assert (world.tally["jobs handed out"], len(world.processes[0].hand)) == (2, 2)
+    now_at(world, 2)
+    *good, bad = world.folk.enqueue(9, "a", delay_ms=0, priority=0, timeout_ms=None)
+    world.fates.poison.add(bad)
+    now_at(world, 120)
+    assert [job(world, each) for each in good] == ["done"] * 8
+    assert job(world, bad) == "failed"
+    crashes = [world.oracle.jobs.jobs[each].crashes for each in good]
+    assert (sum(crashes), max(crashes)) == (2, 1), "its two companions were there once, and never again"
+
+
+def one_of_several_is_cancelled(stage: Stage) -> None:
+    """Of a batch that does not hear, the cancelled job is cancelled; the others go back unharmed."""
+    world = begin(stage, 1, batching={"a": (3, 0.5)})
+    jobs = world.folk.enqueue(3, "a", delay_ms=0, priority=0, timeout_ms=None)
+    for each in jobs:
+        world.fates.scripted[each] = perform_for(world, 3600, mute=False, rate=0.8)
+    now_at(world, 1)
+    assert list(world.processes[0].hand) == jobs
+    world.fates.scripted.clear()
+    world.folk.cancel(jobs[1])
+    now_at(world, 30)
+    truths = [world.oracle.jobs.jobs[each] for each in jobs]
+    assert [truth.state for truth in truths] == ["done", "cancelled", "done"]
+    assert [(truth.interruptions, truth.crashes, truth.attempts) for truth in truths] == [
+        (1, 0, 0),
+        (0, 0, 0),
+        (1, 0, 0),
+    ]
+    assert not world.oracle.records["worker:a:0"].charged
+
+
+FOUND_AND_CANCELLED: dict[str, Callable[[Stage], None]] = {
+    "a library": a_library,
+    "a wake": a_wake,
+    "a look that hangs": a_look_that_hangs,
+    "asleep and resumed": asleep_and_resumed,
+    "cancelled wherever it is": cancelled_wherever_it_is,
+    "cancelled beside a busy crew": cancelled_beside_a_busy_crew,
+    "several at once": several_at_once,
+    "one of several is cancelled": one_of_several_is_cancelled,
+}
