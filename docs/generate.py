@@ -1,5 +1,7 @@
 """Writes docs/reference.md from the code: states, policies, exit codes, reasons, orders, faults.
 
+In docs/operations.md, it writes what doctor finds.
+
 `python docs/generate.py` writes it, `--check` fails if it is not what the code says.
 """
 
@@ -12,12 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from chargehand import errors, output
-from chargehand.model import death, job, lifecycle, orders, policy
+from chargehand.model import causes, death, job, lifecycle, orders, policy
 from chargehand.settings.known import PREFIX, SETTINGS
 from chargehand.store import Retention
 from chargehand.testing import faults, faults_loading
 
 PAGE = Path(__file__).with_name("reference.md")
+MANUAL = Path(__file__).with_name("operations.md")
+BEGIN, END = "<!-- doctor: ", "<!-- end of doctor -->"
 
 STATUS = {
     "starting": "the process was made and loads; it gets no work yet",
@@ -166,13 +170,23 @@ def page() -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def manual() -> str:
+    """The manual with the present findings in their place."""
+    before, begin, rest = MANUAL.read_text().partition(BEGIN)
+    comment, _, after = rest.partition("\n")
+    rows = [(f"`{cause}`", meaning, remedy) for cause, (meaning, remedy) in causes.CAUSES.items()]
+    found = table(("finding", "means", "what mends it"), rows)
+    return f"{before}{begin}{comment}\n\n{found}\n\n{END}{after.partition(END)[2]}"
+
+
 def main() -> int:
-    text = page()
+    pages = {PAGE: page(), MANUAL: manual()}
     if "--check" in sys.argv:
-        same = PAGE.exists() and PAGE.read_text() == text
-        sys.stderr.write("" if same else f"{PAGE.name} is not what the code says: make docs\n")
-        return 0 if same else 1
-    PAGE.write_text(text)
+        old = [path.name for path, text in pages.items() if not path.exists() or path.read_text() != text]
+        sys.stderr.writelines(f"{name} is not what the code says: make docs\n" for name in old)
+        return 1 if old else 0
+    for path, text in pages.items():
+        path.write_text(text)
     return 0
 
 

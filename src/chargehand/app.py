@@ -3,20 +3,24 @@
 Nothing that a handler needs is imported here: crews name their handlers by string.
 """
 
+import asyncio
 import os
 import sys
 import threading
-from collections.abc import Generator, Sequence
+from collections.abc import AsyncGenerator, Generator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack, overload
+from weakref import WeakKeyDictionary
 
 from msgspec.structs import replace
 
 from chargehand import handler, nodelock, settings
+from chargehand.absent import states
 from chargehand.calls import Calls, NoNode
-from chargehand.config import UNSET, CrewPlan, NodePlan, check_crew, milliseconds, size
+from chargehand.config import UNSET, CrewPlan, NodePlan, check_crew, check_type, milliseconds, size
 from chargehand.crew import Crew, JobOptions
 from chargehand.errors import (
     ChargehandError,
@@ -24,9 +28,11 @@ from chargehand.errors import (
     JobNotFound,
     UnknownCrew,
 )
+from chargehand.feed import Feed
 from chargehand.host import Host
 from chargehand.model.job import Attempt, Enqueued, JobRecord, NewJob
 from chargehand.model.policy import LivenessPolicy, RestartPolicy, StartPolicy
+from chargehand.model.topic import parse
 from chargehand.operate import Operating
 from chargehand.schedule import Entry, Schedule
 from chargehand.schedule import check as check_schedule
@@ -111,6 +117,7 @@ class Chargehand(Operating):
         self._calls = Calls(self.control_path)
         self._host: Host | None = None
         self._guard = threading.Lock()
+        self._feeds: WeakKeyDictionary[asyncio.AbstractEventLoop, Feed] = WeakKeyDictionary()
 
     # crews
 
@@ -139,6 +146,8 @@ class Chargehand(Operating):
             rest["timeout_ms"] = None if timeout is None else milliseconds("timeout", timeout)
         for option in ("recycle_memory", "memory", "gpu_memory"):
             rest[option] = size(f"crew {name!r}: {option}", rest.get(option))
+        for word, kind in (("takes", takes), ("gives", gives)):
+            check_type(name, word, kind)
         rest.setdefault("queue", name)
         rest["threads"] = settings.threads(self.settings, name, rest.get("threads"))
         self._declared[name] = Declared(name, rest.get("workers"), bool(rest.pop("default", False)))
@@ -284,6 +293,29 @@ class Chargehand(Operating):
         except NoNode:
             return None
 
+    # watching
+
+    def feed(self) -> Feed:
+        """Live state for the running event loop: one line to the node, however many watch."""
+        loop = asyncio.get_running_loop()
+        if loop not in self._feeds:
+            self._feeds[loop] = Feed(self.control_path, partial(states, self))
+        return self._feeds[loop]
+
+    def subscribe(self, *topics: str) -> Generator[dict[str, Any]]:
+        """Events of these topics, as they come: the full state first, then changes. TopicError if there are none such.
+
+        It goes on until it is closed, through restarts of the node, and without one. In an event loop: `ref.events()`.
+        """
+        patterns = parse(topics)
+
+        async def events() -> AsyncGenerator[dict[str, Any]]:
+            async with self.feed().watch(patterns) as watcher:
+                async for event in watcher.events():
+                    yield event
+
+        return _one_by_one(events())
+
     # hosting
 
     def attach(self, app: "FastAPI", prefix: str = "/chargehand", *, probes: bool = False) -> None:
@@ -357,3 +389,13 @@ class Chargehand(Operating):
         self._calls.close()
         while self._stores:
             self._stores.pop().close()
+
+
+def _one_by_one(events: AsyncGenerator[dict[str, Any]]) -> Generator[dict[str, Any]]:
+    """What comes in an event loop, for those who have none."""
+    with asyncio.Runner() as runner:
+        try:
+            while True:
+                yield runner.run(anext(events))
+        finally:
+            runner.run(events.aclose())

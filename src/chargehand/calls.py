@@ -30,6 +30,10 @@ class NoNode(ChargehandError):
     """No node listens at this store, or it did not answer in time. Use the store."""
 
 
+class NodeLeft(NoNode):
+    """The node was there, and went away in the middle of it."""
+
+
 def _error_of(reply: dict[str, Any]) -> ChargehandError:
     """The node's refusal, as the error that it is there."""
     found: Any = getattr(errors, str(reply["kind"]), None)
@@ -66,7 +70,7 @@ class Line:
         try:
             self._sock.sendall(encode(kind, {"call": self._calls, **fields}))
         except OSError as error:
-            raise NoNode(f"the node went away: {error}") from error
+            raise NodeLeft(f"the node went away: {error}") from error
         return self._calls
 
     def reply(self, call: int, timeout: float) -> dict[str, Any] | None:
@@ -86,9 +90,9 @@ class Line:
             except TimeoutError:
                 continue
             except OSError as error:
-                raise NoNode(f"the node went away: {error}") from error
+                raise NodeLeft(f"the node went away: {error}") from error
             if not data:
-                raise NoNode("the node went away")
+                raise NodeLeft("the node went away")
             self._replies += [f.read() for f in self._decoder.feed(data) if isinstance(f, Frame)]
 
     def close(self) -> None:

@@ -1,7 +1,7 @@
 """Settings, read and checked once: what a crew is, what a node is told. Plain data that can cross a socket."""
 
 import re
-from typing import Any
+from typing import Any, get_origin
 
 import msgspec
 
@@ -140,6 +140,15 @@ def check_crew(plan: CrewPlan) -> CrewPlan:
                 f"crew {plan.name!r}: environment {key!r}={text!r}; expected texts, the name without '='"
             )
     return plan
+
+
+def check_type(crew: str, word: str, kind: Any) -> None:
+    """ConfigurationError unless it is a type, or nothing."""
+    meant = kind is None or kind is Any or isinstance(kind, type) or get_origin(kind) is not None
+    if not meant and not hasattr(kind, "__supertype__") and not hasattr(kind, "__value__"):  # NewType, type X = ...
+        raise ConfigurationError(
+            f"crew {crew!r}: {word} is {kind!r}, which is no type; give a class, such as a dataclass, or dict, str"
+        )
 
 
 def _at_least(name: str, plan: CrewPlan, least: int) -> None:

@@ -1,4 +1,4 @@
-"""The node's socket: enqueue, hints, orders, state, logs, the end of jobs. This is the node's side; `calls` the other.
+"""The node's socket: enqueue, hints, orders, state, logs, events. This is the node's side; `calls` the other.
 
 Without it only speed suffers: whoever cannot reach a node uses the store, which is the truth.
 """
@@ -47,6 +47,9 @@ class Call(msgspec.Struct, frozen=True):
     for_ms: int | None = None
     count: int | None = None
     follow: bool = False
+    topics: tuple[str, ...] = ()
+    last: str | None = None
+    mirror: bool = False
 
 
 Token = tuple[Channel, int]
@@ -84,6 +87,10 @@ class Office(Protocol):
     def cancel(self) -> Callable[[Token, Call], None]: ...
     @property
     def check_scope(self) -> Callable[[str | None], None]: ...
+    @property
+    def subscribe(self) -> Callable[[Channel, Call], None]: ...
+    @property
+    def unsubscribe(self) -> Callable[[Channel], None]: ...
     def view(self) -> dict[str, Any]: ...
 
 
@@ -134,6 +141,7 @@ class Server:
     def _left(self, channel: Channel) -> None:
         self._clients.discard(channel)
         self._readers.pop(channel, None)
+        self._office.unsubscribe(channel)
         for job_id in self._followed.pop(channel, ()):
             self._unfollow(channel, job_id)
 
@@ -170,8 +178,7 @@ class Server:
             case "STATUS":
                 channel.send(encode("REPLY", {"call": call.call, "status": self._office.view()}))
             case "WAKE":
-                self._office.wake(call.id)
-                channel.send(encode("REPLY", {"call": call.call}))
+                self._wake((channel, call.call), call.id)
             case "ORDER":
                 self.order((channel, call.call), call)
             case "CANCEL":
@@ -180,6 +187,10 @@ class Server:
                 self._office.cancel((channel, call.call), call)
             case "LOGS":
                 self._read_logs(channel, call)
+            case "SUBSCRIBE":
+                self._subscribe(channel, call)
+            case "PING":
+                channel.send(encode("REPLY", {"call": call.call}))
             case "FOLLOW":
                 self._follow(channel, call)
             case "UNFOLLOW":
@@ -193,6 +204,21 @@ class Server:
             self._office.order(token, call)
         except ChargehandError as error:
             self.refuse(token, str(error), type(error).__name__)
+
+    def _wake(self, token: Token, crew: str) -> None:
+        channel, call = token
+        try:
+            self._office.wake(crew)
+        except ChargehandError as error:
+            self.refuse(token, str(error), type(error).__name__)
+            return
+        channel.send(encode("REPLY", {"call": call}))
+
+    def _subscribe(self, channel: Channel, call: Call) -> None:
+        try:
+            self._office.subscribe(channel, call)
+        except ChargehandError as error:
+            self.refuse((channel, call.call), str(error), type(error).__name__)
 
     def _read_logs(self, channel: Channel, call: Call) -> None:
         try:

@@ -50,6 +50,12 @@ class UnknownCrew(ChargehandError, LookupError):
     exit_code = EXIT_CONFIGURATION
 
 
+class TopicError(ChargehandError, ValueError):
+    """No topic can be of that name."""
+
+    exit_code = EXIT_CONFIGURATION
+
+
 class JobNotFound(ChargehandError, LookupError):
     """No job has that id (it never existed, or was pruned)."""
 

@@ -24,15 +24,19 @@ from chargehand.errors import EXIT_ERROR, EXIT_STORE, ChargehandError, summary
 from chargehand.fingerprint import fingerprint
 from chargehand.journal import Journal
 from chargehand.lifeline import adopt_orphans
+from chargehand.live import Live
 from chargehand.lives import Lives
+from chargehand.messages import ProgressFrame
 from chargehand.model.batch import Batch, Result
 from chargehand.model.fleet import Fleet
 from chargehand.model.frame import BadFrame, Frame, encode
 from chargehand.model.job import FINISHED, Settlement, State
-from chargehand.model.ledger import Ledger
+from chargehand.model.ledger import Ledger, Todo
 from chargehand.office import Office
+from chargehand.outlet import Outlets
 from chargehand.output import Line
 from chargehand.projection import Projection
+from chargehand.reader import Reader
 from chargehand.store import CrewRow, Holder
 from chargehand.stores import open_store, sqlite_path
 from chargehand.supervisor import Supervisor
@@ -81,6 +85,14 @@ class Node:
         self._projection = Projection(self._fleet, self._ledger, self._supervisor.hands, history=plan.history, now=now)
         self._store = self._store_thread(plan)
         self._loop.add(self._store.ready, lambda _: self._hear())
+        self._reader = Reader(lambda: open_store(plan.store, create=False))
+        self._loop.add(self._reader.ready, lambda _: self._see())
+        self._live = Live(
+            self._lives.life, plan, self._fleet, self._ledger, self._supervisor.hands, self._reader,
+            lambda: (self._office.unserved, self._failing),
+        )  # fmt: skip
+        self._outlets = Outlets(self._live)
+        self.subscribe, self.unsubscribe = self._outlets.subscribe, self._outlets.unsubscribe
         self._server = Server(self._loop, Path(f"{store}-sock"), self, _raise_descriptor_limit() // 2, journal)
         self._office = Office(plan, self._fleet, self._ledger, self._supervisor, self._server)
         self.enqueue, self.hint = self._office.enqueue, self._office.hint
@@ -143,6 +155,7 @@ class Node:
             except Exception:
                 if not self._carry_on():
                     return EXIT_ERROR
+        self._reader.rest(1.0)
         self._store.stop()
         self._store.join(1.0)
         self._server.close()
@@ -182,6 +195,9 @@ class Node:
             self._tend(now)
         for crew in self._sleeping:
             self._ledger.benches[crew].asleep = self._fleet.could_wake(crew)
+        if self._live.watched:
+            self._live.step(now)
+            self._outlets.send()
 
     def _tend_due(self, now: float) -> float:
         """When `_tend` has something to do."""
@@ -214,6 +230,8 @@ class Node:
             due = min(due, self._gone_at + LAST_WORDS)
         if self._unkillable:
             due = min(due, self._look_at)
+        if self._live.watched:
+            due = min(due, self._live.due())
         return min(max(0.0, due - now), LONGEST_WAIT)
 
     def _submit(self, now: float) -> float | None:
@@ -286,6 +304,7 @@ class Node:
         for token, enqueued in result.enqueued:
             self._server.answer(token, enqueued)
         self._office.committed(batch, result, now)
+        self._live.committed(batch, result, now)
         for job_id in result.lost:
             log.warning("an outcome came too late and changed nothing", job=job_id)
         for settlement in batch.settlements:
@@ -294,11 +313,25 @@ class Node:
             if settlement.outcome not in (None, "done") and settlement.id not in result.lost:
                 _tell_failure(settlement)
 
+    def _see(self) -> None:
+        for seen, took in self._reader.take():
+            self._live.seen(seen, took, clock.monotonic())
+
     # the supervisor speaks
 
     def ended(self, job_id: str) -> None:
         self._server.ended(job_id)
         self._ledger.hint()
+        self._live.settled(job_id)
+
+    def began(self, component: str, todo: Todo) -> None:
+        self._live.began(component, todo)
+
+    def worked(self, component: str) -> None:
+        self._live.worked(component)
+
+    def heard(self, component: str, job: str | None, progress: ProgressFrame | None) -> None:
+        self._live.heard(component, job, progress)
 
     def keep(self, chore: chores.Chore) -> None:
         if isinstance(chore, chores.KeepReport):
@@ -310,6 +343,7 @@ class Node:
 
     def changed(self, component: str) -> None:
         self._projection.changed(component, clock.monotonic())
+        self._live.changed(component)
 
     def said(self, component: str, line: Line) -> None:
         log.at(line.level, "worker says", component=component, job=line.job, line=line.text)
@@ -395,7 +429,7 @@ def main(tether_fd: int) -> None:
     tether.set_inheritable(False)
     plan = _read_plan(tether)
     journal = Journal()
-    log.configure(plan.log_level, beside=True, journal=journal)
+    log.configure(plan.log_level, "node", style=plan.log, beside=True, journal=journal)
     adopt_orphans()
     try:
         node = Node(plan, tether, journal)

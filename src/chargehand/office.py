@@ -12,7 +12,7 @@ from chargehand import chores, clock, log, schedule
 from chargehand.config import NodePlan
 from chargehand.control import Call, Server, Token
 from chargehand.dispatch import Opened
-from chargehand.errors import ConfigurationError, summary
+from chargehand.errors import ConfigurationError, UnknownCrew, summary
 from chargehand.model import orders
 from chargehand.model.access import Deed
 from chargehand.model.batch import Batch, Request, Result
@@ -167,11 +167,13 @@ class Office:
             log.error("an item was done again and again and is still found; it is set aside", crew=crew, item=item)
 
     def wake(self, crew: str) -> None:
-        """The application says that this crew would find something."""
-        now = clock.monotonic()
-        if crew in self._ledger.searches:
-            self._ledger.searches[crew].wake(now)
-            self._supervisor.tell(WorkWaits(crew, 1))
+        """The application says that this crew would find something; refused in words if it cannot."""
+        if crew not in self._queues:
+            raise UnknownCrew(f"there is no crew {crew!r}; there are: {', '.join(sorted(self._queues)) or 'none'}")
+        if crew not in self._ledger.searches:
+            raise ConfigurationError(f"crew {crew!r} is not declared discovers=True: it has nothing to look for")
+        self._ledger.searches[crew].wake(clock.monotonic())
+        self._supervisor.tell(WorkWaits(crew, 1))
 
     # requests
 

@@ -10,14 +10,15 @@ from typing import Any
 
 import msgspec
 
-from chargehand import launch, nodelock
-from chargehand.calls import Calls, NoNode
+from chargehand import launch, nodelock, picture
+from chargehand.calls import Calls, NodeLeft, NoNode
 from chargehand.config import milliseconds
 from chargehand.errors import ChargehandError, ConfigurationError, Conflict, CrashNotFound, NobodyServes, UnknownCrew
 from chargehand.model.health import APP, FRESH_MS, Findings, Member, is_healthy, judge, shown_status, unserved
 from chargehand.model.job import State
 from chargehand.model.orders import LONGEST_PAUSE_MS, Answer, Verb
 from chargehand.people import People, actor, log_deeds
+from chargehand.picture import Look, Picture
 from chargehand.store import (
     ClaimRow,
     CrashFilter,
@@ -139,7 +140,7 @@ class Operating(People, ABC):
                     done = {job.id: job.at_once for job in tx.cancel(some)}
                     log_deeds(tx, "cancel", [f"job:{job_id}" for job_id in done])
                 found |= done
-        return [Answer(job_id, _cancelling(found.get(job_id))) for job_id in ids]
+        return [Answer(job_id, cancelling(found.get(job_id))) for job_id in ids]
 
     def retry(self, *ids: str) -> list[Answer]:
         """Queue failed or cancelled jobs again, their counters cleared; Conflict if a unique key is taken meanwhile."""
@@ -201,7 +202,8 @@ class Operating(People, ABC):
         return gone, True
 
     def wake(self, crew: str) -> None:
-        """Say that a discovering crew would find something, so that it looks at once."""
+        """Say that a discovering crew would find something, so that it looks at once. UnknownCrew if there is none of
+        that name, ConfigurationError if it does not discover."""
         with suppress(NoNode):  # nobody is there to look; whoever starts does so anyway
             self.calls.call("WAKE", id=crew)
 
@@ -281,11 +283,7 @@ class Operating(People, ABC):
         workers = [msgspec.to_builtins(shown) for row, shown in rows if row.component != APP]
         failing = next((row.reason for row, _ in rows if row.component == APP), None)
         queues = {crew.name: crew.queue for crew in crews}
-        members = [
-            Member(str(shown.crew), shown.status, shown.text, bool(shown.metadata.get("will_work")))
-            for row, shown in rows
-            if row.component != APP
-        ]
+        members = [_member(shown) for row, shown in rows if row.component != APP]
         nobody = unserved(waiting, queues, members, [pause.scope for pause in pauses]) if node else {}
         return judge(workers, nobody, node=node, store_failing=failing)
 
@@ -295,6 +293,24 @@ class Operating(People, ABC):
             return []
         with self._store() as store:
             return sorted(queue for queue, _ in store.waiting())
+
+    def why_waiting(self, queue: str) -> str | None:
+        """Why nobody does what waits in this queue, as far as the store knows; None if somebody will."""
+        with self._store() as store:
+            rows, crews, pauses = store.health(), store.crews(), store.pauses()
+        queues = {crew.name: crew.queue for crew in crews}
+        paused = [pause.scope for pause in pauses]
+        if "*" in paused or (queue in queues.values() and all(n in paused for n, q in queues.items() if q == queue)):
+            return "it is paused: chargehand resume"
+        if not any(row.component == APP and _pid(row) for row in rows):
+            return "no node runs: chargehand work APP"
+        members = [_member(_component(row)) for row in rows if row.component != APP]
+        return unserved([(queue, 0)], queues, members).get(queue)
+
+    def look(self, look: Look) -> Picture:
+        """What the store has of queues and jobs, as it is shown."""
+        with self._store() as store:
+            return picture.take(store, look)
 
     def history(self, since_ms: int = 0, limit: int = 1000) -> list[Snapshot]:
         """The snapshots from then on, if the history is switched on."""
@@ -322,13 +338,18 @@ class Operating(People, ABC):
         """The node's last log lines, of a crew, a worker or a job; and those to come, if that is wanted."""
         try:
             yield from self.calls.logs(scope, job, count, follow)
+        except NodeLeft as error:
+            raise ChargehandError(
+                f"the node at {self.path} went away while it was listened to; `chargehand status` shows if another came"
+            ) from error
         except NoNode as error:
             raise ChargehandError(
                 f"no logs: no node answers at {self.path}; what dead workers said last is in `chargehand crashes`"
             ) from error
 
 
-def _cancelling(at_once: bool | None) -> str:
+def cancelling(at_once: bool | None) -> str:
+    """What a cancel is answered: it was at once, or not, or nothing was there."""
     if at_once is None:
         return "is not there, or has ended already"
     return "is cancelled" if at_once else "is running, and told to stop; its worker is replaced if it does not"
@@ -364,6 +385,10 @@ def _component(row: HealthRow) -> Component:
     own |= {"crew": metadata.get("crew"), "text": metadata.get("text")}
     own["is_healthy"] = pid is not None and is_healthy(row.status, row.flags, row.age_ms)
     return Component(**own)
+
+
+def _member(shown: Component) -> Member:
+    return Member(str(shown.crew), shown.status, shown.text, bool(shown.metadata.get("will_work")))
 
 
 def told(answers: Sequence[Answer]) -> list[str]:

@@ -207,8 +207,8 @@ class Discovered(msgspec.Struct, frozen=True, kw_only=True):
     """The items."""
 
 
-class ClaimRow(msgspec.Struct, frozen=True, kw_only=True):
-    """Who holds what since when."""
+class ClaimRow(msgspec.Struct, frozen=True, kw_only=True, rename={"fence": "claim"}):
+    """Who holds what since when. In what people read, the fence is the claim's number."""
 
     id: str
     queue: str
@@ -249,6 +249,8 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True):
     done: int = 0
     failed: int = 0
     cancelled: int = 0
+    last_done_ms: int | None = None
+    """When the last of those that are done was."""
 
 
 class Retention(msgspec.Struct, frozen=True, kw_only=True):
@@ -515,6 +517,11 @@ class Store(Protocol):
 
     def probe(self) -> None:
         """Write something, to see that it can be; StoreError if not, or if the schema is not what this code knows."""
+        ...
+
+    @property
+    def pruning(self) -> bool:
+        """Whether the last `prune` left off while it was counting: the next one goes on from there."""
         ...
 
     def migrate(self) -> int:

@@ -20,6 +20,7 @@ from chargehand.lives import Lives
 from chargehand.messages import (
     FoundFrame,
     OutcomeFrame,
+    ProgressFrame,
     batch_frame,
     fatals,
     found_of,
@@ -92,6 +93,15 @@ class Ears(Protocol):
 
     def changed(self, component: str) -> None:
         """Something that readers see has changed."""
+
+    def began(self, component: str, todo: Todo) -> None:
+        """A worker was handed this."""
+
+    def worked(self, component: str) -> None:
+        """A worker has ended something that it had in hand."""
+
+    def heard(self, component: str, job: str | None, progress: ProgressFrame | None) -> None:
+        """A worker said how it is, and how far it is, if that is news."""
 
     def said(self, component: str, line: Line) -> None:
         """A worker printed or logged a line."""
@@ -301,6 +311,7 @@ class Supervisor:
         self._fleet.began(component, job, timeout, now, others)
         if timeout is not None and (self._planned is None or now + timeout < self._planned):
             self._planned = now + timeout
+        self._ears.began(component, todo)
 
     def _worked(self, hand: Hand, frame: Frame | BadFrame) -> None:
         """A line on the work socket. Whatever it is, it can do no more than end its own job."""
@@ -380,6 +391,7 @@ class Supervisor:
             if not self._fleet.ended(hand.component, now):
                 self._ledger.dismiss(hand.component)
             self._go_on(hand, self._ledger.finished(hand.component, outcome, now, hand.child.pid), now)
+        self._ears.worked(hand.component)
         if isinstance(outcome, Settled):
             self._ears.ended(body.id)
 
@@ -397,10 +409,13 @@ class Supervisor:
             return
         before = hand.health
         news = health.progress is not None and (health.current_job, health.progress)
-        if news and (before is None or news != (before.current_job, before.progress)):
+        if news and before is not None and news == (before.current_job, before.progress):
+            news = False
+        if news:
             text = msgspec.json.encode(health.progress).decode()
             self._ledger.progress(hand.component, text, clock.monotonic(), health.current_job)
         hand.health, hand.bad_frames = health, 0
+        self._ears.heard(hand.component, health.current_job, health.progress if news else None)
         if hand.pulse is not None and not hand.pulse.deaf:
             hand.pulse.listen(False)
             self._rest(lambda: hand.pulse and hand.pulse.listen(True))

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from chargehand import launch
+from chargehand import launch, picture
 from chargehand.hand import Hand
 from chargehand.model.hands import Held
 from chargehand.model.health import will_work
@@ -12,6 +12,9 @@ from chargehand.model.job import Claim
 from chargehand.model.place import Place
 from chargehand.model.policy import RestartPolicy, budget
 from chargehand.store import HealthNote
+
+TIMERS = ("incarnation", "job_s", "heartbeat_s", "ready_s", "restart_in_s")
+"""What changes by itself, or is nobody's business."""
 
 
 def worker_view(
@@ -37,12 +40,27 @@ def worker_view(
         "memory": health.memory if health else None,
         "jobs": place.jobs,
         "heartbeat_s": round(now - place.framed_at, 3) if place.alive and place.heard else None,
+        "started_s": round(now - place.started_at, 3) if place.alive else None,
         "ready_s": None if place.ready_at is None else round(now - place.ready_at, 3),
         "restart_in_s": None if place.start_at is None else max(0.0, round(place.start_at - now, 3)),
         "restart_count": place.restarts,
         "budget": {"rapid_left": left.rapid_left, "lifetime_left": left.lifetime_left},
         "exit_code": place.exit_code,
         "signal": place.signal,
+    }
+
+
+def worker_event(view: dict[str, Any], node: str, since_ms: int | None, start_ms: int | None) -> dict[str, Any]:
+    """The same as an event's body: moments instead of what counts seconds, so that it changes only with the worker."""
+    body = {name: value for name, value in view.items() if name not in TIMERS}
+    progress = body["progress"]
+    return {
+        **body,
+        "node": node,
+        "progress": None if progress is None else picture.short_progress(progress),
+        "memory": picture.roughly(body["memory"]),
+        "job_since_ms": since_ms,
+        "restart_at_ms": start_ms,
     }
 
 

@@ -65,6 +65,8 @@ class Channel:
         self._unsent = bytearray()
         self.open = True
         self.deaf = False
+        self.on_sent: Callable[[], None] | None = None
+        """Called when everything that was kept has been sent."""
         self.rest: list[BadFrame] = []
         """Half a line, if the stream ended in one: whoever spoke may have died in the middle of it."""
         loop.add(self._descriptor, self._ready)
@@ -87,6 +89,11 @@ class Channel:
         if sent < len(frame):
             self._unsent += frame[sent:]
             self._await()
+
+    @property
+    def clogged(self) -> bool:
+        """Whether the peer has not taken everything yet that was sent to it."""
+        return bool(self._unsent)
 
     def listen(self, heed: bool) -> None:
         """Stop or go on noticing what comes; nothing is lost, it only waits."""
@@ -120,6 +127,8 @@ class Channel:
         del self._unsent[:sent]
         if not self._unsent:
             self._await()
+            if self.on_sent is not None:
+                self.on_sent()
 
     def _read(self) -> bool:
         """Read once; whether there may be more."""

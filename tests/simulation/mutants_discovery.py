@@ -64,8 +64,8 @@ DISCOVERY = (
     Mutant(
         name="a paused crew keeps the node awake",
         file="model/ledger.py",
-        old="if bench.idle and not bench.paused and crew in self.searches]",
-        new="if bench.idle and crew in self.searches]",
+        old="for bench, search in benches if bench.idle and not bench.paused]",
+        new="for bench, search in benches if bench.idle]",
         profile="discovery",
     ),
     Mutant(

@@ -10,7 +10,7 @@ LIVENESS = (
         old="        self.framed_at += late\n",
         new="        return\n        self.framed_at += late\n",
         profile="watch",
-        first=19,
+        first=2,
     ),
     Mutant(
         name="a late step is judged before it is forgiven",
@@ -27,7 +27,7 @@ LIVENESS = (
         old="            self._forgive(late)\n",
         new="            self._forgive(late)\n        elif self._supervise_at <= now:\n            self.tell(Tick())\n",
         profile="watch",
-        first=91,
+        first=22,
     ),
     Mutant(
         name="silent is hung, whatever the CPU time",
@@ -35,6 +35,7 @@ LIVENESS = (
         old="            if cpu == place.cpu:\n",
         new="            if cpu is not None:\n",
         profile="watch",
+        first=1,
     ),
     Mutant(
         name="silent is never hung",
@@ -42,6 +43,7 @@ LIVENESS = (
         old="            if cpu == place.cpu:\n",
         new="            if cpu is None:\n",
         profile="watch",
+        first=15,
     ),
     Mutant(
         name="beating is enough",
@@ -49,7 +51,7 @@ LIVENESS = (
         old="            return Reason.HUNG if now - place.turned_at >= self._policy.idle else []\n",
         new="            return []\n",
         profile="watch",
-        first=35,
+        first=25,
     ),
     Mutant(
         name="a busy worker that stands still is hung",
@@ -57,6 +59,7 @@ LIVENESS = (
         old="        if cpu - place.still_cpu <= OWN_CPU + OWN_SHARE * passed:\n",
         new="        if passed >= self._policy.still:\n",
         profile="watch",
+        first=7,
         seeds=150,
     ),
     Mutant(

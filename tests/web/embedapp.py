@@ -1,4 +1,4 @@
-"""The service itself: an application with a lifespan, a stream and a route that holds the interpreter."""
+"""The service itself: an application with a lifespan and a route that holds the interpreter."""
 
 import ctypes
 import os
@@ -8,7 +8,6 @@ from typing import Any
 
 from embedjobs import Labels, Song, hand, tag
 from fastapi import FastAPI, Request
-from fastapi.responses import StreamingResponse
 
 HELD = ctypes.PyDLL(None)
 """Calls into the C library that do not let go of the interpreter."""
@@ -36,17 +35,6 @@ async def submit(song: Song) -> str:
 @app.get("/songs/{id}")
 async def result(id: str) -> Labels:
     return await tag.ref(id).result(timeout=30)
-
-
-@app.get("/stream")
-async def stream() -> StreamingResponse:
-    site = app.router.routes[0].app.state.site  # type: ignore[attr-defined]
-
-    async def lines() -> AsyncGenerator[str]:
-        yield "data: first\n\n"
-        await site.closing.wait()
-
-    return StreamingResponse(lines(), media_type="text/event-stream")
 
 
 @app.get("/hold")

@@ -43,7 +43,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 def test_jobs_are_done_without_a_second_command(server: Server) -> None:  # spec: CF-3 CL-1
     assert server.result(server.submit(path="x"))["scores"] == {"x": 1.0}
     assert len(server.workers()) == 2
-    assert f"store path={server.store}" in server.log.read_text()  # spec: CF-3
+    assert f" path={server.store}\n" in server.log.read_text()  # spec: CF-3
     assert server.answers()["greeting"] == "hello"  # the state of the user's own lifespan
     assert server.http.get("/chargehand/healthz").status_code == 200
 
@@ -97,11 +97,14 @@ def test_fifty_open_streams_do_not_keep_it_from_stopping(server: Server) -> None
     job_id = server.submit(gate=str(gate))
     server.started(gate)
     with httpx.Client(base_url=server.http.base_url, limits=httpx.Limits(max_connections=60), timeout=60) as client:
-        streams = [client.send(client.build_request("GET", "/stream"), stream=True) for _ in range(50)]
+        request = client.build_request("GET", "/chargehand/api/events", params={"topics": "system:health"})
+        streams = [client.send(request, stream=True) for _ in range(50)]
+        assert {stream.status_code for stream in streams} == {200}
         lines = [stream.iter_lines() for stream in streams]
-        assert {next(each) for each in lines} == {"data: first"}
+        assert all(any(line.startswith("data:") for line in each) for each in lines)  # each has heard something
         server.signal(signal.SIGTERM)
-        assert [list(each) for each in lines] == [[""]] * 50  # each ended as a whole, none was cut
+        for each in lines:
+            list(each)  # ends as a whole: a stream that was cut raises
     eventually(lambda: (server.hand.status() or {}).get("stopping"), what="the node stops")
     gate.touch()
     server.ended()

@@ -125,7 +125,7 @@ def test_a_type_checker_sees_what_crews_take_and_give(tmp_path: Path) -> None:
 def test_serve_is_the_api_and_the_workers(start: Start) -> None:  # spec: CL-1
     server = start(command="chargehand serve embedjobs:hand")
     assert server.answers("/healthz") == {"status": "ok"}
-    assert f"serving address=http://127.0.0.1:{server.port}" in server.log.read_text()
+    assert f"address=http://127.0.0.1:{server.port}" in server.log.read_text()
     crew = server.hand.crew("tag", "embedhands:Tagger")
     assert crew.enqueue({"path": "z"}).wait(30)["scores"] == {"z": 1.0}
     second = start(command="chargehand serve embedjobs:hand", EMBED_WORKERS="0")

@@ -1,11 +1,30 @@
 """The commands, put together; errors become one sentence and an exit status."""
 
 import sys
+from typing import Annotated
 
 import typer
 
 from chargehand import __version__
-from chargehand.cli import check, claims, deaths, init, jobs, keys, orders, plans, serve, show, status, try_out, work
+from chargehand.cli import (
+    check,
+    claims,
+    deaths,
+    doctor,
+    find,
+    init,
+    jobs,
+    keys,
+    live,
+    orders,
+    plans,
+    serve,
+    show,
+    status,
+    top,
+    try_out,
+    work,
+)
 from chargehand.errors import EXIT_ERROR, ChargehandError
 from chargehand.people import acting_as, user
 
@@ -26,6 +45,8 @@ for order in (orders.start, orders.stop, orders.pause, orders.resume, orders.dra
 app.command()(orders.scale)
 app.command()(deaths.crashes)
 app.command()(deaths.logs)
+for command in (doctor.doctor, top.top, live.events):
+    app.command()(command)
 for command in (try_out.run, check.check, plans.wake, plans.recurring):
     app.command()(command)
 app.add_typer(jobs.app, name="jobs")
@@ -41,9 +62,21 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def common(
+    context: typer.Context,
+    url: Annotated[
+        str | None,
+        typer.Option(
+            "--url",
+            envvar="CHARGEHAND_REMOTE_URL",
+            metavar="URL",
+            help="A node elsewhere, by its HTTP interface; CHARGEHAND_KEY has the key.",
+        ),
+    ] = None,
     version: bool = typer.Option(False, "--version", help="Show the version.", callback=_version, is_eager=True),
 ) -> None:
     """Durable background work for Python services, done by supervised worker processes."""
+    find.elsewhere = url
+    context.call_on_close(find.close)
 
 
 def run() -> None:

@@ -25,7 +25,7 @@ def serve(
     chosen = level(log_level)
     hand = application(app)
     hand.log_level = chosen or hand.log_level
-    log.configure(hand.log_level)
+    log.configure(hand.log_level, style=hand.settings.log)
     try:
         from chargehand.web.serving import serve as run
     except ImportError as error:

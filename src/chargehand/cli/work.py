@@ -28,7 +28,7 @@ def work(
     if not hand.crews:
         raise ConfigurationError(f"{app!r} has no crew: declare one with hand.crew(name, 'module:Class')")
     hand.log_level = chosen or hand.log_level
-    log.configure(hand.log_level)
+    log.configure(hand.log_level, style=hand.settings.log)
     log.info("store", path=hand.path)
     hand.open()
     asked: list[int] = []

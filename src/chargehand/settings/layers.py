@@ -33,7 +33,7 @@ CONFIG = "CHARGEHAND_CONFIG"
 _CREW = re.compile(rf"{PREFIX}CREW_(.+)_(WORKERS|THREADS)")
 _NOT_OURS = re.compile(
     # The command line's, the processes' own, tests'; and what Kubernetes sets for a service called "chargehand".
-    rf"{PREFIX}(APP|CONFIG|LIFE|TEST_.*|FAULT_.*|SERVICE_.*|PORT_\d+_.*)"
+    rf"{PREFIX}(APP|CONFIG|KEY|REMOTE_URL|LIFE|TEST_.*|FAULT_.*|SERVICE_.*|PORT_\d+_.*)"
 )
 
 

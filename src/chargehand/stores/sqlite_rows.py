@@ -61,15 +61,18 @@ def where(conditions: dict[str, Any]) -> tuple[str, list[Any]]:
 
 # Each question is answered from an index alone.
 _COUNTS = """
-SELECT queue, 'queued', count(*) FROM chargehand_job WHERE state = 'queued' AND waits_for IS NULL GROUP BY queue
+SELECT queue, 'queued', count(*), NULL FROM chargehand_job
+  WHERE state = 'queued' AND waits_for IS NULL GROUP BY queue
 UNION ALL
-SELECT queue, 'future', count(*) FROM chargehand_job WHERE state = 'queued' AND waits_for = 'time' GROUP BY queue
+SELECT queue, 'future', count(*), NULL FROM chargehand_job
+  WHERE state = 'queued' AND waits_for = 'time' GROUP BY queue
 UNION ALL
-SELECT queue, 'limited', count(*) FROM chargehand_job WHERE state = 'queued' AND waits_for = 'limit' GROUP BY queue
+SELECT queue, 'limited', count(*), NULL FROM chargehand_job
+  WHERE state = 'queued' AND waits_for = 'limit' GROUP BY queue
 UNION ALL
-SELECT queue, 'running', count(*) FROM chargehand_job WHERE state = 'running' GROUP BY queue
+SELECT queue, 'running', count(*), NULL FROM chargehand_job WHERE state = 'running' GROUP BY queue
 UNION ALL
-SELECT queue, state, count(*) FROM chargehand_job
+SELECT queue, state, count(*), max(finished_ms) FROM chargehand_job
   WHERE state IN ('done', 'failed', 'cancelled') GROUP BY queue, state
 """
 
@@ -77,9 +80,11 @@ SELECT queue, state, count(*) FROM chargehand_job
 def counts_of(db: Any) -> list[Counts]:
     """Every queue that has jobs, with how many in each state."""
     found: dict[str, dict[str, int]] = {}
-    for queue, state, number in db.execute(_COUNTS):
+    for queue, state, number, last in db.execute(_COUNTS):
         of_queue = found.setdefault(str(queue), {})
         if state in ("future", "limited"):
             of_queue["queued"] = of_queue.get("queued", 0) + int(number)
+        elif state == "done":
+            of_queue["last_done_ms"] = int(last)
         of_queue[str(state)] = of_queue.get(str(state), 0) + int(number)
     return [Counts(queue=queue, **states) for queue, states in sorted(found.items())]

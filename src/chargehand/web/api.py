@@ -5,7 +5,7 @@ from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 
 from chargehand import __version__
-from chargehand.web import problems, routes_jobs, routes_probes, routes_queues, routes_session, routes_workers
+from chargehand.web import events, problems, routes_jobs, routes_probes, routes_queues, routes_session, routes_workers
 from chargehand.web.auth import CSRF, shut
 from chargehand.web.common import READ, router
 from chargehand.web.documents import REFUSALS, describe, problem, respond
@@ -49,6 +49,7 @@ def create(site: Site) -> FastAPI:
     for each in (routes_jobs, routes_queues, routes_workers, routes_session, routes_probes):
         api.include_router(each.routes)
     api.include_router(_document(api))
+    events.include(api, site)
     return api
 
 

@@ -1,0 +1,85 @@
+"""`chargehand events`: follow what happens, as lines."""
+
+from typing import Annotated, Any
+
+import typer
+
+from chargehand import clock
+from chargehand.cli import find, show
+from chargehand.errors import summary
+from chargehand.model.topic import RESYNC
+
+
+def events(
+    topics: Annotated[
+        list[str] | None,
+        typer.Argument(help="Such as 'worker:*:status', queue:jobs, job:ID; none: everything but the jobs."),
+    ] = None,
+    count: Annotated[int | None, typer.Option("--count", "-n", help="End after so many events.", min=1)] = None,
+    app: find.App = None,
+    store: find.Store = None,
+    json: Annotated[bool, typer.Option("--json", help="Print one event a line, as JSON.")] = False,
+) -> None:
+    """Follow what happens: the state first, then every change, until Ctrl+C. Goes on through restarts of the node."""
+    following = find.chargehand(app, store).subscribe(*(topics or ()))
+    try:
+        for number, event in enumerate(following, 1):
+            show.json_line(event) if json else show.line(line(event))
+            if number == count:
+                break
+    except KeyboardInterrupt:
+        raise typer.Exit(0) from None
+    finally:
+        following.close()
+
+
+def line(event: dict[str, Any]) -> str:
+    """One event, for people."""
+    at = clock.local_time(event["timestamp_ms"])
+    if event["type"] == RESYNC:
+        return f"{at} everything anew: {event['reason']}"
+    kind = event["type"].removesuffix("_update")
+    told = "is no more" if event.get("removed") else _LINES[kind](event[kind])
+    return show.safe(f"{at} {_name(kind, event[kind])} {told}")
+
+
+def _name(kind: str, body: dict[str, Any]) -> str:
+    match kind:
+        case "worker":
+            return body["component"]
+        case "job":
+            return f"job {body['id']}"
+        case "queue":
+            return "all queues" if body["name"] is None else f"queue {body['name']}"
+        case _:
+            return "all in all"
+
+
+def _worker(worker: dict[str, Any]) -> str:
+    flags = f" ({', '.join(worker['flags'])})" if worker["flags"] else ""
+    job = f" does {worker['current_job']}" if worker["current_job"] else ""
+    progress = show.progress(worker["progress"] or {})
+    why = f": {summary(worker['text'])}" if worker["text"] else ""
+    return f"is {worker['status']}{flags}{job}{f', {progress}' if progress else ''}{why}"
+
+
+def _job(job: dict[str, Any]) -> str:
+    about = " ".join(f"[{text}]" for text in (job["label"], job["item"]) if text)
+    where = f" in {job['worker']}" if job["worker"] else ""
+    progress = show.progress(job["progress"] or {}) if job["state"] == "running" else None
+    error = f": {summary(job['error'])}" if job["error"] and job["state"] != "done" else ""
+    told = f"of {job['queue']} {about}".rstrip()
+    return f"{told} is {job['state']}{where}{f', {progress}' if progress else ''}{error}"
+
+
+def _queue(queue: dict[str, Any]) -> str:
+    counts = ", ".join(f"{queue[name]} {name}" for name in ("queued", "running", "done", "failed"))
+    eta = "" if not queue["eta_s"] else f", done in {show.span(queue['eta_s'])}"
+    return f"{counts}; {queue['rate']:g} a second{eta}"
+
+
+def _health(health: dict[str, Any]) -> str:
+    return "; ".join([health["status"], *(summary(error) or "" for error in health["errors"])])
+
+
+_LINES = {"worker": _worker, "job": _job, "queue": _queue, "health": _health}

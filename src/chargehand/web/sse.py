@@ -1,0 +1,100 @@
+"""Live state as server-sent events: one stream for one client, as fast as the client reads and no faster."""
+
+import asyncio
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+from starlette.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
+
+from chargehand import clock
+from chargehand.broker import Told
+from chargehand.feed import Watcher
+from chargehand.model.topic import RESYNC, Patterns, event_id, has_ended, job_topic, parse, resync
+from chargehand.web.site import Site
+
+if TYPE_CHECKING:
+    from chargehand.app import Chargehand
+
+PING_EVERY = 15.0
+"""Seconds of silence after which a comment is sent: proxies close what is silent."""
+RETRY_MS = 1000
+LAST_WORDS = 0.5
+"""Seconds for a client to take the end of its stream."""
+HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+
+_sites: "WeakKeyDictionary[Chargehand, Site]" = WeakKeyDictionary()
+
+
+def serve(site: Site) -> None:
+    """Streams of this Chargehand end when this site closes."""
+    _sites[site.hand] = site
+
+
+def of_job(hand: "Chargehand", job_id: str) -> "EventStream":
+    """The events of one job; the stream ends when the job has."""
+    return EventStream(hand, parse((job_topic(job_id),)), to_the_end=True)
+
+
+class EventStream(StreamingResponse):
+    """Ends when the client leaves, when the server closes, and, if that is wanted, with the job."""
+
+    def __init__(
+        self, hand: "Chargehand", patterns: Patterns, last: str | None = None, *, to_the_end: bool = False
+    ) -> None:
+        super().__init__(iter(()), media_type="text/event-stream", headers=HEADERS)
+        self._hand, self._patterns, self._last, self._to_the_end = hand, patterns, last, to_the_end
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Talk until somebody ends it."""
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        talking = asyncio.ensure_future(self._talk(send))
+        leaving = asyncio.ensure_future(_left(receive))
+        waiting: set[asyncio.Future[Any]] = {talking, leaving}
+        site = _sites.get(self._hand)
+        if site is not None:
+            waiting.add(asyncio.ensure_future(site.closing.wait()))
+        try:
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            left = leaving.done()
+        finally:
+            for task in waiting:
+                task.cancel()
+            await asyncio.gather(*waiting, return_exceptions=True)
+        if talking.done() and not talking.cancelled():
+            talking.result()
+        if not left:
+            with suppress(TimeoutError):  # a client that does not read must not keep the server
+                async with asyncio.timeout(LAST_WORDS):
+                    await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _talk(self, send: Send) -> None:
+        async with self._hand.feed().watch(self._patterns, self._last) as watcher:
+            # Neither this nor a comment ends with an empty line: some clients would take that for an event.
+            await _say(send, b"retry: %d\n" % RETRY_MS)
+            over = False
+            while not over:
+                anew, told = await watcher.next(PING_EVERY)
+                await _say(send, _text(watcher, anew, told) or b": still here\n")
+                over = self._to_the_end and any(has_ended(event.read(topic)) for event, topic in told)
+
+
+def _text(watcher: Watcher, anew: bool, told: list[Told]) -> bytes:
+    life = watcher.life
+    parts = [event.sse(life, topic) for event, topic in told]
+    if anew:
+        head = f"id: {event_id(life, 0)}\nevent: {RESYNC}\ndata: ".encode()
+        parts.insert(0, head + resync(clock.now_ms()) + b"\n\n")
+    return b"".join(parts)
+
+
+async def _say(send: Send, body: bytes) -> None:
+    await send({"type": "http.response.body", "body": body, "more_body": True})
+
+
+async def _left(receive: Receive) -> None:
+    """Returns when the client has left."""
+    message: dict[str, Any] = {}
+    while message.get("type") != "http.disconnect":
+        message = dict(await receive())

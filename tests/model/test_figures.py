@@ -1,0 +1,57 @@
+"""How fast a queue gets done."""
+
+import pytest
+
+from chargehand.model.figures import WINDOW, Figures, eta, together
+
+
+def test_nothing_is_known_before_anything_ended() -> None:  # spec: EV-3
+    figures = Figures()
+    figures.began(0.0)
+    assert (figures.rate(5.0), figures.mean(5.0)) == (0.0, None)
+    assert (eta(0, 0.0), eta(7, 0.0), eta(8, 2.0)) == (0.0, None, 4.0)
+
+
+def test_the_rate_is_that_of_the_present_run_and_of_the_last_minute() -> None:  # spec: EV-3
+    figures = Figures()
+    figures.began(100.0)
+    for second in range(1, 11):
+        figures.ended(2, 1.0, 100.0 + second)
+    assert figures.rate(110.0) == pytest.approx(2.0)
+    assert figures.mean(110.0) == pytest.approx(0.5)
+    for second in range(11, 200):
+        figures.ended(4, 4.0, 100.0 + second)
+    assert figures.rate(300.0) == pytest.approx(4.0, rel=0.1)
+    assert figures.mean(300.0) == pytest.approx(1.0)
+
+
+def test_they_fade_and_end() -> None:  # spec: EV-3
+    figures = Figures()
+    figures.began(0.0)
+    figures.ended(30, 3.0, 10.0)
+    assert figures.rate(30.0) == pytest.approx(1.0)
+    assert figures.rate(60.0) == pytest.approx(0.5)
+    assert not figures.moved(60.0)
+    assert figures.moved(10.0 + WINDOW + 5.0)
+    assert not figures.moved(200.0)
+    assert (figures.rate(200.0), figures.mean(200.0)) == (0.0, None)
+    figures.began(300.0)
+    figures.ended(5, 1.0, 305.0)
+    assert figures.rate(305.0) == pytest.approx(1.0)  # a new run: the quiet before it does not count
+
+
+def queue(**fields: object) -> dict[str, object]:
+    plain = dict.fromkeys(("queued", "future", "limited", "running", "done", "failed", "cancelled"), 0)
+    times = {"rate": 0.0, "mean_duration_s": None, "eta_s": 0.0, "oldest_wait_s": None, "last_done_ms": None}
+    return {"name": "x", **plain, **times, **fields}
+
+
+def test_all_queues_together() -> None:  # spec: EV-3
+    one = queue(queued=2, done=5, rate=1.0, mean_duration_s=2.0, eta_s=2.0, oldest_wait_s=1.5, last_done_ms=10)
+    two = queue(queued=1, failed=1, rate=3.0, mean_duration_s=0.4, eta_s=9.0, oldest_wait_s=0.5, last_done_ms=20)
+    total = together([one, two])
+    assert (total["name"], total["queued"], total["done"], total["failed"]) == (None, 3, 5, 1)
+    assert (total["rate"], total["eta_s"], total["oldest_wait_s"], total["last_done_ms"]) == (4.0, 9.0, 1.5, 20)
+    assert total["mean_duration_s"] == 0.8
+    assert together([one, queue(queued=1, eta_s=None)])["eta_s"] is None
+    assert together([])["eta_s"] == 0.0
