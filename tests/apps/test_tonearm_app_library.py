@@ -61,6 +61,16 @@ def test_a_scan_finds_all_formats_and_what_was_moved_changed_or_removed(tmp_path
     assert library.number("SELECT count(*) FROM heard") == 7
 
 
+def test_of_a_moved_file_and_its_copy_one_is_new(tmp_path: Path, music: Path) -> None:
+    # spec: TA-2
+    library, folder = shelves.opened(tmp_path / "home", music)
+    shutil.copy2(music / "song 0.mp3", music / "copy.mp3")
+    (music / "song 0.mp3").rename(music / "renamed.mp3")
+    found = scan.scan(library, folder)
+    assert (found.files, found.moved, found.new, found.missing) == (8, 1, 1, 0)
+    assert names(library) >= {b"copy.mp3", b"renamed.mp3"}
+
+
 def test_a_disk_that_is_not_mounted_removes_nothing(tmp_path: Path, music: Path) -> None:
     # spec: TA-2
     library, folder = shelves.opened(tmp_path / "home", music)

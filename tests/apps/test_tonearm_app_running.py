@@ -5,7 +5,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -31,7 +31,7 @@ def environment(root: Path) -> dict[str, str]:
 
 
 @contextmanager
-def serving(root: Path, music: Path) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
+def serving(root: Path, music: Path) -> Generator[tuple[subprocess.Popen[bytes], str]]:
     """`tonearm serve`, up and working."""
     at = port()
     words = ["serve", str(music), "--port", str(at), "--rescan", "0", "--nice", "0", "--workers", "2"]

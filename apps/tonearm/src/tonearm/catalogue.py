@@ -74,8 +74,9 @@ def known(library: Library, folder: Folder, paths: Sequence[bytes]) -> dict[byte
 def left_behind(library: Library, found: Found) -> Known | None:
     """The file that was moved to where this one was found: as long, as old, as it begins and ends, and gone."""
     query = f"SELECT {_KNOWN}, (SELECT root FROM folder WHERE folder.id = file.folder) FROM file"
-    for row in library.rows(f"{query} WHERE size = ? AND mtime_ns = ?", found.size, found.mtime_ns):
-        if row[5] == found.ends and not os.path.lexists(joined(row[-1], row[1])):
+    alike = "WHERE size = ? AND mtime_ns = ? AND ends = ? LIMIT 20"
+    for row in library.rows(f"{query} {alike}", found.size, found.mtime_ns, found.ends):
+        if not os.path.lexists(joined(row[-1], row[1])):
             return _known(row[:-1])
     return None
 

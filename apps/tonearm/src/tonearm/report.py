@@ -1,19 +1,21 @@
 """What people want to know: how far it is, how long it will take, which labels there are, what went wrong. Light."""
 
 import os
+from itertools import chain
 from typing import Any
 
 import msgspec
 
 from chargehand import Chargehand, JobFilter
 from chargehand.errors import summary
-from chargehand.model.job import State
+from chargehand.model.job import JobRecord, State
 from tonearm import catalogue, hearing
 from tonearm.library import Library, joined, shown
 
 RECENT = 50
 """Songs whose time tells how long the others will take."""
-CRASHED = "it crashed its worker {} times"
+NOT_BY_US = ("poison", "raised", "timed out", "no progress")
+"""Why Chargehand sets a song aside; what the handler gives up on is in the library already."""
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,13 +101,19 @@ def distribution(library: Library) -> list[dict[str, Any]]:
 def notice_failures(hand: Chargehand, library: Library) -> int:
     """Take over what Chargehand gave up on (a file that crashes its workers, say), so that it is listed here, too."""
     noticed = 0
-    for job in hand.jobs(JobFilter(queue="tag", state=State.FAILED, limit=200)):
+    set_aside = [JobFilter(queue="tag", state=State.FAILED, reason=reason) for reason in NOT_BY_US]
+    for job in chain.from_iterable(map(hand.jobs, [*set_aside, JobFilter(queue="tag", state=State.CANCELLED)])):
         which = catalogue.from_place(job.item or "")
         if which is None:
             continue
-        reason = CRASHED.format(job.crashes) if job.reason == "poison" else summary(job.error) or str(job.reason)
-        noticed += hearing.refuse(library, *which, job.reason or "failed", reason)
+        noticed += hearing.refuse(library, *which, job.reason or job.state.value, _why(job))
     return noticed
+
+
+def _why(job: JobRecord) -> str:
+    if job.reason == "poison":
+        return f"it crashed its worker {job.crashes} times"
+    return summary(job.error) or f"it was set aside: {job.reason or job.state.value}"
 
 
 def retry(library: Library) -> int:

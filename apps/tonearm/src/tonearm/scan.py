@@ -98,12 +98,13 @@ def _take_in(
     known = catalogue.known(library, folder, [each.path for each in seen])
     same: list[Known] = []
     looked: list[tuple[Known | None, Found, bool]] = []
+    taken: set[int] = set()
     for each in seen:
         was = known.get(each.path)
         if was is not None and not full and _as_before(was, each.stat):
             same.append(was)
         else:
-            looked.append(_compare(library, folder, was, _look(folder.root, each), report))
+            looked.append(_compare(library, folder, was, _look(folder.root, each), taken, report))
     with library.writing() as db:
         catalogue.touch(db, same, number)
         for was, found, same_audio in looked:
@@ -126,15 +127,16 @@ def _keep_troubles(db: Db, folder: Folder, same: list[Known], number: int) -> No
 
 
 def _compare(
-    library: Library, folder: Folder, was: Known | None, found: Found, report: Report
+    library: Library, folder: Folder, was: Known | None, found: Found, taken: set[int], report: Report
 ) -> tuple[Known | None, Found, bool]:
     """What the catalogue knew of a file that was looked into, and whether its audio is the same as then."""
     report.unreadable += found.unreadable is not None
     if was is None:
         was = catalogue.left_behind(library, found)
-        if was is None:
+        if was is None or was.id in taken:  # a copy of a file that was moved: one of them is new
             report.new += 1
             return None, found, False
+        taken.add(was.id)
         report.moved += 1
         return was, found, True
     if was.ends == found.ends and was.size == found.size:

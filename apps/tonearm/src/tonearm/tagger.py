@@ -45,7 +45,8 @@ class Tagger(Handler[dict[str, int], dict[str, Any]]):
         except Undecodable as error:
             hearing.refuse(self.library, number, turn, "undecodable", error.reason)
             raise GiveUp(error.reason.encode("utf-8", "backslashreplace").decode()) from None
-        given = hearing.keep(self.library, file, heard, digest(file.file), clock.monotonic() - began)
+        took = clock.monotonic() - began
+        given = hearing.keep(self.library, file, heard, digest(file.file), took)
         if hearing.is_due(self.library):
             job.enqueue(CALIBRATION, {"force": False}, key="calibrate")
         return {"labels": None if given is None else [label.name for label in given]}

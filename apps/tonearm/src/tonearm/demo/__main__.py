@@ -117,6 +117,16 @@ class Demo:
                 return
             self.wait(0.005)
 
+    def kill_idle(self) -> None:
+        """SIGKILL to a worker that has nothing to do: when was that noticed, and when was it replaced?"""
+        victim = next(w for w in report.workers(self.crews.hand) if w["crew"] == "library")
+        at_ms = clock.now_ms()
+        os.kill(victim["pid"], signal.SIGKILL)
+        say(f"{self.at()}kill -9 {victim['pid']}   ({victim['component']}, idle)")
+        while (crash := self.crash_of(victim["pid"])) is None:
+            self.wait(0.002)
+        say(f"{self.at()}noticed {max(0, crash.at_ms - at_ms)} ms later: {crash.text}; {crash.follows}")
+
     def job_of(self, doing: str) -> Any:
         """The job that a worker has in hand, if it still waits or runs."""
         item = doing.partition("/")[2]
@@ -125,7 +135,7 @@ class Demo:
 
     def crash_of(self, pid: int) -> Any:
         """The report of that process's death."""
-        return next((c for c in self.crews.hand.crashes(CrashFilter(crew="tag")) if c.pid == pid), None)
+        return next((c for c in self.crews.hand.crashes(CrashFilter(limit=50)) if c.pid == pid), None)
 
     def sum_up(self, before: dict[str, str]) -> None:
         """What came of it, counted."""
@@ -230,6 +240,7 @@ def tell(demo: Demo, synthesise: bool) -> None:
     ready = get_weights(demo)
     demo.scan()
     if not ready:
+        demo.kill_idle()
         return
     demo.listen()
     demo.tell_new()
