@@ -54,7 +54,7 @@ def hear(home: Path, music: Path, workers: int) -> Heard:
         scan.scan(library, library.folders()[0])
         all_crews.hand.wake("tag")
         eventually(lambda: not report.progress(library).waiting, PATIENCE)
-        pids = [w["pid"] for w in report.workers(all_crews.hand) if w["crew"] == "tag" and w["pid"]]
+        pids = [w["pid"] for w in report.workers(all_crews.hand, library) if w["crew"] == "tag" and w["pid"]]
         before = sum(sum(cpu(pid)) for pid in pids)
         with library.writing() as db:
             db.execute("UPDATE file SET tagged_ms = NULL, took = NULL")

@@ -123,17 +123,18 @@ def retry(library: Library) -> int:
     )
 
 
-def workers(hand: Chargehand) -> list[dict[str, Any]]:
-    """What each worker does now; nothing while nobody works."""
+def workers(hand: Chargehand, library: Library) -> list[dict[str, Any]]:
+    """What each worker does now, and with which song; nothing while nobody works."""
     view = hand.status()
-    return [] if view is None else [_worker(hand, each) for each in view["workers"]]
+    return [] if view is None else [_worker(library, each) for each in view["workers"]]
 
 
-def _worker(hand: Chargehand, each: dict[str, Any]) -> dict[str, Any]:
+def _worker(library: Library, each: dict[str, Any]) -> dict[str, Any]:
     wanted = ("component", "crew", "status", "pid", "restart_count", "text", "progress", "job_s", "memory")
-    found = {name: each.get(name) for name in wanted}
-    found["doing"] = each["current_job"]
-    return found
+    doing: str | None = each["current_job"]
+    which = catalogue.from_place(doing.partition("/")[2]) if doing and each["crew"] == "tag" else None
+    song = None if which is None else names(library, [which[0]]).get(which[0])
+    return {**{name: each.get(name) for name in wanted}, "doing": doing, "song": song}
 
 
 def names(library: Library, numbers: list[int]) -> dict[int, str]:

@@ -7,9 +7,10 @@ from importlib import resources
 from typing import Any, Literal
 
 import msgspec
-from fastapi import FastAPI, HTTPException, Request, Response
+from fastapi import FastAPI, HTTPException, Response
 from fastapi.middleware.trustedhost import TrustedHostMiddleware
 from fastapi.responses import PlainTextResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from chargehand import JobFailed
 from tonearm import browse, hearing, report
@@ -22,6 +23,12 @@ POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; base-uri 'none'; "
     "form-action 'none'; frame-ancestors 'none'"
 )
+HEADERS = (
+    (b"content-security-policy", POLICY.encode()),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+)
+CHARGEHAND = "/chargehand"
 PARTS = {"tonearm.js": "text/javascript", "tonearm.css": "text/css"}
 LONGEST_SEARCH = 30.0
 
@@ -30,27 +37,38 @@ def create(crews: Crews, library: Library, *, hosts: tuple[str, ...] = (), attac
     """The application; with `attach`, Chargehand's workers run while it does, and are seen under /chargehand."""
     app = FastAPI(title="Tonearm", docs_url=None, redoc_url=None, openapi_url=None)
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=["127.0.0.1", "localhost", "[::1]", *hosts])
+    app.add_middleware(Guard)
     _page(app)
     _progress(app, crews, library)
     _tracks(app, crews, library)
     if attach:
-        crews.hand.attach(app, prefix="/chargehand")
+        crews.hand.attach(app, prefix=CHARGEHAND)
     return app
 
 
-def _page(app: FastAPI) -> None:
-    @app.middleware("http")
-    async def guarded(request: Request, answer: Any) -> Response:
-        foreign = request.method not in ("GET", "HEAD") and request.headers.get("x-tonearm") != "1"
-        if foreign and not request.url.path.startswith("/chargehand"):
-            return PlainTextResponse("a change needs the header X-Tonearm: 1, which other sites cannot send\n", 403)
-        response: Response = await answer(request)
-        if not request.url.path.startswith("/chargehand"):
-            response.headers["Content-Security-Policy"] = POLICY
-            response.headers["X-Content-Type-Options"] = "nosniff"
-            response.headers["Referrer-Policy"] = "no-referrer"
-        return response
+class Guard:
+    """Other sites can change nothing, and the page loads nothing from them; what is Chargehand's it guards itself."""
 
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["path"].startswith(f"{CHARGEHAND}/"):
+            await self.app(scope, receive, send)
+            return
+
+        async def guarded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message["headers"], *HEADERS]
+            await send(message)
+
+        told = (b"x-tonearm", b"1") in scope["headers"]
+        refused = PlainTextResponse("a change needs the header X-Tonearm: 1, which other sites cannot send\n", 403)
+        safe = scope["method"] in ("GET", "HEAD") or told
+        await (self.app if safe else refused)(scope, receive, guarded)
+
+
+def _page(app: FastAPI) -> None:
     @app.get("/")
     def page() -> Response:
         return Response(_part("index.html"), media_type="text/html")
@@ -71,7 +89,7 @@ def _progress(app: FastAPI, crews: Crews, library: Library) -> None:
     def progress() -> dict[str, Any]:
         report.notice_failures(crews.hand, library)
         now = report.progress(library)
-        at_work = report.workers(crews.hand)
+        at_work = report.workers(crews.hand, library)
         listeners = sum(worker["crew"] == "tag" and worker["pid"] is not None for worker in at_work)
         return {
             **msgspec.to_builtins(now),
@@ -132,6 +150,10 @@ def _tracks(app: FastAPI, crews: Crews, library: Library) -> None:
         except TextError as error:
             raise HTTPException(422, str(error)) from error
         if form == "nsp":
-            return Response(playlist.nsp(name, parsed), media_type="application/json")
+            return _file(playlist.nsp(name, parsed), "tonearm.nsp", "application/json")
         made = playlist.m3u8(name, browse.matching(library, parsed))
-        return Response(made.text, media_type="audio/x-mpegurl")
+        return _file(made.text, "tonearm.m3u8", "audio/x-mpegurl")
+
+
+def _file(text: str, name: str, kind: str) -> Response:
+    return Response(text, media_type=kind, headers={"Content-Disposition": f'attachment; filename="{name}"'})

@@ -86,7 +86,7 @@ def scan(
 def status(where: HomeOption = None) -> None:
     """How far it is, how long it will take, and what each worker does."""
     library, running = opened(where), at_work(where)
-    workers = [] if running is None else report.workers(running.hand)
+    workers = [] if running is None else report.workers(running.hand, library)
     if running is not None:
         report.notice_failures(running.hand, library)
     listeners = sum(each["crew"] == "tag" and each["pid"] is not None for each in workers)
@@ -94,7 +94,8 @@ def status(where: HomeOption = None) -> None:
     for each in workers:
         step: dict[str, Any] = each["progress"] or {}
         share = f" {100 * step['done'] / step['total']:.0f} %" if step.get("done") and step.get("total") else ""
-        what = f"{step.get('stage') or 'at work'}{share}" if each["doing"] else each["text"] or ""
+        doing = f"{step.get('stage') or 'at work'}{share}"
+        what = f"{each['song'] or ''} {doing}" if each["doing"] else each["text"] or ""
         typer.echo(f"  {each['component']:22} pid {each['pid'] or '–':<8} {each['status']:10} {what}")
     if running is None:
         typer.echo("nobody works now: start `tonearm serve`")

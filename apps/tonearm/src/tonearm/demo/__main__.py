@@ -96,7 +96,7 @@ class Demo:
 
     def kill_one(self) -> None:
         """SIGKILL to a worker in the middle of a song; then: when was that noticed, and where did the song go on?"""
-        victim = next((w for w in report.workers(self.crews.hand) if _listening(w)), None)
+        victim = next((w for w in report.workers(self.crews.hand, self.library) if _listening(w)), None)
         if victim is None:
             return
         self.killed = True
@@ -109,7 +109,9 @@ class Demo:
             self.wait(0.002)
         say(f"{self.at()}noticed {max(0, crash.at_ms - at_ms)} ms later: {crash.text}; {crash.follows}")
         while job is not None and self.job_of(victim["doing"]) is not None:
-            at_it = [w for w in report.workers(self.crews.hand) if w["doing"] == victim["doing"] and w["pid"]]
+            at_it = [
+                w for w in report.workers(self.crews.hand, self.library) if w["doing"] == victim["doing"] and w["pid"]
+            ]
             again = next(iter(at_it), None)
             if again is not None and again["pid"] != victim["pid"]:
                 where = f"{again['component']} (pid {again['pid']})"
@@ -119,7 +121,7 @@ class Demo:
 
     def kill_idle(self) -> None:
         """SIGKILL to a worker that has nothing to do: when was that noticed, and when was it replaced?"""
-        victim = next(w for w in report.workers(self.crews.hand) if w["crew"] == "library")
+        victim = next(w for w in report.workers(self.crews.hand, self.library) if w["crew"] == "library")
         at_ms = clock.now_ms()
         os.kill(victim["pid"], signal.SIGKILL)
         say(f"{self.at()}kill -9 {victim['pid']}   ({victim['component']}, idle)")
@@ -262,7 +264,7 @@ def get_weights(demo: Demo) -> bool:
 
 
 def _some_pid(demo: Demo) -> str:
-    return str(next((w["pid"] for w in report.workers(demo.crews.hand) if w["pid"]), "PID"))
+    return str(next((w["pid"] for w in report.workers(demo.crews.hand, demo.library) if w["pid"]), "PID"))
 
 
 if __name__ == "__main__":

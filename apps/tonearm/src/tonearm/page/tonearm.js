@@ -39,7 +39,7 @@ function doing(worker) {
   if (!worker.doing) return worker.text || "";
   if (!step) return "at work";
   const share = step.total ? ` ${Math.round((100 * step.done) / step.total)} %` : "";
-  return `${step.stage || "at work"}${share}`;
+  return `${worker.song ? `${worker.song}: ` : ""}${step.stage || "at work"}${share}`;
 }
 async function progress() {
   const now = await ask("/api/progress");
@@ -103,6 +103,14 @@ at("retry").addEventListener("click", async () => {
   await ask("/api/errors/retry", { method: "POST", headers: { "X-Tonearm": "1" } });
   await errors();
 });
+for (const form of ["m3u", "nsp"]) {
+  at(form).addEventListener("click", async () => {
+    const path = `/api/playlist?${new URLSearchParams({ rule: at("rule").value, form })}`;
+    const answer = await fetch(path);
+    if (answer.ok) location.href = path;
+    else at("ruled").textContent = (await answer.json()).detail;
+  });
+}
 at("all").addEventListener("click", () => { chosen.label = ""; chosen.text = at("text").value = ""; tracks(); });
 at("text").addEventListener("input", () => { chosen.text = at("text").value; tracks(); });
 
