@@ -61,7 +61,7 @@ def build(
     machine = machine or Machine.here()
     place = home(where)
     place.mkdir(parents=True, exist_ok=True)
-    hand = Chargehand(place / WORK, node="tonearm")
+    hand = Chargehand(place / WORK, node="tonearm", folder=place)
     env = {"TONEARM_HOME": str(place), "TONEARM_NICE": str(nice), **(environment or {})}
     count = machine.listeners() if workers is None else workers
     return Crews(
@@ -71,7 +71,7 @@ def build(
             idle_exit=60, timeout=None,
         ),
         tag=hand.crew(
-            "tag", tagger, discovers=True, workers=count,
+            "tag", tagger, default=True, discovers=True, workers=count,
             environment=env, idle_exit=120, recycle_memory="1 GiB", memory=LISTENING, timeout=1800, threads=1,
         ),
         calibration=hand.crew(
