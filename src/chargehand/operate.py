@@ -140,7 +140,7 @@ class Operating(People, ABC):
                     done = {job.id: job.at_once for job in tx.cancel(some)}
                     log_deeds(tx, "cancel", [f"job:{job_id}" for job_id in done])
                 found |= done
-        return [Answer(job_id, _cancelling(found.get(job_id))) for job_id in ids]
+        return [Answer(job_id, cancelling(found.get(job_id))) for job_id in ids]
 
     def retry(self, *ids: str) -> list[Answer]:
         """Queue failed or cancelled jobs again, their counters cleared; Conflict if a unique key is taken meanwhile."""
@@ -287,6 +287,13 @@ class Operating(People, ABC):
         nobody = unserved(waiting, queues, members, [pause.scope for pause in pauses]) if node else {}
         return judge(workers, nobody, node=node, store_failing=failing)
 
+    def waiting_for_nobody(self) -> list[str]:
+        """The queues that have due work while no node runs at all."""
+        if nodelock.holder(self.path) is not None or not self.path.exists():
+            return []
+        with self._store() as store:
+            return sorted(queue for queue, _ in store.waiting())
+
     def why_waiting(self, queue: str) -> str | None:
         """Why nobody does what waits in this queue, as far as the store knows; None if somebody will."""
         with self._store() as store:
@@ -341,7 +348,8 @@ class Operating(People, ABC):
             ) from error
 
 
-def _cancelling(at_once: bool | None) -> str:
+def cancelling(at_once: bool | None) -> str:
+    """What a cancel is answered: it was at once, or not, or nothing was there."""
     if at_once is None:
         return "is not there, or has ended already"
     return "is cancelled" if at_once else "is running, and told to stop; its worker is replaced if it does not"

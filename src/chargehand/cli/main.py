@@ -1,6 +1,7 @@
 """The commands, put together; errors become one sentence and an exit status."""
 
 import sys
+from typing import Annotated
 
 import typer
 
@@ -10,11 +11,14 @@ from chargehand.cli import (
     claims,
     deaths,
     doctor,
+    find,
+    init,
     jobs,
     keys,
     live,
     orders,
     plans,
+    serve,
     show,
     status,
     top,
@@ -32,6 +36,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Exit status: 0 well, 1 error, 2 wrong use or settings, 3 unrecoverable, 4 store unusable, 5 set-up failed.",
 )
+app.command("init")(init.init)
+app.command("serve")(serve.serve)
 app.command("work")(work.work)
 app.command("status")(status.status)
 for order in (orders.start, orders.stop, orders.pause, orders.resume, orders.drain, orders.restart, orders.reset):
@@ -56,9 +62,21 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def common(
+    context: typer.Context,
+    url: Annotated[
+        str | None,
+        typer.Option(
+            "--url",
+            envvar="CHARGEHAND_REMOTE_URL",
+            metavar="URL",
+            help="A node elsewhere, by its HTTP interface; CHARGEHAND_KEY has the key.",
+        ),
+    ] = None,
     version: bool = typer.Option(False, "--version", help="Show the version.", callback=_version, is_eager=True),
 ) -> None:
     """Durable background work for Python services, done by supervised worker processes."""
+    find.elsewhere = url
+    context.call_on_close(find.close)
 
 
 def run() -> None:
