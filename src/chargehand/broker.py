@@ -73,6 +73,7 @@ class Subscription:
             self._jobs += 1
         self._pending[event.key] = (event, topic)  # at the end: the order is that of the versions
         if is_job and self._jobs > max(MOST_PENDING, self._broker.jobs):
+            self._broker.dropped += len(self._pending)
             self.start_over()
         elif idle:
             self._wake()
@@ -120,6 +121,8 @@ class Broker:
         self._pins: Counter[str] = Counter()
         self.jobs = 0
         """How many jobs are in the state."""
+        self.dropped = 0
+        """Events that subscribers were too slow for; they were told to start over."""
 
     # state
 
@@ -226,9 +229,9 @@ class Broker:
 
     def start_over(self, life: str) -> None:
         """Everything is different: a new life. Subscribers are told the full state anew."""
-        patterns, pins = self._groups, self._pins
+        patterns, pins, dropped = self._groups, self._pins, self.dropped
         self.__init__(life)
-        self._groups, self._pins = patterns, pins
+        self._groups, self._pins, self.dropped = patterns, pins, dropped
         for subscriptions in self._groups.values():
             for subscription in subscriptions:
                 subscription.start_over()

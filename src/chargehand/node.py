@@ -364,7 +364,7 @@ class Node:
                 "waiting_s": None if busy is None else round(clock.monotonic() - busy, 3),
             },
             "unkillable": [{"component": life.component, "pid": life.pid} for life in self._unkillable],
-            "tally": self._ledger.tally.view(),
+            "tally": {**self._ledger.tally.view(), "events_dropped": self._live.broker.dropped},
             **self._office.view(store_failing=self._failing),
         }
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from fastapi import APIRouter
+from fastapi import APIRouter, FastAPI
 from webworld import Web, problem
 
 from chargehand.web.auth import needs_of
@@ -15,6 +15,7 @@ NEEDS = {
     "POST /api/web/session": "known",
     "DELETE /api/web/session": "known",
     "GET /openapi.json": "read",
+    "GET /api/events": "read",
     "GET /workers/ready": "read",
     "GET /metrics": "read",
     "GET /diagnostics/concurrency": "read",
@@ -114,3 +115,23 @@ def test_every_route_refuses_keys_without_its_scope(web: Web) -> None:  # spec: 
             answer = web.ask(method, path, key=keys[str(needs)], content=b"{" if method == "POST" else None)
             assert f"'{needs}'" in problem(answer, 403, "scope")["detail"], name
     assert web.hand.operations() == before
+
+
+def test_under_a_prefix_everything_is_under_it(web: Web) -> None:  # spec: HT-1
+    theirs = FastAPI()
+
+    @theirs.get("/healthz")
+    async def own() -> str:  # pyright: ignore[reportUnusedFunction]
+        return "theirs"
+
+    theirs.mount("/chargehand", web.api)
+    web.api = theirs
+    assert web.get("/healthz") == "theirs"
+    assert web.get("/chargehand/healthz") == {"status": "ok"}
+    answer = web.ask("POST", "/chargehand/api/v1/jobs", json={"crew": "plain"})
+    assert web.get(answer.headers["location"])["queue"] == "plain"
+    problem(web.ask("GET", "/chargehand/nothing"), 404, "no-such-path")
+    assert web.ask("GET", "/nothing").json() == {"detail": "Not Found"}
+    key = web.key("read")
+    signed = web.ask("POST", "/chargehand/api/web/session", json={"key": key})
+    assert "Path=/chargehand;" in signed.headers["set-cookie"]

@@ -5,7 +5,6 @@ It knows nothing of keys: who may do what is said by each route.
 
 import re
 from collections.abc import Sequence
-from contextvars import ContextVar
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -26,8 +25,6 @@ HEADERS = {
 }
 """Given to every answer that does not say otherwise itself."""
 
-request_id: ContextVar[str] = ContextVar("chargehand_request_id", default="-")
-
 
 class Gate:
     """See the module. `hosts`: the only ones that may be asked for; none given: any."""
@@ -45,7 +42,7 @@ class Gate:
         given = headers.get("x-request-id", "")
         name = given if _OWN_ID.fullmatch(given) else new_id()
         scope.setdefault("state", {})["request_id"] = name
-        token = request_id.set(name)
+        token = log.request_id.set(name)
         reply = _Reply(send, name)
         try:
             self._check(headers)
@@ -53,13 +50,13 @@ class Gate:
         except Problem as problem:
             await self._refuse(problem, scope, receive, reply)
         except Exception:
-            log.error("a request met an unforeseen error", trace=True, path=scope["path"], request_id=name)
+            log.error("a request met an unforeseen error", trace=True, path=scope["path"])
             if reply.begun:
                 raise
             problem = Problem(500, "unforeseen", f"an unforeseen error; the log has it under the request id {name}")
             await self._refuse(problem, scope, receive, reply)
         finally:
-            request_id.reset(token)
+            log.request_id.reset(token)
 
     async def _refuse(self, problem: Problem, scope: Scope, receive: Receive, reply: "_Reply") -> None:
         if reply.begun:

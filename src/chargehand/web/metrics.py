@@ -42,6 +42,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     since_crash: Mapping[str, float]
     """Of each crew that has ever crashed, in seconds."""
     dropped: int = 0
+    """Events, in this process."""
 
 
 async def gather(hand: "Chargehand", aside: Aside, dropped: int) -> Facts:
@@ -96,8 +97,9 @@ def _of_parts(facts: Facts) -> Iterator[Metric]:
     yield InfoMetricFamily("chargehand", "What runs here.", value={"version": __version__})
     yield _gauge("node_up", "Whether a node answers.", (), {(): float(facts.view is not None)})
     yield _gauge("store_up", "Whether the store answers.", (), {(): float(facts.counts is not None)})
-    dropped = {(): float(facts.dropped)}
-    yield _counter("events_dropped", "Events that a subscriber was owed and never given; should be 0.", (), dropped)
+    of_node = facts.view["tally"]["events_dropped"] if facts.view is not None else 0
+    dropped = {(): float(facts.dropped + of_node)}
+    yield _counter("events_dropped", "Events that watchers were too slow for; should be 0.", (), dropped)
     since = {(crew,): seconds for crew, seconds in facts.since_crash.items()}
     yield _gauge("seconds_since_last_crash", "Since a worker of the crew last crashed.", ("crew",), since)
 

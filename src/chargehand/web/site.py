@@ -37,8 +37,8 @@ class Site:
         self.cookie = f"chargehand_{sha256(hand.url.encode()).hexdigest()[:8]}"
 
     def events_dropped(self) -> int:
-        """Events that a subscriber of ours was owed and never given."""
-        return int(getattr(getattr(self, "feed", None), "dropped", 0))
+        """Events that clients of this process were too slow for."""
+        return self.hand.feed().broker.dropped
 
     def open(self) -> None:
         """A server starts (again): an event belongs to the loop that waits for it."""

@@ -1,0 +1,64 @@
+"""Metrics from facts: their labels are bounded, and what is not known is not made up."""
+
+from typing import Any
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from chargehand.broker import Broker
+from chargehand.model.tally import Tally
+from chargehand.model.topic import parse
+from chargehand.store import Counts
+from chargehand.web.metrics import MOST_QUEUES, Facts, exposition
+
+
+def samples(facts: Facts) -> dict[str, dict[str, float]]:
+    """Values by name, and by labels as text."""
+    found: dict[str, dict[str, float]] = {}
+    for family in text_string_to_metric_families(exposition(facts).decode()):
+        for sample in family.samples:
+            label = ",".join(f"{name}={text}" for name, text in sorted(sample.labels.items()))
+            found.setdefault(sample.name.removeprefix("chargehand_"), {})[label] = sample.value
+    return found
+
+
+def view(**about: Any) -> dict[str, Any]:
+    tally = {**Tally({"q"}).view(), "events_dropped": 3}
+    return {"workers": [], "unserved": {}, "tally": tally, **about}
+
+
+def test_a_job_is_in_one_state_and_queues_beyond_the_bound_are_counted_together() -> None:  # spec: HT-5
+    counts = [Counts(queue=f"q{n:04}", queued=7, future=2, limited=1, done=1) for n in range(MOST_QUEUES + 5)]
+    found = samples(Facts(view=view(), counts=counts, waiting={"q0000": 1500}, since_crash={"tag": 2.5}, dropped=4))
+    jobs = found["queue_jobs"]
+    assert {state: jobs[f"queue=q0000,state={state}"] for state in ("queued", "future", "limited", "done")} == {
+        "queued": 4, "future": 2, "limited": 1, "done": 1,
+    }  # fmt: skip
+    assert jobs["queue=(others),state=queued"] == 5 * 4
+    assert len(jobs) == (MOST_QUEUES + 1) * 7
+    assert found["queue_oldest_wait_seconds"] == {"queue=q0000": 1.5}
+    assert found["seconds_since_last_crash"] == {"crew=tag": 2.5}
+    assert found["events_dropped_total"] == {"": 7}
+
+
+def test_what_nobody_answered_is_left_out_and_said_so() -> None:  # spec: HT-5
+    found = samples(Facts(view=None, counts=None, waiting={}, since_crash={}))
+    assert (found["node_up"], found["store_up"]) == ({"": 0}, {"": 0})
+    assert "workers" not in found
+    assert "queue_jobs" not in found
+
+
+def test_no_name_can_break_the_format() -> None:  # spec: SE-4
+    strange = 'a"b\\c\nd'
+    found = samples(Facts(view=view(), counts=[Counts(queue=strange, queued=1)], waiting={}, since_crash={}))
+    assert found["queue_jobs"][f"queue={strange},state=queued"] == 1
+
+
+def test_what_a_watcher_was_too_slow_for_is_counted() -> None:  # spec: EV-4 HT-5
+    broker = Broker("life")
+    broker.subscribe(parse(["queue:jobs"]), lambda: None)
+    for number in range(3000):
+        body = {"id": str(number), "state": "done"}
+        broker.publish(f"job:{number}", f"job:{number}", "job", body, number)
+    assert broker.dropped > 1000
+    broker.start_over("another")
+    assert broker.dropped > 1000
