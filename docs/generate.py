@@ -1,5 +1,7 @@
 """Writes docs/reference.md from the code: states, policies, exit codes, reasons, orders, faults.
 
+In docs/operations.md, it writes what doctor finds.
+
 `python docs/generate.py` writes it, `--check` fails if it is not what the code says.
 """
 
@@ -12,10 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from chargehand import errors, output
-from chargehand.model import death, job, lifecycle, orders, policy
+from chargehand.model import causes, death, job, lifecycle, orders, policy
+from chargehand.settings.known import PREFIX, SETTINGS
+from chargehand.store import Retention
 from chargehand.testing import faults, faults_loading
 
 PAGE = Path(__file__).with_name("reference.md")
+MANUAL = Path(__file__).with_name("operations.md")
+BEGIN, END = "<!-- doctor: ", "<!-- end of doctor -->"
 
 STATUS = {
     "starting": "the process was made and loads; it gets no work yet",
@@ -90,6 +96,17 @@ def settings(kind: type[Any]) -> str:
     return f"{inspect.getdoc(kind)}\n\n" + table(("setting", "default", "means"), rows)
 
 
+def outside() -> str:
+    """The settings that are no policy's, by their names in the environment and in TOML."""
+    rows = [
+        (", ".join(f"`{name}`" for name in reversed(each.variables)), f"`{each.name}`", each.allowed)
+        for each in SETTINGS
+        if len(each.path) == 1
+    ]
+    crews = [(f"`{PREFIX}CREW_<NAME>_WORKERS`, `…_THREADS`", "`[crews.NAME]` `workers`, `threads`", "a whole number")]
+    return table(("environment and .env", "TOML", "allowed"), [*rows, *crews])
+
+
 JOB_STATES = {
     "queued": "it waits: for a worker, its time, or the end of a pause",
     "running": "a worker has it, or the node holds it for one",
@@ -119,6 +136,13 @@ def page() -> str:
         "happen; each can be given twice.",
         "## Jobs\n\n" + transitions(job.TRANSITIONS, whole(JOB_STATES, job.State), "state"),
         "How an attempt ends:\n\n" + table(("outcome", "means"), OUTCOMES.items()),
+        "## Settings\n\nCode, then `chargehand.toml`, then `.env`, then the environment: the later wins.\n\n"
+        + outside(),
+        (
+            "Every number of the four policies below is a setting, too: `RestartPolicy.window` is `CHARGEHAND_RESTART_WINDOW`, and in TOML `window` "
+            "under `[restart]`; the others are `LIVENESS`, `STARTS` and `RETENTION`. `CHARGEHAND_GRACE` is short for "
+            "`CHARGEHAND_LIVENESS_GRACE`."
+        ),
         "## Restarting: `RestartPolicy`\n\n" + settings(policy.RestartPolicy),
         (
             "A worker that died is started again after `first_pause` × 2ⁿ seconds (at most `longest_pause`, plus up to a tenth by "
@@ -132,6 +156,7 @@ def page() -> str:
         ),
         "## Liveness: `LivenessPolicy`\n\n" + settings(policy.LivenessPolicy),
         "## Starting: `StartPolicy`\n\n" + settings(policy.StartPolicy),
+        "## Keeping: `Retention`\n\n" + settings(Retention),
         (
             f"## Logs\n\nWhat a worker prints and logs reaches the node's log line by line, with its component and job. The last "
             f"{output.KEPT} lines of a dead one are in its crash report; lines are cut at {output.LONGEST_LINE} bytes."
@@ -145,13 +170,23 @@ def page() -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def manual() -> str:
+    """The manual with the present findings in their place."""
+    before, begin, rest = MANUAL.read_text().partition(BEGIN)
+    comment, _, after = rest.partition("\n")
+    rows = [(f"`{cause}`", meaning, remedy) for cause, (meaning, remedy) in causes.CAUSES.items()]
+    found = table(("finding", "means", "what mends it"), rows)
+    return f"{before}{begin}{comment}\n\n{found}\n\n{END}{after.partition(END)[2]}"
+
+
 def main() -> int:
-    text = page()
+    pages = {PAGE: page(), MANUAL: manual()}
     if "--check" in sys.argv:
-        same = PAGE.exists() and PAGE.read_text() == text
-        sys.stderr.write("" if same else f"{PAGE.name} is not what the code says: make docs\n")
-        return 0 if same else 1
-    PAGE.write_text(text)
+        old = [path.name for path, text in pages.items() if not path.exists() or path.read_text() != text]
+        sys.stderr.writelines(f"{name} is not what the code says: make docs\n" for name in old)
+        return 1 if old else 0
+    for path, text in pages.items():
+        path.write_text(text)
     return 0
 
 

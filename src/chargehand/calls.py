@@ -30,6 +30,10 @@ class NoNode(ChargehandError):
     """No node listens at this store, or it did not answer in time. Use the store."""
 
 
+class NodeLeft(NoNode):
+    """The node was there, and went away in the middle of it."""
+
+
 def _error_of(reply: dict[str, Any]) -> ChargehandError:
     """The node's refusal, as the error that it is there."""
     found: Any = getattr(errors, str(reply["kind"]), None)
@@ -66,7 +70,7 @@ class Line:
         try:
             self._sock.sendall(encode(kind, {"call": self._calls, **fields}))
         except OSError as error:
-            raise NoNode(f"the node went away: {error}") from error
+            raise NodeLeft(f"the node went away: {error}") from error
         return self._calls
 
     def reply(self, call: int, timeout: float) -> dict[str, Any] | None:
@@ -86,9 +90,9 @@ class Line:
             except TimeoutError:
                 continue
             except OSError as error:
-                raise NoNode(f"the node went away: {error}") from error
+                raise NodeLeft(f"the node went away: {error}") from error
             if not data:
-                raise NoNode("the node went away")
+                raise NodeLeft("the node went away")
             self._replies += [f.read() for f in self._decoder.feed(data) if isinstance(f, Frame)]
 
     def close(self) -> None:
@@ -134,9 +138,10 @@ class Calls:
         reply = self.call("ENQUEUE", jobs=[msgspec.to_builtins(job) for job in jobs])
         return [Enqueued(job_id, created) for job_id, created in reply["enqueued"]]
 
-    def cancel(self, ids: Sequence[str]) -> list[tuple[str, bool]]:
+    def cancel(self, ids: Sequence[str], who: str = "", origin: str = "") -> list[tuple[str, bool]]:
         """Have the node cancel these jobs: each with whether that was at once; those that had ended are left out."""
-        return [(job_id, at_once) for job_id, at_once in self.call("CANCEL", ids=list(ids))["cancelled"]]
+        reply = self.call("CANCEL", ids=list(ids), who=who, origin=origin)
+        return [(job_id, at_once) for job_id, at_once in reply["cancelled"]]
 
     def hint(self, queue: str | None) -> bool:
         """Tell the node that there is work; whether there was one to tell."""

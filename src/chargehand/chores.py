@@ -8,6 +8,7 @@ from typing import Any, assert_never
 
 import msgspec
 
+from chargehand.model.access import Deed
 from chargehand.schedule import Firing
 from chargehand.store import CrashReport, Discovery, GivenUpMark, HealthNote, Holder, RecurringPlan, Transaction
 
@@ -34,6 +35,14 @@ class CancelJobs(msgspec.Struct, frozen=True, kw_only=True):
 
     token: Any
     ids: tuple[str, ...]
+    who: str = ""
+    origin: str = ""
+
+
+class KeepDeed(msgspec.Struct, frozen=True):
+    """A person ordered something."""
+
+    deed: Deed
 
 
 class QueueFound(msgspec.Struct, frozen=True):
@@ -108,6 +117,7 @@ Chore = (
     SetPause
     | ClearPause
     | CancelJobs
+    | KeepDeed
     | QueueFound
     | Recur
     | Fire
@@ -130,7 +140,12 @@ def do(chore: Chore, tx: Transaction, holder: Holder, now: float) -> Any:
     """Write it; what came of it, where somebody asked. `now`: monotonic, and not before the transaction began."""
     match chore:
         case CancelJobs():
-            return tx.cancel(chore.ids)
+            found = tx.cancel(chore.ids)
+            by = {"who": chore.who, "origin": chore.origin}
+            tx.log([Deed(verb="cancel", target=f"job:{job.id}", **by) for job in found])
+            return found
+        case KeepDeed(deed):
+            tx.log([deed])
         case QueueFound(_, page, looked_at):
             # Not when it was made: a store that is slow, or fails for a while, makes it older.
             age_ms = int((now - looked_at + LOOKED_BEFORE) * 1000)

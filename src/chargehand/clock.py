@@ -17,3 +17,16 @@ def now_ms() -> int:
 def local_time(ms: int) -> str:
     """A moment as people here write it."""
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(ms / 1000))
+
+
+def hour(ms: int) -> str:
+    """A moment as people say it: the hour and minute, with the date if it is not today's."""
+    then, today = time.localtime(ms / 1000), time.localtime()
+    same = then[:3] == today[:3]
+    return time.strftime("%H:%M" if same else "%Y-%m-%d %H:%M", then)
+
+
+def utc_time(seconds: float) -> str:
+    """A moment as machines read it (RFC 3339), to the millisecond."""
+    whole = int(seconds)
+    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(whole))}.{int((seconds - whole) * 1000):03}Z"

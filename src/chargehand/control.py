@@ -42,6 +42,7 @@ class Call(msgspec.Struct, frozen=True):
     verb: str = ""
     scope: str | None = None
     who: str = ""
+    origin: str = ""
     reason: str | None = None
     for_ms: int | None = None
     count: int | None = None
@@ -83,7 +84,7 @@ class Office(Protocol):
     @property
     def wake(self) -> Callable[[str], None]: ...
     @property
-    def cancel(self) -> Callable[[Token, tuple[str, ...]], None]: ...
+    def cancel(self) -> Callable[[Token, Call], None]: ...
     @property
     def check_scope(self) -> Callable[[str | None], None]: ...
     @property
@@ -177,14 +178,13 @@ class Server:
             case "STATUS":
                 channel.send(encode("REPLY", {"call": call.call, "status": self._office.view()}))
             case "WAKE":
-                self._office.wake(call.id)
-                channel.send(encode("REPLY", {"call": call.call}))
+                self._wake((channel, call.call), call.id)
             case "ORDER":
                 self.order((channel, call.call), call)
             case "CANCEL":
                 if len(call.ids) > MOST_JOBS:
                     raise ValueError(f"{len(call.ids)} jobs in one request; allowed are {MOST_JOBS}")
-                self._office.cancel((channel, call.call), call.ids)
+                self._office.cancel((channel, call.call), call)
             case "LOGS":
                 self._read_logs(channel, call)
             case "SUBSCRIBE":
@@ -204,6 +204,15 @@ class Server:
             self._office.order(token, call)
         except ChargehandError as error:
             self.refuse(token, str(error), type(error).__name__)
+
+    def _wake(self, token: Token, crew: str) -> None:
+        channel, call = token
+        try:
+            self._office.wake(crew)
+        except ChargehandError as error:
+            self.refuse(token, str(error), type(error).__name__)
+            return
+        channel.send(encode("REPLY", {"call": call}))
 
     def _subscribe(self, channel: Channel, call: Call) -> None:
         try:

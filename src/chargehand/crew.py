@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypedDict, TypeVar, Unpack
 from chargehand import clock, codec
 from chargehand.calls import NoNode, follow
 from chargehand.config import CrewPlan, milliseconds, new_job, with_payload
-from chargehand.errors import JobCancelled, JobFailed, JobNotFound, PayloadError
+from chargehand.errors import JobCancelled, JobFailed, JobNotFound, PayloadError, summary
 from chargehand.ids import new_ids
 from chargehand.model.job import FINISHED, Attempt, JobRecord, NewJob, State
 from chargehand.model.topic import RESYNC, has_ended, job_topic, parse
@@ -38,6 +38,9 @@ class JobOptions(TypedDict, total=False):
     max_attempts: int
     timeout: float | None
     limit_key: str
+
+
+_OPTIONS = frozenset(JobOptions.__annotations__)
 
 
 class Ref(Generic[Result]):
@@ -79,7 +82,7 @@ class Ref(Generic[Result]):
             if job.state in FINISHED:
                 return self._outcome(job)
             if until is not None and clock.monotonic() >= until:
-                raise TimeoutError(f"job {self.id} did not end within {timeout:g} s; it is {job.state.value}")
+                raise self._late(timeout, job)
             clock.sleep(POLL)
 
     async def result(self, timeout: float | None = None) -> Result:
@@ -89,7 +92,13 @@ class Ref(Generic[Result]):
             async with asyncio.timeout(limit):
                 return await self._result()
         except TimeoutError:
-            raise TimeoutError(f"job {self.id} did not end within {timeout:g} s") from None
+            raise await asyncio.to_thread(lambda: self._late(timeout, self.job())) from None
+
+    def _late(self, timeout: float | None, job: JobRecord) -> TimeoutError:
+        """That it did not end in time; and why, if it waits and nobody will take it."""
+        why = self._hand.why_waiting(job.queue) if job.state is State.QUEUED else None
+        state = job.state.value + ("" if why is None else f", and nobody will do it: {summary(why)}")
+        return TimeoutError(f"job {self.id} did not end within {timeout or 0:g} s; it is {state}")
 
     async def _result(self) -> Result:
         async with follow(self._hand.control_path, self.id) as news:
@@ -174,10 +183,9 @@ class Crew(Generic[Payload, Result]):
 
 
 def _new_job(plan: CrewPlan, text: str, job_id: str | None, options: JobOptions) -> NewJob:
-    known = set(JobOptions.__annotations__)
-    unknown = set(options) - known
+    unknown = options.keys() - _OPTIONS
     if unknown:
-        raise PayloadError(f"unknown option {', '.join(sorted(unknown))}; there are: {', '.join(sorted(known))}")
+        raise PayloadError(f"unknown option {', '.join(sorted(unknown))}; there are: {', '.join(sorted(_OPTIONS))}")
     rest: dict[str, Any] = dict(options)
     run_at = rest.pop("run_at", None)
     if run_at is not None:

@@ -202,7 +202,7 @@ class StoreThread(threading.Thread):
     def _prune(self, store: Store) -> None:
         again = PRUNE_EVERY
         try:
-            if store.prune(self._retention, PRUNE_AT_ONCE) == PRUNE_AT_ONCE:
+            if store.prune(self._retention, PRUNE_AT_ONCE) == PRUNE_AT_ONCE or store.pruning:
                 again = 0.05
         except Exception as error:
             log.warning("finished jobs could not be pruned", why=error)

@@ -60,6 +60,14 @@ class JobNotFound(ChargehandError, LookupError):
     """No job has that id (it never existed, or was pruned)."""
 
 
+class CrashNotFound(ChargehandError, LookupError):
+    """No crash report has that id (it never existed, or was pruned)."""
+
+
+class NobodyServes(ChargehandError):
+    """No node serves the store, or it does not answer."""
+
+
 class Conflict(ChargehandError):
     """What was asked is not possible in the state that the job is in."""
 

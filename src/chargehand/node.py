@@ -118,7 +118,7 @@ class Node:
         about = {"pid": os.getpid(), "boot": launch.boot_id(), "version": __version__}
         holder = Holder(plan.node, self._lives.life)
         return StoreThread(
-            lambda: open_store(plan.store, node=True),
+            lambda: open_store(plan.store, node=True, synchronous=plan.synchronous),
             holder,
             crews,
             about,
@@ -334,6 +334,8 @@ class Node:
         self._live.heard(component, job, progress)
 
     def keep(self, chore: chores.Chore) -> None:
+        if isinstance(chore, chores.KeepReport):
+            self._ledger.tally.crashed(chore.report.crew, chore.report.reason)
         self._ledger.chore(chore, clock.monotonic())
 
     def given_up(self, component: str, reason: str) -> None:
@@ -362,6 +364,7 @@ class Node:
                 "waiting_s": None if busy is None else round(clock.monotonic() - busy, 3),
             },
             "unkillable": [{"component": life.component, "pid": life.pid} for life in self._unkillable],
+            "tally": self._ledger.tally.view(),
             **self._office.view(store_failing=self._failing),
         }
 
@@ -426,7 +429,7 @@ def main(tether_fd: int) -> None:
     tether.set_inheritable(False)
     plan = _read_plan(tether)
     journal = Journal()
-    log.configure(plan.log_level, beside=True, journal=journal)
+    log.configure(plan.log_level, "node", style=plan.log, beside=True, journal=journal)
     adopt_orphans()
     try:
         node = Node(plan, tether, journal)

@@ -12,8 +12,9 @@ from chargehand import chores, clock, log, schedule
 from chargehand.config import NodePlan
 from chargehand.control import Call, Server, Token
 from chargehand.dispatch import Opened
-from chargehand.errors import ConfigurationError, summary
+from chargehand.errors import ConfigurationError, UnknownCrew, summary
 from chargehand.model import orders
+from chargehand.model.access import Deed
 from chargehand.model.batch import Batch, Request, Result
 from chargehand.model.fleet import Fleet
 from chargehand.model.health import judge, member_of, unserved
@@ -166,16 +167,19 @@ class Office:
             log.error("an item was done again and again and is still found; it is set aside", crew=crew, item=item)
 
     def wake(self, crew: str) -> None:
-        """The application says that this crew would find something."""
-        now = clock.monotonic()
-        if crew in self._ledger.searches:
-            self._ledger.searches[crew].wake(now)
-            self._supervisor.tell(WorkWaits(crew, 1))
+        """The application says that this crew would find something; refused in words if it cannot."""
+        if crew not in self._queues:
+            raise UnknownCrew(f"there is no crew {crew!r}; there are: {', '.join(sorted(self._queues)) or 'none'}")
+        if crew not in self._ledger.searches:
+            raise ConfigurationError(f"crew {crew!r} is not declared discovers=True: it has nothing to look for")
+        self._ledger.searches[crew].wake(clock.monotonic())
+        self._supervisor.tell(WorkWaits(crew, 1))
 
     # requests
 
-    def cancel(self, token: Token, ids: tuple[str, ...]) -> None:
-        self._ledger.chore(chores.CancelJobs(token=token, ids=ids), clock.monotonic())
+    def cancel(self, token: Token, call: Call) -> None:
+        cancel = chores.CancelJobs(token=token, ids=call.ids, who=call.who, origin=call.origin)
+        self._ledger.chore(cancel, clock.monotonic())
 
     def enqueue(self, token: Token, jobs: tuple[NewJob, ...]) -> None:
         self._ledger.enqueue(Request(token, jobs), clock.monotonic())
@@ -212,6 +216,15 @@ class Office:
                 actions, answers = orders.carry_out(self._fleet, verb, call.scope, now)
                 self._supervisor.act(actions)
                 self._answer(token, answers)
+        self._ledger.chore(chores.KeepDeed(self._deed(verb, call)), now)
+
+    def _deed(self, verb: Verb, call: Call) -> Deed:
+        """What the operator log says of it."""
+        detail = call.reason if call.count is None else f"{call.count} workers"
+        if call.for_ms is not None:
+            detail = f"for {call.for_ms / 1000:g} s" + (f": {detail}" if detail else "")
+        target = orders.normal_scope(self._fleet, call.scope)
+        return Deed(who=call.who, origin=call.origin, verb=verb.value, target=target, detail=detail)
 
     def _keep_pause(self, token: Token, verb: Verb, call: Call, now: float) -> None:
         scope = orders.normal_scope(self._fleet, call.scope)

@@ -3,28 +3,38 @@
 The base of `Chargehand`; it works from any process on the machine, without the application's handlers.
 """
 
-import getpass
-import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, suppress
-from pathlib import Path
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
 
 from chargehand import launch, nodelock, picture
-from chargehand.calls import Calls, NoNode
+from chargehand.calls import Calls, NodeLeft, NoNode
 from chargehand.config import milliseconds
-from chargehand.errors import ChargehandError, ConfigurationError, UnknownCrew
+from chargehand.errors import ChargehandError, ConfigurationError, Conflict, CrashNotFound, NobodyServes, UnknownCrew
 from chargehand.model.health import APP, FRESH_MS, Findings, Member, is_healthy, judge, shown_status, unserved
+from chargehand.model.job import State
 from chargehand.model.orders import LONGEST_PAUSE_MS, Answer, Verb
+from chargehand.people import People, actor, log_deeds
 from chargehand.picture import Look, Picture
-from chargehand.store import ClaimRow, CrashFilter, CrashRecord, HealthRow, Pause, RecurringPlan, Snapshot, Store
+from chargehand.store import (
+    ClaimRow,
+    CrashFilter,
+    CrashRecord,
+    HealthRow,
+    JobFilter,
+    Pause,
+    RecurringPlan,
+    Snapshot,
+)
 
 AT_ONCE = 500
 """Jobs cancelled or retried in one transaction."""
 NOT_RETRIED = "is not there, or neither failed nor cancelled"
+AT_MOST = 10_000
+"""Jobs that one call retries or clears by their queue."""
 
 
 class Component(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,17 +60,13 @@ class Component(msgspec.Struct, frozen=True, kw_only=True):
     is_healthy: bool
 
 
-class Operating(ABC):
+class Operating(People, ABC):
     """Orders and questions. `Chargehand` has all of this."""
-
-    path: Path
 
     @property
     @abstractmethod
     def calls(self) -> Calls:
         """Calls to the node."""
-
-    _store: Callable[..., AbstractContextManager[Store]]
 
     # orders
 
@@ -101,13 +107,14 @@ class Operating(ABC):
         if for_ms is not None and not 0 < for_ms <= LONGEST_PAUSE_MS:
             raise ConfigurationError(f"a pause of {seconds:g} s; allowed is more than 0 and up to a year")
         try:
-            return self._order(Verb.PAUSE, scope, reason=reason, for_ms=for_ms, who=who or _who())
+            return self._order(Verb.PAUSE, scope, reason=reason, for_ms=for_ms, who=who or actor().who)
         except NoNode:
             self._node_must_be_absent()
             with self._store(create=False) as store:
                 _check_known(scope, [crew.name for crew in store.crews()])
                 with store.transaction() as tx:
-                    tx.pause(_kept(scope), who or _who(), reason, for_ms)
+                    tx.pause(_kept(scope), who or actor().who, reason, for_ms)
+                    log_deeds(tx, "pause", [_kept(scope)], reason, who)
         return [Answer(scope or "*", "is paused; no node runs now, and one that starts will heed it")]
 
     def resume(self, scope: str | None = None) -> list[Answer]:
@@ -118,6 +125,7 @@ class Operating(ABC):
             self._node_must_be_absent()
             with self._store(create=False) as store, store.transaction() as tx:
                 found = tx.resume(_kept(scope))
+                log_deeds(tx, "resume", [_kept(scope)])
         return [Answer(scope or "*", "is no longer paused; no node runs now" if found else "was not paused")]
 
     def cancel(self, *ids: str) -> list[Answer]:
@@ -126,37 +134,93 @@ class Operating(ABC):
         for start in range(0, len(ids), AT_ONCE):
             some = ids[start : start + AT_ONCE]
             try:
-                found |= dict(self.calls.cancel(some))
+                found |= dict(self.calls.cancel(some, actor().who, actor().origin))
             except NoNode:
                 with self._store(create=False) as store, store.transaction() as tx:
-                    found |= {job.id: job.at_once for job in tx.cancel(some)}
-        return [Answer(job_id, _cancelling(found.get(job_id))) for job_id in ids]
+                    done = {job.id: job.at_once for job in tx.cancel(some)}
+                    log_deeds(tx, "cancel", [f"job:{job_id}" for job_id in done])
+                found |= done
+        return [Answer(job_id, cancelling(found.get(job_id))) for job_id in ids]
 
     def retry(self, *ids: str) -> list[Answer]:
         """Queue failed or cancelled jobs again, their counters cleared; Conflict if a unique key is taken meanwhile."""
         queued: set[str] = set()
         for start in range(0, len(ids), AT_ONCE):
             with self._store(create=False) as store, store.transaction() as tx:
-                queued |= set(tx.retry(ids[start : start + AT_ONCE]))
+                done = tx.retry(ids[start : start + AT_ONCE])
+                log_deeds(tx, "retry", [f"job:{job_id}" for job_id in done])
+            queued |= set(done)
         self.calls.hint(None)
         return [Answer(job_id, "is queued again" if job_id in queued else NOT_RETRIED) for job_id in ids]
 
     def release(self, job_id: str, fence: int) -> bool:
         """Take a claim back by hand, if it is still that one: for a worker that nobody can reach."""
         with self._store(create=False) as store, store.transaction() as tx:
-            done = tx.release(job_id, fence, f"released by {_who()}")
+            done = tx.release(job_id, fence, f"released by {actor().who}")
+            if done:
+                log_deeds(tx, "release", [f"job:{job_id}"], f"claim {fence}")
         self.calls.hint(None)
         return done
 
+    def retry_failed(self, queue: str, most: int = AT_MOST) -> tuple[int, bool]:
+        """Queue the failed jobs of a queue again, newest first: how many, and whether there may be more.
+
+        One whose unique key is taken meanwhile stays failed.
+        """
+        which = JobFilter(queue=queue, state=State.FAILED, limit=min(AT_ONCE, most))
+        queued = seen = 0
+        while seen < most:
+            with self._store(create=False) as store:
+                page = store.jobs(which)
+            queued += self._retry_each([job.id for job in page])
+            seen += len(page)
+            if len(page) < which.limit:
+                return queued, False
+            which = msgspec.structs.replace(which, below=page[-1].seq)
+        return queued, True
+
+    def _retry_each(self, ids: Sequence[str]) -> int:
+        """All that can be: one that cannot keeps nobody else from it."""
+        try:
+            return sum(answer.text != NOT_RETRIED for answer in self.retry(*ids))
+        except Conflict:
+            half = len(ids) // 2
+            return self._retry_each(ids[:half]) + self._retry_each(ids[half:]) if half else 0
+
+    def clear_failed(self, queue: str, most: int = AT_MOST) -> tuple[int, bool]:
+        """Delete the failed jobs of a queue, oldest first: how many, and whether there may be more."""
+        gone = 0
+        while gone < most:
+            limit = min(AT_ONCE, most - gone)
+            with self._store(create=False) as store, store.transaction() as tx:
+                cleared = tx.clear_failed(queue, limit)
+                if cleared:
+                    log_deeds(tx, "clear failed", [f"queue:{queue}"], f"{len(cleared)} jobs")
+            gone += len(cleared)
+            if len(cleared) < limit:
+                return gone, False
+        return gone, True
+
     def wake(self, crew: str) -> None:
-        """Say that a discovering crew would find something, so that it looks at once."""
+        """Say that a discovering crew would find something, so that it looks at once. UnknownCrew if there is none of
+        that name, ConfigurationError if it does not discover."""
         with suppress(NoNode):  # nobody is there to look; whoever starts does so anyway
             self.calls.call("WAKE", id=crew)
 
-    def claims(self) -> list[ClaimRow]:
+    def claims(self, limit: int = 1000) -> list[ClaimRow]:
         """Who holds what since when."""
         with self._store() as store:
-            return store.claims()
+            return store.claims(limit)
+
+    def waiting(self) -> list[tuple[str, int]]:
+        """The queues that have due work, and for how many ms the next of it has been due."""
+        with self._store() as store:
+            return store.waiting()
+
+    def probe(self) -> None:
+        """See that the store can be written and has the right schema; StoreError otherwise."""
+        with self._store() as store:
+            store.probe()
 
     def recurrences(self) -> list[RecurringPlan]:
         """The recurring jobs, by name: when each is due next, and its last job."""
@@ -164,14 +228,15 @@ class Operating(ABC):
             return store.recurring()
 
     def _order(self, verb: Verb, scope: str | None, **fields: Any) -> list[Answer]:
-        fields.setdefault("who", _who())
+        fields.setdefault("who", actor().who)
+        fields["origin"] = actor().origin
         try:
             reply = self.calls.call("ORDER", verb=verb.value, scope=scope, **fields)
         except NoNode as error:
             if verb in (Verb.PAUSE, Verb.RESUME):
                 raise
             self._node_must_be_absent()
-            raise ChargehandError(
+            raise NobodyServes(
                 f"nothing to {verb.value}: no node serves {self.path}; start one with `chargehand work APP`"
             ) from error
         return msgspec.convert(reply["answers"], list[Answer])
@@ -180,7 +245,7 @@ class Operating(ABC):
         """A node that is there but does not answer must not be passed by."""
         found = nodelock.holder(self.path)
         if found is not None:
-            raise ChargehandError(
+            raise NobodyServes(
                 f"the node that serves {self.path} (pid {found.get('pid', 'unknown')}) does not answer: it is stopped, "
                 "starting, or its store is stuck; what was asked may still be done when it goes on; look at its log"
             )
@@ -218,13 +283,29 @@ class Operating(ABC):
         workers = [msgspec.to_builtins(shown) for row, shown in rows if row.component != APP]
         failing = next((row.reason for row, _ in rows if row.component == APP), None)
         queues = {crew.name: crew.queue for crew in crews}
-        members = [
-            Member(str(shown.crew), shown.status, shown.text, bool(shown.metadata.get("will_work")))
-            for row, shown in rows
-            if row.component != APP
-        ]
+        members = [_member(shown) for row, shown in rows if row.component != APP]
         nobody = unserved(waiting, queues, members, [pause.scope for pause in pauses]) if node else {}
         return judge(workers, nobody, node=node, store_failing=failing)
+
+    def waiting_for_nobody(self) -> list[str]:
+        """The queues that have due work while no node runs at all."""
+        if nodelock.holder(self.path) is not None or not self.path.exists():
+            return []
+        with self._store() as store:
+            return sorted(queue for queue, _ in store.waiting())
+
+    def why_waiting(self, queue: str) -> str | None:
+        """Why nobody does what waits in this queue, as far as the store knows; None if somebody will."""
+        with self._store() as store:
+            rows, crews, pauses = store.health(), store.crews(), store.pauses()
+        queues = {crew.name: crew.queue for crew in crews}
+        paused = [pause.scope for pause in pauses]
+        if "*" in paused or (queue in queues.values() and all(n in paused for n, q in queues.items() if q == queue)):
+            return "it is paused: chargehand resume"
+        if not any(row.component == APP and _pid(row) for row in rows):
+            return "no node runs: chargehand work APP"
+        members = [_member(_component(row)) for row in rows if row.component != APP]
+        return unserved([(queue, 0)], queues, members).get(queue)
 
     def look(self, look: Look) -> Picture:
         """What the store has of queues and jobs, as it is shown."""
@@ -246,7 +327,7 @@ class Operating(ABC):
         with self._store() as store:
             found = store.crash(crash_id)
         if found is None:
-            raise ChargehandError(
+            raise CrashNotFound(
                 f"there is no crash report {crash_id!r} in {self.path}; `chargehand crashes` lists them"
             )
         return found
@@ -257,13 +338,18 @@ class Operating(ABC):
         """The node's last log lines, of a crew, a worker or a job; and those to come, if that is wanted."""
         try:
             yield from self.calls.logs(scope, job, count, follow)
+        except NodeLeft as error:
+            raise ChargehandError(
+                f"the node at {self.path} went away while it was listened to; `chargehand status` shows if another came"
+            ) from error
         except NoNode as error:
             raise ChargehandError(
                 f"no logs: no node answers at {self.path}; what dead workers said last is in `chargehand crashes`"
             ) from error
 
 
-def _cancelling(at_once: bool | None) -> str:
+def cancelling(at_once: bool | None) -> str:
+    """What a cancel is answered: it was at once, or not, or nothing was there."""
     if at_once is None:
         return "is not there, or has ended already"
     return "is cancelled" if at_once else "is running, and told to stop; its worker is replaced if it does not"
@@ -283,13 +369,6 @@ def _check_known(scope: str | None, crews: Sequence[str]) -> None:
         raise UnknownCrew(f"there is no crew or worker {scope!r}; there are: {', '.join(crews)}")
 
 
-def _who() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return f"uid {os.getuid()}"
-
-
 def _pid(row: HealthRow) -> int | None:
     """The pid, if that very process lives."""
     if row.pid is None or row.pid_start is None or not launch.alive(row.pid, row.pid_start):
@@ -306,6 +385,10 @@ def _component(row: HealthRow) -> Component:
     own |= {"crew": metadata.get("crew"), "text": metadata.get("text")}
     own["is_healthy"] = pid is not None and is_healthy(row.status, row.flags, row.age_ms)
     return Component(**own)
+
+
+def _member(shown: Component) -> Member:
+    return Member(str(shown.crew), shown.status, shown.text, bool(shown.metadata.get("will_work")))
 
 
 def told(answers: Sequence[Answer]) -> list[str]:

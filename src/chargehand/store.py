@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from chargehand.model.access import ApiKey, Deed, Operation, OperationFilter, Remembered, Session
 from chargehand.model.batch import Grant, Note, Want
 from chargehand.model.job import Attempt, Enqueued, Found, JobRecord, NewJob, Settlement, State
 
@@ -206,8 +207,8 @@ class Discovered(msgspec.Struct, frozen=True, kw_only=True):
     """The items."""
 
 
-class ClaimRow(msgspec.Struct, frozen=True, kw_only=True):
-    """Who holds what since when."""
+class ClaimRow(msgspec.Struct, frozen=True, kw_only=True, rename={"fence": "claim"}):
+    """Who holds what since when. In what people read, the fence is the claim's number."""
 
     id: str
     queue: str
@@ -228,6 +229,8 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
     text: str | None = None
     """Part of the id, label, key, item or error, in any case of letters."""
     before: str | None = None
+    below: int | None = None
+    """The same by its `seq`, which stays true when that job is pruned."""
     limit: int = 50
 
 
@@ -254,11 +257,17 @@ class Retention(msgspec.Struct, frozen=True, kw_only=True):
     """Which finished jobs are kept: none older than `age_ms`, no more than `count` in a queue and state."""
 
     age_ms: int = 7 * 86_400_000
+    """Finished jobs."""
     count: int = 1_000_000
+    """Finished jobs, in a queue and state."""
     crash_age_ms: int = 30 * 86_400_000
+    """Crash reports."""
     crash_count: int = 1_000
     """Crash reports, of all crews together."""
     history_age_ms: int = 7 * 86_400_000
+    """Snapshots of health, where that history is switched on."""
+    operation_age_ms: int = 366 * 86_400_000
+    """The operator log."""
 
 
 class Transaction(Protocol):
@@ -370,6 +379,42 @@ class Transaction(Protocol):
         """Append the present health rows to the history."""
         ...
 
+    def clear_failed(self, queue: str, limit: int) -> list[str]:
+        """Delete up to so many failed jobs of this queue, oldest first; their ids."""
+        ...
+
+    def add_key(self, key: ApiKey) -> None:
+        """Keep a new key; Conflict if a key of that name is in use."""
+        ...
+
+    def revoke_key(self, name: str) -> bool:
+        """End a key, by its name or id, and every sign-in with it; whether there was one."""
+        ...
+
+    def used_keys(self, used: Sequence[tuple[str, int]]) -> None:
+        """Write down when keys, by their ids, were last used."""
+        ...
+
+    def sign_in(self, session: Session) -> None:
+        """Keep a sign-in; if there are too many, the oldest go."""
+        ...
+
+    def sign_out(self, digest: str) -> None:
+        """End a sign-in."""
+        ...
+
+    def log(self, deeds: Sequence[Deed]) -> None:
+        """Add to the operator log what somebody did."""
+        ...
+
+    def remember(self, answer: Remembered) -> None:
+        """Keep what was answered to a request, for its repetitions within a day."""
+        ...
+
+    def remembered(self, caller: str, key: str) -> Remembered | None:
+        """What this caller was answered under this key within the last day."""
+        ...
+
 
 class Store(Protocol):
     """Where work waits. One object serves one thread at a time."""
@@ -438,6 +483,18 @@ class Store(Protocol):
         """Every worker that is marked as given up on."""
         ...
 
+    def api_keys(self) -> list[ApiKey]:
+        """Every key, oldest first; revoked and expired ones, too."""
+        ...
+
+    def sessions(self) -> list[Session]:
+        """Every sign-in that has not run out."""
+        ...
+
+    def operations(self, which: OperationFilter) -> list[Operation]:
+        """A page of the operator log, newest first."""
+        ...
+
     def snapshots(self, since_ms: int, limit: int) -> list[Snapshot]:
         """The history from then on, oldest first."""
         ...
@@ -453,8 +510,18 @@ class Store(Protocol):
     def prune(self, retention: Retention, limit: int) -> int:
         """Delete up to `limit` finished jobs that are past their keeping, in a transaction of its own; how many.
 
-        Crash reports and history past theirs go, too; they are few and not counted.
+        Crash reports, history, operations, sign-ins and remembered answers past theirs go, too; they are few and not
+        counted.
         """
+        ...
+
+    def probe(self) -> None:
+        """Write something, to see that it can be; StoreError if not, or if the schema is not what this code knows."""
+        ...
+
+    @property
+    def pruning(self) -> bool:
+        """Whether the last `prune` left off while it was counting: the next one goes on from there."""
         ...
 
     def migrate(self) -> int:

@@ -40,6 +40,7 @@ def worker_view(
         "memory": health.memory if health else None,
         "jobs": place.jobs,
         "heartbeat_s": round(now - place.framed_at, 3) if place.alive and place.heard else None,
+        "started_s": round(now - place.started_at, 3) if place.alive else None,
         "ready_s": None if place.ready_at is None else round(now - place.ready_at, 3),
         "restart_in_s": None if place.start_at is None else max(0.0, round(place.start_at - now, 3)),
         "restart_count": place.restarts,

@@ -1,11 +1,11 @@
 """Settings of crews and options of jobs: checked once, refused with the name, the value and what is allowed."""
 
-from typing import Any
+from typing import Annotated, Any, Literal, NewType
 
 import msgspec
 import pytest
 
-from chargehand.config import UNSET, CrewPlan, NodePlan, check_crew, milliseconds, new_job
+from chargehand.config import UNSET, CrewPlan, NodePlan, check_crew, check_type, milliseconds, new_job
 from chargehand.errors import ConfigurationError, PayloadError
 from chargehand.model.job import LONGEST_DELAY_MS, NewJob
 
@@ -198,3 +198,15 @@ def test_a_wrong_option_is_refused_with_its_name_and_what_is_allowed(options: di
 def test_a_payload_over_the_limit_is_refused_in_words() -> None:
     with pytest.raises(PayloadError, match="1,048,576"):
         new_job(plan(), '"' + "x" * (1 << 20) + '"')
+
+
+@pytest.mark.parametrize("kind", [5, "Song", [int], {"a": int}, len])
+@pytest.mark.parametrize("word", ["takes", "gives"])
+def test_what_is_no_type_is_refused(word: str, kind: Any) -> None:
+    with pytest.raises(ConfigurationError, match=f"crew 'tag': {word} is .*, which is no type"):
+        check_type("tag", word, kind)
+
+
+def test_types_of_every_sort_are_taken() -> None:
+    for kind in (None, Any, dict, list[int], int | None, Literal["a"], NewType("Id", int), Annotated[int, "x"]):
+        check_type("tag", "takes", kind)

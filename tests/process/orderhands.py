@@ -23,6 +23,11 @@ WRONG = {"CHARGEHAND_FAULT_SET_UP": "configuration"}
 Told = subprocess.CompletedProcess[str]
 
 
+def python_path(*folders: Path) -> str:
+    """These, and what this process was given: another process must find the same package."""
+    return os.pathsep.join(filter(None, (*map(str, folders), os.environ.get("PYTHONPATH"))))
+
+
 class Mirror(Handler[Any, dict[str, Any]]):
     """Says who it is and what it finds in its environment."""
 
@@ -46,7 +51,7 @@ class Serving(Started):
     def __init__(self, world: World, crews: str, settings: str, environment: dict[str, str]) -> None:
         text = f"from crewhands import *\nhand = chargehand('unused'{settings and ', ' + settings})\n{crews}\n"
         (world.folder / "application.py").write_text(text)
-        folders = os.pathsep.join((str(world.folder), str(HERE)))
+        folders = python_path(world.folder, HERE)
         env = {**os.environ, "CHARGEHAND_URL": str(world.store), "PYTHONPATH": folders, **environment}
         self.log = world.folder / f"log-{os.urandom(4).hex()}"
         command = [sys.executable, "-m", "chargehand", "work", "application:hand"]
@@ -91,7 +96,7 @@ def begin(*words: str) -> "subprocess.Popen[str]":
 
 def _environment() -> dict[str, str]:
     env = {key: value for key, value in os.environ.items() if key != "CHARGEHAND_URL"}
-    return env | {"PYTHONPATH": str(HERE), "COLUMNS": "200", "LOGNAME": "olga"}
+    return env | {"PYTHONPATH": python_path(HERE), "COLUMNS": "200", "LOGNAME": "olga"}
 
 
 def _python(*words: str) -> "subprocess.Popen[str]":

@@ -10,7 +10,7 @@ import pytest
 from terminal import answered, chargehand, chargehand_at_a_keyboard
 from world import Started, World
 
-from chargehand import Chargehand, JobFilter
+from chargehand import Chargehand, JobFilter, UnknownCrew
 from chargehand.model.batch import Want
 from chargehand.model.job import Claim, State
 from chargehand.model.job import Settlement as Ended
@@ -207,12 +207,12 @@ def test_claims_and_their_release(world: World, hand: Chargehand) -> None:  # sp
     (held,) = claim(hand, "do", 1)
     here: dict[str, Any] = {"cwd": world.folder}
     (row,) = answered("claims", "--json", **here)
-    assert (row["id"], row["fence"], row["node"], row["label"]) == (held.id, 1, "here", "mine")
+    assert (row["id"], row["claim"], row["node"], row["label"]) == (held.id, 1, "here", "mine")
     assert held.id in chargehand("claims", **here).stdout
     refused = chargehand("claims", "release", held.id, **here)
     assert (refused.returncode, refused.stdout) == (2, "")
     assert "may still be at it: released, it is queued again and may be done twice; say --yes" in refused.stderr
-    other = chargehand("claims", "release", held.id, "--fence", "7", "--yes", **here)
+    other = chargehand("claims", "release", held.id, "--claim", "7", "--yes", **here)
     assert (other.returncode, other.stdout) == (1, "")
     assert "that was claim 7, this is 1" in other.stderr
     doubtful = chargehand_at_a_keyboard("claims", "release", held.id, typed="n\n", **here)
@@ -226,7 +226,7 @@ def test_claims_and_their_release(world: World, hand: Chargehand) -> None:  # sp
     assert again.returncode == 1
     assert "nobody holds job" in again.stderr
     (held,) = claim(hand, "do", 1)
-    assert answered("claims", "release", held.id, "--fence", "2", "--yes", "--json", **here)["fence"] == 2
+    assert answered("claims", "release", held.id, "--claim", "2", "--yes", "--json", **here)["claim"] == 2
     assert answered("claims", "--json", **here) == []
 
 
@@ -251,10 +251,12 @@ def test_recurring_jobs_are_shown(world: World, hand: Chargehand) -> None:  # sp
 def test_wake(world: World, work: Work, hand: Chargehand) -> None:  # spec: WK-10 CL-2
     started = work()
     started.ready()
-    assert answered("wake", "do", "--json", cwd=world.folder) == {"crew": "do", "told": True}
-    refused = chargehand("wake", "do", "--app", "crewhands:hand", CHARGEHAND_URL=str(world.store))
-    assert refused.returncode == 2
-    assert "crew 'do' is not declared discovers=True" in refused.stderr
+    for more in ((), ("--app", "crewhands:hand")):
+        refused = chargehand("wake", "do", *more, CHARGEHAND_URL=str(world.store))
+        assert refused.returncode == 2
+        assert "crew 'do' is not declared discovers=True" in refused.stderr
+    with pytest.raises(UnknownCrew, match="there is no crew 'nobody'; there are: do, other"):
+        hand.wake("nobody")
     started.kill(15)
     started.end()
     told = chargehand("wake", "do", cwd=world.folder)

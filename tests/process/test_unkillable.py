@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from world import Started, World, gone
 
+from chargehand.facts import examine
 from chargehand.model.job import State
 from chargehand.testing import eventually
 
@@ -57,6 +58,8 @@ def test_it_keeps_its_job_and_its_place_and_the_rest_goes_on(  # spec: WP-7
     assert world.put(do).wait(20) == 1  # the sibling works
     assert ref.job().state is State.RUNNING
     assert not gone(frozen)
+    (told,) = [found for found in examine(second.hand).findings if found.cause == "unkillable"]  # cause: unkillable
+    assert f"pid {frozen}, once {place}, does not die of SIGKILL" in told.text
     (ice / "freezer.state").write_text("THAWED")
     gate.touch()
     assert ref.wait(20) == 1

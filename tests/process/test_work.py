@@ -52,6 +52,23 @@ def test_a_wait_ends_in_time_though_the_job_does_not(hand: Chargehand, world: Wo
         ref.wait(20)
 
 
+def test_a_wait_says_why_nobody_will_do_the_job(hand: Chargehand) -> None:  # spec: SV-12
+    """A crew that is given up, one that is paused, and no node at all."""
+    wrong = {"CHARGEHAND_FAULT_SET_UP": "configuration"}
+    crew = hand.crew("wrong", "chargehand.testing.faults:Faulty", workers=1, environment=wrong)
+    with hand.running():
+        ref = crew.enqueue({})
+        eventually(lambda: hand.health("failed"))
+        with pytest.raises(TimeoutError, match=r"all workers of wrong are failed .*: chargehand reset wrong"):
+            ref.wait(0.05)
+        hand.pause("wrong")
+        with pytest.raises(TimeoutError, match="it is queued, and nobody will do it: it is paused"):
+            asyncio.run(ref.result(timeout=0.05))
+        hand.resume("wrong")
+    with pytest.raises(TimeoutError, match="nobody will do it: no node runs: chargehand work APP"):
+        ref.wait(0.05)
+
+
 @dataclass
 class Song:
     path: str

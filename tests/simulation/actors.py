@@ -29,7 +29,7 @@ class Worker:
 
     def __init__(self, world: "World", node: Listener, component: str, pid: int, paused: bool) -> None:
         self.world, self.node, self.component, self.pid, self.paused = world, node, component, pid, paused
-        self.crew = component.split(":")[1]
+        self.crew, self._name = component.split(":")[1], f"{component} pid {pid}"
         self.alive = True
         self.frozen = False
         """Stopped by a signal: nothing that it planned happens."""
@@ -62,7 +62,7 @@ class Worker:
         self._cpu, self._rate, self._rate_at = 0.0, 0.9, world.now
 
     def __repr__(self) -> str:
-        return f"{self.component} pid {self.pid}"
+        return self._name
 
     @property
     def runs(self) -> bool:

@@ -118,8 +118,8 @@ class Callers:
         return keys
 
     def _items(self) -> None:
-        kinds = ["good", "good", "good", "good", "good", "bad", "endless"]
-        self.add_items([self._chance.choice(kinds) for _ in range(self._chance.choice([1, 3, 12]))])
+        kinds = [*["good"] * 8, "bad", "endless"]
+        self.add_items([self._chance.choice(kinds) for _ in range(self._chance.choice([1, 3, 9]))])
         if self._chance.random() < 0.3:
             self._wake()
 

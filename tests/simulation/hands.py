@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from actors import Worker
-from storekeeper import Storekeeper
+from storekeeper import NEVER, Storekeeper
 from supervision import Supervision
 
 from chargehand.chores import CancelJobs, QueueFound
 from chargehand.model.batch import Batch, Result
-from chargehand.model.lifecycle import Occupied, PausesChanged, Status, StopAsked, Tick, WorkWaits
+from chargehand.model.lifecycle import Occupied, PausesChanged, StopAsked, Tick, WorkWaits
 
 if TYPE_CHECKING:
     from stage import World
@@ -34,7 +34,8 @@ class Node(Supervision):
         self._readable: list[tuple[Worker, str]] = []
         self._orders: list[Callable[[], object]] = []
         self._planned = self.wake_at = self._supervise_at = world.now
-        self._has_sleepers = any(terms.idle_exit is not None for terms in world.profile.crews.values())
+        self._sleeping = [crew for crew, terms in world.profile.crews.items() if terms.idle_exit is not None]
+        self._looks_or_gathers = bool(world.profile.discovers or world.profile.batching)
         self._still_until = 0.0
         self._gone_at: float | None = None
         self._steps, self._steps_since, self._wasted = 0, world.now, 0
@@ -100,10 +101,11 @@ class Node(Supervision):
             self._look_at_the_dying()
         if late > LATE or self._supervise_at <= now:
             self.tell(Tick())
-        for component, todo in (*self.ledger.looks(now), *self.ledger.gathered(now)):
-            self.hand_out(component, todo)
-        if self._has_sleepers:
-            self._count_sleepers()
+        if self._looks_or_gathers:
+            for component, todo in (*self.ledger.looks(now), *self.ledger.gathered(now)):
+                self.hand_out(component, todo)
+        for crew in self._sleeping:
+            self.ledger.benches[crew].asleep = self.fleet.could_wake(crew)
         self._plan(self.store.submit())
         if self.fleet.stopping:
             self._perhaps_end()
@@ -136,11 +138,14 @@ class Node(Supervision):
         now = self.world.now
         due = self.fleet.next_due()
         self._supervise_at = now + 60.0 if due is None else due
-        others = (self.ledger.looks_due(), self.ledger.gathered_due())
-        due_at = min(self._supervise_at, submit_at, *(moment for moment in others if moment is not None))
+        due_at, others = min(self._supervise_at, submit_at), (None, None)
+        if self._looks_or_gathers:
+            others = (self.ledger.looks_due(), self.ledger.gathered_due())
+            due_at = min(due_at, *(NEVER if moment is None else moment for moment in others))
         # Once, twice: something was due while something else was done. Again and again: it is never done.
         self._wasted = self._wasted + 1 if due_at <= now else 0
-        self.oracle.check(self._wasted < MOST_WASTED, f"the node spins: {others} or {submit_at} is due, and stays so")
+        if self._wasted >= MOST_WASTED:
+            self.oracle.check(False, f"the node spins: {others} or {submit_at} is due, and stays so")
         self._planned = max(due_at, now + STEP)
         for when, _ in self._dying:
             self._planned = min(self._planned, max(when, now + STEP))
@@ -195,14 +200,6 @@ class Node(Supervision):
     def occupy(self, component: str, pid: int | None) -> None:
         """An earlier life of this place cannot be killed; or can, at last."""
         self.tell(Occupied(component, pid))
-
-    def _count_sleepers(self) -> None:
-        for crew, bench in self.ledger.benches.items():
-            places = self.fleet.crew(crew)
-            sleepers = sum(place.asleep and not place.paused for place in places)
-            coming = sum(place.in_line or place.status is Status.STARTING for place in places)
-            # Those who are coming anyway are no answer to the question whether there is work for more than them.
-            bench.asleep = sleepers + coming if sleepers else 0
 
     def wake_sleepers(self) -> None:
         for crew, count in self.ledger.waiting().items():

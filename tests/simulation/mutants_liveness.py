@@ -10,7 +10,7 @@ LIVENESS = (
         old="        self.framed_at += late\n",
         new="        return\n        self.framed_at += late\n",
         profile="watch",
-        first=19,
+        first=2,
     ),
     Mutant(
         name="a late step is judged before it is forgiven",
@@ -27,7 +27,7 @@ LIVENESS = (
         old="            self._forgive(late)\n",
         new="            self._forgive(late)\n        elif self._supervise_at <= now:\n            self.tell(Tick())\n",
         profile="watch",
-        first=91,
+        first=22,
     ),
     Mutant(
         name="silent is hung, whatever the CPU time",
@@ -35,6 +35,7 @@ LIVENESS = (
         old="            if cpu == place.cpu:\n",
         new="            if cpu is not None:\n",
         profile="watch",
+        first=1,
     ),
     Mutant(
         name="silent is never hung",
@@ -42,6 +43,7 @@ LIVENESS = (
         old="            if cpu == place.cpu:\n",
         new="            if cpu is None:\n",
         profile="watch",
+        first=15,
     ),
     Mutant(
         name="beating is enough",
@@ -49,7 +51,7 @@ LIVENESS = (
         old="            return Reason.HUNG if now - place.turned_at >= self._policy.idle else []\n",
         new="            return []\n",
         profile="watch",
-        first=35,
+        first=25,
     ),
     Mutant(
         name="a busy worker that stands still is hung",
@@ -57,6 +59,7 @@ LIVENESS = (
         old="        if cpu - place.still_cpu <= OWN_CPU + OWN_SHARE * passed:\n",
         new="        if passed >= self._policy.still:\n",
         profile="watch",
+        first=7,
         seeds=150,
     ),
     Mutant(
@@ -65,7 +68,7 @@ LIVENESS = (
         old="        place.load_until = max(place.load_until, now + min(seconds, LONGEST_LOAD))\n",
         new="",
         profile="watch",
-        first=51,
+        first=38,
     ),
     Mutant(
         name="a job's time begins with the worker's",
@@ -95,6 +98,7 @@ LIVENESS = (
         old="        self._stage(place, place.stage + 1, now + self._policy.terminate)\n",
         new="        self._stage(place, place.stage + 1, now + 9 * self._policy.terminate)\n",
         profile="people",
+        first=8,
     ),
     Mutant(
         name="a crash report names the breaker",
@@ -109,6 +113,7 @@ LIVENESS = (
         old="        if place.after is After.START:\n            self.start(place)\n",
         new="",
         profile="people",
+        first=2,
     ),
     Mutant(
         name="recycled one job late",
@@ -123,6 +128,7 @@ LIVENESS = (
         old="            self.start(place)\n        return []\n\n    # a worker speaks\n",
         new="            pass\n        return []\n\n    # a worker speaks\n",
         profile="people",
+        first=2,
     ),
     Mutant(
         name="claims are released before the kill",

@@ -10,6 +10,7 @@ RESTARTS = (
         old="        return sum(1 for when in self.charged if when >= max(moment, self.rested_at))\n",
         new="        return len(self.charged)\n",
         profile="restarts",
+        first=1,
     ),
     Mutant(
         name="there is no lifetime limit",
@@ -17,6 +18,7 @@ RESTARTS = (
         old="    if len(history.charged) > policy.lifetime_limit:\n",
         new="    if len(history.charged) > policy.lifetime_limit + 5:\n",
         profile="restarts",
+        first=16,
         seeds=150,
     ),
     Mutant(
@@ -25,6 +27,7 @@ RESTARTS = (
         old="        self.streak, self.rested_at = 0, now\n",
         new="        self.rested_at = now\n",
         profile="restarts",
+        first=1,
     ),
     Mutant(
         name="the lifetime is forgiven with the backoff",
@@ -32,6 +35,7 @@ RESTARTS = (
         old="        if now - ready_at >= policy.forgive_after:\n",
         new="        if now - ready_at >= policy.healthy_after:\n",
         profile="restarts",
+        first=36,
         seeds=150,
     ),
     Mutant(
@@ -40,7 +44,7 @@ RESTARTS = (
         old="        self.charged.clear()\n",
         new="        self.charged = list(self.charged)\n",
         profile="long lives",
-        first=34,
+        first=14,
         seeds=150,
     ),
     Mutant(
@@ -49,6 +53,7 @@ RESTARTS = (
         old="    if recent > policy.rapid_limit:\n",
         new="    if recent > policy.rapid_limit + 1:\n",
         profile="restarts",
+        first=8,
     ),
     Mutant(
         name="jitter goes above the longest pause",
@@ -56,6 +61,7 @@ RESTARTS = (
         old="    return Restart(now + min(pause * (1 + jitter / 10), policy.longest_pause))\n",
         new="    return Restart(now + pause * (1 + jitter / 10))\n",
         profile="restarts",
+        first=8,
     ),
     Mutant(
         name="uptime is counted from the spawn instead of from ready",
@@ -63,6 +69,7 @@ RESTARTS = (
         old="        death, ready_at = event.death, place.ready_at\n",
         new="        death, ready_at = event.death, place.started_at\n",
         profile="restarts",
+        first=1,
     ),
     Mutant(
         name="a crash with a job in hand is always charged",
@@ -70,6 +77,7 @@ RESTARTS = (
         old="        charge, cause = again or not death.had_job, None if death.had_job else cause\n",
         new="        charge, cause = True, None if death.had_job else cause\n",
         profile="poison",
+        first=0,
     ),
     Mutant(
         name="a job timeout is charged to the worker",
@@ -77,6 +85,7 @@ RESTARTS = (
         old="        if reason in (Reason.JOB_TIMEOUT, Reason.CANCELLED):\n",
         new="        if reason in (Reason.JOB_TIMEOUT, Reason.CANCELLED) and not death.had_job:\n",
         profile="watch",
+        first=2,
     ),
     Mutant(
         name="sys.exit(2) of a job gives the worker up",
@@ -84,7 +93,7 @@ RESTARTS = (
         old="        return self.exit_code in _FATAL and (self.said is not None or not self.had_job)\n",
         new="        return self.exit_code in _FATAL\n",
         profile="work",
-        first=80,
+        first=22,
     ),
     Mutant(
         name="a worker that was stopped has crashed its job",
@@ -92,7 +101,7 @@ RESTARTS = (
         old="    if asked:\n",
         new="    if asked and not death.signal:\n",
         profile="people",
-        first=28,
+        first=27,
     ),
     Mutant(
         name="failed is cleared by start",
@@ -110,7 +119,7 @@ RESTARTS = (
         new="                if place.alive:\n                    actions.append(Heed(place.component, paused))\n"
         "                elif not paused and place.status is Status.FAILED:\n                    self.start(place)\n",
         profile="people",
-        first=276,
+        first=19,
         seeds=150,
     ),
     Mutant(
@@ -119,7 +128,7 @@ RESTARTS = (
         old="            why = (failed or {}).get(place.component)\n",
         new="            why = None\n",
         profile="people",
-        first=28,
+        first=0,
         seeds=150,
     ),
     # breakers and admission
@@ -129,6 +138,7 @@ RESTARTS = (
         old="        if len(concerned) < 2 or len(causes) != 1 or None in causes:\n",
         new="        if len(concerned) < 9 or len(causes) != 1 or None in causes:\n",
         profile="breaker",
+        first=1,
     ),
     Mutant(
         name="the breaker opens whatever the causes",
@@ -136,7 +146,7 @@ RESTARTS = (
         old="        if len(concerned) < 2 or len(causes) != 1 or None in causes:\n",
         new="        if len(concerned) < 2 or None in causes:\n",
         profile="breaker",
-        first=102,
+        first=16,
     ),
     Mutant(
         name="the breaker closes as soon as its probe is ready",
@@ -144,6 +154,7 @@ RESTARTS = (
         old="        return None if probe.ready_at is None else probe.ready_at + self._policy.healthy_after\n",
         new="        return None if probe.ready_at is None else probe.ready_at\n",
         profile="breaker",
+        first=1,
     ),
     Mutant(
         name="starts are not staggered",
@@ -151,6 +162,7 @@ RESTARTS = (
         old="                    self._next_at = now + self._policy.stagger\n",
         new="",
         profile="work",
+        first=3,
     ),
     Mutant(
         name="any number of workers load at the same time",
@@ -158,6 +170,7 @@ RESTARTS = (
         old=" < self._policy.most_loading:\n",
         new=" <= self._policy.most_loading:\n",
         profile="breaker",
+        first=1,
     ),
     Mutant(
         name="those who stop do not need memory any more",
@@ -165,7 +178,7 @@ RESTARTS = (
         old="for other in places.values() if other.alive)",
         new="for other in places.values() if other.alive and other.stage == 0)",
         profile="breaker",
-        first=686,
+        first=20,
         seeds=150,
     ),
     Mutant(
@@ -174,5 +187,6 @@ RESTARTS = (
         old='        """Somebody ended, or is done with loading: there may be room."""\n        self._full = False\n',
         new='        """Somebody ended, or is done with loading: there may be room."""\n',
         profile="breaker",
+        first=1,
     ),
 )

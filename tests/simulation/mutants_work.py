@@ -10,7 +10,7 @@ WORK = (
         old="WHERE seq = ended.value ->> 0 AND fence = ended.value ->> 1 AND state = 'running'",
         new="WHERE seq = ended.value ->> 0 AND state = 'running'",
         profile="ghosts",
-        first=31,
+        first=0,
     ),
     Mutant(
         name="the fence is not checked when another end is settled",
@@ -18,6 +18,7 @@ WORK = (
         old="WHERE seq = ?1 AND fence = ?2 AND state = 'running' RETURNING seq, fence",
         new="WHERE seq = ?1 AND ?2 AND state = 'running' RETURNING seq, ?2",
         profile="ghosts",
+        first=0,
     ),
     Mutant(
         name="whoever settles may do so twice",
@@ -25,7 +26,7 @@ WORK = (
         old="WHERE seq = ended.value ->> 0 AND fence = ended.value ->> 1 AND state = 'running'",
         new="WHERE seq = ended.value ->> 0 AND fence = ended.value ->> 1",
         profile="ghosts",
-        first=23,
+        first=7,
     ),
     Mutant(
         name="a note is written whatever the fence",
@@ -33,6 +34,7 @@ WORK = (
         old="progress = coalesce(?5, progress)\nWHERE seq = ?1 AND fence = ?2 AND state = 'running'",
         new="progress = coalesce(?5, progress)\nWHERE seq = ?1 AND state = 'running' AND ?2",
         profile="ghosts",
+        first=1,
     ),
     Mutant(
         name="a claim does not look at pauses",
@@ -40,7 +42,7 @@ WORK = (
         old="        if ends:\n",
         new="        if ends and want.limit > 99:\n",
         profile="people",
-        first=396,
+        first=48,
     ),
     Mutant(
         name="oldest last",
@@ -48,6 +50,7 @@ WORK = (
         old="ORDER BY priority DESC, seq LIMIT ?2)",
         new="ORDER BY priority DESC, seq DESC LIMIT ?2)",
         profile="work",
+        first=3,
     ),
     Mutant(
         name="the fence is not raised by a claim",
@@ -55,6 +58,7 @@ WORK = (
         old="SET state = 'running', fence = fence + 1,",
         new="SET state = 'running', fence = max(fence, 1),",
         profile="work",
+        first=5,
     ),
     Mutant(
         name="recovery forgets who is unkillable",
@@ -62,7 +66,7 @@ WORK = (
         old="AND (?2 = '[]' OR worker IS NOT NULL AND worker NOT IN (SELECT value FROM json_each(?2)))",
         new="AND ?2 IS NOT NULL",
         profile="ghosts",
-        first=31,
+        first=53,
     ),
     Mutant(
         name="notes are not written",
@@ -70,6 +74,7 @@ WORK = (
         old="            tx.note(batch.notes)\n",
         new="            pass\n",
         profile="ghosts",
+        first=1,
         seeds=100,
     ),
     Mutant(
@@ -79,6 +84,7 @@ WORK = (
         new="        grants = tx.claim(batch.wants, holder) if batch.wants else []\n"
         "        lost = tx.settle(batch.settlements, holder) if batch.settlements else []\n",
         profile="work",
+        first=3,
     ),
     # jobs
     Mutant(
@@ -87,6 +93,7 @@ WORK = (
         old="            crashes = claim.crashes + 1\n",
         new="            crashes = 1\n",
         profile="poison",
+        first=0,
     ),
     Mutant(
         name="the fourth crash is poison",
@@ -94,6 +101,7 @@ WORK = (
         old="POISON_CRASHES = 3\n",
         new="POISON_CRASHES = 4\n",
         profile="poison",
+        first=0,
     ),
     Mutant(
         name="an interruption costs an attempt",
@@ -101,7 +109,7 @@ WORK = (
         old='"outcome": "interrupted", "error": cut(error), "interruptions": 1}',
         new='"outcome": "interrupted", "error": cut(error), "interruptions": 1, "attempts": 1}',
         profile="people",
-        first=28,
+        first=27,
     ),
     Mutant(
         name="the first crash has a backoff, too",
@@ -109,6 +117,7 @@ WORK = (
         old="            delay = 0 if crashes == 1 else retry_delay_ms(crashes - 1, jitter)\n",
         new="            delay = retry_delay_ms(crashes - 1, jitter)\n",
         profile="poison",
+        first=0,
     ),
     # the ledger
     Mutant(
@@ -117,6 +126,7 @@ WORK = (
         old="        if worker in self._dismissed or worker in self._held_back:\n",
         new="        if worker in self._held_back:\n",
         profile="people",
+        first=47,
     ),
     Mutant(
         name="what a paused crew has in memory is not given back",
@@ -131,7 +141,7 @@ WORK = (
         old="        self._settlements[:0] = batch.settlements\n",
         new="",
         profile="work",
-        first=264,
+        first=19,
     ),
     Mutant(
         name="a dead worker's job is forgotten",
@@ -139,6 +149,7 @@ WORK = (
         old="            if self._record(claim, held.since, its, now, worker=worker, pid=pid) is State.FAILED:\n",
         new="            if claim.attempts > 99:\n",
         profile="poison",
+        first=2,
     ),
     Mutant(
         name="a quarantined job does not count as got out of the way",
@@ -146,6 +157,7 @@ WORK = (
         old="is State.FAILED:\n                bench.done += 1\n",
         new="is State.FAILED:\n                bench.done += 0\n",
         profile="poison",
+        first=0,
     ),
     Mutant(
         name="claims stay in the memory of a crew that has nobody left",

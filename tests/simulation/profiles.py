@@ -231,9 +231,10 @@ PROFILES = (
         takes=(0.001, 0.05, 1.0, 4.0),
         gaps=(0.1, 1, 3, 10),
         batches=(1, 3),
+        look_every=3.0,
         slow_store=0.1,
-        least_deeds=8,
-        most_deeds=20,
+        least_deeds=6,
+        most_deeds=16,
     ),
     Profile(
         name="cancel",

@@ -40,7 +40,7 @@ from builders import (
 from chargehand.errors import ConfigurationError, StoreError
 from chargehand.model.job import Done, Found, State
 from chargehand.store import CrashFilter, Discovery, GivenUpMark, HealthNote, Holder, RecurringPlan, Retention
-from chargehand.stores import ground, open_store, sqlite_path
+from chargehand.stores import ground, open_store, sqlite_path, sqlite_prune
 from chargehand.stores.sqlite import SqliteStore, check_engine
 
 
@@ -680,6 +680,31 @@ def test_a_job_that_is_retried_while_it_is_about_to_be_pruned_keeps_its_history(
         assert state(other, claim.id) is State.QUEUED
         assert [attempt.outcome for attempt in other.attempts(claim.id)] == ["gave up"]
         store.close()
+
+
+# spec: WK-12
+def test_very_many_are_counted_a_piece_at_a_time(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite_prune, "COUNT_AT_ONCE", 3)
+    with opened(path) as store:
+        ids = [bring(store, State.DONE).id for _ in range(14)]
+        seen = [(store.prune(Retention(count=10), 2), store.pruning) for _ in range(6)]
+        assert seen == [(0, True), (0, True), (2, False), (2, False), (0, False), (0, True)]
+        assert [found.id for found in reversed(everything(store))] == ids[4:]
+
+
+# spec: WK-12
+def test_what_finishes_while_it_is_counted_is_counted_the_next_time(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite_prune, "COUNT_AT_ONCE", 3)
+    with opened(path) as store:
+        ids = [bring(store, State.DONE).id for _ in range(6)]
+        assert (store.prune(Retention(count=5), 10), store.pruning) == (0, True)
+        ids += [bring(store, State.DONE).id for _ in range(2)]
+        assert (store.prune(Retention(count=5), 10), store.pruning) == (1, False)
+        while store.prune(Retention(count=5), 10) or store.pruning:
+            pass
+        assert [found.id for found in reversed(everything(store))] == ids[3:]
 
 
 # spec: WK-12

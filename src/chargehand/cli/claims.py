@@ -25,7 +25,7 @@ def claims(
     if json:
         show.json(found)
         return
-    columns = ("JOB", "FENCE", "QUEUE", "WORKER", "NODE", "SINCE", "CANCEL ASKED", "LABEL")
+    columns = ("JOB", "CLAIM", "QUEUE", "WORKER", "NODE", "SINCE", "CANCEL ASKED", "LABEL")
     show.table(
         columns,
         [
@@ -39,7 +39,7 @@ def claims(
 def release(
     context: typer.Context,
     id: Annotated[str, typer.Argument(help="The job's id.")],
-    fence: Annotated[
+    claim: Annotated[
         int | None, typer.Option(help="Only if it is still this claim; `claims` shows the number.", min=1)
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
@@ -57,8 +57,8 @@ def release(
     job = hand.job(id)
     if job.state is not State.RUNNING:
         raise Conflict(f"nobody holds job {id}: it is {job.state.value}")
-    if fence is not None and fence != job.fence:
-        raise Conflict(f"job {id} has been claimed anew since: that was claim {fence}, this is {job.fence}")
+    if claim is not None and claim != job.fence:
+        raise Conflict(f"job {id} has been claimed anew since: that was claim {claim}, this is {job.fence}")
     holder = f"{job.worker or 'nobody yet'}, of node {job.node}, {show.ago(job.started_ms)}"
     meaning = (
         f"job {id} was taken by {holder}, who may still be at it: released, it is queued again and may be done twice"
@@ -70,6 +70,6 @@ def release(
     if not hand.release(id, job.fence):
         raise Conflict(f"job {id} is no longer held by {holder}: nothing was changed")
     if json:
-        show.json({"id": id, "fence": job.fence, "text": "is queued again"})
+        show.json({"id": id, "claim": job.fence, "text": "is queued again"})
     else:
         show.line(f"{show.safe(id)}: is queued again; {show.safe(holder)}, may still be at it")

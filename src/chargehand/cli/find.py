@@ -3,14 +3,16 @@
 import os
 import sys
 import traceback
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, cast
 
 import typer
 
 from chargehand.app import Chargehand
 from chargehand.errors import ConfigurationError, StoreError
+from chargehand.stores import sqlite_path
 
 App = Annotated[
     str | None,
@@ -19,6 +21,7 @@ App = Annotated[
     ),
 ]
 Store = Annotated[str | None, typer.Option("--store", "-s", help="The store, as a path or address.", metavar="PATH")]
+LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
 
@@ -49,27 +52,45 @@ def application(name: str) -> Chargehand:
     return found
 
 
+_opened: list[Callable[[], None]] = []
+elsewhere: str | None = None
+"""The address of a node that commands are about, if that is another machine's: --url, or CHARGEHAND_REMOTE_URL."""
+
+
 def chargehand(app: str | None, store: str | None) -> Chargehand:
-    """The Chargehand that a command is about: by application, by store, by CHARGEHAND_URL, or in this folder."""
+    """The Chargehand that a command is about: by application, store, --url, CHARGEHAND_URL, or in this folder."""
+    if app is None and store is None and elsewhere is not None:
+        from chargehand.cli.remote import KEY, Remote  # httpx is slow to load, and most commands do without
+
+        remote = Remote(elsewhere, os.environ.get(KEY))
+        _opened.append(remote.close)
+        return cast("Chargehand", remote)  # it has the methods that commands use
     if app is not None and store is not None:
         raise ConfigurationError("give --app or --store, not both: an application has a store of its own")
     if app is not None:
         return application(app)
-    address = store or os.environ.get("CHARGEHAND_URL")
-    if address is None:
-        address = str(Path.cwd() / "chargehand.db")
-        if not Path(address).exists():
+    if store is not None:
+        os.environ["CHARGEHAND_URL"] = store  # what is named on the command line wins over the environment
+    folder = Path.cwd() if store is None else sqlite_path(store).parent
+    hand = Chargehand(folder=folder)
+    if not hand.path.exists():
+        if "url" not in hand.settings.origins:
             raise StoreError(
                 f"there is no chargehand.db in {os.getcwd()}: name the store with --store, the application with --app, "
                 "or set CHARGEHAND_URL"
             )
-    hand = Chargehand(address) if store is None else _at(store)
-    if not hand.path.exists():
         raise StoreError(f"there is no store at {hand.path}")
     return hand
 
 
-def _at(store: str) -> Chargehand:
-    """What is named on the command line wins over the environment."""
-    os.environ["CHARGEHAND_URL"] = store
-    return Chargehand(store)
+def level(name: str | None) -> str | None:
+    """A log level, checked."""
+    if name is not None and name.upper() not in LEVELS:
+        raise typer.BadParameter(f"{name!r}; allowed are {', '.join(LEVELS)}", param_hint="--log-level")
+    return None if name is None else name.upper()
+
+
+def close() -> None:
+    """Let go of what commands have opened."""
+    while _opened:
+        _opened.pop()()

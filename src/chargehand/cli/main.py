@@ -1,12 +1,32 @@
 """The commands, put together; errors become one sentence and an exit status."""
 
 import sys
+from typing import Annotated
 
 import typer
 
 from chargehand import __version__
-from chargehand.cli import check, claims, deaths, jobs, live, orders, plans, show, status, top, try_out, work
+from chargehand.cli import (
+    check,
+    claims,
+    deaths,
+    doctor,
+    find,
+    init,
+    jobs,
+    keys,
+    live,
+    orders,
+    plans,
+    serve,
+    show,
+    status,
+    top,
+    try_out,
+    work,
+)
 from chargehand.errors import EXIT_ERROR, ChargehandError
+from chargehand.people import acting_as, user
 
 app = typer.Typer(
     name="chargehand",
@@ -16,6 +36,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Exit status: 0 well, 1 error, 2 wrong use or settings, 3 unrecoverable, 4 store unusable, 5 set-up failed.",
 )
+app.command("init")(init.init)
+app.command("serve")(serve.serve)
 app.command("work")(work.work)
 app.command("status")(status.status)
 for order in (orders.start, orders.stop, orders.pause, orders.resume, orders.drain, orders.restart, orders.reset):
@@ -23,12 +45,13 @@ for order in (orders.start, orders.stop, orders.pause, orders.resume, orders.dra
 app.command()(orders.scale)
 app.command()(deaths.crashes)
 app.command()(deaths.logs)
-for command in (top.top, live.events):
+for command in (doctor.doctor, top.top, live.events):
     app.command()(command)
 for command in (try_out.run, check.check, plans.wake, plans.recurring):
     app.command()(command)
 app.add_typer(jobs.app, name="jobs")
 app.add_typer(claims.app, name="claims")
+app.add_typer(keys.app, name="keys")
 
 
 def _version(wanted: bool) -> None:
@@ -39,15 +62,28 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def common(
+    context: typer.Context,
+    url: Annotated[
+        str | None,
+        typer.Option(
+            "--url",
+            envvar="CHARGEHAND_REMOTE_URL",
+            metavar="URL",
+            help="A node elsewhere, by its HTTP interface; CHARGEHAND_KEY has the key.",
+        ),
+    ] = None,
     version: bool = typer.Option(False, "--version", help="Show the version.", callback=_version, is_eager=True),
 ) -> None:
     """Durable background work for Python services, done by supervised worker processes."""
+    find.elsewhere = url
+    context.call_on_close(find.close)
 
 
 def run() -> None:
     """Run the command line; an error of ours is one sentence on standard error and its exit status."""
     try:
-        app()
+        with acting_as(user(), "cli"):
+            app()
     except (ChargehandError, TimeoutError) as error:
         sys.stderr.write(f"chargehand: {show.safe(error)}\n")
         sys.exit(getattr(error, "exit_code", EXIT_ERROR))

@@ -39,8 +39,8 @@ def pause(
     json: find.Json = False,
 ) -> None:
     """Take nothing new; current jobs finish, workers stay. It survives restarts, and works without a node."""
-    seconds = None if length is None else _seconds(length)
-    _tell(find.chargehand(app, store).pause(who, reason=reason, seconds=seconds), json)
+    lasting = None if length is None else seconds(length, "--for")
+    _tell(find.chargehand(app, store).pause(who, reason=reason, seconds=lasting), json)
 
 
 def resume(who: Scope = None, app: find.App = None, store: find.Store = None, json: find.Json = False) -> None:
@@ -74,10 +74,11 @@ def scale(
     _tell(find.chargehand(app, store).scale(crew, count), json)
 
 
-def _seconds(text: str) -> float:
+def seconds(text: str, option: str) -> float:
+    """A length of time as people write it."""
     found = _LENGTH.fullmatch(text.strip())
     if found is None:
-        raise typer.BadParameter(f"{text!r}; expected a length such as 90s, 10m, 1.5h or 2d", param_hint="--for")
+        raise typer.BadParameter(f"{text!r}; expected a length such as 90s, 10m, 1.5h or 2d", param_hint=option)
     return float(found[1]) * _UNITS[found[2] or "s"]
 
 

@@ -85,6 +85,8 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     crashes: int
     timeout_ms: int | None
     item: str | None = None
+    waited_ms: int = 0
+    """How long it had been due when it was claimed."""
 
 
 class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -103,8 +105,9 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     interruptions: int
     timeout_ms: int | None
     key: str | None
-    progress: msgspec.Raw | None
-    result: msgspec.Raw | None
+    progress: Any
+    result: Any
+    """JSON, as a `msgspec.Raw`, or None; read over HTTP, plain data (msgspec cannot read "Raw or None")."""
     error: str | None
     reason: str | None
     created_ms: int
@@ -118,6 +121,8 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     """What it is in the application's own tables, if it was found there and not enqueued."""
     cancel_ms: int | None
     """When a person asked for its end while it was running."""
+    seq: int = 0
+    """Its place in the order of arrival."""
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):
@@ -295,11 +300,13 @@ def cut(text: str, limit: int = TEXT_LIMIT) -> str:
 def check(job: NewJob) -> NewJob:
     """The job, if it may enter a store; a PayloadError that says what is wrong with it otherwise."""
     check_payload(job.payload)
-    names = ("queue", "label", "key", "limit_key", "id")
-    for name, text in ((name, getattr(job, name)) for name in names):
-        if text is not None and not 1 <= len(text) <= NAME_LIMIT:
+    texts = job.queue, job.label, job.key, job.limit_key, job.id
+    for name, text in zip(("queue", "label", "key", "limit_key", "id"), texts, strict=True):
+        if text is None:
+            continue
+        if not 1 <= len(text) <= NAME_LIMIT:
             raise PayloadError(f"{name} has {len(text)} characters; allowed are 1 to {NAME_LIMIT}")
-        if text is not None and not text.isprintable():
+        if not text.isprintable():
             raise PayloadError(f"{name} {text!r} contains control characters")
     _within("priority", job.priority, -PRIORITY_LIMIT, PRIORITY_LIMIT)
     _within("delay", job.delay_ms, 0, LONGEST_DELAY_MS, "ms")
@@ -325,7 +332,7 @@ def check_payload(text: str) -> str:
 def check_size(text: str) -> str:
     """The payload, unless it is too large."""
     try:
-        size = len(text.encode())
+        size = len(text) if text.isascii() else len(text.encode())
     except UnicodeEncodeError as error:
         raise PayloadError(f"the payload is no text: {error}") from error
     if size > PAYLOAD_LIMIT:

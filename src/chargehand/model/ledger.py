@@ -13,6 +13,7 @@ from chargehand.model.batch import Batch, Note, Request, Result, Want
 from chargehand.model.hands import Bench, Held
 from chargehand.model.job import Claim, Interrupted, Outcome, Returned, Settlement, State, Stopped, settle
 from chargehand.model.search import Look, Search
+from chargehand.model.tally import Tally
 
 ENOUGH_OUTCOMES = 64
 LONGEST_WAIT = 0.004
@@ -52,6 +53,8 @@ class Ledger:
             self.benches[crew].batch, self.benches[crew].batch_wait = most, wait
         self._gathering = [bench for bench in self.benches.values() if bench.batch > 1]
         self._jitter = jitter
+        self.tally = Tally({bench.queue for bench in self.benches.values()})
+        """What is counted for those who watch."""
         self.held: dict[str, Held] = {}
         self._crew_of: dict[str, str] = {}
         self._dismissed: set[str] = set()
@@ -256,6 +259,7 @@ class Ledger:
         pid: int | None = None,
     ) -> State | None:
         duration = int((now - since) * 1000)
+        self.tally.ended(claim.queue, outcome, now - since)
         settlement = settle(claim, outcome, jitter=self._jitter(), worker=worker, pid=pid, duration_ms=duration)
         if settlement is None:
             return None
@@ -266,6 +270,7 @@ class Ledger:
         self._settlements.append(settlement)
         if self._oldest is None:
             self._oldest = now
+            self.tally.pending(now)
         if settlement.state is State.QUEUED:
             self._stir(settlement.queue, now + settlement.delay_ms / 1000, now)
         elif settlement.queue in self._limited:
@@ -397,12 +402,14 @@ class Ledger:
             hinted=hinted,
         )
         self._settlements, self._requests, self._oldest = [], [], None
+        self.tally.sent(now)
         return self.in_flight
 
     def confirm(self, result: Result, now: float) -> list[tuple[str, Todo]]:
         """The batch is committed: who is to be handed what."""
         batch, self.in_flight = self.in_flight, None
         assert batch is not None
+        self.tally.committed(now, settled=bool(batch.settlements), claimed=bool(result.grants))
         handed: list[tuple[str, Todo]] = []
         wanted = {want.crew: want.limit for want in batch.wants}
         if result.stirred:
@@ -410,6 +417,7 @@ class Ledger:
                 bench.hungry |= crew not in wanted
         for grant in result.grants:
             bench = self.benches[grant.crew]
+            self.tally.claimed(bench.queue, grant.claims)
             if grant.crew in self.searches:
                 new = sum(claim.fence == 1 and claim.item is not None for claim in grant.claims)
                 short = len(grant.claims) < wanted[grant.crew] and not grant.limited
@@ -438,6 +446,7 @@ class Ledger:
         """The batch was not committed: outcomes are kept for another try after the pause. Returns the requests."""
         batch, self.in_flight = self.in_flight, None
         assert batch is not None
+        self.tally.failed()
         self._settlements[:0] = batch.settlements
         self._chores[:0] = batch.chores
         if batch.chores and self._chores_since is None:

@@ -20,7 +20,7 @@ from chargehand import clock
 from chargehand.errors import StoreError
 from chargehand.store import Retention
 from chargehand.stores import ground
-from chargehand.stores.sqlite_prune import overdue
+from chargehand.stores.sqlite_prune import Surplus, overdue
 from chargehand.stores.sqlite_reading import SqliteReading
 from chargehand.stores.sqlite_transaction import SqliteTransaction
 from chargehand.stores.sqlite_words import ENGINE, LONGEST_WAIT, NO_DATABASE, in_words
@@ -40,9 +40,17 @@ class SqliteStore(SqliteReading):
     """See the module and `chargehand.store.Store`."""
 
     def __init__(
-        self, path: Path, *, create: bool = True, tend: bool = False, now_ms: Callable[[], int] = clock.now_ms
+        self,
+        path: Path,
+        *,
+        create: bool = True,
+        tend: bool = False,
+        synchronous: str = "full",
+        now_ms: Callable[[], int] = clock.now_ms,
     ) -> None:
         super().__init__(path, now_ms)
+        self._synchronous = synchronous
+        self._surplus = Surplus()
         with in_words(path), _opening:
             self._check_ground(create)
             self._lock = os.open(f"{path}-lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -92,12 +100,12 @@ class SqliteStore(SqliteReading):
                 raise StoreError(f"{self.path} cannot be switched to write-ahead logging; is it read-only?")
         # Without this the engine may plan a statement anew for every value that is bound to it: ten times the cost.
         self._db.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
-        self._db.pragma("synchronous", "FULL")
+        self._db.pragma("synchronous", self._synchronous)
         self._db.pragma("temp_store", "MEMORY")
         self._db.wal_autocheckpoint(checkpoint_pages)
 
     def migrate(self) -> int:
-        steps = list(_migrations())
+        steps = list(migrations())
         with in_words(self.path):
             if self._schema_version() == len(steps):
                 return len(steps)
@@ -168,11 +176,25 @@ class SqliteStore(SqliteReading):
     def prune(self, retention: Retention, limit: int) -> int:
         with in_words(self.path):
             # What to delete is found by reading, beside the writers; the write lock is held for the deletion alone.
-            doomed = overdue(self._db, retention, self._now_ms(), limit)
+            doomed = overdue(self._db, self._surplus, retention, self._now_ms(), limit)
             if not doomed:
                 return 0
             with self._writing():
                 return doomed.delete(self._db)
+
+    def probe(self) -> None:
+        known = len(list(migrations()))
+        with in_words(self.path), self._writing():
+            found = self._schema_version()
+            if found != known:
+                raise StoreError(
+                    f"{self.path} has schema {found} and this Chargehand knows {known}: run one version of the package"
+                )
+            self._db.execute("INSERT OR REPLACE INTO chargehand_probe VALUES (1, ?)", (self._now_ms(),))
+
+    @property
+    def pruning(self) -> bool:
+        return self._surplus.unfinished
 
     # closing
 
@@ -216,7 +238,8 @@ def check_engine(version: str) -> None:
     )
 
 
-def _migrations() -> Iterator[tuple[str, str]]:
+def migrations() -> Iterator[tuple[str, str]]:
+    """The steps from nothing to the present schema, each with its checksum."""
     folder = resources.files("chargehand.stores") / "sql" / "sqlite"
     for file in sorted(folder.iterdir(), key=lambda f: f.name):
         if file.name.endswith(".sql"):

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from chargehand.store import CrashReport, CrewRow, GivenUpMark, HealthNote, Holder
+from chargehand.stores.sqlite_access import AccessWriting
 from chargehand.stores.sqlite_limits import Limits
 
 _CREW = """
@@ -38,11 +39,11 @@ FROM chargehand_health
 """
 
 
-class FleetWriting:
+class FleetWriting(AccessWriting):
     """The part of `chargehand.store.Transaction` that is not about jobs."""
 
     def __init__(self, db: Any, now_ms: int) -> None:
-        self._db, self._now = db, now_ms
+        super().__init__(db, now_ms)
         self._limits = Limits(db)
 
     def execute(self, sql: str, bindings: Sequence[Any] = ()) -> list[tuple[Any, ...]]:

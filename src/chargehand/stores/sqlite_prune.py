@@ -1,30 +1,42 @@
 """What is past its keeping in an SQLite store: found by reading, beside the writers, and deleted a few at a time."""
 
+import json
 from typing import Any
 
 import msgspec
 
-from chargehand.model.job import FINISHED, State
+from chargehand.model.access import REMEMBERED_MS
+from chargehand.model.job import FINISHED
 from chargehand.store import Retention
 
 TEXTS_AT_ONCE = 100
 """Crash reports, and snapshots, deleted in one transaction, at most: each may be many pages long."""
+COUNT_AT_ONCE = 20_000
+"""Finished jobs counted in one go: whoever waits for the store's thread waits for that."""
+LAST = (1 << 63) - 1
 
 _NEXT_QUEUE = """
 SELECT queue FROM chargehand_job INDEXED BY chargehand_job_finished
 WHERE state IN ('done', 'failed', 'cancelled') AND queue > ? ORDER BY queue LIMIT 1
 """
-_BEYOND = """
-SELECT finished_ms FROM chargehand_job INDEXED BY chargehand_job_finished
-WHERE queue = ?1 AND state = ?2 AND state IN ('done', 'failed', 'cancelled')
-ORDER BY finished_ms DESC LIMIT 1 OFFSET ?3
+_OLDER = """
+SELECT finished_ms, seq FROM chargehand_job INDEXED BY chargehand_job_finished
+WHERE queue = ?1 AND state = ?2 AND state IN ('done', 'failed', 'cancelled') AND (finished_ms, seq) < (?3, ?4)
+ORDER BY finished_ms DESC, seq DESC LIMIT 1 OFFSET ?5
 """
 _OLDEST = """
 SELECT seq FROM chargehand_job INDEXED BY chargehand_job_finished
-WHERE queue = ?1 AND state = ?2 AND state IN ('done', 'failed', 'cancelled') AND finished_ms <= ?3
-ORDER BY finished_ms LIMIT ?4
+WHERE queue = ?1 AND state = ?2 AND state IN ('done', 'failed', 'cancelled') AND (finished_ms, seq) <= (?3, ?4)
+ORDER BY finished_ms, seq LIMIT ?5
 """
-_DELETE_JOB = "DELETE FROM chargehand_job WHERE seq = ? AND state IN ('done', 'failed', 'cancelled') RETURNING seq"
+# Not those that somebody has just retried; and of the others all attempts.
+_DELETE_JOBS = """
+DELETE FROM chargehand_job WHERE seq IN (SELECT value FROM json_each(?)) AND state IN ('done', 'failed', 'cancelled')
+"""
+_DELETE_ATTEMPTS = """
+DELETE FROM chargehand_attempt
+WHERE job IN (SELECT value FROM json_each(?)) AND NOT EXISTS (SELECT 1 FROM chargehand_job WHERE seq = job)
+"""
 _BEYOND_CRASHES = """
 SELECT at_ms, seq FROM chargehand_crash WHERE at_ms >= ?1 ORDER BY at_ms DESC, seq DESC LIMIT 1 OFFSET ?2
 """
@@ -32,60 +44,99 @@ _OLDEST_CRASHES = """
 SELECT seq FROM chargehand_crash WHERE (at_ms, seq) <= (?1, ?2) ORDER BY at_ms, seq LIMIT ?3
 """
 _OLDEST_HISTORY = "SELECT timestamp_ms FROM chargehand_history WHERE timestamp_ms < ? ORDER BY timestamp_ms LIMIT ?"
+_OLDEST_OPERATIONS = "SELECT id FROM chargehand_operation WHERE at_ms < ? ORDER BY at_ms LIMIT ?"
+_OLDEST_REMEMBERED = "SELECT rowid FROM chargehand_remembered WHERE at_ms <= ? ORDER BY at_ms LIMIT ?"
+_OVER_SESSIONS = "SELECT digest FROM chargehand_session WHERE expires_ms <= ? LIMIT ?"
 
 
 class Doomed(msgspec.Struct, frozen=True, kw_only=True):
     """What may go, by the primary keys of its tables."""
 
-    jobs: list[tuple[int]]
+    jobs: list[int]
     crashes: list[tuple[int]]
     history: list[tuple[int]]
+    operations: list[tuple[int]]
+    remembered: list[tuple[int]]
+    sessions: list[tuple[str]]
 
     def __bool__(self) -> bool:
-        return bool(self.jobs or self.crashes or self.history)
+        return any(getattr(self, name) for name in self.__struct_fields__)
 
     def delete(self, db: Any) -> int:
         """Delete it, inside the caller's transaction; how many jobs went."""
-        gone = list(db.executemany(_DELETE_JOB, self.jobs))  # not those that somebody has just retried
-        db.executemany("DELETE FROM chargehand_attempt WHERE job = ?", gone)
+        jobs = (json.dumps(self.jobs),)
+        db.execute(_DELETE_JOBS, jobs)
+        gone = int(db.changes())
+        db.execute(_DELETE_ATTEMPTS, jobs)
         db.executemany("DELETE FROM chargehand_crash WHERE seq = ?", self.crashes)
         db.executemany("DELETE FROM chargehand_history WHERE timestamp_ms = ?", self.history)
-        return len(gone)
+        db.executemany("DELETE FROM chargehand_operation WHERE id = ?", self.operations)
+        db.executemany("DELETE FROM chargehand_remembered WHERE rowid = ?", self.remembered)
+        db.executemany("DELETE FROM chargehand_session WHERE digest = ?", self.sessions)
+        return gone
 
 
-def overdue(db: Any, retention: Retention, now_ms: int, limit: int) -> Doomed:
+class Surplus:
+    """Where those finished jobs begin that are too many: counted from the newest on, a piece with every look."""
+
+    def __init__(self) -> None:
+        self._counts: dict[tuple[str, str, int], tuple[int, int, int]] = {}
+        """Of a queue and state, and so many to be kept: the last one that was counted, and how many before the next."""
+        self._known: dict[tuple[str, str, int], tuple[int, int]] = {}
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether there is a count that was broken off."""
+        return bool(self._counts)
+
+    def first(self, db: Any, queue: str, state: str, keep: int) -> tuple[int, int]:
+        """The newest that is too many, by when it finished and its number; before all of them if there is none yet."""
+        which = (queue, state, keep)
+        if which in self._known:
+            return self._known[which]
+        finished_ms, seq, counted = self._counts.pop(which, (LAST, LAST, 0))
+        ahead = min(keep - counted, COUNT_AT_ONCE)
+        found = db.execute(_OLDER, (queue, state, finished_ms, seq, ahead)).fetchone()
+        if found is None:
+            return (-1, -1)
+        if counted + ahead == keep:
+            self._known[which] = found
+            return found
+        self._counts[which] = (*found, counted + ahead + 1)
+        return (-1, -1)
+
+    def gone(self, queue: str, state: str, keep: int) -> None:
+        """They are deleted, or about to be: the next look counts anew."""
+        self._known.pop((queue, state, keep), None)
+
+
+def overdue(db: Any, surplus: Surplus, retention: Retention, now_ms: int, limit: int) -> Doomed:
     """Up to `limit` finished jobs, and some reports and snapshots, that are too old, or too many, to be kept."""
     few = min(limit, TEXTS_AT_ONCE)
     return Doomed(
-        jobs=_jobs(db, retention, now_ms, limit),
+        jobs=_jobs(db, surplus, retention, now_ms, limit),
         crashes=_crashes(db, retention, now_ms, few),
         history=db.execute(_OLDEST_HISTORY, (now_ms - retention.history_age_ms, few)).fetchall(),
+        operations=db.execute(_OLDEST_OPERATIONS, (now_ms - retention.operation_age_ms, few)).fetchall(),
+        remembered=db.execute(_OLDEST_REMEMBERED, (now_ms - REMEMBERED_MS, few)).fetchall(),
+        sessions=db.execute(_OVER_SESSIONS, (now_ms, few)).fetchall(),
     )
 
 
-def _jobs(db: Any, retention: Retention, now_ms: int, limit: int) -> list[tuple[int]]:
-    doomed: list[tuple[int]] = []
+def _jobs(db: Any, surplus: Surplus, retention: Retention, now_ms: int, limit: int) -> list[int]:
+    doomed: list[int] = []
     queue = ""
     while len(doomed) < limit and (row := db.execute(_NEXT_QUEUE, (queue,)).fetchone()):
         queue = str(row[0])
         for state in sorted(FINISHED):
-            beyond = db.execute(_BEYOND, (queue, state.value, retention.count)).fetchone()
-            until = max(now_ms - retention.age_ms - 1, int(beyond[0]) if beyond else 0)
+            aged = now_ms - retention.age_ms - 1, LAST
+            until = max(aged, surplus.first(db, queue, state.value, retention.count))
             room = limit - len(doomed)
-            if beyond is not None and int(beyond[0]) == until:
-                # Several may have finished in that very millisecond: never more than there are too many.
-                room = min(room, _surplus(db, queue, state, retention.count))
-            rows = db.execute(_OLDEST, (queue, state.value, until, room)).fetchall()
-            doomed += [(int(seq),) for (seq,) in rows]
+            rows = db.execute(_OLDEST, (queue, state.value, *until, room)).fetchall()
+            if len(rows) < room:
+                surplus.gone(queue, state.value, retention.count)
+            doomed += [int(seq) for (seq,) in rows]
     return doomed
-
-
-def _surplus(db: Any, queue: str, state: State, keep: int) -> int:
-    sql = (
-        "SELECT count(*) FROM chargehand_job WHERE queue = ? AND state = ? AND state IN ('done', 'failed', 'cancelled')"
-    )
-    (number,) = db.execute(sql, (queue, state.value)).fetchone() or (0,)
-    return max(0, int(number) - keep)
 
 
 def _crashes(db: Any, retention: Retention, now_ms: int, limit: int) -> list[tuple[int]]:

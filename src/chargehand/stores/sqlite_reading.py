@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from chargehand.model.access import ApiKey, Operation, OperationFilter, Session
 from chargehand.model.job import Attempt, JobRecord
 from chargehand.store import (
     ClaimRow,
@@ -53,6 +54,9 @@ SELECT {columns(HealthRow, age_ms="?1 - last_heartbeat_ms")} FROM chargehand_hea
 """
 _CRASHES = f"SELECT {columns(CrashRecord, age_ms='?1 - at_ms')} FROM chargehand_crash"
 _GIVEN_UP = f"SELECT {columns(GivenUpMark)} FROM chargehand_given_up ORDER BY component"
+_KEYS = f"SELECT {columns(ApiKey)} FROM chargehand_key ORDER BY created_ms, id"
+_SESSIONS = f"SELECT {columns(Session)} FROM chargehand_session WHERE expires_ms > ?"
+_OPERATIONS = f"SELECT {columns(Operation)} FROM chargehand_operation"
 _SNAPSHOTS = f"""
 SELECT {columns(Snapshot)} FROM chargehand_history WHERE timestamp_ms >= ? ORDER BY timestamp_ms LIMIT ?
 """
@@ -115,6 +119,7 @@ class SqliteReading:
                 "reason = ?": which.reason,
                 _SAYS: which.text and readable(which.text),
                 "seq < (SELECT seq FROM chargehand_job WHERE id = ?)": which.before,
+                "seq < ?": which.below,
             }
         )
         sql = f"{_JOBS} WHERE {condition} ORDER BY seq DESC LIMIT ?"
@@ -172,3 +177,15 @@ class SqliteReading:
 
     def snapshots(self, since_ms: int, limit: int) -> list[Snapshot]:
         return records(Snapshot, self._all(_SNAPSHOTS, (since_ms, limit)))
+
+    def api_keys(self) -> list[ApiKey]:
+        return records(ApiKey, self._all(_KEYS))
+
+    def sessions(self) -> list[Session]:
+        return records(Session, self._all(_SESSIONS, (self._now_ms(),)))
+
+    def operations(self, which: OperationFilter) -> list[Operation]:
+        asked = {"who = ?": which.who, "verb = ?": which.verb, "target = ?": which.target, "id < ?": which.before}
+        condition, bindings = where(asked)
+        sql = f"{_OPERATIONS} WHERE {condition} ORDER BY id DESC LIMIT ?"
+        return records(Operation, self._all(sql, (*bindings, which.limit)))

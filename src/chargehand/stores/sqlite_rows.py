@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from chargehand.model.access import Scope
 from chargehand.model.job import State
 from chargehand.store import Counts
 
@@ -25,9 +26,14 @@ def _texts(text: str) -> tuple[str, ...]:
     return tuple(json.loads(text))
 
 
+def _scopes(text: str) -> tuple[Scope, ...]:
+    return tuple(Scope(word) for word in json.loads(text))
+
+
 _MADE_FROM: dict[str, Callable[[Any], Any]] = {
     **dict.fromkeys(("payload", "progress", "result", "metadata", "components"), _raw),
     **dict.fromkeys(("flags", "lines", "frames"), _texts),
+    "scopes": _scopes,
     "state": State,
     "charged": bool,
 }

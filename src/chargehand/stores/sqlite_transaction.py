@@ -18,6 +18,7 @@ from chargehand.model.job import Claim, Settlement, State
 from chargehand.store import Cancelled, Holder
 from chargehand.stores.sqlite_fleet import readable
 from chargehand.stores.sqlite_incoming import TAKEN, Incoming
+from chargehand.stores.sqlite_rows import columns
 
 PROMOTE_AT_ONCE = 200
 """Future jobs made due by one claim, at most: a million that fall due together must not make one claim slow."""
@@ -29,14 +30,14 @@ UPDATE chargehand_job SET waits_for = NULL WHERE seq IN (
 """
 # Claims and good ends are the hot path. Each is one statement for a whole batch, in and out as one JSON text: every row
 # that crosses into Python by itself would take and release the interpreter, and make the node's main thread wait.
-_CLAIM_FIELDS = ", ".join("fence + 1" if name == "fence" else name for name in Claim.__struct_fields__)
+_CLAIM_FIELDS = columns(Claim, fence="fence + 1", waited_ms="max(0, ?3 - run_at_ms)")
 _FIND = f"""
 SELECT json_group_array(json_array({_CLAIM_FIELDS})) FROM (
   SELECT * FROM chargehand_job
   WHERE queue = ?1 AND state = 'queued' AND waits_for IS NULL ORDER BY priority DESC, seq LIMIT ?2)
 """
 _FIND_THESE = f"""
-SELECT json_group_array(json_array({_CLAIM_FIELDS})) FROM chargehand_job WHERE seq IN (SELECT value FROM json_each(?))
+SELECT json_group_array(json_array({_CLAIM_FIELDS})) FROM chargehand_job WHERE seq IN (SELECT value FROM json_each(?1))
 """
 _CLAIM = """
 UPDATE chargehand_job SET state = 'running', fence = fence + 1, node = ?2, life = ?3, worker = NULL, started_ms = ?4
@@ -145,7 +146,7 @@ class SqliteTransaction(Incoming):
         return Grant(want.crew, tuple(claims), next_in, waiting, limited)
 
     def _take(self, queue: str, limit: int, asleep: int, holder: Holder) -> tuple[list[Claim], int]:
-        ((found,),) = self.execute(_FIND, (queue, limit))
+        ((found,),) = self.execute(_FIND, (queue, limit, self._now))
         claims = _claims.decode(found)
         self._hold([claim.seq for claim in claims], holder)
         waiting = 0
@@ -157,7 +158,7 @@ class SqliteTransaction(Incoming):
         self, queue: str, limit: int, asleep: int, holder: Holder
     ) -> tuple[list[Claim], int, int | None]:
         chosen = self._limits.choose(queue, limit, asleep)
-        ((found,),) = self.execute(_FIND_THESE, (json.dumps(chosen.seqs),))
+        ((found,),) = self.execute(_FIND_THESE, (json.dumps(chosen.seqs), None, self._now))
         claims = {claim.seq: claim for claim in _claims.decode(found)}
         self._hold(chosen.seqs, holder)
         return [claims[seq] for seq in chosen.seqs], chosen.waiting, 0 if chosen.cut_short else None

@@ -1,21 +1,64 @@
 """Everything under the prefix, as an application of its own: routes, errors, documentation."""
 
-from fastapi import FastAPI
+from fastapi import APIRouter, Depends, FastAPI, Response
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
 
 from chargehand import __version__
-from chargehand.web import events
+from chargehand.web import events, problems, routes_jobs, routes_probes, routes_queues, routes_session, routes_workers
+from chargehand.web.auth import CSRF, shut
+from chargehand.web.common import READ, router
+from chargehand.web.documents import REFUSALS, describe, problem, respond
+from chargehand.web.gate import Gate
 from chargehand.web.site import Site
+
+DESCRIPTION = """
+Durable background work, done by supervised worker processes.
+
+Send a key as `Authorization: Bearer ch_…`; `chargehand keys create NAME --scope read` makes one. Each route needs one
+scope: `read` to look, `enqueue` to make jobs, `control` to change anything else. While no key exists, callers on the
+machine itself need none. Errors are problem documents (RFC 9457). Lists are paged: give `next` of a page as `after`.
+Times are milliseconds since 1970.
+"""
 
 
 def create(site: Site) -> FastAPI:
     """The application that is mounted under the prefix, or served alone."""
-    api = FastAPI(title="Chargehand", version=__version__)
+    settings = site.hand.settings
+    gates = [Middleware(Gate, hosts=settings.allowed_hosts)]
+    if settings.cors_origins:
+        allowed = ["Authorization", "Content-Type", "Idempotency-Key", "Last-Event-ID", "X-Request-ID", CSRF]
+        cors = Middleware(
+            CORSMiddleware, allow_origins=settings.cors_origins, allow_methods=["GET", "POST", "DELETE"],
+            allow_headers=allowed, expose_headers=["X-Request-ID", "Location"],
+        )  # fmt: skip
+        gates.append(cors)
+    api = FastAPI(
+        title="Chargehand",
+        version=__version__,
+        middleware=gates,
+        dependencies=[Depends(shut)],
+        responses={status: problem(text) for status, text in REFUSALS.items()},
+        docs_url=None,  # its pages would load scripts from elsewhere
+        redoc_url=None,
+        openapi_url=None,
+    )
     api.state.site = site
+    problems.install(api)
+    describe(api, DESCRIPTION)
+    for each in (routes_jobs, routes_queues, routes_workers, routes_session, routes_probes):
+        api.include_router(each.routes)
+    api.include_router(_document(api))
     events.include(api, site)
-
-    @api.get("/healthz")
-    async def healthz() -> dict[str, str]:  # pyright: ignore[reportUnusedFunction]
-        """This process lives."""
-        return {"status": "ok"}
-
     return api
+
+
+def _document(api: FastAPI) -> APIRouter:
+    documents = router("system")
+
+    @documents.get("/openapi.json", dependencies=READ, include_in_schema=False)
+    async def openapi() -> Response:  # pyright: ignore[reportUnusedFunction]
+        """This description."""
+        return respond(api.openapi())
+
+    return documents

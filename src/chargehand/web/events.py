@@ -2,31 +2,31 @@
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-from fastapi import APIRouter, Depends, FastAPI, Header, Query, Request
-from fastapi.responses import JSONResponse, Response
+from fastapi import FastAPI, Header, Query, Request
+from fastapi.responses import Response
 
 from chargehand.errors import TopicError
 from chargehand.model.topic import parse
 from chargehand.web import sse
-from chargehand.web.auth import requires
+from chargehand.web.common import READ, router
+from chargehand.web.problems import Problem
 
 if TYPE_CHECKING:
     from chargehand.web.site import Site
 
-router = APIRouter(tags=["events"])
+routes = router("events")
 _DOCUMENTED: dict[int | str, dict[str, Any]] = {
     200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}, "description": "The stream."},
-    400: {"content": {"application/problem+json": {}}, "description": "There is no such topic."},
 }
 
 
 def include(api: FastAPI, site: "Site") -> None:
     """Serve the events of this site."""
     sse.serve(site)
-    api.include_router(router)
+    api.include_router(routes)
 
 
-@router.get("/api/events", dependencies=[Depends(requires("read"))], response_class=Response, responses=_DOCUMENTED)
+@routes.get("/api/events", dependencies=READ, response_class=Response, responses=_DOCUMENTED)
 async def events(
     request: Request,
     topics: Annotated[
@@ -42,6 +42,5 @@ async def events(
     try:
         patterns = parse(wanted)
     except TopicError as error:
-        problem = {"type": "about:blank", "title": "Bad Request", "status": 400, "detail": str(error)}
-        return JSONResponse(problem, 400, media_type="application/problem+json")
+        raise Problem(400, "unknown-topic", str(error)) from error
     return sse.EventStream(site.hand, patterns, last_event_id_header or last_event_id)

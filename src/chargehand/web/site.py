@@ -1,10 +1,21 @@
 """What all requests of one API process share."""
 
 import asyncio
+from hashlib import sha256
 from typing import TYPE_CHECKING
+
+from chargehand import clock
+from chargehand.web.aside import Aside, Cached
+from chargehand.web.keyring import Keyring
+from chargehand.web.metrics import gather
 
 if TYPE_CHECKING:
     from chargehand.app import Chargehand
+
+PROBE_LIMIT = 2.0
+"""Seconds that a probe waits for the store."""
+BELIEVED = 1.0
+"""Seconds for which an answer serves all who ask."""
 
 
 class Site:
@@ -14,3 +25,21 @@ class Site:
         self.hand, self.prefix = hand, prefix
         self.closing = asyncio.Event()
         """Set when the server is about to stop: whoever streams ends."""
+        self.aside = Aside()
+        """For whatever blocks: the store, the node."""
+        self.keyring = Keyring(hand, self.aside)
+        self._prober = Aside(threads=1, waiting=0, limit=PROBE_LIMIT)  # so that nobody else's hanging makes it wait
+        self.probe = Cached(lambda: self._prober(hand.probe), BELIEVED, clock.monotonic)
+        """Whether the store can be written."""
+        self.facts = Cached(lambda: gather(hand, self.aside, self.events_dropped()), BELIEVED, clock.monotonic)
+        """What the metrics say."""
+        # Two of us on one machine share its cookies, whatever their ports: each has a name of its own.
+        self.cookie = f"chargehand_{sha256(hand.url.encode()).hexdigest()[:8]}"
+
+    def events_dropped(self) -> int:
+        """Events that a subscriber of ours was owed and never given."""
+        return int(getattr(getattr(self, "feed", None), "dropped", 0))
+
+    def open(self) -> None:
+        """A server starts (again): an event belongs to the loop that waits for it."""
+        self.closing = asyncio.Event()

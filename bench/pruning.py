@@ -1,0 +1,88 @@
+"""What work has to wait for while a million finished jobs are pruned."""
+
+import select
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
+from pathlib import Path
+
+from bench.bare import pace
+from bench.crowd import HOLDER, SIZE, Crowd
+from bench.row import Row, measures, p50, p99
+from bench.scene import PATIENCE, folder
+from chargehand import clock, dispatch
+from chargehand.dispatch import Failure, StoreThread, Unusable
+from chargehand.model.batch import Result
+from chargehand.store import Retention
+from chargehand.stores import open_store
+
+MANY = 1_000_000
+BATCHES = 500
+FIRST_ROUND = 0.05
+"""Seconds until the store thread prunes for the first time: by default it is a minute."""
+
+
+@contextmanager
+def _thread(path: Path, keep: int) -> Generator[StoreThread]:
+    """A node's store thread that keeps so many finished jobs."""
+    made = StoreThread(
+        lambda: open_store(str(path), node=True), HOLDER, (), {}, Retention(count=keep), (), dict
+    )  # fmt: skip
+    made.start()
+    try:
+        yield made
+    finally:
+        made.stop()
+        made.join()
+
+
+def _result(thread: StoreThread) -> Result:
+    """What came of a batch; other news are passed over."""
+    poller = select.poll()
+    poller.register(thread.ready, select.POLLIN)
+    while poller.poll(PATIENCE * 1000):
+        for news in thread.take():
+            if isinstance(news, Result):
+                return news
+            if isinstance(news, Failure | Unusable):
+                raise RuntimeError(news.why)
+    raise TimeoutError("the store thread says nothing")
+
+
+def _waits(path: Path, keep: int, crowd: Crowd) -> list[float]:
+    """Seconds from the moment that a batch is given to the store thread until its claims are there."""
+    took: list[float] = []
+    with _thread(path, keep) as thread:
+        for _ in range(BATCHES):
+            pace()
+            began = clock.monotonic()
+            thread.submit(crowd.next_batch())
+            result = _result(thread)
+            took.append(clock.monotonic() - began)
+            crowd.took(result.grants[0], result.lost)
+    return took[1:]  # the first one waited for the store to be opened
+
+
+@measures("claim while a million are pruned, p99", "claim while a million are pruned, worst")
+def pruning() -> Iterable[Row]:
+    """Limit: the same store and the same work, with nothing to prune."""
+    with folder() as path:
+        crowd = Crowd(path / "many.db", "finished", MANY)
+        usual = dispatch.PRUNE_EVERY
+        try:
+            calm = _waits(crowd.path, 2 * MANY, crowd)
+            dispatch.PRUNE_EVERY = FIRST_ROUND
+            left, began = crowd.finished(), clock.monotonic()
+            took = _waits(crowd.path, MANY // 10, crowd)
+            seconds, gone = clock.monotonic() - began, left + BATCHES * SIZE - crowd.finished()
+        finally:
+            dispatch.PRUNE_EVERY = usual
+            crowd.close()
+    if not BATCHES < gone < MANY:
+        raise RuntimeError(f"{gone:,} were pruned meanwhile; expected some, and not all")
+    note = (
+        f"p50 {1000 * p50(took):.2f} ms, without pruning {1000 * p50(calm):.2f}; a claim waits for the "
+        f"{dispatch.PRUNE_AT_ONCE} that are being deleted, {gone / seconds:,.0f} a second"
+    )
+    for name, of, more in (("p99", p99, 15), ("worst", max, 50)):
+        calmly = 1000 * of(calm)
+        yield Row(f"claim while a million are pruned, {name}", 1000 * of(took), "ms", calmly, calmly + more, note=note)

@@ -1,0 +1,70 @@
+"""`chargehand keys`: make, list and revoke the keys of the HTTP interface."""
+
+from typing import Annotated
+
+import typer
+
+from chargehand import clock
+from chargehand.cli import find, show
+from chargehand.cli.orders import seconds
+from chargehand.model.access import ApiKey, Scope
+
+app = typer.Typer(help="Make, list and revoke keys for the HTTP interface.", no_args_is_help=True)
+
+
+@app.command("create")
+def create(
+    name: Annotated[str, typer.Argument(help="For people: who or what uses it.")],
+    scope: Annotated[
+        list[Scope], typer.Option("--scope", help="What it allows: read, enqueue, control. Can be given again.")
+    ],
+    expires: Annotated[str | None, typer.Option(help="When it ends: 12h, 30d; otherwise never.")] = None,
+    application: find.App = None,
+    store: find.Store = None,
+    json: find.Json = False,
+) -> None:
+    """Make a key and print it. It is shown this once: only its digest is kept."""
+    life = None if expires is None else seconds(expires, "--expires")
+    secret, key = find.chargehand(application, store).make_key(name, scope, seconds=life)
+    if json:
+        show.json({"key": secret, "id": key.id, "name": name, "scopes": key.scopes, "expires_ms": key.expires_ms})
+    else:
+        show.line(secret)
+
+
+@app.command("list")
+def list_keys(application: find.App = None, store: find.Store = None, json: find.Json = False) -> None:
+    """List the keys: what each allows, when it was last used, when it ends."""
+    found = find.chargehand(application, store).api_keys()
+    now = clock.now_ms()
+    if json:
+        facts = ("id", "name", "scopes", "created_ms", "expires_ms", "used_ms", "revoked_ms")
+        show.json([{**{fact: getattr(key, fact) for fact in facts}, "state": _state(key, now)} for key in found])
+        return
+    columns = ("NAME", "SCOPES", "STATE", "CREATED", "LAST USED", "ENDS", "ID")
+    rows = [
+        (
+            key.name, " ".join(key.scopes), _state(key, now), show.ago(key.created_ms), show.ago(key.used_ms),
+            show.ago(key.expires_ms), key.id,
+        )
+        for key in found
+    ]  # fmt: skip
+    show.table(columns, rows) if rows else show.line("no keys: only callers on this machine are answered")
+
+
+def _state(key: ApiKey, now: int) -> str:
+    if key.revoked_ms is not None:
+        return "revoked"
+    return "in use" if key.why_not(now) is None else "expired"
+
+
+@app.command("revoke")
+def revoke(
+    name: Annotated[str, typer.Argument(help="The key's name or id.")],
+    application: find.App = None,
+    store: find.Store = None,
+    json: find.Json = False,
+) -> None:
+    """End a key, and every sign-in with it, within a second."""
+    find.chargehand(application, store).revoke_key(name)
+    show.json({"name": name, "text": "is revoked"}) if json else show.line(f"{show.safe(name)}: is revoked")

@@ -1,0 +1,96 @@
+"""What a node counts for those who watch it: how long jobs wait and run, how long the store takes. Pure, and cheap."""
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from chargehand.model.job import Claim, Done, Outcome, Settled
+
+JOB_BOUNDS = (0.005, 0.025, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 14400.0)
+STORE_BOUNDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 30.0)
+
+
+class Histogram:
+    """How many were no longer than each bound, in seconds; the last count is of those beyond all of them."""
+
+    __slots__ = ("bounds", "counts", "total")
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        self.bounds = bounds
+        self.counts = [0] * (len(bounds) + 1)
+        self.total = 0.0
+
+    def observe(self, seconds: float) -> None:
+        self.counts[bisect_left(self.bounds, seconds)] += 1
+        self.total += seconds
+
+    def view(self) -> dict[str, Any]:
+        """Plain data: the bounds, the count in each, the sum of all."""
+        return {"bounds": list(self.bounds), "counts": list(self.counts), "total": round(self.total, 6)}
+
+
+class Tally:
+    """Counts since the node started."""
+
+    def __init__(self, queues: Collection[str]) -> None:
+        self._waits = {queue: Histogram(JOB_BOUNDS) for queue in queues}
+        self._runs = {queue: Histogram(JOB_BOUNDS) for queue in queues}
+        self._ended: Counter[tuple[str, str]] = Counter()
+        self._crashes: Counter[tuple[str, str]] = Counter()
+        self._claim, self._settle = Histogram(STORE_BOUNDS), Histogram(STORE_BOUNDS)
+        self._pending: float | None = None
+        self._sent: float | None = None
+        self._sent_at = 0.0
+
+    # jobs
+
+    def claimed(self, queue: str, claims: Sequence[Claim]) -> None:
+        """These were due so long before they were claimed."""
+        observe = self._waits[queue].observe
+        for claim in claims:
+            observe(claim.waited_ms / 1000)
+
+    def ended(self, queue: str, outcome: Outcome, seconds: float) -> None:
+        """A worker had a job for so long."""
+        self._runs[queue].observe(seconds)
+        kind = type(outcome)
+        how = "done" if kind is Done or kind is Settled else kind.__name__.lower()
+        self._ended[queue, how] += 1
+
+    def crashed(self, crew: str, reason: str) -> None:
+        """A worker has died, and a report is kept."""
+        self._crashes[crew, reason] += 1
+
+    # the store
+
+    def pending(self, now: float) -> None:
+        """The first of some outcomes waits to be written."""
+        if self._pending is None:
+            self._pending = now
+
+    def sent(self, now: float) -> None:
+        """A batch is on its way, with all outcomes so far."""
+        self._sent_at, self._sent, self._pending = now, self._pending, None
+
+    def committed(self, now: float, *, settled: bool, claimed: bool) -> None:
+        """It is committed: jobs were asked for, outcomes were written."""
+        if claimed:
+            self._claim.observe(now - self._sent_at)
+        if settled and self._sent is not None:
+            self._settle.observe(now - self._sent)
+
+    def failed(self) -> None:
+        """It is not: its outcomes wait on."""
+        self._pending, self._sent = self._sent if self._sent is not None else self._pending, None
+
+    def view(self) -> dict[str, Any]:
+        """Plain data, for those who ask the node."""
+        return {
+            "wait": {queue: found.view() for queue, found in self._waits.items()},
+            "run": {queue: found.view() for queue, found in self._runs.items()},
+            "ended": [[*names, count] for names, count in self._ended.items()],
+            "crashes": [[*names, count] for names, count in self._crashes.items()],
+            "claim": self._claim.view(),
+            "settle": self._settle.view(),
+        }

@@ -1,0 +1,84 @@
+"""Answers as JSON, and their description in OpenAPI: taken from the structs that are sent, not written twice."""
+
+from typing import Any
+
+import msgspec
+from fastapi import FastAPI, Response
+from fastapi.openapi.utils import get_openapi
+
+from chargehand.web.problems import MEDIA, TYPE, Fault, ProblemDocument
+
+_REFERENCE = "#/components/schemas/{name}"
+_kinds: dict[str, Any] = {"ProblemDocument": ProblemDocument}
+REFUSALS = {
+    400: "The request is malformed.",
+    401: "A key is needed, or the one that was sent opens nothing.",
+    403: "The key does not have the scope; or there is no key yet and the caller is not local; or the request comes "
+    "from another site's page.",
+    413: "The body is too large.",
+    421: "This server does not answer for that host.",
+    422: "The request does not fit its description; `errors` says where.",
+    503: "The store or the node does not answer, or cannot be used.",
+}
+MORE = {404: "There is no such thing.", 409: "Not possible in the present state."}
+_EXAMPLE = ProblemDocument(
+    type=f"{TYPE}invalid-request",
+    title="Unprocessable Entity",
+    status=422,
+    detail="query/limit: Input should be less than or equal to 500",
+    request_id="0199c0ffee",
+    errors=(Fault("query/limit", "Input should be less than or equal to 500"),),
+)
+
+
+def respond(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    """A struct as JSON."""
+    return Response(msgspec.json.encode(value), status, headers, "application/json")
+
+
+def answers(
+    kind: type[Any], example: Any, *refusals: int, status: int = 200, also: int | None = None
+) -> dict[int | str, dict[str, Any]]:
+    """What a route may answer, for its `responses`: this struct, and these problems beside those of every route."""
+    _kinds[kind.__name__] = kind
+    one = {"$ref": _REFERENCE.format(name=kind.__name__)}
+    content = {
+        "schema": {"type": "array", "items": one} if isinstance(example, list) else one,
+        "example": msgspec.to_builtins(example, enc_hook=_plain),
+    }
+    good = {"description": (kind.__doc__ or "").partition("\n")[0], "content": {"application/json": content}}
+    found: dict[int | str, dict[str, Any]] = {each: good for each in (status, also) if each is not None}
+    return found | {each: problem(MORE[each]) for each in refusals}
+
+
+def problem(description: str) -> dict[str, Any]:
+    """A problem document, in the description of a route."""
+    content = {
+        "schema": {"$ref": _REFERENCE.format(name="ProblemDocument")},
+        "example": msgspec.to_builtins(_EXAMPLE),
+    }
+    return {"description": description, "content": {MEDIA: content}}
+
+
+def _plain(value: Any) -> Any:
+    return msgspec.json.decode(value) if isinstance(value, msgspec.Raw) else value
+
+
+def describe(api: FastAPI, description: str) -> None:
+    """Have the OpenAPI document made so: with the structs, the ways to sign in, and no more than is true."""
+
+    def openapi() -> dict[str, Any]:
+        if api.openapi_schema is None:
+            document = get_openapi(title=api.title, version=api.version, description=description, routes=api.routes)
+            _, structs = msgspec.json.schema_components(list(_kinds.values()), ref_template=_REFERENCE)
+            components = document.setdefault("components", {})
+            schemas = components.setdefault("schemas", {})
+            schemas |= structs
+            components["securitySchemes"] = {
+                "key": {"type": "http", "scheme": "bearer", "description": "An API key, ch_…"},
+                "cookie": {"type": "apiKey", "in": "cookie", "name": api.state.site.cookie},
+            }
+            api.openapi_schema = document
+        return api.openapi_schema
+
+    api.openapi = openapi

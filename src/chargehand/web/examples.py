@@ -1,0 +1,126 @@
+"""Answers as they look, for the OpenAPI document."""
+
+import msgspec
+
+from chargehand.answers import (
+    Answers,
+    Budget,
+    Changed,
+    Claims,
+    ComponentHealth,
+    Concurrency,
+    CrashPage,
+    CrewConcurrency,
+    CrewInfo,
+    CrewReadiness,
+    Crews,
+    Health,
+    Info,
+    JobDetail,
+    JobPage,
+    Made,
+    MadeMany,
+    NodeStatus,
+    OperationPage,
+    Pauses,
+    Queue,
+    Queues,
+    Readiness,
+    Recurring,
+    SignedIn,
+    Supervisor,
+    Worker,
+    WorkerThreads,
+)
+from chargehand.model.access import Operation
+from chargehand.model.health import Verdict
+from chargehand.model.job import Attempt, JobRecord, State
+from chargehand.model.orders import Answer
+from chargehand.store import ClaimRow, CrashRecord, CrewRow, Pause, RecurringPlan
+
+AT = 1_790_000_000_000
+ID = "0199c3b1e2f04c7d8a9b0c1d2e3f4a5b"
+NODE, WORKER = "studio", "worker:tag:0"
+
+MADE = Made(id=ID, queue="tag", created=True)
+MADE_MANY = MadeMany((MADE,))
+JOB = JobRecord(
+    id=ID, queue="tag", label="a.flac", payload=msgspec.Raw(b'{"path": "a.flac"}'), state=State.DONE, priority=0,
+    run_at_ms=AT, attempts=0, max_attempts=3, crashes=1, interruptions=0, timeout_ms=300_000, key=None, progress=None,
+    result=msgspec.Raw(b'{"scores": {"rock": 0.9}}'), error=None, reason=None, created_ms=AT, started_ms=AT + 2,
+    finished_ms=AT + 4_000, fence=2, node=None, worker=None, limit_key=None, item=None, cancel_ms=None, seq=41,
+)  # fmt: skip
+JOB_PAGE = JobPage((JOB,), "WzQxXQ")
+CRASH = CrashRecord(
+    id="0199c3b1e30000000000000000000001", component=WORKER, crew="tag", incarnation="5f1d", pid=4711, reason="crash",
+    text="died of SIGSEGV while it had a job in hand", exit_code=None, signal=11, job=ID, memory=734_003_200,
+    uptime_ms=61_000, charged=False, follows="starts again in 1 s", stacks="Fatal Python error: Segmentation fault",
+    lines=("decoding a.flac",), node=NODE, at_ms=AT + 900, age_ms=60_000,
+)  # fmt: skip
+CRASHES = CrashPage((CRASH,))
+JOB_DETAIL = JobDetail(
+    **{name: getattr(JOB, name) for name in JobRecord.__struct_fields__},
+    attempt_history=(
+        Attempt(
+            fence=1, node=NODE, worker=WORKER, pid=4711, started_ms=AT + 2, duration_ms=898, outcome="crashed",
+            error="died of SIGSEGV",
+        ),
+        Attempt(
+            fence=2, node=NODE, worker="worker:tag:1", pid=4712, started_ms=AT + 902, duration_ms=3_000, outcome="done",
+            error=None,
+        ),
+    ),
+    crash_reports=(CRASH,),
+)  # fmt: skip
+ANSWERS = Answers((Answer(WORKER, f"finishes {ID}, then stops"), Answer("worker:tag:1", "stops")))
+RETRIED, CANCELLED, RELEASED = Answer(ID, "is queued again"), Answer(ID, "is cancelled"), Answer(ID, "is queued again")
+WORKERS = [
+    Worker(
+        component=WORKER, node=NODE, crew="tag", status="healthy", flags=(), reason=None, text=None, pid=4713,
+        incarnation="7a2e", current_job=ID, last_heartbeat_ms=AT, restart_count=1, last_restart_ms=AT - 60_000,
+        exit_code=None, signal=11, created_at_ms=AT - 60_000, metadata={"crew": "tag"}, is_healthy=True, index=0,
+        progress={"done": 1, "total": 3, "stage": "net", "detail": None}, memory=734_003_200, jobs=12,
+        budget=Budget(4, 19), restart_in_s=None,
+    )
+]  # fmt: skip
+_COMPONENT = {
+    name: getattr(WORKERS[0], name) for name in ComponentHealth.__struct_fields__ if hasattr(WORKERS[0], name)
+}
+COMPONENT = ComponentHealth(**_COMPONENT, well=True)
+HEALTH = Health(status=Verdict.DEGRADED, reasons=("worker:tag:1 crashed: died of SIGSEGV",), components=(WORKERS[0],))
+INFO = Info(
+    version="0.1.0",
+    node=NODE,
+    supervisor=Supervisor(node=NODE, pid=4700, version="0.1.0", started_ms=AT, answers=True),
+    worker_enabled=True,
+    workers=(CrewInfo(crew="tag", queue="tag", configured=2, live=2),),
+    queues=("tag",),
+)
+NODE_STATUS = NodeStatus({"node": NODE, "pid": 4700, "workers": [], "verdict": {"status": "healthy", "reasons": []}})
+QUEUES = Queues((Queue(queue="tag", queued=12, running=2, done=431, failed=1, crews=("tag",), oldest_wait_ms=1_200),))
+CHANGED = Changed(3, False)
+CLAIMS = Claims(
+    (ClaimRow(id=ID, queue="tag", label="a.flac", fence=2, node=NODE, worker=WORKER, started_ms=AT, cancel_ms=None),)
+)
+OPERATIONS = OperationPage(
+    (Operation(id=7, at_ms=AT, who="ops", verb="pause", target="tag", detail="new model", origin="http 127.0.0.1"),)
+)
+PAUSES = Pauses((Pause(scope="tag", who="ops", reason="new model", since_ms=AT, until_ms=AT + 60_000, left_ms=9_000),))
+CREWS = Crews(
+    (CrewRow(name="tag", queue="tag", handler="tagging:Tagger", workers=2, max_attempts=3, timeout_ms=300_000),)
+)
+RECURRING = Recurring((RecurringPlan(name="scan", schedule='{"every_ms":60000}', job="{}", next_run_ms=AT),))
+READINESS = Readiness(ready=True, reasons=(), crews=(CrewReadiness(crew="tag", queue="tag", ready=True),))
+CONCURRENCY = Concurrency(
+    (
+        CrewConcurrency(
+            crew="tag",
+            configured=2,
+            live=1,
+            busy=1,
+            threads_configured=1,
+            workers=(WorkerThreads(component=WORKER, pid=4713, busy=True, threads=2),),
+        ),
+    )
+)
+SIGNED_IN = SignedIn(name="ops", kind="key", scopes=("read", "control"), csrf="b1946ac9…", expires_ms=AT + 43_200_000)

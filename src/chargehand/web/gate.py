@@ -1,0 +1,121 @@
+"""What every request passes first: its id, its size, its host; and what nobody foresaw, answered without a trace.
+
+It knows nothing of keys: who may do what is said by each route.
+"""
+
+import re
+from collections.abc import Sequence
+from contextvars import ContextVar
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from chargehand import log
+from chargehand.ids import new_id
+from chargehand.web.problems import Problem, answer
+
+BODY_LIMIT = 8 << 20
+_OWN_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]{1,253})(:\d{1,5})?")
+HEADERS = {
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cache-control": "no-store",
+    "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
+    "x-frame-options": "DENY",
+}
+"""Given to every answer that does not say otherwise itself."""
+
+request_id: ContextVar[str] = ContextVar("chargehand_request_id", default="-")
+
+
+class Gate:
+    """See the module. `hosts`: the only ones that may be asked for; none given: any."""
+
+    def __init__(self, app: ASGIApp, hosts: Sequence[str] = (), limit: int = BODY_LIMIT) -> None:
+        self._app, self._limit = app, limit
+        self._hosts = frozenset(host.lower() for host in hosts)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        given = headers.get("x-request-id", "")
+        name = given if _OWN_ID.fullmatch(given) else new_id()
+        scope.setdefault("state", {})["request_id"] = name
+        token = request_id.set(name)
+        reply = _Reply(send, name)
+        try:
+            self._check(headers)
+            await self._app(scope, _Measured(receive, self._limit), reply)
+        except Problem as problem:
+            await self._refuse(problem, scope, receive, reply)
+        except Exception:
+            log.error("a request met an unforeseen error", trace=True, path=scope["path"], request_id=name)
+            if reply.begun:
+                raise
+            problem = Problem(500, "unforeseen", f"an unforeseen error; the log has it under the request id {name}")
+            await self._refuse(problem, scope, receive, reply)
+        finally:
+            request_id.reset(token)
+
+    async def _refuse(self, problem: Problem, scope: Scope, receive: Receive, reply: "_Reply") -> None:
+        if reply.begun:
+            raise problem
+        await answer(problem, scope["state"]["request_id"])(scope, receive, reply)
+
+    def _check(self, headers: Headers) -> None:
+        host = headers.get("host", "")
+        if not _HOST.fullmatch(host) or len(headers.getlist("host")) != 1:
+            raise Problem(400, "malformed-request", "the Host header is missing or malformed")
+        if self._hosts and host_of(host) not in self._hosts:
+            raise Problem(421, "wrong-host", "this server does not answer for the host that was asked for")
+        length = headers.get("content-length", "0")
+        if not length.isascii() or not length.isdecimal():
+            raise Problem(400, "malformed-request", "the Content-Length header is not a number")
+        if int(length[:20]) > self._limit:
+            raise too_large(self._limit)
+
+
+def too_large(limit: int) -> Problem:
+    """A body that is longer than is read."""
+    return Problem(413, "too-large", f"the body has more than the {limit:,} bytes that are allowed")
+
+
+def host_of(header: str) -> str:
+    """The name or address in a Host header, without port and brackets, in small letters."""
+    return re.sub(r":\d+$", "", header).strip("[]").lower()
+
+
+class _Measured:
+    """The request's body, but no more of it than is allowed."""
+
+    def __init__(self, receive: Receive, limit: int) -> None:
+        self._receive, self._left, self._limit = receive, limit, limit
+
+    async def __call__(self) -> Message:
+        message = await self._receive()
+        if message["type"] == "http.request":
+            self._left -= len(message.get("body", b""))
+            if self._left < 0:
+                raise too_large(self._limit)
+        return message
+
+
+class _Reply:
+    """The answer on its way out, with what every answer carries."""
+
+    def __init__(self, send: Send, name: str) -> None:
+        self._send, self._name = send, name
+        self.begun = False
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.begun = True
+            headers = MutableHeaders(scope=message)
+            headers["x-request-id"] = self._name
+            for header, value in HEADERS.items():
+                headers.setdefault(header, value)
+        await self._send(message)

@@ -1,0 +1,80 @@
+"""Requests for jobs into jobs: for which crew, and checked against what it takes."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from chargehand import codec
+from chargehand.config import UNSET, CrewPlan, new_job
+from chargehand.errors import PayloadError
+from chargehand.model.job import NewJob
+from chargehand.web.bodies import JobIn
+from chargehand.web.problems import Fault, Problem
+
+if TYPE_CHECKING:
+    from chargehand.app import Chargehand
+
+
+class Crews:
+    """The crews that there are: the application's own, with their types, and those that the store knows."""
+
+    def __init__(self, hand: "Chargehand") -> None:
+        self._own = [(crew.plan, crew.takes) for crew in hand.crews.values()]
+        self._hand = hand
+        self._stored: list[tuple[CrewPlan, Any]] | None = None
+
+    def find(self, job: JobIn) -> tuple[CrewPlan, Any]:
+        """Who is to do a job, and what it takes (None: not known)."""
+        own = next((found for found in self._own if _meant(job, found[0])), None)
+        if own is not None:
+            return own
+        if self._stored is None:
+            rows = self._hand.known_crews()
+            self._stored = [(msgspec.convert(row, CrewPlan, from_attributes=True), None) for row in rows]
+        stored = next((found for found in self._stored if _meant(job, found[0])), None)
+        if stored is not None:
+            return stored
+        field = "crew" if job.crew is not None else "queue"
+        there = sorted({getattr(plan, "name" if job.crew else "queue") for plan, _ in (*self._own, *self._stored)})
+        which = f"there is no crew {job.crew!r}" if job.crew is not None else f"no crew serves queue {job.queue!r}"
+        detail = f"{which}; there are: {', '.join(there) or 'none yet; a node writes them when it starts'}"
+        raise Problem(422, "unknown-crew", detail, faults=[Fault(f"body/{field}", detail)])
+
+
+def _meant(job: JobIn, plan: CrewPlan) -> bool:
+    return plan.name == job.crew if job.crew is not None else plan.queue == job.queue
+
+
+def jobs_of(hand: "Chargehand", wanted: Sequence[JobIn]) -> list[NewJob]:
+    """The jobs, checked; a Problem that says what is wrong with which of them."""
+    crews = Crews(hand)
+    made: list[NewJob] = []
+    for number, job in enumerate(wanted):
+        try:
+            made.append(_job(crews, job))
+        except PayloadError as error:
+            where = "body" if len(wanted) == 1 else f"body/jobs/{number}"
+            raise Problem(422, "payload", str(error), faults=[Fault(f"{where}/payload", str(error))]) from None
+    return made
+
+
+def _job(crews: Crews, job: JobIn) -> NewJob:
+    plan, takes = crews.find(job)
+    what = f"the payload for crew {plan.name!r}"
+    text = codec.encode_typed(codec.as_type(job.payload, takes, what), takes, what)
+    timeout: Any = UNSET
+    if "timeout_ms" in job.model_fields_set:
+        timeout = None if job.timeout_ms is None else job.timeout_ms / 1000
+    return new_job(
+        plan,
+        text,
+        label=job.label,
+        key=job.key,
+        priority=job.priority,
+        delay=job.delay_ms / 1000,
+        run_at_ms=job.run_at_ms,
+        max_attempts=job.max_attempts,
+        timeout=timeout,
+        limit_key=job.limit_key,
+    )

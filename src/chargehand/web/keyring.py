@@ -1,0 +1,159 @@
+"""Which keys and sign-ins are good now: read from the store, and believed for a second."""
+
+import asyncio
+import hmac
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from chargehand import clock, keys, log
+from chargehand.errors import ChargehandError
+from chargehand.model.access import SCOPES, SESSION_MS, USED_EVERY_MS, ApiKey, Scope, Session
+from chargehand.settings import ADMIN_KEY as ADMIN
+from chargehand.web.aside import Aside, Cached
+
+if TYPE_CHECKING:
+    from chargehand.app import Chargehand
+
+BELIEVED = 1.0
+"""Seconds after which a revoked key opens nothing any more, at most."""
+SESSION_PREFIX = "cs_"
+
+
+class Caller(msgspec.Struct, frozen=True, kw_only=True):
+    """Somebody who may do something."""
+
+    name: str
+    kind: str
+    """`key`, `admin` (the key from the environment) or `local` (nobody has made a key yet)."""
+    scopes: tuple[Scope, ...] = SCOPES
+    csrf: str | None = None
+    """What requests that change something must repeat, of somebody who has signed in with a cookie."""
+    expires_ms: int | None = None
+
+
+class Found(msgspec.Struct, frozen=True):
+    """What the store has."""
+
+    keys: tuple[ApiKey, ...]
+    sessions: dict[str, Session]
+
+
+class Keyring:
+    """See the module."""
+
+    def __init__(self, hand: "Chargehand", aside: Aside) -> None:
+        self._hand, self._aside = hand, aside
+        self._found = Cached(lambda: aside(self._read), BELIEVED / 2, clock.monotonic)
+        self._admin = admin_key(hand)
+        self._used: dict[str, int] = {}
+        self._notes: set[asyncio.Task[None]] = set()
+
+    def _read(self) -> Found:
+        with self._hand._store() as store:  # pyright: ignore[reportPrivateUsage]
+            return Found(tuple(store.api_keys()), {session.digest: session for session in store.sessions()})
+
+    def forget(self) -> None:
+        """Keys or sign-ins have changed here: the next request reads them anew."""
+        self._found.forget()
+
+    async def empty(self) -> bool:
+        """Whether nobody has ever made a key. A revoked or expired one still keeps the door shut."""
+        found: Found = await self._found.get()
+        return self._admin is None and not found.keys
+
+    async def by_key(self, secret: str) -> Caller | str:
+        """Whose key that is, or why it opens nothing."""
+        found: Found = await self._found.get()
+        digest = keys.digest(secret)
+        if self._admin is not None and hmac.compare_digest(self._admin.digest, digest):
+            return Caller(name=ADMIN, kind="admin")
+        match = [key for key in found.keys if hmac.compare_digest(key.digest, digest)]  # all of them, always
+        return self._caller(match[0]) if match else "the key is not known"
+
+    async def by_cookie(self, secret: str) -> Caller | str:
+        """Who signed in with this cookie, or why it opens nothing."""
+        found: Found = await self._found.get()
+        digest = keys.digest(secret)
+        session = found.sessions.get(digest)
+        if session is None or session.expires_ms <= clock.now_ms():
+            return "the sign-in has ended"
+        key = self._key(found, session.key)
+        caller = self._caller(key) if key is not None else "the key of this sign-in is gone"
+        if isinstance(caller, str):
+            return caller
+        return msgspec.structs.replace(caller, csrf=csrf_of(secret), expires_ms=session.expires_ms)
+
+    def _key(self, found: Found, key_id: str) -> ApiKey | None:
+        if self._admin is not None and key_id == self._admin.id:
+            return self._admin
+        return next((key for key in found.keys if key.id == key_id), None)
+
+    def _caller(self, key: ApiKey) -> Caller | str:
+        now = clock.now_ms()
+        why_not = key.why_not(now)
+        if why_not is not None:
+            return why_not
+        if key is not self._admin and now - max(key.used_ms or 0, self._used.get(key.id, 0)) >= USED_EVERY_MS:
+            self._used[key.id] = now
+            note = asyncio.create_task(self._note(key.id, now))
+            self._notes.add(note)
+            note.add_done_callback(self._notes.discard)
+        kind = "admin" if key is self._admin else "key"
+        return Caller(name=key.name, kind=kind, scopes=key.scopes, expires_ms=key.expires_ms)
+
+    async def _note(self, key_id: str, now: int) -> None:
+        """Write down that it was used, beside the request: nobody waits for that."""
+
+        def write() -> None:
+            with self._hand._store() as store, store.transaction() as tx:  # pyright: ignore[reportPrivateUsage]
+                tx.used_keys([(key_id, now)])
+
+        try:
+            await self._aside(write)
+        except ChargehandError as error:
+            log.warning("it could not be written down that a key was used", why=error)
+
+    async def sign_in(self, secret: str) -> tuple[str, Caller] | str:
+        """A cookie for whoever has this key, and what it allows; or why there is none."""
+        caller = await self.by_key(secret)
+        if isinstance(caller, str):
+            return caller
+        found: Found = await self._found.get()
+        digest = keys.digest(secret)
+        holders = (*found.keys, *([self._admin] if self._admin else []))
+        key = next(key for key in holders if hmac.compare_digest(key.digest, digest))
+        cookie, now = keys.new_secret(SESSION_PREFIX), clock.now_ms()
+        expires = min(now + SESSION_MS, key.expires_ms or now + SESSION_MS)
+        session = Session(digest=keys.digest(cookie), key=key.id, created_ms=now, expires_ms=expires)
+
+        def write() -> None:
+            with self._hand._store() as store, store.transaction() as tx:  # pyright: ignore[reportPrivateUsage]
+                tx.sign_in(session)
+
+        await self._aside(write)
+        self.forget()
+        return cookie, msgspec.structs.replace(caller, csrf=csrf_of(cookie), expires_ms=expires)
+
+    async def sign_out(self, cookie: str) -> None:
+        """End a sign-in, everywhere."""
+
+        def write() -> None:
+            with self._hand._store() as store, store.transaction() as tx:  # pyright: ignore[reportPrivateUsage]
+                tx.sign_out(keys.digest(cookie))
+
+        await self._aside(write)
+        self.forget()
+
+
+def csrf_of(cookie: str) -> str:
+    """The token that belongs to a sign-in: whoever cannot read the cookie cannot know it."""
+    return keys.digest(f"csrf {cookie}")[:43]
+
+
+def admin_key(hand: "Chargehand") -> ApiKey | None:
+    """The key that the settings name."""
+    given = hand.settings.admin_key
+    if given is None:
+        return None
+    return ApiKey(id="admin", name=ADMIN, digest=keys.digest(given.value), scopes=SCOPES, created_ms=0)

@@ -1,0 +1,167 @@
+"""Metrics for Prometheus: facts in, text out. Labels are bounded: crews, queues, and words of our own."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    InfoMetricFamily,
+    Metric,
+)
+from prometheus_client.registry import Collector
+
+from chargehand import __version__
+from chargehand.errors import ChargehandError
+from chargehand.model.lifecycle import Status
+from chargehand.store import Counts, CrashFilter
+from chargehand.web.aside import Aside
+
+if TYPE_CHECKING:
+    from chargehand.app import Chargehand
+
+STATES = ("queued", "future", "limited", "running", "done", "failed", "cancelled")
+FLAGS = ("unresponsive", "stalled")
+MOST_QUEUES = 200
+"""Queues with labels of their own; what is beyond is counted together, as `(others)`."""
+LIMIT = 5.0
+"""Seconds after which metrics come without what the store would say."""
+
+
+class Facts(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known now. `counts` is None if the store did not say."""
+
+    view: Mapping[str, Any] | None
+    counts: Sequence[Counts] | None
+    waiting: Mapping[str, int]
+    since_crash: Mapping[str, float]
+    """Of each crew that has ever crashed, in seconds."""
+    dropped: int = 0
+
+
+async def gather(hand: "Chargehand", aside: Aside, dropped: int) -> Facts:
+    """Ask node and store, side by side; who does not answer in time is left out."""
+
+    def ask_store() -> tuple[list[Counts], dict[str, int], dict[str, float]]:
+        crews = [crew.name for crew in hand.known_crews()]
+        newest = {crew: hand.crashes(CrashFilter(crew=crew, limit=1)) for crew in crews}
+        since = {crew: found[0].age_ms / 1000 for crew, found in newest.items() if found}
+        return hand.counts(), dict(hand.waiting()), since
+
+    view, stored = await asyncio.gather(aside(hand.status, LIMIT), aside(ask_store, LIMIT), return_exceptions=True)
+    for answer in (view, stored):
+        if isinstance(answer, BaseException) and not isinstance(answer, ChargehandError):
+            raise answer
+    counts, waiting, since = (None, {}, {}) if isinstance(stored, BaseException) else stored
+    seen = None if isinstance(view, BaseException) else view
+    return Facts(view=seen, counts=counts, waiting=waiting, since_crash=since, dropped=dropped)
+
+
+def exposition(facts: Facts) -> bytes:
+    """The facts in Prometheus's text format."""
+
+    class Shown(Collector):
+        def collect(self) -> Iterator[Metric]:
+            yield from _of_parts(facts)
+            if facts.view is not None:
+                yield from _of_workers(facts.view)
+                yield from _of_tally(facts.view["tally"])
+            yield from _of_queues(facts)
+
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(Shown())
+    return generate_latest(registry)
+
+
+def _gauge(name: str, text: str, labels: Sequence[str], values: Mapping[tuple[str, ...], float]) -> Metric:
+    found = GaugeMetricFamily(f"chargehand_{name}", text, labels=labels)
+    for label, value in values.items():
+        found.add_metric(label, value)
+    return found
+
+
+def _counter(name: str, text: str, labels: Sequence[str], values: Mapping[tuple[str, ...], float]) -> Metric:
+    found = CounterMetricFamily(f"chargehand_{name}", text, labels=labels)
+    for label, value in values.items():
+        found.add_metric(label, value)
+    return found
+
+
+def _of_parts(facts: Facts) -> Iterator[Metric]:
+    yield InfoMetricFamily("chargehand", "What runs here.", value={"version": __version__})
+    yield _gauge("node_up", "Whether a node answers.", (), {(): float(facts.view is not None)})
+    yield _gauge("store_up", "Whether the store answers.", (), {(): float(facts.counts is not None)})
+    dropped = {(): float(facts.dropped)}
+    yield _counter("events_dropped", "Events that a subscriber was owed and never given; should be 0.", (), dropped)
+    since = {(crew,): seconds for crew, seconds in facts.since_crash.items()}
+    yield _gauge("seconds_since_last_crash", "Since a worker of the crew last crashed.", ("crew",), since)
+
+
+def _of_workers(view: Mapping[str, Any]) -> Iterator[Metric]:
+    workers: list[Mapping[str, Any]] = view["workers"]
+    crews = {str(worker["crew"]) for worker in workers}
+    by_status = Counter((str(worker["crew"]), str(worker["status"])) for worker in workers)
+    every = {(crew, status.value): float(by_status[crew, status.value]) for crew in sorted(crews) for status in Status}
+    yield _gauge("workers", "Workers by status.", ("crew", "status"), every)
+    flagged = Counter((str(worker["crew"]), str(flag)) for worker in workers for flag in worker["flags"])
+    flags = {(crew, flag): float(flagged[crew, flag]) for crew in sorted(crews) for flag in FLAGS}
+    yield _gauge("workers_flagged", "Workers that are alive but not plainly well.", ("crew", "flag"), flags)
+    busy = {(c,): float(sum(w["crew"] == c and w["current_job"] is not None for w in workers)) for c in sorted(crews)}
+    yield _gauge("workers_busy", "Workers with a job in hand.", ("crew",), busy)
+    restarts = {(c,): float(sum(w["restart_count"] for w in workers if w["crew"] == c)) for c in sorted(crews)}
+    yield _counter("restarts", "Times that present workers were started again after a crash.", ("crew",), restarts)
+    crashes = {(crew, reason): float(count) for crew, reason, count in view["tally"]["crashes"]}
+    yield _counter("crashes", "Workers that died, since the node started.", ("crew", "reason"), crashes)
+
+
+def _of_tally(tally: Mapping[str, Any]) -> Iterator[Metric]:
+    for name, text in (
+        ("wait", "From when a job was due until it was claimed."),
+        ("run", "How long a worker had a job, however that ended."),
+    ):
+        found = HistogramMetricFamily(f"chargehand_job_{name}_seconds", text, labels=("queue",))
+        for queue, view in tally[name].items():
+            found.add_metric((queue,), *_buckets(view))
+        yield found
+    for name, text in (
+        ("claim", "How long the store took to hand out jobs."),
+        ("settle", "From an attempt's end until it was durable; of a batch the first."),
+    ):
+        alone = HistogramMetricFamily(f"chargehand_{name}_seconds", text)
+        alone.add_metric((), *_buckets(tally[name]))
+        yield alone
+    ended = {(queue, outcome): float(count) for queue, outcome, count in tally["ended"]}
+    yield _counter("attempts", "Attempts that have ended, since the node started.", ("queue", "outcome"), ended)
+
+
+def _buckets(view: Mapping[str, Any]) -> tuple[list[tuple[str, float]], float]:
+    """Prometheus counts what is no longer than each bound, all together."""
+    below, found = 0, list[tuple[str, float]]()
+    for bound, count in zip([*view["bounds"], "+Inf"], view["counts"], strict=True):
+        below += count
+        found.append((str(bound), float(below)))
+    return found, float(view["total"])
+
+
+def _of_queues(facts: Facts) -> Iterator[Metric]:
+    if facts.counts is None:
+        return
+    jobs: Counter[tuple[str, str]] = Counter()
+    for number, counts in enumerate(facts.counts):
+        name = counts.queue if number < MOST_QUEUES else "(others)"
+        for state in STATES:
+            # Of the queued, those that wait for their time or a slot are counted apart.
+            later = counts.future + counts.limited if state == "queued" else 0
+            jobs[name, state] += getattr(counts, state) - later
+    depth = {label: float(count) for label, count in jobs.items()}
+    yield _gauge("queue_jobs", "Jobs by state; each job is in one of them.", ("queue", "state"), depth)
+    oldest = {(queue,): ms / 1000 for queue, ms in list(facts.waiting.items())[:MOST_QUEUES]}
+    yield _gauge("queue_oldest_wait_seconds", "For how long the next job has been due.", ("queue",), oldest)
+    why: Mapping[str, str] = facts.view["unserved"] if facts.view is not None else {}
+    unserved = {(counts.queue,): float(counts.queue in why) for counts in facts.counts[:MOST_QUEUES]}
+    yield _gauge("queue_unserved", "Whether work waits and nobody does it.", ("queue",), unserved)

@@ -1,0 +1,245 @@
+"""Doctor's mind: the sentence for all, the order, the words; every cause from the smallest facts that show it."""
+
+from typing import Any
+
+import pytest
+
+from chargehand.cli.main import app
+from chargehand.model.causes import CAUSES, Severity, in_order
+from chargehand.model.diagnosis import diagnose
+from chargehand.model.symptoms import Facts, facts_of
+from chargehand.model.wording import jobs, length, place_in, size, times
+
+NOW = 1_800_000_000_000
+STACKS = """Fatal Python error: Segmentation fault
+
+Thread 0x00007f (most recent call first):
+  File "/usr/lib/python3.11/threading.py", line 324 in wait
+
+Current thread 0x00008f (most recent call first):
+  File "/srv/venv/lib/python3.11/site-packages/av/container/input.py", line 88 in decode
+  File "/srv/app/tagging.py", line 12 in perform
+"""
+
+
+def moment(ms: int) -> str:
+    """A clock that shows how long ago it was."""
+    return f"02:11 ({(NOW - ms) // 60_000} min ago)"
+
+
+def worker(index: int = 0, status: str = "healthy", **more: Any) -> dict[str, Any]:
+    return {"component": f"worker:tag:{index}", "crew": "tag", "status": status, "ready_s": 100.0, **more}
+
+
+def facts(*workers: dict[str, Any], **more: Any) -> Facts:
+    """A store with a node that answers, and what else is wanted."""
+    view = {"node": "n", "pid": 7, "version": "1.0", "workers": list(workers), **more.pop("view", {})}
+    node = {"held": True, "pid": 7, "view": view, **more.pop("node", {})}
+    plain: dict[str, Any] = {
+        "path": "/srv/chargehand.db", "plain": True, "now_ms": NOW, "version": "1.0", "ground": {"exists": True},
+        "node": node, "crews": [{"name": "tag", "queue": "tag", "workers": len(workers)}],
+        "book": {"schema": 3, "knows": 3},
+    }  # fmt: skip
+    return facts_of({**plain, **more})
+
+
+def causes(found: Facts) -> dict[str, Severity]:
+    return {finding.cause: finding.severity for finding in diagnose(found, moment).findings}
+
+
+def test_the_headline_of_the_night() -> None:  # spec: CL-4 RP-8
+    failed = [worker(n, "failed", text="6 restarts in 300 s; the last: crash (signal 11, SIGSEGV)") for n in range(2)]
+    since = NOW - 40 * 60_000
+    crash = {"crew": "tag", "reason": "crash", "signal": 11, "at_ms": since, "where": place_in(STACKS)}
+    found = facts(
+        *failed,
+        given_up=[{"component": "worker:tag:1", "crew": "tag", "reason": "x", "at_ms": since}],
+        crashes=[crash],
+        queues=[{"queue": "tag", "queued": 4102, "done": 9}],
+        waiting={"tag": 38 * 60_000},
+    )
+    diagnosis = diagnose(found, lambda _: "02:11")
+    assert diagnosis.headline == (
+        "not working since 02:11: tag, 2 of 2 given up, segfault in av; 4,102 waiting, the oldest 38 minutes"
+    )
+    assert diagnosis.findings[0].text == (
+        "crew tag: 2 of 2 given up: 6 restarts in 300 s; the last: crash (signal 11, SIGSEGV)"
+    )
+    assert diagnosis.findings[0].remedy == (
+        "chargehand crashes --crew tag says how they died; then chargehand reset tag"
+    )
+    assert not diagnosis.well
+
+
+@pytest.mark.parametrize(
+    ("found", "headline"),
+    [
+        (facts(worker(), worker(1)), "nothing to do: 2 of 2 workers ready"),
+        (
+            facts(worker(current_job="j", job_s=5), last_done={"tag": NOW - 4000}),
+            "working: 1 of 1 workers ready, 1 at work; the last was done 4 seconds ago",
+        ),
+        (
+            facts(worker(), queues=[{"queue": "tag", "queued": 12, "future": 12}]),
+            "nothing to do: 1 of 1 workers ready, 12 jobs waiting for their time",
+        ),
+        (
+            facts(worker(flags=("stalled",), current_job="j"), view={"version": "0.9"}),
+            "working: 1 of 1 workers ready, 1 at work, but: tag:0 is stalled (and 1 more)",
+        ),
+        (
+            facts(node={"view": None, "held": False}, last_beat_ms=NOW - 60_000, waiting={"tag": 3000}),
+            "not working since 02:11 (1 min ago): no node runs; 1 waiting, the oldest 3 seconds",
+        ),
+        (
+            facts(node={"view": None, "held": False}, last_done={"tag": NOW - 120_000}),
+            "not working since 02:11 (2 min ago): no node runs",
+        ),
+        (facts(node={"view": None, "process": {"pid": 7, "age_s": 1}}), "the node is starting"),
+        (
+            facts(
+                worker(status="failed", text="x"),
+                {**worker(), "crew": "scan", "component": "worker:scan:0"},
+            ),
+            "partly not working: tag, 1 of 1 given up, x",
+        ),
+        (
+            facts(worker(), pauses=[{"scope": "*", "who": "olga", "since_ms": NOW - 60_000}], waiting={"tag": 5000}),
+            "not working since 02:11 (1 min ago): everything paused by olga; 1 waiting, the oldest 5 seconds",
+        ),
+        (facts_of({"looked_in": ["here", "there"]}), "not working: no store"),
+        (
+            facts(stuck="its file", patience=8.0, node={"view": None}),
+            "not working: the store does not answer, and 1 more",
+        ),
+    ],
+)
+def test_headlines(found: Facts, headline: str) -> None:  # spec: CL-4
+    assert diagnose(found, moment).headline == headline
+
+
+SMALLEST: dict[str, tuple[Facts, str]] = {
+    "no-store": (facts(ground={"exists": False}, node={"held": False, "view": None}), "error"),
+    "store-hung": (facts(stuck="its tables", patience=8.0), "error"),
+    "store-unusable": (facts(book={"knows": 3, "error": "it is damaged"}), "error"),
+    "schema-new": (facts(book={"schema": 4, "knows": 3}), "error"),
+    "schema-old": (facts(book={"schema": 2, "knows": 3}), "warning"),
+    "node-elsewhere": (facts(node={"view": None, "elsewhere": True}), "error"),
+    "node-stopped": (facts(node={"view": None, "process": {"pid": 7, "state": "T"}}), "error"),
+    "not-allowed": (facts(node={"view": None, "refused": True}), "error"),
+    "node-silent": (facts(node={"view": None, "listens": True, "process": {"pid": 7, "age_s": 1}}), "error"),
+    "node-starting": (facts(node={"view": None, "process": {"pid": 7, "age_s": 1}}), "note"),
+    "node-stopping": (facts(worker(), view={"stopping": "SIGTERM"}), "warning"),
+    "file-gone": (facts(worker(), node={"gone_file": True}), "error"),
+    "disk-full": (facts(worker(), ground={"exists": True, "free": 1000}), "error"),
+    "store-locked": (facts(worker(), lock={"seconds": 2.0, "holder": {"pid": 9}}), "error"),
+    "store-failing": (facts(worker(), view={"store": {"failing": "no room"}}), "error"),
+    "store-slow": (facts(worker(), view={"store": {"waiting_s": 4}}), "warning"),
+    "no-node": (facts(node={"view": None, "held": False}), "error"),
+    "paused": (facts(worker(), pauses=[{"scope": "tag", "who": "o"}], waiting={"tag": 1}), "error"),
+    "given-up": (facts(worker(status="failed", text="x")), "error"),
+    "breaker": (facts(worker(status="crashed", text="x"), view={"breakers": {"tag": "x; y is tried"}}), "error"),
+    "backoff": (facts(worker(status="crashed", text="x", restart_in_s=3)), "error"),
+    "no-room": (facts(worker(status="stopped", text="waits for memory: it needs …")), "warning"),
+    "loading": (facts(worker(status="starting", started_s=9), waiting={"tag": 1}), "warning"),
+    "stopped": (facts(worker(status="stopped", reason="drained"), waiting={"tag": 1}), "error"),
+    "no-workers": (facts(waiting={"tag": 1}), "error"),
+    "no-crew": (facts(worker(), waiting={"typo": 1}), "error"),
+    "network": (facts(worker(), ground={"exists": True, "network": True, "filesystem": "nfs4"}), "warning"),
+    "two-stores": (facts(worker(), others=[{"path": "/b.db", "why": "CHARGEHAND_URL"}]), "note"),
+    "unkillable": (facts(worker(), view={"unkillable": [{"component": "worker:tag:0", "pid": 3}]}), "warning"),
+    "stuck": (facts(worker(flags=("unresponsive",), current_job="j")), "warning"),
+    "crashing": (facts(worker(restart_count=4, budget={"rapid_left": 1, "lifetime_left": 9})), "warning"),
+    "version-skew": (facts(worker(), view={"version": "0.9"}), "warning"),
+    "orphans": (facts(node={"view": None, "held": False}, orphans=[{"pid": 3, "component": "w"}]), "warning"),
+    "clock": (facts(worker(), newest_ms=NOW + 60_000), "warning"),
+    "unread": (facts(worker(), refused={"pauses": "no such table"}), "warning"),
+    "unexplained": (facts(worker(), waiting={"tag": 60_000}), "warning"),
+    "busy": (facts(worker(current_job="j", job_s=9), waiting={"tag": 60_000}), "note"),
+    "limit": (facts(worker(), queues=[{"queue": "tag", "queued": 3, "limited": 3, "running": 1}]), "note"),
+    "future": (facts(worker(), queues=[{"queue": "tag", "queued": 3, "future": 3}], next_run={"tag": 5000}), "note"),
+    "failed-jobs": (facts(worker(), queues=[{"queue": "tag", "failed": 3}]), "note"),
+}
+
+
+@pytest.mark.parametrize("cause", CAUSES)
+def test_every_cause_is_found(cause: str) -> None:  # spec: CL-4
+    found, severity = SMALLEST[cause]
+    assert causes(found)[cause] == severity
+    (finding, *_) = [finding for finding in diagnose(found, moment).findings if finding.cause == cause]
+    assert all((finding.text, finding.remedy, finding.short, finding.about))
+    assert not any(word in finding.text + finding.remedy for word in ("fence", "incarnation", "settle"))
+
+
+def test_nothing_is_found_where_nothing_is() -> None:  # spec: CL-4
+    assert causes(facts(worker(), worker(1))) == {}
+    assert causes(facts(worker(status="paused"), worker(status="stopped", reason="idle"))) == {}
+
+
+@pytest.mark.parametrize(
+    ("found", "absent"),
+    [
+        (facts(worker(), waiting={"tag": 60_000}, pauses=[{"scope": "tag", "who": "o"}]), "unexplained"),
+        (facts(worker(ready_s=3.0), waiting={"tag": 60_000}), "unexplained"),
+        (facts(worker(), lock={"seconds": 2.0, "holder": {"pid": 7}}), "store-locked"),  # the node itself writes
+        (facts(worker(status="starting"), worker(1)), "loading"),
+        (facts(worker(status="stopped", reason="stopped"), worker(1), waiting={"tag": 1}), "stopped"),
+        (facts(worker(), others=[{"path": "/b.db", "why": "a running node", "pid": 9}]), "two-stores"),
+        (facts(ground={"exists": False}, node={"held": False, "view": None}), "no-node"),
+        (facts(worker(), ground={"exists": True, "free": 1 << 40}), "disk-full"),
+    ],
+)
+def test_what_explains_itself_is_not_named(found: Facts, absent: str) -> None:
+    assert absent not in causes(found)
+
+
+def test_gravest_first_then_likeliest() -> None:  # spec: CL-4
+    everything = [f for found, _ in SMALLEST.values() for f in diagnose(found, moment).findings]
+    ordered = in_order(everything)
+    ranks = [(list(Severity).index(f.severity), list(CAUSES).index(f.cause)) for f in ordered]
+    assert ranks == sorted(ranks)
+    both = facts(
+        worker(status="failed", text="x"), pauses=[{"scope": "*", "who": "o"}], waiting={"tag": 1}, newest_ms=NOW * 2
+    )
+    assert [f.cause for f in diagnose(both, moment).findings] == ["paused", "given-up", "clock"]
+
+
+def test_remedies_name_the_store_where_it_is_not_the_plain_one() -> None:  # spec: CL-4
+    found = facts(worker(status="crashed"), plain=False, path="/srv/a b/x.db")
+    (finding,) = diagnose(found, moment).findings
+    assert "chargehand reset tag --store '/srv/a b/x.db'" in finding.remedy
+
+
+def test_every_command_of_a_remedy_exists() -> None:
+    known = {command.name or getattr(command.callback, "__name__", "") for command in app.registered_commands}
+    known |= {str(group.name) for group in app.registered_groups}
+    texts = [finding.remedy for found, _ in SMALLEST.values() for finding in diagnose(found, moment).findings]
+    texts += [remedy for _, remedy in CAUSES.values()]
+    named = {words.split("chargehand ")[1].split()[0].strip("`,;)") for words in _commands(texts)}
+    assert {"reset", "resume", "crashes", "scale", "work"} <= named <= known
+
+
+def _commands(texts: list[str]) -> list[str]:
+    return [f"chargehand {part}" for text in texts for part in text.split("chargehand ")[1:] if part[0].isalpha()]
+
+
+def test_what_another_version_says_is_passed_over() -> None:
+    strange = facts_of({"path": "/x", "node": {"held": True, "view": {"pid": "seven"}}, "unheard": 1, "queues": [{}]})
+    assert set(strange.refused) == {"node", "queues"}
+    assert not strange.node.held
+
+
+def test_words() -> None:
+    assert [length(s) for s in (-1, 0, 1, 42, 119, 120, 2280, 7200, 12_600, 90_000, 200_000)] == [
+        "0 seconds", "0 seconds", "1 second", "42 seconds", "119 seconds", "2 minutes", "38 minutes", "2 hours",
+        "3.5 hours", "25 hours", "2 days",
+    ]  # fmt: skip
+    assert (jobs(1), jobs(4102), times(1), times(2), times(3)) == ("1 job", "4,102 jobs", "once", "twice", "3 times")
+    assert (size(5), size(3 << 20)) == ("5 bytes", "3.0 MiB")
+    assert place_in(STACKS) == "av"
+    assert place_in(STACKS.replace("site-packages/av/container/input.py", "ctypes/__init__.py")) == "ctypes"
+    assert (
+        place_in('Thread 0x1 (most recent call first):\n  File "/srv/app/tagging.py", line 12 in x')
+        == "tagging.py, line 12"
+    )
+    assert place_in("") == place_in("Current thread 0x1 (most recent call first):\n  <no Python frame>") == ""

@@ -1,0 +1,167 @@
+"""What `doctor` says of stores that cannot be used, and of disks that hang: without a node, but for a slow one."""
+
+import ctypes
+import os
+import re
+import subprocess
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from crewhands import chargehand
+from orderhands import become
+from test_contention import fill
+from test_doctor_node import doctor, only
+from world import HERE, World
+
+from chargehand import StoreError, clock
+from chargehand.facts import examine, find_and_examine
+from chargehand.model.causes import CAUSES
+from chargehand.stores import sqlite_path
+from chargehand.stores.sqlite import SqliteStore
+from chargehand.testing import eventually
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+@contextmanager
+def dead_mount(folder: Path) -> Generator[None]:
+    """A network file system whose server has gone: every look at it waits."""
+    if os.geteuid() != 0 or not os.path.exists("/dev/fuse"):
+        pytest.skip("NOT PROVEN HERE: a mount that hangs needs root and FUSE")
+    folder.mkdir()
+    device = os.open("/dev/fuse", os.O_RDWR | os.O_CLOEXEC)
+    options = f"fd={device},rootmode=40000,user_id=0,group_id=0".encode()
+    if _libc.mount(b"server:/", os.fsencode(folder), b"fuse.sshfs", 0, options) != 0:
+        os.close(device)
+        pytest.skip(f"NOT PROVEN HERE: no mount ({os.strerror(ctypes.get_errno())})")
+    try:
+        yield
+    finally:
+        _libc.umount2(os.fsencode(folder), 2)
+        os.close(device)
+
+
+def test_a_mount_that_hangs(tmp_path: Path) -> None:  # spec: CL-4 ST-2 # cause: store-hung network
+    with dead_mount(tmp_path / "far"):
+        began = clock.monotonic()
+        found = find_and_examine(str(tmp_path / "far" / "chargehand.db"), patience=1.5)
+        assert clock.monotonic() - began < 30  # it is not waited for; how long the machine takes is another matter
+    hung = only(found, "store-hung")
+    assert hung.text.endswith("chargehand.db (its file) did not end within 1.5 s: its disk hangs")
+    assert (only(found, "network").severity, hung.severity) == ("warning", "error")
+    assert "(fuse.sshfs)" in only(found, "network").text
+    assert found.headline == "not working: the store does not answer"
+
+
+def test_stores_that_are_none(tmp_path: Path) -> None:  # spec: CL-4 # cause: no-store store-unusable unread
+    nowhere = find_and_examine(str(tmp_path / "nowhere.db"))
+    assert only(nowhere, "no-store").text == f"there is no store at {tmp_path}/nowhere.db"
+    (tmp_path / "letter.db").write_text("Dear Sir or Madam, this is no database, and never was.")
+    assert "is no SQLite file" in only(find_and_examine(str(tmp_path / "letter.db")), "store-unusable").text
+    assert "it is a folder" in only(find_and_examine(str(tmp_path)), "store-unusable").text
+    store = SqliteStore(tmp_path / "torn.db")
+    with store.transaction() as tx:
+        tx.execute("DROP TABLE chargehand_pause")
+    store.close()
+    torn = only(find_and_examine(str(tmp_path / "torn.db")), "unread")
+    assert (torn.about, torn.severity) == ("pauses", "warning")
+    assert "no such table" in torn.text
+
+
+def test_nothing_is_changed_by_a_look(tmp_path: Path) -> None:  # spec: CL-4
+    store = SqliteStore(tmp_path / "chargehand.db")
+    store.close()
+    before = (tmp_path / "chargehand.db").read_bytes()
+    find_and_examine(str(tmp_path / "chargehand.db"))
+    assert (tmp_path / "chargehand.db").read_bytes() == before
+    assert not (tmp_path / "chargehand.db-node").exists()
+
+
+def test_no_argument_and_no_application(tmp_path: Path) -> None:  # spec: CL-4
+    """It takes no argument, and what lies in the folder is not imported, whatever it is called."""
+    for name in ("msgspec", "apsw", "jobs"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('imported')")
+    SqliteStore(tmp_path / "chargehand.db").close()
+    told = doctor(cwd=tmp_path, PYTHONSAFEPATH="1")
+    assert told.returncode == 1
+    assert told.stdout.startswith("not working: no node runs\n")
+    assert "error:   no node serves" in told.stdout
+    assert "→ start one: chargehand work APP (as module:object), or your API" in told.stdout
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    told = doctor(cwd=elsewhere, CHARGEHAND_URL="postgres://db/x")
+    assert told.returncode == 2
+    assert "is not supported" in told.stderr
+
+
+def small_disk(folder: Path, size: str) -> None:
+    folder.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)], check=True)
+
+
+def test_a_full_disk(world: World) -> None:  # spec: CL-4 # cause: disk-full store-failing
+    if os.geteuid() != 0:
+        pytest.skip("NOT PROVEN HERE: needs root, to mount a small file system")
+    disk = world.folder / "disk"
+    small_disk(disk, "1m")
+    try:
+        hand = chargehand(disk / "chargehand.db")
+        hand.crew("do", "crewhands:Doer", workers=1)
+        with hand.running():
+            become(hand, "healthy")
+            fill(disk / "ballast")
+            eventually(lambda: (hand.status() or {})["store"]["failing"], what="the node says what is wrong")
+            found = examine(hand)
+            (disk / "ballast").unlink()
+            assert only(found, "disk-full").text == f"the disk that holds {disk}/chargehand.db is full"
+            assert "is full: make room" in only(found, "store-failing").text
+            eventually(lambda: not (hand.status() or {})["store"]["failing"])
+        hand.close()
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+
+
+def test_a_frozen_disk(world: World) -> None:  # spec: CL-4 SV-3 # cause: store-slow
+    """A disk that takes nothing for a while: the node waits, and says so."""
+    image, disk = world.folder / "image", world.folder / "disk"
+    disk.mkdir()
+    with open(image, "wb") as file:
+        file.truncate(64 << 20)
+    made = ["mkfs.ext4", "-q", str(image)], ["mount", "-o", "loop", str(image), str(disk)]
+    if os.geteuid() != 0 or any(subprocess.run(words, capture_output=True, check=False).returncode for words in made):
+        pytest.skip("NOT PROVEN HERE: needs root and a loop device, to have a disk of its own")
+    try:
+        hand = chargehand(disk / "chargehand.db")
+        hand.crew("do", "crewhands:Doer", workers=1)
+        with hand.running():
+            become(hand, "healthy")
+            subprocess.run(["fsfreeze", "--freeze", str(disk)], check=True)
+            try:
+                eventually(lambda: ((hand.status() or {})["store"]["waiting_s"] or 0) > 2.5)
+                found = examine(hand, patience=4)
+            finally:
+                subprocess.run(["fsfreeze", "--unfreeze", str(disk)], check=True)
+            eventually(lambda: examine(hand).well)
+        hand.close()
+        assert only(found, "store-slow").text.startswith("the node has waited for the store for ")
+        assert "store-locked" not in {finding.cause for finding in found.findings}
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+
+
+@pytest.mark.parametrize("address", ["x" * 300, "x" * 250, "d/" * 2100 + "x"])
+def test_a_name_that_is_too_long(address: str, tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="is too long"):
+        sqlite_path(str(tmp_path / address))
+
+
+def test_every_cause_has_a_test_that_creates_it() -> None:  # spec: CL-4
+    """`unexplained` is what must not be: nobody knows how to create it."""
+    shown: set[str] = set()
+    for file in HERE.glob("test_*.py"):
+        for words in re.findall(r"# cause: ([a-z -]+)$", file.read_text(), re.MULTILINE):
+            shown |= set(words.split())
+    assert set(CAUSES) - shown == {"unexplained"}
+    assert shown <= set(CAUSES)

@@ -1,0 +1,196 @@
+"""What is wrong with requests is answered as problem documents, changes nothing, and tells no secrets."""
+
+import json
+import logging
+from typing import Any
+
+import pytest
+from fastapi import Depends
+from webworld import Web, problem
+
+from chargehand.answers import cursor
+from chargehand.store import JobFilter
+from chargehand.web.auth import requires
+from chargehand.web.gate import BODY_LIMIT
+
+JSON = {"Content-Type": "application/json"}
+
+
+def unchanged(web: Web) -> bool:
+    return not web.hand.jobs(JobFilter()) and not web.hand.operations() and not web.hand.pauses()
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "kind"),
+    [
+        ("GET", "/", 404, "no-such-path"),
+        ("GET", "/api/v1/nothing", 404, "no-such-path"),
+        ("GET", "/api/v1/jobs/../../etc/passwd", 404, "no-such-path"),
+        ("GET", "/api/v1/jobs/%2e%2e%2f%2e%2e%2fetc%2fpasswd", 404, "no-such-path"),
+        ("GET", "/api/v1/jobs/..%00", 404, "job-not-found"),
+        ("GET", "/api/v1/jobs/" + "x" * 201, 422, "invalid-request"),
+        ("GET", "/api/v1/jobs/nothing", 404, "job-not-found"),
+        ("GET", "/api/v1/crashes/nothing", 404, "crash-not-found"),
+        ("GET", "/api/v1/health/nothing", 404, "no-such-component"),
+        ("POST", "/api/v1/jobs/nothing/retry", 404, "job-not-found"),
+        ("POST", "/api/v1/jobs/nothing/cancel", 404, "job-not-found"),
+        ("POST", "/api/v1/queues/nothing/retry-failed", 404, "no-such-queue"),
+        ("POST", "/api/v1/queues/nothing/clear-failed", 404, "no-such-queue"),
+        ("PUT", "/api/v1/jobs", 405, "method-not-allowed"),
+        ("DELETE", "/api/v1/queues", 405, "method-not-allowed"),
+        ("GET", "/api/web/worker/stop", 405, "method-not-allowed"),
+        ("GET", "/api/v1/jobs?limit=0", 422, "invalid-request"),
+        ("GET", "/api/v1/jobs?limit=501", 422, "invalid-request"),
+        ("GET", "/api/v1/jobs?limit=1e9", 422, "invalid-request"),
+        ("GET", "/api/v1/jobs?state=lost", 422, "invalid-request"),
+        ("GET", "/api/v1/jobs?text=" + "x" * 1001, 422, "invalid-request"),
+        ("GET", "/api/v1/jobs?after=nonsense", 422, "invalid-request"),
+        ("GET", "/api/v1/jobs?after=%ff", 422, "invalid-request"),
+        ("GET", f"/api/v1/jobs?after={cursor('a text')}", 422, "invalid-request"),
+        ("GET", f"/api/v1/jobs?after={cursor(1 << 70)}", 422, "invalid-request"),
+        ("GET", f"/api/v1/claims?after={cursor(1)}", 422, "invalid-request"),
+        ("GET", "/api/v1/operations?limit=100000000000000000000", 422, "invalid-request"),
+        ("POST", "/api/web/worker/stop", 503, "no-node"),
+        ("POST", "/api/web/worker/scale", 422, "invalid-request"),
+    ],
+)  # fmt: skip
+def test_each_refusal_has_its_status_and_is_a_problem_document(
+    still: Web, method: str, path: str, status: int, kind: str
+) -> None:
+    answer = still.ask(method, path)
+    found = problem(answer, status, kind)
+    assert "/etc" not in found["detail"]
+    if status == 405:
+        assert answer.headers["allow"]
+    assert unchanged(still)
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "place"),
+    [
+        ("/api/v1/jobs", {}, "body"),
+        ("/api/v1/jobs", [], "body"),
+        ("/api/v1/jobs", {"crew": "tag", "queue": "tagging"}, "body"),
+        ("/api/v1/jobs", {"crew": "tag", "payload": {"path": "a"}, "suprise": 1}, "body/suprise"),
+        ("/api/v1/jobs", {"crew": "tag", "payload": {"path": 1}}, "body/payload"),
+        ("/api/v1/jobs", {"crew": "tag", "payload": 7}, "body/payload"),
+        ("/api/v1/jobs", {"crew": "tag", "payload": {"path": "a"}, "priority": "high"}, "body/priority"),
+        ("/api/v1/jobs", {"crew": "tag", "payload": {"path": "a"}, "priority": 1 << 80}, "body/priority"),
+        ("/api/v1/jobs", {"crew": "tag", "payload": {"path": "a"}, "timeout_ms": 0}, "body/timeout_ms"),
+        ("/api/v1/jobs", {"crew": "plain", "label": "a\nb"}, "body/payload"),
+        ("/api/v1/jobs", {"crew": "plain", "label": ""}, "body/label"),
+        ("/api/v1/jobs", {"crew": "nobody"}, "body/crew"),
+        ("/api/v1/jobs", {"queue": "nowhere"}, "body/queue"),
+        ("/api/v1/jobs/bulk", {"jobs": []}, "body/jobs"),
+        ("/api/v1/jobs/bulk", {"jobs": [{"crew": "plain"}, {"crew": "tag", "payload": 1}]}, "body/jobs/1/payload"),
+        ("/api/v1/jobs/bulk", {"jobs": [{"crew": "plain"}] * 10_001}, "body/jobs"),
+        ("/api/web/worker/pause", {"for_s": -1}, "body/for_s"),
+        ("/api/web/worker/pause", {"reason": "x" * 1001}, "body/reason"),
+        ("/api/web/worker/scale", {"scope": "tag", "count": -1}, "body/count"),
+        ("/api/web/worker/scale", {"scope": "tag", "count": True}, "body/count"),
+        ("/api/v1/claims/x/release", {"fence": "one"}, "body/fence"),
+    ],
+)
+def test_a_wrong_body_is_told_where_it_is_wrong(still: Web, path: str, body: Any, place: str) -> None:
+    answer = still.ask("POST", path, json=body)
+    assert answer.status_code == 422, answer.text
+    assert next(fault["pointer"] for fault in answer.json()["errors"]) == place
+    assert len(answer.content) < 10_000
+    assert unchanged(still)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{",
+        b"\xff\xfe",
+        b"null",
+        b'{"crew": "plain", "payload": NaN}',
+        b'{"crew": "plain", "payload": 1e999}',
+        b'{"crew": "plain", "payload": "\\ud800"}',
+        b'{"crew": "plain", "label": "\\ud800"}',
+        b'{"crew": "\\ud800"}',
+        b'{"crew": "plain", "payload": ' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+        b'{"crew": "plain", "payload": ' + b'{"a":' * 5_000 + b"1" + b"}" * 5_000 + b"}",
+        b'{"crew": "plain", "payload": "' + b"x" * (1 << 20) + b'"}',
+        b'{"crew": "plain", "priority": ' + b"9" * 5_000 + b"}",
+    ],
+)
+def test_no_body_makes_the_server_fail(still: Web, body: bytes) -> None:  # spec: SE-3
+    answer = still.ask("POST", "/api/v1/jobs", content=body, headers=JSON)
+    assert answer.status_code in (400, 422), answer.text
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert unchanged(still)
+
+
+def test_a_payload_as_deep_as_json_is_read_goes_through(web: Web) -> None:
+    deep = "[" * 200 + "]" * 200
+    answer = web.ask("POST", "/api/v1/jobs", content=f'{{"crew": "plain", "payload": {deep}}}', headers=JSON)
+    assert answer.status_code == 201, answer.text
+    assert web.get(f"/api/v1/jobs/{answer.json()['id']}")["payload"] == json.loads(deep)
+
+
+def test_json_must_say_that_it_is_json(still: Web) -> None:  # spec: SE-2
+    for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"):
+        answer = still.ask("POST", "/api/v1/jobs", content=b'{"crew": "plain"}', headers={"Content-Type": kind})
+        problem(answer, 422, "invalid-request")
+    assert unchanged(still)
+
+
+def test_too_large_a_body_is_refused_whether_or_not_it_says_so(still: Web) -> None:  # spec: SE-3
+    problem(still.ask("POST", "/api/v1/jobs", content=b"x" * (BODY_LIMIT + 1), headers=JSON), 413, "too-large")
+
+    async def pieces() -> Any:
+        for _ in range(BODY_LIMIT // 65536 + 2):
+            yield b" " * 65536
+
+    problem(still.ask("POST", "/api/v1/jobs", content=pieces(), headers=JSON), 413, "too-large")
+    for length in ("-1", "1e3", "x", "9" * 50):
+        answer = still.ask("POST", "/api/v1/jobs", content=b"{}", headers={**JSON, "Content-Length": length})
+        assert answer.status_code in (400, 413)
+    assert unchanged(still)
+
+
+@pytest.mark.parametrize("host", ["", "a b", "localhost:80:80", "evil/../x", "localhost@evil", "[::1", "x" * 300])
+def test_a_malformed_host_is_refused(still: Web, host: str) -> None:  # spec: SE-1
+    for path in ("/healthz", "/api/v1/info"):
+        problem(still.ask("GET", path, headers={"Host": host}), 400, "malformed-request")
+
+
+def test_a_request_keeps_the_id_it_was_given_if_that_is_one(still: Web) -> None:
+    answer = still.ask("GET", "/nothing", headers={"X-Request-ID": "from-the-proxy.1"})
+    assert problem(answer, 404, "no-such-path")["request_id"] == "from-the-proxy.1"
+    for strange in ("a b", "x" * 65, "<script>", 'a"b'):
+        answer = still.ask("GET", "/healthz", headers={"X-Request-ID": strange})
+        assert answer.headers["x-request-id"] != strange
+    first, second = (still.ask("GET", "/healthz").headers["x-request-id"] for _ in range(2))
+    assert first != second
+
+
+def test_what_nobody_foresaw_is_logged_and_not_shown(web: Web, caplog: pytest.LogCaptureFixture) -> None:  # spec: SE-4
+    async def fail() -> None:
+        raise RuntimeError("the password is swordfish")
+
+    web.api.add_api_route("/fail", fail, dependencies=[Depends(requires("read"))])
+    with caplog.at_level(logging.ERROR, "chargehand"):
+        answer = web.ask("GET", "/fail")
+    found = problem(answer, 500, "unforeseen")
+    assert "swordfish" not in answer.text
+    assert found["request_id"] in str(caplog.records[0].__dict__["facts"])
+    assert "swordfish" in (caplog.records[0].exc_text or "")
+    assert web.ask("GET", "/healthz").status_code == 200
+
+
+def test_every_answer_keeps_browsers_from_guessing_framing_and_keeping(still: Web) -> None:  # spec: SE-4
+    for path in ("/healthz", "/nothing", "/api/v1/jobs"):
+        headers = still.ask("GET", path).headers
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["cache-control"] == "no-store"
+        assert "frame-ancestors 'none'" in headers["content-security-policy"]
+        assert "access-control-allow-origin" not in headers
+
+
+def test_no_other_site_is_allowed_unless_it_is_named(still: Web) -> None:  # spec: CF-1
+    preflight = {"Origin": "https://app.example", "Access-Control-Request-Method": "POST"}
+    assert "access-control-allow-origin" not in still.ask("OPTIONS", "/api/v1/jobs", headers=preflight).headers

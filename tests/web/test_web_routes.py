@@ -1,0 +1,116 @@
+"""Every route and what it needs; and that a route that does not say so is shut."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from fastapi import APIRouter
+from webworld import Web, problem
+
+from chargehand.web.auth import needs_of
+
+NEEDS = {
+    "GET /healthz": "open",
+    "GET /readyz": "open",
+    "GET /api/web/session": "known",
+    "POST /api/web/session": "known",
+    "DELETE /api/web/session": "known",
+    "GET /openapi.json": "read",
+    "GET /workers/ready": "read",
+    "GET /metrics": "read",
+    "GET /diagnostics/concurrency": "read",
+    "GET /api/v1/info": "read",
+    "GET /api/v1/status": "read",
+    "GET /api/v1/health": "read",
+    "GET /api/v1/health/{component}": "read",
+    "GET /api/v1/crews": "read",
+    "GET /api/v1/pauses": "read",
+    "GET /api/v1/recurring": "read",
+    "GET /api/v1/jobs": "read",
+    "GET /api/v1/jobs/{id}": "read",
+    "GET /api/v1/queues": "read",
+    "GET /api/v1/claims": "read",
+    "GET /api/v1/crashes": "read",
+    "GET /api/v1/crashes/{id}": "read",
+    "GET /api/v1/operations": "read",
+    "GET /api/web/worker/status": "read",
+    "POST /api/v1/jobs": "enqueue",
+    "POST /api/v1/jobs/bulk": "enqueue",
+    "POST /api/v1/jobs/{id}/retry": "control",
+    "POST /api/v1/jobs/{id}/cancel": "control",
+    "POST /api/v1/queues/{queue}/retry-failed": "control",
+    "POST /api/v1/queues/{queue}/clear-failed": "control",
+    "POST /api/v1/claims/{id}/release": "control",
+    "POST /api/web/worker/start": "control",
+    "POST /api/web/worker/stop": "control",
+    "POST /api/web/worker/pause": "control",
+    "POST /api/web/worker/resume": "control",
+    "POST /api/web/worker/drain": "control",
+    "POST /api/web/worker/restart": "control",
+    "POST /api/web/worker/reset": "control",
+    "POST /api/web/worker/scale": "control",
+}
+"""Whoever adds a route adds it here: `open` is for everybody, `known` looks at its caller itself."""
+
+
+def every(routes: Iterable[Any]) -> Iterator[Any]:
+    """Each route by itself, also of routers that were included."""
+    for route in routes:
+        inner = getattr(route, "original_router", None)
+        yield from every(inner.routes) if inner is not None else [route]
+
+
+def found(web: Web) -> dict[str, str | None]:
+    return {
+        f"{method} {route.path}": needs_of(route)
+        for route in every(web.api.routes)
+        for method in getattr(route, "methods", None) or {"?"}
+    }
+
+
+def test_every_route_needs_what_it_should(web: Web) -> None:  # spec: SE-2 HT-1 HT-2 HT-3 HT-5
+    assert found(web) == NEEDS
+
+
+def test_a_route_that_does_not_say_what_it_needs_is_shut(web: Web) -> None:  # spec: SE-2
+    forgotten = APIRouter()
+
+    @forgotten.get("/forgotten")
+    async def forgot() -> str:  # pyright: ignore[reportUnusedFunction]
+        return "secret"
+
+    web.api.include_router(forgotten)
+    key = web.key("read", "enqueue", "control")
+    for given in (None, key):
+        answer = web.ask("GET", "/forgotten", key=given)
+        assert "secret" not in problem(answer, 403, "shut")["detail"]
+
+
+def path_of(name: str) -> tuple[str, str]:
+    method, path = name.split()
+    return method, path.replace("{id}", "x").replace("{queue}", "tagging").replace("{component}", "app")
+
+
+def test_without_a_key_only_what_is_open_answers(web: Web) -> None:  # spec: SE-1 SE-2
+    web.key("read")
+    for name, needs in NEEDS.items():
+        method, path = path_of(name)
+        answer = web.ask(method, path, content=b"{" if method == "POST" else None)  # nothing of the body is read
+        if needs == "open":
+            assert answer.status_code == 200, name
+        elif name == "POST /api/web/session":
+            problem(answer, 422, "invalid-request")
+        else:
+            assert problem(answer, 401, "key-needed"), name
+            assert answer.headers["www-authenticate"].startswith("Bearer"), name
+
+
+def test_every_route_refuses_keys_without_its_scope(web: Web) -> None:  # spec: SE-2
+    scopes = ("read", "enqueue", "control")
+    keys = {scope: web.key(*(other for other in scopes if other != scope)) for scope in scopes}
+    before = web.hand.operations()
+    for name, needs in NEEDS.items():
+        if needs in scopes:
+            method, path = path_of(name)
+            answer = web.ask(method, path, key=keys[str(needs)], content=b"{" if method == "POST" else None)
+            assert f"'{needs}'" in problem(answer, 403, "scope")["detail"], name
+    assert web.hand.operations() == before

@@ -1,0 +1,142 @@
+"""What is shown of workers, queues and readiness, from what node and store say."""
+
+from typing import Any
+
+import pytest
+
+from chargehand.model.health import FRESH_MS
+from chargehand.operate import Component
+from chargehand.store import Counts, CrewRow, Pause
+from chargehand.web.views import concurrency_of, info_of, queues_of, readiness_of, workers_of
+
+NOW = 1_000_000
+TAG = CrewRow(name="tag", queue="tagging", handler="m:H", workers=2, max_attempts=3, timeout_ms=None)
+
+
+def worker(index: int = 0, **about: Any) -> dict[str, Any]:
+    usual = {
+        "component": f"worker:tag:{index}", "crew": "tag", "index": index, "status": "healthy", "flags": [],
+        "reason": None, "text": None, "pid": 100 + index, "incarnation": "i", "current_job": None, "progress": None,
+        "memory": 5, "jobs": 1, "heartbeat_s": 0.1, "restart_in_s": None, "restart_count": 0,
+        "budget": {"rapid_left": 5, "lifetime_left": 20}, "exit_code": None, "signal": None,
+    }  # fmt: skip
+    return {**usual, **about}
+
+
+def view(*workers: dict[str, Any], **about: Any) -> dict[str, Any]:
+    usual: dict[str, Any] = {
+        "node": "n", "pid": 1, "version": "0", "started_ms": 5, "stopping": None, "unserved": {}, "paused": [],
+        "store": {"failing": None}, "workers": list(workers),
+    }  # fmt: skip
+    return {**usual, **about}
+
+
+def row(index: int = 0, node: str = "n", **about: Any) -> Component:
+    usual: dict[str, Any] = {
+        "component": f"worker:tag:{index}", "node": node, "crew": "tag", "status": "starting", "flags": (),
+        "reason": None, "text": None, "pid": 1, "incarnation": "old", "current_job": None, "last_heartbeat_ms": 1,
+        "restart_count": 0, "last_restart_ms": 3, "exit_code": None, "signal": None, "created_at_ms": 4,
+        "metadata": {}, "is_healthy": False,
+    }  # fmt: skip
+    return Component(**{**usual, **about})
+
+
+def test_what_the_node_says_is_newer_than_its_rows() -> None:  # spec: HT-2 HP-2 RP-8
+    shown = workers_of([row(0), row(component="app")], view(worker(0, current_job="j"), worker(1)), NOW)
+    assert [(each.component, each.status, each.pid, each.is_healthy) for each in shown] == [
+        ("worker:tag:0", "healthy", 100, True),
+        ("worker:tag:1", "healthy", 101, True),
+    ]
+    assert (shown[0].current_job, shown[0].last_restart_ms, shown[0].created_at_ms) == ("j", 3, 4)
+    assert shown[0].last_heartbeat_ms == NOW - 100
+    assert shown[0].budget is not None
+    assert (shown[0].budget.rapid_left, shown[0].budget.lifetime_left) == (5, 20)
+
+
+def test_without_a_node_its_rows_are_what_there_is() -> None:  # spec: HT-2
+    shown = workers_of([row(10), row(9), row(0, node="m")], None, NOW)
+    assert [(each.node, each.index, each.status) for each in shown] == [
+        ("m", 0, "starting"), ("n", 9, "starting"), ("n", 10, "starting"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("about", "status"),
+    [
+        ({"heartbeat_s": FRESH_MS / 1000 + 1}, "unknown"),
+        ({"heartbeat_s": None}, "unknown"),
+        ({"pid": None}, "unknown"),
+        ({"flags": ["stalled"]}, "healthy (stalled)"),
+        ({"status": "crashed", "pid": None}, "crashed"),
+    ],
+)
+def test_nobody_is_plainly_healthy_without_a_fresh_beat(about: dict[str, Any], status: str) -> None:  # spec: HP-3 SV-4
+    (shown,) = workers_of([], view(worker(**about)), NOW)
+    assert (shown.status, shown.is_healthy) == (status, False)
+
+
+def test_a_crew_is_ready_if_somebody_takes_its_work() -> None:  # spec: HT-5
+    found = readiness_of([TAG], view(worker(0, status="crashed"), worker(1)), None, [])
+    assert (found.ready, found.reasons, found.crews[0].ready) == (True, (), True)
+    asleep = worker(status="stopped", reason="idle", pid=None, heartbeat_s=None)
+    assert readiness_of([TAG], view(asleep), None, []).ready
+
+
+PAUSE = Pause(scope="tag", who="ann", reason="new model", since_ms=0)
+
+
+@pytest.mark.parametrize(
+    ("seen", "holder", "pauses", "reason"),
+    [
+        (None, None, [], "no node runs"),
+        (None, {"pid": 77}, [], "the node (pid 77) does not answer"),
+        (view(worker(), stopping="SIGTERM"), None, [], "the node is stopping: SIGTERM"),
+        (view(worker(), store={"failing": "disk full"}), None, [], "the store fails: disk full"),
+        (view(worker(), unserved={"x": "no crew serves it"}), None, [], "queue x: no crew serves it"),
+        (view(worker()), None, [PAUSE], "crew tag: paused by ann: new model"),
+        (view(), None, [], "crew tag: it has no workers: chargehand scale tag 1"),
+        (
+            view(worker(status="failed", pid=None, text="no such model")), None, [],
+            "crew tag: none of its 1 workers takes work: worker:tag:0 is failed (no such model)",
+        ),
+        (
+            view(worker(status="starting")), None, [],
+            "crew tag: none of its 1 workers takes work: worker:tag:0 is starting",
+        ),
+        (
+            view(worker(flags=["unresponsive"])), None, [],
+            "crew tag: none of its 1 workers takes work: worker:tag:0 is healthy (unresponsive)",
+        ),
+    ],
+)  # fmt: skip
+def test_why_work_does_not_get_done_is_said(seen: Any, holder: Any, pauses: list[Pause], reason: str) -> None:
+    # spec: HT-5 RP-8 SV-12
+    found = readiness_of([TAG], seen, holder, pauses)
+    assert not found.ready
+    assert found.reasons == (reason,)
+
+
+def test_queues_without_jobs_and_without_crews_are_shown() -> None:  # spec: HT-3
+    found = queues_of([Counts(queue="lost", queued=1)], [TAG], [], [("lost", 9)], view(unserved={"lost": "nobody"}))
+    assert [(each.queue, each.queued, each.crews, each.unserved) for each in found] == [
+        ("lost", 1, (), "nobody"),
+        ("tagging", 0, ("tag",), None),
+    ]
+
+
+def test_info_tells_who_supervises_and_where() -> None:  # spec: HT-1
+    found = info_of("n", True, [TAG], view(worker(), worker(1, status="failed")), None, ["lost"])
+    assert found.supervisor is not None
+    assert (found.supervisor.pid, found.supervisor.answers, found.queues) == (1, True, ("lost", "tagging"))
+    assert [(each.configured, each.live) for each in found.workers] == [(2, 1)]
+    silent = info_of("n", False, [TAG], None, {"pid": 5, "node": "n"}, [])
+    assert silent.supervisor is not None
+    assert (silent.supervisor.answers, silent.supervisor.pid, silent.worker_enabled) == (False, 5, False)
+    assert info_of("n", True, [], None, None, []).supervisor is None
+
+
+def test_concurrency_is_what_is_counted_not_what_was_wished() -> None:  # spec: HT-5
+    seen = view(worker(0, current_job="j"), worker(1, pid=None))
+    (crew,) = concurrency_of([TAG], seen, {"tag": 4}, {100: 6}).crews
+    assert (crew.configured, crew.live, crew.busy, crew.threads_configured) == (2, 1, 1, 4)
+    assert [(each.pid, each.busy, each.threads) for each in crew.workers] == [(100, True, 6), (None, False, None)]

@@ -1,0 +1,115 @@
+"""A small world for the web tests: an application served in memory, on a store of its own, asked by real requests."""
+
+import asyncio
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any
+
+import httpx
+from fastapi import FastAPI
+from pydantic import BaseModel
+
+from chargehand import Chargehand
+from chargehand.client import Client
+from chargehand.model.access import Scope
+from chargehand.web.api import create
+from chargehand.web.site import Site
+
+HOME, AWAY = "127.0.0.1", "203.0.113.7"
+
+
+class Song(BaseModel):
+    path: str
+    seconds: int = 1
+
+
+class Web:
+    """One Chargehand, its routes, and whoever calls them."""
+
+    def __init__(self, folder: Path, hand: Chargehand | None = None) -> None:
+        self.hand = hand or Chargehand(folder / "chargehand.db")
+        if hand is None:
+            self.tag = self.hand.crew("tag", "nowhere:Tagger", takes=Song, queue="tagging")
+            self.plain = self.hand.crew("plain", "nowhere:Plain")
+        self._runner = asyncio.Runner()
+        self.site = Site(self.hand, "")
+        self.api: FastAPI = create(self.site)
+
+    def run(self, work: Coroutine[Any, Any, Any]) -> Any:
+        return self._runner.run(work)
+
+    def close(self) -> None:
+        self._runner.close()
+        self.hand.close()
+
+    def key(self, *scopes: str, name: str | None = None, seconds: float | None = None) -> str:
+        """A new key; the server knows of it at once."""
+        made = name or f"key-{len(self.hand.api_keys())}"
+        secret, _ = self.hand.make_key(made, [Scope(scope) for scope in scopes], seconds=seconds)
+        self.site.keyring.forget()
+        return secret
+
+    async def asks(
+        self,
+        method: str,
+        path: str,
+        *,
+        key: str | None = None,
+        client: str | None = HOME,
+        base: str = "http://localhost:8356",
+        headers: dict[str, str] | None = None,
+        **options: Any,
+    ) -> httpx.Response:
+        sent = {**({"Authorization": f"Bearer {key}"} if key is not None else {}), **(headers or {})}
+        transport = httpx.ASGITransport(self.api, client=(client, 1234) if client else None)  # type: ignore[arg-type]
+        async with httpx.AsyncClient(transport=transport, base_url=base) as http:
+            return await http.request(method, path, headers=sent, **options)
+
+    def ask(self, method: str, path: str, **options: Any) -> httpx.Response:
+        """One request."""
+        return self.run(self.asks(method, path, **options))
+
+    def get(self, path: str, **options: Any) -> Any:
+        """What a question is answered that goes well."""
+        answer = self.ask("GET", path, **options)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    def post(self, path: str, body: Any = None, status: int = 200, **options: Any) -> Any:
+        """What an order is answered that goes well."""
+        answer = self.ask("POST", path, **({} if body is None else {"json": body}), **options)
+        assert answer.status_code == status, answer.text
+        return answer.json()
+
+    def client(self, key: str | None = None) -> Client:
+        """The typed client, as somebody on this machine."""
+        return Client("http://localhost:8356", key, transport=_Bridge(self))
+
+
+class _Bridge(httpx.BaseTransport):
+    """Has the client's requests answered by the application in memory."""
+
+    def __init__(self, web: Web) -> None:
+        self._web = web
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        async def send() -> httpx.Response:
+            body = request.read()
+            transport = httpx.ASGITransport(self._web.api, client=(HOME, 1234))
+            async with httpx.AsyncClient(transport=transport) as http:
+                return await http.request(request.method, request.url, headers=request.headers, content=body)
+
+        found = self._web.run(send())
+        return httpx.Response(found.status_code, headers=found.headers, content=found.content)
+
+
+def problem(answer: httpx.Response, status: int, kind: str) -> dict[str, Any]:
+    """The problem document, which must be one, of this status and kind."""
+    assert answer.status_code == status, answer.text
+    assert answer.headers["content-type"] == "application/problem+json"
+    found: dict[str, Any] = answer.json()
+    assert found["type"] == f"urn:chargehand:problem:{kind}", found
+    assert (found["status"], found["request_id"]) == (status, answer.headers["x-request-id"])
+    assert found["title"]
+    assert found["detail"]
+    return found
