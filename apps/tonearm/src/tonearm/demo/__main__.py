@@ -109,10 +109,8 @@ class Demo:
             self.wait(0.002)
         say(f"{self.at()}noticed {max(0, crash.at_ms - at_ms)} ms later: {crash.text}; {crash.follows}")
         while job is not None and self.job_of(victim["doing"]) is not None:
-            at_it = [
-                w for w in report.workers(self.crews.hand, self.library) if w["doing"] == victim["doing"] and w["pid"]
-            ]
-            again = next(iter(at_it), None)
+            at_work = report.workers(self.crews.hand, self.library)
+            again = next((w for w in at_work if w["doing"] == victim["doing"] and w["pid"]), None)
             if again is not None and again["pid"] != victim["pid"]:
                 where = f"{again['component']} (pid {again['pid']})"
                 say(f"{self.at()}“{label}” goes on in {where}, {clock.now_ms() - at_ms} ms after the kill")
