@@ -159,7 +159,7 @@ class Worker:
 
         text = performing.result_text(result)
         if self._store is None:
-            self._store = open_store(self._plan["store"], create=False)
+            self._store = open_store(self._plan["store"], create=False, synchronous=self._plan["synchronous"])
         body = self._body
         took = int((clock.monotonic() - self._began) * 1000)
         with self._store.transaction() as tx:

@@ -24,13 +24,13 @@ Times are milliseconds since 1970.
 
 def create(site: Site) -> FastAPI:
     """The application that is mounted under the prefix, or served alone."""
-    gates = [Middleware(Gate, hosts=tuple(site.setting("allowed_hosts", ())))]
-    origins = list(site.setting("cors_origins", ()))
-    if origins:
+    settings = site.hand.settings
+    gates = [Middleware(Gate, hosts=settings.allowed_hosts)]
+    if settings.cors_origins:
         allowed = ["Authorization", "Content-Type", "Idempotency-Key", "Last-Event-ID", "X-Request-ID", CSRF]
         cors = Middleware(
-            CORSMiddleware, allow_origins=origins, allow_methods=["GET", "POST", "DELETE"], allow_headers=allowed,
-            expose_headers=["X-Request-ID", "Location"],
+            CORSMiddleware, allow_origins=settings.cors_origins, allow_methods=["GET", "POST", "DELETE"],
+            allow_headers=allowed, expose_headers=["X-Request-ID", "Location"],
         )  # fmt: skip
         gates.append(cors)
     api = FastAPI(

@@ -45,7 +45,7 @@ async def info(site: Here) -> Response:
         view = hand.status()
         holder = None if view is not None else nodelock.holder(hand.path)
         queues = [count.queue for count in hand.counts()]
-        enabled = bool(site.setting("embed_workers", True))
+        enabled = hand.settings.embed_workers
         return info_of(hand.node_name, enabled, hand.known_crews(), view, holder, queues)
 
     return respond(await site.aside(read))

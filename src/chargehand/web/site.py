@@ -2,7 +2,7 @@
 
 import asyncio
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from chargehand import clock
 from chargehand.web.aside import Aside, Cached
@@ -40,6 +40,6 @@ class Site:
         """Events that a subscriber of ours was owed and never given."""
         return int(getattr(getattr(self, "feed", None), "dropped", 0))
 
-    def setting(self, name: str, otherwise: Any) -> Any:
-        """A setting of the application's, where it has any."""
-        return getattr(getattr(self.hand, "settings", None), name, otherwise)
+    def open(self) -> None:
+        """A server starts (again): an event belongs to the loop that waits for it."""
+        self.closing = asyncio.Event()
