@@ -20,7 +20,7 @@ from tonearm import catalogue, crews, report, scan, weights
 from tonearm.library import Library
 
 SECONDS = 215
-SONGS = 6
+SONGS = 4
 SMALL = 10_000
 PATIENCE = 900.0
 MAKE = (

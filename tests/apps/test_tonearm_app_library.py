@@ -8,7 +8,7 @@ import pytest
 import shelves
 import tagged
 
-from tonearm import browse, catalogue, hearing, hours, report, scan, written
+from tonearm import browse, catalogue, crews, hearing, hours, report, scan, written
 from tonearm.errors import TonearmError
 from tonearm.library import Folder, Library
 from tonearm.tags import Refused, Unchanged, Written, read, rules
@@ -203,3 +203,28 @@ def test_working_hours() -> None:
     for wrong in ("9-17", "25:00-01:00", "01:00-01:00", ""):
         with pytest.raises(TonearmError, match="working hours"):
             hours.parse(wrong)
+
+
+def test_the_crew_rests_outside_working_hours_but_what_a_person_paused_stays_so(tmp_path: Path) -> None:
+    # spec: TA-1
+    hand = crews.build(tmp_path, machine=crews.Machine(2, 4 << 30)).hand
+    hand.open()
+    keeper = hours.Keeper(hand, hours.parse("01:00-07:00"))
+    keeper.step(600)
+    keeper.step(601)
+    assert [(pause.scope, pause.who) for pause in hand.pauses()] == [("tag", hours.WHO)]
+    keeper.step(61)
+    assert hand.pauses() == []
+    hand.pause("tag", who="somebody")
+    keeper.step(600)
+    keeper.step(61)
+    assert [pause.who for pause in hand.pauses()] == ["somebody"]
+    hand.close()
+
+
+@pytest.mark.parametrize(
+    ("cores", "gigabytes", "listeners"), [(1, 1, 1), (2, 4, 2), (8, 2, 2), (64, 256, crews.MOST_LISTENERS)]
+)
+def test_as_many_listen_as_cores_and_memory_bear(cores: int, gigabytes: int, listeners: int) -> None:
+    # spec: TA-1
+    assert crews.Machine(cores, gigabytes << 30).listeners() == listeners

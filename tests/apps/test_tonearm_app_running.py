@@ -114,7 +114,10 @@ def test_everything_is_heard_and_written_once_through_a_kill_of_everything(
 
 
 def test_without_a_library_every_command_says_what_to_do(tmp_path: Path) -> None:
-    # spec: TA-1
+    # spec: TA-1, SE-1
+    words = [sys.executable, "-m", "tonearm", "serve", "--host", "0.0.0.0"]
+    done = subprocess.run(words, env=environment(tmp_path), capture_output=True, text=True, timeout=60)
+    assert (done.returncode, "no password" in done.stderr) == (1, True)
     words = [sys.executable, "-m", "tonearm", "status"]
     done = subprocess.run(words, env=environment(tmp_path), capture_output=True, text=True, timeout=60)
     assert done.returncode == 1

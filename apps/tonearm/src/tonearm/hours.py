@@ -1,15 +1,18 @@
 """Working hours: the tag crew is paused outside them. The decision is pure; one small thread looks at the clock."""
 
+import logging
 import re
 import threading
 from dataclasses import dataclass
 
-from chargehand import Chargehand, clock
+from chargehand import Chargehand, ChargehandError, clock
 from tonearm.errors import TonearmError
 
 FORM = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)-([01]?\d|2[0-3]):([0-5]\d)")
 WHO = "tonearm's working hours"
 EVERY = 20.0
+
+_logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +56,8 @@ class Keeper:
         self._thread = threading.Thread(target=self._run, name="tonearm-hours", daemon=True)
 
     def start(self) -> None:
-        """Begin to look at the clock. Without hours: only undo what an earlier run has paused."""
+        """Look once, before anybody works, and from now on. Without hours: undo what an earlier run has paused."""
+        self.step(minute_now())
         self._thread.start()
 
     def stop(self) -> None:
@@ -71,7 +75,8 @@ class Keeper:
             self._hand.pause("tag", reason="outside working hours", who=WHO)
 
     def _run(self) -> None:
-        while True:
-            self.step(minute_now())
-            if self._hours is None or self._over.wait(EVERY):
-                return
+        while self._hours is not None and not self._over.wait(EVERY):
+            try:
+                self.step(minute_now())
+            except ChargehandError as error:  # the node is being replaced, say: the next look tries again
+                _logger.warning("working hours could not be kept just now: %s", error)

@@ -33,10 +33,10 @@ PARTS = {"tonearm.js": "text/javascript", "tonearm.css": "text/css"}
 LONGEST_SEARCH = 30.0
 
 
-def create(crews: Crews, library: Library, *, hosts: tuple[str, ...] = (), attach: bool = True) -> FastAPI:
+def create(crews: Crews, library: Library, *, attach: bool = True) -> FastAPI:
     """The application; with `attach`, Chargehand's workers run while it does, and are seen under /chargehand."""
     app = FastAPI(title="Tonearm", docs_url=None, redoc_url=None, openapi_url=None)
-    app.add_middleware(TrustedHostMiddleware, allowed_hosts=["127.0.0.1", "localhost", "[::1]", *hosts])
+    app.add_middleware(TrustedHostMiddleware, allowed_hosts=["127.0.0.1", "localhost", "[::1]"])
     app.add_middleware(Guard)
     _page(app)
     _progress(app, crews, library)

@@ -13,13 +13,14 @@ from tonearm.handlers import Look
 from tonearm.library import Library, home, shown
 
 PORT = 8357
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
 Folders = Annotated[list[Path] | None, typer.Argument(help="Folders with music; none: those known already.")]
 
 
 def serve(
     folders: Folders = None,
     where: HomeOption = None,
-    host: Annotated[str, typer.Option(help="Where to listen.")] = "127.0.0.1",
+    host: Annotated[str, typer.Option(help="127.0.0.1 or ::1.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="The port of the page.")] = PORT,
     between: Annotated[str | None, typer.Option(help="Listen to music only then: 01:00-07:00.")] = None,
     workers: Annotated[int | None, typer.Option(help="How many listen at a time; by cores and memory.")] = None,
@@ -31,6 +32,11 @@ def serve(
 
     from tonearm import web
 
+    if host not in LOOPBACK:
+        raise TonearmError(
+            f"the page has no password, so it does not listen on {host}: leave it on 127.0.0.1, and reach it from "
+            f"elsewhere with `ssh -L {port}:127.0.0.1:{port}` or through a proxy that asks for one"
+        )
     keeping = None if between is None else hours.parse(between)
     library = Library(home(where))
     chosen = called(library, folders)
@@ -49,7 +55,7 @@ def serve(
     keeper = hours.Keeper(all_crews.hand, keeping)
     keeper.start()
     try:
-        uvicorn.run(web.create(all_crews, library, hosts=(host,)), host=host, port=port, log_level="warning")
+        uvicorn.run(web.create(all_crews, library), host=host, port=port, log_level="warning")
     finally:
         keeper.stop()
         all_crews.hand.close()

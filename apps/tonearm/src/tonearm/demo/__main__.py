@@ -51,6 +51,8 @@ class Demo:
     library: Library
     music: Path
     over: threading.Event
+    ours: bool
+    """The songs are made on the spot: so it is known how long they take, and that nobody else writes them."""
     began: float = field(default_factory=clock.monotonic)
     told: set[int] = field(default_factory=set[int])
     killed: bool = False
@@ -72,7 +74,7 @@ class Demo:
 
     def listen(self) -> None:
         """Until all is heard; one worker is killed on the way."""
-        until = clock.monotonic() + PATIENCE if self.music.name == "music" else None
+        until = clock.monotonic() + PATIENCE if self.ours else None
         while True:
             self.wait(0.1)
             report.notice_failures(self.crews.hand, self.library)
@@ -109,10 +111,8 @@ class Demo:
             self.wait(0.002)
         say(f"{self.at()}noticed {max(0, crash.at_ms - at_ms)} ms later: {crash.text}; {crash.follows}")
         while job is not None and self.job_of(victim["doing"]) is not None:
-            at_it = [
-                w for w in report.workers(self.crews.hand, self.library) if w["doing"] == victim["doing"] and w["pid"]
-            ]
-            again = next(iter(at_it), None)
+            at_work = report.workers(self.crews.hand, self.library)
+            again = next((w for w in at_work if w["doing"] == victim["doing"] and w["pid"]), None)
             if again is not None and again["pid"] != victim["pid"]:
                 where = f"{again['component']} (pid {again['pid']})"
                 say(f"{self.at()}“{label}” goes on in {where}, {clock.now_ms() - at_ms} ms after the kill")
@@ -201,10 +201,10 @@ def main() -> int:
 
     signal.signal(signal.SIGINT, end)
     signal.signal(signal.SIGTERM, end)
-    return run(Demo(all_crews, library, music, over), given is None)
+    return run(Demo(all_crews, library, music, over, given is None))
 
 
-def run(demo: Demo, synthesise: bool) -> int:
+def run(demo: Demo) -> int:
     """The page first, then the songs, then the story."""
     port = free_port()
     app = web.create(demo.crews, demo.library)
@@ -215,7 +215,7 @@ def run(demo: Demo, synthesise: bool) -> int:
         while not server.started:
             demo.wait(0.01)
         say(f"{demo.at()}the page is up: http://127.0.0.1:{port}/   (Ctrl+C ends everything)")
-        tell(demo, synthesise)
+        tell(demo)
         say(f"try: kill -9 {_some_pid(demo)}, chargehand doctor --store {demo.crews.hand.path}, make run MUSIC=~/Music")
         if not os.environ.get("DEMO_ONCE"):
             say(f"the page stays up at http://127.0.0.1:{port}/ until Ctrl+C")
@@ -233,12 +233,12 @@ def run(demo: Demo, synthesise: bool) -> int:
     return 0
 
 
-def tell(demo: Demo, synthesise: bool) -> None:
+def tell(demo: Demo) -> None:
     """What happens, in order."""
-    if synthesise:
+    if demo.ours:
         subprocess.run([sys.executable, "-m", "tonearm.demo.songs", str(demo.music)], check=True)
         say(f"{demo.at()}a dozen songs made; one of them crashes its decoder: “{story.BAD}”")
-    before = digests(demo.music) if synthesise else {}
+    before = digests(demo.music) if demo.ours else {}
     ready = get_weights(demo)
     demo.scan()
     if not ready:
