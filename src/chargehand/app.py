@@ -23,6 +23,7 @@ from chargehand.config import (
     UNSET,
     CrewPlan,
     NodePlan,
+    Page,
     check_crew,
     check_type,
     milliseconds,
@@ -117,6 +118,8 @@ class Chargehand(Operating):
         self._calls = Calls(self.control_path)
         self._host: Host | None = None
         self._guard = threading.Lock()
+        self.pages: list[Page] = []
+        """Pages of the application's own, which the dashboard's navigation names."""
         self._feeds: WeakKeyDictionary[asyncio.AbstractEventLoop, Feed] = WeakKeyDictionary()
 
     # crews
