@@ -7,6 +7,9 @@ import "uplot/dist/uPlot.min.css";
 import { SAMPLES, sampled } from "./live";
 import { theme } from "./theme";
 
+/** Seconds that a chart shows at least. */
+const LEAST = 60;
+
 export interface Line {
   label: string;
   /** The name of a colour of the style sheet. */
@@ -43,7 +46,7 @@ export function Chart(props: { lines: Line[]; data: () => uPlot.AlignedData; lab
         cursor: { show: false },
         padding: [6, 0, 0, 0],
         scales: {
-          x: { range: (_u, _min, max) => [max - SAMPLES, max] },
+          x: { range: (_u, min, max) => [max - Math.min(Math.max(max - min, LEAST), SAMPLES), max] },
           ...Object.fromEntries(scales.map((scale) => [scale, { range: (_u: uPlot, _a: number, b: number): [number, number] => [0, Math.max((b ?? 0) * 1.15, 1)] }])),
         },
         series: [
@@ -69,6 +72,7 @@ export function Chart(props: { lines: Line[]; data: () => uPlot.AlignedData; lab
             scale, stroke: text, side: (at === 0 ? 3 : 1) as uPlot.Axis.Side, size: 44, gap: 4, space: 28, font: "10px system-ui",
             ticks: { show: false },
             grid: { show: at === 0, stroke: grid, width: 1 },
+            ...(scale === "jobs" ? { incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 2e4, 5e4, 1e5, 2e5, 5e5, 1e6, 1e7] } : {}),
             ...(props.format ? { values: (_u: uPlot, ticks: number[]) => ticks.map(props.format!) } : {}),
           })),
         ],

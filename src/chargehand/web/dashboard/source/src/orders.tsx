@@ -91,6 +91,7 @@ export function Orders({ scope, paused, down, size }: { scope: string | null; pa
   if (size !== undefined) first.push("scale");
   return (
     <div class="orders" role="group" aria-label={`Orders to ${named(scope)}`}>
+      {scope === null && <span class="soft">All workers:</span>}
       {first.map(button)}
       <details class="menu">
         <summary aria-label={`More orders to ${named(scope)}`}>More</summary>

@@ -106,14 +106,16 @@ const QueueCard = memo(function QueueCard({ name }: { name: string }) {
       <Figures queue={queue} name={name} />
       <Chart
         lines={LINES}
-        label={`Queue ${name} over the last minutes: jobs waiting, jobs done per second, jobs failed`}
+        label={`Queue ${name} over the last minutes: jobs waiting, jobs done per second, jobs newly failed`}
         data={() => {
           const found = samples.get(name);
-          return found ? [found.at, found.waiting, found.rate, found.failed] : [[], [], [], []];
+          if (!found) return [[], [], [], []];
+          const before = found.failed[0] ?? 0; // older failures are a figure above; the line tells of new ones
+          return [found.at, found.waiting, found.rate, found.failed.map((failed) => Math.max(0, failed - before))];
         }}
       />
       <p class="key" aria-hidden="true">
-        <i class="accent" /> waiting <i class="bad" /> failed <i class="good" /> done/s (right)
+        <i class="accent" /> waiting <i class="bad" /> newly failed <i class="good" /> done/s (right)
       </p>
     </article>
   );
