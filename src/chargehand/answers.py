@@ -1,5 +1,6 @@
 """What is answered over HTTP, as plain data: the server writes these, the client reads them."""
 
+import base64
 from typing import Any
 
 import msgspec
@@ -270,3 +271,17 @@ class SignedIn(msgspec.Struct, frozen=True, kw_only=True):
     csrf: str | None = None
     """To be sent as X-CSRF-Token with every request that changes something, by those who signed in with a cookie."""
     expires_ms: int | None = None
+
+
+def cursor(*where: int | str) -> str:
+    """Where a page ended, as a text that callers need not understand."""
+    return base64.urlsafe_b64encode(msgspec.json.encode(where)).decode().rstrip("=")
+
+
+def place(after: str) -> list[int | str]:
+    """What a cursor says; nothing, if it is none."""
+    try:
+        data = base64.b64decode(after + "=" * (-len(after) % 4), altchars=b"-_", validate=True)
+        return msgspec.json.decode(data, type=list[int | str])
+    except (ValueError, msgspec.DecodeError):
+        return []

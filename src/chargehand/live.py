@@ -131,9 +131,13 @@ class Live:
         for grant in result.grants:
             if grant.claims:
                 self._figures_of(grant.claims[0].queue).began(now)
+        ended: dict[str, tuple[int, int]] = {}
         for settlement in batch.settlements:
-            if settlement.state is not State.QUEUED and settlement.outcome is not None:
-                self._figures_of(settlement.queue).ended(1, settlement.duration_ms / 1000, now)
+            if settlement.outcome == "done" or (settlement.outcome and settlement.state is not State.QUEUED):
+                count, took_ms = ended.get(settlement.queue, (0, 0))
+                ended[settlement.queue] = count + 1, took_ms + settlement.duration_ms
+        for queue, (count, took_ms) in ended.items():
+            self._figures_of(queue).ended(count, took_ms / 1000, now)
         if self.watched:
             self._stirred |= bool(batch.settlements or batch.requests or result.grants)
             self._stirred |= self.jobs.committed(batch, result)

@@ -140,7 +140,7 @@ class Operating(People, ABC):
                     done = {job.id: job.at_once for job in tx.cancel(some)}
                     log_deeds(tx, "cancel", [f"job:{job_id}" for job_id in done])
                 found |= done
-        return [Answer(job_id, _cancelling(found.get(job_id))) for job_id in ids]
+        return [Answer(job_id, cancelling(found.get(job_id))) for job_id in ids]
 
     def retry(self, *ids: str) -> list[Answer]:
         """Queue failed or cancelled jobs again, their counters cleared; Conflict if a unique key is taken meanwhile."""
@@ -341,7 +341,8 @@ class Operating(People, ABC):
             ) from error
 
 
-def _cancelling(at_once: bool | None) -> str:
+def cancelling(at_once: bool | None) -> str:
+    """What a cancel is answered: it was at once, or not, or nothing was there."""
     if at_once is None:
         return "is not there, or has ended already"
     return "is cancelled" if at_once else "is running, and told to stop; its worker is replaced if it does not"

@@ -258,13 +258,16 @@ def test_a_cancel_that_stops_the_handler_has_the_others_performed_again(  # spec
     hand: Chargehand, world: World
 ) -> None:
     crew = hand.crew("do", "batchhands:Batcher", batch=3, batch_wait_ms=LONG)
-    refs = put(world, crew, {}, {"gate": str(world.gate()), "steps": 4}, {})
+    slow = world.gate()
+    refs = put(world, crew, {}, {"gate": f"{slow}-never", "steps": 4}, {"gate": str(slow)})
     with hand.running():
         pid = world.started(refs[1])
         how_far = eventually(lambda: refs[1].job().progress, what="its progress is in the store")
         assert b'"done":4' in bytes(how_far or b"")
         refs[1].cancel()
-        cancelled(refs[1])
+        cancelled(refs[1])  # before the others are through
+        eventually(lambda: len(batches(world)) == 2, what="the others are performed again")
+        slow.touch()
         assert [refs[0].wait(20), refs[2].wait(20)] == [2, 2]
     assert batches(world) == [ids(refs), ids([refs[0], refs[2]])]
     assert {int(words[0]) for words in world.lines("batch")} == {pid}

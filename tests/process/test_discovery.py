@@ -18,7 +18,7 @@ from faulthands import workers
 from workhands import HARD_NAMES, Table, application, jobs_of, number_of, workers_of
 from world import HERE, World
 
-from chargehand import Chargehand, JobFilter, clock
+from chargehand import Chargehand, ConfigurationError, JobFilter, UnknownCrew, clock
 from chargehand.model.job import POISON_CRASHES, State
 from chargehand.model.search import ENOUGH, LOOK_EVERY, PAGE
 from chargehand.testing import eventually
@@ -266,13 +266,16 @@ def test_a_wake_that_comes_while_somebody_looks_is_heard(  # spec: WK-10
             assert clock.monotonic() - began < LOOK_EVERY / 2, n
 
 
-def test_waking_nobody_is_no_error(hand: Chargehand) -> None:  # spec: WK-10
+def test_waking_a_crew_that_cannot_look_is_refused(hand: Chargehand) -> None:  # spec: WK-10
+    """Without a node it is no error: whoever starts looks anyway."""
     hand.crew("do", "crewhands:Doer", workers=1)
     hand.wake("do")
     with hand.running() as host:
         assert host.ready.wait(20)
-        hand.wake("do")
-        hand.wake("nobody")
+        with pytest.raises(ConfigurationError, match="crew 'do' is not declared discovers=True"):
+            hand.wake("do")
+        with pytest.raises(UnknownCrew, match="there is no crew 'nobody'; there are: do"):
+            hand.wake("nobody")
         assert hand.status()
 
 

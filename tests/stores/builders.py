@@ -21,7 +21,7 @@ from chargehand.model.job import (
     State,
     settle,
 )
-from chargehand.store import CrewRow, Holder, JobFilter, Store, Transaction
+from chargehand.store import Counts, CrewRow, Holder, JobFilter, Store, Transaction
 
 ME = Holder("node-a", "life-2")
 EARLIER_ME = Holder("node-a", "life-1")
@@ -180,3 +180,8 @@ def bring(store: Store, wanted: State, **options: Any) -> Claim:
             assert cancel(store, new.id) == [new.id]
     assert state(store, new.id) is wanted
     return claim
+
+
+def counted(store: Store) -> list[Counts]:
+    """How many jobs every queue has; not when its last one was done."""
+    return [msgspec.structs.replace(counts, last_done_ms=None) for counts in store.counts()]

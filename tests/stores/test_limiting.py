@@ -15,6 +15,7 @@ from builders import (
     ask,
     bring,
     cancel,
+    counted,
     crew,
     end,
     job,
@@ -80,7 +81,7 @@ def test_no_more_of_a_queue_run_than_its_limit(store: Store) -> None:
     assert names(take(store, 10)) == ["c"]
     end(store, first, Crashed("x"))
     assert names(take(store, 10)) == ["a"]
-    assert store.counts() == [Counts(queue="q", queued=1, running=2, done=1)]
+    assert counted(store) == [Counts(queue="q", queued=1, running=2, done=1)]
 
 
 # spec: WK-13
@@ -288,7 +289,7 @@ def test_one_that_was_set_aside_can_be_cancelled_and_retried(store: Store) -> No
     assert names(take(store, 5)) == ["a3"]
     assert retry(store, "a2") == ["a2"]
     assert take(store, 5) == []
-    assert store.counts() == [Counts(queue="q", queued=1, limited=1, running=1, done=1)]
+    assert counted(store) == [Counts(queue="q", queued=1, limited=1, running=1, done=1)]
 
 
 # spec: WK-13, WK-4
@@ -511,7 +512,7 @@ def test_however_many_claim_at_once_no_limit_is_passed_and_nothing_is_forgotten(
     assert sorted(done) == sorted(set(done))
     assert (max(of_queue for of_queue, _ in worst), max(of_key for _, of_key in worst)) <= (5, 2)
     assert max(of_key for _, of_key in worst) <= 2
-    assert stores[0].counts() == [Counts(queue="q", done=120)]
+    assert counted(stores[0]) == [Counts(queue="q", done=120)]
 
 
 # spec: WK-13

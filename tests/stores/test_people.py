@@ -12,6 +12,7 @@ from builders import (
     Wall,
     bring,
     cancel,
+    counted,
     crew,
     end,
     everything,
@@ -331,7 +332,8 @@ def test_counts_tell_every_state_of_every_queue(store: Store) -> None:
             for _ in range(repeat):
                 bring(store, wanted, queue=queue)
         put(store, *jobs(3 * repeat, queue=queue), *jobs(2 * repeat, queue=queue, delay_ms=HOUR))
-    assert store.counts() == [
+    assert all(counts.last_done_ms is not None for counts in store.counts())
+    assert counted(store) == [
         Counts(queue="a", queued=5, future=2, running=1, done=1, failed=1, cancelled=1),
         Counts(queue="b", queued=10, future=4, running=2, done=2, failed=2, cancelled=2),
     ]

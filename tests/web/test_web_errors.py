@@ -8,9 +8,9 @@ import pytest
 from fastapi import Depends
 from webworld import Web, problem
 
+from chargehand.answers import cursor
 from chargehand.store import JobFilter
 from chargehand.web.auth import requires
-from chargehand.web.common import cursor
 from chargehand.web.gate import BODY_LIMIT
 
 JSON = {"Content-Type": "application/json"}

@@ -3,9 +3,10 @@
 import os
 import sys
 import traceback
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, cast
 
 import typer
 
@@ -49,8 +50,19 @@ def application(name: str) -> Chargehand:
     return found
 
 
+_opened: list[Callable[[], None]] = []
+elsewhere: str | None = None
+"""The address of a node that commands are about, if that is another machine's: --url, or CHARGEHAND_REMOTE_URL."""
+
+
 def chargehand(app: str | None, store: str | None) -> Chargehand:
-    """The Chargehand that a command is about: by application, by store, by CHARGEHAND_URL, or in this folder."""
+    """The Chargehand that a command is about: by application, store, --url, CHARGEHAND_URL, or in this folder."""
+    if app is None and store is None and elsewhere is not None:
+        from chargehand.cli.remote import KEY, Remote  # httpx is slow to load, and most commands do without
+
+        remote = Remote(elsewhere, os.environ.get(KEY))
+        _opened.append(remote.close)
+        return cast("Chargehand", remote)  # it has the methods that commands use
     if app is not None and store is not None:
         raise ConfigurationError("give --app or --store, not both: an application has a store of its own")
     if app is not None:
@@ -67,6 +79,12 @@ def chargehand(app: str | None, store: str | None) -> Chargehand:
     if not hand.path.exists():
         raise StoreError(f"there is no store at {hand.path}")
     return hand
+
+
+def close() -> None:
+    """Let go of what commands have opened."""
+    while _opened:
+        _opened.pop()()
 
 
 def _at(store: str) -> Chargehand:

@@ -145,12 +145,12 @@ def _facts(job: JobRecord) -> list[tuple[str, Any]]:
     facts: list[tuple[str, Any]] = []
     for name in JobRecord.__struct_fields__:
         value = getattr(job, name)
-        if value is None or name in ("error", "fence"):
+        if value is None or name in ("error", "fence", "seq"):
             continue
         if name == "progress":
-            value = show.progress(json_module.loads(bytes(value)))
-        elif isinstance(value, msgspec.Raw):
-            value = json_module.dumps(json_module.loads(bytes(value)), ensure_ascii=False)
+            value = show.progress(msgspec.json.decode(msgspec.json.encode(value)))
+        elif name in ("payload", "result"):
+            value = json_module.dumps(msgspec.json.decode(msgspec.json.encode(value)), ensure_ascii=False)
         elif name == "timeout_ms":
             name, value = "timeout", show.span(value / 1000)
         elif name == "cancel_ms":

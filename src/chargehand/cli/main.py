@@ -1,6 +1,7 @@
 """The commands, put together; errors become one sentence and an exit status."""
 
 import sys
+from typing import Annotated
 
 import typer
 
@@ -10,6 +11,7 @@ from chargehand.cli import (
     claims,
     deaths,
     doctor,
+    find,
     jobs,
     keys,
     live,
@@ -56,9 +58,21 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def common(
+    context: typer.Context,
+    url: Annotated[
+        str | None,
+        typer.Option(
+            "--url",
+            envvar="CHARGEHAND_REMOTE_URL",
+            metavar="URL",
+            help="A node elsewhere, by its HTTP interface; CHARGEHAND_KEY has the key.",
+        ),
+    ] = None,
     version: bool = typer.Option(False, "--version", help="Show the version.", callback=_version, is_eager=True),
 ) -> None:
     """Durable background work for Python services, done by supervised worker processes."""
+    find.elsewhere = url
+    context.call_on_close(find.close)
 
 
 def run() -> None:

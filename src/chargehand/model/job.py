@@ -105,8 +105,9 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     interruptions: int
     timeout_ms: int | None
     key: str | None
-    progress: msgspec.Raw | None
-    result: msgspec.Raw | None
+    progress: Any
+    result: Any
+    """JSON, as a `msgspec.Raw`, or None; read over HTTP, plain data (msgspec cannot read "Raw or None")."""
     error: str | None
     reason: str | None
     created_ms: int

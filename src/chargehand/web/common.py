@@ -1,12 +1,11 @@
 """What the routes share: the site, the caller, pages, and work beside the event loop in the caller's name."""
 
-import base64
 from collections.abc import Callable
 from typing import Annotated, Any, TypeVar
 
-import msgspec
 from fastapi import APIRouter, Depends, Query, Request
 
+from chargehand.answers import place
 from chargehand.people import acting_as
 from chargehand.web.auth import Guarded, caller_of, open_to_all, requires
 from chargehand.web.problems import Fault, Problem
@@ -48,20 +47,11 @@ async def act(request: Request, work: Callable[[], T]) -> T:
     return await site_of(request).aside(acting)
 
 
-def cursor(*place: int | str) -> str:
-    """Where a page ended, as a text that callers need not understand."""
-    return base64.urlsafe_b64encode(msgspec.json.encode(place)).decode().rstrip("=")
-
-
 def place_of(after: str | None, *kinds: type[Any]) -> list[Any] | None:
     """What a cursor says; a Problem if it is none of ours."""
     if after is None:
         return None
-    try:
-        data = base64.b64decode(after + "=" * (-len(after) % 4), altchars=b"-_", validate=True)
-        found = msgspec.json.decode(data, type=list[int | str])
-    except (ValueError, msgspec.DecodeError):
-        found = []
+    found = place(after)
     if [type(each) for each in found] != list(kinds) or any(isinstance(n, int) and not 0 <= n < 1 << 62 for n in found):
         detail = "is not `next` of a page of this list"
         raise Problem(422, "invalid-request", f"query/after: {detail}", faults=[Fault("query/after", detail)])

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import msgspec
 from fastapi import Header, Path, Request, Response
 
-from chargehand.answers import JobDetail, JobPage, Made, MadeMany
+from chargehand.answers import JobDetail, JobPage, Made, MadeMany, cursor
 from chargehand.errors import Conflict
 from chargehand.model.access import Remembered
 from chargehand.model.job import JobRecord, NewJob, State
@@ -16,7 +16,7 @@ from chargehand.store import CrashFilter, JobFilter
 from chargehand.web import examples
 from chargehand.web.auth import caller_of
 from chargehand.web.bodies import JobIn, JobsIn
-from chargehand.web.common import CONTROL, ENQUEUE, PAGE, READ, After, Here, Limit, Text, act, cursor, place_of, router
+from chargehand.web.common import CONTROL, ENQUEUE, PAGE, READ, After, Here, Limit, Text, act, place_of, router
 from chargehand.web.documents import answers, respond
 from chargehand.web.incoming import jobs_of
 from chargehand.web.problems import Problem

@@ -16,6 +16,7 @@ from chargehand.answers import (
     Pauses,
     Queues,
     Recurring,
+    cursor,
 )
 from chargehand.errors import Conflict
 from chargehand.model.access import OperationFilter
@@ -24,7 +25,7 @@ from chargehand.model.orders import Answer
 from chargehand.store import CrashFilter, CrashRecord
 from chargehand.web import examples
 from chargehand.web.bodies import ReleaseIn
-from chargehand.web.common import CONTROL, PAGE, READ, After, Here, Limit, Text, act, cursor, place_of, router
+from chargehand.web.common import CONTROL, PAGE, READ, After, Here, Limit, Text, act, place_of, router
 from chargehand.web.documents import answers, respond
 from chargehand.web.problems import Problem
 from chargehand.web.site import Site

@@ -1,0 +1,119 @@
+"""A node elsewhere, by its HTTP interface: the same methods as `Chargehand` has, as far as commands need them."""
+
+import contextlib
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+import msgspec
+
+from chargehand.answers import JobDetail, cursor
+from chargehand.client import Client
+from chargehand.errors import ChargehandError, Conflict, JobNotFound
+from chargehand.model.job import Attempt, Enqueued, JobRecord, NewJob
+from chargehand.model.orders import Answer
+from chargehand.operate import NOT_RETRIED, cancelling
+from chargehand.store import ClaimRow, Counts, CrashFilter, CrashRecord, CrewRow, JobFilter, Pause, RecurringPlan
+
+KEY = "CHARGEHAND_KEY"
+
+
+class Remote:
+    """What commands are given instead of a Chargehand when they are about a node elsewhere."""
+
+    def __init__(self, url: str, key: str | None) -> None:
+        self._client = Client(url, key)
+        self.path = self._client.url
+        for verb in ("start", "stop", "drain", "restart", "reset", "resume", "scale", "pause", "status", "crash"):
+            setattr(self, verb, getattr(self._client, verb))
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise ChargehandError(f"this cannot be done over HTTP ({self.path}): run it on the machine of the node")
+
+    def close(self) -> None:
+        self._client.close()
+
+    # questions
+
+    def counts(self) -> list[Counts]:
+        names = Counts.__struct_fields__
+        return [Counts(**{name: getattr(queue, name) for name in names}) for queue in self._client.queues()]
+
+    def pauses(self) -> list[Pause]:
+        return list(self._client.pauses())
+
+    def known_crews(self) -> list[CrewRow]:
+        return list(self._client.crews())
+
+    def recurrences(self) -> list[RecurringPlan]:
+        return list(self._client.recurring())
+
+    def claims(self) -> list[ClaimRow]:
+        return list(self._client.all_claims())
+
+    def job(self, job_id: str) -> JobDetail:
+        return self._client.job(job_id)
+
+    def attempts(self, job_id: str) -> list[Attempt]:
+        return list(self._client.job(job_id).attempt_history)
+
+    def jobs(self, which: JobFilter) -> list[JobRecord]:
+        after = None if which.before is None else cursor(self.job(which.before).seq)
+        asked = {"queue": which.queue, "state": which.state, "reason": which.reason, "text": which.text}
+        found: list[JobRecord] = []
+        while len(found) < which.limit:
+            page = self._client.jobs(**asked, limit=min(500, which.limit - len(found)), after=after)
+            found += page.jobs
+            after = page.next
+            if after is None:
+                break
+        return found
+
+    def crashes(self, which: CrashFilter | None = None) -> list[CrashRecord]:
+        wanted = which or CrashFilter()
+        after = None if wanted.before is None else cursor(wanted.before)
+        asked = {"component": wanted.component, "crew": wanted.crew, "job": wanted.job}
+        return list(self._client.crashes(**asked, limit=min(500, wanted.limit), after=after).crashes)
+
+    # orders
+
+    def enqueue_jobs(self, jobs: Sequence[NewJob], within: None) -> list[Enqueued]:
+        sent: list[dict[str, Any]] = []
+        for job in jobs:
+            fields = msgspec.structs.asdict(job)
+            del fields["id"]
+            sent.append({**fields, "payload": msgspec.json.decode(job.payload)})
+        return [Enqueued(made.id, made.created) for made in self._client.enqueue_many(sent)]
+
+    def cancel(self, *ids: str) -> list[Answer]:
+        answers: list[Answer] = []
+        for job_id in ids:
+            try:
+                answer = self._client.cancel(job_id)
+            except (JobNotFound, Conflict):
+                answer = None
+            if answer is None or answer.text == "is cancelled already":
+                answer = Answer(job_id, cancelling(None))
+            answers.append(answer)
+        return answers
+
+    def retry(self, *ids: str) -> list[Answer]:
+        answers: list[Answer] = []
+        for job_id in ids:
+            try:
+                answers.append(self._client.retry(job_id))
+            except JobNotFound:
+                answers.append(Answer(job_id, NOT_RETRIED))
+            except Conflict as error:
+                text = str(error)
+                answers.append(
+                    Answer(job_id, text.removeprefix(f"job {job_id} ") if "its key" in text else NOT_RETRIED)
+                )
+        return answers
+
+    def release(self, job_id: str, fence: int) -> bool:
+        with contextlib.suppress(Conflict):
+            self._client.release(job_id, fence)
+            return True
+        return False

@@ -1,0 +1,145 @@
+"""Keys on the command line, and commands about a node elsewhere: over real HTTP."""
+
+import json
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+import uvicorn
+from typer.testing import CliRunner
+from webworld import Web
+
+from chargehand import ChargehandError
+from chargehand.cli.main import app
+from chargehand.client import Client, Refused, Unreachable
+from chargehand.errors import Conflict, JobNotFound
+from chargehand.model.batch import Want
+from chargehand.model.job import GaveUp, settle
+from chargehand.store import CrewRow, Holder
+from chargehand.testing import eventually
+
+
+@contextmanager
+def served(web: Web) -> Generator[str]:
+    """The application behind a real server, on a port of its own."""
+    server = uvicorn.Server(uvicorn.Config(web.api, host="127.0.0.1", port=0, log_level="critical", lifespan="off"))
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    try:
+        eventually(lambda: server.started)
+        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join(20)
+
+
+def said(*words: str, code: int = 0) -> str:
+    """What a command prints."""
+    told = CliRunner().invoke(app, words)
+    if code and isinstance(told.exception, ChargehandError):
+        return str(told.exception)
+    assert told.exit_code == code, (told.output, told.exception)
+    return told.stdout
+
+
+def test_keys_are_made_listed_and_revoked(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # spec: SE-2 CL-2
+    monkeypatch.setenv("CHARGEHAND_URL", "")  # what --store sets is taken back
+    store = ["--store", str(folder / "chargehand.db")]
+    Web(folder).hand.open()
+    assert "only callers on this machine" in said("keys", "list", *store)
+    key = said("keys", "create", "ops", "--scope", "read", "--scope", "control", "--expires", "30d", *store).strip()
+    assert key.startswith("ch_")
+    made = json.loads(said("keys", "create", "robot", "--scope", "enqueue", "--json", *store))
+    assert made["key"] != key
+    listed = said("keys", "list", *store)
+    assert "read control" in listed
+    assert key not in listed
+    assert made["key"] not in said("keys", "list", "--json", *store)
+    said("keys", "revoke", "ops", *store)
+    states = {each["name"]: each["state"] for each in json.loads(said("keys", "list", "--json", *store))}
+    assert states == {"ops": "revoked", "robot": "in use"}
+    assert "no key 'ops'" in said("keys", "revoke", "ops", *store, code=2)
+    assert "already" in said("keys", "create", "robot", "--scope", "read", *store, code=1)
+    said("keys", "create", "x", *store, code=2)
+    said("keys", "create", "x", "--scope", "all", *store, code=2)
+    words = ["keys", "create", "x", "--scope", "read", "--expires", "soon"]
+    assert "--expires" in CliRunner().invoke(app, [*words, *store]).output
+
+
+def test_commands_about_a_node_elsewhere(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:  # spec: CL-2 SE-5
+    row = CrewRow(name="plain", queue="plain", handler="m:H", workers=1, max_attempts=3, timeout_ms=5)
+    with web.hand.transaction() as tx:
+        tx.register(Holder("n", "l"), [row], {})
+    monkeypatch.setenv("CHARGEHAND_KEY", web.key("read", "enqueue", "control", name="ann"))
+    with served(web) as url:
+        monkeypatch.setenv("CHARGEHAND_REMOTE_URL", url)
+        job = said("jobs", "enqueue", "plain", '{"a": 1}', "--label", "far").strip()
+        assert json.loads(said("jobs", "show", job, "--json"))["payload"] == {"a": 1}
+        assert "far" in said("jobs", "show", job)
+        assert [each["id"] for each in json.loads(said("jobs", "list", "--json"))] == [job]
+        assert json.loads(said("jobs", "list", "--json", "--before", job)) == []
+        assert "is cancelled" in said("jobs", "cancel", job)
+        assert "has ended already" in said("jobs", "cancel", job, code=1)
+        assert "is queued again" in said("jobs", "retry", job)
+        assert "nothing more" in said("pause", "--reason", "tea") or web.hand.pauses()
+        status = json.loads(said("status", "--json", code=1))
+        assert (status["store"], status["node"], status["pauses"][0]["who"]) == (url, None, "ann")
+        assert status["queues"][0]["queued"] == 1
+        assert json.loads(said("claims", "--json")) == []
+        assert json.loads(said("crashes", "--json")) == []
+        assert json.loads(said("recurring", "--json")) == []
+        assert "no node serves" in said("stop", code=1)
+        assert "over HTTP" in said("logs", code=1)
+        assert "over HTTP" in said("keys", "list", code=1)
+        assert [each.verb for each in web.hand.operations()] == ["pause", "retry", "cancel", "create key"]
+        monkeypatch.setenv("CHARGEHAND_KEY", "ch_wrong")
+        assert "not known" in said("status", code=1)
+    assert "does not answer" in said("--url", url, "status", code=1)
+
+
+def test_the_client_says_what_went_wrong(web: Web) -> None:
+    with served(web) as url:
+        client = Client(url)
+        with client:
+            assert client.alive()
+            assert client.ready().status == "ok"
+            assert client.who().kind == "local"
+            with pytest.raises(JobNotFound, match="nothing"):
+                client.job("nothing")
+            with pytest.raises(JobNotFound):
+                client.retry("a b?c#d")
+            with pytest.raises(Refused) as refused:
+                client.retry_failed("nowhere")
+            assert (refused.value.status, refused.value.kind) == (404, "no-such-queue")
+            assert refused.value.request_id
+            made = client.enqueue("plain", key="k")
+            with pytest.raises(Conflict):
+                client.retry(made.id)
+            _fail(web)
+            assert client.retry_failed("plain").count == 1
+            assert client.clear_failed("plain").count == 0
+            with pytest.raises(Conflict):
+                client.release(made.id, 1)
+        with pytest.raises(Refused, match=r"is .* a Chargehand"):
+            Client(f"{url}/elsewhere/", transport=_Nonsense()).info()
+    with pytest.raises(Unreachable), Client(url, timeout=5) as gone:
+        gone.info()
+    for wrong in ("nonsense", "http://[", "ftp://x"):
+        with pytest.raises(ChargehandError):
+            Client(wrong).info()
+
+
+def _fail(web: Web) -> None:
+    with web.hand.transaction() as tx:
+        (grant,) = tx.claim([Want("plain", "plain", 1)], Holder("n", "l"))
+        settlement = settle(grant.claims[0], GaveUp("no use"))
+        assert settlement is not None
+        tx.settle([settlement], Holder("n", "l"))
+
+
+class _Nonsense(httpx.BaseTransport):
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        return httpx.Response(418, content=b"<html>")
