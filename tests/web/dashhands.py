@@ -24,7 +24,9 @@ class Steps(Handler[dict[str, Any], Any]):
         return {"steps": steps}
 
 
-hand = Chargehand(os.environ.get("CHARGEHAND_URL"), restart=RestartPolicy(first_pause=0.01, longest_pause=2.0))
+hand = Chargehand(
+    os.environ.get("CHARGEHAND_URL"), restart=RestartPolicy(first_pause=0.01, longest_pause=0.5, rapid_limit=2)
+)
 steps = hand.crew("steps", "dashhands:Steps", workers=int(os.environ.get("DASH_WORKERS", "2")), max_attempts=1)
 faults = hand.crew("faults", FAULTY, workers=1, max_attempts=1)
 hand.pages.append(Page("Songs", "/songs"))

@@ -2,7 +2,7 @@
 
 import { batch, effect, signal, type Signal } from "@preact/signals";
 import { base, get, refused, session, whoAmI } from "./api";
-import type { Crew, Health, Info, LiveEvent, LiveJob, Pause, Queue, Worker } from "./types";
+import type { Crash, Crew, Health, Info, LiveEvent, LiveJob, Pause, Queue, Worker } from "./types";
 import { moment, serverNow } from "./words";
 
 export interface Past {
@@ -10,6 +10,14 @@ export interface Past {
   status: string;
   text: string;
   job: string | null;
+}
+
+export interface Happened {
+  at: number;
+  key: string;
+  component: string;
+  status: string;
+  text: string;
 }
 
 /** One thing that is live: its newest state, and the telling in which it was last told. */
@@ -21,6 +29,8 @@ interface Kept<T> {
 const PAST_KEPT = 40;
 const LATELY_KEPT = 30;
 const SWEEP_MS = 1500;
+const EXPLAIN_TIMES = 6;
+const EXPLAIN_WITHIN_MS = 60_000;
 const HIDDEN_MS = 15_000;
 export const SAMPLES = 300;
 
@@ -35,7 +45,7 @@ export const jobsTick = signal(0);
 /** Counts what happened to workers' states, for those who sum them up. */
 export const workersTick = signal(0);
 export const health = signal<Health | null>(null);
-export const lately = signal<{ at: number; key: string; component: string; status: string; text: string }[]>([]);
+export const lately = signal<Happened[]>([]);
 
 export const connection = signal<"connecting" | "live" | "lost">("connecting");
 export const lastHeard = signal(0);
@@ -140,6 +150,21 @@ function remember(key: string, before: Worker | undefined, worker: Worker, at: n
     const text = worker.text ?? (back ? "was restarted" : worker.reason ?? "");
     const entry = { at, key, component: worker.component, status: back ? "restarted" : worker.status, text };
     lately.value = [entry, ...lately.peek()].slice(0, LATELY_KEPT);
+    if (back && !worker.text) void explain(entry, EXPLAIN_TIMES);
+  }
+}
+
+/** It was back before we were told why it had gone: its crash report says that, as soon as it is written. */
+async function explain(entry: Happened, times: number): Promise<void> {
+  try {
+    const found = await get<{ crashes: Crash[] }>("api/v1/crashes", { component: entry.component, limit: 1 });
+    const crash = found.crashes[0];
+    if (crash && Math.abs(crash.at_ms - entry.at) < EXPLAIN_WITHIN_MS) {
+      const told = { ...entry, text: crash.text };
+      lately.value = lately.peek().map((each) => (each === entry ? told : each));
+    } else if (times > 1) setTimeout(() => void explain(entry, times - 1), 500);
+  } catch {
+    // the connection is lost; that it was restarted is told
   }
 }
 

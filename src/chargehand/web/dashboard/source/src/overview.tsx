@@ -247,8 +247,11 @@ const Tile = memo(function Tile({ name }: { name: string }) {
   const state = stateOf(worker);
   return (
     <li class={`tile ${toneOf(state)}`} data-worker={worker.component} data-state={state}>
-      <a href={to("worker", name)} aria-label={`Worker ${shortName(worker.component)}: ${wordOf(worker) ?? state}`}>
-        <span class="index">{worker.index ?? worker.component}</span>
+      <a href={to("worker", name)}>
+        <span class="index">
+          <span class="hidden">Worker {worker.crew} </span>
+          {worker.index ?? worker.component}
+        </span>
         <State state={state} word={wordOf(worker)} />
       </a>
       <Doing worker={worker} />
