@@ -30,7 +30,7 @@ def fill(served: Served) -> dict[str, str]:
             {
                 "steps": 12 + number % 17,
                 "seconds": 0.05,
-                "stage": ("decode", "net", "labels")[number % 3],
+                "stage": stage,
                 "detail": song,
             },
             label=f"{song} ({number // 6 + 1})",
@@ -55,7 +55,7 @@ def main() -> None:
         served = Served(Path(name), DASH_WORKERS="6")
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         try:
-            page = browser.new_page(viewport={"width": 1280, "height": 860})
+            page = browser.new_page(viewport={"width": 1280, "height": 1120})
             page.goto(f"{served.url}/dashboard")
             jobs = fill(served)
             page.wait_for_timeout(25_000)  # so that the charts have something to show

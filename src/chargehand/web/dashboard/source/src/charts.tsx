@@ -47,7 +47,7 @@ export function Chart(props: { lines: Line[]; data: () => uPlot.AlignedData; lab
         padding: [6, 0, 0, 0],
         scales: {
           x: { range: (_u, min, max) => [max - Math.min(Math.max(max - min, LEAST), SAMPLES), max] },
-          ...Object.fromEntries(scales.map((scale) => [scale, { range: (_u: uPlot, _a: number, b: number): [number, number] => [0, Math.max((b ?? 0) * 1.15, 1)] }])),
+          ...Object.fromEntries(scales.map((scale) => [scale, { range: (_u: uPlot, _a: number, b: number): [number, number] => [0, Math.max((b ?? 0) * 1.15, scale === "bytes" ? 1 << 26 : 1)] }])),
         },
         series: [
           {},
@@ -65,8 +65,8 @@ export function Chart(props: { lines: Line[]; data: () => uPlot.AlignedData; lab
         ],
         axes: [
           {
-            stroke: text, grid: { show: false }, ticks: { show: false }, size: 18, font: "10px system-ui", space: 60,
-            values: (_u, ticks) => ticks.map((tick) => new Date(tick * 1000).toTimeString().slice(0, 5)),
+            stroke: text, grid: { show: false }, ticks: { show: false }, size: 18, font: "10px system-ui", space: 80,
+            values: (_u, ticks) => ticks.map((tick) => new Date(tick * 1000).toTimeString().slice(0, 8)),
           },
           ...scales.map((scale, at) => ({
             scale, stroke: text, side: (at === 0 ? 3 : 1) as uPlot.Axis.Side, size: 44, gap: 4, space: 28, font: "10px system-ui",

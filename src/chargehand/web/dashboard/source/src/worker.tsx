@@ -104,6 +104,9 @@ interface Moment {
   link?: string;
 }
 
+const reported = (crashes: Crash[] | undefined, at: number): boolean =>
+  crashes?.some((crash) => Math.abs(crash.at_ms - at) < 2000) ?? false;
+
 /** What is known of its past: crashes and orders from the store, starts and jobs as they were seen here. */
 function Timeline({ component, name }: { component: string; name: string }) {
   void workersTick.value;
@@ -117,7 +120,8 @@ function Timeline({ component, name }: { component: string; name: string }) {
     ]);
     return { crashes: crashes.crashes, operations: [...own.operations, ...all.operations] };
   }, [component, restarts]);
-  const moments: Moment[] = (pasts.get(name) ?? []).map((past) => ({
+  const seen = (pasts.get(name) ?? []).filter((past) => past.status !== "crashed" || !reported(found?.crashes, past.at));
+  const moments: Moment[] = seen.map((past) => ({
     at: past.at,
     state: past.job && past.status === "healthy" ? "busy" : past.status,
     text: past.job ?? past.text,
