@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
-.PHONY: run example test check format lint types imports bench simulate chaos docs clean help
+.PHONY: run example test check format lint types imports bench simulate chaos docs dashboard clean help
 
 help:            ## this list
 	@grep -E '^[a-z-]+: .*##' Makefile | sed 's/:.*##/\t/' | expand -t 12
@@ -47,6 +47,9 @@ simulate: $(STAMP)  ## 10,000 seeded histories of whole systems on a virtual clo
 
 chaos: $(STAMP)  ## real processes, killed at random (JOBS=, SEED=, MINUTES=)
 	@$(BIN)/python -m chaos
+
+dashboard:       ## build the dashboard's files from their source (needs Node.js 20.19 or newer; users do not)
+	@cd src/chargehand/web/dashboard/source && npm ci --no-audit --no-fund && npm run --silent build
 
 docs: $(STAMP)   ## write docs/reference.md from the code
 	@$(BIN)/python docs/generate.py

@@ -2,7 +2,7 @@
 
 import os
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -36,6 +36,12 @@ def describe(pid: int) -> str:
         return f"{pid}: {Path(f'/proc/{pid}/cmdline').read_bytes().replace(bytes(1), b' ').decode()}"
     except OSError:
         return f"{pid}: gone"
+
+
+@pytest.fixture(scope="session")
+def living() -> Callable[[], list[int]]:
+    """For modules whose tests share processes: they look at their own end."""
+    return descendants
 
 
 @pytest.fixture(autouse=True)

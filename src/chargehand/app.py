@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from chargehand import handler, nodelock, settings
 from chargehand.absent import states
 from chargehand.calls import Calls, NoNode
-from chargehand.config import UNSET, CrewPlan, NodePlan, check_crew, check_type, milliseconds, size
+from chargehand.config import UNSET, CrewPlan, NodePlan, Page, check_crew, check_type, milliseconds, size
 from chargehand.crew import Crew, JobOptions
 from chargehand.errors import (
     ChargehandError,
@@ -117,6 +117,8 @@ class Chargehand(Operating):
         self._calls = Calls(self.control_path)
         self._host: Host | None = None
         self._guard = threading.Lock()
+        self.pages: list[Page] = []
+        """Pages of the application's own, which the dashboard's navigation names."""
         self._feeds: WeakKeyDictionary[asyncio.AbstractEventLoop, Feed] = WeakKeyDictionary()
 
     # crews

@@ -39,6 +39,20 @@ LONGEST_GATHERING_MS = 60_000
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(i?)B?", re.IGNORECASE)
 
 
+class Page(msgspec.Struct, frozen=True):
+    """A page of the application's own, for the dashboard's navigation: `hand.pages.append(Page("Songs", "/songs"))`."""
+
+    title: str
+    url: str
+
+    def __post_init__(self) -> None:
+        if not self.title.strip() or not self.url.startswith(("/", "http://", "https://")):
+            raise ConfigurationError(
+                f"page {self.title!r} at {self.url!r}: it needs a title, and an address that begins with /, http:// or "
+                "https://"
+            )
+
+
 class CrewPlan(msgspec.Struct, frozen=True, kw_only=True):
     """One crew: who performs which queue's jobs, and what a job is given unless it says otherwise."""
 

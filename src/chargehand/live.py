@@ -202,7 +202,8 @@ class Live:
             view = worker_view(place, self._hands.get(component), held, self._plan.restart, now)
             since = None if held is None else int(self._wall + held.since * 1000)
             start = None if place.start_at is None else int(self._wall + place.start_at * 1000)
-            body = self._workers[component] = worker_event(view, self._plan.node, since, start)
+            started = int(self._wall + place.started_at * 1000) if place.alive else None
+            body = self._workers[component] = worker_event(view, self._plan.node, since, start, started)
             if self.broker.publish(key, worker_topic(component), "worker", body, at_ms):
                 self._paid_until[component] = max(now, self._paid_until.get(component, 0.0)) + WORK_GAP
 

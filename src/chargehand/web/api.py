@@ -5,7 +5,17 @@ from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 
 from chargehand import __version__
-from chargehand.web import events, problems, routes_jobs, routes_probes, routes_queues, routes_session, routes_workers
+from chargehand.web import (
+    events,
+    problems,
+    routes_dashboard,
+    routes_jobs,
+    routes_probes,
+    routes_queues,
+    routes_session,
+    routes_system,
+    routes_workers,
+)
 from chargehand.web.auth import CSRF, shut
 from chargehand.web.common import READ, router
 from chargehand.web.documents import REFUSALS, describe, problem, respond
@@ -46,7 +56,15 @@ def create(site: Site) -> FastAPI:
     api.state.site = site
     problems.install(api)
     describe(api, DESCRIPTION)
-    for each in (routes_jobs, routes_queues, routes_workers, routes_session, routes_probes):
+    for each in (
+        routes_jobs,
+        routes_queues,
+        routes_workers,
+        routes_system,
+        routes_session,
+        routes_probes,
+        routes_dashboard,
+    ):
         api.include_router(each.routes)
     api.include_router(_document(api))
     events.include(api, site)
