@@ -25,7 +25,6 @@ NEEDS = {
     "GET /api/v1/info": "read",
     "GET /api/v1/doctor": "read",
     "GET /api/v1/logs": "read",
-    "GET /api/events": "read",
     "GET /api/v1/status": "read",
     "GET /api/v1/health": "read",
     "GET /api/v1/health/{component}": "read",
