@@ -12,7 +12,7 @@ from pathlib import Path
 
 from bench.row import Measure, Row, register
 
-THEMES = ("throughput", "enqueueing", "latency", "death", "claiming", "pruning", "resting", "stopping", "listening")
+THEMES = ("throughput", "enqueueing", "latency", "death", "claiming", "pruning", "resting", "stopping", "songs")
 """The files with rows, in the order in which they are run."""
 LATEST = Path(__file__).parent / "latest.json"
 BUSY = 0.5

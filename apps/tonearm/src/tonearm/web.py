@@ -36,7 +36,7 @@ LONGEST_SEARCH = 30.0
 def create(crews: Crews, library: Library, *, attach: bool = True) -> FastAPI:
     """The application; with `attach`, Chargehand's workers run while it does, and are seen under /chargehand."""
     app = FastAPI(title="Tonearm", docs_url=None, redoc_url=None, openapi_url=None)
-    app.add_middleware(TrustedHostMiddleware, allowed_hosts=["127.0.0.1", "localhost", "[::1]"])
+    app.add_middleware(TrustedHostMiddleware, allowed_hosts=["127.0.0.1", "localhost"])
     app.add_middleware(Guard)
     _page(app)
     _progress(app, crews, library)

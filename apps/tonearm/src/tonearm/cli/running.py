@@ -13,14 +13,14 @@ from tonearm.handlers import Look
 from tonearm.library import Library, home, shown
 
 PORT = 8357
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
+LOOPBACK = ("127.0.0.1", "localhost")
 Folders = Annotated[list[Path] | None, typer.Argument(help="Folders with music; none: those known already.")]
 
 
 def serve(
     folders: Folders = None,
     where: HomeOption = None,
-    host: Annotated[str, typer.Option(help="127.0.0.1 or ::1.")] = "127.0.0.1",
+    host: Annotated[str, typer.Option(help="127.0.0.1, or localhost.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="The port of the page.")] = PORT,
     between: Annotated[str | None, typer.Option(help="Listen to music only then: 01:00-07:00.")] = None,
     workers: Annotated[int | None, typer.Option(help="How many listen at a time; by cores and memory.")] = None,
