@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
-.PHONY: run test check format lint types imports bench simulate chaos docs clean help
+.PHONY: run example test check format lint types imports bench simulate chaos docs dashboard clean help
 
 help:            ## this list
 	@grep -E '^[a-z-]+: .*##' Makefile | sed 's/:.*##/\t/' | expand -t 12
@@ -15,7 +15,10 @@ $(STAMP): pyproject.toml apps/tonearm/pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]' -e './apps/tonearm[onnx]'
 	@touch $@
 
-run: $(STAMP)    ## the example application: two crews at work, to watch and to kill workers of
+run: $(STAMP)    ## the first sixty seconds: Tonearm listens to songs while its workers die (MUSIC=folder: to yours)
+	@MUSIC="$(MUSIC)" $(BIN)/python -m tonearm.demo
+
+example: $(STAMP)  ## a small application: two crews at work, to watch and to kill workers of
 	@$(BIN)/python -m examples.demo
 
 test: $(STAMP)   ## all tests
@@ -44,6 +47,9 @@ simulate: $(STAMP)  ## 10,000 seeded histories of whole systems on a virtual clo
 
 chaos: $(STAMP)  ## real processes, killed at random (JOBS=, SEED=, MINUTES=)
 	@$(BIN)/python -m chaos
+
+dashboard:       ## build the dashboard's files from their source (needs Node.js 20.19 or newer; users do not)
+	@cd src/chargehand/web/dashboard/source && npm ci --no-audit --no-fund && npm run --silent build
 
 docs: $(STAMP)   ## write docs/reference.md from the code
 	@$(BIN)/python docs/generate.py

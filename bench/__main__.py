@@ -12,9 +12,11 @@ from pathlib import Path
 
 from bench.row import Measure, Row, register
 
-THEMES = ("throughput", "enqueueing", "latency", "death", "claiming", "pruning", "resting", "stopping")
+THEMES = ("throughput", "enqueueing", "latency", "death", "claiming", "pruning", "resting", "stopping", "listening")
 """The files with rows, in the order in which they are run."""
 LATEST = Path(__file__).parent / "latest.json"
+BUSY = 0.5
+"""Load a core from which on others use the machine too much for figures that are worth keeping."""
 
 
 def _shown(value: float | None) -> str:
@@ -49,10 +51,28 @@ def _measure(measure: Measure, wanted: Sequence[str]) -> list[Row] | None:
     return rows
 
 
+def _is_busy() -> bool:
+    """Whether others use the machine, said in words; asked before we do."""
+    load, cores = os.getloadavg()[0], os.cpu_count() or 1
+    if load <= BUSY * cores:
+        return False
+    print(f"others use this machine (load {load:.1f} on {cores} cores): trust ratios, not times\n", flush=True)
+    return True
+
+
+def _keep(rows: Sequence[Row], why_not: str) -> None:
+    if why_not:
+        print(f"; {LATEST.name} is left as it was: {why_not}")
+        return
+    LATEST.write_text(json.dumps([row.as_json() for row in rows], indent=2, ensure_ascii=False) + "\n")
+    print(f"; written to {LATEST}")
+
+
 def main() -> int:
     """See the module. The status says whether everything could be measured, not whether goals are met."""
     parser = argparse.ArgumentParser(prog="bench", description=__doc__)
     parser.add_argument("--list", action="store_true", help="only list the rows")
+    parser.add_argument("--keep", action="store_true", help="keep the figures though others use the machine")
     parser.add_argument("words", nargs="*", help="only rows whose name contains one of these")
     options = parser.parse_args()
     words: list[str] = options.words
@@ -70,6 +90,7 @@ def main() -> int:
     for name in ("CHARGEHAND_URL", "PYTHONDONTWRITEBYTECODE"):
         os.environ.pop(name, None)
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # so that everything is cleaned up
+    busy = _is_busy() and not options.keep
     print(_line("", "value", "", "limit", "÷ limit", "goal", "meets"), flush=True)
     measured = [_measure(m, wanted) for m, names in register.items() if set(names) & set(wanted)]
     rows = [row for some in measured if some is not None for row in some]
@@ -77,11 +98,8 @@ def main() -> int:
         if not row.meets and row.note:
             print(f"\n{row.name}: {row.note}")
     print(f"\n{sum(row.meets for row in rows)} of {len(wanted)} meet their goal", end="")
-    if None in measured or words:
-        print(f"; {LATEST.name} is left as it was")
-    else:
-        LATEST.write_text(json.dumps([row.as_json() for row in rows], indent=2, ensure_ascii=False) + "\n")
-        print(f"; written to {LATEST}")
+    others = "others use the machine (--keep keeps it)" if busy else ""
+    _keep(rows, "not all was measured" if None in measured or words else others)
     return 1 if None in measured else 0
 
 

@@ -15,6 +15,8 @@ from typing import Any
 
 from chargehand import errors, output
 from chargehand.model import causes, death, job, lifecycle, orders, policy
+from chargehand.settings.known import PREFIX, SETTINGS
+from chargehand.store import Retention
 from chargehand.testing import faults, faults_loading
 
 PAGE = Path(__file__).with_name("reference.md")
@@ -94,6 +96,17 @@ def settings(kind: type[Any]) -> str:
     return f"{inspect.getdoc(kind)}\n\n" + table(("setting", "default", "means"), rows)
 
 
+def outside() -> str:
+    """The settings that are no policy's, by their names in the environment and in TOML."""
+    rows = [
+        (", ".join(f"`{name}`" for name in reversed(each.variables)), f"`{each.name}`", each.allowed)
+        for each in SETTINGS
+        if len(each.path) == 1
+    ]
+    crews = [(f"`{PREFIX}CREW_<NAME>_WORKERS`, `…_THREADS`", "`[crews.NAME]` `workers`, `threads`", "a whole number")]
+    return table(("environment and .env", "TOML", "allowed"), [*rows, *crews])
+
+
 JOB_STATES = {
     "queued": "it waits: for a worker, its time, or the end of a pause",
     "running": "a worker has it, or the node holds it for one",
@@ -123,6 +136,13 @@ def page() -> str:
         "happen; each can be given twice.",
         "## Jobs\n\n" + transitions(job.TRANSITIONS, whole(JOB_STATES, job.State), "state"),
         "How an attempt ends:\n\n" + table(("outcome", "means"), OUTCOMES.items()),
+        "## Settings\n\nCode, then `chargehand.toml`, then `.env`, then the environment: the later wins.\n\n"
+        + outside(),
+        (
+            "Every number of the four policies below is a setting, too: `RestartPolicy.window` is `CHARGEHAND_RESTART_WINDOW`, and in TOML `window` "
+            "under `[restart]`; the others are `LIVENESS`, `STARTS` and `RETENTION`. `CHARGEHAND_GRACE` is short for "
+            "`CHARGEHAND_LIVENESS_GRACE`."
+        ),
         "## Restarting: `RestartPolicy`\n\n" + settings(policy.RestartPolicy),
         (
             "A worker that died is started again after `first_pause` × 2ⁿ seconds (at most `longest_pause`, plus up to a tenth by "
@@ -136,6 +156,7 @@ def page() -> str:
         ),
         "## Liveness: `LivenessPolicy`\n\n" + settings(policy.LivenessPolicy),
         "## Starting: `StartPolicy`\n\n" + settings(policy.StartPolicy),
+        "## Keeping: `Retention`\n\n" + settings(Retention),
         (
             f"## Logs\n\nWhat a worker prints and logs reaches the node's log line by line, with its component and job. The last "
             f"{output.KEPT} lines of a dead one are in its crash report; lines are cut at {output.LONGEST_LINE} bytes."

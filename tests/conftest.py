@@ -2,7 +2,7 @@
 
 import os
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -23,8 +23,10 @@ def descendants() -> list[int]:
             environment = Path(f"/proc/{pid}/environ").read_bytes()
         except OSError:
             continue
+        if pid == os.getpid() or wanted not in environment:
+            continue  # after every test, for every process there is: no more than this
         seen = launch.stat(pid)
-        if pid != os.getpid() and wanted in environment.split(b"\0") and seen is not None and not seen.dead:
+        if wanted in environment.split(b"\0") and seen is not None and not seen.dead:
             found.append(pid)
     return found
 
@@ -34,6 +36,12 @@ def describe(pid: int) -> str:
         return f"{pid}: {Path(f'/proc/{pid}/cmdline').read_bytes().replace(bytes(1), b' ').decode()}"
     except OSError:
         return f"{pid}: gone"
+
+
+@pytest.fixture(scope="session")
+def living() -> Callable[[], list[int]]:
+    """For modules whose tests share processes: they look at their own end."""
+    return descendants
 
 
 @pytest.fixture(autouse=True)

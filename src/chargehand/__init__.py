@@ -6,6 +6,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from chargehand.app import Chargehand
+    from chargehand.config import Page
     from chargehand.crew import Crew, Ref
     from chargehand.errors import (
         Cancelled,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 _HOME = {
     "Chargehand": "chargehand.app",
+    "Page": "chargehand.config",
     **dict.fromkeys(("Crew", "Ref"), "chargehand.crew"),
     **dict.fromkeys(("Handler", "Item", "Job"), "chargehand.handler"),
     **dict.fromkeys(("LivenessPolicy", "RestartPolicy", "StartPolicy"), "chargehand.model.policy"),
@@ -54,6 +56,7 @@ __all__ = [
     "JobFilter",
     "JobNotFound",
     "LivenessPolicy",
+    "Page",
     "PayloadError",
     "Ref",
     "RestartPolicy",

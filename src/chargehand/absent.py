@@ -66,4 +66,5 @@ def _worker(worker: Component) -> dict[str, Any]:
         "node": worker.node,
         "job_since_ms": None,
         "restart_at_ms": None,
+        "started_ms": None,
     }

@@ -5,7 +5,9 @@ from typing import Any
 
 import msgspec
 
+from chargehand.config import Page
 from chargehand.model.access import Operation
+from chargehand.model.diagnosis import Diagnosis
 from chargehand.model.health import Verdict
 from chargehand.model.job import Attempt, JobRecord
 from chargehand.model.orders import Answer
@@ -45,6 +47,8 @@ class Info(msgspec.Struct, frozen=True, kw_only=True):
     """Whether this API runs workers itself (EMBED_WORKERS)."""
     workers: tuple[CrewInfo, ...]
     queues: tuple[str, ...]
+    pages: tuple[Page, ...] = ()
+    """Pages of the application's own, shown in the dashboard's navigation."""
 
 
 class Budget(msgspec.Struct, frozen=True):
@@ -183,6 +187,28 @@ class NodeStatus(msgspec.Struct, frozen=True):
     """What the node shows of itself, as it is; null if there is none, or it does not answer."""
 
     node: dict[str, Any] | None
+
+
+class Diagnosed(Diagnosis, frozen=True, kw_only=True):
+    """What is the matter, and what mends it."""
+
+    well: bool  # pyright: ignore[reportIncompatibleMethodOverride]
+
+
+class LogLine(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of the node's log; a worker's, if it says of which."""
+
+    at_ms: int
+    level: str
+    text: str
+    component: str | None = None
+    job: str | None = None
+
+
+class LogLines(msgspec.Struct, frozen=True):
+    """The last lines, oldest first."""
+
+    lines: tuple[LogLine, ...]
 
 
 class Probe(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -5,7 +5,6 @@ Nothing that a handler needs is imported here: crews name their handlers by stri
 
 import asyncio
 import os
-import socket
 import sys
 import threading
 from collections.abc import AsyncGenerator, Generator, Sequence
@@ -16,19 +15,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack, overload
 from weakref import WeakKeyDictionary
 
-from chargehand import handler, nodelock
+from msgspec.structs import replace
+
+from chargehand import handler, nodelock, settings
 from chargehand.absent import states
 from chargehand.calls import Calls, NoNode
-from chargehand.config import (
-    UNSET,
-    CrewPlan,
-    NodePlan,
-    check_crew,
-    check_type,
-    milliseconds,
-    size,
-    threads_from_environment,
-)
+from chargehand.config import UNSET, CrewPlan, NodePlan, Page, check_crew, check_type, milliseconds, size
 from chargehand.crew import Crew, JobOptions
 from chargehand.errors import (
     ChargehandError,
@@ -44,6 +36,7 @@ from chargehand.model.topic import parse
 from chargehand.operate import Operating
 from chargehand.schedule import Entry, Schedule
 from chargehand.schedule import check as check_schedule
+from chargehand.settings import Declared, Settings
 from chargehand.store import Counts, CrewRow, JobFilter, Retention, Store, Transaction
 from chargehand.stores import open_store, sqlite_path
 
@@ -63,6 +56,7 @@ _inside: ContextVar[bool] = ContextVar("chargehand_inside_transaction", default=
 class CrewOptions(TypedDict, total=False):
     """What a crew may be given."""
 
+    default: bool
     workers: int
     queue: str
     priority: int
@@ -95,20 +89,26 @@ class Chargehand(Operating):
         liveness: LivenessPolicy | None = None,
         starts: StartPolicy | None = None,
         retention: Retention | None = None,
-        history: bool = False,
-        log_level: str = "INFO",
+        history: bool | None = None,
+        log_level: str | None = None,
+        folder: str | os.PathLike[str] | None = None,
     ) -> None:
-        address = os.environ.get("CHARGEHAND_URL") or (os.fspath(url) if url is not None else None)
-        if address is None:
+        """What is given here can be set from outside, too, and that wins: see `chargehand.settings`.
+
+        `folder` is where `chargehand.toml`, `.env` and the default store are: if not given, that of the module that
+        calls.
+        """
+        if folder is None:
             module = sys._getframe(1).f_globals.get("__file__")  # pyright: ignore[reportPrivateUsage]
-            folder = Path(module).resolve().parent if module else Path.cwd()
-            address = str(folder / "chargehand.db")
-        self.path = sqlite_path(address)
+            folder = Path(module).parent if module else Path.cwd()
+        given = {"url": None if url is None else os.fspath(url), "node": node, "history": history}
+        given |= {"restart": restart, "liveness": liveness, "starts": starts, "retention": retention}
+        self.settings: Settings = settings.read(Path(folder).resolve(), {**given, "log_level": log_level})
+        """What was set, in code and from outside; read once."""
+        self.path = sqlite_path(self.settings.url)
         self.url = str(self.path)
-        self.node_name = node or os.environ.get("NODE_NAME") or socket.gethostname()
-        self._restart, self._liveness = restart or RestartPolicy(), liveness or LivenessPolicy()
-        self._starts, self._retention = starts or StartPolicy(), retention or Retention()
-        self._history, self.log_level = history, log_level
+        self.node_name, self.log_level = self.settings.node, self.settings.log_level
+        self._declared: dict[str, Declared] = {}
         self._crews: dict[str, Crew[Any, Any]] = {}
         self._recurring: dict[str, Entry] = {}
         self._stores: list[Store] = []
@@ -117,6 +117,8 @@ class Chargehand(Operating):
         self._calls = Calls(self.control_path)
         self._host: Host | None = None
         self._guard = threading.Lock()
+        self.pages: list[Page] = []
+        """Pages of the application's own, which the dashboard's navigation names."""
         self._feeds: WeakKeyDictionary[asyncio.AbstractEventLoop, Feed] = WeakKeyDictionary()
 
     # crews
@@ -149,7 +151,8 @@ class Chargehand(Operating):
         for word, kind in (("takes", takes), ("gives", gives)):
             check_type(name, word, kind)
         rest.setdefault("queue", name)
-        rest.setdefault("threads", threads_from_environment())
+        rest["threads"] = settings.threads(self.settings, name, rest.get("threads"))
+        self._declared[name] = Declared(name, rest.get("workers"), bool(rest.pop("default", False)))
         crew = Crew[Any, Any](self, check_crew(CrewPlan(name=name, handler=handler, **rest)), takes, gives)
         self._crews[name] = crew
         return crew
@@ -206,7 +209,7 @@ class Chargehand(Operating):
             store = self._stores.pop()
         except IndexError:
             nodelock.check_namespace(self.path)
-            store = open_store(self.url, create=create)
+            store = open_store(self.url, create=create, synchronous=self.settings.synchronous)
         try:
             yield store
         finally:
@@ -317,26 +320,33 @@ class Chargehand(Operating):
 
     # hosting
 
-    def attach(self, app: "FastAPI", prefix: str = "/chargehand") -> None:
-        """Put Chargehand into a FastAPI application: the node runs while it does, and all is seen under the prefix."""
+    def attach(self, app: "FastAPI", prefix: str = "/chargehand", *, probes: bool = False) -> None:
+        """Put Chargehand into a FastAPI application: the node runs while it does, and all is seen under the prefix.
+
+        `probes`: /healthz, /readyz and /workers/ready at the root, too. What the application serves itself goes first.
+        """
         from chargehand.web.attach import attach  # only who serves HTTP needs it
 
-        attach(self, app, prefix)
+        attach(self, app, prefix, probes=probes)
 
     def plan(self) -> NodePlan:
         """What a node needs to know."""
+        told = self.settings
+        counts = settings.workers(told, list(self._declared.values()))
         return NodePlan(
             store=self.url,
             node=self.node_name,
-            crews=tuple(crew.plan for crew in self._crews.values()),
+            crews=tuple(replace(crew.plan, workers=counts[name]) for name, crew in self._crews.items()),
             python_path=tuple(sys.path),
-            restart=self._restart,
-            liveness=self._liveness,
-            starts=self._starts,
+            restart=told.restart,
+            liveness=told.liveness,
+            starts=told.starts,
             recurring=tuple(self._recurring.values()),
-            retention=self._retention,
-            history=self._history,
+            retention=told.retention,
+            history=told.history,
             log_level=self.log_level,
+            log=told.log,
+            synchronous=told.synchronous,
         )
 
     def host(self, *, give_up: bool = False) -> Host:
@@ -355,11 +365,13 @@ class Chargehand(Operating):
                 self._host.start()
             return self._host
 
-    def unhost(self) -> None:
-        """Stop the node that this process hosts, in order."""
+    def unhost(self, limit: float | None = None) -> None:
+        """Stop the node that this process hosts, in order: within the grace, or so many seconds if that is less."""
         host = self._host
         if host is not None:
-            host.stop()
+            if not host.stop(limit):
+                host.kill()
+                host.stop()
             host.close()
 
     @contextmanager

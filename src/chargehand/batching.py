@@ -56,7 +56,10 @@ class Seat:
 
 
 def attempt(worker: "Worker", bodies: list[dict[str, Any]], takes: Any) -> tuple[list[bytes], Fatal | None]:
-    """The outcome of each job, and why the process must end, if it must: jobs without an outcome go back unharmed."""
+    """The outcome of each job, and why the process must end, if it must: jobs without an outcome go back unharmed.
+
+    What has ended while others are performed again is said at once: whoever cancelled it waits, and so does the node.
+    """
     frames: list[bytes] = []
     left: list[tuple[Seat, Job[Any]]] = []
     for body in bodies:
@@ -80,6 +83,9 @@ def attempt(worker: "Worker", bodies: list[dict[str, Any]], takes: Any) -> tuple
             elif seat not in again:
                 frames.append(seat.ended(result))
         left = [(seat, job) for seat, job in left if seat in again]
+        if left and frames:
+            worker.some_ended(b"".join(frames))
+            frames.clear()
     return frames, fatal
 
 

@@ -6,6 +6,7 @@ memory, slows nobody down, and is right again as soon as it does.
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -99,11 +100,14 @@ class Subscription:
         if anew:
             self.fill(self._broker.state(self.patterns))
         taken: list[Told] = []
-        while self._pending and len(taken) < limit and size > 0:
-            told = self._pending.pop(next(iter(self._pending)))
-            self._jobs -= told[0].key.startswith("job:")
-            size -= len(told[0].rest)
+        for told in islice(self._pending.values(), limit):
             taken.append(told)
+            size -= len(told[0].rest)
+            if size <= 0:
+                break
+        for event, _ in taken:
+            del self._pending[event.key]
+            self._jobs -= event.key.startswith("job:")
         return anew, taken
 
 

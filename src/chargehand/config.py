@@ -1,6 +1,5 @@
 """Settings, read and checked once: what a crew is, what a node is told. Plain data that can cross a socket."""
 
-import os
 import re
 from typing import Any, get_origin
 
@@ -38,6 +37,20 @@ MOST_AT_ONCE = 1000
 """Jobs in a batch."""
 LONGEST_GATHERING_MS = 60_000
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(i?)B?", re.IGNORECASE)
+
+
+class Page(msgspec.Struct, frozen=True):
+    """A page of the application's own, for the dashboard's navigation: `hand.pages.append(Page("Songs", "/songs"))`."""
+
+    title: str
+    url: str
+
+    def __post_init__(self) -> None:
+        if not self.title.strip() or not self.url.startswith(("/", "http://", "https://")):
+            raise ConfigurationError(
+                f"page {self.title!r} at {self.url!r}: it needs a title, and an address that begins with /, http:// or "
+                "https://"
+            )
 
 
 class CrewPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,6 +110,8 @@ class NodePlan(msgspec.Struct, frozen=True, kw_only=True):
     retention: Retention = Retention()
     history: bool = False
     log_level: str = "INFO"
+    log: str = "human"
+    synchronous: str = "full"
 
 
 def check_crew(plan: CrewPlan) -> CrewPlan:
@@ -171,14 +186,6 @@ def size(name: str, value: Any) -> int | None:
         raise ConfigurationError(f"{name} is {value!r}; expected bytes, or a text such as '800 MB' or '1.5 GiB'")
     base = 1024 if found[3] else 1000
     return int(float(found[1]) * base ** " KMGT".index(found[2].upper() or " "))
-
-
-def threads_from_environment() -> int:
-    """PIPELINE_THREADS_PER_JOB, or 1."""
-    text = os.environ.get(THREADS) or "1"
-    if not text.isdecimal() or not int(text):
-        raise ConfigurationError(f"{THREADS} is {text!r}; expected a whole number, 1 or more")
-    return int(text)
 
 
 def milliseconds(name: str, seconds: float) -> int:

@@ -19,6 +19,7 @@ from chargehand.config import NodePlan
 from chargehand.errors import ChargehandError
 from chargehand.lives import Lives
 from chargehand.model.frame import Decoder, Frame
+from chargehand.settings import ADMIN_KEY
 from chargehand.stores import sqlite_path
 
 STANDBY_POLL = 0.5
@@ -91,7 +92,8 @@ class Host:
     def kill(self) -> None:
         """Do not wait any longer."""
         self._killing = self._stopping = True
-        os.eventfd_write(self._wake, 1)
+        if self._wake >= 0:
+            os.eventfd_write(self._wake, 1)
 
     def close(self) -> None:
         """Let go of the last descriptor, once all is over."""
@@ -168,7 +170,7 @@ class Host:
             "node",
             mark="node",
             pass_fds=[theirs.fileno(), lock],
-            env=os.environ,
+            env={name: text for name, text in os.environ.items() if name != ADMIN_KEY},
             name=f"node:{self._plan.node}",
         )
         self.node_pid = child.pid

@@ -131,9 +131,13 @@ class Live:
         for grant in result.grants:
             if grant.claims:
                 self._figures_of(grant.claims[0].queue).began(now)
+        ended: dict[str, tuple[int, int]] = {}
         for settlement in batch.settlements:
-            if settlement.state is not State.QUEUED and settlement.outcome is not None:
-                self._figures_of(settlement.queue).ended(1, settlement.duration_ms / 1000, now)
+            if settlement.outcome == "done" or (settlement.outcome and settlement.state is not State.QUEUED):
+                count, took_ms = ended.get(settlement.queue, (0, 0))
+                ended[settlement.queue] = count + 1, took_ms + settlement.duration_ms
+        for queue, (count, took_ms) in ended.items():
+            self._figures_of(queue).ended(count, took_ms / 1000, now)
         if self.watched:
             self._stirred |= bool(batch.settlements or batch.requests or result.grants)
             self._stirred |= self.jobs.committed(batch, result)
@@ -198,7 +202,8 @@ class Live:
             view = worker_view(place, self._hands.get(component), held, self._plan.restart, now)
             since = None if held is None else int(self._wall + held.since * 1000)
             start = None if place.start_at is None else int(self._wall + place.start_at * 1000)
-            body = self._workers[component] = worker_event(view, self._plan.node, since, start)
+            started = int(self._wall + place.started_at * 1000) if place.alive else None
+            body = self._workers[component] = worker_event(view, self._plan.node, since, start, started)
             if self.broker.publish(key, worker_topic(component), "worker", body, at_ms):
                 self._paid_until[component] = max(now, self._paid_until.get(component, 0.0)) + WORK_GAP
 

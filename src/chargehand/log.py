@@ -1,7 +1,7 @@
 """The package's log: constant messages, facts as fields, for people or (CHARGEHAND_LOG=json) for machines.
 
 Libraries do not own their users' logging: only the node and the command line, which are processes of ours, call
-`configure`. Elsewhere a record carries its facts in `record.facts`.
+`configure`; in others `speak` asks first. There a record carries its facts in `record.facts`, too.
 """
 
 import json
@@ -169,6 +169,7 @@ class _Beside(logging.Handler):
 
 
 _beside: list[_Beside] = []
+_configured: list[logging.Handler] = []
 
 
 def configure(
@@ -190,9 +191,27 @@ def configure(
         handler = _Beside()
         _beside.append(handler)
     handler.setFormatter(Json(component) if (style or form()) == "json" else Human(component))
+    _configured.append(handler)
     _logger.addHandler(handler)
     _logger.setLevel(level)
     _logger.propagate = False
+
+
+def speak(level: str, style: str) -> None:
+    """In a process that is not ours: write to standard error if nobody has said where logs go, else into theirs."""
+    if _configured:
+        return
+    if _logger.hasHandlers():
+        _logger.addFilter(_with_facts)
+    else:
+        configure(level, "api", style=style)
+
+
+def _with_facts(record: logging.LogRecord) -> bool:
+    """For formatters that know nothing of facts: they follow the message."""
+    facts: dict[str, Any] = getattr(record, "facts", {})
+    record.msg = " ".join([str(record.msg), *(f"{name}={_shown(value)}" for name, value in facts.items())])
+    return True
 
 
 def finish() -> None:

@@ -118,7 +118,7 @@ class Node:
         about = {"pid": os.getpid(), "boot": launch.boot_id(), "version": __version__}
         holder = Holder(plan.node, self._lives.life)
         return StoreThread(
-            lambda: open_store(plan.store, node=True),
+            lambda: open_store(plan.store, node=True, synchronous=plan.synchronous),
             holder,
             crews,
             about,
@@ -429,7 +429,7 @@ def main(tether_fd: int) -> None:
     tether.set_inheritable(False)
     plan = _read_plan(tether)
     journal = Journal()
-    log.configure(plan.log_level, "node", beside=True, journal=journal)
+    log.configure(plan.log_level, "node", style=plan.log, beside=True, journal=journal)
     adopt_orphans()
     try:
         node = Node(plan, tether, journal)

@@ -287,6 +287,13 @@ class Operating(People, ABC):
         nobody = unserved(waiting, queues, members, [pause.scope for pause in pauses]) if node else {}
         return judge(workers, nobody, node=node, store_failing=failing)
 
+    def waiting_for_nobody(self) -> list[str]:
+        """The queues that have due work while no node runs at all."""
+        if nodelock.holder(self.path) is not None or not self.path.exists():
+            return []
+        with self._store() as store:
+            return sorted(queue for queue, _ in store.waiting())
+
     def why_waiting(self, queue: str) -> str | None:
         """Why nobody does what waits in this queue, as far as the store knows; None if somebody will."""
         with self._store() as store:

@@ -257,11 +257,15 @@ class Retention(msgspec.Struct, frozen=True, kw_only=True):
     """Which finished jobs are kept: none older than `age_ms`, no more than `count` in a queue and state."""
 
     age_ms: int = 7 * 86_400_000
+    """Finished jobs."""
     count: int = 1_000_000
+    """Finished jobs, in a queue and state."""
     crash_age_ms: int = 30 * 86_400_000
+    """Crash reports."""
     crash_count: int = 1_000
     """Crash reports, of all crews together."""
     history_age_ms: int = 7 * 86_400_000
+    """Snapshots of health, where that history is switched on."""
     operation_age_ms: int = 366 * 86_400_000
     """The operator log."""
 

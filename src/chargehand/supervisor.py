@@ -287,6 +287,7 @@ class Supervisor:
             "node": plan.node,
             "node_life": self._lives.life,
             "store": plan.store if crew.transactional else None,
+            "synchronous": plan.synchronous,
             "crews": {name: msgspec.to_builtins(other) for name, other in self._crews.items()},
         }
 

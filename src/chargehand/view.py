@@ -13,7 +13,7 @@ from chargehand.model.place import Place
 from chargehand.model.policy import RestartPolicy, budget
 from chargehand.store import HealthNote
 
-TIMERS = ("incarnation", "job_s", "heartbeat_s", "ready_s", "restart_in_s")
+TIMERS = ("incarnation", "job_s", "heartbeat_s", "started_s", "ready_s", "restart_in_s")
 """What changes by itself, or is nobody's business."""
 
 
@@ -50,7 +50,9 @@ def worker_view(
     }
 
 
-def worker_event(view: dict[str, Any], node: str, since_ms: int | None, start_ms: int | None) -> dict[str, Any]:
+def worker_event(
+    view: dict[str, Any], node: str, since_ms: int | None, start_ms: int | None, started_ms: int | None
+) -> dict[str, Any]:
     """The same as an event's body: moments instead of what counts seconds, so that it changes only with the worker."""
     body = {name: value for name, value in view.items() if name not in TIMERS}
     progress = body["progress"]
@@ -61,6 +63,7 @@ def worker_event(view: dict[str, Any], node: str, since_ms: int | None, start_ms
         "memory": picture.roughly(body["memory"]),
         "job_since_ms": since_ms,
         "restart_at_ms": start_ms,
+        "started_ms": started_ms,
     }
 
 

@@ -159,7 +159,7 @@ class Worker:
 
         text = performing.result_text(result)
         if self._store is None:
-            self._store = open_store(self._plan["store"], create=False)
+            self._store = open_store(self._plan["store"], create=False, synchronous=self._plan["synchronous"])
         body = self._body
         took = int((clock.monotonic() - self._began) * 1000)
         with self._store.transaction() as tx:
@@ -260,10 +260,17 @@ class Worker:
         self._forward_logging()
         self.changed()
 
+    def some_ended(self, frames: bytes) -> None:
+        """Some of several jobs are through, and the handler goes on with the others: say so."""
+        if os.getpid() != self._pid:
+            os._exit(0)  # a process that the handler forked has come back from it; it is no worker
+        self.turns += 1
+        self._tell(frames)
+
     def _end(self, frames: bytes | None) -> None:
         """The handler is through: say so."""
         if os.getpid() != self._pid:
-            os._exit(0)  # a process that the handler forked has come back from it; it is no worker
+            os._exit(0)  # as above
         self.current, self._progress = None, None
         self.cancelled.clear()  # before it is said: what is cancelled after that is of the next
         self.turns += 1

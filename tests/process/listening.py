@@ -85,7 +85,11 @@ class Table:
         return known is not None and wanted == {field: known[field] for field in wanted}
 
     def wait(self, name: str, /, **wanted: Any) -> dict[str, Any]:
-        eventually(lambda: self.is_now(name, **wanted), 30, what=f"{name} {wanted}, not {self.things.get(name)}")
+        try:
+            eventually(lambda: self.is_now(name, **wanted), 30, what=f"{name} {wanted}")
+        except AssertionError as error:
+            error.add_note(f"it is {self.things.get(name)}")
+            raise
         return self.things[name]
 
 
@@ -97,7 +101,7 @@ class Listener(Table):
         self.url, self.last, self.over = url, last, False
         self.statuses: list[int] = []
         self.response: httpx.Response | None = None
-        self.thread = threading.Thread(target=self.run)
+        self.thread = threading.Thread(target=self.run, daemon=True)
         self.thread.start()
 
     def run(self) -> None:

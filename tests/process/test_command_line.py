@@ -47,7 +47,7 @@ def test_status_without_a_node_says_so(world: World, hand: Chargehand) -> None:
     assert "chargehand work APP" in told.stdout
 
 
-COMMANDS = ["", "work", "status", "run", "check", "wake", "recurring", "claims", "claims release"]
+COMMANDS = ["", "init", "serve", "work", "status", "run", "check", "wake", "recurring", "claims", "claims release"]
 JOBS = ["jobs", *(f"jobs {word}" for word in ("enqueue", "list", "show", "retry", "cancel"))]
 
 

@@ -165,7 +165,7 @@ def test_a_flagged_worker_is_not_shown_as_healthy(make_hand: MakeHand) -> None: 
 
 def test_a_machine_that_has_a_new_name(world: World) -> None:  # spec: HP-2 HP-3
     """As a container has after every start."""
-    crews = "hand.crew('do', 'crewhands:Doer')"
+    crews = "hand.crew('do', 'crewhands:Doer', workers=1)"
     with serving(world, crews, NODE_NAME="a") as served:
         eventually(lambda: len(served.hand.health("healthy")) == 2)
         served.die_with_the_node()

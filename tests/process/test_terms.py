@@ -115,12 +115,9 @@ def test_the_environment_of_each_worker(hand: Chargehand) -> None:  # spec: WP-3
     assert found == {n: [str(n), f"{n}/{n}", "{other} {}"] for n in range(2)}
 
 
-def test_threads_are_limited_before_anything_is_imported(  # spec: WP-11 CF-1
-    hand: Chargehand, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_threads_are_limited_before_anything_is_imported(hand: Chargehand) -> None:  # spec: WP-11
     hand.crew("one", "orderhands:Mirror")
-    monkeypatch.setenv(THREADS, "3")
-    hand.crew("three", "orderhands:Mirror")
+    hand.crew("three", "orderhands:Mirror", threads=3)
     hand.crew("two", "orderhands:Mirror", threads=2)
     hand.crew("own", "orderhands:Mirror", threads=2, environment={"OMP_NUM_THREADS": "7"})
     with hand.running():
@@ -130,7 +127,7 @@ def test_threads_are_limited_before_anything_is_imported(  # spec: WP-11 CF-1
     assert (found["own"]["OMP_NUM_THREADS"], found["own"]["MKL_NUM_THREADS"]) == ("7", "2")
 
 
-def test_threads_of_a_standalone_worker(world: World) -> None:  # spec: WP-11
+def test_threads_of_a_standalone_worker(world: World) -> None:  # spec: WP-11 CF-1
     with serving(world, "hand.crew('look', 'orderhands:Mirror')", PIPELINE_THREADS_PER_JOB="5") as served:
         found = served.hand.crew("look", "orderhands:Mirror").enqueue(None).wait(30)
         assert {found[variable] for variable in (THREADS, *THREAD_LIMITS)} == {"5"}

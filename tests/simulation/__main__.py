@@ -7,6 +7,7 @@ import sys
 from collections import Counter
 
 from clockwork import Broken
+from profiles import PROFILES
 from simulator import profile_of, simulate, tell
 from stage import Stage
 
@@ -14,17 +15,18 @@ from campaign import histories
 from chargehand import clock
 
 
-def one(seed: int) -> int:
-    """Tell one history in full."""
+def one(seed: int, name: str | None) -> int:
+    """Tell one history in full; of the profile whose turn it is with this seed, or of this one."""
     stage = Stage()
+    profile = next((each for each in PROFILES if each.name == name), profile_of(seed))
     try:
-        world = simulate(seed, stage)
+        world = simulate(seed, stage, profile)
     except Broken as broken:
         assert stage.world is not None
         trace = str(broken).partition("Traceback")
         sys.stdout.write(f"{tell(stage.world, 10**9)}\n\n{trace[1]}{trace[2]}\n{str(broken).splitlines()[0]}\n")
         return 1
-    sys.stdout.write(f"{tell(world, 10**9)}\n\nseed {seed} ({profile_of(seed).name}): all promises kept\n")
+    sys.stdout.write(f"{tell(world, 10**9)}\n\nseed {seed} ({profile.name}): all promises kept\n")
     return 0
 
 
@@ -58,10 +60,11 @@ def main() -> int:
     parser.add_argument("count", nargs="?", type=int, default=700)
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--seed", type=int, help="tell this one in full")
+    parser.add_argument("--profile", choices=[each.name for each in PROFILES], help="with --seed: another than its own")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     given = parser.parse_args()
     if given.seed is not None:
-        return one(given.seed)
+        return one(given.seed, given.profile)
     return many(given.first, given.count, given.processes)
 
 

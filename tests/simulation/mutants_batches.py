@@ -9,6 +9,7 @@ BATCHES = (
         old="            meant = cancelled is None or job in cancelled\n",
         new="            meant = True\n",
         profile="cancel",
+        first=49,
     ),
     Mutant(
         name="a job with a past goes with others",
@@ -16,6 +17,7 @@ BATCHES = (
         old="    return claim.crashes > 0 or claim.attempts > 0\n",
         new="    return claim.crashes > 1 or claim.attempts > 1\n",
         profile="several",
+        first=2,
     ),
     Mutant(
         name="the end of one job is taken for that of another",
@@ -23,6 +25,7 @@ BATCHES = (
         old="        if job is not None and job != self.claim.id:\n",
         new="        if job is None:\n",
         profile="several",
+        first=3,
     ),
     Mutant(
         name="of a dead worker's batch only the first comes back",
@@ -37,6 +40,7 @@ BATCHES = (
         old="    return max(timeouts) / 1000 if",
         new="    return min(timeouts) / 1000 if",
         profile="several",
+        first=2,
     ),
     Mutant(
         name="a batch with an endless job has a timeout",
@@ -44,6 +48,7 @@ BATCHES = (
         old=" if len(timeouts) == len(claims) else None\n",
         new=" if timeouts else None\n",
         profile="several",
+        first=31,
     ),
     Mutant(
         name="jobs wait for others for ever",

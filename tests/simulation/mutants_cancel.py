@@ -9,6 +9,7 @@ CANCEL = (
         old="        return [Recall(component, job)]\n",
         new="        return []\n",
         profile="cancel",
+        first=3,
     ),
     Mutant(
         name="one that does not hear is left alone",
@@ -16,6 +17,7 @@ CANCEL = (
         old="            place.cancel_at = now + self._liveness.cancel\n        return [",
         new="            pass\n        return [",
         profile="cancel",
+        first=3,
     ),
     Mutant(
         name="a cancelled job has no time to end by itself",
@@ -44,6 +46,7 @@ CANCEL = (
         old="    if verdict is Reason.CANCELLED:\n",
         new="    if verdict is Reason.CANCELLED and asked:\n",
         profile="cancel",
+        first=3,
     ),
     Mutant(
         name="what waits in memory is handed out though it is cancelled",
@@ -58,6 +61,7 @@ CANCEL = (
         old="  state = iif(?3 = 'queued' AND cancel_ms IS NOT NULL, 'cancelled', ?3),\n",
         new="  state = ?3,\n",
         profile="cancel",
+        first=9,
     ),
     Mutant(
         name="a good end does not stand if a cancel came before it",
@@ -65,6 +69,7 @@ CANCEL = (
         old="UPDATE chargehand_job NOT INDEXED SET state = 'done',",
         new="UPDATE chargehand_job NOT INDEXED SET state = iif(cancel_ms IS NULL, 'done', 'cancelled'),",
         profile="cancel",
+        first=12,
     ),
     Mutant(
         name="a job that was retried is still cancelled",
@@ -72,6 +77,7 @@ CANCEL = (
         old="  cancel_ms = NULL, retried_ms = ?2\n",
         new="  retried_ms = ?2\n",
         profile="cancel",
+        first=17,
     ),
     Mutant(
         name="a busy node does not see what was cancelled in the store",

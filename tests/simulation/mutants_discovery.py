@@ -23,6 +23,7 @@ DISCOVERY = (
         old='    if newest and newest[0].state is not State.DONE:\n        return "set aside"\n',
         new="",
         profile="discovery",
+        first=2,
     ),
     Mutant(
         name="what is never done is done for ever",
@@ -44,6 +45,7 @@ DISCOVERY = (
         old='        return "held"  # when the look read it, it was still in hand\n',
         new="        pass\n",
         profile="discovery",
+        first=1,
         seeds=150,
     ),
     Mutant(
@@ -52,6 +54,7 @@ DISCOVERY = (
         old="            age_ms = int((now - looked_at + LOOKED_BEFORE) * 1000)\n",
         new="            age_ms = int(LOOKED_BEFORE * 1000)\n",
         profile="discovery",
+        first=103,
         seeds=150,
     ),
     Mutant(
@@ -74,6 +77,7 @@ DISCOVERY = (
         old="        return None if self.asked is not None or self.storing or self.waiting",
         new="        return None if self.storing or self.waiting",
         profile="discovery",
+        first=2,
     ),
     Mutant(
         name="there is never enough",
@@ -88,6 +92,7 @@ DISCOVERY = (
         old="                new = sum(claim.fence == 1 and claim.item is not None for claim in grant.claims)\n",
         new="                new = len(grant.claims)\n",
         profile="discovery",
+        first=8,
     ),
     Mutant(
         name="nobody looks while a page is in the store",

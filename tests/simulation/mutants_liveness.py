@@ -68,7 +68,7 @@ LIVENESS = (
         old="        place.load_until = max(place.load_until, now + min(seconds, LONGEST_LOAD))\n",
         new="",
         profile="watch",
-        first=51,
+        first=38,
     ),
     Mutant(
         name="a job's time begins with the worker's",
@@ -98,6 +98,7 @@ LIVENESS = (
         old="        self._stage(place, place.stage + 1, now + self._policy.terminate)\n",
         new="        self._stage(place, place.stage + 1, now + 9 * self._policy.terminate)\n",
         profile="people",
+        first=8,
     ),
     Mutant(
         name="a crash report names the breaker",
@@ -112,6 +113,7 @@ LIVENESS = (
         old="        if place.after is After.START:\n            self.start(place)\n",
         new="",
         profile="people",
+        first=2,
     ),
     Mutant(
         name="recycled one job late",
@@ -126,6 +128,7 @@ LIVENESS = (
         old="            self.start(place)\n        return []\n\n    # a worker speaks\n",
         new="            pass\n        return []\n\n    # a worker speaks\n",
         profile="people",
+        first=2,
     ),
     Mutant(
         name="claims are released before the kill",

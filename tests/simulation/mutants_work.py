@@ -18,7 +18,7 @@ WORK = (
         old="WHERE seq = ?1 AND fence = ?2 AND state = 'running' RETURNING seq, fence",
         new="WHERE seq = ?1 AND ?2 AND state = 'running' RETURNING seq, ?2",
         profile="ghosts",
-        first=1,
+        first=0,
     ),
     Mutant(
         name="whoever settles may do so twice",
@@ -149,7 +149,7 @@ WORK = (
         old="            if self._record(claim, held.since, its, now, worker=worker, pid=pid) is State.FAILED:\n",
         new="            if claim.attempts > 99:\n",
         profile="poison",
-        first=0,
+        first=2,
     ),
     Mutant(
         name="a quarantined job does not count as got out of the way",

@@ -133,15 +133,22 @@ def cancelled_wherever_it_is(stage: Stage) -> None:
 
 
 def cancelled_beside_a_busy_crew(stage: Stage) -> None:
-    """A cancel that nobody tells the node of is seen within seconds, however busy it is with something else."""
-    world = begin(stage, 1, others={"b": Terms(workers=1)}, takes=(0.003,), poll=0.25)
+    """A cancel that nobody tells the node of is seen within seconds, however often it is told of something else."""
+    world = begin(stage, 1, others={"b": Terms(workers=1)})
+    node = world.node
+    assert node is not None
     (long,) = world.folk.enqueue(1, "a", delay_ms=0, timeout_ms=None)
     world.fates.scripted[long] = until_it_hears(world, 0.05)
-    world.folk.enqueue(350, "b", delay_ms=0, priority=0, timeout_ms=None)
-    now_at(world, 0.3)
+    node.store._delay = lambda: 0.02
+
+    def hint() -> None:
+        node.order(lambda: node.ledger.hint("b"))
+        world.after(0.005, hint)
+
+    hint()
+    now_at(world, 2)
     world.folk.cancel(long)
-    now_at(world, 0.7)
-    assert "queued" in states(world), "b is no longer busy: this shows nothing"
+    now_at(world, 1.5)
     assert job(world, long) == "cancelled"
 
 

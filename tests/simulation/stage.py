@@ -23,6 +23,8 @@ from chargehand.stores.sqlite import SqliteStore
 from hands import Node
 
 EPOCH_MS = 1_700_000_000_000
+USUAL = (ledger.POLL, search.ENOUGH, search.LOOK_EVERY, sqlite_items.new_ids)
+"""What a world changes in the shipped modules, as it was."""
 TABLES = ("job", "attempt", "pause", "node", "crew")
 
 
@@ -58,6 +60,8 @@ class Stage:
         self.store._version = -1
 
     def close(self) -> None:
+        """Nothing is left, not even in the shipped modules: others may need them as they are."""
+        ledger.POLL, search.ENOUGH, search.LOOK_EVERY, sqlite_items.new_ids = USUAL
         self.store.close()
         self.people.close()
         self._folder.cleanup()

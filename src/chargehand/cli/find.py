@@ -12,6 +12,7 @@ import typer
 
 from chargehand.app import Chargehand
 from chargehand.errors import ConfigurationError, StoreError
+from chargehand.stores import sqlite_path
 
 App = Annotated[
     str | None,
@@ -20,6 +21,7 @@ App = Annotated[
     ),
 ]
 Store = Annotated[str | None, typer.Option("--store", "-s", help="The store, as a path or address.", metavar="PATH")]
+LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
 
@@ -67,27 +69,28 @@ def chargehand(app: str | None, store: str | None) -> Chargehand:
         raise ConfigurationError("give --app or --store, not both: an application has a store of its own")
     if app is not None:
         return application(app)
-    address = store or os.environ.get("CHARGEHAND_URL")
-    if address is None:
-        address = str(Path.cwd() / "chargehand.db")
-        if not Path(address).exists():
+    if store is not None:
+        os.environ["CHARGEHAND_URL"] = store  # what is named on the command line wins over the environment
+    folder = Path.cwd() if store is None else sqlite_path(store).parent
+    hand = Chargehand(folder=folder)
+    if not hand.path.exists():
+        if "url" not in hand.settings.origins:
             raise StoreError(
                 f"there is no chargehand.db in {os.getcwd()}: name the store with --store, the application with --app, "
                 "or set CHARGEHAND_URL"
             )
-    hand = Chargehand(address) if store is None else _at(store)
-    if not hand.path.exists():
         raise StoreError(f"there is no store at {hand.path}")
     return hand
+
+
+def level(name: str | None) -> str | None:
+    """A log level, checked."""
+    if name is not None and name.upper() not in LEVELS:
+        raise typer.BadParameter(f"{name!r}; allowed are {', '.join(LEVELS)}", param_hint="--log-level")
+    return None if name is None else name.upper()
 
 
 def close() -> None:
     """Let go of what commands have opened."""
     while _opened:
         _opened.pop()()
-
-
-def _at(store: str) -> Chargehand:
-    """What is named on the command line wins over the environment."""
-    os.environ["CHARGEHAND_URL"] = store
-    return Chargehand(store)

@@ -12,11 +12,13 @@ from chargehand.cli import (
     deaths,
     doctor,
     find,
+    init,
     jobs,
     keys,
     live,
     orders,
     plans,
+    serve,
     show,
     status,
     top,
@@ -34,6 +36,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Exit status: 0 well, 1 error, 2 wrong use or settings, 3 unrecoverable, 4 store unusable, 5 set-up failed.",
 )
+app.command("init")(init.init)
+app.command("serve")(serve.serve)
 app.command("work")(work.work)
 app.command("status")(status.status)
 for order in (orders.start, orders.stop, orders.pause, orders.resume, orders.drain, orders.restart, orders.reset):

@@ -9,29 +9,26 @@ import typer
 
 from chargehand import log
 from chargehand.cli import show
-from chargehand.cli.find import application
+from chargehand.cli.find import application, level
 from chargehand.errors import ConfigurationError
 from chargehand.host import Host
 
 
 def work(
     app: Annotated[str, typer.Argument(help="The application, as module:object.", metavar="APP")],
-    log_level: Annotated[
-        str, typer.Option(help="DEBUG, INFO, WARNING or ERROR.", envvar="CHARGEHAND_LOG_LEVEL")
-    ] = "INFO",
+    log_level: Annotated[str | None, typer.Option(help="DEBUG, INFO, WARNING or ERROR.")] = None,
 ) -> None:
     """Start the application's crews and keep them working until Ctrl+C or SIGTERM.
 
     If another node serves the same store already, this one waits and takes over when that is gone. The first
     Ctrl+C lets current jobs finish within their grace; a second one ends at once.
     """
-    if log_level.upper() not in ("DEBUG", "INFO", "WARNING", "ERROR"):
-        raise typer.BadParameter(f"{log_level!r}; allowed are DEBUG, INFO, WARNING, ERROR", param_hint="--log-level")
+    chosen = level(log_level)
     hand = application(app)
     if not hand.crews:
         raise ConfigurationError(f"{app!r} has no crew: declare one with hand.crew(name, 'module:Class')")
-    hand.log_level = log_level.upper()
-    log.configure(hand.log_level)
+    hand.log_level = chosen or hand.log_level
+    log.configure(hand.log_level, style=hand.settings.log)
     log.info("store", path=hand.path)
     hand.open()
     asked: list[int] = []

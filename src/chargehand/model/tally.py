@@ -54,7 +54,8 @@ class Tally:
     def ended(self, queue: str, outcome: Outcome, seconds: float) -> None:
         """A worker had a job for so long."""
         self._runs[queue].observe(seconds)
-        how = "done" if isinstance(outcome, Done | Settled) else type(outcome).__name__.lower()
+        kind = type(outcome)
+        how = "done" if kind is Done or kind is Settled else kind.__name__.lower()
         self._ended[queue, how] += 1
 
     def crashed(self, crew: str, reason: str) -> None:

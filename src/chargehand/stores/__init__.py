@@ -46,8 +46,11 @@ def sqlite_path(url: str) -> Path:
     return path
 
 
-def open_store(url: str, *, create: bool = True, node: bool = False) -> Store:
-    """The store at this address, checked and migrated. `node`: the caller is the node, which tends the file."""
+def open_store(url: str, *, create: bool = True, node: bool = False, synchronous: str = "full") -> Store:
+    """The store at this address, checked and migrated. `node`: the caller is the node, which tends the file.
+
+    `synchronous`: "full", or "normal", where a power cut may take back what was acknowledged last.
+    """
     from chargehand.stores.sqlite import SqliteStore
 
-    return SqliteStore(sqlite_path(url), create=create, tend=node)
+    return SqliteStore(sqlite_path(url), create=create, tend=node, synchronous=synchronous)

@@ -40,9 +40,16 @@ class SqliteStore(SqliteReading):
     """See the module and `chargehand.store.Store`."""
 
     def __init__(
-        self, path: Path, *, create: bool = True, tend: bool = False, now_ms: Callable[[], int] = clock.now_ms
+        self,
+        path: Path,
+        *,
+        create: bool = True,
+        tend: bool = False,
+        synchronous: str = "full",
+        now_ms: Callable[[], int] = clock.now_ms,
     ) -> None:
         super().__init__(path, now_ms)
+        self._synchronous = synchronous
         self._surplus = Surplus()
         with in_words(path), _opening:
             self._check_ground(create)
@@ -93,7 +100,7 @@ class SqliteStore(SqliteReading):
                 raise StoreError(f"{self.path} cannot be switched to write-ahead logging; is it read-only?")
         # Without this the engine may plan a statement anew for every value that is bound to it: ten times the cost.
         self._db.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
-        self._db.pragma("synchronous", "FULL")
+        self._db.pragma("synchronous", self._synchronous)
         self._db.pragma("temp_store", "MEMORY")
         self._db.wal_autocheckpoint(checkpoint_pages)
 

@@ -5,7 +5,17 @@ from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 
 from chargehand import __version__
-from chargehand.web import events, problems, routes_jobs, routes_probes, routes_queues, routes_session, routes_workers
+from chargehand.web import (
+    events,
+    problems,
+    routes_dashboard,
+    routes_jobs,
+    routes_probes,
+    routes_queues,
+    routes_session,
+    routes_system,
+    routes_workers,
+)
 from chargehand.web.auth import CSRF, shut
 from chargehand.web.common import READ, router
 from chargehand.web.documents import REFUSALS, describe, problem, respond
@@ -24,13 +34,13 @@ Times are milliseconds since 1970.
 
 def create(site: Site) -> FastAPI:
     """The application that is mounted under the prefix, or served alone."""
-    gates = [Middleware(Gate, hosts=tuple(site.setting("allowed_hosts", ())))]
-    origins = list(site.setting("cors_origins", ()))
-    if origins:
+    settings = site.hand.settings
+    gates = [Middleware(Gate, hosts=settings.allowed_hosts)]
+    if settings.cors_origins:
         allowed = ["Authorization", "Content-Type", "Idempotency-Key", "Last-Event-ID", "X-Request-ID", CSRF]
         cors = Middleware(
-            CORSMiddleware, allow_origins=origins, allow_methods=["GET", "POST", "DELETE"], allow_headers=allowed,
-            expose_headers=["X-Request-ID", "Location"],
+            CORSMiddleware, allow_origins=settings.cors_origins, allow_methods=["GET", "POST", "DELETE"],
+            allow_headers=allowed, expose_headers=["X-Request-ID", "Location"],
         )  # fmt: skip
         gates.append(cors)
     api = FastAPI(
@@ -46,7 +56,15 @@ def create(site: Site) -> FastAPI:
     api.state.site = site
     problems.install(api)
     describe(api, DESCRIPTION)
-    for each in (routes_jobs, routes_queues, routes_workers, routes_session, routes_probes):
+    for each in (
+        routes_jobs,
+        routes_queues,
+        routes_workers,
+        routes_system,
+        routes_session,
+        routes_probes,
+        routes_dashboard,
+    ):
         api.include_router(each.routes)
     api.include_router(_document(api))
     events.include(api, site)

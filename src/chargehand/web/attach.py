@@ -1,33 +1,89 @@
-"""Puts Chargehand into a FastAPI application: its routes under a prefix, its node around the application's lifespan."""
+"""Puts Chargehand into a FastAPI application: its routes under a prefix, its node around the application's lifespan.
 
-import asyncio
+The application's own routes go first wherever they are about the same path.
+"""
+
+import re
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI
+from starlette.routing import BaseRoute, Match, Mount, Route
+from starlette.types import ASGIApp, Scope
 
+from chargehand.errors import ConfigurationError
 from chargehand.web.api import create
+from chargehand.web.hosting import hosted
 from chargehand.web.site import Site
 
 if TYPE_CHECKING:
     from chargehand.app import Chargehand
 
+PROBES = ("/healthz", "/readyz", "/workers/ready")
+_PREFIX = re.compile(r"(/[A-Za-z0-9._~-]+)+")
 
-def attach(hand: "Chargehand", app: FastAPI, prefix: str) -> None:
+
+def attach(hand: "Chargehand", app: FastAPI, prefix: str, *, probes: bool = False) -> Site:
     """Mount the routes and wrap the lifespan."""
+    if not _PREFIX.fullmatch(prefix):
+        raise ConfigurationError(f"prefix {prefix!r}; expected something like '/chargehand', or '/ops/jobs'")
     site = Site(hand, prefix)
-    app.mount(prefix, create(site))
+    api = create(site)
+    routes = app.router.routes
+    # First, so that a catch-all of the application's (its pages, say) does not hide them.
+    routes.insert(0, _Under(prefix, api, routes))
+    for path in PROBES if probes else ():
+        routes.insert(1, _At(path, api, routes))
+    enclose(app, site)
+    return site
+
+
+def enclose(app: FastAPI, site: Site) -> None:
+    """Have the node run around the application's own lifespan, whose state passes through."""
     theirs = app.router.lifespan_context
 
     @asynccontextmanager
     async def lifespan(served: FastAPI) -> AsyncGenerator[Any]:
-        hand.host()
-        try:
-            async with theirs(served) as state:
-                yield state
-        finally:
-            site.closing.set()
-            await asyncio.to_thread(hand.unhost)
+        async with hosted(site), theirs(served) as state:
+            yield state
 
     app.router.lifespan_context = lifespan
+
+
+class _Under(Mount):
+    """Everything under a prefix, but for what the application itself serves there."""
+
+    def __init__(self, prefix: str, api: ASGIApp, routes: list[BaseRoute]) -> None:
+        super().__init__(prefix, api, name="chargehand")
+        self._all = routes
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        found = super().matches(scope)
+        return (Match.NONE, {}) if found[0] is Match.FULL and _is_theirs(self, self.path, self._all, scope) else found
+
+
+class _At(Route):
+    """One path, unless the application itself serves it."""
+
+    def __init__(self, path: str, api: ASGIApp, routes: list[BaseRoute]) -> None:
+        super().__init__(path, api, name=f"chargehand{path}", include_in_schema=False)
+        self._all = routes
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        found = super().matches(scope)
+        theirs = found[0] is not Match.NONE and _is_theirs(self, self.path, self._all, scope)
+        return (Match.NONE, {}) if theirs else found
+
+
+def _is_theirs(ours: BaseRoute, prefix: str, routes: list[BaseRoute], scope: Scope) -> bool:
+    """Whether a route of the application's is about this path, and not about any path at all."""
+    elsewhere = dict(scope)
+    depth = prefix.count("/")
+    rest = scope["path"].removeprefix(scope.get("root_path", "")).removeprefix(prefix)
+    elsewhere["path"] = scope.get("root_path", "") + "/\x00" * depth + rest
+    return any(
+        route.matches(scope)[0] is Match.FULL and route.matches(elsewhere)[0] is Match.NONE
+        for route in routes
+        if route is not ours
+    )

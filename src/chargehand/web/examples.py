@@ -14,10 +14,13 @@ from chargehand.answers import (
     CrewInfo,
     CrewReadiness,
     Crews,
+    Diagnosed,
     Health,
     Info,
     JobDetail,
     JobPage,
+    LogLine,
+    LogLines,
     Made,
     MadeMany,
     NodeStatus,
@@ -33,6 +36,7 @@ from chargehand.answers import (
     WorkerThreads,
 )
 from chargehand.model.access import Operation
+from chargehand.model.causes import Finding, Severity
 from chargehand.model.health import Verdict
 from chargehand.model.job import Attempt, JobRecord, State
 from chargehand.model.orders import Answer
@@ -96,6 +100,20 @@ INFO = Info(
     workers=(CrewInfo(crew="tag", queue="tag", configured=2, live=2),),
     queues=("tag",),
 )
+DIAGNOSED = Diagnosed(
+    store="/srv/chargehand.db",
+    status=Severity.ERROR,
+    well=False,
+    headline="not working since 12:00: tag paused by ops; 12 waiting, the oldest 3 minutes",
+    findings=(
+        Finding(
+            severity=Severity.ERROR, cause="paused", about="tag", text="tag was paused by ops 3 minutes ago: new model",
+            remedy="chargehand resume tag", short="tag paused by ops", since_ms=AT,
+        ),
+    ),
+    at_ms=AT,
+)  # fmt: skip
+LOG_LINES = LogLines((LogLine(at_ms=AT, level="info", text="loaded", component=WORKER),))
 NODE_STATUS = NodeStatus({"node": NODE, "pid": 4700, "workers": [], "verdict": {"status": "healthy", "reasons": []}})
 QUEUES = Queues((Queue(queue="tag", queued=12, running=2, done=431, failed=1, crews=("tag",), oldest_wait_ms=1_200),))
 CHANGED = Changed(3, False)

@@ -2,14 +2,14 @@
 
 import asyncio
 import hmac
-import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from chargehand import clock, keys, log
-from chargehand.errors import ChargehandError, ConfigurationError
+from chargehand.errors import ChargehandError
 from chargehand.model.access import SCOPES, SESSION_MS, USED_EVERY_MS, ApiKey, Scope, Session
+from chargehand.settings import ADMIN_KEY as ADMIN
 from chargehand.web.aside import Aside, Cached
 
 if TYPE_CHECKING:
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 BELIEVED = 1.0
 """Seconds after which a revoked key opens nothing any more, at most."""
-ADMIN = "CHARGEHAND_ADMIN_KEY"
 SESSION_PREFIX = "cs_"
 
 
@@ -152,14 +151,9 @@ def csrf_of(cookie: str) -> str:
     return keys.digest(f"csrf {cookie}")[:43]
 
 
-def admin_key(hand: Any) -> ApiKey | None:
-    """The key that the environment names, read once."""
-    given: Any = getattr(getattr(hand, "settings", None), "admin_key", None)
-    secret = getattr(given, "value", given) or os.environ.get(ADMIN)
-    if not secret:
+def admin_key(hand: "Chargehand") -> ApiKey | None:
+    """The key that the settings name."""
+    given = hand.settings.admin_key
+    if given is None:
         return None
-    if len(secret) < keys.LEAST_OWN or not secret.isascii() or not secret.isprintable() or " " in secret:
-        raise ConfigurationError(
-            f"{ADMIN} has {len(secret)} characters; allowed are {keys.LEAST_OWN} or more, printable and without blanks"
-        )
-    return ApiKey(id="admin", name=ADMIN, digest=keys.digest(secret), scopes=SCOPES, created_ms=0)
+    return ApiKey(id="admin", name=ADMIN, digest=keys.digest(given.value), scopes=SCOPES, created_ms=0)

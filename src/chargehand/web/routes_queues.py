@@ -45,8 +45,8 @@ async def info(site: Here) -> Response:
         view = hand.status()
         holder = None if view is not None else nodelock.holder(hand.path)
         queues = [count.queue for count in hand.counts()]
-        enabled = bool(site.setting("embed_workers", True))
-        return info_of(hand.node_name, enabled, hand.known_crews(), view, holder, queues)
+        enabled = hand.settings.embed_workers
+        return info_of(hand.node_name, enabled, hand.known_crews(), view, holder, queues, hand.pages)
 
     return respond(await site.aside(read))
 

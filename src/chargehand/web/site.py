@@ -2,9 +2,10 @@
 
 import asyncio
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from chargehand import clock
+from chargehand import clock, facts
+from chargehand.model.diagnosis import Diagnosis
 from chargehand.web.aside import Aside, Cached
 from chargehand.web.keyring import Keyring
 from chargehand.web.metrics import gather
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
 
 PROBE_LIMIT = 2.0
 """Seconds that a probe waits for the store."""
+DOCTOR_LIMIT = facts.PATIENCE + 4
+"""Seconds that a diagnosis may take."""
 BELIEVED = 1.0
 """Seconds for which an answer serves all who ask."""
 
@@ -33,13 +36,18 @@ class Site:
         """Whether the store can be written."""
         self.facts = Cached(lambda: gather(hand, self.aside, self.events_dropped()), BELIEVED, clock.monotonic)
         """What the metrics say."""
+        self.diagnosis = Cached(self._examine, BELIEVED, clock.monotonic)
+        """What the doctor says: one look at a time, however many ask."""
         # Two of us on one machine share its cookies, whatever their ports: each has a name of its own.
         self.cookie = f"chargehand_{sha256(hand.url.encode()).hexdigest()[:8]}"
+
+    async def _examine(self) -> Diagnosis:
+        return await self.aside(lambda: facts.examine(self.hand), DOCTOR_LIMIT)
 
     def events_dropped(self) -> int:
         """Events that clients of this process were too slow for."""
         return self.hand.feed().broker.dropped
 
-    def setting(self, name: str, otherwise: Any) -> Any:
-        """A setting of the application's, where it has any."""
-        return getattr(getattr(self.hand, "settings", None), name, otherwise)
+    def open(self) -> None:
+        """A server starts (again): an event belongs to the loop that waits for it."""
+        self.closing = asyncio.Event()

@@ -19,6 +19,7 @@ from chargehand.answers import (
     Worker,
     WorkerThreads,
 )
+from chargehand.config import Page
 from chargehand.model.death import Reason
 from chargehand.model.health import APP, is_healthy, shown_status
 from chargehand.model.lifecycle import ALIVE, Status
@@ -80,7 +81,13 @@ def _fresher(row: Worker, shown: View, now_ms: int) -> Worker:
 
 
 def info_of(
-    node: str, enabled: bool, crews: Sequence[CrewRow], view: View | None, holder: View | None, queues: Sequence[str]
+    node: str,
+    enabled: bool,
+    crews: Sequence[CrewRow],
+    view: View | None,
+    holder: View | None,
+    queues: Sequence[str],
+    pages: Sequence[Page] = (),
 ) -> Info:
     """What runs here. `holder`: who has the lock of the node."""
     supervisor = None
@@ -104,6 +111,7 @@ def info_of(
             for each in crews
         ),
         queues=tuple(sorted({*queues, *(crew.queue for crew in crews)})),
+        pages=tuple(pages),
     )
 
 

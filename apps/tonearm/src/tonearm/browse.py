@@ -1,0 +1,97 @@
+"""Tracks as people look at them: found by label, text or rule. Light."""
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from chargehand import clock
+from tonearm import hearing
+from tonearm.errors import TonearmError
+from tonearm.labels import TIERS, Tier
+from tonearm.library import Folder, Library, joined, shown
+from tonearm.report import called
+from tonearm.tags import rules
+from tonearm.tags.playlist import Entry
+
+_ROW = (
+    "SELECT file.id, title, artist, album, year, genre, kind, duration, path, root, tagged_ms, needs, written_ms "
+    "FROM file JOIN folder ON folder.id = file.folder WHERE missing_ms IS NULL"
+)
+
+
+def folder(each: Folder) -> dict[str, Any]:
+    """A folder, for JSON."""
+    when = None if each.scanned_ms is None else clock.local_time(each.scanned_ms)
+    return {"id": each.id, "root": shown(each.root), "mode": each.mode, "scanned": when}
+
+
+def tracks(library: Library, *, label: str = "", text: str = "", limit: int = 100) -> list[dict[str, Any]]:
+    """Tracks with a label (all: without), whose tags or path contain a text, those heard last first."""
+    wheres, values = [_ROW], list[Any]()
+    if label:
+        wheres.append("file.id IN (SELECT label.file FROM label WHERE name = ?)")
+        values.append(label)
+    if text:
+        wheres.append("instr(lower(coalesce(title, '') || artist || coalesce(album, '') || CAST(path AS TEXT)), ?)")
+        values.append(text.lower())
+    rows = library.rows(f"{' AND '.join(wheres)} ORDER BY tagged_ms DESC NULLS LAST, file.id LIMIT ?", *values, limit)
+    return [_shown(library, row) for row in rows]
+
+
+def track(library: Library, number: int) -> dict[str, Any] | None:
+    """One track, with its labels."""
+    row = library.one(f"{_ROW} AND file.id = ?", number)
+    return None if row is None else _shown(library, row)
+
+
+def find(library: Library, text: str) -> int:
+    """The track that a person means: by its number, its path, or a text that only it has."""
+    if text.isdigit() and track(library, int(text)) is not None:
+        return int(text)
+    real = os.path.realpath(os.fsencode(text))
+    for each in library.folders():
+        if real.startswith(each.root + b"/"):
+            found = library.one(
+                "SELECT id FROM file WHERE folder = ? AND path = ?", each.id, real[len(each.root) + 1 :]
+            )
+            if found is not None:
+                return int(found[0])
+    some = tracks(library, text=text, limit=3)
+    if len(some) == 1:
+        return int(some[0]["id"])
+    said = f"{text!r} could be " + ", ".join(f"{each['id']} ({each['name']})" for each in some)
+    raise TonearmError(f"{said}: give its number" if some else f"there is no track {text!r} in the library")
+
+
+def matching(library: Library, rule: rules.Rule, tier: Tier = "regular") -> Iterator[Entry]:
+    """The tracks that fit a rule, by their labels of a tier."""
+    wanted = TIERS[: TIERS.index(tier) + 1]
+    marks = ", ".join("?" * len(wanted))
+    rows = library.rows(f"{_ROW} AND tagged_ms IS NOT NULL ORDER BY file.id")
+    for number, title, artist, _album, _year, _genre, _kind, duration, path, root, *_ in rows:
+        groups: dict[str, list[str]] = {}
+        given = library.rows(f"SELECT category, name FROM label WHERE file = ? AND tier IN ({marks})", number, *wanted)
+        for category, name in given:
+            groups.setdefault(category, []).append(name)
+        if rules.matches(rule, groups):
+            who = tuple(msgspec.json.decode(artist, type=list[str]))
+            yield Entry(os.fsdecode(joined(root, path)), title, who, duration)
+
+
+def _shown(library: Library, row: tuple[Any, ...]) -> dict[str, Any]:
+    number, title, artist, album, year, genre, kind, duration, path, root, tagged, needs, written = row
+    return {
+        "id": number,
+        "name": called(title, artist, path),
+        "album": album,
+        "year": year,
+        "genre": msgspec.json.decode(genre),
+        "kind": kind,
+        "duration": duration,
+        "path": shown(joined(root, path)),
+        "state": "waiting" if needs else "tagged" if tagged else "not heard",
+        "written": None if written is None else clock.local_time(written),
+        "labels": [msgspec.to_builtins(label) for label in hearing.labels(library, number)],
+    }

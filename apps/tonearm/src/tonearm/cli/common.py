@@ -1,0 +1,48 @@
+"""What the commands share."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tonearm import crews
+from tonearm.crews import Crews
+from tonearm.library import Folder, Library, home
+from tonearm.report import lasting, progress
+
+HomeOption = Annotated[
+    Path | None,
+    typer.Option("--home", envvar="TONEARM_HOME", help="Where Tonearm keeps what it knows.", show_default=False),
+]
+
+
+def opened(where: Path | None) -> Library:
+    """The library that is there; TonearmError if there is none."""
+    return Library(home(where), create=False)
+
+
+def called(library: Library, folders: list[Path] | None) -> list[Folder]:
+    """The folders named, taken in if they are new; all of them if none is named."""
+    return [library.add_folder(folder) for folder in folders] if folders else library.folders()
+
+
+def at_work(where: Path | None) -> Crews | None:
+    """The crews, if somebody runs them."""
+    found = crews.build(where)
+    if found.hand.status() is None:
+        found.hand.close()
+        return None
+    return found
+
+
+def tell_what_is_next(library: Library, workers: int) -> None:
+    """What was found, what will be done, and how long that will take."""
+    now = progress(library)
+    kinds = ", ".join(f"{count} {kind}" for kind, count in now.kinds.items())
+    typer.echo(
+        f"{now.files} files ({kinds}): {now.tagged} heard, {now.waiting} to be heard, {now.troubled} with trouble"
+    )
+    if now.waiting:
+        eta = now.eta(workers)
+        known = "how long that takes is measured on the first songs" if eta is None else f"about {lasting(eta)}"
+        typer.echo(f"to be done: {now.waiting} songs with {workers} workers, {known}; nothing is written into files")

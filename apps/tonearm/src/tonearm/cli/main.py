@@ -1,0 +1,52 @@
+"""The commands, put together; an error of ours is one sentence and an exit status."""
+
+import sys
+
+import typer
+
+from chargehand import ChargehandError
+from tonearm import __version__
+from tonearm.cli import files, labelling, running
+from tonearm.errors import TonearmError
+from tonearm.tags import TextError
+
+app = typer.Typer(
+    name="tonearm",
+    help="Listens to a music library and tags it, offline, on your own machine.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for command in (running.serve, running.scan, running.status, running.retag, running.calibrate):
+    app.command()(command)
+app.command("try")(running.try_some)
+for command in (files.write, files.undo, files.errors, labelling.playlist, labelling.similar):
+    app.command()(command)
+app.command("navidrome")(labelling.tell_navidrome)
+app.add_typer(labelling.labels, name="labels")
+app.add_typer(labelling.models, name="models")
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"tonearm {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def common(
+    version: bool = typer.Option(False, "--version", help="Show the version.", callback=_version, is_eager=True),
+) -> None:
+    """Listens to a music library and tags it, offline, on your own machine."""
+
+
+def run() -> None:
+    """Run the command line."""
+    try:
+        app()
+    except (TonearmError, ChargehandError, TextError, TimeoutError) as error:
+        sys.stderr.write(f"tonearm: {str(error).encode('utf-8', 'backslashreplace').decode()}\n")
+        sys.exit(getattr(error, "exit_code", 1))
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(141)

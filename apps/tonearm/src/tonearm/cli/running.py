@@ -1,0 +1,161 @@
+"""serve, scan, status, try, retag: having the work done, and seeing it."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from tonearm import catalogue, crews, hearing, hours, report
+from tonearm import scan as scanning
+from tonearm.cli.common import HomeOption, at_work, called, opened, tell_what_is_next
+from tonearm.errors import TonearmError
+from tonearm.handlers import Look
+from tonearm.library import Library, home, shown
+
+PORT = 8357
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+Folders = Annotated[list[Path] | None, typer.Argument(help="Folders with music; none: those known already.")]
+
+
+def serve(
+    folders: Folders = None,
+    where: HomeOption = None,
+    host: Annotated[str, typer.Option(help="127.0.0.1 or ::1.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="The port of the page.")] = PORT,
+    between: Annotated[str | None, typer.Option(help="Listen to music only then: 01:00-07:00.")] = None,
+    workers: Annotated[int | None, typer.Option(help="How many listen at a time; by cores and memory.")] = None,
+    nice: Annotated[int, typer.Option(help="How far they step back for others, 0 to 19.", min=0, max=19)] = 10,
+    rescan: Annotated[float, typer.Option(help="Minutes between quick scans; 0: none but the first.")] = 60,
+) -> None:
+    """Scan the folders, listen to what is new, and show it on a page, until Ctrl+C."""
+    import uvicorn  # here: only this command needs it
+
+    from tonearm import web
+
+    if host not in LOOPBACK:
+        raise TonearmError(
+            f"the page has no password, so it does not listen on {host}: leave it on 127.0.0.1, and reach it from "
+            f"elsewhere with `ssh -L {port}:127.0.0.1:{port}` or through a proxy that asks for one"
+        )
+    keeping = None if between is None else hours.parse(between)
+    library = Library(home(where))
+    chosen = called(library, folders)
+    if not chosen:
+        raise TonearmError("there is no folder yet: tonearm serve ~/Music")
+    all_crews = crews.build(where, workers=workers, nice=nice)
+    for folder in chosen:
+        all_crews.library.enqueue(Look(folder.id), key=f"scan {folder.id}", label=shown(folder.root))
+        if rescan > 0:
+            all_crews.hand.recurring(
+                f"scan {folder.id}", all_crews.library, Look(folder.id), every=rescan * 60, key=f"scan {folder.id}"
+            )
+    all_crews.hand.log_level = "WARNING"
+    tell_what_is_next(library, all_crews.tag.plan.workers)
+    typer.echo(f"http://{host}:{port}/ shows how far it is; Ctrl+C ends it, and nothing is lost")
+    keeper = hours.Keeper(all_crews.hand, keeping)
+    keeper.start()
+    try:
+        uvicorn.run(web.create(all_crews, library), host=host, port=port, log_level="warning")
+    finally:
+        keeper.stop()
+        all_crews.hand.close()
+        library.close()
+
+
+def scan(
+    folders: Folders = None,
+    where: HomeOption = None,
+    full: Annotated[bool, typer.Option("--full", help="Open every file, changed or not.")] = False,
+) -> None:
+    """Look through folders: new, changed, moved and missing files. Works with or without workers."""
+    library = Library(home(where))
+    chosen = called(library, folders)
+    if not chosen:
+        raise TonearmError("there is no folder yet: tonearm scan ~/Music")
+    running = at_work(where)
+    for folder in chosen:
+        if running is not None:
+            ref = running.library.enqueue(Look(folder.id, full), key=f"scan {folder.id}", label=shown(folder.root))
+            found = scanning.Report(**ref.wait(timeout=24 * 3600))
+            running.hand.wake("tag")
+        else:
+            found = scanning.scan(library, folder, full=full)
+        typer.echo(
+            f"{shown(folder.root)}: {found.files} files, {found.new} new, {found.changed} changed, "
+            f"{found.moved} moved, {found.missing} missing, {found.unreadable} unreadable (tonearm errors)"
+        )
+    tell_what_is_next(library, crews.Machine.here().listeners())
+    if running is None and report.progress(library).waiting:
+        typer.echo("nobody works now: `tonearm serve` listens, `tonearm try` picks fifty songs to begin with")
+
+
+def status(where: HomeOption = None) -> None:
+    """How far it is, how long it will take, and what each worker does."""
+    library, running = opened(where), at_work(where)
+    workers = [] if running is None else report.workers(running.hand, library)
+    if running is not None:
+        report.notice_failures(running.hand, library)
+    listeners = sum(each["crew"] == "tag" and each["pid"] is not None for each in workers)
+    tell_what_is_next(library, listeners or crews.Machine.here().listeners())
+    for each in workers:
+        step: dict[str, Any] = each["progress"] or {}
+        share = f" {100 * step['done'] / step['total']:.0f} %" if step.get("done") and step.get("total") else ""
+        doing = f"{step.get('stage') or 'at work'}{share}"
+        what = f"{each['song'] or ''} {doing}" if each["doing"] else each["text"] or ""
+        typer.echo(f"  {each['component']:22} pid {each['pid'] or '–':<8} {each['status']:10} {what}")
+    if running is None:
+        typer.echo("nobody works now: start `tonearm serve`")
+    else:
+        for pause in running.hand.pauses():
+            typer.echo(f"  paused: {pause.scope}, {pause.reason or 'by ' + pause.who}")
+
+
+def try_some(
+    where: HomeOption = None,
+    count: Annotated[int, typer.Option("--count", help="How many songs.", min=1)] = 50,
+    all_of_it: Annotated[bool, typer.Option("--go-on", help="Enough tried: now all the others.")] = False,
+) -> None:
+    """Listen to fifty varied songs first, and only to these, until `tonearm try --go-on`."""
+    library, running = opened(where), at_work(where)
+    if all_of_it:
+        library.set("trying", None)
+        typer.echo("all songs are listened to now, the newest first")
+    else:
+        chosen = catalogue.again(library, catalogue.varied(library, count), first=True)
+        library.set("trying", "yes")
+        typer.echo(
+            f"{chosen} songs from all over the library come first; when you have seen enough: tonearm try --go-on"
+        )
+    if running is not None:
+        running.hand.wake("tag")
+    else:
+        typer.echo("nobody works now: start `tonearm serve`")
+
+
+def retag(
+    where: HomeOption = None,
+    track: Annotated[str | None, typer.Argument(help="A track; none: all of them.")] = None,
+) -> None:
+    """Listen again, to one track or to all. What people have corrected stays."""
+    from tonearm import browse
+
+    library, running = opened(where), at_work(where)
+    if track is None:
+        which = [row[0] for row in library.rows("SELECT id FROM file WHERE missing_ms IS NULL AND size > 0")]
+    else:
+        which = [browse.find(library, track)]
+    typer.echo(f"{catalogue.again(library, which)} songs are to be heard again")
+    if running is not None:
+        running.hand.wake("tag")
+    else:
+        typer.echo("nobody works now: start `tonearm serve`")
+
+
+def calibrate(where: HomeOption = None) -> None:
+    """Count how common each label is here, and derive all labels again. Nothing is listened to."""
+    library = opened(where)
+    done = hearing.recalibrate(library, force=True)
+    moved = "" if done.moved is None else f"; the label that moved most did so by {done.moved:.0%}"
+    typer.echo(f"{done.tracks} tracks counted, labels derived again{moved}")
+    if not done.enough:
+        typer.echo("fewer than 50 tracks say little about what is common: fixed thresholds are used until then")

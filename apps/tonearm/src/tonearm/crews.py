@@ -1,0 +1,84 @@
+"""The crews: who does what, and how many of them this machine bears. Light: handlers are named, not imported."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from chargehand import Chargehand, Crew
+from tonearm.handlers import Count, Look
+from tonearm.library import WORK, home
+
+LISTENING = 350 << 20
+"""Bytes that a worker needs while it listens."""
+MOST_LISTENERS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What there is to work with."""
+
+    cores: int
+    memory: int
+
+    @classmethod
+    def here(cls) -> "Machine":
+        """This one."""
+        return cls(len(os.sched_getaffinity(0)), os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+
+    def listeners(self) -> int:
+        """One a core, of which each uses one; but half of the memory is others'."""
+        return max(1, min(self.cores, self.memory // 2 // LISTENING, MOST_LISTENERS))
+
+    def scanners(self) -> int:
+        """They wait for the disk most of the time; one folder each."""
+        return max(1, min(self.cores // 2, 10))
+
+
+@dataclass(frozen=True, slots=True)
+class Crews:
+    """Tonearm's crews on one store."""
+
+    hand: Chargehand
+    library: Crew[Look, Any]
+    tag: Crew[Any, Any]
+    calibration: Crew[Count, Any]
+    write: Crew[Any, Any]
+    likeness: Crew[Any, Any]
+
+
+def build(
+    where: Path | None = None,
+    *,
+    workers: int | None = None,
+    machine: Machine | None = None,
+    tagger: str = "tonearm.tagger:Tagger",
+    nice: int = 10,
+    environment: Mapping[str, str] | None = None,
+) -> Crews:
+    """Declare the crews; nothing is started by that."""
+    machine = machine or Machine.here()
+    place = home(where)
+    place.mkdir(parents=True, exist_ok=True)
+    hand = Chargehand(place / WORK, node="tonearm", folder=place)
+    env = {"TONEARM_HOME": str(place), "TONEARM_NICE": str(nice), **(environment or {})}
+    count = machine.listeners() if workers is None else workers
+    return Crews(
+        hand,
+        library=hand.crew(
+            "library", "tonearm.handlers:Scanner", takes=Look, workers=machine.scanners(), environment=env,
+            idle_exit=60, timeout=None,
+        ),
+        tag=hand.crew(
+            "tag", tagger, default=True, discovers=True, workers=count,
+            environment=env, idle_exit=120, recycle_memory="1 GiB", memory=LISTENING, timeout=1800, threads=1,
+        ),
+        calibration=hand.crew(
+            "calibration", "tonearm.handlers:Calibrator", takes=Count, workers=1, environment=env, idle_exit=60,
+        ),
+        write=hand.crew(
+            "write", "tonearm.handlers:Writer", discovers=True, workers=1, environment=env, idle_exit=60,
+        ),
+        likeness=hand.crew("likeness", "tonearm.likeness:Finder", workers=1, environment=env, idle_exit=60),
+    )  # fmt: skip

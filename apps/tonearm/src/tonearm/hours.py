@@ -1,0 +1,82 @@
+"""Working hours: the tag crew is paused outside them. The decision is pure; one small thread looks at the clock."""
+
+import logging
+import re
+import threading
+from dataclasses import dataclass
+
+from chargehand import Chargehand, ChargehandError, clock
+from tonearm.errors import TonearmError
+
+FORM = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)-([01]?\d|2[0-3]):([0-5]\d)")
+WHO = "tonearm's working hours"
+EVERY = 20.0
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Hours:
+    """From one time of day to another, over midnight if need be."""
+
+    start: int
+    end: int
+
+    def include(self, minute: int) -> bool:
+        """Whether that minute of the day is one of them."""
+        if self.start <= self.end:
+            return self.start <= minute < self.end
+        return minute >= self.start or minute < self.end
+
+
+def parse(text: str) -> Hours:
+    """`01:00-07:00` as a value."""
+    found = FORM.fullmatch(text.strip())
+    if found is None:
+        raise TonearmError(f"working hours {text!r}: write them as 01:00-07:00")
+    begin_hour, begin_minute, end_hour, end_minute = map(int, found.groups())
+    hours = Hours(begin_hour * 60 + begin_minute, end_hour * 60 + end_minute)
+    if hours.start == hours.end:
+        raise TonearmError(f"working hours {text!r}: they end when they begin")
+    return hours
+
+
+def minute_now() -> int:
+    """The minute of the day, here."""
+    hour, minute = clock.local_time(clock.now_ms())[11:16].split(":")
+    return int(hour) * 60 + int(minute)
+
+
+class Keeper:
+    """Pauses the crew outside the hours, and resumes what it has paused itself; what a person paused stays so."""
+
+    def __init__(self, hand: Chargehand, hours: Hours | None) -> None:
+        self._hand, self._hours = hand, hours
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="tonearm-hours", daemon=True)
+
+    def start(self) -> None:
+        """Look once, before anybody works, and from now on. Without hours: undo what an earlier run has paused."""
+        self.step(minute_now())
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End."""
+        self._over.set()
+        self._thread.join()
+
+    def step(self, minute: int) -> None:
+        """Look once."""
+        pause = next((pause for pause in self._hand.pauses() if pause.scope == "tag"), None)
+        working = self._hours is None or self._hours.include(minute)
+        if working and pause is not None and pause.who == WHO:
+            self._hand.resume("tag")
+        elif not working and pause is None:
+            self._hand.pause("tag", reason="outside working hours", who=WHO)
+
+    def _run(self) -> None:
+        while self._hours is not None and not self._over.wait(EVERY):
+            try:
+                self.step(minute_now())
+            except ChargehandError as error:  # the node is being replaced, say: the next look tries again
+                _logger.warning("working hours could not be kept just now: %s", error)

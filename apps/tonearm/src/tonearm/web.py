@@ -1,0 +1,159 @@
+"""The page and its JSON: how far it is, what each worker does, labels, tracks, what went wrong. Light: no numpy here.
+
+Everything comes from this machine; texts out of files are only ever set as text.
+"""
+
+from importlib import resources
+from typing import Any, Literal
+
+import msgspec
+from fastapi import FastAPI, HTTPException, Response
+from fastapi.middleware.trustedhost import TrustedHostMiddleware
+from fastapi.responses import PlainTextResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from chargehand import JobFailed
+from tonearm import browse, hearing, report
+from tonearm.crews import Crews
+from tonearm.labels import merge
+from tonearm.library import Library
+from tonearm.tags import TextError, playlist, rules
+
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'none'"
+)
+HEADERS = (
+    (b"content-security-policy", POLICY.encode()),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+)
+CHARGEHAND = "/chargehand"
+PARTS = {"tonearm.js": "text/javascript", "tonearm.css": "text/css"}
+LONGEST_SEARCH = 30.0
+
+
+def create(crews: Crews, library: Library, *, attach: bool = True) -> FastAPI:
+    """The application; with `attach`, Chargehand's workers run while it does, and are seen under /chargehand."""
+    app = FastAPI(title="Tonearm", docs_url=None, redoc_url=None, openapi_url=None)
+    app.add_middleware(TrustedHostMiddleware, allowed_hosts=["127.0.0.1", "localhost", "[::1]"])
+    app.add_middleware(Guard)
+    _page(app)
+    _progress(app, crews, library)
+    _tracks(app, crews, library)
+    if attach:
+        crews.hand.attach(app, prefix=CHARGEHAND)
+    return app
+
+
+class Guard:
+    """Other sites can change nothing, and the page loads nothing from them; what is Chargehand's it guards itself."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["path"].startswith(f"{CHARGEHAND}/"):
+            await self.app(scope, receive, send)
+            return
+
+        async def guarded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message["headers"], *HEADERS]
+            await send(message)
+
+        told = (b"x-tonearm", b"1") in scope["headers"]
+        refused = PlainTextResponse("a change needs the header X-Tonearm: 1, which other sites cannot send\n", 403)
+        safe = scope["method"] in ("GET", "HEAD") or told
+        await (self.app if safe else refused)(scope, receive, guarded)
+
+
+def _page(app: FastAPI) -> None:
+    @app.get("/")
+    def page() -> Response:
+        return Response(_part("index.html"), media_type="text/html")
+
+    @app.get("/page/{name}")
+    def part(name: str) -> Response:
+        if name not in PARTS:
+            raise HTTPException(404)
+        return Response(_part(name), media_type=PARTS[name])
+
+
+def _part(name: str) -> bytes:
+    return resources.files("tonearm").joinpath("page", name).read_bytes()
+
+
+def _progress(app: FastAPI, crews: Crews, library: Library) -> None:
+    @app.get("/api/progress")
+    def progress() -> dict[str, Any]:
+        report.notice_failures(crews.hand, library)
+        now = report.progress(library)
+        at_work = report.workers(crews.hand, library)
+        listeners = sum(worker["crew"] == "tag" and worker["pid"] is not None for worker in at_work)
+        return {
+            **msgspec.to_builtins(now),
+            "eta": now.eta(listeners or crews.tag.plan.workers),
+            "working": bool(at_work),
+            "workers": at_work,
+            "paused": [pause.reason or pause.who for pause in crews.hand.pauses()],
+            "folders": [browse.folder(each) for each in library.folders()],
+        }
+
+    @app.get("/api/errors")
+    def errors() -> list[dict[str, Any]]:
+        return [msgspec.to_builtins(wrong) for wrong in report.troubles(library)]
+
+    @app.post("/api/errors/retry")
+    def retry() -> dict[str, int]:
+        done = report.retry(library)
+        crews.hand.wake("tag")
+        return {"retried": done}
+
+    @app.get("/api/labels")
+    def labels() -> list[dict[str, Any]]:
+        return report.distribution(library)
+
+
+def _tracks(app: FastAPI, crews: Crews, library: Library) -> None:
+    @app.get("/api/tracks")
+    def tracks(label: str = "", text: str = "", limit: int = 100) -> list[dict[str, Any]]:
+        return browse.tracks(library, label=label, text=text, limit=max(1, min(limit, 1000)))
+
+    @app.get("/api/tracks/{number}")
+    def track(number: int) -> dict[str, Any]:
+        found = browse.track(library, number)
+        if found is None:
+            raise HTTPException(404, f"there is no track {number}")
+        heard = hearing.scores(library, number)
+        merged = merge(library.book(), heard) if heard else {}
+        strongest = sorted(merged.items(), key=lambda pair: -pair[1])[:20]
+        return {**found, "scores": [{"name": name, "score": score} for name, score in strongest]}
+
+    @app.get("/api/tracks/{number}/similar")
+    async def similar(number: int, count: int = 10) -> list[dict[str, Any]]:
+        payload = {"file": number, "count": max(1, min(count, 100))}
+        try:
+            ref = await crews.likeness.enqueue_async(payload, priority=10)
+            near = await ref.result(timeout=LONGEST_SEARCH)
+        except JobFailed as error:
+            raise HTTPException(409, str(error)) from error
+        except TimeoutError as error:
+            raise HTTPException(503, "nobody answers: are the workers running?") from error
+        called = report.names(library, [each["id"] for each in near])
+        return [{**each, "name": called.get(each["id"], "?")} for each in near]
+
+    @app.get("/api/playlist")
+    def export(rule: str, form: Literal["m3u", "nsp"] = "m3u", name: str = "Tonearm") -> Response:
+        try:
+            parsed = rules.parse(rule)
+        except TextError as error:
+            raise HTTPException(422, str(error)) from error
+        if form == "nsp":
+            return _file(playlist.nsp(name, parsed), "tonearm.nsp", "application/json")
+        made = playlist.m3u8(name, browse.matching(library, parsed))
+        return _file(made.text, "tonearm.m3u8", "audio/x-mpegurl")
+
+
+def _file(text: str, name: str, kind: str) -> Response:
+    return Response(text, media_type=kind, headers={"Content-Disposition": f'attachment; filename="{name}"'})

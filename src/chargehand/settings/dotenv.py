@@ -1,0 +1,49 @@
+"""Reads `.env` files: KEY=VALUE a line, quotes, comments, `export`. It runs nothing and replaces nothing.
+
+An error names the file and the line, never what stands there: such files hold secrets.
+"""
+
+import re
+from pathlib import Path
+
+from chargehand.errors import ConfigurationError
+
+_ENTRY = re.compile(
+    r"""[ \t]*(?:export[ \t]+)?(?P<name>[A-Za-z_][A-Za-z0-9_.-]*)[ \t]*=[ \t]*
+    (?:'(?P<plain>[^']*)' | "(?P<quoted>(?:[^"\\]|\\.)*)" | (?P<bare>[^\n'"][^\n]*)?)
+    [ \t]*(?:[ \t]\#[^\n]*)?(?:\n|\Z)""",
+    re.VERBOSE | re.DOTALL,
+)
+_NOTHING = re.compile(r"[ \t]*(?:#[^\n]*)?\n|[ \t]*(?:#[^\n]*)?\Z")
+_ESCAPES = {"n": "\n", "r": "\r", "t": "\t"}
+
+
+def read(path: Path) -> dict[str, tuple[str, int]]:
+    """What the file sets, each with the number of its line; nothing, if there is no such file."""
+    try:
+        text = path.read_text("utf-8-sig").replace("\r\n", "\n")
+    except FileNotFoundError:
+        return {}
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"{path} cannot be read: {error}") from None
+    found: dict[str, tuple[str, int]] = {}
+    at = 0
+    while at < len(text):
+        if skipped := _NOTHING.match(text, at):
+            at = skipped.end()
+            continue
+        line = text.count("\n", 0, at) + 1
+        entry = _ENTRY.match(text, at)
+        if entry is None:
+            raise ConfigurationError(f"{path}, line {line}: expected NAME=VALUE, the value quoted if it has a quote")
+        found[entry["name"]] = (_value(entry), line)
+        at = entry.end()
+    return found
+
+
+def _value(entry: re.Match[str]) -> str:
+    if entry["plain"] is not None:
+        return entry["plain"]
+    if entry["quoted"] is not None:
+        return re.sub(r"\\(.)", lambda it: _ESCAPES.get(it[1], it[1]), entry["quoted"], flags=re.DOTALL)
+    return re.sub(r"(?:^|[ \t]+)#.*", "", entry["bare"] or "").strip()

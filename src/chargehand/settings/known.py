@@ -1,0 +1,134 @@
+"""Every setting that there is: its name, how it is read, what is allowed."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from chargehand.config import THREADS
+from chargehand.model.orders import MOST_WORKERS
+from chargehand.model.policy import LivenessPolicy, RestartPolicy, StartPolicy
+from chargehand.settings import reading
+from chargehand.settings.reading import Secret
+from chargehand.store import Retention
+
+PREFIX = "CHARGEHAND_"
+ADMIN_KEY = "CHARGEHAND_ADMIN_KEY"
+"""Not for nodes and workers: handlers have no business with it."""
+Path_ = tuple[str, ...]
+"""A setting by where it stands: ("url",), ("liveness", "grace"), ("crews", "TAG", "workers")."""
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that can be set from outside."""
+
+    url: str
+    """The store."""
+    node: str
+    """This machine's name among nodes."""
+    embed_workers: bool = True
+    """Whether an API runs the workers, too; if not, `chargehand work` does."""
+    worker_processes: int | None = None
+    """Workers of the crew that is marked default, or is the only one."""
+    pipeline_threads_per_job: int | None = None
+    """A cap on the threads of numeric libraries in each worker."""
+    crews: dict[str, dict[str, int]] = {}
+    """Workers and threads of single crews, by `crew_key`."""
+    cors_origins: tuple[str, ...] = ()
+    """Other sites whose pages may call the API."""
+    allowed_hosts: tuple[str, ...] = ()
+    """The only names that the API may be called by; none given: any."""
+    host: str = "127.0.0.1"
+    """Where `chargehand serve` listens."""
+    port: int = 8356
+    """The port there; 0: any free one."""
+    admin_key: Secret | None = None
+    """A key that may do everything, for containers."""
+    log_level: str = "INFO"
+    """What is worth a line."""
+    log: str = "human"
+    """How a line looks: `human` or `json`."""
+    synchronous: str = "full"
+    """`full`: what was acknowledged survives a power cut; `normal`: it survives crashes, and is faster."""
+    history: bool = False
+    """Whether snapshots of everybody's health are kept."""
+    restart: RestartPolicy = RestartPolicy()
+    liveness: LivenessPolicy = LivenessPolicy()
+    starts: StartPolicy = StartPolicy()
+    retention: Retention = Retention()
+    origins: dict[str, str] = {}
+    """Where each setting that somebody made comes from, in words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One setting: where it stands, how it is read, by which other names it goes in the environment."""
+
+    path: Path_
+    read: Callable[[Any], Any]
+    allowed: str
+    others: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """As it stands in the TOML file."""
+        return ".".join(self.path)
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """Its names in the environment, the last wins."""
+        return (*self.others, PREFIX + "_".join(self.path).upper())
+
+
+POLICIES: dict[str, type[Any]] = {
+    "restart": RestartPolicy,
+    "liveness": LivenessPolicy,
+    "starts": StartPolicy,
+    "retention": Retention,
+}
+CREW_SETTINGS = {
+    "workers": (reading.whole(0, MOST_WORKERS), f"a whole number, 0 to {MOST_WORKERS}"),
+    "threads": (reading.whole(1, 4096), "a whole number, 1 or more"),
+}
+
+
+def _of_policies() -> list[Setting]:
+    found: list[Setting] = []
+    for table, policy in POLICIES.items():
+        for field in msgspec.structs.fields(policy):
+            if field.type is float:
+                read, allowed = reading.seconds, "a number of seconds, 0 or more"
+            elif field.type is int:
+                read, allowed = reading.whole(0, 1 << 53), "a whole number, 0 or more"
+            else:
+                read, allowed = reading.size, "bytes, or a text such as '800 MB' or '1.5 GiB'"
+            others = ("CHARGEHAND_GRACE",) if field.name == "grace" else ()
+            found.append(Setting((table, field.name), read, allowed, others))
+    return found
+
+
+SETTINGS = [
+    Setting(("url",), reading.text, "a path, or sqlite:///path/to/file.db"),
+    Setting(("node",), reading.name, "a name of 1 to 200 printable characters without blanks", ("NODE_NAME",)),
+    Setting(("embed_workers",), reading.truth, "1, true, yes, 0, false or no", ("EMBED_WORKERS",)),
+    Setting(("worker_processes",), *CREW_SETTINGS["workers"], ("WORKER_PROCESSES",)),
+    Setting(("pipeline_threads_per_job",), *CREW_SETTINGS["threads"], (THREADS,)),
+    Setting(("cors_origins",), reading.origins, "origins such as https://example.org, with commas", ("CORS_ORIGINS",)),
+    Setting(("allowed_hosts",), reading.names, "names of hosts, with commas"),
+    Setting(("host",), reading.name, "an address or a host's name"),
+    Setting(("port",), reading.whole(0, 65535), "a whole number, 0 (any free one) to 65535"),
+    Setting(("admin_key",), reading.secret, "16 or more printable characters without blanks"),
+    Setting(("log_level",), reading.one_of("DEBUG", "INFO", "WARNING", "ERROR"), "DEBUG, INFO, WARNING or ERROR"),
+    Setting(("log",), reading.one_of("human", "json"), "human or json"),
+    Setting(("synchronous",), reading.one_of("full", "normal"), "full or normal"),
+    Setting(("history",), reading.truth, "1, true, yes, 0, false or no"),
+    *_of_policies(),
+]
+BY_PATH = {setting.path: setting for setting in SETTINGS}
+BY_VARIABLE = {variable: setting for setting in SETTINGS for variable in setting.variables}
+
+
+def crew_key(name: str) -> str:
+    """A crew's name as it stands in the environment: `tag-fast` is TAG_FAST."""
+    return "".join(c if c.isalnum() else "_" for c in name).upper()

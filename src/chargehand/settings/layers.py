@@ -1,0 +1,203 @@
+"""What an application is told from outside: read and checked once, when its Chargehand is made.
+
+Code, then `chargehand.toml`, then `.env`, then the environment: the later wins. The two files stand beside the
+application's module. A value that cannot be meant is a ConfigurationError that names the setting, where it comes from,
+the value and what is allowed; so is a name that nobody knows.
+"""
+
+import os
+import re
+import socket
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+
+from chargehand.errors import ConfigurationError
+from chargehand.settings import dotenv, reading
+from chargehand.settings.known import (
+    BY_PATH,
+    BY_VARIABLE,
+    CREW_SETTINGS,
+    POLICIES,
+    PREFIX,
+    Path_,
+    Setting,
+    Settings,
+    crew_key,
+)
+
+CONFIG = "CHARGEHAND_CONFIG"
+_CREW = re.compile(rf"{PREFIX}CREW_(.+)_(WORKERS|THREADS)")
+_NOT_OURS = re.compile(
+    # The command line's, the processes' own, tests'; and what Kubernetes sets for a service called "chargehand".
+    rf"{PREFIX}(APP|CONFIG|KEY|REMOTE_URL|LIFE|TEST_.*|FAULT_.*|SERVICE_.*|PORT_\d+_.*)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    value: Any
+    origin: str
+
+
+Layer = dict[Path_, _Found]
+
+
+def read(folder: Path, given: Mapping[str, Any], environment: Mapping[str, str] = os.environ) -> Settings:
+    """The settings of an application whose module stands in that folder and which was given these in code."""
+    file = folder / ".env"
+    lines = dotenv.read(file)
+    found = _from_code(given)
+    found |= _from_toml(*_toml_file(folder, lines, environment))
+    found |= _from_dotenv(file, lines)
+    found |= _from_environment(environment)
+    return _put_together(folder, found)
+
+
+# the four layers
+
+
+def _from_code(given: Mapping[str, Any]) -> Layer:
+    found: Layer = {}
+    for name, value in given.items():
+        if value is None:
+            continue
+        if name not in POLICIES:
+            found[(name,)] = _checked(BY_PATH[(name,)], name, value, "given in code")
+            continue
+        for field in msgspec.structs.fields(POLICIES[name]):
+            part = getattr(value, field.name)
+            if part != field.default:
+                path = (name, field.name)
+                found[path] = _checked(BY_PATH[path], ".".join(path), part, "given in code")
+    return found
+
+
+def _toml_file(folder: Path, lines: Mapping[str, tuple[str, int]], environment: Mapping[str, str]) -> tuple[Path, bool]:
+    """The TOML file, and whether it must be there."""
+    named = environment.get(CONFIG)
+    if named:
+        return Path(named).expanduser().absolute(), True
+    named = lines.get(CONFIG, ("", 0))[0]
+    if named:
+        return folder / Path(named).expanduser(), True
+    return folder / "chargehand.toml", False
+
+
+def _from_toml(file: Path, must: bool) -> Layer:
+    if not must and not file.exists():
+        return {}
+    import tomllib  # workers that import an application without such a file do not load it
+
+    try:
+        with file.open("rb") as opened:
+            tables = tomllib.load(opened)
+    except (OSError, ValueError) as error:
+        named = f" (named by {CONFIG})" if must else ""
+        raise ConfigurationError(f"{file}{named} cannot be read: {error}") from None
+    found: Layer = {}
+    for key, value in tables.items():
+        is_table = key == "crews" or key in POLICIES
+        for path, part in _flat(file, key, value) if is_table else [((key,), value)]:
+            _check_known(file, path)
+            found[path] = _checked(_setting(path), ".".join(path), part, f"in {file}")
+    return _beside(file.parent, found)
+
+
+def _flat(file: Path, key: str, table: Any) -> list[tuple[Path_, Any]]:
+    if not isinstance(table, dict):
+        raise ConfigurationError(f"{file}: {key} is {table!r}; expected a table, [{key}]")
+    parts = cast("dict[str, Any]", table)
+    if key != "crews":
+        return [((key, name), value) for name, value in parts.items()]
+    return [
+        (("crews", crew_key(crew), option), value)
+        for crew, own in parts.items()
+        for (_, option), value in _flat(file, f"crews.{crew}", own)
+    ]
+
+
+def _check_known(file: Path, path: Path_) -> None:
+    known = [".".join(each) for each in BY_PATH]
+    if path[0] == "crews":
+        known = [".".join((*path[:2], option)) for option in CREW_SETTINGS]
+    if ".".join(path) not in known:
+        raise ConfigurationError(
+            f"{file}: nobody knows the setting {'.'.join(path)}{reading.nearest('.'.join(path), known)}"
+        )
+
+
+def _setting(path: Path_) -> Setting:
+    return Setting(path, *CREW_SETTINGS[path[2]]) if path[0] == "crews" else BY_PATH[path]
+
+
+def _from_dotenv(file: Path, lines: Mapping[str, tuple[str, int]]) -> Layer:
+    texts = {name: text for name, (text, _) in lines.items()}
+    for name, (text, line) in lines.items():
+        if "${" in text and (name in BY_VARIABLE or name.startswith(PREFIX)):
+            raise ConfigurationError(f"{name} ({file}, line {line}) refers to another variable; that is not replaced")
+    return _beside(file.parent, _from_variables(texts, lambda name: f"{file}, line {lines[name][1]}"))
+
+
+def _from_environment(environment: Mapping[str, str]) -> Layer:
+    # Kubernetes sets CHARGEHAND_PORT=tcp://… beside a service of that name: that is no port.
+    texts = {
+        name: text for name, text in environment.items() if name != "CHARGEHAND_PORT" or not text.startswith("tcp://")
+    }
+    return _from_variables(texts, lambda name: "in the environment")
+
+
+def _from_variables(texts: Mapping[str, str], origin: Callable[[str], str]) -> Layer:
+    """What is set, an empty text counting as not set; the general name of a setting before its own."""
+    found: Layer = {}
+    for name, setting in BY_VARIABLE.items():
+        if texts.get(name):
+            found[setting.path] = _checked(setting, name, texts[name], origin(name))
+    for name, text in texts.items():
+        if not text or name in BY_VARIABLE or not name.startswith(PREFIX) or _NOT_OURS.fullmatch(name):
+            continue
+        crew = _CREW.fullmatch(name)
+        if crew is None:
+            near = reading.nearest(name, [*BY_VARIABLE, f"{PREFIX}CREW_NAME_WORKERS"])
+            raise ConfigurationError(f"nobody knows the setting {name} ({origin(name)}){near}")
+        path = ("crews", crew[1], crew[2].lower())
+        found[path] = _checked(_setting(path), name, text, origin(name))
+    return found
+
+
+def _checked(setting: Setting, name: str, value: Any, origin: str) -> _Found:
+    try:
+        return _Found(setting.read(value), f"{name} {origin}")
+    except ValueError:
+        shown = "not shown" if setting.read is reading.secret else repr(value)
+        raise ConfigurationError(f"{name} is {shown} ({origin}); allowed is {setting.allowed}") from None
+
+
+def _beside(folder: Path, found: Layer) -> Layer:
+    """A path in a file is meant from where the file is."""
+    url = found.get(("url",))
+    if url is not None and ":" not in url.value:
+        found[("url",)] = _Found(str(folder / Path(url.value).expanduser()), url.origin)
+    return found
+
+
+def _put_together(folder: Path, found: Layer) -> Settings:
+    values: dict[str, Any] = {"url": str(folder / "chargehand.db"), "node": socket.gethostname()}
+    crews: dict[str, dict[str, int]] = {}
+    parts: dict[str, dict[str, Any]] = {name: {} for name in POLICIES}
+    for path, each in found.items():
+        match path:
+            case (name,):
+                values[name] = each.value
+            case ("crews", crew, option):
+                crews.setdefault(crew, {})[option] = each.value
+            case (policy, field):
+                parts[policy][field] = each.value
+            case _:
+                raise AssertionError(path)
+    policies: dict[str, Any] = {name: policy(**parts[name]) for name, policy in POLICIES.items()}
+    origins = {".".join(path): each.origin for path, each in found.items()}
+    return Settings(**values, **policies, crews=crews, origins=origins)

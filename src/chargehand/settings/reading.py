@@ -1,0 +1,123 @@
+"""How the text or value of one setting is read: what is meant, or a ValueError."""
+
+import math
+import re
+from collections.abc import Callable, Iterable
+from typing import Any, cast
+
+from chargehand import config, keys
+from chargehand.errors import ConfigurationError
+from chargehand.model.job import NAME_LIMIT
+
+_TRUTHS = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
+_ORIGIN = re.compile(r"https?://[^\s/,;'\"\\]+")
+
+
+class Secret:
+    """A text that is never shown by accident."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: str) -> None:
+        self.value = value
+
+    def __repr__(self) -> str:
+        return "Secret(not shown)"
+
+
+def text(value: Any) -> str:
+    """A text that says something."""
+    if not isinstance(value, str) or not value.strip() or "\0" in value:
+        raise ValueError
+    return value.strip()
+
+
+def name(value: Any) -> str:
+    """A printable text without blanks."""
+    found = text(value)
+    if len(found) > NAME_LIMIT or not found.isprintable() or " " in found:
+        raise ValueError
+    return found
+
+
+def truth(value: Any) -> bool:
+    """Yes or no, in any case."""
+    if isinstance(value, bool):
+        return value
+    found = _TRUTHS.get(str(value).strip().lower())
+    if found is None:
+        raise ValueError
+    return found
+
+
+def whole(least: int, most: int) -> Callable[[Any], int]:
+    """A whole number within these bounds."""
+
+    def read(value: Any) -> int:
+        if isinstance(value, str) and re.fullmatch(r"\s*[0-9]{1,18}\s*", value):
+            value = int(value)
+        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+            raise ValueError
+        return value
+
+    return read
+
+
+def seconds(value: Any) -> float:
+    """A number that is not negative."""
+    found = float(value) if isinstance(value, str) else value
+    if not isinstance(found, int | float) or isinstance(found, bool) or not math.isfinite(found) or found < 0:
+        raise ValueError
+    return found
+
+
+def size(value: Any) -> int | None:
+    """Bytes."""
+    try:
+        return config.size("", int(value) if isinstance(value, str) and value.isdecimal() else value)
+    except ConfigurationError:
+        raise ValueError from None
+
+
+def one_of(*words: str) -> Callable[[Any], str]:
+    """One of these words, written in any case."""
+    known = {word.lower(): word for word in words}
+
+    def read(value: Any) -> str:
+        if str(value).strip().lower() not in known:
+            raise ValueError
+        return known[str(value).strip().lower()]
+
+    return read
+
+
+def names(value: Any) -> tuple[str, ...]:
+    """Names, from a list or a text with commas."""
+    parts: Any = value.split(",") if isinstance(value, str) else value
+    if not isinstance(parts, list | tuple):
+        raise ValueError
+    return tuple(name(part) for part in cast("Iterable[Any]", parts) if part != "")
+
+
+def origins(value: Any) -> tuple[str, ...]:
+    """Origins, from a list or a text with commas."""
+    found = tuple(each.rstrip("/") for each in names(value))
+    if not all(_ORIGIN.fullmatch(origin) for origin in found):
+        raise ValueError
+    return found
+
+
+def secret(value: Any) -> Secret:
+    """A text that is long enough not to be guessed."""
+    found = text(value)
+    if len(found) < keys.LEAST_OWN or not found.isascii() or not found.isprintable() or " " in found:
+        raise ValueError
+    return Secret(found)
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """What was probably meant, as the end of a sentence."""
+    from difflib import get_close_matches
+
+    found = get_close_matches(word, list(known), 1)
+    return f"; did you mean {found[0]}?" if found else ""

@@ -1,0 +1,96 @@
+// Requests to the server that this page came from, whatever its prefix.
+
+import { signal } from "@preact/signals";
+import type { Session } from "./types";
+import { learnClock } from "./words";
+
+const here = import.meta.url;
+/** The prefix under which everything is. */
+export const base = new URL("..", here);
+
+export const session = signal<Session | null>(null);
+/** Why nobody is signed in; null: not asked yet, or somebody is. */
+export const refused = signal<string | null>(null);
+
+export const may = (scope: string): boolean => session.value?.scopes.includes(scope) ?? false;
+
+export class Refusal extends Error {
+  constructor(
+    message: string,
+    readonly status: number,
+  ) {
+    super(message);
+  }
+}
+
+async function send<T>(method: string, path: string, body?: unknown): Promise<T> {
+  const headers: Record<string, string> = { Accept: "application/json" };
+  if (body !== undefined) headers["Content-Type"] = "application/json";
+  if (session.value?.csrf) headers["X-CSRF-Token"] = session.value.csrf;
+  let response: Response;
+  try {
+    response = await fetch(new URL(path, base), {
+      method,
+      headers,
+      credentials: "same-origin",
+      body: body === undefined ? null : JSON.stringify(body),
+    });
+  } catch {
+    throw new Refusal("the server cannot be reached", 0);
+  }
+  learnClock(response.headers.get("date"));
+  const text = await response.text();
+  let found: unknown = null;
+  try {
+    found = JSON.parse(text);
+  } catch {
+    // a proxy's page, say: the status tells
+  }
+  if (response.ok) return found as T;
+  const detail = (found as { detail?: string } | null)?.detail ?? `the server answered ${response.status}`;
+  if (response.status === 401 && session.value) {
+    session.value = null;
+    refused.value = detail;
+  }
+  throw new Refusal(detail, response.status);
+}
+
+type Query = Record<string, string | number | null | undefined>;
+
+export function get<T>(path: string, query: Query = {}): Promise<T> {
+  const words = new URLSearchParams();
+  for (const [name, value] of Object.entries(query)) {
+    if (value !== null && value !== undefined && value !== "") words.set(name, String(value));
+  }
+  const tail = words.toString();
+  return send<T>("GET", tail ? `${path}?${tail}` : path);
+}
+
+export const post = <T>(path: string, body: unknown = {}): Promise<T> => send<T>("POST", path, body);
+export const postNothing = <T>(path: string): Promise<T> => send<T>("POST", path);
+
+/** Ask who we are; what stands in the way is kept in `refused`. */
+export async function whoAmI(): Promise<void> {
+  try {
+    const found = await send<Session>("GET", "api/web/session");
+    session.value = found;
+    refused.value = null;
+  } catch (error) {
+    const refusal = error as Refusal;
+    if (refusal.status === 401 || refusal.status === 403) {
+      session.value = null;
+      refused.value = refusal.message;
+    } else throw error;
+  }
+}
+
+export async function signIn(key: string): Promise<void> {
+  session.value = await send<Session>("POST", "api/web/session", { key });
+  refused.value = null;
+}
+
+export async function signOut(): Promise<void> {
+  await send("DELETE", "api/web/session");
+  session.value = null;
+  refused.value = "You have signed out.";
+}

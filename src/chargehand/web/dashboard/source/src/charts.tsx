@@ -1,0 +1,97 @@
+// Charts of the last minutes, drawn once a second.
+
+import { useSignalEffect } from "@preact/signals";
+import { useEffect, useRef } from "preact/hooks";
+import uPlot from "uplot";
+import "uplot/dist/uPlot.min.css";
+import { SAMPLES, sampled } from "./live";
+import { theme } from "./theme";
+
+/** Seconds that a chart shows at least. */
+const LEAST = 60;
+
+export interface Line {
+  label: string;
+  /** The name of a colour of the style sheet. */
+  tone: string;
+  scale: string;
+  fill?: boolean;
+}
+
+function colour(tone: string): string {
+  return getComputedStyle(document.documentElement).getPropertyValue(`--${tone}`).trim() || "#888";
+}
+
+/** The style sheet's colours are functions of the theme, which a canvas does not know: ask an element. */
+function resolved(element: HTMLElement, tone: string): string {
+  element.style.color = `var(--${tone})`;
+  const found = getComputedStyle(element).color;
+  element.style.color = "";
+  return found || colour(tone);
+}
+
+export function Chart(props: { lines: Line[]; data: () => uPlot.AlignedData; label: string; format?: (n: number) => string }) {
+  const box = useRef<HTMLDivElement>(null);
+  const plot = useRef<uPlot | null>(null);
+  useEffect(() => {
+    const element = box.current!;
+    const grid = resolved(element, "line");
+    const text = resolved(element, "muted");
+    const scales = [...new Set(props.lines.map((line) => line.scale))];
+    const made = new uPlot(
+      {
+        width: element.clientWidth || 300,
+        height: 96,
+        legend: { show: false },
+        cursor: { show: false },
+        padding: [6, 0, 0, 0],
+        scales: {
+          x: { range: (_u, min, max) => [max - Math.min(Math.max(max - min, LEAST), SAMPLES), max] },
+          ...Object.fromEntries(scales.map((scale) => [scale, { range: (_u: uPlot, _a: number, b: number): [number, number] => [0, Math.max((b ?? 0) * 1.15, scale === "bytes" ? 1 << 26 : 1)] }])),
+        },
+        series: [
+          {},
+          ...props.lines.map((line) => {
+            const stroke = resolved(element, line.tone);
+            return {
+              label: line.label,
+              scale: line.scale,
+              stroke,
+              width: 1.5,
+              points: { show: false },
+              ...(line.fill ? { fill: stroke.replace("rgb(", "rgba(").replace(")", ", 0.14)") } : {}),
+            };
+          }),
+        ],
+        axes: [
+          {
+            stroke: text, grid: { show: false }, ticks: { show: false }, size: 18, font: "10px system-ui", space: 80,
+            values: (_u, ticks) => ticks.map((tick) => new Date(tick * 1000).toTimeString().slice(0, 8)),
+          },
+          ...scales.map((scale, at) => ({
+            scale, stroke: text, side: (at === 0 ? 3 : 1) as uPlot.Axis.Side, size: 44, gap: 4, space: 28, font: "10px system-ui",
+            ticks: { show: false },
+            grid: { show: at === 0, stroke: grid, width: 1 },
+            ...(scale === "jobs" ? { incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 2e4, 5e4, 1e5, 2e5, 5e5, 1e6, 1e7] } : {}),
+            ...(props.format ? { values: (_u: uPlot, ticks: number[]) => ticks.map(props.format!) } : {}),
+          })),
+        ],
+      },
+      props.data(),
+      element,
+    );
+    plot.current = made;
+    const fit = new ResizeObserver(() => made.setSize({ width: element.clientWidth, height: 96 }));
+    fit.observe(element);
+    return () => {
+      fit.disconnect();
+      made.destroy();
+      plot.current = null;
+    };
+  }, [theme.value, props.lines.map((line) => line.label).join()]);
+  useSignalEffect(() => {
+    void sampled.value;
+    plot.current?.setData(props.data());
+  });
+  return <div class="chart" ref={box} role="img" aria-label={props.label} />;
+}

@@ -1,0 +1,107 @@
+// How workers died.
+
+import { useState } from "preact/hooks";
+import { get } from "./api";
+import { lately } from "./live";
+import { Ago, Empty, State, Text, Trouble, useAsked } from "./parts";
+import { to, toJob } from "./route";
+import type { Crash } from "./types";
+import { bytes, length, shortName } from "./words";
+
+interface Page {
+  crashes: Crash[];
+  next: string | null;
+}
+
+export function CrashesPage() {
+  return (
+    <>
+      <h1 tabIndex={-1}>Crashes</h1>
+      <Crashes again={lately.value[0]?.at} />
+    </>
+  );
+}
+
+export function Crashes({ component, again }: { component?: string; again?: number | undefined }) {
+  const [trail, setTrail] = useState<string[]>([]);
+  const after = trail[trail.length - 1] ?? null;
+  const [page, error] = useAsked<Page>(
+    () => get("api/v1/crashes", { component, limit: 20, after }),
+    [component, after, again],
+  );
+  return (
+    <>
+      <Trouble error={error} />
+      {page && page.crashes.length === 0 && <Empty>No worker has crashed that is known.</Empty>}
+      {page && page.crashes.length > 0 && (
+        <div class="scroll" tabIndex={0} role="region" aria-label="Crash reports">
+          <table>
+            <thead>
+              <tr>
+                <th scope="col">When</th>
+                <th scope="col">Worker</th>
+                <th scope="col">Reason</th>
+                <th scope="col">What happened</th>
+                <th scope="col">What followed</th>
+                <th scope="col">Job</th>
+              </tr>
+            </thead>
+            <tbody>
+              {page.crashes.map((crash) => (
+                <tr key={crash.id}>
+                  <td><Ago ms={crash.at_ms} /></td>
+                  <td><a href={to("worker", `${crash.component}@${crash.node}`)}>{shortName(crash.component)}</a></td>
+                  <td><State state="crashed" word={crash.reason} /></td>
+                  <td class="what"><a href={to("crash", crash.id)}>{crash.text}</a></td>
+                  <td class="what">{crash.follows}</td>
+                  <td>{crash.job && <a href={toJob(crash.job)}>{crash.job.slice(0, 12)}…</a>}</td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </div>
+      )}
+      {(trail.length > 0 || page?.next) && (
+        <nav class="paging" aria-label="Pages of crash reports">
+          <button disabled={!trail.length} onClick={() => setTrail(trail.slice(0, -1))}>Newer</button>
+          <button disabled={!page?.next} onClick={() => page?.next && setTrail([...trail, page.next])}>Older</button>
+        </nav>
+      )}
+    </>
+  );
+}
+
+export function CrashPage({ id }: { id: string }) {
+  const [crash, error] = useAsked<Crash>(() => get(`api/v1/crashes/${encodeURIComponent(id)}`), [id]);
+  if (!crash) return <Trouble error={error} />;
+  return (
+    <>
+      <h1 tabIndex={-1}>{crash.text}</h1>
+      <dl class="facts">
+        <div><dt>worker</dt><dd><a href={to("worker", `${crash.component}@${crash.node}`)}>{shortName(crash.component)}</a></dd></div>
+        <div><dt>when</dt><dd><Ago ms={crash.at_ms} /></dd></div>
+        <div><dt>reason</dt><dd>{crash.reason}</dd></div>
+        <div><dt>process</dt><dd>{crash.pid ?? "–"}</dd></div>
+        <div><dt>signal</dt><dd>{crash.signal ?? "–"}</dd></div>
+        <div><dt>exit code</dt><dd>{crash.exit_code ?? "–"}</dd></div>
+        <div><dt>ran for</dt><dd>{crash.uptime_ms === null ? "it never was ready" : length(crash.uptime_ms / 1000)}</dd></div>
+        <div><dt>memory</dt><dd>{bytes(crash.memory)}</dd></div>
+        <div><dt>job in hand</dt><dd>{crash.job ? <a href={toJob(crash.job)}>{crash.job}</a> : "none"}</dd></div>
+        <div><dt>what followed</dt><dd>{crash.follows}</dd></div>
+        <div><dt>counts against it</dt><dd>{crash.charged ? "yes" : "no"}</dd></div>
+      </dl>
+      <Part title="Stacks" text={crash.stacks} none="It left none: it was killed from outside, or died too fast." />
+      <Part title="Last lines" text={crash.lines.join("\n")} none="It said nothing." />
+      {crash.frames.length > 0 && <Part title="What it said that was not understood" text={crash.frames.join("\n")} none="" />}
+    </>
+  );
+}
+
+function Part({ title, text, none }: { title: string; text: string; none: string }) {
+  return (
+    <section aria-label={title}>
+      <h2>{title}</h2>
+      {text ? <Text label={title}>{text}</Text> : <Empty>{none}</Empty>}
+    </section>
+  );
+}

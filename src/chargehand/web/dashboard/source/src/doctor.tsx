@@ -1,0 +1,92 @@
+// Why is nothing happening? What the doctor finds, each with what mends it, and a button where that can be pressed.
+
+import { useEffect } from "preact/hooks";
+import { get, may } from "./api";
+import { workersTick } from "./live";
+import { order, retryFailed } from "./orders";
+import { Ago, Empty, Mark, State, toneOf, Trouble, useAsked } from "./parts";
+import { to } from "./route";
+import { queueNames, queues } from "./live";
+import type { Diagnosis, Finding } from "./types";
+
+const EVERY_MS = 10_000;
+
+export function Doctor() {
+  const [found, error, look] = useAsked<Diagnosis>(() => get("api/v1/doctor"), []);
+  useEffect(() => {
+    const timer = setInterval(() => document.visibilityState === "visible" && look(), EVERY_MS);
+    return () => clearInterval(timer);
+  }, []);
+  void workersTick.value;
+  const state = found ? (found.status === null ? "healthy" : found.status) : "unknown";
+  return (
+    <>
+      <header class="top">
+        <h1 tabIndex={-1}>Why is nothing happening?</h1>
+        <button onClick={look}>Examine again</button>
+      </header>
+      <Trouble error={error} />
+      {!found && !error && <Empty>Looking …</Empty>}
+      {found && (
+        <>
+          <section class={`verdict ${toneOf(state)}`} aria-live="polite">
+            <h2>
+              <Mark state={state} /> {found.headline}
+            </h2>
+          </section>
+          {found.findings.length === 0 && <Empty>Nothing is wrong.</Empty>}
+          <ol class="findings">
+            {found.findings.map((finding) => (
+              <li key={`${finding.cause} ${finding.about}`} class="card">
+                <div>
+                  <State state={finding.severity} />{" "}
+                  {finding.since_ms && (
+                    <span class="soft">
+                      since <Ago ms={finding.since_ms} />
+                    </span>
+                  )}
+                </div>
+                <p>{finding.text}</p>
+                <p class="soft">
+                  What mends it: <code>{finding.remedy}</code>
+                </p>
+                <Remedy finding={finding} done={look} />
+              </li>
+            ))}
+          </ol>
+          <p class="soft">
+            {found.store}, looked at <Ago ms={found.at_ms} />
+          </p>
+        </>
+      )}
+    </>
+  );
+}
+
+const CREW_CRASHES = ["backoff", "given-up", "breaker", "crashing"];
+
+function Remedy({ finding, done }: { finding: Finding; done: () => void }) {
+  const { cause, about } = finding;
+  const press = (text: string, work: () => Promise<unknown>) =>
+    may("control") && <button onClick={() => void work().then(() => setTimeout(done, 1000))}>{text}</button>;
+  const mends = {
+    paused: () => press(`Resume ${about === "*" ? "everything" : about}`, () => order("resume", about)),
+    "given-up": () => press(`Reset ${about}`, () => order("reset", about)),
+    breaker: () => press(`Reset ${about}`, () => order("reset", about)),
+    stopped: () => press(`Start ${about}`, () => order("start", about)),
+    "no-workers": () => press(`Scale ${about}`, () => order("scale", about, 1)),
+    busy: () => press(`Scale ${about}`, () => order("scale", about, 2)),
+    stuck: () => press(`Restart ${about}`, () => order("restart", about)),
+    "failed-jobs": () =>
+      press("Retry all failed", () =>
+        retryFailed(queueNames.value.filter((name) => (queues.get(name)?.now.value.failed ?? 0) > 0)),
+      ),
+  } as Record<string, () => preact.ComponentChildren>;
+  return (
+    <div class="buttons">
+      {mends[cause]?.()}
+      {CREW_CRASHES.includes(cause) && <a href={to("crashes")}>Crash reports</a>}
+      {cause === "failed-jobs" && <a href={to("jobs", undefined, { state: "failed" })}>Failed jobs</a>}
+    </div>
+  );
+}

@@ -1,0 +1,175 @@
+// One job's life.
+
+import { useEffect, useRef } from "preact/hooks";
+import { get, may } from "./api";
+import { jobs, jobsTick } from "./live";
+import { LogLines } from "./logs";
+import { merged } from "./jobs";
+import { cancelJob, retryJob } from "./orders";
+import { Ago, Bar, Empty, progressWords, Since, State, Text, Trouble, useAsked } from "./parts";
+import { to } from "./route";
+import type { JobDetail } from "./types";
+import { jobName, length, pretty, shortName } from "./words";
+
+export function JobPage({ id }: { id: string }) {
+  void jobsTick.value;
+  const live = jobs.get(id)?.now.value;
+  const stage = `${live?.state}|${live?.attempts}|${live?.crashes}|${live?.worker}`;
+  const [found, error, look] = useAsked<JobDetail>(() => get(`api/v1/jobs/${encodeURIComponent(id)}`), [id]);
+  const before = useRef(stage);
+  useEffect(() => {
+    if (before.current !== stage) look();
+    before.current = stage;
+  }, [stage]);
+  if (!found) return <Trouble error={error} />;
+  const job = merged(found, live);
+  const again = (done: boolean) => done && look();
+  return (
+    <>
+      <header class="top">
+        <h1 tabIndex={-1}>
+          {jobName(job)} <State state={job.state} word={job.state} />
+        </h1>
+        {may("control") && (
+          <div class="orders" role="group" aria-label="Orders to this job">
+            <button disabled={!["failed", "cancelled"].includes(job.state)} onClick={() => retryJob(id).then(again)}>
+              Retry
+            </button>
+            <button
+              disabled={!["queued", "running"].includes(job.state)}
+              onClick={() => cancelJob(id, job.state === "running").then(again)}
+            >
+              Cancel
+            </button>
+          </div>
+        )}
+      </header>
+      <Trouble error={error} />
+      <Facts job={job} />
+      {job.state === "running" && (
+        <section aria-labelledby="progress">
+          <h2 id="progress">Progress</h2>
+          <Bar progress={job.progress} label="Progress" />
+          <p class="soft">{job.progress ? progressWords(job.progress) : "It has not said how far it is."}</p>
+        </section>
+      )}
+      {job.error && (
+        <section aria-labelledby="error">
+          <h2 id="error">{job.state === "failed" ? "Why it failed" : "The last error"}</h2>
+          <Text label="Error">{job.error}</Text>
+        </section>
+      )}
+      {job.result !== null && job.state === "done" && (
+        <section aria-labelledby="result">
+          <h2 id="result">Result</h2>
+          <Text label="Result">{pretty(job.result)}</Text>
+        </section>
+      )}
+      <section aria-labelledby="payload">
+        <h2 id="payload">Payload</h2>
+        <Text label="Payload">{pretty(job.payload)}</Text>
+      </section>
+      <Attempts job={job} />
+      <Reports job={job} />
+      <section aria-labelledby="logs">
+        <h2 id="logs">What was said meanwhile</h2>
+        <LogLines job={id} />
+      </section>
+    </>
+  );
+}
+
+function Facts({ job }: { job: JobDetail }) {
+  const facts: [string, preact.ComponentChildren][] = [
+    ["id", <code key="id">{job.id}</code>],
+    ["queue", <a key="q" href={to("jobs", undefined, { queue: job.queue })}>{job.queue}</a>],
+    ["made", <Ago key="m" ms={job.created_ms} />],
+    ["attempts", `${job.attempts} of ${job.max_attempts}`],
+  ];
+  if (job.crashes) facts.push(["crashes", String(job.crashes)]);
+  if (job.interruptions) facts.push(["interruptions", String(job.interruptions)]);
+  if (job.started_ms) facts.push(["started", <Ago key="s" ms={job.started_ms} />]);
+  if (job.finished_ms) facts.push(["finished", <Ago key="f" ms={job.finished_ms} />]);
+  if (job.started_ms && job.state === "running") facts.push(["running for", <Since key="r" ms={job.started_ms} />]);
+  if (job.worker) facts.push(["worker", <a key="w" href={to("worker", job.worker)}>{shortName(job.worker)}</a>]);
+  if (job.reason) facts.push(["reason", job.reason]);
+  if (job.key) facts.push(["unique key", job.key]);
+  if (job.limit_key) facts.push(["limit key", job.limit_key]);
+  if (job.priority) facts.push(["priority", String(job.priority)]);
+  if (job.timeout_ms) facts.push(["timeout", length(job.timeout_ms / 1000)]);
+  if (job.cancel_ms && job.state === "running") facts.push(["told to stop", <Ago key="c" ms={job.cancel_ms} />]);
+  return (
+    <dl class="facts">
+      {facts.map(([name, value]) => (
+        <div key={name}>
+          <dt>{name}</dt>
+          <dd>{value}</dd>
+        </div>
+      ))}
+    </dl>
+  );
+}
+
+const ENDS: Record<string, string> = { crashed: "crashed", done: "done", failed: "failed", gaveup: "failed" };
+
+function Attempts({ job }: { job: JobDetail }) {
+  return (
+    <section aria-labelledby="attempts">
+      <h2 id="attempts">Attempts</h2>
+      {job.attempt_history.length === 0 && <Empty>Nobody has had it in hand yet, or it is the first time.</Empty>}
+      {job.attempt_history.length > 0 && (
+        <div class="scroll" tabIndex={0} role="region" aria-label="Attempts">
+          <table>
+            <thead>
+              <tr>
+                <th scope="col">Began</th>
+                <th scope="col">Worker</th>
+                <th scope="col" class="number">Took</th>
+                <th scope="col">End</th>
+                <th scope="col">Error</th>
+              </tr>
+            </thead>
+            <tbody>
+              {job.attempt_history.map((each) => (
+                <tr key={each.fence}>
+                  <td>
+                    <Ago ms={each.started_ms} />
+                  </td>
+                  <td>{each.worker ? <a href={to("worker", each.worker)}>{shortName(each.worker)}</a> : "–"}</td>
+                  <td class="number">{length(each.duration_ms / 1000)}</td>
+                  <td>
+                    <State state={ENDS[each.outcome] ?? "cancelled"} word={each.outcome} />
+                  </td>
+                  <td class="what">
+                    {each.error && (
+                      <details>
+                        <summary>{each.error.trimEnd().split("\n").at(-1)}</summary>
+                        <Text label="Error of this attempt">{each.error}</Text>
+                      </details>
+                    )}
+                  </td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </div>
+      )}
+    </section>
+  );
+}
+
+function Reports({ job }: { job: JobDetail }) {
+  if (!job.crash_reports.length) return null;
+  return (
+    <section aria-labelledby="reports">
+      <h2 id="reports">Workers that died with it in hand</h2>
+      <ul>
+        {job.crash_reports.map((crash) => (
+          <li key={crash.id}>
+            <Ago ms={crash.at_ms} /> <a href={to("crash", crash.id)}>{crash.text}</a> <span class="soft">{shortName(crash.component)}</span>
+          </li>
+        ))}
+      </ul>
+    </section>
+  );
+}

@@ -1,0 +1,248 @@
+// Jobs: filtered, page by page; live where they are seen.
+
+import { useComputed } from "@preact/signals";
+import { useEffect, useRef, useState } from "preact/hooks";
+import { get, may, post } from "./api";
+import { crews, jobs, jobsTick, queueNames, queues } from "./live";
+import { clearFailed, doing, retryFailed } from "./orders";
+import { Ago, ask, Bar, Empty, progressWords, State, Trouble, useAsked } from "./parts";
+import { place, to } from "./route";
+import type { JobRecord, LiveJob } from "./types";
+import { count, firstLine, jobName, length, shortName } from "./words";
+
+const STATES = ["queued", "running", "done", "failed", "cancelled"];
+const QUARANTINE = "quarantine";
+
+interface Page {
+  jobs: JobRecord[];
+  next: string | null;
+}
+
+export function Jobs() {
+  const query = place.value.query;
+  const [queue, state, text] = ["queue", "state", "text"].map((name) => query.get(name) ?? "") as [string, string, string];
+  const [trail, setTrail] = useState<string[]>([]);
+  const after = trail[trail.length - 1];
+  const which = `${queue}|${state}|${text}`;
+  const before = useRef(which);
+  if (before.current !== which) {
+    before.current = which;
+    if (trail.length) setTrail([]);
+  }
+  const [page, error, look] = useAsked<Page>(
+    () =>
+      get("api/v1/jobs", {
+        queue,
+        text,
+        state: state === QUARANTINE ? "failed" : state,
+        reason: state === QUARANTINE ? "poison" : "",
+        limit: 50,
+        after: after ?? null,
+      }),
+    [which, after],
+  );
+  return (
+    <>
+      <header class="top">
+        <h1 tabIndex={-1}>Jobs</h1>
+        <Many queue={queue} changed={look} />
+      </header>
+      <Filters queue={queue} state={state} text={text} />
+      <Trouble error={error} />
+      <Newer page={page} first={!after} queue={queue} look={look} />
+      {page && <Table rows={page.jobs} />}
+      {page && page.jobs.length === 0 && <Empty>No such jobs.</Empty>}
+      <nav class="paging" aria-label="Pages">
+        <button disabled={!trail.length} onClick={() => setTrail([])}>
+          Newest
+        </button>
+        <button disabled={!trail.length} onClick={() => setTrail(trail.slice(0, -1))}>
+          Newer
+        </button>
+        <button disabled={!page?.next} onClick={() => page?.next && setTrail([...trail, page.next])}>
+          Older
+        </button>
+      </nav>
+    </>
+  );
+}
+
+function go(words: Record<string, string>): void {
+  const query = place.value.query;
+  const all: Record<string, string> = {};
+  for (const name of ["queue", "state", "text"]) all[name] = words[name] ?? query.get(name) ?? "";
+  location.replace(to("jobs", undefined, all));
+}
+
+function Filters({ queue, state, text }: { queue: string; state: string; text: string }) {
+  const timer = useRef<ReturnType<typeof setTimeout> | undefined>(undefined);
+  const names = queueNames.value.includes(queue) || !queue ? queueNames.value : [queue, ...queueNames.value];
+  const type = (event: Event) => {
+    const value = (event.currentTarget as HTMLInputElement).value;
+    clearTimeout(timer.current);
+    timer.current = setTimeout(() => go({ text: value }), 250);
+  };
+  useEffect(() => () => clearTimeout(timer.current), []);
+  return (
+    <form class="filters" role="search" onSubmit={(event) => event.preventDefault()}>
+      <label>
+        Queue
+        <select value={queue} onChange={(event) => go({ queue: event.currentTarget.value })}>
+          <option value="">all</option>
+          {names.map((name) => (
+            <option key={name} value={name}>
+              {name}
+            </option>
+          ))}
+        </select>
+      </label>
+      <label>
+        State
+        <select value={state} onChange={(event) => go({ state: event.currentTarget.value })}>
+          <option value="">all</option>
+          {STATES.map((name) => (
+            <option key={name}>{name}</option>
+          ))}
+          <option value={QUARANTINE}>quarantine (killed its workers)</option>
+        </select>
+      </label>
+      <label class="wide">
+        Text
+        <input type="search" defaultValue={text} onInput={type} placeholder="id, label, key, item or error" />
+      </label>
+    </form>
+  );
+}
+
+function Many({ queue, changed }: { queue: string; changed: () => void }) {
+  const failed = useComputed(() => queueNames.value.filter((name) => (queues.get(name)?.now.value.failed ?? 0) > 0));
+  const names = queue ? [queue].filter((name) => failed.value.includes(name)) : failed.value;
+  const after = (done: boolean) => done && changed();
+  return (
+    <div class="orders" role="group" aria-label="All jobs">
+      {may("enqueue") && <button onClick={() => enqueue().then(after)}>New job</button>}
+      {may("control") && (
+        <>
+          <button disabled={!names.length} onClick={() => retryFailed(names).then(after)}>
+            Retry all failed
+          </button>
+          <button disabled={!names.length} onClick={() => clearFailed(names).then(after)}>
+            Delete all failed
+          </button>
+        </>
+      )}
+    </div>
+  );
+}
+
+async function enqueue(): Promise<boolean> {
+  const choices = crews.value.map((crew) => crew.name);
+  const said = await ask({
+    title: "New job",
+    text: "It is durable as soon as the answer is here.",
+    button: "Enqueue",
+    fields: [
+      { name: "crew", label: "Crew", kind: "choice", choices },
+      { name: "payload", label: "Payload (JSON)", kind: "area", value: "{}", required: true },
+      { name: "label", label: "Label", kind: "text" },
+    ],
+  });
+  if (!said) return false;
+  return doing("New job", async () => {
+    const payload: unknown = JSON.parse(said.payload ?? "null");
+    const made = await post<{ id: string }>("api/v1/jobs", { crew: said.crew, payload, label: said.label || null });
+    location.hash = to("job", made.id);
+    return [made.id];
+  });
+}
+
+/** Rows do not move by themselves: newer jobs are offered. */
+function Newer({ page, first, queue, look }: { page: Page | null; first: boolean; queue: string; look: () => void }) {
+  void jobsTick.value;
+  const shown = new Set(page?.jobs.map((job) => job.id));
+  const newest = page?.jobs[0]?.id ?? "";
+  let newer = 0;
+  if (page && first) {
+    for (const [id, kept] of jobs) if (!shown.has(id) && id > newest && (!queue || kept.now.peek().queue === queue)) newer++;
+  }
+  return (
+    <p class="newer" aria-live="polite">
+      <button class="link" disabled={!newer} onClick={look}>
+        {newer ? `Show newer jobs (${count(newer)}${newer >= 100 ? " or more" : ""})` : "Nothing newer"}
+      </button>
+    </p>
+  );
+}
+
+function Table({ rows }: { rows: JobRecord[] }) {
+  return (
+    <div class="scroll" tabIndex={0} role="region" aria-label="Jobs">
+      <table>
+        <thead>
+          <tr>
+            <th scope="col">State</th>
+            <th scope="col">Job</th>
+            <th scope="col">Queue</th>
+            <th scope="col">Progress or error</th>
+            <th scope="col" class="number">Attempts</th>
+            <th scope="col">Worker</th>
+            <th scope="col">Made</th>
+            <th scope="col" class="number">Took</th>
+          </tr>
+        </thead>
+        <tbody>
+          {rows.map((row) => (
+            <Row key={row.id} row={row} />
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
+export function merged<T extends JobRecord>(row: T, live: LiveJob | undefined): T {
+  if (!live) return row;
+  const { state, reason, attempts, crashes, worker, progress } = live;
+  return { ...row, state, reason, attempts, crashes, worker, progress, error: live.error ?? row.error };
+}
+
+function Row({ row }: { row: JobRecord }) {
+  void jobsTick.value;
+  const job = merged(row, jobs.get(row.id)?.now.value);
+  const took = row.started_ms && row.finished_ms ? length((row.finished_ms - row.started_ms) / 1000) : "";
+  return (
+    <tr data-job={job.id}>
+      <td>
+        <State state={job.state} word={job.state} />
+      </td>
+      <td class="name">
+        <a href={to("job", job.id)} title={job.id}>
+          {jobName(job)}
+        </a>
+      </td>
+      <td>{job.queue}</td>
+      <td class="what">
+        {job.state === "running" && job.progress ? (
+          <>
+            <Bar progress={job.progress} label={`Progress of ${jobName(job)}`} />
+            <span class="soft">{progressWords(job.progress)}</span>
+          </>
+        ) : (
+          <span class={job.state === "failed" ? "bad" : "soft"}>
+            {job.reason === "poison" ? "killed its workers. " : ""}
+            {job.error ? firstLine(job.error) : ""}
+          </span>
+        )}
+      </td>
+      <td class="number">
+        {job.attempts}
+        {job.crashes > 0 && <span class="warn"> +{job.crashes} crashed</span>}
+      </td>
+      <td>{job.worker && <a href={to("worker", job.worker)}>{shortName(job.worker)}</a>}</td>
+      <td>
+        <Ago ms={job.created_ms} />
+      </td>
+      <td class="number">{took}</td>
+    </tr>
+  );
+}

@@ -1,0 +1,359 @@
+// Live state: one stream for this page, applied once a frame, so that many events cost no more than a few.
+
+import { batch, effect, signal, type Signal } from "@preact/signals";
+import { base, get, refused, session, whoAmI } from "./api";
+import type { Crash, Crew, Health, Info, LiveEvent, LiveJob, Pause, Queue, Worker } from "./types";
+import { moment, serverNow } from "./words";
+
+export interface Past {
+  at: number;
+  status: string;
+  text: string;
+  job: string | null;
+}
+
+export interface Happened {
+  at: number;
+  key: string;
+  component: string;
+  status: string;
+  text: string;
+}
+
+/** One thing that is live: its newest state, and the telling in which it was last told. */
+interface Kept<T> {
+  now: Signal<T>;
+  telling: number;
+}
+
+const PAST_KEPT = 40;
+const LATELY_KEPT = 30;
+const SWEEP_MS = 1500;
+const EXPLAIN_TIMES = 6;
+const EXPLAIN_WITHIN_MS = 60_000;
+const HIDDEN_MS = 15_000;
+export const SAMPLES = 300;
+
+export const workers = new Map<string, Kept<Worker>>();
+/** The keys of all workers, in order; it changes only when workers come or go. */
+export const workerKeys = signal<string[]>([]);
+export const pasts = new Map<string, Past[]>();
+export const queues = new Map<string, Kept<Queue>>();
+export const queueNames = signal<string[]>([]);
+export const jobs = new Map<string, Kept<LiveJob>>();
+export const jobsTick = signal(0);
+/** Counts what happened to workers' states, for those who sum them up. */
+export const workersTick = signal(0);
+export const health = signal<Health | null>(null);
+export const lately = signal<Happened[]>([]);
+
+export const connection = signal<"connecting" | "live" | "lost">("connecting");
+export const lastHeard = signal(0);
+export const now = signal(serverNow());
+export const crews = signal<Crew[]>([]);
+export const pauses = signal<Pause[]>([]);
+export const info = signal<Info | null>(null);
+
+/** What the page in view wants beside what is always listened to: `queue:jobs`, `job:ID`. */
+export const wanted = signal<string[]>([]);
+
+// samples for the charts, one a second
+
+export interface Samples {
+  at: number[];
+  waiting: number[];
+  running: number[];
+  rate: number[];
+  failed: number[];
+}
+export const samples = new Map<string, Samples>();
+export const memories = new Map<string, { at: number[]; memory: (number | null)[] }>();
+export const sampled = signal(0);
+
+// applying
+
+let pending = new Map<string, LiveEvent>();
+let scheduled = false;
+let telling = 0;
+
+function keyOf(event: LiveEvent): string {
+  if (event.worker) return `w ${event.worker.component} ${event.worker.node}`;
+  if (event.job) return `j ${event.job.id}`;
+  return event.topic;
+}
+
+function take(event: LiveEvent): void {
+  const key = keyOf(event);
+  pending.delete(key); // so that the order is that of the newest
+  pending.set(key, event);
+  if (!scheduled) {
+    scheduled = true;
+    requestAnimationFrame(apply);
+  }
+}
+
+function apply(): void {
+  scheduled = false;
+  const events = pending;
+  pending = new Map();
+  batch(() => {
+    let come = false;
+    let moved = false;
+    let job = false;
+    for (const event of events.values()) {
+      if (event.worker) {
+        come = applyWorker(event, event.worker) || come;
+        moved = true;
+      } else if (event.queue) applyQueue(event, event.queue);
+      else if (event.job) job = applyJob(event, event.job) || job;
+      else if (event.health) health.value = event.health;
+    }
+    if (come) sortWorkers();
+    if (moved) workersTick.value++;
+    if (job) jobsTick.value++;
+    lastHeard.value = Date.now();
+  });
+}
+
+function keep<T>(table: Map<string, Kept<T>>, key: string, value: T): boolean {
+  const kept = table.get(key);
+  if (kept) {
+    kept.now.value = value;
+    kept.telling = telling;
+    return false;
+  }
+  table.set(key, { now: signal(value), telling });
+  return true;
+}
+
+function applyWorker(event: LiveEvent, worker: Worker): boolean {
+  const key = `${worker.component}@${worker.node}`;
+  if (event.removed) return workers.delete(key);
+  const before = workers.get(key)?.now.peek();
+  remember(key, before, worker, event.timestamp_ms);
+  return keep(workers, key, worker);
+}
+
+function remember(key: string, before: Worker | undefined, worker: Worker, at: number): void {
+  const past = pasts.get(key) ?? [];
+  pasts.set(key, past);
+  const changed = !before || before.status !== worker.status || before.pid !== worker.pid;
+  if (changed || before.current_job !== worker.current_job) {
+    past.push({ at, status: worker.status, text: worker.text ?? "", job: worker.current_job });
+    if (past.length > PAST_KEPT) past.shift();
+  }
+  if (!before) return;
+  const fell = (worker.status === "crashed" || worker.status === "failed") && before.status !== worker.status;
+  // It may have come back before we were told that it was gone.
+  const back = worker.restart_count > before.restart_count && before.status !== "crashed" && !fell;
+  if (fell || back) {
+    const text = worker.text ?? (back ? "was restarted" : worker.reason ?? "");
+    const entry = { at, key, component: worker.component, status: back ? "restarted" : worker.status, text };
+    lately.value = [entry, ...lately.peek()].slice(0, LATELY_KEPT);
+    if (back && !worker.text) void explain(entry, EXPLAIN_TIMES);
+  }
+}
+
+/** It was back before we were told why it had gone: its crash report says that, as soon as it is written. */
+async function explain(entry: Happened, times: number): Promise<void> {
+  try {
+    const found = await get<{ crashes: Crash[] }>("api/v1/crashes", { component: entry.component, limit: 1 });
+    const crash = found.crashes[0];
+    if (crash && Math.abs(crash.at_ms - entry.at) < EXPLAIN_WITHIN_MS) {
+      const told = { ...entry, text: crash.text };
+      lately.value = lately.peek().map((each) => (each === entry ? told : each));
+    } else if (times > 1) setTimeout(() => void explain(entry, times - 1), 500);
+  } catch {
+    // the connection is lost; that it was restarted is told
+  }
+}
+
+function sortWorkers(): void {
+  const found = [...workers.entries()].map(([key, kept]) => ({ key, worker: kept.now.peek() }));
+  found.sort(
+    (a, b) =>
+      a.worker.crew.localeCompare(b.worker.crew) ||
+      (a.worker.index ?? 0) - (b.worker.index ?? 0) ||
+      a.worker.node.localeCompare(b.worker.node),
+  );
+  workerKeys.value = found.map((each) => each.key);
+}
+
+function applyQueue(event: LiveEvent, queue: Queue): void {
+  const name = queue.name ?? "";
+  if (event.removed) {
+    queues.delete(name);
+    samples.delete(name);
+  } else if (!keep(queues, name, queue)) return;
+  queueNames.value = [...queues.keys()].filter(Boolean).sort();
+}
+
+function applyJob(event: LiveEvent, job: LiveJob): boolean {
+  if (event.removed) return jobs.delete(job.id);
+  keep(jobs, job.id, job);
+  return true;
+}
+
+/** The full state follows; what is not told again within a moment is no more. */
+function tellAnew(): void {
+  telling++;
+  const mine = telling;
+  setTimeout(() => {
+    if (mine === telling && connection.peek() === "live") sweep(mine);
+  }, SWEEP_MS);
+}
+
+function sweep(current: number): void {
+  batch(() => {
+    for (const table of [workers, queues, jobs] as Map<string, Kept<unknown>>[]) {
+      for (const [key, kept] of table) if (kept.telling !== current) table.delete(key);
+    }
+    sortWorkers();
+    queueNames.value = [...queues.keys()].filter(Boolean).sort();
+    workersTick.value++;
+    jobsTick.value++;
+  });
+}
+
+// the stream
+
+const ALWAYS = ["queue:status", "queue:*:status", "worker:*:status", "system:health"];
+const KINDS = ["worker_update", "queue_update", "job_update", "health_update", "resync", "message"];
+let source: EventSource | null = null;
+let listening = "";
+let retry: ReturnType<typeof setTimeout> | undefined;
+let patience = 1000;
+
+function open(topics: string): void {
+  close();
+  listening = topics;
+  const url = new URL("api/events", base);
+  url.searchParams.set("topics", topics);
+  const mine = (source = new EventSource(url));
+  let first = true;
+  mine.onopen = () => {
+    if (first) tellAnew(); // a later one resumes where the stream broke off, or says that it does not
+    first = false;
+    patience = 1000;
+    connection.value = "live";
+    lastHeard.value = Date.now();
+    void about();
+  };
+  mine.onerror = () => {
+    connection.value = "lost";
+    if (mine.readyState === EventSource.CLOSED) again(topics);
+  };
+  for (const kind of KINDS) {
+    mine.addEventListener(kind, (message) => {
+      const event = JSON.parse((message as MessageEvent<string>).data) as LiveEvent;
+      if (event.type === "resync") tellAnew();
+      else take(event);
+    });
+  }
+}
+
+/** The server refused the stream, which a browser takes as final: ask who we are, and try again. */
+function again(topics: string): void {
+  clearTimeout(retry);
+  retry = setTimeout(async () => {
+    try {
+      await whoAmI();
+    } catch {
+      again(topics);
+      return;
+    }
+    if (session.peek() && listening === topics) open(topics);
+  }, patience);
+  patience = Math.min(patience * 2, 10_000);
+}
+
+function close(): void {
+  clearTimeout(retry);
+  source?.close();
+  source = null;
+  listening = "";
+}
+
+/** Listen while somebody is signed in and looks: tabs in the background leave the server alone. */
+export function listen(): void {
+  const looking = signal(document.visibilityState === "visible");
+  let hiding: ReturnType<typeof setTimeout> | undefined;
+  document.addEventListener("visibilitychange", () => {
+    clearTimeout(hiding);
+    if (document.visibilityState === "visible") looking.value = true;
+    else hiding = setTimeout(() => (looking.value = false), HIDDEN_MS);
+  });
+  effect(() => {
+    const topics = [...ALWAYS, ...wanted.value].join(",");
+    if (session.value?.scopes.includes("read") && looking.value) {
+      if (topics !== listening) open(topics);
+    } else close();
+  });
+  setInterval(tick, 1000);
+}
+
+function tick(): void {
+  if (document.visibilityState !== "visible") return;
+  batch(() => {
+    now.value = serverNow();
+    if (connection.peek() === "live") sample();
+  });
+}
+
+function sample(): void {
+  const at = Math.round(Date.now() / 1000);
+  for (const [name, kept] of queues) {
+    const queue = kept.now.peek();
+    const kept_ = samples.get(name) ?? { at: [], waiting: [], running: [], rate: [], failed: [] };
+    samples.set(name, kept_);
+    if (kept_.at[kept_.at.length - 1] === at) continue;
+    kept_.at.push(at);
+    kept_.waiting.push(queue.queued);
+    kept_.running.push(queue.running);
+    kept_.rate.push(queue.rate ?? 0);
+    kept_.failed.push(queue.failed);
+    if (kept_.at.length > SAMPLES) for (const row of Object.values(kept_)) row.shift();
+  }
+  for (const [key, row] of memories) {
+    row.at.push(at);
+    row.memory.push(workers.get(key)?.now.peek().memory ?? null);
+    if (row.at.length > SAMPLES) {
+      row.at.shift();
+      row.memory.shift();
+    }
+  }
+  sampled.value++;
+}
+
+/** What is not live by itself: crews, pauses, versions. */
+export async function about(): Promise<void> {
+  try {
+    const [foundCrews, foundPauses, foundInfo] = await Promise.all([
+      get<{ crews: Crew[] }>("api/v1/crews"),
+      get<{ pauses: Pause[] }>("api/v1/pauses"),
+      get<Info>("api/v1/info"),
+    ]);
+    batch(() => {
+      crews.value = foundCrews.crews;
+      pauses.value = foundPauses.pauses;
+      info.value = foundInfo;
+    });
+  } catch {
+    // the connection's state says that; it is asked again when it is back
+  }
+}
+
+export const lostSince = (): string => (lastHeard.value ? moment(lastHeard.value) : "");
+export const signedOut = (): boolean => session.value === null && refused.value !== null;
+
+// A pause that somebody else set is seen by its workers first.
+let pausedBefore = "";
+effect(() => {
+  void workersTick.value;
+  const paused = [...workers.entries()].filter(([, kept]) => kept.now.peek().status === "paused").map(([key]) => key);
+  const text = paused.join();
+  if (text !== pausedBefore) {
+    pausedBefore = text;
+    if (session.peek()) void about();
+  }
+});

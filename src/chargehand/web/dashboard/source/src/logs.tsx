@@ -1,0 +1,36 @@
+// The last lines that a worker said, or that were said about a job.
+
+import { useEffect } from "preact/hooks";
+import { get } from "./api";
+import { Empty, Trouble, useAsked } from "./parts";
+import type { LogLine } from "./types";
+import { moment } from "./words";
+
+const EVERY_MS = 3000;
+
+export function LogLines({ scope, job }: { scope?: string; job?: string }) {
+  const [found, error, look] = useAsked<{ lines: LogLine[] }>(
+    () => get("api/v1/logs", { scope, job, limit: 200 }),
+    [scope, job],
+  );
+  useEffect(() => {
+    const timer = setInterval(() => document.visibilityState === "visible" && look(), EVERY_MS);
+    return () => clearInterval(timer);
+  }, [scope, job]);
+  return (
+    <>
+      <Trouble error={error} />
+      {found && found.lines.length === 0 && <Empty>Nothing that the node still remembers.</Empty>}
+      {found && found.lines.length > 0 && (
+        <pre class="log" tabIndex={0} role="log" aria-label="Log lines" aria-live="off">
+          {found.lines.map((line, at) => (
+            <span key={at} class={line.level}>
+              <time>{moment(line.at_ms)}</time> {line.text}
+              {"\n"}
+            </span>
+          ))}
+        </pre>
+      )}
+    </>
+  );
+}

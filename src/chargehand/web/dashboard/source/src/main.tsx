@@ -1,0 +1,154 @@
+// The page: header, navigation, and whatever page the address names.
+
+import { effect } from "@preact/signals";
+import { render } from "preact";
+import { useEffect, useRef } from "preact/hooks";
+import { refused, session, signOut, whoAmI } from "./api";
+import { CrashesPage, CrashPage } from "./crashes";
+import { Doctor } from "./doctor";
+import { JobPage } from "./job";
+import { Jobs } from "./jobs";
+import { connection, health, info, listen, lostSince, wanted } from "./live";
+import { Operations } from "./operations";
+import { Overview } from "./overview";
+import { Dialog, Mark, tell, Toasts } from "./parts";
+import { place, to } from "./route";
+import { SignIn } from "./signin";
+import "./style.css";
+import { choice, type Theme } from "./theme";
+import { WorkerPage } from "./worker";
+
+const PAGES: [page: string, title: string][] = [
+  ["", "Overview"],
+  ["jobs", "Jobs"],
+  ["crashes", "Crashes"],
+  ["operations", "Operations"],
+  ["doctor", "Why is nothing happening?"],
+];
+
+function Page() {
+  const { page, what } = place.value;
+  switch (page) {
+    case "":
+      return <Overview />;
+    case "jobs":
+      return <Jobs />;
+    case "job":
+      return <JobPage key={what} id={what} />;
+    case "worker":
+      return <WorkerPage key={what} name={what} />;
+    case "crashes":
+      return <CrashesPage />;
+    case "crash":
+      return <CrashPage key={what} id={what} />;
+    case "operations":
+      return <Operations />;
+    case "doctor":
+      return <Doctor />;
+    default:
+      return <h1 tabIndex={-1}>There is no such page</h1>;
+  }
+}
+
+const PARENTS: Record<string, string> = { job: "jobs", worker: "", crash: "crashes" };
+
+function App() {
+  const main = useRef<HTMLElement>(null);
+  const { page, what } = place.value;
+  const first = useRef(true);
+  useEffect(() => {
+    if (!first.current) {
+      main.current?.querySelector<HTMLElement>("h1")?.focus({ preventScroll: true });
+      scrollTo(0, 0);
+    }
+    first.current = false;
+  }, [page, what]);
+  if (!session.value) {
+    return refused.value === null ? <p class="empty">…</p> : <SignIn />;
+  }
+  const active = PARENTS[page] ?? page;
+  const lost = connection.value === "lost";
+  return (
+    <>
+      <a class="skip" href="#main" onClick={(event) => { event.preventDefault(); main.current?.focus(); }}>
+        Skip to the content
+      </a>
+      <header class="bar-top">
+        <strong class="brand">
+          <Mark state={health.value?.status ?? "unknown"} /> Chargehand
+        </strong>
+        <nav aria-label="Pages">
+          {PAGES.map(([name, title]) => (
+            <a key={name} href={to(name)} aria-current={active === name ? "page" : undefined}>
+              {title}
+            </a>
+          ))}
+          {info.value?.pages.map((each) => (
+            <a key={each.url} href={each.url} class="own">
+              {each.title}
+            </a>
+          ))}
+        </nav>
+        <div class="who">
+          <span class={`connection ${lost ? "bad" : "soft"}`} role="status">
+            <Mark state={lost ? "error" : connection.value === "live" ? "healthy" : "starting"} />
+            {lost ? `Connection lost; as of ${lostSince()}` : connection.value}
+          </span>
+          <label class="theme">
+            <span class="hidden">Colours</span>
+            <select value={choice.value} onChange={(event) => (choice.value = event.currentTarget.value as Theme)}>
+              <option value="auto">Auto</option>
+              <option value="light">Light</option>
+              <option value="dark">Dark</option>
+            </select>
+          </label>
+          <span class="soft name" title={`May: ${session.value.scopes.join(", ")}`}>
+            {session.value.name}
+          </span>
+          {session.value.csrf && <button onClick={leave}>Sign out</button>}
+        </div>
+      </header>
+      <main id="main" ref={main} tabIndex={-1} class={lost ? "stale" : ""}>
+        {session.value.scopes.includes("read") ? <Page /> : <p class="trouble">This key may not read: it sees nothing here.</p>}
+      </main>
+      <footer class="soft">
+        {info.value && `Chargehand ${info.value.version} on ${info.value.node}`}
+        {info.value?.supervisor?.pid && `, node process ${info.value.supervisor.pid}`}
+      </footer>
+      <Toasts />
+      <Dialog />
+    </>
+  );
+}
+
+async function leave(): Promise<void> {
+  try {
+    await signOut();
+  } catch (error) {
+    tell("Sign out: not done", [(error as Error).message], true);
+  }
+}
+
+async function begin(): Promise<void> {
+  for (let wait = 500; ; wait = Math.min(wait * 2, 5000)) {
+    try {
+      await whoAmI();
+      return;
+    } catch {
+      connection.value = "lost";
+      await new Promise((resolve) => setTimeout(resolve, wait));
+    }
+  }
+}
+
+effect(() => {
+  const { page, what } = place.value;
+  const topics = page === "jobs" ? ["queue:jobs"] : page === "job" && /^[\w-]+$/.test(what) ? [`job:${what}`] : [];
+  if (topics.join() !== wanted.peek().join()) wanted.value = topics;
+  const title = PAGES.find(([name]) => name === page)?.[1] ?? what;
+  document.title = `${title} · Chargehand`;
+});
+
+render(<App />, document.getElementById("root")!);
+listen();
+void begin();

@@ -1,0 +1,66 @@
+// The operator log: who did what, to what, when and from where.
+
+import { useState } from "preact/hooks";
+import { get } from "./api";
+import { Ago, Empty, Trouble, useAsked } from "./parts";
+import { to } from "./route";
+import type { Operation } from "./types";
+import { shortName } from "./words";
+
+export function Operations() {
+  const [trail, setTrail] = useState<string[]>([]);
+  const after = trail[trail.length - 1] ?? null;
+  const [page, error] = useAsked<{ operations: Operation[]; next: string | null }>(
+    () => get("api/v1/operations", { limit: 50, after }),
+    [after],
+  );
+  return (
+    <>
+      <h1 tabIndex={-1}>Operations</h1>
+      <p class="soft">Everything that people did, by key, newest first.</p>
+      <Trouble error={error} />
+      {page && page.operations.length === 0 && <Empty>Nobody has done anything yet.</Empty>}
+      {page && page.operations.length > 0 && (
+        <div class="scroll" tabIndex={0} role="region" aria-label="Operations">
+          <table>
+            <thead>
+              <tr>
+                <th scope="col">When</th>
+                <th scope="col">Who</th>
+                <th scope="col">What</th>
+                <th scope="col">To what</th>
+                <th scope="col">Detail</th>
+                <th scope="col">From</th>
+              </tr>
+            </thead>
+            <tbody>
+              {page.operations.map((each) => (
+                <tr key={each.id}>
+                  <td><Ago ms={each.at_ms} /></td>
+                  <td>{each.who}</td>
+                  <td>{each.verb}</td>
+                  <td><Target name={each.target} /></td>
+                  <td class="what">{each.detail}</td>
+                  <td class="soft">{each.origin}</td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </div>
+      )}
+      <nav class="paging" aria-label="Pages">
+        <button disabled={!trail.length} onClick={() => setTrail(trail.slice(0, -1))}>Newer</button>
+        <button disabled={!page?.next} onClick={() => page?.next && setTrail([...trail, page.next])}>Older</button>
+      </nav>
+    </>
+  );
+}
+
+function Target({ name }: { name: string }) {
+  const [kind, ...rest] = name.split(":");
+  const what = rest.join(":");
+  if (kind === "job") return <a href={to("job", what)}>{what.slice(0, 12)}…</a>;
+  if (kind === "worker") return <a href={to("worker", name)}>{shortName(name)}</a>;
+  if (kind === "queue") return <a href={to("jobs", undefined, { queue: what })}>queue {what}</a>;
+  return <>{name === "*" ? "everything" : name}</>;
+}

@@ -1,0 +1,143 @@
+// Orders to workers: offered where the key allows them, asked about where they hurt, answered at once.
+
+import { may, post, postNothing } from "./api";
+import { about } from "./live";
+import { ask, tell, type Field } from "./parts";
+import type { Answer } from "./types";
+import { many, shortName } from "./words";
+
+type Verb = "pause" | "resume" | "drain" | "restart" | "reset" | "scale" | "start" | "stop";
+
+const NAMES: Record<Verb, string> = {
+  pause: "Pause",
+  resume: "Resume",
+  drain: "Drain",
+  restart: "Restart",
+  reset: "Reset",
+  scale: "Scale",
+  start: "Start",
+  stop: "Stop",
+};
+const HURTS: Partial<Record<Verb, string>> = {
+  stop: "Current jobs have the grace to finish, and are otherwise queued again. Nothing is done until a start.",
+  drain: "Current jobs finish, however long they take; then nothing is done until a start.",
+  restart: "Current jobs have the grace to finish, and are otherwise queued again; then fresh workers start.",
+};
+
+export const named = (scope: string | null): string =>
+  scope === null || scope === "*" ? "everything" : scope.startsWith("worker:") ? shortName(scope) : `crew ${scope}`;
+
+/** Do it and tell what came of it; whether it was done. */
+export async function doing(title: string, work: () => Promise<string[]>): Promise<boolean> {
+  try {
+    tell(title, await work());
+    return true;
+  } catch (error) {
+    tell(`${title}: not done`, [(error as Error).message], true);
+    return false;
+  }
+}
+
+async function give(verb: Verb, scope: string | null, more: Record<string, unknown> = {}): Promise<void> {
+  const title = `${NAMES[verb]} ${named(scope)}`;
+  await doing(title, async () => {
+    const body = { scope: scope === "*" ? null : scope, ...more };
+    const { answers } = await post<{ answers: Answer[] }>(`api/web/worker/${verb}`, body);
+    return answers.map((answer) => `${shortName(answer.component)} ${answer.text}`);
+  });
+  void about();
+}
+
+const PAUSE_FIELDS: Field[] = [
+  { name: "reason", label: "Why (others will read it)", kind: "text" },
+  { name: "minutes", label: "For how many minutes (empty: until somebody resumes)", kind: "number", min: 1 },
+];
+
+export async function order(verb: Verb, scope: string | null, size = 0): Promise<void> {
+  if (verb === "pause") {
+    const text = "Nothing new is taken; current jobs finish, workers stay. A pause survives restarts.";
+    const said = await ask({ title: `Pause ${named(scope)}`, text, button: "Pause", fields: PAUSE_FIELDS });
+    if (!said) return;
+    const for_s = said.minutes ? Number(said.minutes) * 60 : null;
+    return give(verb, scope, { reason: said.reason || null, for_s });
+  }
+  if (verb === "scale") {
+    const text = "Workers that go finish their jobs first. The number holds until the configured one changes.";
+    const field: Field = {
+      name: "count", label: "Workers", kind: "number", value: String(size), required: true, min: 0, max: 1000,
+    };
+    const said = await ask({ title: `Scale ${named(scope)}`, text, button: "Scale", fields: [field] });
+    if (said) await give(verb, scope, { count: Number(said.count) });
+    return;
+  }
+  const hurts = HURTS[verb];
+  if (hurts && !(await ask({ title: `${NAMES[verb]} ${named(scope)}?`, text: hurts, button: NAMES[verb], danger: true })))
+    return;
+  await give(verb, scope);
+}
+
+/** The orders that make sense now. */
+export function Orders({ scope, paused, down, size }: { scope: string | null; paused: boolean; down: boolean; size?: number }) {
+  if (!may("control")) return null;
+  const button = (verb: Verb) => (
+    <button key={verb} onClick={() => order(verb, scope, size)} aria-label={`${NAMES[verb]} ${named(scope)}`}>
+      {NAMES[verb]}
+    </button>
+  );
+  const first: Verb[] = [paused ? "resume" : "pause", "restart"];
+  if (down) first.push("reset");
+  const rest: Verb[] = [paused ? "pause" : "resume", "drain", "stop", "start"];
+  if (!down) rest.push("reset");
+  if (size !== undefined) first.push("scale");
+  return (
+    <div class="orders" role="group" aria-label={`Orders to ${named(scope)}`}>
+      {scope === null && <span class="soft">All workers:</span>}
+      {first.map(button)}
+      <details class="menu">
+        <summary aria-label={`More orders to ${named(scope)}`}>More</summary>
+        <div>{rest.map(button)}</div>
+      </details>
+    </div>
+  );
+}
+
+// jobs
+
+export async function retryJob(id: string): Promise<boolean> {
+  return doing("Retry", async () => [(await postNothing<Answer>(`api/v1/jobs/${encodeURIComponent(id)}/retry`)).text]);
+}
+
+export async function cancelJob(id: string, running: boolean): Promise<boolean> {
+  const text = "It is told to stop; if it does not, its worker is replaced. What it did so far is not undone.";
+  if (running && !(await ask({ title: "Cancel this running job?", text, button: "Cancel the job", danger: true })))
+    return false;
+  return doing("Cancel", async () => [(await postNothing<Answer>(`api/v1/jobs/${encodeURIComponent(id)}/cancel`)).text]);
+}
+
+async function changeFailed(what: "retry" | "clear", names: string[]): Promise<string[]> {
+  const lines: string[] = [];
+  for (const name of names) {
+    let sum = 0;
+    let more = true;
+    while (more) {
+      const path = `api/v1/queues/${encodeURIComponent(name)}/${what}-failed`;
+      const found = await postNothing<{ count: number; more: boolean }>(path);
+      sum += found.count;
+      more = found.more && found.count > 0;
+    }
+    lines.push(`${name}: ${many(sum, "job")} ${what === "retry" ? "queued again" : "deleted"}`);
+  }
+  return lines;
+}
+
+export async function retryFailed(names: string[]): Promise<boolean> {
+  const text = `Every failed job of ${names.join(", ")} is queued again, its counters cleared.`;
+  if (!(await ask({ title: "Retry all failed jobs?", text, button: "Retry all" }))) return false;
+  return doing("Retry all failed", () => changeFailed("retry", names));
+}
+
+export async function clearFailed(names: string[]): Promise<boolean> {
+  const text = `Every failed job of ${names.join(", ")} is deleted, with its history. This cannot be undone.`;
+  if (!(await ask({ title: "Delete all failed jobs?", text, button: "Delete all", danger: true }))) return false;
+  return doing("Delete all failed", () => changeFailed("clear", names));
+}

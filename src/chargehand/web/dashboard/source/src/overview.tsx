@@ -1,0 +1,308 @@
+// The whole at a glance: the verdict in words, queues as charts, a tile for every worker.
+
+import { useComputed } from "@preact/signals";
+import { memo } from "preact/compat";
+import { may } from "./api";
+import { Chart, type Line } from "./charts";
+import { crews, health, lately, now, pasts, pauses, queueNames, queues, samples, workerKeys, workers, workersTick } from "./live";
+import { Orders } from "./orders";
+import { Ago, Bar, Empty, Mark, progressWords, Since, State, toneOf } from "./parts";
+import { to, toJob } from "./route";
+import type { Queue, Worker } from "./types";
+import { bytes, count, length, many, perSecond, shortName, ticking } from "./words";
+
+const LINES: Line[] = [
+  { label: "waiting", tone: "accent", scale: "jobs", fill: true },
+  { label: "done per second", tone: "good", scale: "rate" },
+  { label: "failed", tone: "bad", scale: "jobs" },
+];
+
+export function Overview() {
+  return (
+    <>
+      <Verdict />
+      <Queues />
+      <Lately />
+      <Crews />
+    </>
+  );
+}
+
+function totals(): { ready: number; busy: number; all: number; down: number; paused: number } {
+  void workersTick.value;
+  let ready = 0;
+  let busy = 0;
+  let down = 0;
+  let paused = 0;
+  for (const kept of workers.values()) {
+    const worker = kept.now.peek();
+    if (worker.status === "healthy") ready++;
+    if (worker.current_job) busy++;
+    if (worker.status === "failed" || worker.status === "crashed") down++;
+    if (worker.status === "paused") paused++;
+  }
+  return { ready, busy, all: workers.size, down, paused };
+}
+
+function Verdict() {
+  const found = health.value;
+  const sum = totals();
+  const all = queues.get("")?.now.value;
+  const state = found?.status ?? "unknown";
+  const words: Record<string, string> = {
+    healthy: sum.busy ? "Working" : all?.queued ? "Well, with work waiting" : "Well, nothing to do",
+    degraded: "Working, with something amiss",
+    error: "Not all work is being done",
+    unknown: "Waiting for the first word …",
+  };
+  return (
+    <section class={`verdict ${toneOf(state)}`} aria-labelledby="verdict">
+      <div>
+        <h1 id="verdict" tabIndex={-1}>
+          <Mark state={state} /> {words[state] ?? state}
+        </h1>
+        <p>
+          {sum.ready} of {many(sum.all, "worker")} ready, {sum.busy} at work
+          {sum.paused > 0 && `, ${sum.paused} paused`}
+          {sum.down > 0 && `, ${sum.down} down`}
+          {all && `; ${count(all.queued)} waiting, ${count(all.running)} running, ${count(all.failed)} failed`}
+        </p>
+        <ul>
+          {found?.errors.slice(0, 5).map((error, at) => <li key={at}>{error}</li>)}
+          {found && found.errors.length > 5 && <li>… and {found.errors.length - 5} more</li>}
+        </ul>
+      </div>
+      <div class="aside">
+        {found && state !== "healthy" && <a href={to("doctor")}>Why is nothing happening?</a>}
+        <Orders scope={null} paused={pauses.value.some((pause) => pause.scope === "*")} down={sum.down > 0} />
+      </div>
+    </section>
+  );
+}
+
+function Queues() {
+  return (
+    <section aria-labelledby="queues">
+      <h2 id="queues">Queues</h2>
+      {queueNames.value.length === 0 && <Empty>No queue has jobs or a crew yet.</Empty>}
+      <div class="queues">
+        {queueNames.value.map((name) => (
+          <QueueCard key={name} name={name} />
+        ))}
+      </div>
+    </section>
+  );
+}
+
+const QueueCard = memo(function QueueCard({ name }: { name: string }) {
+  const queue = queues.get(name)?.now.value;
+  if (!queue) return null;
+  return (
+    <article class="card queue" aria-label={`Queue ${name}`}>
+      <h3>
+        <a href={to("jobs", undefined, { queue: name })}>{name}</a>
+        <span class="soft">{queue.running ? `${count(queue.running)} running` : "idle"}</span>
+      </h3>
+      <Figures queue={queue} name={name} />
+      <Chart
+        lines={LINES}
+        label={`Queue ${name} over the last minutes: jobs waiting, jobs done per second, jobs newly failed`}
+        data={() => {
+          const found = samples.get(name);
+          if (!found) return [[], [], [], []];
+          const before = found.failed[0] ?? 0; // older failures are a figure above; the line tells of new ones
+          return [found.at, found.waiting, found.rate, found.failed.map((failed) => Math.max(0, failed - before))];
+        }}
+      />
+      <p class="key" aria-hidden="true">
+        <i class="accent" /> waiting <i class="bad" /> newly failed <i class="good" /> done/s (right)
+      </p>
+    </article>
+  );
+});
+
+function Figures({ queue, name }: { queue: Queue; name: string }) {
+  const waits = queue.queued - queue.future;
+  const eta = queue.eta_s !== null && waits > 0 ? length(queue.eta_s) : "–";
+  return (
+    <dl class="figures">
+      <div>
+        <dt>waiting</dt>
+        <dd>{count(waits)}</dd>
+      </div>
+      <div>
+        <dt>later</dt>
+        <dd>{count(queue.future)}</dd>
+      </div>
+      <div>
+        <dt>rate</dt>
+        <dd>{perSecond(queue.rate)}</dd>
+      </div>
+      <div>
+        <dt>time left</dt>
+        <dd>{eta}</dd>
+      </div>
+      <div>
+        <dt>done</dt>
+        <dd>{count(queue.done)}</dd>
+      </div>
+      <div class={queue.failed ? "bad" : ""}>
+        <dt>failed</dt>
+        <dd>{queue.failed ? <a href={to("jobs", undefined, { queue: name, state: "failed" })}>{count(queue.failed)}</a> : 0}</dd>
+      </div>
+    </dl>
+  );
+}
+
+function Lately() {
+  if (!lately.value.length) return null;
+  return (
+    <section aria-labelledby="lately">
+      <h2 id="lately">Lately</h2>
+      <ul class="lately" aria-live="polite">
+        {lately.value.slice(0, 5).map((each) => (
+          <li key={`${each.key}${each.at}${each.status}`}>
+            <Ago ms={each.at} /> <State state={each.status} />{" "}
+            <a href={to("worker", each.key)}>{shortName(each.component)}</a> <span>{each.text}</span>
+          </li>
+        ))}
+      </ul>
+    </section>
+  );
+}
+
+function Crews() {
+  const byCrew = useComputed(() => {
+    const found = new Map<string, string[]>(crews.value.map((crew) => [crew.name, []]));
+    for (const key of workerKeys.value) {
+      const crew = workers.get(key)?.now.peek().crew ?? "?";
+      found.set(crew, [...(found.get(crew) ?? []), key]);
+    }
+    return [...found.entries()].sort(([a], [b]) => a.localeCompare(b));
+  });
+  return (
+    <>
+      {byCrew.value.map(([crew, keys]) => (
+        <CrewSection key={crew} crew={crew} keys={keys} />
+      ))}
+    </>
+  );
+}
+
+function CrewSection({ crew, keys }: { crew: string; keys: string[] }) {
+  const known = crews.value.find((each) => each.name === crew);
+  const pause = pauses.value.find((each) => each.scope === crew || each.scope === "*");
+  return (
+    <section class="crew" aria-labelledby={`crew-${crew}`}>
+      <header>
+        <h2 id={`crew-${crew}`}>
+          {crew} <span class="soft">{many(keys.length, "worker")}{known && known.queue !== crew && `, queue ${known.queue}`}</span>
+        </h2>
+        {pause && (
+          <p class="held">
+            <Mark state="paused" /> paused by {pause.who}: {pause.reason ?? "no reason given"}
+            {pause.until_ms && (
+              <>
+                , until <Ago ms={pause.until_ms} />
+              </>
+            )}
+          </p>
+        )}
+        <CrewOrders crew={crew} keys={keys} paused={pause !== undefined} />
+      </header>
+      {keys.length === 0 && <Empty>This crew has no workers: nobody does its jobs.</Empty>}
+      <ul class="tiles">
+        {keys.map((key) => (
+          <Tile key={key} name={key} />
+        ))}
+      </ul>
+    </section>
+  );
+}
+
+function CrewOrders({ crew, keys, paused }: { crew: string; keys: string[]; paused: boolean }) {
+  const down = useComputed(() => {
+    void workersTick.value;
+    return keys.some((key) => ["failed", "crashed"].includes(workers.get(key)?.now.peek().status ?? ""));
+  });
+  return may("control") ? <Orders scope={crew} paused={paused} down={down.value} size={keys.length} /> : null;
+}
+
+export function stateOf(worker: Worker): string {
+  if (worker.status.startsWith("healthy")) {
+    if (worker.flags.length || worker.status !== "healthy") return "unwell";
+    return worker.current_job ? "busy" : "healthy";
+  }
+  return worker.status;
+}
+
+export function wordOf(worker: Worker): string | undefined {
+  if (stateOf(worker) === "unwell") return worker.flags.join(", ") || worker.status;
+  return worker.status === "healthy" && !worker.current_job ? "free" : undefined;
+}
+
+const Tile = memo(function Tile({ name }: { name: string }) {
+  const worker = workers.get(name)?.now.value;
+  if (!worker) return null;
+  const state = stateOf(worker);
+  return (
+    <li class={`tile ${toneOf(state)}`} data-worker={worker.component} data-state={state}>
+      <a href={to("worker", name)}>
+        <span class="index">
+          <span class="hidden">Worker {worker.crew} </span>
+          {worker.index ?? worker.component}
+        </span>
+        <State state={state} word={wordOf(worker)} />
+      </a>
+      <Doing worker={worker} />
+      <div class="line soft">
+        <span title="Memory">{bytes(worker.memory)}</span>
+        <span title="How long it has run">{worker.started_ms && worker.pid ? <>up <Since ms={worker.started_ms} /></> : "–"}</span>
+        <span title="Jobs that it has done">{many(worker.jobs, "job")}</span>
+      </div>
+      <div class="line soft">
+        <span title="Restarts; and how many crashes are left before it is given up: soon one after another / in all">
+          {many(worker.restart_count, "restart")}
+          {worker.budget && `, ${worker.budget.rapid_left}/${worker.budget.lifetime_left} left`}
+        </span>
+        <Strip name={name} />
+      </div>
+    </li>
+  );
+});
+
+function Doing({ worker }: { worker: Worker }) {
+  if (worker.current_job) {
+    const words = worker.progress ? progressWords(worker.progress) : worker.current_job;
+    return (
+      <div class="doing">
+        <div class="line">
+          <a href={toJob(worker.current_job)} title={worker.current_job}>
+            {words}
+          </a>
+          <span class="soft">{worker.job_since_ms && <Since ms={worker.job_since_ms} />}</span>
+        </div>
+        <Bar progress={worker.progress} label={`Progress of ${worker.current_job}`} />
+      </div>
+    );
+  }
+  const back = worker.restart_at_ms ? `back in ${ticking((worker.restart_at_ms - now.value) / 1000)}; ` : "";
+  const text = worker.status === "healthy" ? "" : back + (worker.text ?? worker.reason ?? "");
+  return (
+    <div class="doing why" title={text}>
+      {text}
+    </div>
+  );
+}
+
+/** The last changes of its state, oldest first. */
+function Strip({ name }: { name: string }) {
+  const past = (pasts.get(name) ?? []).slice(-10);
+  return (
+    <span class="strip" role="img" aria-label={`Its last states: ${past.map((each) => each.status).join(", ")}`}>
+      {past.map((each, at) => (
+        <i key={at} class={toneOf(each.job && each.status === "healthy" ? "busy" : each.status)} />
+      ))}
+    </span>
+  );
+}

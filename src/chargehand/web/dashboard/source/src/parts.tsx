@@ -1,0 +1,285 @@
+// Small pieces that every page uses. Text from elsewhere is only ever put in as text.
+
+import { signal } from "@preact/signals";
+import type { ComponentChildren } from "preact";
+import { useEffect, useRef, useState } from "preact/hooks";
+import { now } from "./live";
+import type { Progress } from "./types";
+import { count, exact, moment, ticking } from "./words";
+
+const SHAPES: Record<string, string> = {
+  circle: "M8 2.5a5.5 5.5 0 1 1 0 11a5.5 5.5 0 1 1 0 -11z",
+  ring: "M8 2a6 6 0 1 1 0 12a6 6 0 1 1 0 -12zM8 4.5a3.5 3.5 0 1 0 0 7a3.5 3.5 0 1 0 0 -7z",
+  play: "M4 2.5l9 5.5l-9 5.5z",
+  bars: "M3.5 3h3v10h-3zM9.5 3h3v10h-3z",
+  square: "M3 3h10v10h-10zM5 5v6h6v-6z",
+  half: "M3 3h10v10h-10zM5 5v3h6v-3z",
+  triangle: "M8 1.8l6.8 12.2h-13.6zM7.2 6v4h1.6v-4zM7.2 11v1.6h1.6v-1.6z",
+  cross: "M4.2 2.5L8 6.3l3.8-3.8l1.7 1.7L9.7 8l3.8 3.8l-1.7 1.7L8 9.7l-3.8 3.8l-1.7-1.7L6.3 8L2.5 4.2z",
+  diamond: "M8 1.5l6.5 6.5l-6.5 6.5l-6.5-6.5z",
+  tick: "M2.5 8.5l2-2l2.3 2.3l5-5.3l2 2l-7 7.3z",
+  clock: "M8 2a6 6 0 1 1 0 12a6 6 0 1 1 0 -12zM7.3 4.5v4.2l3 1.8l.8-1.3l-2.3-1.4v-3.3z",
+};
+
+/** Of each state: its tone (a colour), its shape, and its word. */
+const LOOKS: Record<string, [tone: string, shape: string, word?: string]> = {
+  healthy: ["good", "circle"],
+  busy: ["busy", "play", "at work"],
+  starting: ["info", "ring"],
+  paused: ["hold", "bars"],
+  stopping: ["muted", "half"],
+  stopped: ["muted", "square"],
+  crashed: ["warn", "triangle"],
+  restarted: ["warn", "triangle"],
+  failed: ["bad", "cross", "given up"],
+  unwell: ["warn", "diamond"],
+  unknown: ["warn", "diamond"],
+  queued: ["muted", "clock"],
+  running: ["busy", "play"],
+  done: ["good", "tick"],
+  cancelled: ["muted", "square"],
+  degraded: ["warn", "triangle"],
+  error: ["bad", "cross"],
+  warning: ["warn", "triangle"],
+  note: ["info", "ring"],
+};
+
+export function toneOf(state: string): string {
+  return (LOOKS[state] ?? LOOKS.unknown!)[0];
+}
+
+export function Mark({ state }: { state: string }) {
+  const [tone, shape] = LOOKS[state] ?? LOOKS.unknown!;
+  return (
+    <svg class={`mark ${tone}`} viewBox="0 0 16 16" width="14" height="14" aria-hidden="true">
+      <path fill-rule="evenodd" d={SHAPES[shape]} />
+    </svg>
+  );
+}
+
+export function State({ state, word }: { state: string; word?: string }) {
+  const look = LOOKS[state];
+  return (
+    <span class={`state ${look?.[0] ?? "warn"}`}>
+      <Mark state={state} />
+      {word ?? look?.[2] ?? state}
+    </span>
+  );
+}
+
+export function Bar({ progress, label }: { progress: Progress | null; label: string }) {
+  const total = progress?.total ?? null;
+  const part = progress && total ? Math.min(1, progress.done / total) : null;
+  const percent = part === null ? undefined : Math.round(part * 100);
+  return (
+    <div
+      class={`bar ${progress && part === null ? "unsure" : ""}`}
+      role="progressbar"
+      aria-label={label}
+      aria-valuemin={0}
+      aria-valuemax={100}
+      aria-valuenow={percent}
+      aria-valuetext={progress ? progressWords(progress) : "no progress reported"}
+    >
+      <span style={{ transform: `scaleX(${part ?? 0})` }} />
+    </div>
+  );
+}
+
+export function progressWords(progress: Progress): string {
+  const far = progress.total ? `${count(progress.done)} of ${count(progress.total)}` : count(progress.done);
+  return [progress.stage, far, progress.detail].filter(Boolean).join(", ");
+}
+
+export function Ago({ ms }: { ms: number }) {
+  return (
+    <time dateTime={exact(ms)} title={exact(ms)}>
+      {moment(ms)}
+    </time>
+  );
+}
+
+/** How long something has lasted, counting. */
+export function Since({ ms }: { ms: number }) {
+  return <>{ticking((now.value - ms) / 1000)}</>;
+}
+
+export function Empty({ children }: { children: ComponentChildren }) {
+  return <p class="empty">{children}</p>;
+}
+
+export function Text({ children, label }: { children: string; label: string }) {
+  return (
+    <pre tabIndex={0} role="region" aria-label={label}>
+      {children}
+    </pre>
+  );
+}
+
+// what was answered, at once and for a while
+
+interface Told {
+  id: number;
+  bad: boolean;
+  title: string;
+  lines: string[];
+}
+const told = signal<Told[]>([]);
+let number = 0;
+
+export function tell(title: string, lines: string[] = [], bad = false): void {
+  const id = ++number;
+  told.value = [...told.value.slice(-3), { id, bad, title, lines }];
+  setTimeout(() => dismiss(id), bad ? 20_000 : 8_000);
+}
+
+function dismiss(id: number): void {
+  told.value = told.value.filter((each) => each.id !== id);
+}
+
+export function Toasts() {
+  return (
+    <div class="toasts" role="status" aria-live="polite">
+      {told.value.map((each) => (
+        <div key={each.id} class={`toast ${each.bad ? "bad" : "good"}`}>
+          <button class="plain" aria-label="Dismiss" onClick={() => dismiss(each.id)}>
+            ×
+          </button>
+          <strong>{each.title}</strong>
+          {each.lines.slice(0, 4).map((line, at) => (
+            <div key={at}>{line}</div>
+          ))}
+          {each.lines.length > 4 && <div>… and {each.lines.length - 4} more</div>}
+        </div>
+      ))}
+    </div>
+  );
+}
+
+// a question before something that hurts, or that needs to be told more
+
+export interface Field {
+  name: string;
+  label: string;
+  kind: "text" | "number" | "area" | "choice";
+  value?: string;
+  choices?: string[];
+  required?: boolean;
+  min?: number;
+  max?: number;
+}
+interface Question {
+  title: string;
+  text: string;
+  button: string;
+  danger?: boolean;
+  fields?: Field[];
+  answer: (values: Record<string, string> | null) => void;
+}
+const question = signal<Question | null>(null);
+
+/** What the person answers: the fields' values, or null if it is not to be done. */
+export function ask(about: Omit<Question, "answer">): Promise<Record<string, string> | null> {
+  return new Promise((resolve) => {
+    question.value = {
+      ...about,
+      answer: (values) => {
+        question.value = null;
+        resolve(values);
+      },
+    };
+  });
+}
+
+export function Dialog() {
+  const asked = question.value;
+  const dialog = useRef<HTMLDialogElement>(null);
+  useEffect(() => {
+    if (asked && dialog.current && !dialog.current.open) dialog.current.showModal();
+  }, [asked]);
+  if (!asked) return null;
+  const submit = (event: Event) => {
+    event.preventDefault();
+    const values: Record<string, string> = {};
+    new FormData(event.currentTarget as HTMLFormElement).forEach((value, name) => (values[name] = String(value)));
+    asked.answer(values);
+  };
+  return (
+    <dialog ref={dialog} aria-labelledby="question" onCancel={() => asked.answer(null)}>
+      <form onSubmit={submit}>
+        <h2 id="question">{asked.title}</h2>
+        <p>{asked.text}</p>
+        {asked.fields?.map((field) => (
+          <label key={field.name}>
+            {field.label}
+            <Input field={field} />
+          </label>
+        ))}
+        <div class="buttons">
+          <button type="button" onClick={() => asked.answer(null)}>
+            Cancel
+          </button>
+          <button type="submit" class={asked.danger ? "danger" : "primary"}>
+            {asked.button}
+          </button>
+        </div>
+      </form>
+    </dialog>
+  );
+}
+
+function Input({ field }: { field: Field }) {
+  const { name, value, required } = field;
+  switch (field.kind) {
+    case "area":
+      return <textarea name={name} rows={6} defaultValue={value} required={required} spellcheck={false} />;
+    case "choice":
+      return (
+        <select name={name}>
+          {field.choices?.map((choice) => (
+            <option key={choice} selected={choice === value}>
+              {choice}
+            </option>
+          ))}
+        </select>
+      );
+    case "number":
+      return <input name={name} type="number" defaultValue={value} required={required} min={field.min} max={field.max} />;
+    case "text":
+      return <input name={name} type="text" defaultValue={value} required={required} />;
+  }
+}
+
+/** Something asked of the server when a page is shown, and asked again when `when` changes. */
+export function useAsked<T>(ask: () => Promise<T>, when: unknown[]): [T | null, string | null, () => void] {
+  const [found, setFound] = useState<T | null>(null);
+  const [error, setError] = useState<string | null>(null);
+  const current = useRef(0);
+  const look = () => {
+    const mine = ++current.current;
+    ask().then(
+      (answer) => {
+        if (mine === current.current) {
+          setFound(answer);
+          setError(null);
+        }
+      },
+      (refusal: Error) => mine === current.current && setError(refusal.message),
+    );
+  };
+  useEffect(() => {
+    look();
+    return () => {
+      current.current++;
+    };
+  }, when);
+  return [found, error, look];
+}
+
+export function Trouble({ error }: { error: string | null }) {
+  return error ? (
+    <p class="trouble" role="alert">
+      {error}
+    </p>
+  ) : null;
+}

@@ -1,0 +1,86 @@
+// Numbers, times and sizes as people read them.
+
+let skew = 0;
+
+/** Learn from an answer's Date header how far the server's clock is from ours; seconds do not matter. */
+export function learnClock(date: string | null): void {
+  const theirs = date ? Date.parse(date) : NaN;
+  if (!Number.isNaN(theirs)) {
+    const off = theirs - Date.now();
+    skew = Math.abs(off) > 5000 ? off : 0;
+  }
+}
+
+/** Now, by the server's clock. */
+export const serverNow = (): number => Date.now() + skew;
+
+const whole = new Intl.NumberFormat("en-GB", { maximumFractionDigits: 0 });
+
+export const count = (n: number): string => whole.format(n);
+
+export function many(n: number, one: string, more = `${one}s`): string {
+  return `${count(n)} ${n === 1 ? one : more}`;
+}
+
+/** A length of time: `850 ms`, `12 s`, `3 min 20 s`, `2 h 5 min`, `4 d 3 h`. */
+export function length(seconds: number): string {
+  if (seconds < 0) return "0 s";
+  if (seconds < 1) return `${Math.round(seconds * 1000)} ms`;
+  if (seconds < 10) return `${seconds.toFixed(1).replace(".0", "")} s`;
+  const s = Math.round(seconds);
+  if (s < 60) return `${s} s`;
+  if (s < 3600) return pair(Math.floor(s / 60), "min", s % 60, "s");
+  if (s < 86400) return pair(Math.floor(s / 3600), "h", Math.floor((s % 3600) / 60), "min");
+  return pair(Math.floor(s / 86400), "d", Math.floor((s % 86400) / 3600), "h");
+}
+
+/** The same without fractions, for what counts on the screen. */
+export const ticking = (seconds: number): string => length(Math.max(0, Math.floor(seconds) || 0) || 0).replace("0 ms", "0 s");
+
+function pair(a: number, unit: string, b: number, smaller: string): string {
+  return b ? `${a} ${unit} ${b} ${smaller}` : `${a} ${unit}`;
+}
+
+export function bytes(n: number | null): string {
+  if (n === null) return "–";
+  if (n < 1 << 20) return `${Math.round(n / 1024)} KiB`;
+  if (n < 1 << 30) return `${Math.round(n / (1 << 20))} MiB`;
+  return `${(n / (1 << 30)).toFixed(1)} GiB`;
+}
+
+export function perSecond(rate: number | null): string {
+  if (rate === null) return "–";
+  if (rate === 0) return "0/s";
+  if (rate >= 10) return `${count(rate)}/s`;
+  if (rate >= 0.1) return `${rate.toFixed(1)}/s`;
+  return `${(rate * 60).toFixed(1)}/min`;
+}
+
+const clockFormat = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
+const dayFormat = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short" });
+
+/** A moment: the time of day, and the day if it is not today. */
+export function moment(ms: number): string {
+  const at = new Date(ms);
+  const time = clockFormat.format(at);
+  return at.toDateString() === new Date().toDateString() ? time : `${dayFormat.format(at)} ${time}`;
+}
+
+export const exact = (ms: number): string => new Date(ms).toISOString();
+
+/** `worker:tag:0` as people say it: `tag 0`. */
+export function shortName(component: string): string {
+  const [, crew, index] = component.split(":");
+  return index === undefined ? component : `${crew} ${index}`;
+}
+
+export function jobName(job: { label: string | null; item: string | null; id: string }): string {
+  return job.label || job.item || job.id;
+}
+
+export function firstLine(text: string): string {
+  const lines = text.trimEnd().split("\n");
+  return lines[lines.length - 1] ?? "";
+}
+
+export const pretty = (value: unknown): string => (typeof value === "string" ? value : JSON.stringify(value, null, 2));

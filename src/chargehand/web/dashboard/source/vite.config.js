@@ -1,0 +1,60 @@
+// Builds one script and one style sheet, and writes down which source they were built from.
+import { createHash } from "node:crypto";
+import { readFileSync, readdirSync, writeFileSync } from "node:fs";
+import { join, relative } from "node:path";
+import { defineConfig } from "vite";
+
+const here = import.meta.dirname;
+const out = join(here, "..", "built");
+
+function sources(folder) {
+  return readdirSync(folder, { withFileTypes: true })
+    .filter((entry) => entry.name !== "node_modules")
+    .flatMap((entry) => {
+      const path = join(folder, entry.name);
+      return entry.isDirectory() ? sources(path) : [path];
+    });
+}
+
+// The same is computed by tests/web/test_dashboard_files.py.
+function digest() {
+  const names = sources(here).map((path) => relative(here, path).split("\\").join("/"));
+  const lines = names.sort().map((name) => {
+    const hash = createHash("sha256").update(readFileSync(join(here, name))).digest("hex");
+    return `${hash}  ${name}\n`;
+  });
+  return createHash("sha256").update(lines.join("")).digest("hex");
+}
+
+const pages = {
+  name: "pages",
+  writeBundle(_, bundle) {
+    const script = Object.keys(bundle).find((name) => name.endsWith(".js"));
+    const page = readFileSync(join(here, "page.html"), "utf8").replace("SCRIPT", script);
+    writeFileSync(join(out, "index.html"), page);
+    writeFileSync(join(out, "icon.svg"), readFileSync(join(here, "icon.svg")));
+    writeFileSync(join(out, "source.sha256"), digest() + "\n");
+  },
+};
+
+export default defineConfig({
+  root: here,
+  base: "./",
+  plugins: [pages],
+  build: {
+    outDir: out,
+    emptyOutDir: true,
+    target: "es2022",
+    cssTarget: ["chrome123", "firefox120", "safari17.5"],
+    cssCodeSplit: false,
+    modulePreload: false,
+    rollupOptions: {
+      input: join(here, "src", "main.tsx"),
+      output: {
+        entryFileNames: "app-[hash:8].js",
+        assetFileNames: (asset) => (asset.names.some((name) => name.endsWith(".css")) ? "chargehand.css" : "[name]-[hash:8][extname]"),
+        codeSplitting: false,
+      },
+    },
+  },
+});

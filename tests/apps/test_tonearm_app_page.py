@@ -1,0 +1,98 @@
+"""Tonearm's page and JSON, in this process; and what the API's process must never import."""
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import shelves
+
+from tonearm import crews, web
+from tonearm.library import Library
+
+HEAVY = ("numpy", "onnxruntime", "av", "soundfile", "soxr")
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[crews.Crews, Library]]:
+    """A library with seven heard songs, one of which calls itself by markup, and odd files."""
+    root = tmp_path_factory.mktemp("page")
+    made = shelves.songs(root / "music")
+    made[1].rename(root / "music" / "<img src=x onerror=alert(1)>.flac")
+    (root / "music" / "zero.mp3").touch()
+    library, _ = shelves.opened(root / "home", root / "music")
+    shelves.hear_all(library)
+    found = crews.build(root / "home", machine=crews.Machine(2, 4 << 30))
+    yield found, library
+    found.hand.close()
+    library.close()
+
+
+def ask(place: tuple[crews.Crews, Library], *paths: str, **how: Any) -> list[httpx.Response]:
+    async def all_of_them() -> list[httpx.Response]:
+        transport = httpx.ASGITransport(web.create(*place, attach=False))
+        async with httpx.AsyncClient(transport=transport, base_url=how.pop("base", "http://localhost")) as client:
+            return [await client.request(how.get("method", "GET"), path, headers=how.get("headers")) for path in paths]
+
+    return asyncio.run(all_of_them())
+
+
+def test_the_page_loads_nothing_from_elsewhere_and_says_where_things_stand(place: tuple[crews.Crews, Library]) -> None:
+    # spec: TA-7
+    page, script, style, progress, labels, errors = ask(
+        place, "/", "/page/tonearm.js", "/page/tonearm.css", "/api/progress", "/api/labels", "/api/errors"
+    )
+    for part in (page, script, style):
+        assert part.status_code == 200
+        assert "http://" not in part.text
+        assert "https://" not in part.text
+        assert "default-src 'none'" in part.headers["content-security-policy"]
+    assert "innerHTML" not in script.text
+    said = progress.json()
+    assert (said["files"], said["tagged"], said["waiting"], said["eta"], said["working"]) == (8, 7, 0, 0.0, False)
+    assert labels.json()[0]["loose"] >= labels.json()[-1]["loose"] > 0
+    assert [wrong["reason"] for wrong in errors.json()] == ["it is empty"]
+
+
+def test_tracks_are_found_shown_with_scores_and_exported(place: tuple[crews.Crews, Library]) -> None:
+    # spec: TA-7
+    (found,) = ask(place, "/api/tracks?text=onerror")
+    (track,) = found.json()
+    shown, unknown, playlist, smart, wrong = ask(
+        place,
+        f"/api/tracks/{track['id']}",
+        "/api/tracks/999",
+        "/api/playlist?rule=not genre:nothing",
+        "/api/playlist?rule=genre:rock&form=nsp",
+        "/api/playlist?rule=genre",
+    )
+    assert shown.json()["labels"]
+    assert shown.json()["scores"][0]["score"] >= shown.json()["scores"][-1]["score"]
+    assert unknown.status_code == 404
+    assert playlist.text.count("#EXTINF") == 7
+    assert smart.json()["all"] == [{"is": {"tonearm_genre": "rock"}}]
+    assert wrong.status_code == 422
+
+
+def test_other_sites_can_change_nothing(place: tuple[crews.Crews, Library]) -> None:
+    # spec: SE-1
+    (without,) = ask(place, "/api/errors/retry", method="POST")
+    (told,) = ask(place, "/api/errors/retry", method="POST", headers={"X-Tonearm": "1"})
+    (renamed,) = ask(place, "/api/progress", base="http://evil.example")
+    assert (without.status_code, told.status_code, renamed.status_code) == (403, 200, 400)
+
+
+def test_the_api_imports_nothing_heavy(tmp_path: Path) -> None:
+    # spec: TA-1
+    code = (
+        "import sys, pathlib; import tonearm.cli.main, tonearm.web, uvicorn; from tonearm import crews, library\n"
+        "home = pathlib.Path(sys.argv[1])\n"
+        "tonearm.web.create(crews.build(home), library.Library(home))\n"
+        f"print([name for name in {HEAVY!r} if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "[]\n", done.stderr

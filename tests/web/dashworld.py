@@ -1,0 +1,87 @@
+"""A server for the dashboard's tests and pictures, started as somebody starts it: uvicorn, a node, workers."""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from contextlib import suppress
+from importlib.util import find_spec
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import httpx
+
+from chargehand import Chargehand
+from chargehand.testing import eventually
+
+HERE = Path(__file__).parent
+CHROMIUM = next((path for path in ("/usr/bin/chromium", "/usr/bin/chromium-browser") if os.path.exists(path)), None)
+
+SOURCE = HERE.parent.parent / "src" / "chargehand" / "web" / "dashboard" / "source"
+
+
+def missing() -> str | None:
+    """Why there can be no tests in a browser here; None if there can."""
+    if find_spec("playwright") is None:
+        return "the Python package playwright is not installed"
+    return None if CHROMIUM is not None else "there is no chromium in /usr/bin"
+
+
+def axe() -> tuple[str | None, str]:
+    """The script that judges how usable a page is to all, and why there is none: from npm, for tests alone."""
+    version = json.loads((SOURCE / "package.json").read_text())["devDependencies"]["axe-core"]
+    known = SOURCE / "node_modules" / "axe-core" / "axe.min.js"
+    if known.exists():
+        return known.read_text(), ""
+    if shutil.which("npm") is None:
+        return None, "npm is not there to fetch it, nor has `make dashboard` been run"
+    with TemporaryDirectory(prefix="chargehand-axe-") as folder:
+        command = ["npm", "install", "--prefix", folder, "--no-audit", "--no-fund", f"axe-core@{version}"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        if done.returncode:
+            return None, f"npm could not fetch it: {done.stderr.strip()[-200:]}"
+        return (Path(folder) / "node_modules" / "axe-core" / "axe.min.js").read_text(), ""
+
+
+def free_port() -> int:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return sock.getsockname()[1]
+
+
+class Served:
+    """The application of `dashhands` on a store in this folder."""
+
+    def __init__(self, folder: Path, **environment: str) -> None:
+        self.folder, self.port, self._environment = folder, free_port(), environment
+        self.store = folder / "chargehand.db"
+        self.url = f"http://127.0.0.1:{self.port}/chargehand"
+        self.hand = Chargehand(self.store)
+        self.steps = self.hand.crew("steps", "dashhands:Steps", max_attempts=1)
+        self.faults = self.hand.crew("faults", "chargehand.testing.faults:Faulty", max_attempts=1)
+        self.start()
+
+    def start(self) -> None:
+        path = os.pathsep.join(filter(None, (str(HERE), os.environ.get("PYTHONPATH"))))
+        env = {**os.environ, **self._environment, "CHARGEHAND_URL": str(self.store), "PYTHONPATH": path}
+        command = ["-m", "uvicorn", "dashhands:app", "--port", str(self.port), "--timeout-graceful-shutdown", "1"]
+        with open(self.folder / "uvicorn.log", "ab") as log:
+            self.process = subprocess.Popen([sys.executable, *command], env=env, stdout=log, stderr=log)
+        eventually(self.up, 30, what="the server is up")
+
+    def up(self) -> bool:
+        with suppress(httpx.HTTPError):
+            return httpx.get(f"{self.url}/healthz").status_code == 200
+        return False
+
+    def stop(self) -> None:
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+            self.process.wait(30)
+
+    def close(self) -> None:
+        self.stop()
+        self.hand.close()

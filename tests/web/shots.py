@@ -1,0 +1,86 @@
+"""Pictures of every page of the dashboard, light and dark, of a server with something to see: docs/images/.
+
+PYTHONPATH=src .venv/bin/python tests/web/shots.py [FOLDER]
+"""
+
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from dashworld import CHROMIUM, Served
+from playwright.sync_api import Page, sync_playwright
+
+from chargehand.model.access import Scope
+from chargehand.testing import eventually
+
+SONGS = ("Gymnopédie No. 1", "So What", "Clair de lune", "Blue in Green", "Metamorphosis One", "Spiegel im Spiegel")
+
+
+def fill(served: Served) -> dict[str, str]:
+    """Work of every kind; the ids of the jobs that are shown by themselves."""
+    hand = served.hand
+    eventually(lambda: (hand.status() or {}).get("workers") and len((hand.status() or {})["workers"]) == 7, 60)
+    bad = served.steps.enqueue({"steps": 3, "error": "the file ends after 0.2 s of audio"}, label="broken.mp3")
+    crash = served.faults.enqueue({"fault": "output", "then": {"fault": "segfault"}}, label="corrupt.flac")
+    eventually(lambda: hand.job(crash.id).state.value == "failed" or hand.job(crash.id).crashes >= 2, 60)
+    eventually(lambda: hand.job(bad.id).state.value == "failed", 60)
+    for number in range(240):
+        song, stage = SONGS[number % len(SONGS)], ("decode", "net", "labels")[number % 3]
+        served.steps.enqueue(
+            {
+                "steps": 12 + number % 17,
+                "seconds": 0.05,
+                "stage": stage,
+                "detail": song,
+            },
+            label=f"{song} ({number // 6 + 1})",
+        )
+    hand.enqueue_jobs([served.steps.new_job({"steps": 1}, label="nightly scan", delay=3600)], None)
+    hand.pause("worker:steps:5", reason="measuring")
+    return {"bad": bad.id}
+
+
+def take(page: Page, folder: Path, theme: str, places: dict[str, str]) -> None:
+    page.get_by_label("Colours").select_option(theme)
+    for name, where in places.items():
+        page.evaluate("where => { location.hash = '#/' + where }", where)
+        page.wait_for_timeout(1600)
+        page.screenshot(path=folder / f"dashboard-{name}-{theme}.png")
+
+
+def main() -> None:
+    folder = Path(sys.argv[1] if len(sys.argv) > 1 else "docs/images")
+    folder.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(prefix="chargehand-shots-") as name, sync_playwright() as playwright:
+        served = Served(Path(name), DASH_WORKERS="6")
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        try:
+            page = browser.new_page(viewport={"width": 1280, "height": 1120})
+            page.goto(f"{served.url}/dashboard")
+            jobs = fill(served)
+            page.wait_for_timeout(25_000)  # so that the charts have something to show
+            served.faults.enqueue({"fault": "kill"}, label="too large.wav")
+            (newest,) = served.hand.crashes()[:1]
+            places = {
+                "overview": "", "jobs": "jobs", "job": f"job/{jobs['bad']}", "worker": "worker/worker:faults:0",
+                "crash": f"crash/{newest.id}", "crashes": "crashes", "operations": "operations", "doctor": "doctor",
+            }  # fmt: skip
+            for theme in ("light", "dark"):
+                take(page, folder, theme, places)
+            phone = browser.new_page(viewport={"width": 375, "height": 760}, color_scheme="dark")
+            phone.goto(f"{served.url}/dashboard")
+            phone.wait_for_timeout(3000)
+            phone.screenshot(path=folder / "dashboard-phone-dark.png")
+            served.hand.make_key("ann", list(Scope))
+            signed_out = browser.new_page(viewport={"width": 1280, "height": 500})
+            signed_out.wait_for_timeout(1500)
+            signed_out.goto(f"{served.url}/dashboard")
+            signed_out.wait_for_timeout(1000)
+            signed_out.screenshot(path=folder / "dashboard-signin-light.png")
+        finally:
+            browser.close()
+            served.close()
+
+
+if __name__ == "__main__":
+    main()

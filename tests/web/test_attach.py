@@ -1,0 +1,248 @@
+"""What `hand.attach(app)` does to an application: nothing of the user's is shadowed, lost or left running."""
+
+import asyncio
+import logging
+import os
+import signal
+import warnings
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import httpx
+import pytest
+from fastapi import APIRouter, FastAPI
+from starlette.responses import PlainTextResponse
+from starlette.staticfiles import StaticFiles
+
+from chargehand import Chargehand, ConfigurationError
+from chargehand.testing import eventually
+from chargehand.web import hosting
+from chargehand.web.site import Site
+
+Make = Callable[..., Chargehand]
+
+
+@pytest.fixture
+def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
+    """Chargehands in a folder of their own, without workers unless these are wanted."""
+    made: list[Chargehand] = []
+
+    def chargehand(embed: str = "false", **settings: Any) -> Chargehand:
+        monkeypatch.setenv("EMBED_WORKERS", embed)
+        made.append(Chargehand(folder=tmp_path, **settings))
+        made[-1].crew("faulty", "chargehand.testing.faults:Faulty", workers=1)
+        return made[-1]
+
+    yield chargehand
+    for hand in made:
+        hand.close()
+
+
+@pytest.fixture
+def hand(make: Make) -> Chargehand:
+    return make()
+
+
+def get(app: FastAPI, path: str, root_path: str = "") -> tuple[int, str]:
+    async def asked() -> tuple[int, str]:
+        transport = httpx.ASGITransport(app, root_path=root_path)
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            response = await client.get(path)
+            return response.status_code, response.text
+
+    return asyncio.run(asked())
+
+
+def serve(app: FastAPI, meanwhile: Callable[[Any], Any] = lambda state: None) -> None:
+    """Start the application, do something in another thread, stop it."""
+
+    async def served() -> None:
+        async with app.router.lifespan_context(app) as state:
+            await asyncio.to_thread(meanwhile, state)
+
+    asyncio.run(served())
+
+
+def test_routes_are_under_the_prefix_and_nowhere_else(hand: Chargehand) -> None:  # spec: HT-5
+    app = FastAPI()
+    hand.attach(app)
+    assert get(app, "/chargehand/healthz")[0] == 200
+    assert get(app, "/healthz")[0] == 404
+    assert get(app, "/nowhere")[0] == 404
+    assert list(app.openapi()["paths"]) == []  # the application's own document is its own
+    assert get(app, "/chargehand/openapi.json")[0] == 200
+
+
+def test_probes_at_the_root_by_choice(hand: Chargehand) -> None:  # spec: HT-5
+    app = FastAPI()
+    hand.attach(app, "/ops/jobs", probes=True)
+    assert get(app, "/healthz") == get(app, "/ops/jobs/healthz")
+    assert get(app, "/healthz")[0] == 200
+    assert get(app, "/healthz", root_path="/proxied")[0] == 200
+    assert get(app, "/chargehand/healthz")[0] == 404
+
+
+def test_the_users_own_routes_go_first(hand: Chargehand, tmp_path: Path) -> None:  # spec: HT-5
+    (tmp_path / "page.html").write_text("page")
+    app = FastAPI()
+
+    @app.get("/chargehand/before")
+    def before() -> str:  # pyright: ignore[reportUnusedFunction]
+        return "theirs"
+
+    hand.attach(app, probes=True)
+
+    @app.get("/chargehand/healthz", response_class=PlainTextResponse)
+    def after() -> str:  # pyright: ignore[reportUnusedFunction]
+        return "theirs, too"
+
+    @app.get("/readyz", response_class=PlainTextResponse)
+    def ready() -> str:  # pyright: ignore[reportUnusedFunction]
+        return "theirs, at the root"
+
+    router = APIRouter()
+    router.add_api_route("/{name}", lambda name: name)
+    app.include_router(router, prefix="/chargehand/included")
+    app.mount("/", StaticFiles(directory=tmp_path))
+    assert get(app, "/chargehand/before") == (200, '"theirs"')
+    assert get(app, "/chargehand/healthz") == (200, "theirs, too")
+    assert get(app, "/readyz") == (200, "theirs, at the root")
+    assert get(app, "/chargehand/included/x") == (200, '"x"')
+    assert get(app, "/page.html") == (200, "page")
+
+
+def test_a_catch_all_does_not_hide_ours(hand: Chargehand) -> None:
+    app = FastAPI()
+    for path in ("/{path:path}", "/{tenant}/healthz"):
+        app.add_api_route(path, lambda: "caught")
+    hand.attach(app, probes=True)
+    assert get(app, "/chargehand/healthz")[1] == get(app, "/healthz")[1] != '"caught"'
+    assert get(app, "/else/healthz", root_path="/x")[1] == '"caught"'
+    assert get(app, "/x/chargehand/healthz", root_path="/x")[1] != '"caught"'
+
+
+@pytest.mark.parametrize("prefix", ["", "/", "chargehand", "/chargehand/", "/a//b", "/{tenant}", "/a b"])
+def test_a_prefix_that_cannot_be_one(hand: Chargehand, prefix: str) -> None:
+    with pytest.raises(ConfigurationError, match="expected something like '/chargehand'"):
+        hand.attach(FastAPI(), prefix)
+
+
+# the lifespan
+
+
+def test_the_users_lifespan_runs_inside(make: Make) -> None:  # spec: CF-3
+    hand = make("true")
+    seen: list[Any] = []
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncGenerator[dict[str, int]]:
+        seen.append(hand.host().ended.is_set())
+        yield {"number": 7}
+        seen.append(hand.host().ended.is_set())
+
+    app = FastAPI(lifespan=lifespan)
+    hand.attach(app)
+    for _ in range(2):  # and again: tests start an application many times
+        serve(app, lambda state: seen.append((state, eventually(hand.status) is not None)))
+        assert hand.status() is None
+    assert seen == [False, ({"number": 7}, True), False] * 2
+
+
+def test_an_error_in_the_users_start_stops_the_node(make: Make) -> None:
+    hand = make("true")
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncGenerator[None]:
+        assert await asyncio.to_thread(hand.host().ready.wait, 60)
+        raise RuntimeError("no database")
+        yield
+
+    app = FastAPI(lifespan=lifespan)
+    hand.attach(app)
+    with pytest.raises(RuntimeError, match="no database"):
+        serve(app)
+    assert hand.status() is None
+
+
+def test_handlers_of_events_run_too(hand: Chargehand) -> None:
+    seen: list[str] = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        app = FastAPI(on_startup=[lambda: seen.append("up")], on_shutdown=[lambda: seen.append("down")])
+    hand.attach(app)
+    serve(app, lambda _: seen.append("served"))
+    assert seen == ["up", "served", "down"]
+
+
+def test_wrong_settings_stop_the_start(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:  # spec: CF-1
+    monkeypatch.setenv("CHARGEHAND_CREW_NOBODY_WORKERS", "3")
+    app = FastAPI()
+    make().attach(app)
+    with pytest.raises(ConfigurationError, match="the crew NOBODY is not there"):
+        serve(app)
+
+
+# signals
+
+
+def test_signals_are_heeded_beside_the_servers_own(hand: Chargehand) -> None:
+    """Whoever handled a signal before still does; streams end at once; afterwards all is as it was."""
+    heard: list[int] = []
+
+    def theirs(number: int, _: FrameType | None) -> None:
+        heard.append(number)
+
+    async def served() -> None:
+        site = Site(hand, "")
+        async with hosting.hosted(site):
+            os.kill(os.getpid(), signal.SIGTERM)
+            await asyncio.wait_for(site.closing.wait(), 20)
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # by the application itself, later: that stays
+
+    before = {number: signal.signal(number, theirs) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        asyncio.run(served())
+        assert heard == [signal.SIGTERM]
+        assert signal.getsignal(signal.SIGTERM) is theirs
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+# what an API says
+
+
+def test_an_api_without_workers_says_that_work_waits(  # spec: SV-12
+    hand: Chargehand, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(hosting, "LOOK", 0.02)
+    app = FastAPI()
+    hand.attach(app)
+
+    def said() -> list[Any]:
+        return [r.__dict__["facts"]["queues"] for r in caplog.records if r.levelno == logging.ERROR]
+
+    hand.find_crew("faulty").enqueue({})
+    serve(app, lambda _: eventually(said))
+    assert said() == ["faulty"]
+    assert hand.status() is None
+
+
+def test_facts_reach_the_users_own_log(hand: Chargehand, caplog: pytest.LogCaptureFixture) -> None:  # spec: CF-3
+    caplog.set_level(logging.INFO)
+    app = FastAPI()
+    hand.attach(app)
+    serve(app)
+    assert f"store path={hand.path}" in caplog.messages
+
+
+def test_the_admin_key_stays_in_the_api(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:  # spec: SE-4
+    monkeypatch.setenv("CHARGEHAND_ADMIN_KEY", "correct-horse-battery")
+    hand = make()
+    with hand.running() as host:
+        assert host.ready.wait(60)
+        assert b"CHARGEHAND_ADMIN_KEY" not in Path(f"/proc/{host.node_pid}/environ").read_bytes()

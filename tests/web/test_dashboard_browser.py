@@ -1,0 +1,333 @@
+"""The dashboard in a real browser, before a real server, node and workers. One of each for all tests here."""
+
+import json
+import os
+import re
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+from dashhands import HOSTILE
+from dashworld import CHROMIUM, Served, axe, missing
+
+from chargehand.model.access import Scope
+from chargehand.testing import eventually
+
+WHY_NOT = missing()
+if WHY_NOT is not None:
+    sys.__stderr__.write(f"\nSKIPPED: the dashboard's browser tests: {WHY_NOT}\n")  # type: ignore[union-attr]
+    pytest.skip(WHY_NOT, allow_module_level=True)
+
+from playwright.sync_api import Browser, Page, expect, sync_playwright  # noqa: E402 (it may not be there)
+
+MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+SLOW = 20_000
+PAGES = ("", "jobs", "crashes", "operations", "doctor", "worker/worker:steps:0")
+
+expect.set_options(timeout=SLOW)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def nothing_is_left_behind(living: Callable[[], list[int]]) -> Iterator[None]:
+    """Of a module whose tests share processes, at its end."""
+    yield
+    eventually(lambda: not living(), 15, what="processes left behind")
+
+
+@pytest.fixture(scope="module")
+def served(nothing_is_left_behind: None) -> Iterator[Served]:
+    with TemporaryDirectory(prefix="chargehand-dash-", dir=MEMORY) as name:
+        server = Served(Path(name))
+        yield server
+        server.close()
+
+
+@pytest.fixture(scope="module")
+def browser(nothing_is_left_behind: None) -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def keys(served: Served) -> dict[str, str]:
+    every = list(Scope)
+    return {
+        "ann": served.hand.make_key("ann", every)[0],
+        "eve": served.hand.make_key("eve", [Scope.READ])[0],
+    }
+
+
+class Watched:
+    """What a page complained about."""
+
+    def __init__(self) -> None:
+        self.complaints: list[str] = []
+
+    def watch(self, page: Page) -> Page:
+        page.set_default_timeout(SLOW)
+        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        page.on("console", lambda said: self._hear(said.type, said.text))
+        return page
+
+    def _hear(self, kind: str, text: str) -> None:
+        lost = "Failed to load resource" in text  # a wrong key, a server that is away
+        if "Content Security Policy" in text or (kind == "error" and not lost):
+            self.complaints.append(text)
+
+
+@pytest.fixture(autouse=True)
+def watched() -> Iterator[Watched]:
+    found = Watched()
+    yield found
+    assert found.complaints == []
+
+
+def sign_in(page: Page, url: str, key: str) -> None:
+    page.goto(f"{url}/dashboard")
+    page.get_by_label("Key").fill(key)
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("navigation", name="Pages").first).to_be_visible()
+
+
+@pytest.fixture(scope="module")
+def opened(browser: Browser, served: Served, keys: dict[str, str]) -> Iterator[Page]:
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    page = context.new_page()
+    sign_in(page, served.url, keys["ann"])
+    yield page
+    context.close()
+
+
+@pytest.fixture
+def page(opened: Page, served: Served, watched: Watched) -> Page:
+    watched.watch(opened)
+    go(opened, "")
+    expect(tile(opened, "steps:0")).to_have_attribute("data-state", "healthy")
+    return opened
+
+
+def go(page: Page, where: str) -> None:
+    page.evaluate("where => { location.hash = '#/' + where }", where)
+
+
+def tile(page: Page, name: str) -> Any:
+    return page.locator(f'[data-worker="worker:{name}"]')
+
+
+def pid_of(served: Served, component: str) -> int:
+    def find() -> int | None:
+        view = served.hand.status() or {"workers": []}
+        found = next((w for w in view["workers"] if w["component"] == component), None)
+        return found["pid"] if found and found["status"] == "healthy" else None
+
+    return int(eventually(find, 30) or 0)
+
+
+def test_signing_in_and_what_a_key_does_not_allow(
+    browser: Browser, served: Served, keys: dict[str, str], watched: Watched
+) -> None:  # spec: SE-2 DB-5
+    context = browser.new_context()
+    page = watched.watch(context.new_page())
+    page.goto(f"{served.url}/dashboard")
+    expect(page.get_by_role("heading", name="Sign in to Chargehand")).to_be_visible()
+    page.get_by_label("Key").fill("ch_wrong")
+    page.get_by_role("button", name="Sign in").click()
+    expect(page.get_by_role("alert")).to_contain_text("the key is not known")
+    page.get_by_label("Key").fill(keys["eve"])
+    page.get_by_role("button", name="Sign in").click()
+    expect(tile(page, "steps:1")).to_be_visible()
+    assert page.evaluate("document.cookie") == ""
+    assert page.get_by_role("button", name="Pause").count() == 0
+    go(page, "jobs")
+    expect(page.get_by_role("heading", name="Jobs")).to_be_visible()
+    assert page.get_by_role("button", name="Retry all failed").count() == 0
+    assert page.get_by_role("button", name="New job").count() == 0
+    page.reload()
+    expect(page.get_by_role("heading", name="Jobs")).to_be_visible()
+    page.get_by_role("button", name="Sign out").click()
+    expect(page.get_by_text("You have signed out.")).to_be_visible()
+    context.close()
+
+
+def test_a_kill_a_give_up_and_a_reset_are_seen(page: Page, served: Served) -> None:  # spec: DB-1 DB-4 DB-5 DB-7
+    os.kill(pid_of(served, "worker:faults:0"), signal.SIGKILL)
+    expect(page.get_by_role("list").filter(has_text="SIGKILL").first).to_be_visible()
+    expect(tile(page, "faults:0")).to_contain_text("1 restart")
+    for _ in range(2):  # the limit
+        before = pid_of(served, "worker:faults:0")
+        os.kill(before, signal.SIGKILL)
+        eventually(lambda gone=before: all(w["pid"] != gone for w in (served.hand.status() or {})["workers"]))
+    expect(tile(page, "faults:0")).to_have_attribute("data-state", "failed")
+    expect(tile(page, "faults:0")).to_contain_text("given up")
+    expect(page.get_by_role("heading", level=1)).not_to_contain_text("Well")
+    go(page, "doctor")
+    expect(page.get_by_role("button", name="Reset faults")).to_be_visible()
+    page.get_by_role("button", name="Reset faults").click()
+    expect(page.get_by_role("status").last).to_contain_text("its past is cleared")
+    go(page, "")
+    expect(tile(page, "faults:0")).to_have_attribute("data-state", "healthy")
+    go(page, "operations")
+    expect(page.get_by_role("row").filter(has_text="reset").first).to_contain_text("ann")
+
+
+def test_a_job_is_made_watched_cancelled_and_retried(page: Page) -> None:  # spec: DB-3
+    go(page, "jobs")
+    page.get_by_role("button", name="New job").click()
+    page.get_by_label("Crew").select_option("steps")
+    page.get_by_label("Payload").fill(json.dumps({"steps": 2000, "seconds": 0.02, "stage": "listening"}))
+    page.get_by_label("Label").fill("long one")
+    page.get_by_role("button", name="Enqueue").click()
+    expect(page.get_by_role("heading", name="long one")).to_be_visible()
+    bar = page.get_by_role("progressbar", name="Progress")
+    expect(bar).to_have_attribute("aria-valuetext", re.compile(r"listening, \d+ of 2,000"))
+    first = bar.get_attribute("aria-valuetext") or ""
+    expect(bar).not_to_have_attribute("aria-valuetext", first)  # it moves
+    page.get_by_role("button", name="Cancel", exact=True).click()
+    page.get_by_role("button", name="Cancel the job").click()
+    expect(page.get_by_role("heading", level=1)).to_contain_text("cancelled")
+    expect(page.get_by_role("row").filter(has_text="cancelled")).to_be_visible()
+    page.get_by_role("button", name="Retry").click()
+    expect(page.get_by_role("heading", level=1)).to_contain_text("running")
+    page.get_by_role("button", name="Cancel", exact=True).click()
+    page.get_by_role("button", name="Cancel the job").click()
+    expect(page.get_by_role("heading", level=1)).to_contain_text("cancelled")
+
+
+def test_hostile_text_is_text(page: Page, served: Served) -> None:  # spec: DB-7 SE-4 DB-3
+    job = served.steps.enqueue({"steps": 1, "seconds": 0, "error": HOSTILE, "stage": HOSTILE}, label=HOSTILE)
+    eventually(lambda: served.hand.job(job.id).state.value == "failed")
+    go(page, "jobs?state=failed&text=onerror")
+    row = page.locator(f'[data-job="{job.id}"]')
+    expect(row).to_contain_text(HOSTILE)
+    row.get_by_role("link").first.click()
+    expect(page.get_by_role("heading", level=1)).to_contain_text(HOSTILE)
+    expect(page.get_by_role("region", name="Error", exact=True)).to_contain_text("RuntimeError")
+    assert page.locator("main img, main script").count() == 0
+    assert "owned" not in page.title()
+    page.get_by_role("button", name="Retry").click()
+    expect(page.get_by_role("status").last).to_contain_text("is queued again")
+    eventually(lambda: served.hand.job(job.id).state.value == "failed")
+
+
+def test_a_crash_report_shows_the_stack(page: Page, served: Served) -> None:  # spec: DB-4
+    job = served.faults.enqueue({"fault": "segfault"}, label="crasher")
+    eventually(lambda: served.hand.job(job.id).crashes > 0)
+    served.hand.cancel(job.id)
+    go(page, "crashes")
+    page.get_by_role("link").filter(has_text="SIGSEGV").first.click()
+    expect(page.get_by_role("region", name="Stacks").last).to_contain_text("segfault")
+    expect(page.get_by_role("link", name=job.id)).to_be_visible()
+    go(page, "worker/worker:faults:0")
+    expect(page.get_by_role("list", name="What happened, newest first")).to_contain_text("SIGSEGV")
+    expect(page.get_by_role("log")).to_contain_text("worker ready")
+    served.hand.reset("faults")
+
+
+def test_pause_and_resume_by_keyboard_alone(page: Page) -> None:  # spec: DB-5 DB-8
+    tab_to(page, "Pause crew steps")
+    page.keyboard.press("Enter")
+    expect(page.get_by_label("Why (others will read it)")).to_be_focused()
+    page.keyboard.type("tea")
+    page.keyboard.press("Enter")
+    expect(tile(page, "steps:0")).to_have_attribute("data-state", "paused")
+    expect(page.get_by_text("paused by ann: tea")).to_be_visible()
+    tab_to(page, "Resume crew steps")
+    page.keyboard.press("Enter")
+    expect(tile(page, "steps:0")).to_have_attribute("data-state", "healthy")
+    tab_to(page, "Stop crew steps", through="More orders to crew steps")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("dialog")).to_contain_text("Current jobs have the grace to finish")
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+
+
+def tab_to(page: Page, name: str, through: str | None = None) -> None:
+    """Press Tab until that is focused; on the way, open what is in between."""
+    for _ in range(60):
+        page.keyboard.press("Tab")
+        focused = page.evaluate("document.activeElement.getAttribute('aria-label') ?? ''")
+        if focused == through:
+            page.keyboard.press("Enter")
+        if focused == name:
+            return
+    raise AssertionError(f"Tab never comes to {name!r}")
+
+
+def test_the_server_restarts_under_the_page(page: Page, served: Served) -> None:  # spec: DB-7 EV-5
+    served.stop()
+    expect(page.get_by_text("Connection lost")).to_be_visible()
+    served.start()
+    expect(page.get_by_text("Connection lost")).to_have_count(0)
+    job = served.steps.enqueue({"steps": 1000, "seconds": 0.02})
+    expect(page.locator('[data-state="busy"]')).to_have_count(1)
+    served.hand.cancel(job.id)
+    expect(page.locator('[data-state="busy"]')).to_have_count(0)
+
+
+def test_a_phone_in_the_dark(browser: Browser, served: Served, keys: dict[str, str], watched: Watched) -> None:
+    # spec: DB-8
+    context = browser.new_context(viewport={"width": 375, "height": 720}, color_scheme="dark")
+    page = watched.watch(context.new_page())
+    sign_in(page, served.url, keys["ann"])
+    expect(tile(page, "steps:1")).to_be_visible()
+    dark = "getComputedStyle(document.body).backgroundColor"
+    assert page.evaluate(dark) == "rgb(15, 18, 22)"
+    for where in PAGES:
+        go(page, where)
+        expect(page.get_by_role("heading", level=1)).to_be_visible()
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), where
+    page.get_by_label("Colours").select_option("light")
+    assert page.evaluate(dark) == "rgb(246, 247, 249)"
+    page.reload()
+    expect(page.get_by_label("Colours")).to_have_value("light")
+    context.close()
+
+
+def test_a_thousand_workers(browser: Browser, served: Served, keys: dict[str, str], watched: Watched) -> None:
+    # spec: DB-1 EV-4
+    body = "retry: 600000\n\n" + "".join(_worker(number, "healthy") for number in range(1000)) + _worker(7, "crashed")
+    context = browser.new_context()
+    page = watched.watch(context.new_page())
+    page.route("**/api/events?*", lambda route: route.fulfill(content_type="text/event-stream", body=body))
+    sign_in(page, served.url, keys["eve"])
+    expect(page.locator(".tile")).to_have_count(1000)
+    expect(tile(page, "big:7")).to_have_attribute("data-state", "crashed")
+    context.close()
+
+
+def _worker(number: int, status: str) -> str:
+    worker = {
+        "component": f"worker:big:{number}", "node": "n", "crew": "big", "index": number, "status": status, "flags": [],
+        "reason": None, "text": None, "pid": 1, "current_job": None, "batch_jobs": [], "job_since_ms": None,
+        "progress": None, "memory": 1 << 20, "jobs": 0, "restart_count": 0, "restart_at_ms": None, "started_ms": 1,
+        "budget": None, "exit_code": None, "signal": None,
+    }  # fmt: skip
+    event = {"topic": f"worker:big:{number}:status", "type": "worker_update", "timestamp_ms": 1, "worker": worker}
+    return f"event: worker_update\ndata: {json.dumps(event)}\n\n"
+
+
+def test_axe_finds_nothing_serious(page: Page) -> None:  # spec: DB-8
+    script, why_not = axe()
+    if script is None:
+        sys.__stderr__.write(f"\nSKIPPED: axe-core: {why_not}\n")  # type: ignore[union-attr]
+        pytest.skip(why_not)
+    page.evaluate(script)
+    for theme in ("light", "dark"):
+        page.get_by_label("Colours").select_option(theme)
+        for where in PAGES:
+            go(page, where)
+            expect(page.get_by_role("heading", level=1)).to_be_visible()
+            found = page.evaluate("axe.run({resultTypes: ['violations']})")
+            grave = [
+                (each["id"], [node["html"][:200] for node in each["nodes"][:3]])
+                for each in found["violations"]
+                if each["impact"] in ("serious", "critical")
+            ]
+            assert not grave, (theme, where, grave)
+    page.get_by_label("Colours").select_option("auto")
