@@ -118,9 +118,12 @@ def test_a_wrong_body_is_told_where_it_is_wrong(still: Web, path: str, body: Any
     ],
 )
 def test_no_body_makes_the_server_fail(still: Web, body: bytes) -> None:  # spec: SE-3
-    answer = still.ask("POST", "/api/v1/jobs", content=body, headers=JSON)
-    assert answer.status_code in (400, 422), answer.text
-    assert answer.headers["content-type"] == "application/problem+json"
+    many = b'{"jobs": [' + body + b"]}"
+    for path, sent in (("", body), ("/bulk", body), ("/bulk", many)):
+        answer = still.ask("POST", f"/api/v1/jobs{path}", content=sent, headers=JSON)
+        assert answer.status_code in (400, 422), answer.text
+        assert answer.headers["content-type"] == "application/problem+json"
+        assert len(answer.content) < 10_000
     assert unchanged(still)
 
 

@@ -47,12 +47,6 @@ class JobIn(Body):
         return self
 
 
-class JobsIn(Body):
-    """Jobs to be made, all of them or none."""
-
-    jobs: list[JobIn] = Field(min_length=1, max_length=MOST_JOBS)
-
-
 class OrderIn(Body):
     """Whom an order is about."""
 

@@ -1,19 +1,82 @@
 """Requests for jobs into jobs: for which crew, and checked against what it takes."""
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
+from fastapi import Request
+from pydantic import ValidationError
 
 from chargehand import codec
 from chargehand.config import UNSET, CrewPlan, new_job
 from chargehand.errors import PayloadError
 from chargehand.model.job import NewJob
-from chargehand.web.bodies import JobIn
-from chargehand.web.problems import Fault, Problem
+from chargehand.web.bodies import MOST_JOBS, JobIn
+from chargehand.web.problems import Fault, Problem, faults_of, in_words
 
 if TYPE_CHECKING:
     from chargehand.app import Chargehand
+
+
+MANY: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "application/json": {
+                "schema": {
+                    "title": "JobsIn",
+                    "description": "Jobs to be made, all of them or none.",
+                    "type": "object",
+                    "required": ["jobs"],
+                    "additionalProperties": False,
+                    "properties": {
+                        "jobs": {
+                            "type": "array",
+                            "items": {"$ref": "#/components/schemas/JobIn"},
+                            "minItems": 1,
+                            "maxItems": MOST_JOBS,
+                        }
+                    },
+                },
+                "example": {"jobs": [{"crew": "tag", "payload": {"path": "a.flac"}}]},
+            }
+        },
+    }
+}
+"""The body of a request for many jobs, as OpenAPI describes it."""
+
+
+def read_many(request: Request, body: bytes) -> Callable[[], list[JobIn]]:
+    """A function that reads such a body: it may take a while, and is for a thread of its own."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+    def read() -> list[JobIn]:
+        if kind != "application/json":
+            raise _wrong([Fault("body", "Content-Type is not application/json")])
+        try:
+            found: Any = msgspec.json.decode(body)
+        except (ValueError, RecursionError) as error:
+            raise _wrong([Fault("body", f"is not JSON: {error}")]) from None
+        if not isinstance(found, dict) or set(cast("dict[str, Any]", found)) != {"jobs"}:
+            raise _wrong([Fault("body", "is not an object with `jobs` and nothing else")])
+        jobs = cast("list[Any]", found["jobs"])
+        if type(jobs) is not list or not 1 <= len(jobs) <= MOST_JOBS:
+            raise _wrong([Fault("body/jobs", f"is not an array of 1 to {MOST_JOBS:,} jobs")])
+        return [_one(number, job) for number, job in enumerate(jobs)]
+
+    return read
+
+
+def _one(number: int, job: Any) -> JobIn:
+    try:
+        return JobIn.model_validate(job)
+    except ValidationError as error:
+        where = ["body", "jobs", number]
+        raise _wrong(faults_of([{**fault, "loc": (*where, *fault["loc"])} for fault in error.errors()])) from None
+
+
+def _wrong(faults: Sequence[Fault]) -> Problem:
+    return Problem(422, "invalid-request", in_words(faults), faults=faults)
 
 
 class Crews:

@@ -97,11 +97,19 @@ def of_http(error: AnyHTTPException) -> Problem:
 
 def of_validation(error: RequestValidationError) -> Problem:
     """What does not fit the request's description. Values are not repeated: they may be long, or secret."""
-    found: list[Any] = list(error.errors())
-    faults = [Fault(_pointer(one["loc"]), str(one["msg"])) for one in found[:MOST_FAULTS]]
+    faults = faults_of(error.errors())
+    return Problem(422, "invalid-request", in_words(faults), faults=faults)
+
+
+def faults_of(found: Sequence[Any]) -> list[Fault]:
+    """What pydantic found, as far as it is listed."""
+    return [Fault(_pointer(one["loc"]), str(one["msg"])) for one in found[:MOST_FAULTS]]
+
+
+def in_words(faults: Sequence[Fault]) -> str:
+    """The first of them, for people."""
     said = "; ".join(f"{fault.pointer}: {fault.detail}" for fault in faults[:3])
-    more = f"; and {len(found) - 3} more" if len(found) > 3 else ""
-    return Problem(422, "invalid-request", f"{said}{more}", faults=faults)
+    return said + (f"; and {len(faults) - 3} more" if len(faults) > 3 else "")
 
 
 def _pointer(place: Sequence[int | str]) -> str:
