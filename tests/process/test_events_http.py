@@ -11,12 +11,12 @@ from pathlib import Path
 import httpx
 import pytest
 from crewhands import chargehand
-from listening import Listener, Served, Table
 from world import World
 
 from chargehand import Chargehand, Crew
 from chargehand.model.job import State
 from chargehand.testing import eventually
+from listening import Listener, Served, Table
 
 WATCHED = "queue:status,queue:*:status,worker:*:status,system:health,queue:jobs"
 WORKERS = ("worker:step:0", "worker:step:1")
