@@ -59,6 +59,7 @@ KINDS: dict[type[errors.ChargehandError], tuple[int, str]] = {
     errors.JobNotFound: (404, "job-not-found"),
     errors.CrashNotFound: (404, "crash-not-found"),
     errors.UnknownCrew: (404, "unknown-crew"),
+    errors.TopicError: (400, "no-such-topic"),
     errors.Conflict: (409, "conflict"),
     errors.PayloadError: (422, "payload"),
     errors.ConfigurationError: (422, "invalid-request"),
