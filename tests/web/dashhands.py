@@ -5,7 +5,7 @@ from typing import Any
 
 from fastapi import FastAPI
 
-from chargehand import Chargehand, Handler, Job, Page, RestartPolicy, clock, handler
+from chargehand import Chargehand, GiveUp, Handler, Job, Page, RestartPolicy, clock, handler
 
 FAULTY = "chargehand.testing.faults:Faulty"
 HOSTILE = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>"
@@ -19,6 +19,8 @@ class Steps(Handler[dict[str, Any], Any]):
         for step in range(steps):
             job.progress(step, steps, stage=job.payload.get("stage", "decode"), detail=job.payload.get("detail"))
             clock.sleep(float(job.payload.get("seconds", 0.05)))
+        if "hopeless" in job.payload:
+            raise GiveUp(job.payload["hopeless"])
         if "error" in job.payload:
             raise RuntimeError(job.payload["error"])
         return {"steps": steps}

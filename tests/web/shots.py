@@ -20,8 +20,8 @@ def fill(served: Served) -> dict[str, str]:
     """Work of every kind; the ids of the jobs that are shown by themselves."""
     hand = served.hand
     eventually(lambda: (hand.status() or {}).get("workers") and len((hand.status() or {})["workers"]) == 7, 60)
-    bad = served.steps.enqueue({"steps": 3, "error": "the file ends after 0.2 s of audio"}, label="broken.mp3")
-    crash = served.faults.enqueue({"fault": "output", "then": {"fault": "segfault"}}, label="corrupt.flac")
+    bad = served.steps.enqueue({"steps": 3, "hopeless": "the file ends after 0.2 s of audio"}, label="broken.mp3")
+    crash = served.faults.enqueue({"fault": "output", "lines": 3, "then": {"fault": "kill"}}, label="corrupt.flac")
     eventually(lambda: hand.job(crash.id).state.value == "failed" or hand.job(crash.id).crashes >= 2, 60)
     eventually(lambda: hand.job(bad.id).state.value == "failed", 60)
     for number in range(240):

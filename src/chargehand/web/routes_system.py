@@ -6,6 +6,7 @@ import msgspec
 from fastapi import Query, Response
 
 from chargehand.answers import Diagnosed, LogLine, LogLines
+from chargehand.model.diagnosis import Diagnosis
 from chargehand.web import examples
 from chargehand.web.common import READ, Here, Text, router
 from chargehand.web.documents import answers, respond
@@ -17,9 +18,8 @@ routes = router("system")
 @routes.get("/api/v1/doctor", dependencies=READ, responses=answers(Diagnosed, examples.DIAGNOSED))
 async def doctor(site: Here) -> Response:
     """What is the matter: one sentence, then each cause with what mends it, gravest and likeliest first."""
-    found = await site.diagnosis.get()
-    own = {name: getattr(found, name) for name in type(found).__struct_fields__}
-    return respond(Diagnosed(well=found.well, **own))
+    found: Diagnosis = await site.diagnosis.get()
+    return respond(Diagnosed(well=found.well, **msgspec.structs.asdict(found)))
 
 
 @routes.get("/api/v1/logs", dependencies=READ, responses=answers(LogLines, examples.LOG_LINES))

@@ -110,7 +110,14 @@ function Facts({ job }: { job: JobDetail }) {
   );
 }
 
-const ENDS: Record<string, string> = { crashed: "crashed", done: "done", failed: "failed", gaveup: "failed" };
+const ENDS: Record<string, string> = {
+  done: "done",
+  raised: "failed",
+  "timed out": "failed",
+  "gave up": "failed",
+  retry: "warning",
+  crashed: "crashed",
+};
 
 function Attempts({ job }: { job: JobDetail }) {
   return (

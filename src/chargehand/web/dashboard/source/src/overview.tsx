@@ -257,7 +257,7 @@ const Tile = memo(function Tile({ name }: { name: string }) {
       <Doing worker={worker} />
       <div class="line soft">
         <span title="Memory">{bytes(worker.memory)}</span>
-        <span title="How long it has run">{worker.started_ms && worker.pid ? <>up <Since ms={worker.started_ms} /></> : "–"}</span>
+        <span title="How long it has run">{worker.started_ms && worker.pid ? <>up <Since ms={worker.started_ms} roughly /></> : "–"}</span>
         <span title="Jobs that it has done">{many(worker.jobs, "job")}</span>
       </div>
       <div class="line soft">
@@ -287,7 +287,9 @@ function Doing({ worker }: { worker: Worker }) {
     );
   }
   const back = worker.restart_at_ms ? `back in ${ticking((worker.restart_at_ms - now.value) / 1000)}; ` : "";
-  const text = worker.status === "healthy" ? "" : back + (worker.text ?? worker.reason ?? "");
+  const held = worker.status === "paused" && pauses.value.find((pause) => pause.scope === worker.component);
+  const why = held ? `by ${held.who}: ${held.reason ?? "no reason given"}` : (worker.text ?? worker.reason ?? "");
+  const text = worker.status === "healthy" ? "" : back + why;
   return (
     <div class="doing why" title={text}>
       {text}

@@ -1,8 +1,8 @@
 // Small pieces that every page uses. Text from elsewhere is only ever put in as text.
 
-import { signal } from "@preact/signals";
+import { effect, signal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { now } from "./live";
 import type { Progress } from "./types";
 import { count, exact, moment, ticking } from "./words";
@@ -99,10 +99,42 @@ export function Ago({ ms }: { ms: number }) {
   );
 }
 
-/** How long something has lasted, counting. */
-export function Since({ ms }: { ms: number }) {
-  return <>{ticking((now.value - ms) / 1000)}</>;
+/**
+ * How long something has lasted, counting. There may be thousands on a page, and every second changes them all: so they
+ * are no signals' business, but written by one loop, and only where they are seen.
+ */
+export function Since({ ms, roughly }: { ms: number; roughly?: boolean }) {
+  const span = useRef<HTMLSpanElement>(null);
+  useLayoutEffect(() => {
+    const counted = { element: span.current!, ms, roughly: roughly ?? false };
+    write(counted);
+    counting.add(counted);
+    return () => {
+      counting.delete(counted);
+    };
+  }, [ms, roughly]);
+  return <span ref={span} />;
 }
+
+interface Counted {
+  element: HTMLElement;
+  ms: number;
+  roughly: boolean;
+}
+const counting = new Set<Counted>();
+
+function write({ element, ms, roughly }: Counted): void {
+  const seconds = (now.peek() - ms) / 1000;
+  const text = ticking(roughly && seconds >= 60 ? seconds - (seconds % 60) : seconds);
+  if (element.textContent !== text) element.textContent = text;
+}
+
+effect(() => {
+  void now.value;
+  // First look at all, then write: a look after a write would have the page laid out anew, each time.
+  const seen = [...counting].filter((each) => each.element.checkVisibility({ contentVisibilityAuto: true }));
+  seen.forEach(write);
+});
 
 export function Empty({ children }: { children: ComponentChildren }) {
   return <p class="empty">{children}</p>;
