@@ -11,12 +11,12 @@ from pathlib import Path
 import httpx
 import pytest
 from crewhands import chargehand
+from listening import Listener, Served, Table
 from world import World
 
 from chargehand import Chargehand, Crew
 from chargehand.model.job import State
 from chargehand.testing import eventually
-from listening import Listener, Served, Table
 
 WATCHED = "queue:status,queue:*:status,worker:*:status,system:health,queue:jobs"
 WORKERS = ("worker:step:0", "worker:step:1")
@@ -74,6 +74,7 @@ def test_clients_see_the_state_and_then_every_change(
     seen.wait("system:health", status="healthy", errors=[])
     seen.wait("queue:status", name=None, queued=0, running=0, done=0, rate=0.0)
 
+    beats(hand, 3)  # how much memory each has is known only now
     heard = len(seen.heard)
     beats(hand, 5)
     assert seen.heard[heard:] == []  # everybody said that all is well, which is no news
