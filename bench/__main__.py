@@ -12,7 +12,18 @@ from pathlib import Path
 
 from bench.row import Measure, Row, register
 
-THEMES = ("throughput", "enqueueing", "latency", "death", "claiming", "pruning", "resting", "stopping", "songs")
+THEMES = (
+    "throughput",
+    "enqueueing",
+    "latency",
+    "death",
+    "claiming",
+    "pruning",
+    "resting",
+    "stopping",
+    "watching",
+    "songs",
+)
 """The files with rows, in the order in which they are run."""
 LATEST = Path(__file__).parent / "latest.json"
 BUSY = 0.5

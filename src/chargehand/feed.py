@@ -33,7 +33,7 @@ NO_NODE = "store"
 """How lives begin that are no node's."""
 IDENTITY = ("component", "crew", "index", "node", "name")
 """What names a worker or a queue that is no more."""
-DELAY_EACH, MOST_DELAY = 0.0002, 0.04
+DELAY_EACH, MOST_DELAY = 0.0004, 0.1
 """Seconds for which news is gathered, for each watcher and at the most: waking many for every event is costly."""
 
 

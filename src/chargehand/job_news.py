@@ -84,6 +84,10 @@ class JobNews:
             return True
         return False
 
+    def written(self) -> None:
+        """Somebody else has written: which jobs are new, or no longer what we told, the store must say."""
+        self._new_list |= self._all
+
     def began(self, component: str, todo: Todo) -> None:
         """A worker was handed this."""
         if not (self._all or self._ids) or isinstance(todo, Search):

@@ -31,8 +31,8 @@ FIRST_GAP, LONGEST_GAP = 0.02, 0.25
 """Seconds between two publications, at least, and eight times as long as the last one took."""
 LOOK_GAP = 0.25
 """Seconds between two looks at the store, at least, and four times as long as the last one took."""
-POLL = 1.0
-"""How often the store is asked whether others have written."""
+POLL = 2.0
+"""How often the store is asked whether others have written; those who do so from here say it themselves."""
 
 System = Callable[[], tuple[dict[str, str], str | None]]
 """What is wrong beside the workers: queues that nobody serves, each with why; why the store fails."""
@@ -125,6 +125,12 @@ class Live:
         """A worker has settled this job itself."""
         if self.watched:
             self._stirred |= self.jobs.ask(job_id)
+
+    def written(self) -> None:
+        """Somebody else has written into the store."""
+        if self.watched:
+            self._stirred = True
+            self.jobs.written()
 
     def committed(self, batch: Batch, result: Result, now: float) -> None:
         """A batch is in the store."""

@@ -95,7 +95,7 @@ class Node:
         self.subscribe, self.unsubscribe = self._outlets.subscribe, self._outlets.unsubscribe
         self._server = Server(self._loop, Path(f"{store}-sock"), self, _raise_descriptor_limit() // 2, journal)
         self._office = Office(plan, self._fleet, self._ledger, self._supervisor, self._server)
-        self.enqueue, self.hint = self._office.enqueue, self._office.hint
+        self.enqueue = self._office.enqueue
         self.order, self.cancel, self.wake = self._office.order, self._office.cancel, self._office.wake
         self.check_scope = self._office.check_scope
         self._sleeping = [crew.name for crew in plan.crews if crew.idle_exit is not None]
@@ -349,6 +349,10 @@ class Node:
         log.at(line.level, "worker says", component=component, job=line.job, line=line.text)
 
     # those who call
+
+    def hint(self, queue: str | None) -> None:
+        self._office.hint(queue)
+        self._live.written()
 
     def view(self) -> dict[str, Any]:
         busy = self._store.busy_since

@@ -138,17 +138,17 @@ def test_a_client_that_does_not_read_costs_little_and_ends_up_right(
         sock.sendall(f"GET /chargehand/api/events?topics={WATCHED} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
     node = (hand.status() or {})["pid"]
     before = rss(served.process.pid), rss(node)
-    refs = step.enqueue_many({} for _ in range(1300))
-    seen.wait("queue:step:status", done=1300)
+    refs = step.enqueue_many({} for _ in range(400))
+    seen.wait("queue:step:status", done=400)
     last = step.enqueue({"steps": 3})
     last.wait(30)
-    seen.wait("queue:step:status", done=1301)
+    seen.wait("queue:step:status", done=401)
     assert rss(served.process.pid) - before[0] < 32 << 20
     assert rss(node) - before[1] < 32 << 20
     awake = asleep[0].makefile("rb")
     table, status = Table(), awake.readline()
     assert status == b"HTTP/1.1 200 OK\r\n"
-    while not (table.is_now("queue:step:status", done=1301, running=0) and table.is_now(last.id, state="done")):
+    while not (table.is_now("queue:step:status", done=401, running=0) and table.is_now(last.id, state="done")):
         line = awake.readline()
         if line.startswith(b"data: "):
             table.hear(json.loads(line[6:]))

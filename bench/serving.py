@@ -1,0 +1,29 @@
+"""An API process in front of a node that somebody else hosts: it serves events, until its standard input ends."""
+
+import asyncio
+import sys
+
+import msgspec
+import uvicorn
+
+from bench.hosting import Spec, hand_of
+from chargehand.web.api import create
+from chargehand.web.site import Site
+
+
+async def serve(spec: Spec, port: int) -> None:
+    site = Site(hand_of(spec), "")
+    server = uvicorn.Server(uvicorn.Config(create(site), port=port, log_level="warning"))
+    loop = asyncio.get_running_loop()
+    serving = asyncio.create_task(server.serve())
+    while not server.started:
+        await asyncio.sleep(0.01)
+    print("ready", flush=True)
+    await loop.run_in_executor(None, sys.stdin.readline)
+    site.closing.set()
+    server.should_exit = True
+    await serving
+
+
+if __name__ == "__main__":
+    asyncio.run(serve(msgspec.json.decode(sys.argv[1], type=Spec), int(sys.argv[2])))

@@ -1,0 +1,227 @@
+"""What it costs to watch, and how soon a client of the event stream knows."""
+
+import json
+import os
+import random
+import select
+import signal
+import socket
+import subprocess
+import threading
+from collections import deque
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
+from pathlib import Path
+from time import monotonic_ns
+from typing import Any
+
+import msgspec
+
+from bench.hosting import CrewSpec, Spec
+from bench.processes import cpu, pss
+from bench.row import Row, measures, p50, p99
+from bench.scene import PATIENCE, ended, folder, interpreter, stage
+from chargehand import clock
+from chargehand.broker import Broker
+from chargehand.control import FRAME_LIMIT, Call, address_of
+from chargehand.model.frame import BadFrame, Frame
+from chargehand.outlet import Outlets
+from chargehand.wire import Channel, Loop
+
+KILLS = 50
+PACE = 0.1
+"""Seconds for a dead worker to come back, and for everything to be quiet again."""
+SETTLE, SECONDS = 4.0, 20.0
+WORKERS, CLIENTS, EVENTS, CROWDED = 1000, 200, 50, 10.0
+
+
+@contextmanager
+def served(spec: Spec) -> Generator[tuple["subprocess.Popen[bytes]", int]]:
+    """An API process that serves events; and its port."""
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        port: int = sock.getsockname()[1]
+    process = interpreter("-m", "bench.serving", msgspec.json.encode(spec).decode(), str(port))
+    try:
+        assert process.stdout is not None
+        if process.stdout.readline() != b"ready\n":
+            raise RuntimeError("the server did not start")
+        yield process, port
+    finally:
+        ended(process)
+
+
+class Client:
+    """One client of the event stream."""
+
+    def __init__(self, port: int, topics: str) -> None:
+        self.sock = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE)
+        head = f"GET /api/events?topics={topics} HTTP/1.1\r\nHost: localhost:{port}\r\n\r\n"
+        self.sock.sendall(head.encode())
+        self._rest = b""
+        self._told: deque[tuple[dict[str, Any], int]] = deque()
+
+    def hear(self) -> list[dict[str, Any]]:
+        """What comes next, as events."""
+        data = self.sock.recv(1 << 16)
+        if not data:
+            raise EOFError("the stream has ended")
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        return [json.loads(line[6:]) for line in lines if line.startswith(b"data: ")]
+
+    def until(self, well: bool, pid: int = 0) -> int:
+        """Wait until the worker is told to be well, or not to be (and another than that one); when, in ns."""
+        while True:
+            while self._told:
+                worker, at = self._told.popleft()
+                if (worker["status"] == "healthy") is well and worker["pid"] != pid:
+                    return at
+            heard = self.hear()
+            at = monotonic_ns()
+            self._told += [(event["worker"], at) for event in heard if event["type"] == "worker_update"]
+
+
+@measures("kill to event at a client, p50", "kill to event at a client, p99")
+def kill_to_event() -> Iterable[Row]:
+    """From the signal to the line in our socket: the kernel, the node, the API process, HTTP."""
+    took: list[float] = []
+    with stage(CrewSpec("nothing", "Nothing", 1), pause=PACE) as on, served(on.spec) as (_, port):
+        client = Client(port, "worker:*:status")
+        client.until(True)
+        for _ in range(KILLS):
+            clock.sleep(PACE + random.random() / 10)
+            (_, (pid,)) = on.pids()
+            began = monotonic_ns()
+            os.kill(pid, signal.SIGKILL)
+            took.append((client.until(False) - began) / 1e6)
+            client.until(True, pid)
+        client.sock.close()
+    yield Row("kill to event at a client, p50", p50(took), "ms", None, 50.0)
+    yield Row("kill to event at a client, p99", p99(took), "ms", None, 50.0, note="two more processes must wake up")
+
+
+@measures("idle CPU of being watched")
+def idle_watched() -> Iterable[Row]:
+    """What node, two workers and the API process use more while one client listens and nothing happens."""
+    heard = 0
+    with stage(CrewSpec("nothing", "Nothing", 2)) as on, served(on.spec) as (api, port):
+        node, workers = on.pids()
+        pids = (node, api.pid, *workers)
+        clock.sleep(SETTLE)
+        alone = _used(pids)
+        client = Client(port, "queue:status,queue:*:status,worker:*:status,system:health")
+        client.until(True)
+        clock.sleep(SETTLE)
+        while select.select([client.sock], [], [], 0)[0]:
+            client.hear()
+        watched = _used(pids)
+        while select.select([client.sock], [], [], 0)[0]:
+            heard += len(client.hear())
+        client.sock.close()
+    note = f"node {watched[0]:.3f} % instead of {alone[0]:.3f}, API {watched[1]:.3f} % instead of {alone[1]:.3f}; "
+    note += f"{heard} events"
+    yield Row("idle CPU of being watched", sum(watched) - sum(alone), "% of a core", 0.0, 0.1, note=note)
+
+
+def _used(pids: Iterable[int]) -> list[float]:
+    """Per cent of a core that each uses for a while."""
+    began, before = clock.monotonic(), [sum(cpu(pid)) for pid in pids]
+    clock.sleep(SECONDS)
+    took = clock.monotonic() - began
+    return [(sum(cpu(pid)) - then) / took * 100 for pid, then in zip(pids, before, strict=True)]
+
+
+class Pretender(threading.Thread):
+    """In the place of a node: a thousand workers whose state changes so many times a second."""
+
+    looked = 0
+
+    def __init__(self, store: Path) -> None:
+        super().__init__(daemon=True)
+        self.broker, self._over = Broker("pretended"), threading.Event()
+        self._loop, self._outlets = Loop(), Outlets(self)  # type: ignore[arg-type]
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        with address_of(Path(f"{store}-sock")) as address:
+            self._listener.bind(address)
+        self._listener.listen()
+        self._loop.add(self._listener.fileno(), self._accept)
+        self.watched = False
+        for number in range(WORKERS):
+            self._change(number, 0)
+
+    def watch(self, patterns: Any, now: float) -> int:
+        """Somebody watches."""
+        self.watched = patterns is not None
+        return 0
+
+    def _accept(self, _: int) -> None:
+        Channel(self._loop, self._listener.accept()[0], FRAME_LIMIT, self._called, self._outlets.unsubscribe)
+
+    def _called(self, channel: Channel, frame: Frame | BadFrame) -> None:
+        assert isinstance(frame, Frame)
+        if frame.kind == "SUBSCRIBE":
+            self._outlets.subscribe(channel, msgspec.json.decode(frame.body, type=Call))
+
+    def _change(self, number: int, done: int) -> None:
+        name = f"worker:crowd:{number}:status"
+        body = {
+            "component": name, "node": "here", "crew": "crowd", "index": number, "status": "healthy", "flags": [],
+            "pid": 1000 + number, "current_job": f"{number:032x}", "progress": {"done": done, "total": 100},
+            "memory": 300 << 20, "restart_count": 0, "budget": {"rapid_left": 5, "lifetime_left": 20},
+        }  # fmt: skip
+        self.broker.publish(name, name, "worker", body, clock.now_ms())
+
+    def run(self) -> None:
+        due, count = clock.monotonic(), 0
+        while not self._over.is_set():
+            self._loop.handle(self._loop.wait(max(0.0, due - clock.monotonic())))
+            while self.watched and due <= clock.monotonic():
+                count, due = count + 1, due + 1 / EVENTS
+                self._change(count % WORKERS, count)
+            due = max(due, clock.monotonic()) if not self.watched else due
+            self._outlets.send()
+
+    def stop(self) -> None:
+        """Let go of everything."""
+        self._over.set()
+        self.join(PATIENCE)
+        self._listener.close()
+
+
+@measures("CPU of the API, 200 watch 1,000 workers", "memory of the API while they do")
+def crowd() -> Iterable[Row]:
+    """The node is pretended, the API process and its 200 sockets are real."""
+    with folder() as path:
+        spec = Spec(store=str(path / "bench.db"), crews=(CrewSpec("crowd", "Nothing", 1),))
+        node = Pretender(Path(spec.store))
+        node.start()
+        with served(spec) as (api, port):
+            clients = [Client(port, "worker:*:status") for _ in range(CLIENTS)]
+            heard = _listen(clients, lambda heard: min(heard) >= WORKERS)
+            clock.sleep(1.0)
+            began, before, memory = clock.monotonic(), sum(cpu(api.pid)), pss([api.pid])
+            heard = _listen(clients, lambda _: clock.monotonic() > began + CROWDED)
+            took, used, grown = clock.monotonic() - began, sum(cpu(api.pid)) - before, pss([api.pid]) - memory
+            for client in clients:
+                client.sock.close()
+        node.stop()
+    each = sum(heard) / CLIENTS / took
+    note = f"{each:.0f} events a second for each client, {sum(heard) / took:,.0f} in all"
+    yield Row("CPU of the API, 200 watch 1,000 workers", used / took * 100, "% of a core", None, 25.0, note=note)
+    yield Row("memory of the API while they do", grown, "MiB more", None, 4.0, note="what one more listener costs")
+
+
+def _listen(clients: list[Client], enough: Any) -> list[int]:
+    """Listen to all until that is so; how many events each has heard."""
+    poller, by = select.epoll(), {client.sock.fileno(): number for number, client in enumerate(clients)}
+    for descriptor in by:
+        poller.register(descriptor, select.EPOLLIN)
+    heard = [0] * len(clients)
+    until = clock.monotonic() + PATIENCE
+    while not enough(heard):
+        if clock.monotonic() > until:
+            raise TimeoutError(f"not heard enough: {min(heard)} to {max(heard)} events")
+        for descriptor, _ in poller.poll(0.1):
+            heard[by[descriptor]] += len(clients[by[descriptor]].hear())
+    poller.close()
+    return heard
