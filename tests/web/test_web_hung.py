@@ -88,17 +88,20 @@ def test_what_is_done_aside_comes_back_as_it_ended() -> None:
 def test_what_nobody_waits_for_any_more_is_not_begun() -> None:
     async def calls() -> list[str]:
         done: list[str] = []
-        gate = threading.Event()
+        begun, gate = threading.Event(), threading.Event()
         aside = Aside(threads=1, waiting=5, limit=0.01)
-        for name in ("begun", "not begun"):
 
-            def work(name: str = name) -> None:
-                done.append(name)
-                gate.wait(20)
+        def work() -> None:
+            done.append("begun")
+            begun.set()
+            gate.wait(20)
 
-            with pytest.raises(Overdue):
-                await aside(work)
+        first = asyncio.create_task(aside(work, 20))
+        await asyncio.to_thread(begun.wait, 20)
+        with pytest.raises(Overdue):
+            await aside(lambda: done.append("not begun"))
         gate.set()
+        await first
         await aside(lambda: done.append("last"), 20)
         return done
 
