@@ -49,7 +49,7 @@ chaos: $(STAMP)  ## real processes, killed at random (JOBS=, SEED=, MINUTES=)
 	@$(BIN)/python -m chaos
 
 dashboard:       ## build the dashboard's files from their source (needs Node.js 20.19 or newer; users do not)
-	@cd src/chargehand/web/dashboard/source && npm ci --no-audit --no-fund && npm run --silent build
+	@cd src/chargehand/web/dashboard/source && npm install --no-save --no-audit --no-fund && npm run --silent build
 
 docs: $(STAMP)   ## write docs/reference.md from the code
 	@$(BIN)/python docs/generate.py

@@ -9,7 +9,7 @@ import socket
 import subprocess
 import threading
 from collections import deque
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic_ns
@@ -211,7 +211,7 @@ def crowd() -> Iterable[Row]:
     yield Row("memory of the API while they do", grown, "MiB more", None, 4.0, note="what one more listener costs")
 
 
-def _listen(clients: list[Client], enough: Any) -> list[int]:
+def _listen(clients: list[Client], enough: Callable[[list[int]], bool]) -> list[int]:
     """Listen to all until that is so; how many events each has heard."""
     poller, by = select.epoll(), {client.sock.fileno(): number for number, client in enumerate(clients)}
     for descriptor in by:

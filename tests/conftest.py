@@ -1,16 +1,24 @@
 """What all tests share: nothing that a test started may outlive it."""
 
 import os
+import signal
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from chargehand import launch
 from chargehand.testing import eventually
 
+settings.register_profile("here", deadline=None)  # a deadline would be a timed assertion
+settings.load_profile("here")
+
 RUN = "CHARGEHAND_TEST_RUN"
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A run that was put into the background ignores Ctrl+C, and so would all that it starts: tests send it, too.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 os.environ[RUN] = f"run-{uuid.uuid4().hex}"  # inherited by every process that a test starts, however far down
 
 

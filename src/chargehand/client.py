@@ -138,6 +138,16 @@ class Client:
         """Every recurring job."""
         return self._get("/api/v1/recurring", answers.Recurring).recurring
 
+    def doctor(self) -> answers.Diagnosed:
+        """Why nothing is happening, each cause with what mends it."""
+        return self._get("/api/v1/doctor", answers.Diagnosed)
+
+    def logs(
+        self, scope: str | None = None, *, job: str | None = None, limit: int | None = None
+    ) -> tuple[answers.LogLine, ...]:
+        """The node's last log lines, of a crew, a worker or a job."""
+        return self._get("/api/v1/logs", answers.LogLines, scope=scope, job=job, limit=limit).lines
+
     def concurrency(self) -> answers.Concurrency:
         """How much is done at the same time."""
         return self._get("/diagnostics/concurrency", answers.Concurrency)

@@ -74,7 +74,7 @@ def test_clients_see_the_state_and_then_every_change(
     seen.wait("system:health", status="healthy", errors=[])
     seen.wait("queue:status", name=None, queued=0, running=0, done=0, rate=0.0)
 
-    beats(hand, 2)  # the first of them say how large everybody is
+    beats(hand, 3)  # how much memory each has is known only now
     heard = len(seen.heard)
     beats(hand, 5)
     assert seen.heard[heard:] == []  # everybody said that all is well, which is no news

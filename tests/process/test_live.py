@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from crewhands import chargehand as make
+from listening import Table
 from terminal import answered, chargehand, environment_of
 from world import Started, World
 
@@ -25,7 +26,6 @@ from chargehand.model.frame import Decoder, Frame
 from chargehand.model.topic import parse
 from chargehand.outlet import Outlets
 from chargehand.wire import Channel, Loop
-from listening import Table
 
 
 class Subscriber(Table):

@@ -6,11 +6,13 @@ PYTHONPATH=src .venv/bin/python tests/web/shots.py [FOLDER]
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from dashworld import CHROMIUM, Served
 from playwright.sync_api import Page, sync_playwright
 
 from chargehand.model.access import Scope
+from chargehand.people import acting_as
 from chargehand.testing import eventually
 
 SONGS = ("Gymnopédie No. 1", "So What", "Clair de lune", "Blue in Green", "Metamorphosis One", "Spiegel im Spiegel")
@@ -36,7 +38,8 @@ def fill(served: Served) -> dict[str, str]:
             label=f"{song} ({number // 6 + 1})",
         )
     hand.enqueue_jobs([served.steps.new_job({"steps": 1}, label="nightly scan", delay=3600)], None)
-    hand.pause("worker:steps:5", reason="measuring")
+    with acting_as("ann", "http 127.0.0.1"):
+        hand.pause("worker:steps:5", reason="measuring")
     return {"bad": bad.id}
 
 
@@ -45,14 +48,16 @@ def take(page: Page, folder: Path, theme: str, places: dict[str, str]) -> None:
     for name, where in places.items():
         page.evaluate("where => { location.hash = '#/' + where }", where)
         page.wait_for_timeout(1600)
-        page.screenshot(path=folder / f"dashboard-{name}-{theme}.png")
+        bottom = page.evaluate("Math.ceil(document.querySelector('footer').getBoundingClientRect().bottom)")
+        clip: Any = {"x": 0, "y": 0, "width": 1280, "height": min(bottom, 1120)}
+        page.screenshot(path=folder / f"dashboard-{name}-{theme}.png", clip=clip)
 
 
 def main() -> None:
     folder = Path(sys.argv[1] if len(sys.argv) > 1 else "docs/images")
     folder.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix="chargehand-shots-") as name, sync_playwright() as playwright:
-        served = Served(Path(name), DASH_WORKERS="6")
+        served = Served(Path(name), DASH_WORKERS="6", NODE_NAME="node-a")
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         try:
             page = browser.new_page(viewport={"width": 1280, "height": 1120})

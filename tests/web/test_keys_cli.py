@@ -92,7 +92,8 @@ def test_commands_about_a_node_elsewhere(web: Web, monkeypatch: pytest.MonkeyPat
         assert json.loads(said("crashes", "--json")) == []
         assert json.loads(said("recurring", "--json")) == []
         assert "no node serves" in said("stop", code=1)
-        assert "over HTTP" in said("logs", code=1)
+        assert said("logs") == ""
+        assert "over HTTP" in said("logs", "--follow", code=1)
         assert "over HTTP" in said("keys", "list", code=1)
         assert [each.verb for each in web.hand.operations()] == ["pause", "retry", "cancel", "create key"]
         monkeypatch.setenv("CHARGEHAND_KEY", "ch_wrong")

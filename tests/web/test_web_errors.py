@@ -23,7 +23,6 @@ def unchanged(web: Web) -> bool:
 @pytest.mark.parametrize(
     ("method", "path", "status", "kind"),
     [
-        ("GET", "/", 404, "no-such-path"),
         ("GET", "/api/v1/nothing", 404, "no-such-path"),
         ("GET", "/api/v1/jobs/../../etc/passwd", 404, "no-such-path"),
         ("GET", "/api/v1/jobs/%2e%2e%2f%2e%2e%2fetc%2fpasswd", 404, "no-such-path"),

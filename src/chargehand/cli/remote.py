@@ -1,7 +1,7 @@
 """A node elsewhere, by its HTTP interface: the same methods as `Chargehand` has, as far as commands need them."""
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
 import msgspec
@@ -75,6 +75,14 @@ class Remote:
         after = None if wanted.before is None else cursor(wanted.before)
         asked = {"component": wanted.component, "crew": wanted.crew, "job": wanted.job}
         return list(self._client.crashes(**asked, limit=min(500, wanted.limit), after=after).crashes)
+
+    def logs(
+        self, scope: str | None = None, *, job: str | None = None, count: int = 100, follow: bool = False
+    ) -> Iterator[dict[str, Any]]:
+        if follow:
+            raise ChargehandError(f"logs of {self.path} cannot be followed over HTTP; without --follow they are shown")
+        if count:
+            yield from (msgspec.to_builtins(line) for line in self._client.logs(scope, job=job, limit=min(count, 2000)))
 
     # orders
 

@@ -282,7 +282,7 @@ function Doing({ worker }: { worker: Worker }) {
           </a>
           <span class="soft">{worker.job_since_ms && <Since ms={worker.job_since_ms} />}</span>
         </div>
-        <Bar progress={worker.progress} label={`Progress of ${worker.current_job}`} />
+        <Bar key={worker.current_job} progress={worker.progress} label={`Progress of ${worker.current_job}`} />
       </div>
     );
   }

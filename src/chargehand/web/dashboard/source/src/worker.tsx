@@ -62,7 +62,7 @@ function Facts({ worker, name }: { worker: Worker; name: string }) {
           <h2 id="now">
             Now: <a href={toJob(worker.current_job)}>{worker.current_job}</a>
           </h2>
-          <Bar progress={worker.progress} label="Progress" />
+          <Bar key={worker.current_job} progress={worker.progress} label="Progress" />
           <p class="soft">
             {worker.progress ? progressWords(worker.progress) : "It has not said how far it is"}
             {worker.job_since_ms && <>, for <Since ms={worker.job_since_ms} /></>}
