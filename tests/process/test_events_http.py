@@ -166,6 +166,7 @@ def test_a_client_that_comes_back_is_told_what_it_missed(
     hand, _ = crew_of(world)
     first = listen(served.events("worker:*:status,system:health"))
     all_healthy(first)
+    beats(hand, 3)  # how much memory each has is known only now
     first.end()
     hand.scale("step", 1)
     eventually(lambda: len((hand.status() or {"workers": []})["workers"]) == 1, what="one worker left")
