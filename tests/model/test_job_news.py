@@ -24,12 +24,13 @@ def claim(number: int) -> Claim:
 
 
 def record(number: int, state: State, **fields: Any) -> JobRecord:
-    plain: dict[str, Any] = dict.fromkeys(JobRecord.__struct_fields__)
-    counters = dict.fromkeys(("priority", "run_at_ms", "attempts", "max_attempts", "crashes", "interruptions"), 0)
-    known = {"id": f"j{number}", "queue": "q", "label": f"song {number}", "state": state, "node": "here"}
-    return JobRecord(
-        **{**plain, **counters, "payload": msgspec.Raw(b"null"), "created_ms": 1, "fence": 1, **known, **fields}
+    known: dict[str, Any] = dict.fromkeys(JobRecord.__struct_fields__)
+    known |= dict.fromkeys(
+        ("priority", "run_at_ms", "attempts", "max_attempts", "crashes", "interruptions", "fence"), 0
     )
+    known |= {"id": f"j{number}", "queue": "q", "label": f"song {number}", "state": state, "node": "here"}
+    known |= {"payload": msgspec.Raw(b"null"), "created_ms": 1, **fields}
+    return JobRecord(**known)
 
 
 class World:
