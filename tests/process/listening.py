@@ -123,9 +123,14 @@ class Listener(Table):
     def end(self) -> None:
         """Hang up, in the middle of the stream."""
         self.over = True
-        if self.response is not None:
-            stream = self.response.extensions["network_stream"].get_extra_info("socket")
+        eventually(self._ended, what="the listener ends")
+
+    def _ended(self) -> bool:
+        """It may be about to listen again: then that stream is ended, too."""
+        stream = None if self.response is None else self.response.extensions.get("network_stream")
+        sock = None if stream is None else stream.get_extra_info("socket")
+        if sock is not None:
             with suppress(OSError):
-                stream.shutdown(socket.SHUT_RDWR)
-        self.thread.join(20)
-        assert not self.thread.is_alive()
+                sock.shutdown(socket.SHUT_RDWR)
+        self.thread.join(0.01)
+        return not self.thread.is_alive()
