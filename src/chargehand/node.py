@@ -32,6 +32,7 @@ from chargehand.model.fleet import Fleet
 from chargehand.model.frame import BadFrame, Frame, encode
 from chargehand.model.job import FINISHED, Settlement, State
 from chargehand.model.ledger import Ledger, Todo
+from chargehand.model.pace import Pace
 from chargehand.office import Office
 from chargehand.outlet import Outlets
 from chargehand.output import Line
@@ -43,8 +44,6 @@ from chargehand.supervisor import Supervisor
 from chargehand.wire import Channel, Loop
 
 PLAN_LIMIT = 16 << 20
-LATE = 1.0
-"""A step that comes so many seconds later than planned is forgiven to the workers."""
 TAKEOVER_LIMIT = 5.0
 LAST_WORDS = 5.0
 """Seconds that a stopping node waits for the store after its last worker is gone."""
@@ -68,6 +67,7 @@ class Node:
         self._lives = Lives(store)
         self._unkillable = self._lives.end_earlier(TAKEOVER_LIMIT)
         self._look_at = now = clock.monotonic()
+        self._pace = Pace(now)
         chance = random.Random()
         starts = plan.starts
         if starts.memory is None:
@@ -176,17 +176,16 @@ class Node:
     def step(self) -> None:
         """Give the store what is due; wait for something to happen; decide; act. Nothing blocks but the wait."""
         before = clock.monotonic()
+        late = self._forgive(before)
         batch_at = self._submit(before) if self._open else None
         supervise_at = self._supervisor.next_due() or before + LONGEST_WAIT
         tend_at = self._tend_due(before) if self._open else before + LONGEST_WAIT
         timeout = self._timeout(before, min(supervise_at, tend_at, batch_at or supervise_at))
         ready = self._loop.wait(timeout)
-        over = clock.monotonic() - before - timeout
-        late = over > LATE
-        if late:
-            self._fleet.late(over)  # whoever was late itself forgives, before it hears anybody
+        late |= self._forgive(clock.monotonic(), timeout)  # whoever was late itself forgives, before it hears anybody
         self._loop.handle(ready)
         now = clock.monotonic()
+        late |= self._forgive(now)
         if late or now >= supervise_at:
             self._supervisor.tick(now, late=late)
         if self._unkillable and now >= self._look_at:
@@ -198,6 +197,13 @@ class Node:
         if self._live.watched:
             self._live.step(now)
             self._outlets.send()
+
+    def _forgive(self, now: float, waited: float = 0.0) -> bool:
+        """If we were held up since we last looked, nobody is blamed for that time; whether we were."""
+        over = self._pace.late(now, waited)
+        if over:
+            self._fleet.late(over)
+        return over > 0
 
     def _tend_due(self, now: float) -> float:
         """When `_tend` has something to do."""

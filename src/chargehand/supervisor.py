@@ -141,7 +141,7 @@ class Supervisor:
                 if hand.pulse is not None:
                     hand.pulse.drain()
         self._burial.look_again(now)
-        self.tell(Tick())
+        self.act(self._fleet.handle(Tick(), now))  # by the time at which it is known that we were not held up
 
     def beat(self) -> None:
         """Something that is to be done from time to time."""

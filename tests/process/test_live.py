@@ -133,7 +133,7 @@ def test_without_a_node_the_store_is_read_and_a_node_is_found_again(
     assert (told.returncode, len(told.stdout.splitlines())) == (0, 3)
     assert all(json.loads(line)["timestamp_ms"] for line in told.stdout.splitlines())
     lines = chargehand("events", "worker:do:*:status", "-n", "2", "--store", str(world.store)).stdout.splitlines()
-    assert [line.split(" ", 2)[2] for line in sorted(lines)] == ["worker:do:0 is healthy", "worker:do:1 is healthy"]
+    assert sorted(line.split(" ", 2)[2] for line in lines) == ["worker:do:0 is healthy", "worker:do:1 is healthy"]
     shown = answered("top", "--json", "--store", str(world.store))
     assert (shown["health"]["status"], len(shown["workers"])) == ("healthy", 3)
     assert [queue["name"] for queue in shown["queues"]] == [None, "do", "other"]
