@@ -1,6 +1,6 @@
 """A typed client for the HTTP interface: the same questions and orders as `Chargehand` has, for a node elsewhere."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from types import TracebackType
 from typing import Any, Self, TypedDict, TypeVar, Unpack
 from urllib.parse import quote
@@ -8,18 +8,24 @@ from urllib.parse import quote
 import httpx
 import msgspec
 
-from chargehand import answers, errors
+from chargehand import answers, clock, errors
 from chargehand.errors import ChargehandError
 from chargehand.model.access import Operation
 from chargehand.model.job import JobRecord, State
 from chargehand.model.orders import Answer
 from chargehand.store import ClaimRow, CrashRecord, CrewRow, Pause, RecurringPlan
 
+LISTEN_AGAIN = 1.0
+"""Seconds until a stream of events that ended is begun again."""
+LONGEST_SILENCE = 40.0
+"""Seconds without even a comment after which it has ended, though nobody said so."""
+
 T = TypeVar("T")
 _PROBLEMS: dict[str, type[ChargehandError]] = {
     "job-not-found": errors.JobNotFound,
     "crash-not-found": errors.CrashNotFound,
     "unknown-crew": errors.UnknownCrew,
+    "no-such-topic": errors.TopicError,
     "conflict": errors.Conflict,
     "payload": errors.PayloadError,
     "invalid-request": errors.ConfigurationError,
@@ -103,6 +109,34 @@ class Client:
             return _read(self._send("POST", path, headers=headers), kind)
         sent = {"Content-Type": "application/json", **(headers or {})}
         return _read(self._send("POST", path, content=msgspec.json.encode(body), headers=sent), kind)
+
+    def subscribe(self, *topics: str) -> Generator[dict[str, Any]]:
+        """Events of these topics, as they come: the full state first, then changes; through restarts of the server."""
+        last: str | None = None
+        while True:
+            try:
+                for event_id, event in self._listen(topics, last):
+                    last = event_id
+                    yield event
+            except httpx.HTTPError as error:
+                if last is None:
+                    raise Unreachable(f"{self.url} does not answer: {type(error).__name__}: {error}") from error
+            clock.sleep(LISTEN_AGAIN)
+
+    def _listen(self, topics: Sequence[str], last: str | None) -> Generator[tuple[str, dict[str, Any]]]:
+        """One stream, to its end."""
+        headers = {"Last-Event-ID": last} if last is not None else {}
+        asked = {"topics": ",".join(topics)} if topics else {}
+        event_id = ""
+        with self._http.stream("GET", "/api/events", params=asked, headers=headers, timeout=LONGEST_SILENCE) as answer:
+            if answer.status_code != 200:
+                answer.read()
+                raise _refusal(answer)
+            for line in answer.iter_lines():
+                if line.startswith("id: "):
+                    event_id = line[4:]
+                elif line.startswith("data: "):
+                    yield event_id, msgspec.json.decode(line[6:])
 
     # what runs
 

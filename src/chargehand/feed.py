@@ -254,9 +254,9 @@ class Feed:
             raise ChargehandError(told.error)
         if told.anew:
             raise EOFError  # we were too slow: begin again with the whole
+        self._life = told.life or self._life
         if self._joining is not None:
             self._joining += told.events
-            self._life = told.life or self._life
         else:
             for wire in told.events:
                 self.broker.accept(wire.event())
@@ -266,11 +266,13 @@ class Feed:
 
     def _join(self, told: Said | None) -> None:
         """A node has told everything (or, because its store is stuck, not everything): this is now the state."""
-        events, self._joining = self._joining, None
-        if events:
-            newest = max(wire.version for wire in events)
-            floors = (newest, newest) if told is None else told.floors
-            self.broker.mirror(self._life, (wire.event() for wire in events), floors)
+        events = self._joining
+        if events is None or (told is None and not events):
+            return  # it is so already; or nothing was told yet
+        self._joining = None
+        newest = max((wire.version for wire in events), default=0)
+        floors = (newest, newest) if told is None else told.floors
+        self.broker.mirror(self._life, (wire.event() for wire in events), floors)
 
     async def _do_without(self) -> None:
         """Show what the store has, and that there is no node."""

@@ -3,6 +3,9 @@
 Everything told has been committed before. What was read from the store never replaces what was told after it was asked.
 """
 
+from collections import OrderedDict
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -16,8 +19,13 @@ from chargehand.model.search import Look as Search
 from chargehand.model.topic import Patterns, job_topic
 from chargehand.picture import Look, Picture
 
-MOST_CHANGES = 1000
+MOST_CHANGES = 500
 """Jobs whose changes are gathered; of more, those are left out that nobody was ever told of."""
+MOST_ASKED = 1000
+"""Jobs that the store is asked about at a time."""
+
+Change = Callable[[], dict[str, Any]]
+"""Makes the state of a job; only that of those is made which are told."""
 
 
 class JobNews:
@@ -27,7 +35,10 @@ class JobNews:
         self._broker, self._node, self._ledger = broker, node, ledger
         self._all = False
         self._ids: frozenset[str] = frozenset()
-        self._changes: dict[str, dict[str, Any]] = {}
+        self._changes: dict[str, Change] = {}
+        """Of jobs that somebody was told of."""
+        self._new: OrderedDict[str, Change] = OrderedDict()
+        """Of jobs that nobody was ever told of: of many only the last matter."""
         self._ask: dict[str, None] = {}
         """Jobs that have changed, but only the store knows into what."""
         self._asked: set[str] = set()
@@ -35,9 +46,9 @@ class JobNews:
         self._new_list = False
 
     @property
-    def waiting(self) -> bool:
-        """Whether there is something to publish."""
-        return bool(self._changes)
+    def waiting(self) -> int:
+        """How many have changed and are to be told."""
+        return len(self._changes) + len(self._new)
 
     def watch(self, patterns: Patterns | None) -> bool:
         """All who watch want this together; whether the store must be read for it."""
@@ -47,11 +58,13 @@ class JobNews:
         self._new_list |= new_list
         if not every:
             self._broker.forget_jobs(lambda key: key[4:] in ids)
-            self._changes = {job_id: body for job_id, body in self._changes.items() if job_id in ids}
+            for changes in (self._changes, self._new):
+                for job_id in [job_id for job_id in changes if job_id not in ids]:
+                    del changes[job_id]
         if new_list:
             for component, held in self._ledger.held.items():
                 for claim in held.claims.values():
-                    self._change(picture.job_of_claim(claim, component))
+                    self._change(claim.id, partial(picture.job_of_claim, claim, component))
         unknown = [job_id for job_id in new_ids if self._known(job_id) is None]
         return new_list or bool(unknown)
 
@@ -60,26 +73,30 @@ class JobNews:
     def _wanted(self, job_id: str) -> bool:
         return self._all or job_id in self._ids
 
-    def _known(self, job_id: str) -> dict[str, Any] | None:
-        """The newest that we know of it."""
-        event = self._broker.get(job_topic(job_id))
-        return self._changes.get(job_id) or (event.body if event is not None else None)
+    def _known(self, job_id: str) -> Change | None:
+        """What makes the newest state of it that we know."""
+        change = self._new.get(job_id) or self._changes.get(job_id)
+        if change is None:
+            event = self._broker.get(job_topic(job_id))
+            change = None if event is None else partial(dict[str, Any], event.body)
+        return change
 
-    def _change(self, body: dict[str, Any]) -> None:
-        job_id = body["id"]
+    def _change(self, job_id: str, change: Change) -> None:
         if not self._wanted(job_id):
             return
-        self._changes.pop(job_id, None)
-        self._changes[job_id] = body
-        if len(self._changes) > MOST_CHANGES:
-            untold = (other for other in self._changes if self._broker.get(job_topic(other)) is None)
-            self._changes.pop(next(untold, ""), None)
+        if self._broker.get(job_topic(job_id)) is not None:
+            self._changes[job_id] = change
+            return
+        self._new[job_id] = change
+        self._new.move_to_end(job_id)
+        if len(self._new) > MOST_CHANGES:
+            self._new.popitem(last=False)
 
     def ask(self, job_id: str) -> bool:
         """This job has changed, into what the store must say; whether it is to be read."""
         if self._wanted(job_id):
             self._ask[job_id] = None
-            if len(self._ask) > MOST_CHANGES:
+            if len(self._ask) > MOST_ASKED:
                 del self._ask[next(iter(self._ask))]
             return True
         return False
@@ -93,15 +110,15 @@ class JobNews:
         if not (self._all or self._ids) or isinstance(todo, Search):
             return
         for claim in todo if isinstance(todo, list) else (todo,):
-            if self._wanted(claim.id):
-                self._change(picture.job_of_claim(claim, component))
+            self._change(claim.id, partial(picture.job_of_claim, claim, component))
 
     def progressed(self, component: str, job: str | None, progress: Any) -> None:
         """A worker says how far it is."""
         held = self._ledger.held.get(component)
         claim = held and (held.claim if job is None else held.find(job))
         if claim is not None and self._wanted(claim.id):
-            self._change(picture.job_of_claim(claim, component, msgspec.to_builtins(progress)))
+            told = msgspec.to_builtins(progress)
+            self._change(claim.id, partial(picture.job_of_claim, claim, component, told))
 
     def committed(self, batch: Batch, result: Result) -> bool:
         """A batch is in the store; whether more must be read to know what it made of jobs."""
@@ -110,7 +127,7 @@ class JobNews:
         for request, (_, enqueued) in zip(batch.requests, result.enqueued, strict=True):
             for job, done in zip(request.jobs, enqueued, strict=True):
                 if done.created and self._known(job.id) is None:  # it may have begun already
-                    self._change(picture.job_of_new(job))
+                    self._change(job.id, partial(picture.job_of_new, job))
         ask = [settlement.id for settlement in batch.settlements if not self._settled(settlement, result)]
         for chore, done in zip(batch.chores, result.done, strict=True):
             if isinstance(chore, chores.CancelJobs):
@@ -123,17 +140,21 @@ class JobNews:
         if not self._wanted(settlement.id):
             return True
         known = self._known(settlement.id)
-        if settlement.state not in FINISHED or settlement.id in result.lost or known is None:
-            return known is None and settlement.outcome is None  # it came and went unseen
-        self._change(picture.job_settled(known, settlement))
+        if known is None:
+            return settlement.id not in self._ids  # it came and went, and nobody was told
+        if settlement.state not in FINISHED or settlement.id in result.lost:
+            return False
+        self._change(settlement.id, lambda: picture.job_settled(known(), settlement))
         return True
 
     def publish(self) -> None:
         """Tell what has changed."""
         at_ms = clock.now_ms()
-        changes, self._changes = self._changes, {}
-        for job_id, body in changes.items():
-            self._broker.publish(job_topic(job_id), job_topic(job_id), "job", body, at_ms)
+        changes = [*self._changes.items(), *self._new.items()]
+        self._changes.clear()
+        self._new.clear()
+        for job_id, change in changes:
+            self._broker.publish(job_topic(job_id), job_topic(job_id), "job", change(), at_ms)
 
     # the store
 
@@ -154,7 +175,8 @@ class JobNews:
             return
         held = {job_id for held in self._ledger.held.values() for job_id in held.claims} if seen.jobs else set[str]()
         for job in seen.jobs:
-            if job.id not in held and job.id not in self._changes and self._wanted(job.id):
+            fresher = job.id in held or job.id in self._changes or job.id in self._new
+            if not fresher and self._wanted(job.id):
                 self._read(job, version, listed=job.id in seen.listed)
         at_ms = clock.now_ms()
         for job_id in seen.gone:

@@ -28,7 +28,9 @@ WORK_GAP, WORK_AHEAD = 0.25, 1.0
 """Seconds between two states of a worker that differ only in its work, on average; after a quiet while, a few go at
 once: so many seconds' worth. A change of its status never waits."""
 FIRST_GAP, LONGEST_GAP = 0.02, 0.25
-"""Seconds between two publications, at least, and eight times as long as the last one took."""
+"""Seconds between two publications, at least; longer when many jobs have changed, or when the last one took long."""
+MANY = 100
+"""Jobs that have changed: in a shower of them nobody can read each."""
 LOOK_GAP = 0.25
 """Seconds between two looks at the store, at least, and four times as long as the last one took."""
 POLL = 2.0
@@ -182,7 +184,7 @@ class Live:
             self._look(now)
 
     def _publish_work(self, now: float) -> None:
-        began = clock.monotonic()
+        began, many = clock.monotonic(), self.jobs.waiting > MANY
         if now >= self._busy_at:
             ready = [c for c in self._busy if self._paid_until.get(c, 0.0) - WORK_AHEAD <= now]
             self._publish_workers(ready, now)
@@ -190,7 +192,7 @@ class Live:
             self._busy_at = min((self._paid_until[c] - WORK_AHEAD for c in self._busy), default=float("inf"))
         self.jobs.publish()
         took = clock.monotonic() - began
-        self._publish_at = now + min(max(FIRST_GAP, 8 * took), LONGEST_GAP)
+        self._publish_at = now + (LONGEST_GAP if many else min(max(FIRST_GAP, 8 * took), LONGEST_GAP))
 
     def _publish_workers(self, components: list[str], now: float) -> None:
         at_ms = clock.now_ms()

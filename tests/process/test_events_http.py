@@ -12,9 +12,12 @@ import httpx
 import pytest
 from crewhands import chargehand
 from listening import Listener, Served, Table
+from terminal import chargehand as cli
 from world import World
 
 from chargehand import Chargehand, Crew
+from chargehand.client import Client
+from chargehand.errors import TopicError
 from chargehand.model.job import State
 from chargehand.testing import eventually
 
@@ -116,6 +119,15 @@ def test_clients_see_the_state_and_then_every_change(
     assert lines[0] == "retry: 1000"
     types = {json.loads(line[6:])["type"] for line in lines if line.startswith("data: ")}
     assert types == {"worker_update", "job_update", "queue_update", "health_update"}
+    away = f"{served.url}/chargehand"
+    with Client(away) as elsewhere:
+        told = elsewhere.subscribe("system:health")
+        assert next(told)["health"]["status"] in ("healthy", "degraded")
+        told.close()
+        with pytest.raises(TopicError, match="there is no topic 'nonsense'"):
+            next(elsewhere.subscribe("nonsense"))
+    line = cli("--url", away, "events", "worker:step:1:status", "-n", "1")
+    assert (line.returncode, "worker:step:1 is healthy" in line.stdout) == (0, True)
     wrong = httpx.get(served.events("nonsense"))
     assert (wrong.status_code, wrong.headers["content-type"]) == (400, "application/problem+json")
     assert "there is no topic 'nonsense'" in wrong.json()["detail"]

@@ -23,7 +23,20 @@ class Remote:
     def __init__(self, url: str, key: str | None) -> None:
         self._client = Client(url, key)
         self.path = self._client.url
-        for verb in ("start", "stop", "drain", "restart", "reset", "resume", "scale", "pause", "status", "crash"):
+        verbs = (
+            "start",
+            "stop",
+            "drain",
+            "restart",
+            "reset",
+            "resume",
+            "scale",
+            "pause",
+            "status",
+            "crash",
+            "subscribe",
+        )
+        for verb in verbs:
             setattr(self, verb, getattr(self._client, verb))
 
     def __getattr__(self, name: str) -> NoReturn:
