@@ -60,7 +60,7 @@ News = Opened | Recovered | Result | Failure | Unusable
 
 def execute(store: Store, batch: Batch, holder: Holder, monotonic: Callable[[], float] = clock.monotonic) -> Result:
     """One batch in one transaction."""
-    stirred = batch.poll and store.stirred()
+    stirred = batch.poll and (store.stirred() or batch.unsure)
     told = batch.hinted or batch.settlements or batch.notes or batch.requests or batch.chores
     if batch.poll and not (stirred or told):
         return Result()

@@ -238,6 +238,8 @@ class Live:
             return  # nobody watched for a while
         (self.looked, version), self._asked = self._asked, None
         self._look_at = now + max(LOOK_GAP, 4 * took)
+        if seen.error is not None:
+            self._stirred, self._look_at = True, now + POLL  # what made us look is not seen yet
         if seen.counts is not None:
             self._counts = (seen.counts, seen.waiting)
         self.jobs.seen(seen, version)

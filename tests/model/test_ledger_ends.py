@@ -11,7 +11,7 @@ from chargehand.model.job import (
     Interrupted,
     State,
 )
-from chargehand.model.ledger import NOTE_AFTER
+from chargehand.model.ledger import NOTE_AFTER, POLL
 
 # notes
 
@@ -91,6 +91,23 @@ def test_after_a_failure_the_claims_are_tried_again() -> None:
     made.failed(T, 0.1)
     batch = made.next_batch(T + 0.1)
     assert (batch.wants, batch.poll) == ((Want("a", "queue-a", 1),), False)
+
+
+# spec: SV-3, WK-8, PD-1
+def test_what_others_wrote_before_a_look_that_failed_is_looked_at_again() -> None:
+    made = ledger()
+    assert (made.next_batch(T).poll, made.in_flight and made.in_flight.unsure) == (True, False)
+    made.failed(T, 0.1)
+    hurried = made.next_batch(T + 0.1)
+    made.confirm(Result(), T + 0.1)
+    again = made.next_batch(T + POLL)
+    made.confirm(Result(), T + POLL)
+    later = made.next_batch(T + 2 * POLL)
+    assert [(batch.poll, batch.unsure) for batch in (hurried, again, later)] == [
+        (False, False),
+        (True, True),
+        (True, False),
+    ]
 
 
 # closing and dismissing

@@ -86,4 +86,12 @@ CANCEL = (
         new="            poll=poll and not hinted and not self.closed,\n",
         profile="cancelled beside a busy crew",
     ),
+    Mutant(
+        name="what others wrote before the store failed is forgotten",
+        file="model/ledger.py",
+        old="        self._unsure |= batch.poll\n",
+        new="",
+        profile="cancel",
+        first=8567,
+    ),
 )

@@ -46,6 +46,8 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
     wants: tuple[Want, ...] = ()
     poll: bool = False
     """It is time to see whether others have written to the store."""
+    unsure: bool = False
+    """The last such look came to nothing: others may have written before it, too."""
     hinted: bool = False
     """Somebody said that there is work. If not, and nobody else has written, a poll has nothing to claim."""
 

@@ -67,6 +67,8 @@ class Ledger:
         self._waiting: dict[str, int] = {}
         self._oldest: float | None = None
         self._poll_at = now
+        self._unsure = False
+        """A look at what others have written failed, and the store takes it for done."""
         self.in_flight: Batch | None = None
         self._again_at = now
         self.closed = False
@@ -399,6 +401,7 @@ class Ledger:
             chores=chores,
             wants=tuple(wants),
             poll=poll and not self.closed,
+            unsure=poll and self._unsure,
             hinted=hinted,
         )
         self._settlements, self._requests, self._oldest = [], [], None
@@ -409,6 +412,7 @@ class Ledger:
         """The batch is committed: who is to be handed what."""
         batch, self.in_flight = self.in_flight, None
         assert batch is not None
+        self._unsure &= not batch.poll
         self.tally.committed(now, settled=bool(batch.settlements), claimed=bool(result.grants))
         handed: list[tuple[str, Todo]] = []
         wanted = {want.crew: want.limit for want in batch.wants}
@@ -446,6 +450,7 @@ class Ledger:
         """The batch was not committed: outcomes are kept for another try after the pause. Returns the requests."""
         batch, self.in_flight = self.in_flight, None
         assert batch is not None
+        self._unsure |= batch.poll
         self.tally.failed()
         self._settlements[:0] = batch.settlements
         self._chores[:0] = batch.chores
