@@ -32,6 +32,7 @@ class Hand:
         self.output: Output | None = None
         self.said: FatalFrame | None = None
         self.health: HealthFrame | None = None
+        self.heard_at = 0.0
         self.bad_frames = 0
         self.bad: list[str] = []
         self.welcomed = False

@@ -7,7 +7,6 @@ import os
 import select
 import signal
 import socket
-import struct
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any, NoReturn, Protocol
@@ -65,23 +64,23 @@ class Inbox:
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
+        self._poller = select.poll()
+        self._poller.register(sock, select.POLLIN)
+        self._turn: float | None = None
         self.turns = 0
 
     def turn_every(self, seconds: float) -> None:
         """How often an idle main thread shows that it still turns."""
-        # The kernel's own time-out: one call a job, where Python's would be two.
-        whole, part = divmod(seconds, 1)
-        self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", int(whole), int(part * 1e6)))
+        self._turn = seconds * 1000
 
     def __iter__(self) -> Iterator[Frame]:
         decoder = Decoder(WORK_FRAME_LIMIT)
         while True:
             self.turns += 1
-            try:
-                data = receive(self._sock)
-            except BlockingIOError:
+            # Not a recv that waits: the kernel wakes it up also when the node has read what we sent, for nothing.
+            if not self._poller.poll(self._turn):
                 continue
-            for frame in decoder.feed(data):
+            for frame in decoder.feed(receive(self._sock)):
                 if isinstance(frame, BadFrame):
                     raise RuntimeError(f"the node sent a bad frame: {frame.why}")
                 yield frame

@@ -72,8 +72,10 @@ from chargehand.store import Discovery
 from chargehand.wire import Loop
 
 REST = 0.02
-"""Seconds for which a worker's pulse is not listened to after a frame: small jobs change its state thousands of times a
-second, each of which would wake the node; of health only the newest matters."""
+"""Seconds for which a worker's pulse is not listened to after two frames in a row: small jobs change its state thousands
+of times a second, each of which would wake the node; of health only the newest matters."""
+IN_A_ROW = 1.0
+"""Seconds between two such frames, at most: the beats of an idle worker cost one wake-up each, not two."""
 MOST_BAD_FRAMES = 3
 """In a row, on the pulse; after that the worker cannot be trusted."""
 MOST_IDLE_TURN = 5.0
@@ -416,7 +418,8 @@ class Supervisor:
             self._ledger.progress(hand.component, text, clock.monotonic(), health.current_job)
         hand.health, hand.bad_frames = health, 0
         self._ears.heard(hand.component, health.current_job, health.progress if news else None)
-        if hand.pulse is not None and not hand.pulse.deaf:
+        heard_at, hand.heard_at = hand.heard_at, clock.monotonic()
+        if hand.pulse is not None and not hand.pulse.deaf and hand.heard_at - heard_at < IN_A_ROW:
             hand.pulse.listen(False)
             self._rest(lambda: hand.pulse and hand.pulse.listen(True))
         # `healthy` counts only once READY has come on the work socket: the two sockets are not ordered.

@@ -228,11 +228,11 @@ def test_a_job_that_goes_back_to_the_queue_makes_its_crew_hungry() -> None:
 def test_a_retry_is_asked_for_when_its_time_has_come() -> None:
     made = working()
     now = T + 10
-    made.finished("w0", RetryLater(500, "x"), now, None)
+    made.finished("w0", RetryLater(300, "x"), now, None)
     made.next_batch(now)
     grant(made, now=now)
-    assert made.batch_due(now) == now + 0.5
-    batch = made.next_batch(now + 0.5)
+    assert made.batch_due(now) == now + 0.3
+    batch = made.next_batch(now + 0.3)
     assert (batch.wants, batch.poll) == ((Want("a", "queue-a", 1),), False)
 
 
