@@ -72,8 +72,8 @@ from chargehand.store import Discovery
 from chargehand.wire import Loop
 
 REST = 0.02
-"""Seconds for which a worker's pulse is not listened to after two frames in a row: small jobs change its state thousands
-of times a second, each of which would wake the node; of health only the newest matters."""
+"""Seconds for which a worker's pulse is not listened to after two frames in a row: small jobs change its state
+thousands of times a second, each of which would wake the node; of health only the newest matters."""
 IN_A_ROW = 1.0
 """Seconds between two such frames, at most: the beats of an idle worker cost one wake-up each, not two."""
 MOST_BAD_FRAMES = 3
