@@ -11,9 +11,8 @@ from typing import Any
 
 import msgspec
 
-from chargehand import clock
 from tonearm import calibration as calibrating
-from tonearm import catalogue, tiers
+from tonearm import catalogue, clock, tiers
 from tonearm.calibration import Calibration, Tally
 from tonearm.catalogue import Waiting
 from tonearm.errors import TonearmError

@@ -6,9 +6,7 @@ from typing import Any
 
 import msgspec
 
-from chargehand import Chargehand, JobFilter
-from chargehand.errors import summary
-from chargehand.model.job import JobRecord, State
+from chargehand import Chargehand, JobFilter, JobRecord, State
 from tonearm import catalogue, hearing
 from tonearm.library import Library, joined, shown
 
@@ -113,7 +111,7 @@ def notice_failures(hand: Chargehand, library: Library) -> int:
 def _why(job: JobRecord) -> str:
     if job.reason == "poison":
         return f"it crashed its worker {job.crashes} times"
-    return summary(job.error) or f"it was set aside: {job.reason or job.state.value}"
+    return job.summary or f"it was set aside: {job.reason or job.state.value}"
 
 
 def retry(library: Library) -> int:

@@ -1,6 +1,7 @@
 """`make run`: the first sixty seconds. Everything lies in one folder, build/demo; nothing else is written to."""
 
 import hashlib
+import logging
 import os
 import shutil
 import signal
@@ -14,8 +15,8 @@ from typing import Any
 
 import uvicorn
 
-from chargehand import CrashFilter, JobFilter, clock, log
-from tonearm import crews, hearing, report, web, weights
+from chargehand import CrashFilter, JobFilter
+from tonearm import clock, crews, hearing, report, web, weights
 from tonearm.cli.running import PORT
 from tonearm.crews import Crews
 from tonearm.demo import story
@@ -193,7 +194,7 @@ def main() -> int:
     library = Library(home)
     all_crews = crews.build(home, tagger="tonearm.demo.handlers:DemoTagger")
     all_crews.hand.log_level = "CRITICAL"
-    log.configure("WARNING")
+    logging.getLogger("chargehand").setLevel(logging.CRITICAL)
     over = threading.Event()
 
     def end(number: int, frame: object) -> None:
