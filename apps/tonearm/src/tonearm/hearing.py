@@ -127,7 +127,7 @@ def correct(library: Library, number: int, said: Corrections) -> list[Given]:
     how = derivation(library)
     heard = scores(library, number)
     with library.writing() as db:
-        db.execute("INSERT OR REPLACE INTO correction VALUES (?, ?)", (number, msgspec.json.encode(said).decode()))
+        db.execute("INSERT OR REPLACE INTO correction VALUES (?, ?)", (number, _json(said)))
         given = how.labels(heard or {}, said)
         _put(db, number, given)
     return given
@@ -150,8 +150,8 @@ class Recount(msgspec.Struct, frozen=True):
 
     tracks: int
     applied: bool
-    moved: float | None
-    """By how much the label that moved most did, since the calibration before."""
+    drift: dict[str, float] | None
+    """By how much each label moved since the calibration before, most first; None if there is none to compare with."""
     enough: bool
 
 
@@ -177,19 +177,27 @@ def recalibrate(library: Library, tick: Tick | None = None, *, force: bool = Fal
         if tick is not None and done % PAGE == 0:
             tick(done, total, "count")
     new = tally.calibration()
-    moved = None if old is None or old.book != new.book else max(calibrating.drift(old, new).values(), default=0.0)
+    drift = None if old is None or old.book != new.book else _most_first(calibrating.drift(old, new))
     usable = new.fits(book.fingerprint)
     stale = old is None or calibrating.is_stale(old, new) or (usable and not old.fits(book.fingerprint))
     if not (stale or force):
-        return Recount(new.tracks, False, moved, usable)
+        return Recount(new.tracks, False, drift, usable)
     with library.writing() as db:
         db.execute(
             "INSERT INTO calibration (at_ms, tracks, moved, body) VALUES (?, ?, ?, ?)",
-            (clock.now_ms(), new.tracks, moved, msgspec.json.encode(new).decode()),
+            (clock.now_ms(), new.tracks, max(drift.values(), default=0.0) if drift else None, _json(new)),
         )
         db.execute("DELETE FROM calibration WHERE id <= (SELECT max(id) FROM calibration) - 10")
     derive_again(library, tick)
-    return Recount(new.tracks, True, moved, usable)
+    return Recount(new.tracks, True, drift, usable)
+
+
+def _most_first(drift: dict[str, float]) -> dict[str, float]:
+    return {label: round(moved, 4) for label, moved in sorted(drift.items(), key=lambda pair: (-pair[1], pair[0]))}
+
+
+def _json(thing: msgspec.Struct) -> str:
+    return msgspec.json.encode(thing).decode()
 
 
 def derive_again(library: Library, tick: Tick | None = None) -> int:

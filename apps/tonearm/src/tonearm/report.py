@@ -31,6 +31,8 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     scanned_ms: int | None
     calibrated: int
     writes_waiting: int
+    written: int
+    """Files that have labels in their own tags."""
 
     def eta(self, workers: int) -> float | None:
         """Seconds until all are heard, with so many workers; None while nothing was measured."""
@@ -73,6 +75,7 @@ def progress(library: Library) -> Progress:
         scanned_ms=(scanned[0] or None) if scanned else None,
         calibrated=library.number("SELECT tracks FROM calibration ORDER BY id DESC LIMIT 1"),
         writes_waiting=library.number(f"SELECT count(*) {here} AND asked IS NOT NULL"),
+        written=library.number(f"SELECT count(*) {here} AND written IS NOT NULL"),
     )
 
 

@@ -3,17 +3,20 @@
 from pathlib import Path
 from typing import Annotated, Any
 
+import msgspec
 import typer
 
 from tonearm import catalogue, crews, hearing, hours, report
 from tonearm import scan as scanning
+from tonearm.calibration import ENOUGH
 from tonearm.cli.common import HomeOption, at_work, called, opened, tell_what_is_next
 from tonearm.errors import TonearmError
-from tonearm.handlers import Look
+from tonearm.handlers import Count, Look
 from tonearm.library import Library, home, shown
 
 PORT = 8357
 LOOPBACK = ("127.0.0.1", "localhost")
+SHOWN_DRIFT = 0.005
 Folders = Annotated[list[Path] | None, typer.Argument(help="Folders with music; none: those known already.")]
 
 
@@ -153,9 +156,18 @@ def retag(
 
 def calibrate(where: HomeOption = None) -> None:
     """Count how common each label is here, and derive all labels again. Nothing is listened to."""
-    library = opened(where)
-    done = hearing.recalibrate(library, force=True)
-    moved = "" if done.moved is None else f"; the label that moved most did so by {done.moved:.0%}"
-    typer.echo(f"{done.tracks} tracks counted, labels derived again{moved}")
+    library, running = opened(where), at_work(where)
+    if running is not None:
+        ref = running.calibration.enqueue(Count(force=True), priority=10, label="asked for")
+        done = msgspec.convert(ref.wait(timeout=3600), hearing.Recount)
+    else:
+        done = hearing.recalibrate(library, force=True)
+    typer.echo(f"{done.tracks} tracks counted, their labels derived again; nothing was listened to")
     if not done.enough:
-        typer.echo("fewer than 50 tracks say little about what is common: fixed thresholds are used until then")
+        typer.echo(f"fewer than {ENOUGH} tracks say little about what is common: fixed thresholds are used until then")
+    if moved := [(label, share) for label, share in (done.drift or {}).items() if share >= SHOWN_DRIFT]:
+        typer.echo("moved most since the last time:")
+        for label, share in moved[:10]:
+            typer.echo(f"  {share:4.0%}  {label}")
+    elif done.drift is not None:
+        typer.echo("no label moved since the last time")
