@@ -53,8 +53,11 @@ def calibration(library: Library) -> Calibration | None:
 
 
 def keep(library: Library, file: Waiting, heard: Heard, audio: bytes | None, took: float) -> list[Given] | None:
-    """Keep what was heard, with its labels, and that the file needs nothing more; None if it changed meanwhile."""
-    how = derivation(library)
+    """Keep what was heard, with its labels, and that the file needs nothing more; None if it changed meanwhile.
+
+    While the label file cannot be used, labels stay as they are: they are derived when it is mended.
+    """
+    how = None if library.book_trouble() else derivation(library)
     with library.writing() as db:
         still = db.execute(
             "UPDATE file SET needs = NULL, tagged_ms = ?, took = ?, audio = ?, duration = ? "
@@ -70,8 +73,9 @@ def keep(library: Library, file: Waiting, heard: Heard, audio: bytes | None, too
             "INSERT OR REPLACE INTO heard VALUES (?, ?, ?, ?, ?, ?)",
             (file.id, heard.listener, *numbers, heard.decoder, heard.patches),
         )
-        given = how.labels(heard.scores, _corrections(db, file.id))
-        _put(db, file.id, given)
+        given = [] if how is None else how.labels(heard.scores, _corrections(db, file.id))
+        if how is not None:
+            _put(db, file.id, given)
     return given
 
 
@@ -159,7 +163,7 @@ def is_due(library: Library) -> bool:
     """Whether enough tracks came since the last calibration: half as many again, or the line is empty."""
     tagged = library.number("SELECT count(*) FROM heard")
     last = library.number("SELECT tracks FROM calibration ORDER BY id DESC LIMIT 1")
-    if tagged < calibrating.ENOUGH or tagged == last:
+    if tagged < calibrating.ENOUGH or tagged == last or library.book_trouble():
         return False
     return tagged >= last * 1.5 or not library.number(
         "SELECT count(*) FROM file WHERE needs IS NOT NULL AND missing_ms IS NULL"

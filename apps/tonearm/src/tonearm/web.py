@@ -98,6 +98,7 @@ def _progress(app: FastAPI, crews: Crews, library: Library) -> None:
             "working": bool(at_work),
             "workers": at_work,
             "paused": [pause.reason or pause.who for pause in crews.hand.pauses()],
+            "label_file": library.book_trouble(),
             "folders": [browse.folder(each) for each in library.folders()],
         }
 

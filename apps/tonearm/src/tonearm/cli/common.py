@@ -35,14 +35,28 @@ def at_work(where: Path | None) -> Crews | None:
     return found
 
 
+def counted(number: int, thing: str) -> str:
+    """So many things."""
+    return f"{number} {thing}{'' if number == 1 else 's'}"
+
+
 def tell_what_is_next(library: Library, workers: int) -> None:
     """What was found, what will be done, and how long that will take."""
     now = progress(library)
     kinds = ", ".join(f"{count} {kind}" for kind, count in now.kinds.items())
     typer.echo(
-        f"{now.files} files ({kinds}): {now.tagged} heard, {now.waiting} to be heard, {now.troubled} with trouble"
+        f"{counted(now.files, 'file')}{f' ({kinds})' if kinds else ''}: "
+        f"{now.tagged} heard, {now.waiting} to be heard, {now.troubled} with trouble"
     )
     if now.waiting:
         eta = now.eta(workers)
         known = "how long that takes is measured on the first songs" if eta is None else f"about {lasting(eta)}"
-        typer.echo(f"to be done: {now.waiting} songs with {workers} workers, {known}; nothing is written into files")
+        written = "" if now.written or now.writes_waiting else "; nothing is written into files"
+        who = f"{counted(now.waiting, 'song')} with {counted(workers, 'worker')}"
+        typer.echo(f"to be done: {who}, {known}{written}")
+    if now.trying:
+        typer.echo("only the songs to be tried first are counted; for all the others: tonearm try --go-on")
+    if now.writes_waiting:
+        typer.echo(f"{counted(now.writes_waiting, 'file')} to be written")
+    if wrong := library.book_trouble():
+        typer.echo(f"no labels are derived until the label file is mended: {wrong}")

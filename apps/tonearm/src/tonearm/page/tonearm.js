@@ -62,6 +62,7 @@ async function progress() {
   if (now.trying) parts.push("trying some first: `tonearm try --go-on` for all");
   if (!now.working) parts.push("nobody works: start `tonearm serve`");
   for (const reason of now.paused) parts.push(`paused: ${reason}`);
+  if (now.label_file) parts.push(`no labels are derived until the label file is mended: ${now.label_file}`);
   at("details").textContent = parts.join(" · ");
   at("workers").replaceChildren(...now.workers.map((worker) => row(worker.component.replace("worker:", ""),
     make("span", worker.doing ? "at work" : worker.status, worker.doing ? "busy" : KINDS[worker.status] || "warn"),
