@@ -1,5 +1,6 @@
 """What the commands share."""
 
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
 
@@ -16,9 +17,15 @@ HomeOption = Annotated[
 ]
 
 
-def opened(where: Path | None) -> Library:
-    """The library that is there; TonearmError if there is none."""
-    return Library(home(where), create=False)
+to_close = ExitStack()
+"""What a command has opened: closed when it ends."""
+
+
+def opened(where: Path | None, *, create: bool = False) -> Library:
+    """The library that is there, or made there; TonearmError if there is none."""
+    library = Library(home(where), create=create)
+    to_close.callback(library.close)
+    return library
 
 
 def called(library: Library, folders: list[Path] | None) -> list[Folder]:
@@ -29,10 +36,8 @@ def called(library: Library, folders: list[Path] | None) -> list[Folder]:
 def at_work(where: Path | None) -> Crews | None:
     """The crews, if somebody runs them."""
     found = crews.build(where)
-    if found.hand.status() is None:
-        found.hand.close()
-        return None
-    return found
+    to_close.callback(found.hand.close)
+    return None if found.hand.status() is None else found
 
 
 def counted(number: int, thing: str) -> str:

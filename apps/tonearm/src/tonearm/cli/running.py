@@ -71,7 +71,7 @@ def scan(
     full: Annotated[bool, typer.Option("--full", help="Open every file, changed or not.")] = False,
 ) -> None:
     """Look through folders: new, changed, moved and missing files. Works with or without workers."""
-    library = Library(home(where))
+    library = opened(where, create=True)
     chosen = called(library, folders)
     if not chosen:
         raise TonearmError("there is no folder yet: tonearm scan ~/Music")
