@@ -5,10 +5,14 @@ from typing import Any
 import msgspec
 
 from chargehand import GiveUp, Handler, Item, Job
-from tonearm import hearing, scan, written
+from tonearm import catalogue, hearing, scan, written
 from tonearm.errors import TonearmError
 from tonearm.library import Library, home, shown
 from tonearm.tags import Refused
+
+TAG = "tag"
+NOTHING = {"id": 0, "round": 0}
+"""A song that is none: whoever is handed it looks for those that are, as every free worker does."""
 
 
 class Look(msgspec.Struct, frozen=True):
@@ -43,6 +47,8 @@ class Scanner(Handler[Look, dict[str, Any]]):
             )
         except TonearmError as error:
             raise GiveUp(str(error)) from error
+        if catalogue.in_line(self.library, "", 1):  # the tag crew may be asleep
+            job.enqueue(TAG, NOTHING, key="look", label="look for new songs")
         return msgspec.to_builtins(found)
 
     def tear_down(self) -> None:
