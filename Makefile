@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
+# Hundreds of processes are started here: each would compile everything anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: run example test check format lint types imports bench simulate chaos docs dashboard clean help
 
