@@ -325,9 +325,9 @@ class Client:
             if after is None:
                 return
 
-    def release(self, job_id: str, fence: int) -> Answer:
+    def release(self, job_id: str, claim: int) -> Answer:
         """Take a claim back by hand, if it is still that one; Conflict if not."""
-        return self._post(f"/api/v1/claims/{quote(job_id, safe='')}/release", Answer, {"fence": fence})
+        return self._post(f"/api/v1/claims/{quote(job_id, safe='')}/release", Answer, {"claim": claim})
 
     def crashes(
         self,

@@ -87,7 +87,7 @@ def test_each_refusal_has_its_status_and_is_a_problem_document(
         ("/api/web/worker/pause", {"reason": "x" * 1001}, "body/reason"),
         ("/api/web/worker/scale", {"scope": "tag", "count": -1}, "body/count"),
         ("/api/web/worker/scale", {"scope": "tag", "count": True}, "body/count"),
-        ("/api/v1/claims/x/release", {"fence": "one"}, "body/fence"),
+        ("/api/v1/claims/x/release", {"claim": "one"}, "body/claim"),
     ],
 )
 def test_a_wrong_body_is_told_where_it_is_wrong(still: Web, path: str, body: Any, place: str) -> None:
