@@ -73,6 +73,8 @@ class Client:
     ) -> None:
         headers = {"Authorization": f"Bearer {key}"} if key is not None else {}
         self.url = url.rstrip("/")
+        if not self.url.startswith(("http://", "https://")):
+            raise errors.ConfigurationError(f"{url!r} is no address such as http://host:8356")
         try:
             self._http = httpx.Client(base_url=self.url, headers=headers, timeout=timeout, transport=transport)
         except (httpx.InvalidURL, ValueError) as error:
@@ -385,4 +387,9 @@ def _refusal(answer: httpx.Response) -> ChargehandError:
     text = str(found.get("detail") or f"HTTP {answer.status_code} without a reason; is {answer.url} a Chargehand?")
     if kind in _PROBLEMS:
         return _PROBLEMS[kind](text)
+    if answer.status_code == 404 and kind in ("", "no-such-path"):
+        text = (
+            f"there is no Chargehand at {answer.url}: `chargehand serve` answers at http://host:8356, an application "
+            "that it is attached to under its prefix, http://host:8000/chargehand"
+        )
     return Refused(text, answer.status_code, kind, str(found.get("request_id", "")))
