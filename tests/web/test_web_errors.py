@@ -71,7 +71,7 @@ def test_each_refusal_has_its_status_and_is_a_problem_document(
         ("/api/v1/jobs", [], "body"),
         ("/api/v1/jobs", {"crew": "tag", "queue": "tagging"}, "body"),
         ("/api/v1/jobs", {"crew": "tag", "payload": {"path": "a"}, "suprise": 1}, "body/suprise"),
-        ("/api/v1/jobs", {"crew": "tag", "payload": {"path": 1}}, "body/payload"),
+        ("/api/v1/jobs", {"crew": "tag", "payload": {"path": 1}}, "body/payload/path"),
         ("/api/v1/jobs", {"crew": "tag", "payload": 7}, "body/payload"),
         ("/api/v1/jobs", {"crew": "tag", "payload": {"path": "a"}, "priority": "high"}, "body/priority"),
         ("/api/v1/jobs", {"crew": "tag", "payload": {"path": "a"}, "priority": 1 << 80}, "body/priority"),
