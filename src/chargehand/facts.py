@@ -44,7 +44,7 @@ def examine(hand: Located, patience: float = PATIENCE) -> Diagnosis:
 
 def told(found: Diagnosis) -> dict[str, Any]:
     """A diagnosis as plain data, for JSON."""
-    return {"well": found.well, **msgspec.to_builtins(found)}
+    return {**msgspec.to_builtins(found), "well": found.well}
 
 
 def find_and_examine(address: str | None = None, patience: float = PATIENCE) -> Diagnosis:
