@@ -115,7 +115,9 @@ export function Chart(props: Props) {
   }, [theme.value, props.reach, props.lines.map((line) => line.label).join()]);
   useSignalEffect(() => {
     void sampled.value;
-    plot.current?.setData(props.data());
+    const data = props.data();
+    plot.current?.setData(data);
+    if (box.current) box.current.dataset.since = String(data[0][0] ?? "");
   });
   return <div class="chart" ref={box} role="img" aria-label={props.label} />;
 }
