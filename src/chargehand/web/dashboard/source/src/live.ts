@@ -129,6 +129,8 @@ function applyWorker(event: LiveEvent, worker: Worker): boolean {
   const before = workers.get(key)?.now.peek();
   remember(key, before, worker, event.timestamp_ms);
   if (!before || before.memory !== worker.memory) weigh(key, worker.memory);
+  // A pause that somebody else set is seen by its workers first.
+  if ((before?.status === "paused") !== (worker.status === "paused")) aboutSoon();
   return keep(workers, key, worker);
 }
 
@@ -316,6 +318,14 @@ function tick(): void {
   });
 }
 
+let soon: ReturnType<typeof setTimeout> | undefined;
+
+/** Ask about pauses once, however many workers tell of them. */
+function aboutSoon(): void {
+  clearTimeout(soon);
+  soon = setTimeout(() => session.peek() && void about(), 50);
+}
+
 /** What is not live by itself: crews, pauses, versions. */
 export async function about(): Promise<void> {
   try {
@@ -357,15 +367,3 @@ async function before(): Promise<void> {
 
 export const lostSince = (): string => (lastHeard.value ? moment(lastHeard.value) : "");
 export const signedOut = (): boolean => session.value === null && refused.value !== null;
-
-// A pause that somebody else set is seen by its workers first.
-let pausedBefore = "";
-effect(() => {
-  void workersTick.value;
-  const paused = [...workers.entries()].filter(([, kept]) => kept.now.peek().status === "paused").map(([key]) => key);
-  const text = paused.join();
-  if (text !== pausedBefore) {
-    pausedBefore = text;
-    if (session.peek()) void about();
-  }
-});
