@@ -305,6 +305,10 @@ class Client:
         """Every queue."""
         return self._get("/api/v1/queues", answers.Queues).queues
 
+    def queue_history(self) -> tuple[answers.QueueHistory, ...]:
+        """How each queue fared over the last two hours, as far as the node saw it."""
+        return self._get("/api/v1/queues/history", answers.QueueHistories).queues
+
     def retry_failed(self, queue: str) -> answers.Changed:
         """Queue the failed jobs of a queue again."""
         return self._post(f"/api/v1/queues/{quote(queue, safe='')}/retry-failed", answers.Changed)

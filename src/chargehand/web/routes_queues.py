@@ -2,6 +2,7 @@
 
 from typing import Annotated
 
+import msgspec
 from fastapi import Path, Request, Response
 
 from chargehand import nodelock
@@ -14,6 +15,8 @@ from chargehand.answers import (
     NodeStatus,
     OperationPage,
     Pauses,
+    QueueHistories,
+    QueueHistory,
     Queues,
     Recurring,
     cursor,
@@ -67,6 +70,13 @@ async def queues(site: Here) -> Response:
         return Queues(tuple(found))
 
     return respond(await site.aside(read))
+
+
+@routes.get("/api/v1/queues/history", dependencies=READ, responses=answers(QueueHistories, examples.QUEUE_HISTORIES))
+async def history(site: Here) -> Response:
+    """How each queue fared over the last two hours, as far as the node saw it: charts begin with this."""
+    found = await site.aside(site.hand.queue_history)
+    return respond(QueueHistories(tuple(msgspec.convert(each, QueueHistory) for each in found)))
 
 
 def _known(site: Site, queue: str) -> None:

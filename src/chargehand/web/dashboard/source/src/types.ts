@@ -47,6 +47,15 @@ export interface Queue {
   last_done_ms: number | null;
 }
 
+export interface QueueHistory {
+  name: string;
+  at_ms: number[];
+  waiting: number[];
+  running: number[];
+  failed: number[];
+  rate: number[];
+}
+
 export interface LiveJob {
   id: string;
   queue: string;
