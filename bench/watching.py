@@ -136,8 +136,9 @@ class Pretender(threading.Thread):
 
     looked = 0
 
-    def __init__(self, store: Path) -> None:
+    def __init__(self, store: Path, rate: float = EVENTS) -> None:
         super().__init__(daemon=True)
+        self._rate = rate
         self.broker, self._over = Broker("pretended"), threading.Event()
         self._loop, self._outlets = Loop(), Outlets(self)  # type: ignore[arg-type]
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -176,7 +177,7 @@ class Pretender(threading.Thread):
         while not self._over.is_set():
             self._loop.handle(self._loop.wait(max(0.0, due - clock.monotonic())))
             while self.watched and due <= clock.monotonic():
-                count, due = count + 1, due + 1 / EVENTS
+                count, due = count + 1, due + 1 / self._rate
                 self._change(count % WORKERS, count)
             due = max(due, clock.monotonic()) if not self.watched else due
             self._outlets.send()

@@ -137,6 +137,25 @@ class Queues(msgspec.Struct, frozen=True):
     queues: tuple[Queue, ...]
 
 
+class QueueHistory(msgspec.Struct, frozen=True):
+    """How a queue fared: one list for each figure, and the moments that they belong to, oldest first."""
+
+    name: str
+    at_ms: tuple[int, ...]
+    """Only moments at which a figure changed, at most one every ten seconds; the first may be older than two hours."""
+    waiting: tuple[int, ...]
+    running: tuple[int, ...]
+    failed: tuple[int, ...]
+    rate: tuple[float, ...]
+    """Jobs that ended, a second."""
+
+
+class QueueHistories(msgspec.Struct, frozen=True):
+    """How every queue fared over the last two hours, as far as the node saw it."""
+
+    queues: tuple[QueueHistory, ...]
+
+
 class Changed(msgspec.Struct, frozen=True):
     """How many jobs were changed, and whether there may be more: ask again."""
 

@@ -177,6 +177,10 @@ class Calls:
         """What the node shows of itself."""
         return self.call("STATUS")["status"]
 
+    def past(self) -> list[dict[str, Any]]:
+        """How the queues fared over the last two hours, as far as the node saw it."""
+        return self.call("PAST")["queues"]
+
     def wait(self, job_id: str, ended: Callable[[], bool], until: float | None) -> None:
         """Return when the job may have ended. `ended` asks the store, which is the truth; the node only hurries us."""
         with self.line() as line:

@@ -73,6 +73,8 @@ class Client:
     ) -> None:
         headers = {"Authorization": f"Bearer {key}"} if key is not None else {}
         self.url = url.rstrip("/")
+        if not self.url.startswith(("http://", "https://")):
+            raise errors.ConfigurationError(f"{url!r} is no address such as http://host:8356")
         try:
             self._http = httpx.Client(base_url=self.url, headers=headers, timeout=timeout, transport=transport)
         except (httpx.InvalidURL, ValueError) as error:
@@ -303,6 +305,10 @@ class Client:
         """Every queue."""
         return self._get("/api/v1/queues", answers.Queues).queues
 
+    def queue_history(self) -> tuple[answers.QueueHistory, ...]:
+        """How each queue fared over the last two hours, as far as the node saw it."""
+        return self._get("/api/v1/queues/history", answers.QueueHistories).queues
+
     def retry_failed(self, queue: str) -> answers.Changed:
         """Queue the failed jobs of a queue again."""
         return self._post(f"/api/v1/queues/{quote(queue, safe='')}/retry-failed", answers.Changed)
@@ -325,9 +331,9 @@ class Client:
             if after is None:
                 return
 
-    def release(self, job_id: str, fence: int) -> Answer:
+    def release(self, job_id: str, claim: int) -> Answer:
         """Take a claim back by hand, if it is still that one; Conflict if not."""
-        return self._post(f"/api/v1/claims/{quote(job_id, safe='')}/release", Answer, {"fence": fence})
+        return self._post(f"/api/v1/claims/{quote(job_id, safe='')}/release", Answer, {"claim": claim})
 
     def crashes(
         self,
@@ -385,4 +391,9 @@ def _refusal(answer: httpx.Response) -> ChargehandError:
     text = str(found.get("detail") or f"HTTP {answer.status_code} without a reason; is {answer.url} a Chargehand?")
     if kind in _PROBLEMS:
         return _PROBLEMS[kind](text)
+    if answer.status_code == 404 and kind in ("", "no-such-path"):
+        text = (
+            f"there is no Chargehand at {answer.url}: `chargehand serve` answers at http://host:8356, an application "
+            "that it is attached to under its prefix, http://host:8000/chargehand"
+        )
     return Refused(text, answer.status_code, kind, str(found.get("request_id", "")))

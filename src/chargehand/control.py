@@ -91,6 +91,7 @@ class Office(Protocol):
     @property
     def unsubscribe(self) -> Callable[[Channel], None]: ...
     def view(self) -> dict[str, Any]: ...
+    def past(self) -> list[dict[str, Any]]: ...
 
 
 class Server:
@@ -176,6 +177,8 @@ class Server:
                 self._office.hint(call.queue)
             case "STATUS":
                 channel.send(encode("REPLY", {"call": call.call, "status": self._office.view()}))
+            case "PAST":
+                channel.send(encode("REPLY", {"call": call.call, "queues": self._office.past()}))
             case "WAKE":
                 self._wake((channel, call.call), call.id)
             case "ORDER":

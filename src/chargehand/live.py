@@ -1,7 +1,7 @@
 """What the node tells of itself while it happens: workers, jobs, queues and the verdict, as state in a broker.
 
-While nobody watches it only counts what the figures need. It never waits: what must be read from the store is asked of
-the reader.
+While nobody watches it only counts what the figures need, and looks at the queues now and then while they change, for
+the charts of those who come later. It never waits: what must be read from the store is asked of the reader.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,6 +18,7 @@ from chargehand.model.fleet import Fleet
 from chargehand.model.health import judge
 from chargehand.model.job import State
 from chargehand.model.ledger import Ledger, Todo
+from chargehand.model.past import NEVER, Past
 from chargehand.model.topic import HEALTH, Patterns, queue_topic, worker_topic
 from chargehand.picture import Look, Picture
 from chargehand.reader import Reader
@@ -59,6 +60,7 @@ class Live:
         self.jobs = JobNews(self.broker, plan.node, ledger)
         self.watched = False
         """Whether anybody wants to know."""
+        self.past = Past()
         self._figures: dict[str, Figures] = {crew.queue: Figures() for crew in plan.crews}
         self._wall = clock.now_ms() - clock.monotonic() * 1000
         """What makes a moment of the one clock into one of the other, always in the same way."""
@@ -89,7 +91,7 @@ class Live:
             self._asked = None
             return 0
         if not self.watched:
-            self.watched = True
+            self.watched, self._asked = True, None  # a look for the past alone would only be in the way
             self._urgent.update(self._fleet.places, self._workers)
             self._poll_at, self._look_at = now + POLL, now
             news = True
@@ -128,8 +130,9 @@ class Live:
         if self.watched:
             self._stirred |= self.jobs.ask(job_id)
 
-    def written(self) -> None:
+    def written(self, now: float) -> None:
         """Somebody else has written into the store."""
+        self.past.stir(now)
         if self.watched:
             self._stirred = True
             self.jobs.written()
@@ -146,8 +149,11 @@ class Live:
                 ended[settlement.queue] = count + 1, took_ms + settlement.duration_ms
         for queue, (count, took_ms) in ended.items():
             self._figures_of(queue).ended(count, took_ms / 1000, now)
+        work = bool(batch.settlements or batch.requests or result.grants)
+        if work:
+            self.past.stir(now)
         if self.watched:
-            self._stirred |= bool(batch.settlements or batch.requests or result.grants)
+            self._stirred |= work
             self._stirred |= self.jobs.committed(batch, result)
 
     def _figures_of(self, queue: str) -> Figures:
@@ -159,10 +165,12 @@ class Live:
     # time
 
     def due(self) -> float:
-        """When `step` has something to do, while somebody watches."""
+        """When `step` has something to do."""
+        if not self.watched:
+            return self.past.due() if self._asked is None else NEVER
         if self._urgent:
             return 0.0
-        moments = [self._poll_at]
+        moments = [self._poll_at, self.past.due()]
         if self._busy or self.jobs.waiting:
             busy_at = self._busy_at if self._busy and not self.jobs.waiting else 0.0
             moments.append(max(self._publish_at, busy_at))
@@ -172,6 +180,13 @@ class Live:
 
     def step(self, now: float) -> None:
         """Publish what is due; look at the store if that is due."""
+        if not self.watched:
+            self._looks += 1
+            self._asked = (self._looks, self.broker.version)
+            self._reader.ask(Look(mark=self._looks))
+            return
+        if now >= self.past.due():
+            self._keep(now)
         if self._urgent:
             self._publish_workers(list(self._urgent), now)
             self._urgent.clear()
@@ -242,17 +257,28 @@ class Live:
             self._stirred, self._look_at = True, now + POLL  # what made us look is not seen yet
         if seen.counts is not None:
             self._counts = (seen.counts, seen.waiting)
+        if not self.watched:
+            self._reader.rest()
+            self._keep(now, took)
+            return
         self.jobs.seen(seen, version)
         if seen.counts is not None or any(figures.moved(now) for figures in self._figures.values()):
             self._publish_queues(now)
+
+    def _queues(self, now: float) -> list[dict[str, Any]]:
+        """Every queue as it is shown, by what is known; nothing before the first look."""
+        served = [crew.queue for crew in self._plan.crews]
+        return [] if self._counts is None else picture.queues(*self._counts, served, self._figures, now)
+
+    def _keep(self, now: float, took: float = 0.0) -> None:
+        self.past.keep(self._queues(now), clock.now_ms(), now, took)
 
     def _publish_queues(self, now: float) -> None:
         if self._counts is None:
             return
         at_ms = clock.now_ms()
-        served = [crew.queue for crew in self._plan.crews]
         topics: set[str] = set()
-        for body in picture.queues(*self._counts, served, self._figures, now):
+        for body in self._queues(now):
             topic = queue_topic(body["name"])
             topics.add(topic)
             self.broker.publish(topic, topic, "queue", body, at_ms, ignoring=("oldest_wait_s",))

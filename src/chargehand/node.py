@@ -194,7 +194,7 @@ class Node:
             self._tend(now)
         for crew in self._sleeping:
             self._ledger.benches[crew].asleep = self._fleet.could_wake(crew)
-        if self._live.watched:
+        if self._live.watched or now >= self._live.due():
             self._live.step(now)
             self._outlets.send()
 
@@ -236,8 +236,7 @@ class Node:
             due = min(due, self._gone_at + LAST_WORDS)
         if self._unkillable:
             due = min(due, self._look_at)
-        if self._live.watched:
-            due = min(due, self._live.due())
+        due = min(due, self._live.due())
         return min(max(0.0, due - now), LONGEST_WAIT)
 
     def _submit(self, now: float) -> float | None:
@@ -358,7 +357,10 @@ class Node:
 
     def hint(self, queue: str | None) -> None:
         self._office.hint(queue)
-        self._live.written()
+        self._live.written(clock.monotonic())
+
+    def past(self) -> list[dict[str, Any]]:
+        return self._live.past.told(clock.now_ms())
 
     def view(self) -> dict[str, Any]:
         busy = self._store.busy_since

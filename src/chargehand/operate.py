@@ -332,6 +332,13 @@ class Operating(People, ABC):
             )
         return found
 
+    def queue_history(self) -> list[dict[str, Any]]:
+        """How each queue fared over the last two hours, as far as the node saw it; nothing if no node answers."""
+        try:
+            return self.calls.past()
+        except NoNode:
+            return []
+
     def logs(
         self, scope: str | None = None, *, job: str | None = None, count: int = 100, follow: bool = False
     ) -> Iterator[dict[str, Any]]:

@@ -1,14 +1,28 @@
 """An application for the dashboard's tests and pictures: crews that work, wait, fail and die as they are told."""
 
 import os
+import sys
 from typing import Any
 
-from fastapi import FastAPI
+from fastapi import FastAPI, Response
+from fastapi.responses import HTMLResponse
 
 from chargehand import Chargehand, GiveUp, Handler, Job, Page, RestartPolicy, clock, handler
 
 FAULTY = "chargehand.testing.faults:Faulty"
 HOSTILE = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>"
+
+SONGS = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>Songs</title>
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<link rel="stylesheet" href="/chargehand/dashboard/chargehand.css">
+<script type="module" src="/songs.js"></script></head>
+<body><header class="bar-top"></header><main><h1>Songs</h1><div class="card" id="songs"></div></main></body></html>
+"""
+SCRIPT = """
+import { progress, state } from "/chargehand/dashboard/frame.js";
+document.getElementById("songs").append(state("busy"), progress(0.5, "Songs heard"));
+"""
 
 
 class Steps(Handler[dict[str, Any], Any]):
@@ -19,6 +33,8 @@ class Steps(Handler[dict[str, Any], Any]):
         for step in range(steps):
             job.progress(step, steps, stage=job.payload.get("stage", "decode"), detail=job.payload.get("detail"))
             clock.sleep(float(job.payload.get("seconds", 0.05)))
+        if "say" in job.payload:
+            sys.stdout.write(f"{job.payload['say']}\n")
         if "hopeless" in job.payload:
             raise GiveUp(job.payload["hopeless"])
         if "error" in job.payload:
@@ -36,3 +52,13 @@ hand.pages.append(Page("Songs", "/songs"))
 if not handler.inside_worker:
     app = FastAPI()
     hand.attach(app)
+
+    @app.get("/songs")
+    def songs() -> Response:
+        """A page of the application's own, in the same look."""
+        policy = {"Content-Security-Policy": "default-src 'self'; require-trusted-types-for 'script'"}
+        return HTMLResponse(SONGS, headers=policy)
+
+    @app.get("/songs.js")
+    def script() -> Response:
+        return Response(SCRIPT, media_type="text/javascript")

@@ -14,13 +14,22 @@ from tempfile import TemporaryDirectory
 
 import httpx
 
-from chargehand import Chargehand
+from chargehand import Chargehand, clock
 from chargehand.testing import eventually
 
 HERE = Path(__file__).parent
 CHROMIUM = next((path for path in ("/usr/bin/chromium", "/usr/bin/chromium-browser") if os.path.exists(path)), None)
 
 SOURCE = HERE.parent.parent / "src" / "chargehand" / "web" / "dashboard" / "source"
+
+
+CROWD = int(os.environ.get("CHARGEHAND_TEST_JOBS", "20000"))
+"""Jobs in the test of very many; a million takes a minute."""
+_CROWD = """
+WITH RECURSIVE number (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM number WHERE n < ?1)
+INSERT INTO chargehand_job (id, queue, label, state, waits_for, run_at_ms, max_attempts, created_ms, payload)
+SELECT printf('%032x', n), 'archive', 'song ' || n, 'queued', 'time', ?2 + 86400000, 3, ?2 - ?1 + n, 'null' FROM number
+"""
 
 
 def missing() -> str | None:
@@ -71,6 +80,16 @@ class Served:
         with open(self.folder / "uvicorn.log", "ab") as log:
             self.process = subprocess.Popen([sys.executable, *command], env=env, stdout=log, stderr=log)
         eventually(self.up, 30, what="the server is up")
+
+    def fill(self, count: int) -> None:
+        """So many jobs of a queue that nobody serves; none of them is due today."""
+        with self.hand.transaction() as tx:
+            tx.execute(_CROWD, (count, clock.now_ms()))
+
+    def empty(self) -> None:
+        """Away with them."""
+        with self.hand.transaction() as tx:
+            tx.execute("DELETE FROM chargehand_job WHERE queue = 'archive'")
 
     def up(self) -> bool:
         with suppress(httpx.HTTPError):

@@ -1,6 +1,7 @@
 """The dashboard's files: what is built belongs to the source, is small, needs nobody else, and is served so."""
 
 import gzip
+import json
 import re
 from hashlib import sha256
 from pathlib import Path
@@ -52,6 +53,13 @@ def test_it_is_small_and_asks_nobody_else() -> None:  # spec: DB-7
         assert not hosts, (path.name, hosts)
 
 
+def test_it_is_built_on_every_platform() -> None:
+    locked = json.loads((SOURCE / "package-lock.json").read_text())["packages"]
+    for builder in ("@rolldown/binding-", "lightningcss-", "@typescript/typescript-"):
+        binaries = [each for name, each in locked.items() if name.startswith(f"node_modules/{builder}")]
+        assert {"linux", "darwin", "win32"} <= {system for each in binaries for system in each.get("os", ())}
+
+
 def test_no_source_makes_markup_of_text() -> None:  # spec: DB-7 SE-4
     ways = re.compile(r"dangerouslySetInnerHTML|innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(")
     for path in (SOURCE / "src").iterdir():
@@ -60,7 +68,7 @@ def test_no_source_makes_markup_of_text() -> None:  # spec: DB-7 SE-4
 
 def test_it_is_open_to_all_and_locked_down(web: Web) -> None:  # spec: HT-6 DB-7 SE-2
     web.key("read")  # now everything else needs one
-    for path in ("/dashboard", "/dashboard/chargehand.css", "/dashboard/icon.svg"):
+    for path in ("/dashboard", "/dashboard/chargehand.css", "/dashboard/frame.js", "/dashboard/states.js"):
         answer = web.ask("GET", path, client=AWAY, base="http://example.org")
         assert answer.status_code == 200
         assert answer.headers["content-security-policy"] == POLICY

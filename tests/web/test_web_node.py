@@ -30,13 +30,14 @@ def workers(client: Client) -> dict[str, Worker]:
     return {worker.component: worker for worker in client.workers()}
 
 
-def test_a_node_over_http(folder: Path) -> None:  # spec: HT-1 HT-2 HT-5 HP-8 SE-5 SV-10
+def test_a_node_over_http(folder: Path) -> None:  # spec: HT-1 HT-2 HT-5 HP-8 SE-5 SV-10 DB-2
     hand = Chargehand(folder / "chargehand.db", restart=RestartPolicy(first_pause=0.01, longest_pause=0.01))
     hand.crew("do", FAULTY, workers=2, threads=3)
     web = Web(folder, hand)
     client = web.client(web.key("read", "enqueue", "control", name="ann"))
     try:
         assert (client.workers_ready().ready, client.info().supervisor) == (False, None)
+        assert client.queue_history() == ()
         with hand.running():
             eventually(lambda: client.workers_ready().ready)
             _jobs_and_metrics(web, client)
@@ -59,6 +60,8 @@ def _jobs_and_metrics(web: Web, client: Client) -> None:
     ids.append(client.enqueue(queue="do", payload={"fault": "kill"}, once="k").id)
     assert client.enqueue(queue="do", payload={"fault": "kill"}, once="k").id == ids[-1]
     eventually(lambda: all(job.state in ("done", "failed") for job in client.all_jobs()))
+    (past,) = eventually(client.queue_history)  # though nobody watches
+    assert (past.name, len(past.at_ms), len(past.rate)) == ("do", len(past.waiting), len(past.failed))
     poison = client.job(ids[-1])
     assert (poison.reason, poison.crashes, len(poison.crash_reports)) == ("poison", 3, 3)
     eventually(lambda: all(worker.status == "healthy" for worker in client.workers()))

@@ -34,6 +34,7 @@ NEEDS = {
     "GET /api/v1/jobs": "read",
     "GET /api/v1/jobs/{id}": "read",
     "GET /api/v1/queues": "read",
+    "GET /api/v1/queues/history": "read",
     "GET /api/v1/claims": "read",
     "GET /api/v1/crashes": "read",
     "GET /api/v1/crashes/{id}": "read",

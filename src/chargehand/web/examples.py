@@ -27,6 +27,8 @@ from chargehand.answers import (
     OperationPage,
     Pauses,
     Queue,
+    QueueHistories,
+    QueueHistory,
     Queues,
     Readiness,
     Recurring,
@@ -116,6 +118,9 @@ DIAGNOSED = Diagnosed(
 LOG_LINES = LogLines((LogLine(at_ms=AT, level="info", text="loaded", component=WORKER),))
 NODE_STATUS = NodeStatus({"node": NODE, "pid": 4700, "workers": [], "verdict": {"status": "healthy", "reasons": []}})
 QUEUES = Queues((Queue(queue="tag", queued=12, running=2, done=431, failed=1, crews=("tag",), oldest_wait_ms=1_200),))
+QUEUE_HISTORIES = QueueHistories(
+    (QueueHistory("tag", at_ms=(AT, AT + 10_000), waiting=(12, 9), running=(2, 2), failed=(1, 1), rate=(0.0, 0.3)),)
+)
 CHANGED = Changed(3, False)
 CLAIMS = Claims(
     (ClaimRow(id=ID, queue="tag", label="a.flac", fence=2, node=NODE, worker=WORKER, started_ms=AT, cancel_ms=None),)

@@ -2,6 +2,7 @@
 
 from typing import Annotated
 
+import msgspec
 from fastapi import Path, Request, Response
 
 from chargehand import nodelock
@@ -14,6 +15,8 @@ from chargehand.answers import (
     NodeStatus,
     OperationPage,
     Pauses,
+    QueueHistories,
+    QueueHistory,
     Queues,
     Recurring,
     cursor,
@@ -69,6 +72,13 @@ async def queues(site: Here) -> Response:
     return respond(await site.aside(read))
 
 
+@routes.get("/api/v1/queues/history", dependencies=READ, responses=answers(QueueHistories, examples.QUEUE_HISTORIES))
+async def history(site: Here) -> Response:
+    """How each queue fared over the last two hours, as far as the node saw it: charts begin with this."""
+    found = await site.aside(site.hand.queue_history)
+    return respond(QueueHistories(tuple(msgspec.convert(each, QueueHistory) for each in found)))
+
+
 def _known(site: Site, queue: str) -> None:
     crews = {crew.queue for crew in site.hand.known_crews()} | {crew.plan.queue for crew in site.hand.crews.values()}
     if queue not in crews and queue not in {count.queue for count in site.hand.counts()}:
@@ -119,15 +129,15 @@ async def claims(site: Here, limit: Limit = PAGE, after: After = None) -> Respon
     "/api/v1/claims/{id}/release", dependencies=CONTROL, tags=["claims"],
     responses=answers(Answer, examples.RELEASED, 404, 409),
 )  # fmt: skip
-async def release(request: Request, site: Here, id: Name, claim: ReleaseIn) -> Response:
+async def release(request: Request, site: Here, id: Name, which: ReleaseIn) -> Response:
     """Take a job back from a worker that nobody can reach, if it is still that claim: it may then be done twice."""
 
     def take_back() -> Answer:
         job = site.hand.job(id)
         if job.state is not State.RUNNING:
             raise Conflict(f"nobody holds job {id}: it is {job.state.value}")
-        if not site.hand.release(id, claim.fence):
-            raise Conflict(f"job {id} is not held by claim {claim.fence} any more: nothing was changed")
+        if not site.hand.release(id, which.claim):
+            raise Conflict(f"job {id} is not held by claim {which.claim} any more: nothing was changed")
         return Answer(id, "is queued again")
 
     return respond(await act(request, take_back))

@@ -1,11 +1,13 @@
 // Builds one script and one style sheet, and writes down which source they were built from.
 import { createHash } from "node:crypto";
 import { readFileSync, readdirSync, writeFileSync } from "node:fs";
-import { join, relative } from "node:path";
+import { basename, join, relative } from "node:path";
 import { defineConfig } from "vite";
 
 const here = import.meta.dirname;
 const out = join(here, "..", "built");
+// For pages of an application's own: under names that stay.
+const AS_THEY_ARE = ["icon.svg", "src/frame.js", "src/states.js"];
 
 function sources(folder) {
   return readdirSync(folder, { withFileTypes: true })
@@ -32,7 +34,7 @@ const pages = {
     const script = Object.keys(bundle).find((name) => name.endsWith(".js"));
     const page = readFileSync(join(here, "page.html"), "utf8").replace("SCRIPT", script);
     writeFileSync(join(out, "index.html"), page);
-    writeFileSync(join(out, "icon.svg"), readFileSync(join(here, "icon.svg")));
+    for (const name of AS_THEY_ARE) writeFileSync(join(out, basename(name)), readFileSync(join(here, name)));
     writeFileSync(join(out, "source.sha256"), digest() + "\n");
   },
 };

@@ -1,10 +1,10 @@
-// Charts of the last minutes, drawn once a second.
+// Charts of the last minutes or hours, drawn once a second.
 
 import { useSignalEffect } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
-import { SAMPLES, sampled } from "./live";
+import { sampled } from "./samples";
 import { theme } from "./theme";
 
 /** Seconds that a chart shows at least. */
@@ -16,6 +16,8 @@ export interface Line {
   tone: string;
   scale: string;
   fill?: boolean;
+  /** So that it can be told from the others without its colour. */
+  dashed?: boolean;
 }
 
 function colour(tone: string): string {
@@ -30,7 +32,28 @@ function resolved(element: HTMLElement, tone: string): string {
   return found || colour(tone);
 }
 
-export function Chart(props: { lines: Line[]; data: () => uPlot.AlignedData; label: string; format?: (n: number) => string }) {
+const INCREMENTS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 2e4, 5e4, 1e5, 2e5, 5e5, 1e6, 1e7];
+const LEAST_TOP: Record<string, number> = { bytes: 1 << 26 };
+
+const pad = (n: number): string => String(n).padStart(2, "0");
+
+/** The time of day; without seconds where they would say nothing. */
+function clockAt(tick: number, apart: number): string {
+  const at = new Date(tick * 1000);
+  const minutes = `${pad(at.getHours())}:${pad(at.getMinutes())}`;
+  return apart >= 60 ? minutes : `${minutes}:${pad(at.getSeconds())}`;
+}
+
+interface Props {
+  lines: Line[];
+  data: () => uPlot.AlignedData;
+  label: string;
+  /** Seconds that are shown at most. */
+  reach: number;
+  format?: (n: number) => string;
+}
+
+export function Chart(props: Props) {
   const box = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
   useEffect(() => {
@@ -46,8 +69,8 @@ export function Chart(props: { lines: Line[]; data: () => uPlot.AlignedData; lab
         cursor: { show: false },
         padding: [6, 0, 0, 0],
         scales: {
-          x: { range: (_u, min, max) => [max - Math.min(Math.max(max - min, LEAST), SAMPLES), max] },
-          ...Object.fromEntries(scales.map((scale) => [scale, { range: (_u: uPlot, _a: number, b: number): [number, number] => [0, Math.max((b ?? 0) * 1.15, scale === "bytes" ? 1 << 26 : 1)] }])),
+          x: { range: (_u, min, max) => [max - Math.min(Math.max(max - min, LEAST), props.reach), max] },
+          ...Object.fromEntries(scales.map((scale) => [scale, { range: (_u: uPlot, _a: number, b: number): [number, number] => [0, Math.max((b ?? 0) * 1.15, LEAST_TOP[scale] ?? 1)] }])),
         },
         series: [
           {},
@@ -59,6 +82,7 @@ export function Chart(props: { lines: Line[]; data: () => uPlot.AlignedData; lab
               stroke,
               width: 1.5,
               points: { show: false },
+              ...(line.dashed ? { dash: [5, 4] } : {}),
               ...(line.fill ? { fill: stroke.replace("rgb(", "rgba(").replace(")", ", 0.14)") } : {}),
             };
           }),
@@ -66,13 +90,13 @@ export function Chart(props: { lines: Line[]; data: () => uPlot.AlignedData; lab
         axes: [
           {
             stroke: text, grid: { show: false }, ticks: { show: false }, size: 18, font: "10px system-ui", space: 80,
-            values: (_u, ticks) => ticks.map((tick) => new Date(tick * 1000).toTimeString().slice(0, 8)),
+            values: (_u, ticks, _axis, _space, apart) => ticks.map((tick) => clockAt(tick, apart)),
           },
           ...scales.map((scale, at) => ({
             scale, stroke: text, side: (at === 0 ? 3 : 1) as uPlot.Axis.Side, size: 44, gap: 4, space: 28, font: "10px system-ui",
             ticks: { show: false },
             grid: { show: at === 0, stroke: grid, width: 1 },
-            ...(scale === "jobs" ? { incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 2e4, 5e4, 1e5, 2e5, 5e5, 1e6, 1e7] } : {}),
+            ...(scale === "jobs" ? { incrs: INCREMENTS } : {}),
             ...(props.format ? { values: (_u: uPlot, ticks: number[]) => ticks.map(props.format!) } : {}),
           })),
         ],
@@ -88,10 +112,12 @@ export function Chart(props: { lines: Line[]; data: () => uPlot.AlignedData; lab
       made.destroy();
       plot.current = null;
     };
-  }, [theme.value, props.lines.map((line) => line.label).join()]);
+  }, [theme.value, props.reach, props.lines.map((line) => line.label).join()]);
   useSignalEffect(() => {
     void sampled.value;
-    plot.current?.setData(props.data());
+    const data = props.data();
+    plot.current?.setData(data);
+    if (box.current) box.current.dataset.since = String(data[0][0] ?? "");
   });
   return <div class="chart" ref={box} role="img" aria-label={props.label} />;
 }

@@ -1,22 +1,18 @@
 // Why is nothing happening? What the doctor finds, each with what mends it, and a button where that can be pressed.
 
-import { useEffect } from "preact/hooks";
 import { get, may } from "./api";
-import { workersTick } from "./live";
+import { queueNames, queues, workers, workersTick } from "./live";
 import { order, retryFailed } from "./orders";
-import { Ago, Empty, Mark, State, toneOf, Trouble, useAsked } from "./parts";
+import { Ago, Empty, Mark, State, toneOf, Trouble, useAsked, useEvery } from "./parts";
 import { to } from "./route";
-import { queueNames, queues } from "./live";
 import type { Diagnosis, Finding } from "./types";
+import { shortName } from "./words";
 
 const EVERY_MS = 10_000;
 
 export function Doctor() {
   const [found, error, look] = useAsked<Diagnosis>(() => get("api/v1/doctor"), []);
-  useEffect(() => {
-    const timer = setInterval(() => document.visibilityState === "visible" && look(), EVERY_MS);
-    return () => clearInterval(timer);
-  }, []);
+  useEvery(EVERY_MS, look);
   void workersTick.value;
   const state = found ? (found.status === null ? "healthy" : found.status) : "unknown";
   return (
@@ -31,7 +27,7 @@ export function Doctor() {
         <>
           <section class={`verdict ${toneOf(state)}`} aria-live="polite">
             <h2>
-              <Mark state={state} /> {found.headline}
+              <Mark state={state} /> {found.headline.charAt(0).toUpperCase() + found.headline.slice(1)}
             </h2>
           </section>
           {found.findings.length === 0 && <Empty>Nothing is wrong.</Empty>}
@@ -69,14 +65,16 @@ function Remedy({ finding, done }: { finding: Finding; done: () => void }) {
   const { cause, about } = finding;
   const press = (text: string, work: () => Promise<unknown>) =>
     may("control") && <button onClick={() => void work().then(() => setTimeout(done, 1000))}>{text}</button>;
+  const name = about === "*" ? "everything" : shortName(about);
+  const size = [...workers.values()].filter((kept) => kept.now.peek().crew === about).length;
   const mends = {
-    paused: () => press(`Resume ${about === "*" ? "everything" : about}`, () => order("resume", about)),
-    "given-up": () => press(`Reset ${about}`, () => order("reset", about)),
-    breaker: () => press(`Reset ${about}`, () => order("reset", about)),
-    stopped: () => press(`Start ${about}`, () => order("start", about)),
-    "no-workers": () => press(`Scale ${about}`, () => order("scale", about, 1)),
-    busy: () => press(`Scale ${about}`, () => order("scale", about, 2)),
-    stuck: () => press(`Restart ${about}`, () => order("restart", about)),
+    paused: () => press(`Resume ${name}`, () => order("resume", about)),
+    "given-up": () => press(`Reset ${name}`, () => order("reset", about)),
+    breaker: () => press(`Reset ${name}`, () => order("reset", about)),
+    stopped: () => press(`Start ${name}`, () => order("start", about)),
+    "no-workers": () => press(`Scale ${name}`, () => order("scale", about, 1)),
+    busy: () => press(`Scale ${name}`, () => order("scale", about, size + 1)),
+    stuck: () => press(`Restart ${name}`, () => order("restart", about)),
     "failed-jobs": () =>
       press("Retry all failed", () =>
         retryFailed(queueNames.value.filter((name) => (queues.get(name)?.now.value.failed ?? 0) > 0)),

@@ -2,7 +2,7 @@
 
 import { useEffect, useRef } from "preact/hooks";
 import { get, may } from "./api";
-import { jobs, jobsTick } from "./live";
+import { jobs, jobsTick, now } from "./live";
 import { LogLines } from "./logs";
 import { merged } from "./jobs";
 import { cancelJob, retryJob } from "./orders";
@@ -86,6 +86,7 @@ function Facts({ job }: { job: JobDetail }) {
     ["made", <Ago key="m" ms={job.created_ms} />],
     ["attempts", `${job.attempts} of ${job.max_attempts}`],
   ];
+  if (job.state === "queued" && job.run_at_ms > now.value) facts.push(["not before", <Ago key="n" ms={job.run_at_ms} />]);
   if (job.crashes) facts.push(["crashes", String(job.crashes)]);
   if (job.interruptions) facts.push(["interruptions", String(job.interruptions)]);
   if (job.started_ms) facts.push(["started", <Ago key="s" ms={job.started_ms} />]);
@@ -138,7 +139,7 @@ function Attempts({ job }: { job: JobDetail }) {
             </thead>
             <tbody>
               {job.attempt_history.map((each) => (
-                <tr key={each.fence}>
+                <tr key={each.claim}>
                   <td>
                     <Ago ms={each.started_ms} />
                   </td>

@@ -3,14 +3,14 @@
 import { useComputed } from "@preact/signals";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { get, may, post } from "./api";
-import { crews, jobs, jobsTick, queueNames, queues } from "./live";
+import { crews, jobs, jobsTick, now, queueNames, queues } from "./live";
 import { clearFailed, doing, retryFailed } from "./orders";
 import { Ago, ask, Bar, Empty, progressWords, State, Trouble, useAsked } from "./parts";
 import { place, to } from "./route";
 import type { JobRecord, LiveJob } from "./types";
 import { count, firstLine, jobName, length, shortName } from "./words";
 
-const STATES = ["queued", "running", "done", "failed", "cancelled"];
+const STATES = ["queued", "running", "done", "failed", "cancelled"] as const;
 const QUARANTINE = "quarantine";
 
 interface Page {
@@ -44,7 +44,9 @@ export function Jobs() {
   return (
     <>
       <header class="top">
-        <h1 tabIndex={-1}>Jobs</h1>
+        <h1 tabIndex={-1}>
+          Jobs <InAll queue={queue} state={state} text={text} />
+        </h1>
         <Many queue={queue} changed={look} />
       </header>
       <Filters queue={queue} state={state} text={text} />
@@ -65,6 +67,14 @@ export function Jobs() {
       </nav>
     </>
   );
+}
+
+/** How many there are, where that is known without counting. */
+function InAll({ queue, state, text }: { queue: string; state: string; text: string }) {
+  const found = queues.get(queue)?.now.value;
+  if (!found || text || state === QUARANTINE) return null;
+  const sum = STATES.filter((name) => !state || name === state).reduce((all, name) => all + found[name], 0);
+  return <span class="soft count">{count(sum)}</span>;
 }
 
 function go(words: Record<string, string>): void {
@@ -229,6 +239,7 @@ function Row({ row }: { row: JobRecord }) {
           </>
         ) : (
           <span class={job.state === "failed" ? "bad" : "soft"}>
+            {job.state === "queued" && job.run_at_ms > now.value && <>not before <Ago ms={job.run_at_ms} />. </>}
             {job.reason === "poison" ? "killed its workers. " : ""}
             {job.error ? firstLine(job.error) : ""}
           </span>

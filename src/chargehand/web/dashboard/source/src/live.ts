@@ -2,6 +2,7 @@
 
 import { batch, effect, signal, type Signal } from "@preact/signals";
 import { base, get, refused, session, whoAmI } from "./api";
+import { forget, learnPast, sample } from "./samples";
 import type { Crash, Crew, Health, Info, LiveEvent, LiveJob, Pause, Queue, Worker } from "./types";
 import { moment, serverNow } from "./words";
 
@@ -28,11 +29,13 @@ interface Kept<T> {
 
 const PAST_KEPT = 40;
 const LATELY_KEPT = 30;
+const LATELY_MS = 86_400_000;
+const SAME_MS = 2000;
 const SWEEP_MS = 1500;
 const EXPLAIN_TIMES = 6;
 const EXPLAIN_WITHIN_MS = 60_000;
 const HIDDEN_MS = 15_000;
-export const SAMPLES = 300;
+const MEMORIES_KEPT = 300;
 
 export const workers = new Map<string, Kept<Worker>>();
 /** The keys of all workers, in order; it changes only when workers come or go. */
@@ -57,18 +60,8 @@ export const info = signal<Info | null>(null);
 /** What the page in view wants beside what is always listened to: `queue:jobs`, `job:ID`. */
 export const wanted = signal<string[]>([]);
 
-// samples for the charts, one a second
-
-export interface Samples {
-  at: number[];
-  waiting: number[];
-  running: number[];
-  rate: number[];
-  failed: number[];
-}
-export const samples = new Map<string, Samples>();
+/** What each worker was seen to need, whenever that changed. */
 export const memories = new Map<string, { at: number[]; memory: (number | null)[] }>();
-export const sampled = signal(0);
 
 // applying
 
@@ -128,10 +121,33 @@ function keep<T>(table: Map<string, Kept<T>>, key: string, value: T): boolean {
 
 function applyWorker(event: LiveEvent, worker: Worker): boolean {
   const key = `${worker.component}@${worker.node}`;
-  if (event.removed) return workers.delete(key);
+  if (event.removed) {
+    pasts.delete(key);
+    memories.delete(key);
+    return workers.delete(key);
+  }
   const before = workers.get(key)?.now.peek();
   remember(key, before, worker, event.timestamp_ms);
+  if (!before || before.memory !== worker.memory) weigh(key, worker.memory);
+  // A pause that somebody else set is seen by its workers first.
+  if ((before?.status === "paused") !== (worker.status === "paused")) aboutSoon();
   return keep(workers, key, worker);
+}
+
+function weigh(key: string, memory: number | null): void {
+  const row = memories.get(key) ?? { at: [], memory: [] };
+  memories.set(key, row);
+  const at = serverNow() / 1000;
+  if (row.at.length) {
+    row.at.push(at - 0.001); // as it was until now: it did not change little by little
+    row.memory.push(row.memory[row.memory.length - 1] ?? null);
+  }
+  row.at.push(at);
+  row.memory.push(memory);
+  if (row.at.length > MEMORIES_KEPT) {
+    row.at.splice(0, 2);
+    row.memory.splice(0, 2);
+  }
 }
 
 function remember(key: string, before: Worker | undefined, worker: Worker, at: number): void {
@@ -183,7 +199,7 @@ function applyQueue(event: LiveEvent, queue: Queue): void {
   const name = queue.name ?? "";
   if (event.removed) {
     queues.delete(name);
-    samples.delete(name);
+    forget(name);
   } else if (!keep(queues, name, queue)) return;
   queueNames.value = [...queues.keys()].filter(Boolean).sort();
 }
@@ -208,6 +224,7 @@ function sweep(current: number): void {
     for (const table of [workers, queues, jobs] as Map<string, Kept<unknown>>[]) {
       for (const [key, kept] of table) if (kept.telling !== current) table.delete(key);
     }
+    for (const table of [pasts, memories]) for (const key of table.keys()) if (!workers.has(key)) table.delete(key);
     sortWorkers();
     queueNames.value = [...queues.keys()].filter(Boolean).sort();
     workersTick.value++;
@@ -238,6 +255,7 @@ function open(topics: string): void {
     connection.value = "live";
     lastHeard.value = Date.now();
     void about();
+    void before();
   };
   mine.onerror = () => {
     connection.value = "lost";
@@ -296,33 +314,16 @@ function tick(): void {
   if (document.visibilityState !== "visible") return;
   batch(() => {
     now.value = serverNow();
-    if (connection.peek() === "live") sample();
+    if (connection.peek() === "live") sample([...queues].map(([name, kept]) => [name, kept.now.peek()]));
   });
 }
 
-function sample(): void {
-  const at = Math.round(Date.now() / 1000);
-  for (const [name, kept] of queues) {
-    const queue = kept.now.peek();
-    const kept_ = samples.get(name) ?? { at: [], waiting: [], running: [], rate: [], failed: [] };
-    samples.set(name, kept_);
-    if (kept_.at[kept_.at.length - 1] === at) continue;
-    kept_.at.push(at);
-    kept_.waiting.push(queue.queued);
-    kept_.running.push(queue.running);
-    kept_.rate.push(queue.rate ?? 0);
-    kept_.failed.push(queue.failed);
-    if (kept_.at.length > SAMPLES) for (const row of Object.values(kept_)) row.shift();
-  }
-  for (const [key, row] of memories) {
-    row.at.push(at);
-    row.memory.push(workers.get(key)?.now.peek().memory ?? null);
-    if (row.at.length > SAMPLES) {
-      row.at.shift();
-      row.memory.shift();
-    }
-  }
-  sampled.value++;
+let soon: ReturnType<typeof setTimeout> | undefined;
+
+/** Ask about pauses once, however many workers tell of them. */
+function aboutSoon(): void {
+  clearTimeout(soon);
+  soon = setTimeout(() => session.peek() && void about(), 50);
 }
 
 /** What is not live by itself: crews, pauses, versions. */
@@ -343,17 +344,26 @@ export async function about(): Promise<void> {
   }
 }
 
+/** What was before: how queues fared, and who crashed. */
+async function before(): Promise<void> {
+  try {
+    const [found] = await Promise.all([get<{ crashes: Crash[] }>("api/v1/crashes", { limit: LATELY_KEPT }), learnPast()]);
+    const recent = found.crashes.filter((crash) => crash.at_ms > serverNow() - LATELY_MS);
+    const known = lately.peek();
+    const told = (crash: Crash) =>
+      known.some((each) => each.component === crash.component && Math.abs(each.at - crash.at_ms) < SAME_MS);
+    const missing = recent.filter((crash) => !told(crash)).map((crash) => ({
+      at: crash.at_ms,
+      key: `${crash.component}@${crash.node}`,
+      component: crash.component,
+      status: crash.follows.startsWith("given up") ? "failed" : "crashed",
+      text: crash.follows.startsWith("given up") ? crash.follows.replace(/^given up: /, "") : crash.text,
+    }));
+    lately.value = [...known, ...missing].sort((a, b) => b.at - a.at).slice(0, LATELY_KEPT);
+  } catch {
+    // the connection's state says that; it is asked again when it is back
+  }
+}
+
 export const lostSince = (): string => (lastHeard.value ? moment(lastHeard.value) : "");
 export const signedOut = (): boolean => session.value === null && refused.value !== null;
-
-// A pause that somebody else set is seen by its workers first.
-let pausedBefore = "";
-effect(() => {
-  void workersTick.value;
-  const paused = [...workers.entries()].filter(([, kept]) => kept.now.peek().status === "paused").map(([key]) => key);
-  const text = paused.join();
-  if (text !== pausedBefore) {
-    pausedBefore = text;
-    if (session.peek()) void about();
-  }
-});

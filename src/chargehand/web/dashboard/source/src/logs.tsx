@@ -1,8 +1,7 @@
 // The last lines that a worker said, or that were said about a job.
 
-import { useEffect } from "preact/hooks";
 import { get } from "./api";
-import { Empty, Trouble, useAsked } from "./parts";
+import { Empty, Trouble, useAsked, useEvery } from "./parts";
 import type { LogLine } from "./types";
 import { moment } from "./words";
 
@@ -13,10 +12,7 @@ export function LogLines({ scope, job }: { scope?: string; job?: string }) {
     () => get("api/v1/logs", { scope, job, limit: 200 }),
     [scope, job],
   );
-  useEffect(() => {
-    const timer = setInterval(() => document.visibilityState === "visible" && look(), EVERY_MS);
-    return () => clearInterval(timer);
-  }, [scope, job]);
+  useEvery(EVERY_MS, look, [scope, job]);
   return (
     <>
       <Trouble error={error} />

@@ -2,18 +2,21 @@
 
 import { useState } from "preact/hooks";
 import { get } from "./api";
-import { Ago, Empty, Trouble, useAsked } from "./parts";
+import { Ago, Empty, Trouble, useAsked, useEvery } from "./parts";
 import { to } from "./route";
 import type { Operation } from "./types";
 import { shortName } from "./words";
 
+const EVERY_MS = 3000;
+
 export function Operations() {
   const [trail, setTrail] = useState<string[]>([]);
   const after = trail[trail.length - 1] ?? null;
-  const [page, error] = useAsked<{ operations: Operation[]; next: string | null }>(
+  const [page, error, look] = useAsked<{ operations: Operation[]; next: string | null }>(
     () => get("api/v1/operations", { limit: 50, after }),
     [after],
   );
+  useEvery(EVERY_MS, () => !after && look(), [after]); // others act, too
   return (
     <>
       <h1 tabIndex={-1}>Operations</h1>
@@ -48,10 +51,12 @@ export function Operations() {
           </table>
         </div>
       )}
-      <nav class="paging" aria-label="Pages">
-        <button disabled={!trail.length} onClick={() => setTrail(trail.slice(0, -1))}>Newer</button>
-        <button disabled={!page?.next} onClick={() => page?.next && setTrail([...trail, page.next])}>Older</button>
-      </nav>
+      {(trail.length > 0 || page?.next) && (
+        <nav class="paging" aria-label="Pages of operations">
+          <button disabled={!trail.length} onClick={() => setTrail(trail.slice(0, -1))}>Newer</button>
+          <button disabled={!page?.next} onClick={() => page?.next && setTrail([...trail, page.next])}>Older</button>
+        </nav>
+      )}
     </>
   );
 }

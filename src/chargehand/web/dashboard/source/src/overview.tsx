@@ -4,17 +4,18 @@ import { useComputed } from "@preact/signals";
 import { memo } from "preact/compat";
 import { may } from "./api";
 import { Chart, type Line } from "./charts";
-import { crews, health, lately, now, pasts, pauses, queueNames, queues, samples, workerKeys, workers, workersTick } from "./live";
+import { crews, health, lately, now, pasts, pauses, queueNames, queues, workerKeys, workers, workersTick } from "./live";
 import { Orders } from "./orders";
 import { Ago, Bar, Empty, Mark, progressWords, Since, State, toneOf } from "./parts";
 import { to, toJob } from "./route";
+import { drawn, reach, REACH } from "./samples";
 import type { Queue, Worker } from "./types";
 import { bytes, count, length, many, perSecond, shortName, ticking } from "./words";
 
 const LINES: Line[] = [
   { label: "waiting", tone: "accent", scale: "jobs", fill: true },
   { label: "done per second", tone: "good", scale: "rate" },
-  { label: "failed", tone: "bad", scale: "jobs" },
+  { label: "failed", tone: "bad", scale: "jobs", dashed: true },
 ];
 
 export function Overview() {
@@ -48,16 +49,19 @@ function Verdict() {
   const found = health.value;
   const sum = totals();
   const all = queues.get("")?.now.value;
+  const due = all ? all.queued - all.future : 0;
   const state = found?.status ?? "unknown";
+  const errors = found?.errors ?? [];
+  const shown = errors.length > 2 ? errors.slice(0, 1) : errors;
   const words: Record<string, string> = {
-    healthy: sum.busy ? "Working" : all?.queued ? "Well, with work waiting" : "Well, nothing to do",
+    healthy: sum.busy ? "Working" : due > 0 ? "Well, with work waiting" : "Well, nothing to do",
     degraded: "Working, with something amiss",
     error: "Not all work is being done",
     unknown: "Waiting for the first word …",
   };
   return (
     <section class={`verdict ${toneOf(state)}`} aria-labelledby="verdict">
-      <div>
+      <div class="said">
         <h1 id="verdict" tabIndex={-1}>
           <Mark state={state} /> {words[state] ?? state}
         </h1>
@@ -65,17 +69,21 @@ function Verdict() {
           {sum.ready} of {many(sum.all, "worker")} ready, {sum.busy} at work
           {sum.paused > 0 && `, ${sum.paused} paused`}
           {sum.down > 0 && `, ${sum.down} down`}
-          {all && `; ${count(all.queued)} waiting, ${count(all.running)} running, ${count(all.failed)} failed`}
+          {all && `; ${count(due)} waiting, ${count(all.running)} running, ${count(all.failed)} failed`}
         </p>
-        <ul>
-          {found?.errors.slice(0, 5).map((error, at) => <li key={at}>{error}</li>)}
-          {found && found.errors.length > 5 && <li>… and {found.errors.length - 5} more</li>}
-        </ul>
       </div>
       <div class="aside">
         {found && state !== "healthy" && <a href={to("doctor")}>Why is nothing happening?</a>}
         <Orders scope={null} paused={pauses.value.some((pause) => pause.scope === "*")} down={sum.down > 0} />
       </div>
+      <ul>
+        {shown.map((error, at) => <li key={at} title={error}>{error}</li>)}
+        {errors.length > shown.length && (
+          <li>
+            <a href={to("doctor")}>… and {errors.length - shown.length} more</a>
+          </li>
+        )}
+      </ul>
     </section>
   );
 }
@@ -83,7 +91,13 @@ function Verdict() {
 function Queues() {
   return (
     <section aria-labelledby="queues">
-      <h2 id="queues">Queues</h2>
+      <header class="head">
+        <h2 id="queues">Queues</h2>
+        <div class="choice" role="group" aria-label="How far back the charts reach">
+          <button aria-pressed={reach.value === "minutes"} onClick={() => (reach.value = "minutes")}>5 minutes</button>
+          <button aria-pressed={reach.value === "hours"} onClick={() => (reach.value = "hours")}>2 hours</button>
+        </div>
+      </header>
       {queueNames.value.length === 0 && <Empty>No queue has jobs or a crew yet.</Empty>}
       <div class="queues">
         {queueNames.value.map((name) => (
@@ -106,16 +120,12 @@ const QueueCard = memo(function QueueCard({ name }: { name: string }) {
       <Figures queue={queue} name={name} />
       <Chart
         lines={LINES}
-        label={`Queue ${name} over the last minutes: jobs waiting, jobs done per second, jobs newly failed`}
-        data={() => {
-          const found = samples.get(name);
-          if (!found) return [[], [], [], []];
-          const before = found.failed[0] ?? 0; // older failures are a figure above; the line tells of new ones
-          return [found.at, found.waiting, found.rate, found.failed.map((failed) => Math.max(0, failed - before))];
-        }}
+        reach={REACH[reach.value]}
+        label={`Queue ${name} over the last ${reach.value}: jobs waiting, jobs done per second, jobs newly failed`}
+        data={() => drawn(name)}
       />
       <p class="key" aria-hidden="true">
-        <i class="accent" /> waiting <i class="bad" /> newly failed <i class="good" /> done/s (right)
+        <i class="accent" /> waiting <i class="bad dashed" /> newly failed <i class="good" /> done/s (right)
       </p>
     </article>
   );
@@ -155,12 +165,12 @@ function Figures({ queue, name }: { queue: Queue; name: string }) {
 }
 
 function Lately() {
-  if (!lately.value.length) return null;
   return (
     <section aria-labelledby="lately">
       <h2 id="lately">Lately</h2>
-      <ul class="lately" aria-live="polite">
-        {lately.value.slice(0, 5).map((each) => (
+      <ul class="lately" aria-live="polite" aria-labelledby="lately" tabIndex={0}>
+        {lately.value.length === 0 && <li class="soft">No worker has crashed within a day.</li>}
+        {lately.value.map((each) => (
           <li key={`${each.key}${each.at}${each.status}`}>
             <Ago ms={each.at} /> <State state={each.status} />{" "}
             <a href={to("worker", each.key)}>{shortName(each.component)}</a> <span>{each.text}</span>
@@ -182,6 +192,12 @@ function Crews() {
   });
   return (
     <>
+      {byCrew.value.length === 0 && (
+        <section aria-labelledby="crews">
+          <h2 id="crews">Crews</h2>
+          <Empty>No crew is registered, and no worker runs: hand.crew(…) makes one, and a node registers it.</Empty>
+        </section>
+      )}
       {byCrew.value.map(([crew, keys]) => (
         <CrewSection key={crew} crew={crew} keys={keys} />
       ))}

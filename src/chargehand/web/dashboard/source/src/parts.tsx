@@ -4,52 +4,16 @@ import { effect, signal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { now } from "./live";
+import { lookOf, SHAPES } from "./states.js";
 import type { Progress } from "./types";
 import { count, exact, moment, ticking } from "./words";
 
-const SHAPES: Record<string, string> = {
-  circle: "M8 2.5a5.5 5.5 0 1 1 0 11a5.5 5.5 0 1 1 0 -11z",
-  ring: "M8 2a6 6 0 1 1 0 12a6 6 0 1 1 0 -12zM8 4.5a3.5 3.5 0 1 0 0 7a3.5 3.5 0 1 0 0 -7z",
-  play: "M4 2.5l9 5.5l-9 5.5z",
-  bars: "M3.5 3h3v10h-3zM9.5 3h3v10h-3z",
-  square: "M3 3h10v10h-10zM5 5v6h6v-6z",
-  half: "M3 3h10v10h-10zM5 5v3h6v-3z",
-  triangle: "M8 1.8l6.8 12.2h-13.6zM7.2 6v4h1.6v-4zM7.2 11v1.6h1.6v-1.6z",
-  cross: "M4.2 2.5L8 6.3l3.8-3.8l1.7 1.7L9.7 8l3.8 3.8l-1.7 1.7L8 9.7l-3.8 3.8l-1.7-1.7L6.3 8L2.5 4.2z",
-  diamond: "M8 1.5l6.5 6.5l-6.5 6.5l-6.5-6.5z",
-  tick: "M2.5 8.5l2-2l2.3 2.3l5-5.3l2 2l-7 7.3z",
-  clock: "M8 2a6 6 0 1 1 0 12a6 6 0 1 1 0 -12zM7.3 4.5v4.2l3 1.8l.8-1.3l-2.3-1.4v-3.3z",
-};
-
-/** Of each state: its tone (a colour), its shape, and its word. */
-const LOOKS: Record<string, [tone: string, shape: string, word?: string]> = {
-  healthy: ["good", "circle"],
-  busy: ["busy", "play", "at work"],
-  starting: ["info", "ring"],
-  paused: ["hold", "bars"],
-  stopping: ["muted", "half"],
-  stopped: ["muted", "square"],
-  crashed: ["warn", "triangle"],
-  restarted: ["warn", "triangle"],
-  failed: ["bad", "cross", "given up"],
-  unwell: ["warn", "diamond"],
-  unknown: ["warn", "diamond"],
-  queued: ["muted", "clock"],
-  running: ["busy", "play"],
-  done: ["good", "tick"],
-  cancelled: ["muted", "square"],
-  degraded: ["warn", "triangle"],
-  error: ["bad", "cross"],
-  warning: ["warn", "triangle"],
-  note: ["info", "ring"],
-};
-
 export function toneOf(state: string): string {
-  return (LOOKS[state] ?? LOOKS.unknown!)[0];
+  return lookOf(state)[0];
 }
 
 export function Mark({ state }: { state: string }) {
-  const [tone, shape] = LOOKS[state] ?? LOOKS.unknown!;
+  const [tone, shape] = lookOf(state);
   return (
     <svg class={`mark ${tone}`} viewBox="0 0 16 16" width="14" height="14" aria-hidden="true">
       <path fill-rule="evenodd" d={SHAPES[shape]} />
@@ -58,11 +22,11 @@ export function Mark({ state }: { state: string }) {
 }
 
 export function State({ state, word }: { state: string; word?: string }) {
-  const look = LOOKS[state];
+  const [tone, , usual] = lookOf(state);
   return (
-    <span class={`state ${look?.[0] ?? "warn"}`}>
+    <span class={`state ${tone}`}>
       <Mark state={state} />
-      {word ?? look?.[2] ?? state}
+      {word ?? usual ?? state}
     </span>
   );
 }
@@ -306,6 +270,14 @@ export function useAsked<T>(ask: () => Promise<T>, when: unknown[]): [T | null, 
     };
   }, when);
   return [found, error, look];
+}
+
+/** Do it again and again while somebody looks. */
+export function useEvery(ms: number, work: () => unknown, when: unknown[] = []): void {
+  useEffect(() => {
+    const timer = setInterval(() => document.visibilityState === "visible" && work(), ms);
+    return () => clearInterval(timer);
+  }, when);
 }
 
 export function Trouble({ error }: { error: string | null }) {

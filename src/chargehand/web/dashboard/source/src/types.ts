@@ -47,6 +47,15 @@ export interface Queue {
   last_done_ms: number | null;
 }
 
+export interface QueueHistory {
+  name: string;
+  at_ms: number[];
+  waiting: number[];
+  running: number[];
+  failed: number[];
+  rate: number[];
+}
+
 export interface LiveJob {
   id: string;
   queue: string;
@@ -79,7 +88,7 @@ export interface JobRecord extends LiveJob {
 }
 
 export interface Attempt {
-  fence: number;
+  claim: number;
   node: string;
   worker: string | null;
   pid: number | null;

@@ -1,10 +1,9 @@
 // One worker: what it is, what it did, how it died.
 
-import { useEffect } from "preact/hooks";
 import { get } from "./api";
 import { Chart } from "./charts";
 import { Crashes } from "./crashes";
-import { memories, pasts, workerKeys, workers, workersTick } from "./live";
+import { memories, now, pasts, workerKeys, workers, workersTick } from "./live";
 import { LogLines } from "./logs";
 import { Orders } from "./orders";
 import { stateOf, wordOf } from "./overview";
@@ -48,12 +47,6 @@ export function WorkerPage({ name }: { name: string }) {
 }
 
 function Facts({ worker, name }: { worker: Worker; name: string }) {
-  useEffect(() => {
-    memories.set(name, { at: [], memory: [] });
-    return () => {
-      memories.delete(name);
-    };
-  }, [name]);
   return (
     <>
       {(worker.text || worker.reason) && worker.status !== "healthy" && <p class="trouble">{worker.text ?? worker.reason}</p>}
@@ -85,16 +78,22 @@ function Facts({ worker, name }: { worker: Worker; name: string }) {
         <Chart
           lines={[{ label: "memory", tone: "accent", scale: "bytes", fill: true }]}
           label={`Memory of ${worker.component} since this page was opened`}
-          format={bytes}
-          data={() => {
-            const found = memories.get(name);
-            return found ? [found.at, found.memory] : [[], []];
-          }}
+          reach={MEMORY_REACH}
+          format={(n) => (n ? bytes(n) : "0")}
+          data={() => weighed(name)}
         />
-        <p class="key" aria-hidden="true"><i class="accent" /> memory</p>
+        <p class="key" aria-hidden="true"><i class="accent" /> memory, since this page was opened</p>
       </div>
     </>
   );
+}
+
+const MEMORY_REACH = 3600;
+
+function weighed(name: string): [number[], (number | null)[]] {
+  const found = memories.get(name);
+  if (!found) return [[], []];
+  return [[...found.at, now.value / 1000], [...found.memory, found.memory[found.memory.length - 1] ?? null]];
 }
 
 interface Moment {
@@ -104,8 +103,9 @@ interface Moment {
   link?: string;
 }
 
+const SAME_MS = 2000;
 const reported = (crashes: Crash[] | undefined, at: number): boolean =>
-  crashes?.some((crash) => Math.abs(crash.at_ms - at) < 2000) ?? false;
+  crashes?.some((crash) => Math.abs(crash.at_ms - at) < SAME_MS) ?? false;
 
 /** What is known of its past: crashes and orders from the store, starts and jobs as they were seen here. */
 function Timeline({ component, name }: { component: string; name: string }) {
@@ -127,8 +127,11 @@ function Timeline({ component, name }: { component: string; name: string }) {
     text: past.job ?? past.text,
     ...(past.job ? { link: toJob(past.job) } : {}),
   }));
-  for (const crash of found?.crashes ?? [])
-    moments.push({ at: crash.at_ms, state: "crashed", text: crash.text, link: to("crash", crash.id) });
+  for (const crash of found?.crashes ?? []) {
+    const after = seen.find((past) => past.status === "failed" && Math.abs(past.at - crash.at_ms) < SAME_MS);
+    const at = after ? Math.min(crash.at_ms, after.at - 1) : crash.at_ms; // it was given up because of it
+    moments.push({ at, state: "crashed", text: crash.text, link: to("crash", crash.id) });
+  }
   for (const each of found?.operations ?? [])
     moments.push({ at: each.at_ms, state: "note", text: `${each.verb} ${each.target} by ${each.who}${each.detail ? `: ${each.detail}` : ""}` });
   moments.sort((a, b) => b.at - a.at);

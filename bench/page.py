@@ -1,0 +1,269 @@
+"""How the dashboard fares in a real browser: `python -m bench.page [--events N] [WORD ...]`.
+
+A script of its own, because it needs playwright and a chromium. The server is real; for what many workers do, the node
+is pretended. Headless, so without a graphics card: what is drawn is drawn by the processor, beside everything else.
+"""
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from playwright.sync_api import Browser, CDPSession, Page, sync_playwright
+
+from bench.crowd import fill
+from bench.hosting import CrewSpec, Spec, hand_of
+from bench.row import Row, p50
+from bench.scene import PATIENCE, folder, stage
+from bench.watching import WORKERS, Pretender, served
+from chargehand import clock
+from chargehand.control import Call
+from chargehand.model.frame import BadFrame, Frame
+from chargehand.testing import eventually
+from chargehand.wire import Channel
+
+LATEST = Path(__file__).parent / "page.json"
+CHROMIUM = next((path for path in ("/usr/bin/chromium", "/usr/bin/chromium-browser") if os.path.exists(path)), None)
+TIMES = 7
+HOUR = 180_000
+"""Events in an hour of fifty a second."""
+HOUR_TAKES = 1200.0
+"""Seconds, at the most."""
+RATE, SECONDS = 200, 20.0
+MANY = 1_000_000
+PAGES = 20
+KNOWN = "[data-worker]"
+"""What is there as soon as live data is."""
+WATCH = """
+(() => {
+  const seen = (window.seen = { live: null, heard: 0, tasks: [], frame: 0 });
+  const listen = EventSource.prototype.addEventListener;
+  EventSource.prototype.addEventListener = function (kind, hear, ...rest) {
+    return listen.call(this, kind, (event) => { if (event.data) seen.heard++; hear(event); }, ...rest);
+  };
+  new PerformanceObserver((list) => seen.tasks.push(...list.getEntries().map((each) => each.duration)))
+    .observe({ type: "longtask", buffered: true });
+  let before = performance.now();
+  const frame = (now) => {
+    seen.frame = Math.max(seen.frame, now - before);
+    before = now;
+    if (seen.live === null && document.querySelector("[data-worker]")) seen.live = performance.now();
+    requestAnimationFrame(frame);
+  };
+  requestAnimationFrame(frame);
+})();
+"""
+PAINT = "performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? null"
+WEIGHT = """
+[...performance.getEntriesByType('navigation'), ...performance.getEntriesByType('resource')]
+  .filter((each) => !each.name.includes('/api/')).reduce((sum, each) => sum + each.encodedBodySize, 0)
+"""
+
+
+class Busy(Pretender):
+    """A thousand workers that begin jobs and tell how far they are; as many events a second as wanted."""
+
+    def __init__(self, store: Path, rate: float) -> None:
+        super().__init__(store, rate)
+
+    def _called(self, channel: Channel, frame: Frame | BadFrame) -> None:
+        assert isinstance(frame, Frame)
+        if frame.kind == "SUBSCRIBE":
+            self._outlets.subscribe(channel, msgspec.json.decode(frame.body, type=Call))
+        else:
+            channel.close()  # to all others there is no node
+
+    def _change(self, number: int, done: int) -> None:
+        step = done // WORKERS
+        topic, job = f"worker:crowd:{number}:status", f"{number:016x}{step // 5:016x}"
+        progress = {"done": step % 5, "total": 5, "stage": "net", "detail": None}
+        body = {
+            "component": f"worker:crowd:{number}", "node": "here", "crew": "crowd", "index": number,
+            "status": "healthy", "flags": [], "reason": None, "text": None, "pid": 1000 + number, "current_job": job,
+            "batch_jobs": [], "job_since_ms": clock.now_ms(), "progress": progress, "memory": (300 + step % 7) << 20,
+            "jobs": step // 5, "restart_count": 0, "restart_at_ms": None, "started_ms": clock.now_ms() - 60_000,
+            "budget": {"rapid_left": 5, "lifetime_left": 20}, "exit_code": None, "signal": None,
+        }  # fmt: skip
+        self.broker.publish(topic, topic, "worker", body, clock.now_ms())
+
+
+@contextmanager
+def looked_at(browser: Browser, port: int, where: str = "") -> Generator[Page]:
+    """The dashboard in a browser that has never seen it."""
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    page = context.new_page()
+    page.set_default_timeout(PATIENCE * 1000)
+    page.add_init_script(WATCH)
+    page.goto(f"http://localhost:{port}/dashboard{where}")
+    try:
+        yield page
+    finally:
+        context.close()
+
+
+def until(page: Page, so: str, patience: float = PATIENCE) -> None:
+    """Wait until that is so on the page; its policy forbids it to evaluate text by itself."""
+    eventually(lambda: page.evaluate(so), patience, what=so)
+
+
+def opening(browser: Browser) -> Iterable[Row]:
+    """From the request to the first paint, and to live data, by the browser's clock; a cold cache each time."""
+    paint: list[float] = []
+    live: list[float] = []
+    weight = 0.0
+    with stage(CrewSpec("nothing", "Nothing", 4)) as on, served(on.spec) as (_, port):
+        for _ in range(TIMES):
+            with looked_at(browser, port) as page:
+                until(page, "window.seen.live !== null")
+                paint.append(eventually(lambda page=page: page.evaluate(PAINT)) or 0.0)
+                live.append(page.evaluate("window.seen.live"))
+                weight = page.evaluate(WEIGHT)
+    yield Row("first paint on loopback, p50", p50(paint), "ms", None, 300)
+    yield Row("time to live data on loopback, p50", p50(live), "ms", None, 500)
+    yield Row("page weight, gzipped", weight / 1000, "kB", None, 150)
+
+
+@contextmanager
+def crowded(browser: Browser, rate: float) -> Generator[tuple[Busy, Page]]:
+    """A thousand workers before the browser."""
+    with folder() as path:
+        spec = Spec(store=str(path / "bench.db"), crews=(CrewSpec("crowd", "Nothing", 1),))
+        node = Busy(Path(spec.store), rate)
+        node.start()
+        try:
+            with served(spec) as (_, port), looked_at(browser, port) as page:
+                until(page, f"document.querySelectorAll('{KNOWN}').length === {WORKERS}")
+                yield node, page
+        finally:
+            node.stop()
+
+
+def heap(cdp: CDPSession) -> float:
+    """MiB that scripts hold, after the garbage was collected."""
+    for _ in range(3):
+        cdp.send("HeapProfiler.collectGarbage")
+    return cdp.send("Runtime.getHeapUsage")["usedSize"] / (1 << 20)
+
+
+def an_hour(browser: Browser, events: int) -> Iterable[Row]:
+    """As many events as an hour of fifty a second has, as fast as the page takes them: what it holds at the end."""
+    with crowded(browser, 5000) as (_, page):
+        cdp = page.context.new_cdp_session(page)
+        cdp.send("HeapProfiler.enable")
+        warm = events // 10
+        began = clock.monotonic()
+        until(page, f"window.seen.heard >= {warm}", HOUR_TAKES)
+        first = heap(cdp)
+        until(page, f"window.seen.heard >= {events}", HOUR_TAKES)
+        took = clock.monotonic() - began
+        last = heap(cdp)
+    note = f"{first:.1f} MiB after {warm:,} events, {last:.1f} after {events:,}, at {events / took:,.0f} a second"
+    print(f"  heap: {note}", flush=True)
+    yield Row("heap more after an hour of 50 events/s", last - first, "MiB", None, 5, note=note)
+    yield Row("events a second that the page takes", events / took, "1/s", None, RATE, more_is_better=True, note=note)
+
+
+def jank(browser: Browser) -> Iterable[Row]:
+    """While a thousand workers change 200 times a second: the longest task and frame, and how many events came.
+
+    Tasks are told by the processor's time, too: on a machine that others use, their own time says little.
+    """
+    with crowded(browser, RATE) as (_, page):
+        page.wait_for_timeout(3000)
+        browser.start_tracing(page=page, categories=["toplevel", "__metadata"])
+        before = page.evaluate("Object.assign(window.seen, { tasks: [], frame: 0 }).heard")
+        began = clock.monotonic()
+        page.wait_for_timeout(SECONDS * 1000)
+        took = clock.monotonic() - began
+        seen: dict[str, Any] = page.evaluate("window.seen")
+        worked = tasks(json.loads(browser.stop_tracing())["traceEvents"])
+    note = f"{len(seen['tasks'])} tasks over 50 ms in {took:.0f} s, the longest frame {seen['frame']:.0f} ms, "
+    note += f"on a machine with a load of {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
+    print(f"  jank: {note}", flush=True)
+    heard = (seen["heard"] - before) / took
+    yield Row("events heard of 200/s of 1,000 workers", heard, "1/s", None, RATE * 0.95, more_is_better=True)
+    yield Row("longest task meanwhile, processor's time", max(worked), "ms", None, 50, note=note)
+    yield Row("longest task meanwhile", max(seen["tasks"], default=0.0), "ms", None, 100, note=note)
+    yield Row("the page's share of a core meanwhile", sum(worked) / took / 10, "%", None, 50, note=note)
+
+
+def tasks(events: list[dict[str, Any]]) -> list[float]:
+    """How long each task of the page's main thread took, in ms of the processor's time."""
+    named = [event for event in events if event["name"] == "thread_name"]
+    mains = {(each["pid"], each["tid"]) for each in named if each["args"]["name"] == "CrRendererMain"}
+    return [
+        each["tdur"] / 1000
+        for each in events
+        if each["name"] == "ThreadControllerImpl::RunTask" and (each["pid"], each["tid"]) in mains and "tdur" in each
+    ]
+
+
+def paging(browser: Browser) -> Iterable[Row]:
+    """From the click to the next fifty of a million jobs on the screen."""
+    took: list[float] = []
+    with folder() as path:
+        spec = Spec(store=str(path / "bench.db"), crews=(CrewSpec("later", "Nothing", 1),))
+        hand = hand_of(spec)
+        hand.open()
+        fill(hand, "future", MANY)
+        hand.close()
+        with served(spec) as (_, port), looked_at(browser, port, "#/jobs") as page:
+            until(page, "document.querySelectorAll('[data-job]').length === 50")
+            for _ in range(PAGES):
+                took.append(page.evaluate(NEXT))
+            tasks: list[float] = page.evaluate("window.seen.tasks")
+    note = f"the longest task of {len(tasks)} over 50 ms took {max(tasks, default=0):.0f} ms"
+    yield Row("next page of a million jobs, p50", p50(took), "ms", None, 100, note=note)
+    yield Row("next page of a million jobs, longest", max(took), "ms", None, 250, note=note)
+
+
+NEXT = """
+() => new Promise((done) => {
+  const first = document.querySelector("[data-job]").dataset.job, began = performance.now();
+  [...document.querySelectorAll("nav.paging button")].at(-1).click();
+  const look = () => {
+    if (document.querySelector("[data-job]").dataset.job !== first) done(performance.now() - began);
+    else requestAnimationFrame(look);
+  };
+  look();
+})
+"""
+
+
+def main() -> int:
+    """See the module."""
+    parser = argparse.ArgumentParser(prog="bench.page", description=__doc__)
+    parser.add_argument("--events", type=int, default=HOUR, help="how many make the hour")
+    parser.add_argument("words", nargs="*", help="only these: opening, jank, hour, paging")
+    options = parser.parse_args()
+    for name in ("CHARGEHAND_URL", "PYTHONDONTWRITEBYTECODE"):
+        os.environ.pop(name, None)
+    rows: list[Row] = []
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+        parts = {
+            "opening": lambda: opening(browser),
+            "jank": lambda: jank(browser),
+            "paging": lambda: paging(browser),
+            "hour": lambda: an_hour(browser, options.events),
+        }
+        for name, measure in parts.items():
+            if not options.words or name in options.words:
+                for row in measure():
+                    goal = f"{'≥' if row.more_is_better else '≤'} {row.goal:g}"
+                    verdict = "yes" if row.meets else f"NO: {row.note}"
+                    print(f"{row.name:42} {row.value:10,.1f} {row.unit:4} {goal:>8}  {verdict}", flush=True)
+                    rows.append(row)
+        browser.close()
+    if not options.words and options.events == HOUR:
+        LATEST.write_text(json.dumps([row.as_json() for row in rows], indent=2, ensure_ascii=False) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,77 @@
+"""What the dashboard's tests do in a browser."""
+
+import json
+from typing import Any
+
+from dashworld import Served
+from playwright.sync_api import Page, expect
+
+from chargehand.testing import eventually
+
+SLOW = 20_000
+"""Milliseconds after which something is not coming any more."""
+
+
+class Watched:
+    """What a page complained about."""
+
+    def __init__(self) -> None:
+        self.complaints: list[str] = []
+
+    def watch(self, page: Page) -> Page:
+        page.set_default_timeout(SLOW)
+        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        page.on("console", lambda said: self._hear(said.type, said.text))
+        return page
+
+    def _hear(self, kind: str, text: str) -> None:
+        lost = "Failed to load resource" in text  # a wrong key, a server that is away
+        if "Content Security Policy" in text or (kind == "error" and not lost):
+            self.complaints.append(text)
+
+
+def sign_in(page: Page, url: str, key: str) -> None:
+    page.goto(f"{url}/dashboard")
+    page.get_by_label("Key").fill(key)
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("navigation", name="Pages").first).to_be_visible()
+
+
+def go(page: Page, where: str) -> None:
+    page.evaluate("where => { location.hash = '#/' + where }", where)
+
+
+def tile(page: Page, name: str) -> Any:
+    return page.locator(f'[data-worker="worker:{name}"]')
+
+
+def pid_of(served: Served, component: str) -> int:
+    def find() -> int | None:
+        view = served.hand.status() or {"workers": []}
+        found = next((w for w in view["workers"] if w["component"] == component), None)
+        return found["pid"] if found and found["status"] == "healthy" else None
+
+    return int(eventually(find, 30) or 0)
+
+
+def tab_to(page: Page, name: str, through: str | None = None) -> None:
+    """Press Tab until that is focused; on the way, open what is in between."""
+    for _ in range(60):
+        page.keyboard.press("Tab")
+        focused = page.evaluate("document.activeElement.getAttribute('aria-label') ?? ''")
+        if focused == through:
+            page.keyboard.press("Enter")
+        if focused == name:
+            return
+    raise AssertionError(f"Tab never comes to {name!r}")
+
+
+def worker_event(number: int, status: str) -> str:
+    worker = {
+        "component": f"worker:big:{number}", "node": "n", "crew": "big", "index": number, "status": status, "flags": [],
+        "reason": None, "text": None, "pid": 1, "current_job": None, "batch_jobs": [], "job_since_ms": None,
+        "progress": None, "memory": 1 << 20, "jobs": 0, "restart_count": 0, "restart_at_ms": None, "started_ms": 1,
+        "budget": None, "exit_code": None, "signal": None,
+    }  # fmt: skip
+    event = {"topic": f"worker:big:{number}:status", "type": "worker_update", "timestamp_ms": 1, "worker": worker}
+    return f"event: worker_update\ndata: {json.dumps(event)}\n\n"
