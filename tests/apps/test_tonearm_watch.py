@@ -4,13 +4,12 @@ import os
 import shutil
 from pathlib import Path
 
-import pytest
 import shelves
 
 from chargehand import JobFilter
-from chargehand.testing import perform
-from tonearm import crews
-from tonearm.handlers import Look, Scanner
+from chargehand.testing import eventually
+from tonearm import crews, report
+from tonearm.handlers import Look
 from tonearm.watch import Tree, Watcher
 
 
@@ -66,24 +65,22 @@ def test_a_changed_folder_is_scanned_when_it_has_come_to_rest(tmp_path: Path) ->
     library.close()
 
 
-def test_a_scan_that_found_something_to_hear_wakes_the_tag_crew_and_another_does_not(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # spec: TA-1, TA-2
-    shelves.songs(tmp_path / "music")
-    library, folder = shelves.opened(tmp_path / "home", tmp_path / "music")
-    monkeypatch.setenv("TONEARM_HOME", str(tmp_path / "home"))
-    all_crews = crews.build(tmp_path / "home")
+def test_a_scan_by_the_crew_wakes_who_sleeps_and_would_listen(tmp_path: Path) -> None:
+    # spec: TA-1, TA-2, WK-10
+    music = tmp_path / "music"
+    music.mkdir()
+    library, folder = shelves.opened(tmp_path / "home", music)
+    all_crews = crews.build(tmp_path / "home", workers=1, idle_exit=0.2, tagger="deafhands:Deaf")
+    all_crews.hand.log_level = "CRITICAL"
 
-    def wakes() -> int:
-        return len(all_crews.hand.jobs(JobFilter(queue="tag")))
+    def listeners() -> list[str]:
+        view = all_crews.hand.status() or {"workers": []}
+        return [worker["text"] for worker in view["workers"] if worker["crew"] == "tag"]
 
-    assert perform(Scanner, Look(folder.id), hand=all_crews.hand)["files"] == 7
-    assert wakes() == 1
-    (job,) = all_crews.hand.jobs(JobFilter(queue="tag"))
-    all_crews.tag.ref(job.id).cancel()
-    shelves.hear_all(library)
-    perform(Scanner, Look(folder.id), hand=all_crews.hand)
-    assert wakes() == 1
+    with all_crews.hand.running():
+        eventually(lambda: listeners() == ["idle"])
+        shelves.songs(music)
+        all_crews.library.enqueue(Look(folder.id)).wait(timeout=60)
+        eventually(lambda: not report.progress(library).waiting)
     all_crews.hand.close()
     library.close()

@@ -10,10 +10,6 @@ from tonearm.errors import TonearmError
 from tonearm.library import Library, home, shown
 from tonearm.tags import Refused
 
-TAG = "tag"
-NOTHING = {"id": 0, "round": 0}
-"""A song that is none: whoever is handed it looks for those that are, as every free worker does."""
-
 
 class Look(msgspec.Struct, frozen=True):
     """Look through a folder."""
@@ -47,12 +43,23 @@ class Scanner(Handler[Look, dict[str, Any]]):
             )
         except TonearmError as error:
             raise GiveUp(str(error)) from error
-        if catalogue.in_line(self.library, "", 1):  # the tag crew may be asleep
-            job.enqueue(TAG, NOTHING, key="look", label="look for new songs")
+        if catalogue.in_line(self.library, "", 1):
+            wake("tag")
         return msgspec.to_builtins(found)
 
     def tear_down(self) -> None:
         self.library.close()
+
+
+def wake(crew: str) -> None:
+    """That crew may be asleep, and would find something now."""
+    from tonearm import crews  # here: it names these handlers
+
+    hand = crews.build().hand
+    try:
+        hand.wake(crew)
+    finally:
+        hand.close()
 
 
 class Calibrator(Handler[Count, dict[str, Any]]):
