@@ -75,7 +75,10 @@ def _peak(pid: int) -> float:
     return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM"))
 
 
-@measures("a song, CPU", "a song's worker, memory", "two listeners against one", "beside listening")
+@measures(
+    "a song, CPU", "a song, one listener", "a song, two listeners", "a listener, memory", "two listeners, memory each",
+    "two listeners against one", "beside listening",
+)  # fmt: skip
 def listening() -> Iterable[Row]:
     """Songs of three and a half minutes, both networks."""
     weights.fetch()
@@ -88,7 +91,10 @@ def listening() -> Iterable[Row]:
         both = hear(here / "two", here / "music", 2)
     busy = f"{len(os.sched_getaffinity(0))} cores, load {os.getloadavg()[0]:.1f}"
     yield Row("a song, CPU", alone.cpu / SONGS, "s", None, 3.5, note=busy)
-    yield Row("a song's worker, memory", alone.memory, "MiB", None, 350)
+    yield Row("a song, one listener", alone.wall / SONGS, "s", None, 4.0, note=busy)
+    yield Row("a song, two listeners", both.wall / SONGS, "s", None, 2.2, note=busy)
+    yield Row("a listener, memory", alone.memory, "MiB", None, 350)
+    yield Row("two listeners, memory each", both.memory, "MiB", None, 350)
     yield Row("two listeners against one", alone.wall / both.wall, "×", None, 1.85, more_is_better=True, note=busy)
     yield Row("beside listening", (1 - alone.listening / alone.wall) * 100, "%", None, 3.0)
 
