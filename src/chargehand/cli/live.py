@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 from typing import Annotated, Any
 
+import msgspec
 import typer
 
 from chargehand import clock
@@ -24,9 +25,9 @@ def events(
     """Follow what happens: the state first, then every change, until Ctrl+C. Goes on through restarts of the node."""
     following = find.chargehand(app, store).subscribe(*(topics or ()))
     try:
-        told: Iterable[Any] = following if json else news(following)
-        for number, each in enumerate(told, 1):
-            show.json_line(each) if json else show.line(each)
+        lines = (msgspec.json.encode(event).decode() for event in following) if json else news(following)
+        for number, text in enumerate(lines, 1):
+            show.line(text)
             if number == count:
                 break
     except KeyboardInterrupt:
