@@ -130,6 +130,13 @@ class World:
         self.fleet.ended(component, self.now)
         return self.fleet.let_go(component, self.now)
 
+    def look(self, seconds: float) -> list[Action]:
+        """The first looks for work, and is handed none."""
+        self.work("tag/?", 30.0)
+        assert self.beat(seconds) == []
+        self.fleet.ended(ONE, self.now, job=False)
+        return self.fleet.let_go(ONE, self.now)
+
     def order(self, verb: Verb, scope: str | None = ONE) -> tuple[list[Action], list[str]]:
         actions, answers = orders.carry_out(self.fleet, verb, scope, self.now)
         return actions, words(answers)

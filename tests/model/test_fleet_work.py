@@ -4,6 +4,7 @@ import pytest
 from fleet_world import ONE, THREE, TWO, World, condemned, killed, started
 
 from chargehand.model.death import Reason
+from chargehand.model.fleet import AFTER_A_LOOK
 from chargehand.model.lifecycle import (
     Ask,
     Examine,
@@ -303,6 +304,32 @@ def test_a_job_ends_the_idleness_and_its_end_begins_it_anew() -> None:
     assert world.beat(600) == []
     world.finish()
     assert world.beat(55) == []
+    assert world.beat(5) == [Ask(ONE)]
+
+
+# spec: WP-3 WK-10
+def test_to_look_for_work_is_no_work_but_what_was_found_may_come_yet() -> None:
+    world = started(idle_exit=60.0)
+    for _ in range(5):
+        assert world.look(5) == []
+        assert world.beat(5) == []
+    assert world.look(20) == [], "it does not leave while it looks"
+    world.now += AFTER_A_LOOK / 2
+    assert world.tick() == []
+    world.now += AFTER_A_LOOK / 2
+    assert world.tick() == [Ask(ONE)]
+
+
+# spec: WP-3 WK-10
+def test_a_job_after_a_look_begins_the_idleness_anew() -> None:
+    world = started(idle_exit=60.0)
+    world.beat(50)
+    world.look(5)
+    world.work()
+    world.beat(5)
+    world.finish()
+    world.look(5)
+    assert world.beat(50) == []
     assert world.beat(5) == [Ask(ONE)]
 
 

@@ -9,7 +9,7 @@ from ledger_builders import T, claims
 from chargehand.model.batch import Grant, Result
 from chargehand.model.job import Claim, Crashed, Done, Interrupted, State
 from chargehand.model.ledger import Ledger
-from chargehand.model.search import ENOUGH, LONGEST_PAUSE, LOOK_EVERY, PAGE, Look, Search
+from chargehand.model.search import ENOUGH, LONGEST_PAUSE, LOOK_ASLEEP, LOOK_EVERY, PAGE, Look, Search
 
 # the walk
 
@@ -214,10 +214,29 @@ def test_a_crew_that_sleeps_is_woken_to_look() -> None:
     stored(made, None, more=False, queued=0)
     made.gone("w0", Interrupted("it slept"), T, None)
     made.benches["a"].asleep = 1
-    for moment, paused, woken in ((1.0, False, {}), (3.0, True, {}), (5.0, False, {"a": 1})):
+    resumed, later = 5.0, LOOK_ASLEEP + 100
+    for moment, paused, woken in (
+        (3.0, False, {}), (4.0, True, {}), (resumed, False, {"a": 1}), (later, True, {}), (later + 1, False, {"a": 1}),
+    ):  # fmt: skip
         made.pause(["a"] if paused else [], T + moment)
         grant(made, now=T + moment)
-        assert made.waiting() == woken
+        assert made.waiting() == woken, moment
+
+
+# spec: WK-10 WP-3
+def test_a_crew_that_sleeps_is_seldom_woken_to_look_unless_somebody_says_so() -> None:
+    search = Search("c")
+    assert search.due_asleep() == 0.0, "nobody has looked yet"
+    walk(search, "m", more=True)
+    assert search.due_asleep() == T, "the walk is not over"
+    walk(search, None, more=False)
+    assert (search.due(), search.due_asleep()) == (T + LOOK_EVERY, T + LOOK_ASLEEP)
+    search.wake(T + 10)
+    assert search.due_asleep() == T + 10
+    search.begin("w", T + 10)
+    assert search.due_asleep() is None
+    search.failed("no such table", T + 11)
+    assert search.due_asleep() == search.due() == T + 11 + 2 * LOOK_EVERY, "a look that failed says nothing"
 
 
 # spec: WK-10

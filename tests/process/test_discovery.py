@@ -457,3 +457,15 @@ def test_a_row_in_the_stores_own_file_and_its_job_end_together(hand: Chargehand,
 
 assert HERE.name == "process"
 assert len({number_of(f"{n:06}") for n in range(10_000)}) == 10_000, "every row has a lock of its own"
+
+
+def test_a_crew_that_finds_nothing_goes_to_sleep_and_is_woken_to_look(  # spec: WK-10 WP-3
+    hand: Chargehand, world: World, table: Table
+) -> None:
+    hand.crew("rows", "workhands:Rows", workers=1, discovers=True, idle_exit=0.2, environment=application(world))
+    with hand.running():
+        eventually(lambda: [w["text"] for w in workers_of(hand)] == ["idle"])
+        table.add(["new"])
+        hand.wake("rows")
+        eventually(lambda: table.left() == 0)
+        eventually(lambda: [w["text"] for w in workers_of(hand)] == ["idle"])

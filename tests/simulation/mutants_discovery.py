@@ -74,16 +74,16 @@ DISCOVERY = (
     Mutant(
         name="two look at the same time",
         file="model/search.py",
-        old="        return None if self.asked is not None or self.storing or self.waiting",
-        new="        return None if self.storing or self.waiting",
+        old="        return self.asked is None and not self.storing",
+        new="        return not self.storing",
         profile="discovery",
         first=2,
     ),
     Mutant(
         name="there is never enough",
         file="model/search.py",
-        old=" or self.storing or self.waiting >= ENOUGH else self.look_at\n",
-        new=" or self.storing else self.look_at\n",
+        old="not self.storing and self.waiting < ENOUGH\n",
+        new="not self.storing\n",
         profile="discovery",
     ),
     Mutant(
@@ -113,6 +113,27 @@ DISCOVERY = (
         file="model/ledger.py",
         old="                self._waiting.setdefault(crew, 1)",
         new="                pass",
+        profile="asleep and resumed",
+    ),
+    Mutant(
+        name="who looks for work is never idle",
+        file="model/fleet.py",
+        old="        if job:\n            place.rest_at = None\n",
+        new="        place.rest_at = None\n",
+        profile="asleep and woken",
+    ),
+    Mutant(
+        name="a crew that sleeps is started for every look",
+        file="model/search.py",
+        old="(now + LOOK_EVERY, now + LOOK_ASLEEP)",
+        new="(now + LOOK_EVERY, now + LOOK_EVERY)",
+        profile="asleep and woken",
+    ),
+    Mutant(
+        name="a crew that was resumed asleep stays so",
+        file="model/search.py",
+        old="        self.asleep_at = min(self.asleep_at, now)\n",
+        new="        return\n",
         profile="asleep and resumed",
     ),
 )

@@ -10,6 +10,7 @@ from actors import Worker
 from oracle_liveness import LivenessPromises
 from record import Life, Record
 
+from chargehand.model.fleet import AFTER_A_LOOK
 from chargehand.model.job import Claim, Outcome
 from chargehand.model.search import Look
 
@@ -130,7 +131,9 @@ class Oracle(LivenessPromises):
     # looking (WK-10)
 
     def asked_to_look(self, worker: Worker, look: Look) -> None:
+        idle_since = self.life(worker).idle_since
         life = self._may_get(worker, "a look")
+        life.idle_before = idle_since
         self.check(worker.crew in self.world.profile.discovers, f"{worker} is to look, but its crew finds nothing")
         others = [r.component for r in self.crew(worker.crew) if r.life is not None and r.life.looks]
         self.check(not others, f"{worker} is to look while {others} does")
@@ -141,7 +144,11 @@ class Oracle(LivenessPromises):
     def has_looked(self, worker: Worker) -> None:
         life = self.life(worker)
         self.check(life.looks, f"{worker} has looked, but nobody asked it to")
-        life.looks, life.idle_since = False, self.world.now
+        life.looks = False
+        idle_exit = self.world.profile.crews[worker.crew].idle_exit
+        stays = 0.0 if idle_exit is None else min(idle_exit, AFTER_A_LOOK) - idle_exit
+        before = self.world.now if life.idle_before is None else life.idle_before
+        life.idle_since = max(before, self.world.now + stays)  # at least so long, for what it may have found
 
     # people
 

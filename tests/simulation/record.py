@@ -29,6 +29,8 @@ class Life(msgspec.Struct):
     ready_at: float | None = None
     heard_at: float | None = None
     idle_since: float | None = None
+    idle_before: float | None = None
+    """The same, before it was asked to look for work: that is no work."""
     memory: int = 0
     jobs: int = 0
     hand: dict[str, Claim] = msgspec.field(default_factory=dict[str, Claim])

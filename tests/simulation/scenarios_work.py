@@ -68,11 +68,31 @@ def a_look_that_hangs(stage: Stage) -> None:
     assert not world.oracle.records["worker:a:0"].charged
 
 
+def asleep_and_woken(stage: Stage) -> None:
+    """To look for work is no work: the crew goes to sleep. It looks when it is woken, and now and then by itself."""
+    world = begin(stage, 2, discovers=("a",), idle_exit=20.0)
+    now_at(world, 60)
+    assert statuses(world) == ["stopped", "stopped"]
+    looks = world.tally["looks"]
+    now_at(world, 120)
+    assert world.tally["looks"] == looks, "it sleeps, and nobody was started to look"
+    world.application.add("x", "a", "good")
+    world.folk.wake("a")
+    now_at(world, 10)
+    assert world.application.rows["x"].done == 1
+    now_at(world, 60)
+    assert statuses(world) == ["stopped", "stopped"]
+    world.application.add("y", "a", "good")
+    now_at(world, 200)
+    assert not world.application.rows["y"].done
+    now_at(world, 120)
+    assert world.application.rows["y"].done == 1, "nobody said that there is something, but it looks every five minutes"
+
+
 def asleep_and_resumed(stage: Stage) -> None:
     """A crew that fell asleep while it was paused looks again when it is resumed: nobody else would."""
     world = begin(stage, 2, discovers=("a",), idle_exit=20.0)
-    now_at(world, 60)
-    assert "healthy" in statuses(world), "whoever looks is not idle"
+    now_at(world, 10)
     world.folk.pause("a")
     now_at(world, 60)
     assert statuses(world) == ["stopped", "stopped"]
@@ -230,6 +250,7 @@ FOUND_AND_CANCELLED: dict[str, Callable[[Stage], None]] = {
     "a wake": a_wake,
     "a look that hangs": a_look_that_hangs,
     "asleep and resumed": asleep_and_resumed,
+    "asleep and woken": asleep_and_woken,
     "cancelled wherever it is": cancelled_wherever_it_is,
     "cancelled beside a busy crew": cancelled_beside_a_busy_crew,
     "cancelled while the store fails": cancelled_while_the_store_fails,

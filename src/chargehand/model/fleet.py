@@ -31,6 +31,9 @@ from chargehand.model.lifecycle import (
 from chargehand.model.place import After, Place
 from chargehand.model.roster import AT_WORK, Roster
 
+AFTER_A_LOOK = 1.0
+"""Seconds for which a worker that has looked for work stays, at least: by then it is handed what it found."""
+
 
 class Fleet(Roster):
     """All places of a node. `begin`, `handle`, `began`, `ended`, `let_go` are what the hands call; `places` is read."""
@@ -175,6 +178,8 @@ class Fleet(Roster):
         """Its job (or its look for some) has ended; whether it may be handed another."""
         place = self.places[component]
         place.jobs += job
+        if job:
+            place.rest_at = None
         place.job, place.job_until, place.cancel_at, place.endless = None, None, None, False
         place.recalled.clear()
         self._watch.turned(place, now)
@@ -214,8 +219,14 @@ class Fleet(Roster):
         return self._recycled(place, now)
 
     def _idle(self, place: Place, now: float) -> None:
+        """It has nothing to do: when it goes to sleep. To look for work is no work; but what it found may come yet."""
         rest = self.crews[place.crew].idle_exit
-        place.sleep_at = None if rest is None else now + rest
+        if rest is None:
+            place.rest_at = place.sleep_at = None
+            return
+        if place.rest_at is None:
+            place.rest_at = now + rest
+        place.sleep_at = max(place.rest_at, now + min(rest, AFTER_A_LOOK))
 
     def _worn(self, place: Place) -> bool:
         """Whether it is to leave: it has done its share, or grown too large, or somebody wants it."""

@@ -235,13 +235,17 @@ class Ledger:
             paused = "*" in scopes or crew in scopes
             if paused and not bench.paused:
                 self._give_back(bench, now)
-            bench.hungry |= bench.paused and not paused
+            if bench.paused and not paused:
+                bench.hungry = True
+                self._rouse(crew, now)
             bench.paused = paused
             for worker in bench.hands & held_back:
                 bench.let_go(worker)
         for worker in sorted(freed):
             if worker not in self._crew_of or worker in self._dismissed:
-                self.benches[worker.split(":")[1]].hungry = True  # it may be asleep, and wanted now
+                crew = worker.split(":")[1]
+                self.benches[crew].hungry = True  # it may be asleep, and wanted now
+                self._rouse(crew, now)
                 continue
             self.benches[self._crew_of[worker]].hands.add(worker)
             search = self.searches.get(self._crew_of[worker])
@@ -250,6 +254,10 @@ class Ledger:
             if claim is not None:
                 handed.append((worker, claim))
         return handed
+
+    def _rouse(self, crew: str, now: float) -> None:
+        if crew in self.searches:
+            self.searches[crew].rouse(now)
 
     def _record(
         self,
@@ -441,8 +449,9 @@ class Ledger:
                 self._give_back(bench, now)
             handed += self._deal(bench, now)
         for crew, search in self.searches.items():
-            bench = self.benches[crew]
-            if bench.asleep and not bench.hands and self._should_look(search, bench, now):
+            bench, due = self.benches[crew], search.due_asleep()
+            asleep = bench.asleep and not bench.hands and not bench.paused and not self.closed
+            if asleep and due is not None and due <= now:
                 self._waiting.setdefault(crew, 1)  # nobody is awake to look, and there may be work
         return handed
 

@@ -80,6 +80,8 @@ class Place(msgspec.Struct):
     jobs: int = 0
     memory: int = 0
     sleep_at: float | None = None
+    rest_at: float | None = None
+    """When it has been without a job for as long as it may; `sleep_at` is later if it has just looked for one."""
     verdict: Reason | None = None
     stage: int = 0
     """How far a stop has gone (0 not asked, 1 asked, 2 terminated, 3 killed)."""
@@ -129,7 +131,7 @@ class Place(msgspec.Struct):
         self.load_until += late
         self.turned_at += late
         self.still_since += late
-        for name in ("ready_at", "look_at", "job_until", "cancel_at", "sleep_at", "press_at"):
+        for name in ("ready_at", "look_at", "job_until", "cancel_at", "sleep_at", "rest_at", "press_at"):
             moment = getattr(self, name)
             if moment is not None:
                 setattr(self, name, moment + late)
@@ -144,7 +146,7 @@ class Place(msgspec.Struct):
         self.load_until = now + load_limit
         self.ready_at, self.heard, self.cpu, self.turns, self.still_cpu = None, False, None, -1, None
         self.unresponsive = self.stalled = False
-        self.jobs, self.memory, self.sleep_at, self.text = 0, 0, None, None
+        self.jobs, self.memory, self.sleep_at, self.rest_at, self.text = 0, 0, None, None, None
 
     def end(self) -> None:
         """The process is gone."""

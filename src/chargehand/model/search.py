@@ -11,6 +11,8 @@ ENOUGH = 100
 """Found items that wait in the queue: fewer, and somebody looks for more before it runs dry."""
 LOOK_EVERY = 2.0
 """Seconds between two walks through the tables, unless the application says that there is something."""
+LOOK_ASLEEP = 300.0
+"""The same while all of the crew sleep: each time one of them is started for it."""
 LONGEST_LOOK = 30.0
 """Seconds that a look may take."""
 LONGEST_PAUSE = 60.0
@@ -32,6 +34,8 @@ class Search(msgspec.Struct):
     asked: str | None = None
     """The worker that is looking."""
     look_at: float = 0.0
+    asleep_at: float = 0.0
+    """The same, if all of the crew sleep."""
     failures: int = 0
     waiting: int = 0
     """About how many found items are in the queue."""
@@ -47,7 +51,15 @@ class Search(msgspec.Struct):
 
     def due(self) -> float | None:
         """When somebody should look; None while somebody does, or while there is enough."""
-        return None if self.asked is not None or self.storing or self.waiting >= ENOUGH else self.look_at
+        return self.look_at if self._may_look else None
+
+    def due_asleep(self) -> float | None:
+        """When somebody should be woken to look, if all of the crew sleep; None as above."""
+        return self.asleep_at if self._may_look else None
+
+    @property
+    def _may_look(self) -> bool:
+        return self.asked is None and not self.storing and self.waiting < ENOUGH
 
     def begin(self, worker: str, now: float) -> Look:
         """This worker looks now."""
@@ -64,7 +76,8 @@ class Search(msgspec.Struct):
         """So many of the page are in the queue; the others are known already."""
         self.storing = False
         self.waiting += queued
-        self.look_at = now if self.more or self.woken else now + LOOK_EVERY
+        at_once = self.more or self.woken
+        self.look_at, self.asleep_at = (now, now) if at_once else (now + LOOK_EVERY, now + LOOK_ASLEEP)
         self.woken &= self.more
 
     def failed(self, why: str, now: float) -> None:
@@ -72,7 +85,8 @@ class Search(msgspec.Struct):
         self.asked, self.after = None, None
         self.failures, self.error = self.failures + 1, why
         pause = min(LOOK_EVERY * 2 ** min(self.failures, 10), LONGEST_PAUSE)
-        self.look_at, self.woken = now if self.woken else now + pause, False
+        self.look_at = self.asleep_at = now if self.woken else now + pause
+        self.woken = False
 
     def taken(self, new: int, *, short: bool) -> None:
         """So many were claimed for the first time. `short`: fewer than wanted were there, so none is left."""
@@ -81,4 +95,9 @@ class Search(msgspec.Struct):
     def wake(self, now: float) -> None:
         """The application says that there is something."""
         self.look_at = min(self.look_at, now)
+        self.rouse(now)
         self.woken = self.asked is not None or self.storing
+
+    def rouse(self, now: float) -> None:
+        """If all of the crew sleep, somebody is to look: nobody did while it was paused."""
+        self.asleep_at = min(self.asleep_at, now)

@@ -55,6 +55,7 @@ def build(
     machine: Machine | None = None,
     tagger: str = "tonearm.tagger:Tagger",
     nice: int = 10,
+    idle_exit: float = 60,
     environment: Mapping[str, str] | None = None,
 ) -> Crews:
     """Declare the crews; nothing is started by that."""
@@ -68,17 +69,17 @@ def build(
         hand,
         library=hand.crew(
             "library", "tonearm.handlers:Scanner", takes=Look, workers=machine.scanners(), environment=env,
-            idle_exit=60, timeout=None,
+            idle_exit=idle_exit, timeout=None,
         ),
         tag=hand.crew(
             "tag", tagger, default=True, discovers=True, workers=count,
-            environment=env, idle_exit=120, recycle_memory="1 GiB", memory=LISTENING, timeout=1800, threads=1,
+            environment=env, idle_exit=2 * idle_exit, recycle_memory="1 GiB", memory=LISTENING, timeout=1800, threads=1,
         ),
         calibration=hand.crew(
-            "calibration", "tonearm.handlers:Calibrator", takes=Count, workers=1, environment=env, idle_exit=60,
+            "calibration", "tonearm.handlers:Calibrator", takes=Count, workers=1, environment=env, idle_exit=idle_exit,
         ),
         write=hand.crew(
-            "write", "tonearm.handlers:Writer", discovers=True, workers=1, environment=env, idle_exit=60,
+            "write", "tonearm.handlers:Writer", discovers=True, workers=1, environment=env, idle_exit=idle_exit,
         ),
-        likeness=hand.crew("likeness", "tonearm.likeness:Finder", workers=1, environment=env, idle_exit=60),
+        likeness=hand.crew("likeness", "tonearm.likeness:Finder", workers=1, environment=env, idle_exit=idle_exit),
     )  # fmt: skip

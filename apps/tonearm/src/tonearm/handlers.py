@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from chargehand import GiveUp, Handler, Item, Job
-from tonearm import hearing, scan, written
+from tonearm import catalogue, hearing, scan, written
 from tonearm.errors import TonearmError
 from tonearm.library import Library, home, shown
 from tonearm.tags import Refused
@@ -43,10 +43,23 @@ class Scanner(Handler[Look, dict[str, Any]]):
             )
         except TonearmError as error:
             raise GiveUp(str(error)) from error
+        if catalogue.in_line(self.library, "", 1):
+            wake("tag")
         return msgspec.to_builtins(found)
 
     def tear_down(self) -> None:
         self.library.close()
+
+
+def wake(crew: str) -> None:
+    """That crew may be asleep, and would find something now."""
+    from tonearm import crews  # here: it names these handlers
+
+    hand = crews.build().hand
+    try:
+        hand.wake(crew)
+    finally:
+        hand.close()
 
 
 class Calibrator(Handler[Count, dict[str, Any]]):

@@ -10,9 +10,10 @@ from tonearm import catalogue, crews, hearing, hours, report
 from tonearm import scan as scanning
 from tonearm.calibration import ENOUGH
 from tonearm.cli.common import HomeOption, at_work, called, counted, opened, tell_what_is_next
+from tonearm.crews import Crews
 from tonearm.errors import TonearmError
 from tonearm.handlers import Count, Look
-from tonearm.library import Library, home, shown
+from tonearm.library import Folder, Library, home, shown
 
 PORT = 8357
 LOOPBACK = ("127.0.0.1", "localhost")
@@ -26,14 +27,15 @@ def serve(
     host: Annotated[str, typer.Option(help="127.0.0.1, or localhost.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="The port of the page.")] = PORT,
     between: Annotated[str | None, typer.Option(help="Listen to music only then: 01:00-07:00.")] = None,
-    workers: Annotated[int | None, typer.Option(help="How many listen at a time; by cores and memory.")] = None,
+    workers: Annotated[int | None, typer.Option(help="How many listen at a time; by cores and memory.", min=1)] = None,
     nice: Annotated[int, typer.Option(help="How far they step back for others, 0 to 19.", min=0, max=19)] = 10,
-    rescan: Annotated[float, typer.Option(help="Minutes between quick scans; 0: none but the first.")] = 60,
+    rescan: Annotated[float, typer.Option(help="Minutes between quick scans; 0: none but the first.", min=0)] = 60,
+    watching: Annotated[bool, typer.Option("--watch", help="Scan within seconds when a folder changes.")] = False,
 ) -> None:
     """Scan the folders, listen to what is new, and show it on a page, until Ctrl+C."""
     import uvicorn  # here: only this command needs it
 
-    from tonearm import web
+    from tonearm import watch, web
 
     if host not in LOOPBACK:
         raise TonearmError(
@@ -46,23 +48,29 @@ def serve(
     if not chosen:
         raise TonearmError("there is no folder yet: tonearm serve ~/Music")
     all_crews = crews.build(where, workers=workers, nice=nice)
-    for folder in chosen:
-        all_crews.library.enqueue(Look(folder.id), key=f"scan {folder.id}", label=shown(folder.root))
-        if rescan > 0:
-            all_crews.hand.recurring(
-                f"scan {folder.id}", all_crews.library, Look(folder.id), every=rescan * 60, key=f"scan {folder.id}"
-            )
+    _have_scanned(all_crews, chosen, rescan)
     all_crews.hand.log_level = "WARNING"
     tell_what_is_next(library, all_crews.tag.plan.workers)
     typer.echo(f"http://{host}:{port}/ shows how far it is; Ctrl+C ends it, and nothing is lost")
-    keeper = hours.Keeper(all_crews.hand, keeping)
-    keeper.start()
+    beside = [hours.Keeper(all_crews.hand, keeping), *([watch.Watcher(all_crews, chosen)] if watching else [])]
+    for each in beside:
+        each.start()
     try:
         uvicorn.run(web.create(all_crews, library), host=host, port=port, log_level="warning")
     finally:
-        keeper.stop()
+        for each in beside:
+            each.stop()
         all_crews.hand.close()
         library.close()
+
+
+def _have_scanned(all_crews: Crews, folders: list[Folder], minutes: float) -> None:
+    """Each folder now, and again and again."""
+    for folder in folders:
+        key = f"scan {folder.id}"
+        all_crews.library.enqueue(Look(folder.id), key=key, label=shown(folder.root))
+        if minutes > 0:
+            all_crews.hand.recurring(key, all_crews.library, Look(folder.id), every=minutes * 60, key=key)
 
 
 def scan(

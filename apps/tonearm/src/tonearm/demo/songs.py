@@ -1,7 +1,10 @@
-"""Makes the demonstration's songs: `python -m tonearm.demo.songs FOLDER COUNT`. Heavy (numpy): a process of its own."""
+"""Makes the demonstration's songs: `python -m tonearm.demo.songs FOLDER COUNT`. Heavy (numpy): a process of its own.
+
+Simple instruments, but so made that the networks know them: a flute is heard as a flute.
+"""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -14,6 +17,9 @@ from tonearm.demo.story import SONGS
 
 RATE = 22050
 Floats = NDArray[np.float64]
+Note = tuple[float, float, Floats]
+"""When it begins, how loud it is, and what it sounds like."""
+Chance = np.random.Generator
 
 
 def pitch(note: int) -> float:
@@ -21,51 +27,169 @@ def pitch(note: int) -> float:
     return 440.0 * 2 ** ((note - 69) / 12)
 
 
-@cache  # a tune is made of few notes
-def tone(note: int, seconds: float, overtones: tuple[float, ...], decay: float) -> Floats:
-    """One note: overtones of these strengths, dying away."""
-    at = np.arange(int(seconds * RATE)) / RATE
-    waves = [s * np.sin(2 * np.pi * pitch(note) * (n + 1) * at) for n, s in enumerate(overtones)]
-    return np.sum(waves, axis=0) * np.exp(-decay * at) * np.minimum(1, at * 200)
+def times(seconds: float) -> Floats:
+    """The moments of so many seconds of sound."""
+    return np.arange(int(seconds * RATE)) / RATE
+
+
+def noise(seconds: float, seed: int) -> Floats:
+    """White noise, the same for the same seed."""
+    return np.random.default_rng(seed).normal(0, 1, int(seconds * RATE))
+
+
+def swelling(sound: Floats, begin: float, end: float) -> Floats:
+    """A sound that fades in and out."""
+    at = np.arange(sound.size) / RATE
+    return sound * np.minimum(1, at / begin) * np.minimum(1, (at[-1] - at) / end)
+
+
+def wavering(note: int, seconds: float, depth: float, speed: float) -> Floats:
+    """The phase of a note that a player lets waver."""
+    at = times(seconds)
+    return 2 * np.pi * pitch(note) * (at + np.cumsum(depth * np.sin(2 * np.pi * speed * at)) / RATE)
+
+
+# instruments; a tune is made of few notes, so each is made once
 
 
 @cache
-def drum(seconds: float, seed: int) -> Floats:
-    """A beat: a low thud, and noise on top."""
-    at = np.arange(int(seconds * RATE)) / RATE
-    noise = np.random.default_rng(seed).normal(0, 1, at.size)
-    return 1.2 * np.sin(2 * np.pi * 55 * at) * np.exp(-18 * at) + 0.35 * noise * np.exp(-40 * at)
+def string(note: int, seconds: float) -> Floats:
+    """A plucked string: noise that goes round and round, a little duller each time."""
+    loop = np.random.default_rng(note).uniform(-1, 1, int(RATE / pitch(note)))
+    rounds: list[Floats] = []
+    for _ in range(1 + int(seconds * RATE) // loop.size):
+        rounds.append(loop)
+        loop = 0.996 * (0.94 * loop + 0.06 * np.roll(loop, 1))
+    return np.concatenate(rounds)[: int(seconds * RATE)]
 
 
-PLUCKED = (1.0, 0.6, 0.4, 0.25, 0.12)
-PIPED = (1.0, 0.05, 0.3, 0.02, 0.12)
-BUZZING = tuple(1 / n for n in range(1, 14))
-SUNG = (0.4, 1.0, 0.7, 0.2, 0.3, 0.1)
-STYLES: dict[str, tuple[tuple[float, ...], float, float, bool, int]] = {
-    # overtones, decay, seconds a note, drums, how low
-    "guitar": (PLUCKED, 3.0, 0.3, False, 0),
-    "flute": (PIPED, 0.4, 0.7, False, 12),
-    "techno": (BUZZING, 6.0, 0.23, True, -12),
-    "organ": (PIPED, 0.1, 1.6, False, -5),
-    "march": (PLUCKED, 5.0, 0.4, True, -7),
-    "choir": (SUNG, 0.2, 1.2, False, 3),
+@cache
+def flute(note: int, seconds: float) -> Floats:
+    """A pure tone with a little breath."""
+    phase = wavering(note, seconds, 0.006, 5.0)
+    tone = np.sin(phase) + 0.25 * np.sin(2 * phase) + 0.08 * np.sin(3 * phase)
+    breath = np.convolve(noise(seconds, note), np.ones(4) / 4, "same")
+    return swelling(tone + 0.06 * breath, 0.06, 0.1)
+
+
+@cache
+def pipes(note: int, seconds: float) -> Floats:
+    """An organ's stops, drawn."""
+    stops = ((0.5, 0.5), (1, 1.0), (2, 0.7), (3, 0.3), (4, 0.4), (6, 0.15), (8, 0.2))
+    tone = np.sum([loud * np.sin(2 * np.pi * pitch(note) * foot * times(seconds)) for foot, loud in stops], axis=0)
+    return swelling(tone, 0.03, 0.2)
+
+
+@cache
+def voices(note: int, seconds: float) -> Floats:
+    """Three singers on one note, with an open mouth."""
+    mouth = ((700, 110, 1.0), (1100, 120, 0.6), (2600, 160, 0.25))
+    sung = np.zeros(int(seconds * RATE))
+    for apart in (-0.006, 0.0, 0.005):
+        phase = (1 + apart) * wavering(note, seconds, 0.012, 5.2 + 40 * apart)
+        for overtone in range(1, int(4500 / pitch(note))):
+            high = overtone * pitch(note)
+            loud = 0.02 + sum(share * np.exp(-0.5 * ((high - at) / width) ** 2) for at, width, share in mouth)
+            sung += loud / overtone**0.3 * np.sin(overtone * phase)
+    return swelling(sung, 0.15, 0.25)
+
+
+@cache
+def synthesizer(note: int, seconds: float, decay: float) -> Floats:
+    """A sawtooth that dies away."""
+    at = times(seconds)
+    waves = [np.sin(2 * np.pi * pitch(note) * n * at) / n for n in range(1, int(min(20, RATE / 2 / pitch(note))))]
+    return np.sum(waves, axis=0) * np.exp(-decay * at)
+
+
+@cache
+def drum(kind: str) -> Floats:
+    """A kick, a hat or a clap."""
+    if kind == "kick":
+        at = times(0.35)
+        return np.sin(2 * np.pi * (45 * at + 4 * (1 - np.exp(-28 * at)))) * np.exp(-7 * at)
+    if kind == "hat":
+        return np.diff(noise(0.06, 1), prepend=0) * np.exp(-60 * times(0.06))
+    return noise(0.15, 2) * np.exp(-25 * times(0.15))
+
+
+# music
+
+
+def harp_music(chance: Chance, seconds: float) -> Iterator[Note]:
+    """Up and down the strings."""
+    scale, place = (57, 59, 60, 62, 64, 65, 67, 69, 71, 72, 74, 76), 6
+    for number, at in enumerate(np.arange(0, seconds, 0.19)):
+        place = int(np.clip(place + chance.integers(-2, 3), 0, len(scale) - 1))
+        yield at, 1.0, string(scale[place], 0.9)
+        yield at, 0.5, string(scale[place] + 12, 0.9)
+        if number % 4 == 0:
+            yield at, 0.8, string(scale[place] - 12, 1.2)
+
+
+def flute_music(chance: Chance, seconds: float) -> Iterator[Note]:
+    """A slow walk."""
+    scale, place, at = (69, 71, 72, 74, 76, 79, 81), 3, 0.0
+    while at < seconds:
+        place = int(np.clip(place + chance.integers(-2, 3), 0, len(scale) - 1))
+        length = float(chance.choice([0.4, 0.4, 0.8, 1.2]))
+        yield at, 1.0, flute(scale[place], length)
+        at += length
+
+
+def techno_music(chance: Chance, seconds: float) -> Iterator[Note]:
+    """Four to the floor."""
+    beat, bass, key = 60 / 128, (33, 33, 36, 33, 33, 40, 38, 36), int(chance.integers(-2, 3))
+    for number, at in enumerate(np.arange(0, seconds, beat)):
+        yield at, 1.6, drum("kick")
+        yield from ((at + beat * part, loud, drum("hat")) for part, loud in ((0.5, 0.35), (0.25, 0.12), (0.75, 0.12)))
+        if number % 2:
+            yield at, 0.4, drum("clap")
+        for quarter in range(4):
+            note = bass[(4 * number + quarter) % 8] + key
+            yield at + quarter * beat / 4, 0.5, synthesizer(note, beat / 5, 9.0)
+        if number % 4 == 0:
+            yield from ((at + beat / 2, 0.15, synthesizer(note + key, beat, 6.0)) for note in (57, 60, 64))
+
+
+def chords(play: Callable[[int, float], Floats], length: float) -> Callable[[Chance, float], Iterator[Note]]:
+    """One chord after the other."""
+    all_chords = ((48, 60, 64, 67), (53, 57, 60, 65), (55, 59, 62, 67), (45, 57, 60, 64))
+
+    def music(chance: Chance, seconds: float) -> Iterator[Note]:
+        for at in np.arange(0, seconds, length):
+            yield from ((at, 0.3, play(note, 1.1 * length)) for note in all_chords[int(chance.integers(4))])
+
+    return music
+
+
+STYLES: dict[str, tuple[Callable[[Chance, float], Iterator[Note]], float, float]] = {
+    # the music; how long a room rings, and how much of that is heard
+    "harp": (harp_music, 0.8, 0.15),
+    "flute": (flute_music, 1.8, 0.4),
+    "techno": (techno_music, 0.3, 0.02),
+    "organ": (chords(pipes, 2.4), 3.0, 0.5),
+    "choir": (chords(voices, 2.1), 3.0, 0.5),
 }
-SCALE = (57, 60, 62, 64, 67, 69, 72, 74)
+
+
+def in_a_room(sound: Floats, seconds: float, share: float) -> Floats:
+    """The sound, and what comes back from the walls."""
+    walls = noise(seconds, 3) * np.exp(-6 * times(seconds) / seconds)
+    size = 1 << (sound.size + walls.size).bit_length()
+    back = np.fft.irfft(np.fft.rfft(sound, size) * np.fft.rfft(walls / np.linalg.norm(walls), size), size)
+    return (1 - share) * sound + share * back[: sound.size]
 
 
 def song(style: str, seconds: float, seed: int) -> Floats:
     """A tune of that style, the same for the same seed."""
-    overtones, decay, step, drums, shift = STYLES[style]
-    chance = np.random.default_rng(seed)
-    out = np.zeros(int((seconds + 3) * RATE))
-    for number in range(int(seconds / step)):
-        start = int(number * step * RATE)
-        notes = chance.choice(SCALE, size=1 if drums else 2, replace=False)
-        sounds = [tone(int(note) + shift, step * 1.8, overtones, decay) for note in notes]
-        sounds += [drum(step, number % 4)] if drums else []
-        for sound in sounds:
-            out[start : start + sound.size] += 0.2 * sound
-    return out[: int(seconds * RATE)] / max(1e-9, float(np.abs(out).max())) * 0.8
+    music, ringing, share = STYLES[style]
+    out = np.zeros(int((seconds + 4) * RATE))
+    for at, loud, sound in music(np.random.default_rng(seed), seconds):
+        start = int(at * RATE)
+        out[start : start + sound.size] += loud * sound
+    whole = in_a_room(out[: int(seconds * RATE)], ringing, share)
+    return whole / max(1e-9, float(np.abs(whole).max())) * 0.8
 
 
 FORMATS: dict[str, dict[str, Any]] = {
@@ -77,12 +201,12 @@ FORMATS: dict[str, dict[str, Any]] = {
 }
 
 
-def main(folder: Path, count: int, write: Callable[..., None] = soundfile.write) -> None:
+def main(folder: Path, count: int) -> None:
     """Make the first so many songs in a folder."""
     for seed, (name, style, seconds) in enumerate(SONGS[:count]):
         file = folder / name
         file.parent.mkdir(parents=True, exist_ok=True)
-        write(file, song(style, seconds, seed), RATE, **FORMATS[file.suffix])
+        soundfile.write(file, song(style, seconds, seed), RATE, **FORMATS[file.suffix])
 
 
 if __name__ == "__main__":
