@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
+# Hundreds of processes are started here: each would compile everything anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: run example test check format lint types imports bench simulate chaos docs dashboard clean help
 
@@ -22,7 +24,7 @@ example: $(STAMP)  ## a small application: two crews at work, to watch and to ki
 	@$(BIN)/python -m examples.demo
 
 test: $(STAMP)   ## all tests
-	@$(BIN)/python -m pytest -n 3 -m "not alone"
+	@$(BIN)/python -m pytest -n 3 --dist worksteal -m "not alone"
 	@$(BIN)/python -m pytest -m alone
 
 check: $(STAMP) format lint types imports test  ## what CI runs

@@ -52,7 +52,19 @@ def living() -> Callable[[], list[int]]:
     return descendants
 
 
+def end_of_all() -> None:
+    """Wait until everything that was started has ended; fail if it does not."""
+    eventually(lambda: not descendants(), 15, what=f"processes left behind: {[describe(p) for p in descendants()]}")
+
+
 @pytest.fixture(autouse=True)
 def nothing_is_left_behind() -> Iterator[None]:
     yield
-    eventually(lambda: not descendants(), 15, what=f"processes left behind: {[describe(p) for p in descendants()]}")
+    end_of_all()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def nothing_is_left_behind_by_a_module() -> Iterator[None]:
+    """Also by tests that start no process, and so do not look each by itself."""
+    yield
+    end_of_all()

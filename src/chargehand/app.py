@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     from fastapi import FastAPI
 
 Payload = TypeVar("Payload")
+_NONE: Any = None
+"""A payload of any type, for those who give none: a crew that takes one refuses it."""
 Result = TypeVar("Result")
 
 THROUGH_THE_NODE = 32
@@ -160,8 +162,8 @@ class Chargehand(Operating):
     def recurring(
         self,
         name: str,
-        crew: Crew[Any, Any],
-        payload: Any = None,
+        crew: Crew[Payload, Any],
+        payload: Payload = _NONE,
         *,
         cron: str | None = None,
         every: float | None = None,

@@ -158,12 +158,17 @@ class Broker:
         return True
 
     def remove(self, key: str, topic: str, name: str, identity: dict[str, Any], at_ms: int) -> bool:
-        """There is no such thing, or no more; whether that is news. `identity`: which one."""
+        """There is no such thing, or no more; whether that is news. `identity`: which one.
+
+        A job that others were never told of is missed only by those who asked for it by its id.
+        """
         if key in self._removed:
             return False
+        known = self._things.get(key)
+        aside = name == "job" and (known is None or known.aside)
         kind = f"{name}_update"
         rest = rest_of(kind, at_ms, name, identity, removed=True)
-        self.accept(Event(self.version + 1, key, topic, kind, rest, removed=True))
+        self.accept(Event(self.version + 1, key, topic, kind, rest, removed=True, aside=aside))
         return True
 
     def accept(self, event: Event) -> None:

@@ -73,6 +73,8 @@ class Client:
     ) -> None:
         headers = {"Authorization": f"Bearer {key}"} if key is not None else {}
         self.url = url.rstrip("/")
+        if not self.url.startswith(("http://", "https://")):
+            raise errors.ConfigurationError(f"{url!r} is no address such as http://host:8356")
         try:
             self._http = httpx.Client(base_url=self.url, headers=headers, timeout=timeout, transport=transport)
         except (httpx.InvalidURL, ValueError) as error:
@@ -329,9 +331,9 @@ class Client:
             if after is None:
                 return
 
-    def release(self, job_id: str, fence: int) -> Answer:
+    def release(self, job_id: str, claim: int) -> Answer:
         """Take a claim back by hand, if it is still that one; Conflict if not."""
-        return self._post(f"/api/v1/claims/{quote(job_id, safe='')}/release", Answer, {"fence": fence})
+        return self._post(f"/api/v1/claims/{quote(job_id, safe='')}/release", Answer, {"claim": claim})
 
     def crashes(
         self,
@@ -389,4 +391,9 @@ def _refusal(answer: httpx.Response) -> ChargehandError:
     text = str(found.get("detail") or f"HTTP {answer.status_code} without a reason; is {answer.url} a Chargehand?")
     if kind in _PROBLEMS:
         return _PROBLEMS[kind](text)
+    if answer.status_code == 404 and kind in ("", "no-such-path"):
+        text = (
+            f"there is no Chargehand at {answer.url}: `chargehand serve` answers at http://host:8356, an application "
+            "that it is attached to under its prefix, http://host:8000/chargehand"
+        )
     return Refused(text, answer.status_code, kind, str(found.get("request_id", "")))

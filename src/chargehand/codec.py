@@ -79,7 +79,21 @@ def as_type(value: Any, wanted: Any, what: str) -> Any:
         return msgspec.convert(value, wanted)
     except (TypeError, ValueError) as error:
         name = getattr(wanted, "__qualname__", str(wanted))
-        raise PayloadError(f"{what} is of the wrong type, not a {name}: {error}") from error
+        places = _places(error)
+        said = "; ".join(f"{place}: {text}" if place else text for place, text in places[:3])
+        more = f"; and {len(places) - 3} more" if len(places) > 3 else ""
+        wrong = PayloadError(f"{what} is of the wrong type, not a {name}: {said}{more}")
+        wrong.places = places
+        raise wrong from error
+
+
+def _places(error: Exception) -> tuple[tuple[str, str], ...]:
+    """Where something does not fit, and what; pydantic's values are not repeated: they may be long, or secret."""
+    listed = getattr(error, "errors", None)
+    if listed is not None:
+        return tuple(("/".join(str(step) for step in one["loc"]), str(one["msg"])) for one in listed())
+    text, _, place = str(error).partition(" - at `$")
+    return ((place.rstrip("`").replace("[", ".").replace("]", "").strip(".").replace(".", "/"), text),)
 
 
 def encode_typed(value: Any, wanted: Any, what: str) -> str:

@@ -42,6 +42,8 @@ class PayloadError(ChargehandError, ValueError):
     """A payload, a result or a job's option is not JSON, too large, or of the wrong type."""
 
     exit_code = EXIT_CONFIGURATION
+    places: tuple[tuple[str, str], ...] = ()
+    """Where in it something does not fit (`songs/0/path`), and what."""
 
 
 class UnknownCrew(ChargehandError, LookupError):

@@ -17,8 +17,10 @@ from typing import Any, Protocol
 import msgspec
 
 from chargehand import __version__, clock
+from chargehand.errors import ConfigurationError
 from chargehand.model.diagnosis import Diagnosis, diagnose
 from chargehand.model.symptoms import Facts, Other, facts_of
+from chargehand.settings import read
 from chargehand.stores import sqlite_address
 
 PATIENCE = 8.0
@@ -42,7 +44,7 @@ def examine(hand: Located, patience: float = PATIENCE) -> Diagnosis:
 
 def told(found: Diagnosis) -> dict[str, Any]:
     """A diagnosis as plain data, for JSON."""
-    return {"well": found.well, **msgspec.to_builtins(found)}
+    return {**msgspec.to_builtins(found), "well": found.well}
 
 
 def find_and_examine(address: str | None = None, patience: float = PATIENCE) -> Diagnosis:
@@ -72,9 +74,9 @@ def _named(address: str | None) -> tuple[dict[str, str], tuple[str, ...]]:
         return {_absolute(address): "--store"}, ()
     found: dict[str, str] = {}
     vain: list[str] = []
-    url, here = os.environ.get("CHARGEHAND_URL"), os.path.join(os.getcwd(), "chargehand.db")
+    url, here = _set(), os.path.join(os.getcwd(), "chargehand.db")
     if url:
-        found[_absolute(url)] = "CHARGEHAND_URL"
+        found[_absolute(url)] = "what is set as CHARGEHAND_URL"
     else:
         vain.append("CHARGEHAND_URL is not set")
     if os.path.lexists(here):
@@ -84,6 +86,15 @@ def _named(address: str | None) -> tuple[dict[str, str], tuple[str, ...]]:
     return found, (*vain, "no node of yours runs")
 
 
+def _set() -> str | None:
+    """The store that is set here: in the environment, in `.env`, in chargehand.toml."""
+    try:
+        settings = read(Path.cwd(), {})
+    except ConfigurationError:  # every other command says what is wrong there
+        return os.environ.get("CHARGEHAND_URL")
+    return settings.url if "url" in settings.origins else None
+
+
 def _absolute(address: str) -> str:
     """The file that an address names, without a look at any disk."""
     return os.path.abspath(os.path.expanduser(sqlite_address(address)))
@@ -91,7 +102,7 @@ def _absolute(address: str) -> str:
 
 def _is_plain(path: str) -> bool:
     """Whether commands that are given here are about this store."""
-    url = os.environ.get("CHARGEHAND_URL")
+    url = _set()
     meant = _absolute(url) if url else os.path.join(os.getcwd(), "chargehand.db")
     return meant == path
 

@@ -64,7 +64,8 @@ class JobNews:
         if new_list:
             for component, held in self._ledger.held.items():
                 for claim in held.claims.values():
-                    self._change(claim.id, partial(picture.job_of_claim, claim, component))
+                    if self._known(claim.id) is None:  # else we know how far it is, too
+                        self._change(claim.id, partial(picture.job_of_claim, claim, component))
         unknown = [job_id for job_id in new_ids if self._known(job_id) is None]
         return new_list or bool(unknown)
 

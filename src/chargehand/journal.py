@@ -42,7 +42,7 @@ class Journal(logging.Handler):
         facts: dict[str, Any] = dict(getattr(record, "facts", {}))
         component, job = facts.pop("component", None), facts.pop("job", None)
         line = facts.pop("line", None)
-        more = " ".join(f"{name}={value}" for name, value in facts.items())
+        more = " ".join(f"{name}={value}" for name, value in facts.items() if value is not None)
         text = str(line) if line is not None else f"{record.getMessage()} {more}".rstrip()
         entry = Entry(int(record.created * 1000), record.levelname.lower(), text, component, job)
         self.entries.append(entry)

@@ -78,14 +78,17 @@ class Human(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         facts: dict[str, Any] = {"component": self._component, "job": None, **getattr(record, "facts", {})}
-        if facts["job"] is None:
-            del facts["job"]
-        text = " ".join([escaped(record.getMessage()), *(f"{name}={_shown(value)}" for name, value in facts.items())])
+        text = " ".join([escaped(record.getMessage()), *_words(facts)])
         line = f"{self.formatTime(record)} {record.levelname.lower():7} {text}"
         if not record.exc_info:
             return line
         trace = self.formatException(record.exc_info).splitlines()
         return "\n".join([line, *(f"    {escaped(each)}" for each in trace)])
+
+
+def _words(facts: dict[str, Any]) -> list[str]:
+    """What is known, as name=value."""
+    return [f"{name}={_shown(value)}" for name, value in facts.items() if value is not None]
 
 
 def _shown(value: Any) -> str:
@@ -209,8 +212,7 @@ def speak(level: str, style: str) -> None:
 
 def _with_facts(record: logging.LogRecord) -> bool:
     """For formatters that know nothing of facts: they follow the message."""
-    facts: dict[str, Any] = getattr(record, "facts", {})
-    record.msg = " ".join([str(record.msg), *(f"{name}={_shown(value)}" for name, value in facts.items())])
+    record.msg = " ".join([str(record.msg), *_words(getattr(record, "facts", {}))])
     return True
 
 

@@ -12,7 +12,7 @@ import msgspec
 
 from chargehand.model.access import ApiKey, Deed, Operation, OperationFilter, Remembered, Session
 from chargehand.model.batch import Grant, Note, Want
-from chargehand.model.job import Attempt, Enqueued, Found, JobRecord, NewJob, Settlement, State
+from chargehand.model.job import IN_WORDS, Attempt, Enqueued, Found, JobRecord, NewJob, Settlement, State
 
 
 class Holder(msgspec.Struct, frozen=True):
@@ -207,8 +207,8 @@ class Discovered(msgspec.Struct, frozen=True, kw_only=True):
     """The items."""
 
 
-class ClaimRow(msgspec.Struct, frozen=True, kw_only=True, rename={"fence": "claim"}):
-    """Who holds what since when. In what people read, the fence is the claim's number."""
+class ClaimRow(msgspec.Struct, frozen=True, kw_only=True, rename=IN_WORDS):
+    """Who holds what since when."""
 
     id: str
     queue: str

@@ -107,6 +107,17 @@ def test_a_value_that_does_not_fit_is_refused_on_both_sides(kind: Any, wrong: An
         from_json(json.dumps(wrong), kind, "the payload")
 
 
+# spec: WK-1, SE-4
+@pytest.mark.parametrize("kind", SONGS)
+def test_what_does_not_fit_is_told_in_one_line_with_its_place_and_without_the_value(kind: Any) -> None:
+    with pytest.raises(PayloadError) as refused:
+        as_type({"path": "a", "tags": ["b", 12345]}, kind, "the payload")
+    assert [place for place, _ in refused.value.places] == ["tags/1"]
+    assert "tags/1: " in str(refused.value)
+    assert "\n" not in str(refused.value)
+    assert "12345" not in str(refused.value)
+
+
 # spec: WK-1
 @pytest.mark.parametrize("kind", [DataSong, StructSong])
 def test_a_typed_value_with_a_field_of_the_wrong_type_is_refused_before_it_is_sent(kind: Any) -> None:

@@ -84,6 +84,14 @@ def test_the_headline_of_the_night() -> None:  # spec: CL-4 RP-8
             "nothing to do: 1 of 1 workers ready, 12 jobs waiting for their time",
         ),
         (
+            facts(worker(), worker(1, status="paused"), queues=[{"queue": "tag", "queued": 1, "future": 1}]),
+            "nothing to do: 1 of 2 workers ready, 1 paused, 1 job waiting for its time",
+        ),
+        (
+            facts(worker(status="starting", started_s=1.0), waiting={"tag": 79_000}),
+            "nothing in hand: 0 of 1 workers ready, but: tag is still loading; 1 waiting, the oldest 79 seconds",
+        ),
+        (
             facts(worker(flags=("stalled",), current_job="j"), view={"version": "0.9"}),
             "working: 1 of 1 workers ready, 1 at work, but: tag:0 is stalled (and 1 more)",
         ),

@@ -302,6 +302,21 @@ def test_resume_names_the_failed_and_the_remedy_and_changes_nothing() -> None:
     assert world.statuses == ["healthy", "failed", "crashed"]
 
 
+# spec: PD-1
+@pytest.mark.parametrize(
+    ("scopes", "commands"),
+    [
+        (["*"], "`chargehand resume`"),
+        (["tag"], "`chargehand resume tag`"),
+        ([ONE, "*"], f"`chargehand resume` and `chargehand resume {ONE.removeprefix('worker:')}`"),
+    ],
+)
+def test_resume_names_what_lifts_the_pauses_that_still_hold(scopes: list[str], commands: str) -> None:
+    world = started()
+    world.tell(PausesChanged(scopes))
+    assert words(resumed(world.fleet, ONE)) == [f"is still paused, by another pause: {commands}"]
+
+
 # spec: RP-6
 def test_counts_survive_pause_and_resume() -> None:
     world = started()

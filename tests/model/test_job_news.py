@@ -157,3 +157,27 @@ def test_long_texts_are_cut_and_that_is_said() -> None:
     job = record(1, State.FAILED, error="x" * 10_000, result=msgspec.Raw(b'"' + b"y" * 5000 + b'"'))
     body = picture.job_of_record(job)
     assert (body["cut"], body["result"], len(body["error"]) < 2100) == (["error", "result"], None, True)
+
+
+def test_who_begins_to_watch_all_jobs_does_not_make_others_forget_how_far_one_is() -> None:  # spec: EV-2
+    world = World("job:j1")
+    world.begin(1)
+    world.news.progressed("worker:crew:0", None, {"done": 2, "total": 20})
+    world.news.publish()
+    told = world.broker.version
+    world.news.watch(parse(("job:j1", "queue:jobs")))
+    world.news.publish()
+    assert world.broker.version == told
+    event = world.broker.get("job:j1")
+    assert event is not None
+    assert event.body["progress"]["done"] == 2
+
+
+def test_that_there_is_no_such_job_is_told_to_those_alone_who_asked_for_it() -> None:  # spec: EV-2
+    world = World("job:nope", "queue:jobs")
+    asks, watches = (world.broker.subscribe(parse((topic,)), lambda: None) for topic in ("job:nope", "queue:jobs"))
+    world.begin(1)
+    world.news.publish()
+    world.seen(gone=("nope", "j1"))
+    assert [topic for _, topic in asks.take(10)[1]] == ["job:nope"]
+    assert [(event.key, event.removed) for event, _ in watches.take(10)[1]] == [("job:j1", True)]

@@ -62,6 +62,7 @@ def test_a_line_for_people() -> None:  # spec: WP-10 SE-4
     assert "component=worker:tag:0 job=j-1 text=" in line
     assert line.endswith(' empty=""')
     assert "job=" not in log.Human("node").format(record(job=None))
+    assert log.Human("node").format(record(exit_code=None, signal=9)).endswith(" component=node signal=9")
     assert log.Human("node").format(record(pid=7)).endswith(" info    worker ready component=node pid=7")
 
 

@@ -15,7 +15,7 @@ from chargehand.store import Holder
 from chargehand.stores import open_store
 from chargehand.testing import eventually
 
-KILLS = int(os.environ.get("CHARGEHAND_TEST_KILLS", "25"))
+KILLS = int(os.environ.get("CHARGEHAND_TEST_KILLS", "15"))
 """`make chaos` kills hundreds."""
 Work = Callable[..., Started]
 MakeHand = Callable[..., Chargehand]

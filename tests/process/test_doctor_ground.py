@@ -94,6 +94,9 @@ def test_no_argument_and_no_application(tmp_path: Path) -> None:  # spec: CL-4
     told = doctor(cwd=elsewhere, CHARGEHAND_URL="postgres://db/x")
     assert told.returncode == 2
     assert "is not supported" in told.stderr
+    (elsewhere / ".env").write_text("CHARGEHAND_URL=../chargehand.db\n")
+    told = doctor(cwd=elsewhere, PYTHONSAFEPATH="1")
+    assert f"no node serves {tmp_path / 'chargehand.db'}" in told.stdout
 
 
 def small_disk(folder: Path, size: str) -> None:

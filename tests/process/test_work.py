@@ -59,7 +59,7 @@ def test_a_wait_says_why_nobody_will_do_the_job(hand: Chargehand) -> None:  # sp
     with hand.running():
         ref = crew.enqueue({})
         eventually(lambda: hand.health("failed"))
-        with pytest.raises(TimeoutError, match=r"all workers of wrong are failed .*: chargehand reset wrong"):
+        with pytest.raises(TimeoutError, match=r"all workers of wrong are given up .*: chargehand reset wrong"):
             ref.wait(0.05)
         hand.pause("wrong")
         with pytest.raises(TimeoutError, match="it is queued, and nobody will do it: it is paused"):

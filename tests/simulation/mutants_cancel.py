@@ -91,7 +91,6 @@ CANCEL = (
         file="model/ledger.py",
         old="        self._unsure |= batch.poll\n",
         new="",
-        profile="cancel",
-        first=8567,
+        profile="cancelled while the store fails",
     ),
 )

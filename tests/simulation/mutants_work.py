@@ -41,8 +41,7 @@ WORK = (
         file="stores/sqlite_transaction.py",
         old="        if ends:\n",
         new="        if ends and want.limit > 99:\n",
-        profile="people",
-        first=48,
+        profile="paused behind the node's back",
     ),
     Mutant(
         name="oldest last",

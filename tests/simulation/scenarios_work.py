@@ -152,6 +152,37 @@ def cancelled_beside_a_busy_crew(stage: Stage) -> None:
     assert job(world, long) == "cancelled"
 
 
+def cancelled_while_the_store_fails(stage: Stage) -> None:
+    """What was written before a look that failed is seen by the next one that does not."""
+    world = begin(stage, 1)
+    (long,) = world.folk.enqueue(1, "a", delay_ms=0, timeout_ms=None)
+    world.fates.scripted[long] = until_it_hears(world)
+    now_at(world, 2)
+    world.store_fails_until = world.now + 20
+    world.folk.cancel(long)
+    now_at(world, 19)
+    assert job(world, long) == "running"
+    now_at(world, 15)
+    assert job(world, long) == "cancelled"
+
+
+# pause (PD-1)
+
+
+def paused_behind_the_nodes_back(stage: Stage) -> None:
+    """A pause that nobody told the node of holds from the moment at which it is written."""
+    world = begin(stage, 1)
+    with world.stage.people.transaction() as tx:
+        tx.pause("a", "somebody", None)
+    world.oracle.jobs.paused["a"] = float("inf")
+    (waits,) = world.folk.enqueue(1, "a", delay_ms=0, timeout_ms=None)
+    now_at(world, 10)
+    assert job(world, waits) == "queued"
+    world.folk.resume("a")
+    now_at(world, 5)
+    assert job(world, waits) == "done"
+
+
 # several at once
 
 
@@ -201,6 +232,8 @@ FOUND_AND_CANCELLED: dict[str, Callable[[Stage], None]] = {
     "asleep and resumed": asleep_and_resumed,
     "cancelled wherever it is": cancelled_wherever_it_is,
     "cancelled beside a busy crew": cancelled_beside_a_busy_crew,
+    "cancelled while the store fails": cancelled_while_the_store_fails,
+    "paused behind the node's back": paused_behind_the_nodes_back,
     "several at once": several_at_once,
     "one of several is cancelled": one_of_several_is_cancelled,
 }

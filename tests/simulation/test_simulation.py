@@ -7,7 +7,7 @@ from stage import Stage
 
 from campaign import histories
 
-ROUNDS, SEEDS = 8, 33
+ROUNDS, SEEDS = 6, 22
 
 
 # spec: WK-4 WK-6 WK-7 WK-8 WK-10 SV-3 SV-5 SV-6 SV-7 RP-7

@@ -3,6 +3,7 @@
 import json
 import threading
 from collections.abc import Generator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -17,8 +18,8 @@ from chargehand.cli.main import app
 from chargehand.client import Client, Refused, Unreachable
 from chargehand.errors import Conflict, JobNotFound
 from chargehand.model.batch import Want
-from chargehand.model.job import GaveUp, settle
-from chargehand.store import CrewRow, Holder
+from chargehand.model.job import Done, GaveUp, settle
+from chargehand.store import CrewRow, Holder, JobFilter
 from chargehand.testing import eventually
 
 
@@ -95,10 +96,41 @@ def test_commands_about_a_node_elsewhere(web: Web, monkeypatch: pytest.MonkeyPat
         assert said("logs") == ""
         assert "over HTTP" in said("logs", "--follow", code=1)
         assert "over HTTP" in said("keys", "list", code=1)
+        found = json.loads(said("doctor", "--json", code=1))
+        assert (found["store"], found["well"]) == (str(web.hand.path), False)
+        assert said("doctor", code=1).startswith(f"{found['headline']}\n")
+        assert "on the machine" in said("doctor", "--bundle", "x.tar.gz", code=1)
+        seen = json.loads(said("top", "--json", code=1))
+        assert (seen["store"], seen["health"]["status"]) == (url, "error")
+        assert [(queue["name"], queue["queued"]) for queue in seen["queues"]] == [(None, 1), ("plain", 1)]
+        assert json.loads(said("jobs", "show", job, "--json"))["claim"] == 0
         assert [each.verb for each in web.hand.operations()] == ["pause", "retry", "cancel", "create key"]
         monkeypatch.setenv("CHARGEHAND_KEY", "ch_wrong")
         assert "not known" in said("status", code=1)
+        assert "not known" in said("top", code=1)
+        assert f"no Chargehand at {url}/nowhere/" in said("--url", f"{url}/nowhere", "status", code=1)
+    assert "such as http://host:8356" in said("--url", "host:8356", "status", code=2)
     assert "does not answer" in said("--url", url, "status", code=1)
+
+
+def test_a_job_elsewhere_is_waited_for(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:  # spec: CL-2
+    row = CrewRow(name="plain", queue="plain", handler="m:H", workers=1, max_attempts=3, timeout_ms=5)
+    with web.hand.transaction() as tx:
+        tx.register(Holder("n", "l"), [row], {})
+    with served(web) as url, ThreadPoolExecutor() as aside:
+        monkeypatch.setenv("CHARGEHAND_REMOTE_URL", url)
+        assert "nobody will do it" in waited(0)
+        first = web.hand.jobs(JobFilter())[0].id
+        web.hand.cancel(first)
+        waiting = aside.submit(waited, 30)
+        eventually(lambda: web.hand.counts()[0].queued == 1)
+        _end(web, Done('{"a": [1]}'))
+        assert json.loads(waiting.result())["result"] == {"a": [1]}
+
+
+def waited(seconds: float) -> str:
+    told = CliRunner().invoke(app, ["jobs", "enqueue", "plain", "--wait", str(seconds)])
+    return told.stdout or str(told.exception)
 
 
 def test_the_client_says_what_went_wrong(web: Web) -> None:
@@ -119,7 +151,7 @@ def test_the_client_says_what_went_wrong(web: Web) -> None:
             made = client.enqueue("plain", key="k")
             with pytest.raises(Conflict):
                 client.retry(made.id)
-            _fail(web)
+            _end(web, GaveUp("no use"))
             assert client.retry_failed("plain").count == 1
             assert client.clear_failed("plain").count == 0
             with pytest.raises(Conflict):
@@ -133,10 +165,10 @@ def test_the_client_says_what_went_wrong(web: Web) -> None:
             Client(wrong).info()
 
 
-def _fail(web: Web) -> None:
+def _end(web: Web, outcome: Done | GaveUp) -> None:
     with web.hand.transaction() as tx:
         (grant,) = tx.claim([Want("plain", "plain", 1)], Holder("n", "l"))
-        settlement = settle(grant.claims[0], GaveUp("no use"))
+        settlement = settle(grant.claims[0], outcome)
         assert settlement is not None
         tx.settle([settlement], Holder("n", "l"))
 

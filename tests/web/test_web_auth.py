@@ -1,13 +1,16 @@
 """Who is let in: callers on this machine before there is a key, keys, sign-ins; never other sites' pages."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from webworld import AWAY, Web, problem
 
 from chargehand import ConfigurationError, clock
 from chargehand.testing import eventually
+from chargehand.web import sse
 from chargehand.web.keyring import ADMIN, BELIEVED
 from chargehand.web.listen import check_listening
 
@@ -112,6 +115,22 @@ def test_a_revoked_key_opens_nothing_within_a_second_or_so(web: Web) -> None:  #
     web.hand.revoke_key("ops")  # in the store alone, as from another process
     answer = eventually(lambda: (a := web.ask("GET", LOOK, key=key)).status_code == 401 and a, 10 * BELIEVED)
     assert "revoked" in problem(answer, 401, "key-unknown")["detail"]  # type: ignore[arg-type]
+
+
+def test_a_stream_ends_when_its_key_is_revoked(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:  # spec: SE-2 EV-5
+    monkeypatch.setattr(sse, "PING_EVERY", 0.05)
+    monkeypatch.setattr(sse, "WELCOME_FOR", 0.1)
+    key = web.key("read", name="ops")
+
+    async def listen() -> httpx.Response:
+        stream = asyncio.ensure_future(web.asks("GET", "/api/events", key=key))
+        done, _ = await asyncio.wait([stream], timeout=5 * sse.WELCOME_FOR)
+        assert not done  # whoever is welcome stays
+        web.hand.revoke_key("ops")
+        return await stream
+
+    assert web.run(listen()).text.startswith("retry: ")
+    problem(web.ask("GET", "/api/events", key=key), 401, "key-unknown")
 
 
 def test_an_expired_key_opens_nothing(web: Web) -> None:  # spec: SE-2

@@ -71,7 +71,7 @@ def test_each_refusal_has_its_status_and_is_a_problem_document(
         ("/api/v1/jobs", [], "body"),
         ("/api/v1/jobs", {"crew": "tag", "queue": "tagging"}, "body"),
         ("/api/v1/jobs", {"crew": "tag", "payload": {"path": "a"}, "suprise": 1}, "body/suprise"),
-        ("/api/v1/jobs", {"crew": "tag", "payload": {"path": 1}}, "body/payload"),
+        ("/api/v1/jobs", {"crew": "tag", "payload": {"path": 1}}, "body/payload/path"),
         ("/api/v1/jobs", {"crew": "tag", "payload": 7}, "body/payload"),
         ("/api/v1/jobs", {"crew": "tag", "payload": {"path": "a"}, "priority": "high"}, "body/priority"),
         ("/api/v1/jobs", {"crew": "tag", "payload": {"path": "a"}, "priority": 1 << 80}, "body/priority"),
@@ -87,7 +87,7 @@ def test_each_refusal_has_its_status_and_is_a_problem_document(
         ("/api/web/worker/pause", {"reason": "x" * 1001}, "body/reason"),
         ("/api/web/worker/scale", {"scope": "tag", "count": -1}, "body/count"),
         ("/api/web/worker/scale", {"scope": "tag", "count": True}, "body/count"),
-        ("/api/v1/claims/x/release", {"fence": "one"}, "body/fence"),
+        ("/api/v1/claims/x/release", {"claim": "one"}, "body/claim"),
     ],
 )
 def test_a_wrong_body_is_told_where_it_is_wrong(still: Web, path: str, body: Any, place: str) -> None:

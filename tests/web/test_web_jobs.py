@@ -47,6 +47,8 @@ def test_a_job_is_made_and_found_with_all_that_it_was_given(web: Web) -> None:  
     }
     assert job["run_at_ms"] - job["created_ms"] == 60_000
     assert (job["state"], job["attempt_history"], job["crash_reports"]) == ("queued", [], [])
+    assert job["claim"] == 0
+    assert "fence" not in job  # a word of the code
 
 
 def test_a_key_that_is_taken_is_answered_with_the_job_that_has_it(web: Web) -> None:  # spec: WK-2
@@ -212,16 +214,16 @@ def test_queues_say_who_serves_them_and_how_long_their_work_waits(web: Web) -> N
 
 def test_a_claim_is_taken_back_by_hand_only_if_it_is_still_that_one(web: Web) -> None:  # spec: HT-3 WK-4
     ids = [web.post("/api/v1/jobs", {"crew": "plain"}, 201)["id"] for _ in range(3)]
-    problem(web.ask("POST", f"/api/v1/claims/{ids[0]}/release", json={"fence": 1}), 409, "conflict")
+    problem(web.ask("POST", f"/api/v1/claims/{ids[0]}/release", json={"claim": 1}), 409, "conflict")
     for _ in ids:
         take(web)
     first = web.get("/api/v1/claims", params={"limit": 2})
     rest = web.get("/api/v1/claims", params={"limit": 2, "after": first["next"]})
     assert {claim["id"] for claim in first["claims"] + rest["claims"]} == set(ids)
     assert rest["next"] is None
-    problem(web.ask("POST", f"/api/v1/claims/{ids[0]}/release", json={"fence": 2}), 409, "conflict")
-    assert web.post(f"/api/v1/claims/{ids[0]}/release", {"fence": 1})["text"] == "is queued again"
-    problem(web.ask("POST", f"/api/v1/claims/{ids[0]}/release", json={"fence": 1}), 409, "conflict")
+    problem(web.ask("POST", f"/api/v1/claims/{ids[0]}/release", json={"claim": 2}), 409, "conflict")
+    assert web.post(f"/api/v1/claims/{ids[0]}/release", {"claim": 1})["text"] == "is queued again"
+    problem(web.ask("POST", f"/api/v1/claims/{ids[0]}/release", json={"claim": 1}), 409, "conflict")
     assert web.hand.job(ids[0]).interruptions == 1
 
 
@@ -231,7 +233,7 @@ def test_whatever_people_do_is_in_the_operator_log_and_nothing_else(web: Web) ->
     web.post(f"/api/v1/jobs/{failed}/retry", key=key)
     web.post(f"/api/v1/jobs/{waiting}/cancel", key=key)
     claim = take(web)
-    web.post(f"/api/v1/claims/{claim.id}/release", {"fence": claim.fence}, key=key)
+    web.post(f"/api/v1/claims/{claim.id}/release", {"claim": claim.fence}, key=key)
     web.post("/api/web/worker/pause", {"reason": "tea"}, key=key)
     web.post("/api/web/worker/resume", key=key)
     end_with(web, key)

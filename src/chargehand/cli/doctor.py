@@ -8,16 +8,12 @@ import typer
 
 from chargehand import bundle, facts
 from chargehand.cli import find, show
-from chargehand.errors import EXIT_ERROR
+from chargehand.errors import EXIT_ERROR, ConfigurationError
 from chargehand.model.diagnosis import Diagnosis
-
-Store = Annotated[
-    str | None, typer.Option("--store", "--url", "-s", help="The store, as a path or address.", metavar="PATH")
-]
 
 
 def doctor(
-    store: Store = None,
+    store: find.Store = None,
     pack: Annotated[
         Path | None,
         typer.Option("--bundle", help="Write what a bug report needs into this file (.tar.gz).", metavar="FILE"),
@@ -27,11 +23,11 @@ def doctor(
     """Say why nothing is happening, most likely cause first, each with what mends it.
 
     It finds the store and its node by itself (CHARGEHAND_URL, chargehand.db in this folder, nodes of yours that run
-    here), imports no application, and answers though node or store hang.
+    here), imports no application, and answers though node or store hang. With --url, the server there looks.
 
     Exit status 0 if nothing is wrong, 1 if something is.
     """
-    found = facts.find_and_examine(store)
+    found = _far(pack) if store is None and find.elsewhere is not None else facts.find_and_examine(store)
     if json:
         show.json(facts.told(found))
     else:
@@ -41,6 +37,15 @@ def doctor(
         sys.stderr.write(f"{pack} is written; payloads and secrets are left out, but read it before you send it\n")
     if not found.well:
         raise typer.Exit(EXIT_ERROR)
+
+
+def _far(pack: Path | None) -> Diagnosis:
+    """What a server elsewhere finds."""
+    if pack is not None:
+        raise ConfigurationError(
+            "a bundle is made where the store is: run it on the machine of the node, without --url"
+        )
+    return find.remote().doctor()
 
 
 def _tell(found: Diagnosis) -> None:

@@ -6,13 +6,16 @@ import traceback
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, cast
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
 from chargehand.app import Chargehand
 from chargehand.errors import ConfigurationError, StoreError
 from chargehand.stores import sqlite_path
+
+if TYPE_CHECKING:
+    from chargehand.cli.remote import Remote
 
 App = Annotated[
     str | None,
@@ -60,11 +63,7 @@ elsewhere: str | None = None
 def chargehand(app: str | None, store: str | None) -> Chargehand:
     """The Chargehand that a command is about: by application, store, --url, CHARGEHAND_URL, or in this folder."""
     if app is None and store is None and elsewhere is not None:
-        from chargehand.cli.remote import KEY, Remote  # httpx is slow to load, and most commands do without
-
-        remote = Remote(elsewhere, os.environ.get(KEY))
-        _opened.append(remote.close)
-        return cast("Chargehand", remote)  # it has the methods that commands use
+        return cast("Chargehand", remote())  # it has the methods that commands use
     if app is not None and store is not None:
         raise ConfigurationError("give --app or --store, not both: an application has a store of its own")
     if app is not None:
@@ -81,6 +80,16 @@ def chargehand(app: str | None, store: str | None) -> Chargehand:
             )
         raise StoreError(f"there is no store at {hand.path}")
     return hand
+
+
+def remote() -> "Remote":
+    """The node elsewhere that commands are about."""
+    from chargehand.cli.remote import KEY, Remote  # httpx is slow to load, and most commands do without
+
+    assert elsewhere is not None
+    found = Remote(elsewhere, os.environ.get(KEY) or None)
+    _opened.append(found.close)
+    return found
 
 
 def level(name: str | None) -> str | None:

@@ -12,7 +12,7 @@ from chargehand.cli import deaths, find, many, show
 from chargehand.config import CrewPlan, milliseconds
 from chargehand.crew import Crew, JobOptions, Ref
 from chargehand.errors import PayloadError, UnknownCrew
-from chargehand.model.job import JobRecord, NewJob, State
+from chargehand.model.job import IN_WORDS, JobRecord, NewJob, State
 from chargehand.store import CrashFilter, JobFilter
 
 app = typer.Typer(help="Enqueue, list, show, retry and cancel jobs.", no_args_is_help=True)
@@ -119,7 +119,8 @@ def show_job(
     job, attempts = hand.job(id), hand.attempts(id)
     reports = hand.crashes(CrashFilter(job=id))
     if json:
-        show.json({**msgspec.structs.asdict(job), "attempt_history": attempts, "crash_reports": reports})
+        shown = {IN_WORDS.get(name, name): value for name, value in msgspec.structs.asdict(job).items()}
+        show.json({**shown, "attempt_history": attempts, "crash_reports": reports})
         return
     for name, value in _facts(job):
         show.line(f"{name:14} {show.safe(value)}")

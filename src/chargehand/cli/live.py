@@ -1,5 +1,6 @@
 """`chargehand events`: follow what happens, as lines."""
 
+from collections.abc import Iterable, Iterator
 from typing import Annotated, Any
 
 import typer
@@ -23,14 +24,33 @@ def events(
     """Follow what happens: the state first, then every change, until Ctrl+C. Goes on through restarts of the node."""
     following = find.chargehand(app, store).subscribe(*(topics or ()))
     try:
-        for number, event in enumerate(following, 1):
-            show.json_line(event) if json else show.line(line(event))
+        told: Iterable[Any] = following if json else news(following)
+        for number, each in enumerate(told, 1):
+            show.json_line(each) if json else show.line(each)
             if number == count:
                 break
     except KeyboardInterrupt:
         raise typer.Exit(0) from None
     finally:
         following.close()
+
+
+def news(events: Iterable[dict[str, Any]]) -> Iterator[str]:
+    """Each event as a line, but for those that look like the one before about the same thing: a little more memory."""
+    last: dict[str, str] = {}
+    for event in events:
+        if event["type"] == RESYNC:
+            last.clear()
+        said = line(event)
+        what, told = _about(event), said.removeprefix(clock.local_time(event["timestamp_ms"]))
+        if last.get(what) != told:
+            last[what] = told
+            yield said
+
+
+def _about(event: dict[str, Any]) -> str:
+    kind = event["type"].removesuffix("_update")
+    return kind if event["type"] == RESYNC else _name(kind, event[kind])
 
 
 def line(event: dict[str, Any]) -> str:
@@ -57,7 +77,7 @@ def _name(kind: str, body: dict[str, Any]) -> str:
 
 def _worker(worker: dict[str, Any]) -> str:
     flags = f" ({', '.join(worker['flags'])})" if worker["flags"] else ""
-    job = f" does {worker['current_job']}" if worker["current_job"] else ""
+    job = f", does {worker['current_job']}" if worker["current_job"] else ""
     progress = show.progress(worker["progress"] or {})
     why = f": {summary(worker['text'])}" if worker["text"] else ""
     return f"is {worker['status']}{flags}{job}{f', {progress}' if progress else ''}{why}"

@@ -85,7 +85,8 @@ def run() -> None:
         with acting_as(user(), "cli"):
             app()
     except (ChargehandError, TimeoutError) as error:
-        sys.stderr.write(f"chargehand: {show.safe(error)}\n")
+        key = "; the command line takes it from CHARGEHAND_KEY" if getattr(error, "status", None) == 401 else ""
+        sys.stderr.write(f"chargehand: {show.safe(error)}{key}\n")
         sys.exit(getattr(error, "exit_code", EXIT_ERROR))
     except BrokenPipeError:
         sys.stderr.close()

@@ -6,7 +6,9 @@ from typing import Any, NoReturn
 
 import msgspec
 
-from chargehand.answers import JobDetail, cursor
+from chargehand.answers import Diagnosed, JobDetail, cursor
+from chargehand.calls import NoNode
+from chargehand.cli.away import AwayFeed
 from chargehand.client import Client
 from chargehand.errors import ChargehandError, Conflict, JobNotFound
 from chargehand.model.job import Attempt, Enqueued, JobRecord, NewJob
@@ -49,6 +51,12 @@ class Remote:
 
     # questions
 
+    def doctor(self) -> Diagnosed:
+        return self._client.doctor()
+
+    def feed(self) -> AwayFeed:
+        return AwayFeed(self._client)
+
     def counts(self) -> list[Counts]:
         names = Counts.__struct_fields__
         return [Counts(**{name: getattr(queue, name) for name in names}) for queue in self._client.queues()]
@@ -66,7 +74,17 @@ class Remote:
         return list(self._client.all_claims())
 
     def job(self, job_id: str) -> JobDetail:
-        return self._client.job(job_id)
+        found = self._client.job(job_id)
+        result = None if found.result is None else msgspec.Raw(msgspec.json.encode(found.result))
+        return msgspec.structs.replace(found, result=result)  # as the store has it
+
+    @property
+    def calls(self) -> NoReturn:
+        """Nobody tells us of a job's end: whoever waits for one asks again and again."""
+        raise NoNode(f"{self.path} is asked over HTTP")
+
+    def why_waiting(self, queue: str) -> str | None:
+        return next((each.unserved for each in self._client.queues() if each.queue == queue), None)
 
     def attempts(self, job_id: str) -> list[Attempt]:
         return list(self._client.job(job_id).attempt_history)

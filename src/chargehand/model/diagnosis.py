@@ -14,7 +14,7 @@ from chargehand.model import diagnosis_queues as by_queue
 from chargehand.model.causes import Finding, Severity, in_order
 from chargehand.model.lifecycle import Status
 from chargehand.model.symptoms import Facts, Other
-from chargehand.model.wording import jobs, length
+from chargehand.model.wording import in_future, length
 
 GLOBAL = frozenset(
     {"no-store", "store-hung", "store-unusable", "schema-new", "node-elsewhere", "node-stopped", "not-allowed"}
@@ -108,9 +108,10 @@ def _doing(facts: Facts) -> str:
     if view is None:
         return "no node answers"
     busy = sum(worker.current_job is not None for worker in view.workers)
-    well = sum(worker.status in (Status.HEALTHY, Status.PAUSED) for worker in view.workers)
-    at = f"{well} of {len(view.workers)} workers ready"
+    ready, paused = (sum(w.status == status for w in view.workers) for status in (Status.HEALTHY, Status.PAUSED))
+    at = f"{ready} of {len(view.workers)} workers ready" + (f", {paused} paused" if paused else "")
     if busy:
         return f"working: {at}, {busy} at work"
     future = sum(row.future for row in facts.queues)
-    return f"nothing to do: {at}" + (f", {jobs(future)} waiting for their time" if future else "")
+    later = f", {in_future(future)}" if future else ""
+    return f"{'nothing in hand' if facts.waits else 'nothing to do'}: {at}{later}"

@@ -163,13 +163,14 @@ def _not_there(facts: Facts, crew: str, left: Sequence[Worker], waiting: int) ->
     away = (Status.STOPPED, Status.STOPPING)
     stopped = [w for w in left if w.status in away and w.reason != "idle" and w not in roomless]
     if stopped and len(stopped) == len(left):
+        how = stopped[0].text or stopped[0].reason or "on the way"
         yield Finding(
             severity=Severity.ERROR if waiting else Severity.NOTE,
             cause="stopped",
             about=crew,
             short=f"{crew} is stopped",
-            text=f"crew {crew}: {'all' if len(left) > 1 else 'its only'} worker{'s' * (len(left) > 1)} stopped "
-            f"({stopped[0].text or stopped[0].reason or 'on the way'}); {jobs(waiting)} waiting",
+            text=f"crew {crew}: {'all workers' if len(left) > 1 else 'its only worker'} stopped"
+            f"{'' if how == 'stopped' else f' ({how})'}; {jobs(waiting)} waiting",
             remedy=facts.command(f"start {crew}"),
         )
 

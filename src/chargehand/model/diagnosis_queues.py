@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from chargehand.model.causes import Finding, Severity
 from chargehand.model.symptoms import Facts
-from chargehand.model.wording import jobs, length
+from chargehand.model.wording import in_future, jobs, length
 
 
 def queues(facts: Facts) -> Iterator[Finding]:
@@ -28,7 +28,7 @@ def queues(facts: Facts) -> Iterator[Finding]:
             severity=Severity.NOTE,
             cause="future",
             about="queues",
-            short=f"{jobs(future)} wait for their time{soon}",
+            short=f"{in_future(future)}{soon}",
             text=f"everything that waits, waits for its time: {jobs(future)}{soon}",
             remedy=facts.command("jobs list"),
         )

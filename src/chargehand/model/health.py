@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from chargehand.errors import summary
 from chargehand.model.lifecycle import Status
 from chargehand.model.place import Place
 
@@ -65,13 +66,13 @@ def judge(
     for crew, members in crews.items():
         failed = [member for member in members if member["status"] == Status.FAILED]
         if failed:
-            text = f"crew {crew}: {len(failed)} of {len(members)} given up: {failed[0]['text']}"
+            text = f"crew {crew}: {len(failed)} of {len(members)} given up: {summary(failed[0]['text'])}"
             (grave if len(failed) == len(members) else light).append(text)
         for member in members:
             if member["flags"]:
                 light.append(f"{member['component']} is {', '.join(member['flags'])}")
             elif member["status"] == Status.CRASHED:
-                light.append(f"{member['component']} crashed: {member['text']}")
+                light.append(f"{member['component']} crashed: {summary(member['text'])}")
     status = Verdict.ERROR if grave else Verdict.DEGRADED if light else Verdict.HEALTHY
     return Findings(status, (*grave, *light))
 
@@ -101,9 +102,11 @@ def unserved(
         if not concerned:
             found[queue] = f"its crew {', '.join(crews)} has no workers: chargehand scale {crews[0]} 1"
         elif not any(member.will_work for member in concerned):
-            first = f"{concerned[0].status} ({concerned[0].text})"
+            first = concerned[0]
+            why = f" ({summary(first.text)})" if first.text and first.text != first.status else ""
+            state = "given up" if first.status == Status.FAILED else first.status
             mend = "reset" if any(member.status == Status.FAILED for member in concerned) else "start"
-            found[queue] = f"all workers of {', '.join(crews)} are {first}: chargehand {mend} {crews[0]}"
+            found[queue] = f"all workers of {', '.join(crews)} are {state}{why}: chargehand {mend} {crews[0]}"
     return found
 
 

@@ -89,7 +89,11 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """How long it had been due when it was claimed."""
 
 
-class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
+IN_WORDS = {"fence": "claim"}
+"""In what people read, the fence is the claim's number."""
+
+
+class JobRecord(msgspec.Struct, frozen=True, kw_only=True, rename=IN_WORDS):
     """One job as it stands in the store."""
 
     id: str
@@ -125,7 +129,7 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     """Its place in the order of arrival."""
 
 
-class Attempt(msgspec.Struct, frozen=True, kw_only=True):
+class Attempt(msgspec.Struct, frozen=True, kw_only=True, rename=IN_WORDS):
     """One time that a worker had the job: when, where, how long, and how it ended."""
 
     fence: int

@@ -168,7 +168,7 @@ def resumed(fleet: Fleet, scope: str | None) -> list[Answer]:
         if place.status is Status.FAILED:
             text = f"stays given up ({place.text}); `chargehand reset {place.component}` starts it"
         elif place.paused:
-            text = "is still paused, by another pause; `chargehand status` shows it"
+            text = f"is still paused, by another pause: {_lifting(fleet.pauses_of(place))}"
         elif place.status is Status.STOPPING:
             text = "is stopping"
         elif place.alive:
@@ -177,3 +177,9 @@ def resumed(fleet: Fleet, scope: str | None) -> list[Answer]:
             text = f"is {place.status.value}" + (f" ({place.text})" if place.text else "")
         answers.append(Answer(place.component, text))
     return answers or [Answer(scope or "*", "is no longer paused; it has no workers")]
+
+
+def _lifting(scopes: list[str]) -> str:
+    """The commands that clear these pauses."""
+    who = ["" if scope == "*" else f" {scope.removeprefix('worker:')}" for scope in scopes]
+    return " and ".join(f"`chargehand resume{each}`" for each in who)

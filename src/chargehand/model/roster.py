@@ -243,8 +243,12 @@ class Roster:
         place.done_at_crash = place.idle_crash_at = None
         return [Forgiven(place.component)] if place.status is Status.FAILED else []
 
+    def pauses_of(self, place: Place) -> list[str]:
+        """The scopes whose pauses hold a worker."""
+        return [scope for scope in ("*", place.crew, place.component) if scope in self._pauses]
+
     def _is_paused(self, place: Place) -> bool:
-        return any(scope in self._pauses for scope in ("*", place.crew, place.component))
+        return bool(self.pauses_of(place))
 
 
 def _report(place: Place, charged: bool, follows: str) -> Report:

@@ -28,6 +28,11 @@ def jobs(count: int) -> str:
     return f"{count:,} job" + ("" if count == 1 else "s")
 
 
+def in_future(count: int) -> str:
+    """So many jobs that are not due yet."""
+    return f"{jobs(count)} waiting for {'its' if count == 1 else 'their'} time"
+
+
 def size(count: int) -> str:
     """Bytes."""
     for unit, many in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):

@@ -14,6 +14,7 @@ from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 from starlette.responses import Response
 
+from chargehand.errors import ChargehandError
 from chargehand.model.access import Scope
 from chargehand.web.gate import host_of
 from chargehand.web.keyring import Caller
@@ -44,6 +45,19 @@ def requires(scope: Need) -> Callable[[Request], Awaitable[Caller]]:
 
     check.needs = needed.value  # type: ignore[attr-defined]
     return check
+
+
+async def still_welcome(request: Request, scope: Need) -> bool:
+    """Whether somebody who was let in would be let in again; while the store cannot tell, nobody is sent away."""
+    before = request.state.caller
+    request.state.caller = None
+    try:
+        await requires(scope)(request)
+    except Problem:
+        return False
+    except ChargehandError:
+        request.state.caller = before
+    return True
 
 
 async def open_to_all() -> None:

@@ -76,9 +76,9 @@ class ScaleIn(Body):
 class ReleaseIn(Body):
     """Which claim is to be taken back; if the job has been claimed anew since, nothing happens."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [{"fence": 1}]})
+    model_config = ConfigDict(json_schema_extra={"examples": [{"claim": 1}]})
 
-    fence: int = Field(ge=1, le=1 << 53)
+    claim: int = Field(ge=1, le=1 << 53)
 
 
 class SignIn(Body):

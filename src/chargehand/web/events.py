@@ -2,10 +2,11 @@
 
 from typing import Annotated, Any
 
-from fastapi import FastAPI, Header, Query, Response
+from fastapi import FastAPI, Header, Query, Request, Response
 
 from chargehand.model.topic import LONGEST, parse
 from chargehand.web import sse
+from chargehand.web.auth import still_welcome
 from chargehand.web.common import READ, Here, router
 from chargehand.web.site import Site
 
@@ -37,8 +38,13 @@ def include(api: FastAPI, site: Site) -> None:
 
 
 @routes.get("/api/events", dependencies=READ, response_class=Response, responses=_STREAM)
-async def events(site: Here, topics: Topics = None, last_event_id: Last = None, header: LastHeader = None) -> Response:
+async def events(
+    request: Request, site: Here, topics: Topics = None, last_event_id: Last = None, header: LastHeader = None
+) -> Response:
     """Live state as server-sent events: the full state of the topics first (or what is newer than the last id), then
-    every change. A comment comes every 15 s. Topics and events are described in docs/events.md."""
+    every change. A comment comes every 15 s; a stream whose key was revoked ends within that time. Topics and events
+    are described in docs/events.md."""
     wanted = [topic for text in topics or () for topic in text.split(",") if topic]
-    return sse.EventStream(site.hand, parse(wanted), header or last_event_id)
+    return sse.EventStream(
+        site.hand, parse(wanted), header or last_event_id, welcome=lambda: still_welcome(request, "read")
+    )

@@ -12,7 +12,7 @@ from chargehand.config import UNSET, CrewPlan, new_job
 from chargehand.errors import PayloadError
 from chargehand.model.job import NewJob
 from chargehand.web.bodies import MOST_JOBS, JobIn
-from chargehand.web.problems import Fault, Problem, faults_of, in_words
+from chargehand.web.problems import MOST_FAULTS, Fault, Problem, faults_of, in_words
 
 if TYPE_CHECKING:
     from chargehand.app import Chargehand
@@ -118,7 +118,9 @@ def jobs_of(hand: "Chargehand", wanted: Sequence[JobIn]) -> list[NewJob]:
             made.append(_job(crews, job))
         except PayloadError as error:
             where = "body" if len(wanted) == 1 else f"body/jobs/{number}"
-            raise Problem(422, "payload", str(error), faults=[Fault(f"{where}/payload", str(error))]) from None
+            places = error.places or (("", str(error)),)
+            faults = [Fault(f"{where}/payload/{place}".rstrip("/"), text) for place, text in places[:MOST_FAULTS]]
+            raise Problem(422, "payload", str(error), faults=faults) from None
     return made
 
 

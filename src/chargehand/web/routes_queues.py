@@ -129,15 +129,15 @@ async def claims(site: Here, limit: Limit = PAGE, after: After = None) -> Respon
     "/api/v1/claims/{id}/release", dependencies=CONTROL, tags=["claims"],
     responses=answers(Answer, examples.RELEASED, 404, 409),
 )  # fmt: skip
-async def release(request: Request, site: Here, id: Name, claim: ReleaseIn) -> Response:
+async def release(request: Request, site: Here, id: Name, which: ReleaseIn) -> Response:
     """Take a job back from a worker that nobody can reach, if it is still that claim: it may then be done twice."""
 
     def take_back() -> Answer:
         job = site.hand.job(id)
         if job.state is not State.RUNNING:
             raise Conflict(f"nobody holds job {id}: it is {job.state.value}")
-        if not site.hand.release(id, claim.fence):
-            raise Conflict(f"job {id} is not held by claim {claim.fence} any more: nothing was changed")
+        if not site.hand.release(id, which.claim):
+            raise Conflict(f"job {id} is not held by claim {which.claim} any more: nothing was changed")
         return Answer(id, "is queued again")
 
     return respond(await act(request, take_back))

@@ -1,6 +1,7 @@
 """Live state as server-sent events: one stream for one client, as fast as the client reads and no faster."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 PING_EVERY = 15.0
 """Seconds of silence after which a comment is sent: proxies close what is silent."""
+WELCOME_FOR = 15.0
+"""Seconds after which it is looked again whether the client may still listen: its key may be revoked by now."""
 RETRY_MS = 1000
 LAST_WORDS = 0.5
 """Seconds for a client to take the end of its stream."""
@@ -38,13 +41,20 @@ def of_job(hand: "Chargehand", job_id: str) -> "EventStream":
 
 
 class EventStream(StreamingResponse):
-    """Ends when the client leaves, when the server closes, and, if that is wanted, with the job."""
+    """Ends when the client leaves or is no longer welcome, when the server closes, and, if wanted, with the job."""
 
     def __init__(
-        self, hand: "Chargehand", patterns: Patterns, last: str | None = None, *, to_the_end: bool = False
+        self,
+        hand: "Chargehand",
+        patterns: Patterns,
+        last: str | None = None,
+        *,
+        welcome: Callable[[], Awaitable[bool]] | None = None,
+        to_the_end: bool = False,
     ) -> None:
         super().__init__(iter(()), media_type="text/event-stream", headers=HEADERS)
         self._hand, self._patterns, self._last, self._to_the_end = hand, patterns, last, to_the_end
+        self._welcome = welcome
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Talk until somebody ends it."""
@@ -73,9 +83,13 @@ class EventStream(StreamingResponse):
         async with self._hand.feed().watch(self._patterns, self._last) as watcher:
             # Neither this nor a comment ends with an empty line: some clients would take that for an event.
             await _say(send, b"retry: %d\n" % RETRY_MS)
-            over = False
+            over, look_at = False, clock.monotonic() + WELCOME_FOR
             while not over:
                 anew, told = await watcher.next(PING_EVERY)
+                if self._welcome is not None and clock.monotonic() >= look_at:
+                    if not await self._welcome():
+                        return
+                    look_at = clock.monotonic() + WELCOME_FOR
                 await _say(send, _text(watcher, anew, told) or b": still here\n")
                 over = self._to_the_end and any(has_ended(event.read(topic)) for event, topic in told)
 

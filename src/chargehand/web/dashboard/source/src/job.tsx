@@ -139,7 +139,7 @@ function Attempts({ job }: { job: JobDetail }) {
             </thead>
             <tbody>
               {job.attempt_history.map((each) => (
-                <tr key={each.fence}>
+                <tr key={each.claim}>
                   <td>
                     <Ago ms={each.started_ms} />
                   </td>

@@ -88,7 +88,7 @@ export interface JobRecord extends LiveJob {
 }
 
 export interface Attempt {
-  fence: number;
+  claim: number;
   node: string;
   worker: string | null;
   pid: number | null;
