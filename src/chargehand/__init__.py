@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         UnrecoverableError,
     )
     from chargehand.handler import Handler, Item, Job
+    from chargehand.model.job import JobRecord, State
     from chargehand.model.policy import LivenessPolicy, RestartPolicy, StartPolicy
     from chargehand.store import CrashFilter, JobFilter, Retention
 
@@ -34,6 +35,7 @@ _HOME = {
     "Page": "chargehand.config",
     **dict.fromkeys(("Crew", "Ref"), "chargehand.crew"),
     **dict.fromkeys(("Handler", "Item", "Job"), "chargehand.handler"),
+    **dict.fromkeys(("JobRecord", "State"), "chargehand.model.job"),
     **dict.fromkeys(("LivenessPolicy", "RestartPolicy", "StartPolicy"), "chargehand.model.policy"),
     **dict.fromkeys(("CrashFilter", "JobFilter", "Retention"), "chargehand.store"),
 }
@@ -55,6 +57,7 @@ __all__ = [
     "JobFailed",
     "JobFilter",
     "JobNotFound",
+    "JobRecord",
     "LivenessPolicy",
     "Page",
     "PayloadError",
@@ -63,6 +66,7 @@ __all__ = [
     "Retention",
     "Retry",
     "StartPolicy",
+    "State",
     "StoreBusy",
     "StoreError",
     "UnknownCrew",

@@ -132,6 +132,12 @@ def test_a_read_only_file_is_respected_even_by_root(song: Path) -> None:
     assert "read-only" in refused(put(song), "read-only")
 
 
+def test_a_read_only_folder_is_respected_even_by_root(song: Path) -> None:
+    os.chmod(song.parent, 0o555)
+    assert "folder is read-only" in refused(put(song), "read-only")
+    os.chmod(song.parent, 0o755)
+
+
 @pytest.fixture
 def open_folder() -> Iterator[Path]:
     folder = Path(tempfile.mkdtemp(prefix="tonearm-"))

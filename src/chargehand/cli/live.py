@@ -1,6 +1,7 @@
 """`chargehand events`: follow what happens, as lines."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -9,6 +10,9 @@ from chargehand import clock
 from chargehand.cli import find, show
 from chargehand.errors import summary
 from chargehand.model.topic import RESYNC
+
+MOST_REMEMBERED = 10_000
+"""Things whose last line is remembered; jobs come without end."""
 
 
 def events(
@@ -24,9 +28,13 @@ def events(
     """Follow what happens: the state first, then every change, until Ctrl+C. Goes on through restarts of the node."""
     following = find.chargehand(app, store).subscribe(*(topics or ()))
     try:
-        told: Iterable[Any] = following if json else news(following)
-        for number, each in enumerate(told, 1):
-            show.json_line(each) if json else show.line(each)
+        told: Iterable[Callable[[], None]] = (
+            (partial(show.json_line, event) for event in following)
+            if json
+            else (partial(show.line, text) for text in news(following))
+        )
+        for number, tell in enumerate(told, 1):
+            tell()
             if number == count:
                 break
     except KeyboardInterrupt:
@@ -39,7 +47,7 @@ def news(events: Iterable[dict[str, Any]]) -> Iterator[str]:
     """Each event as a line, but for those that look like the one before about the same thing: a little more memory."""
     last: dict[str, str] = {}
     for event in events:
-        if event["type"] == RESYNC:
+        if event["type"] == RESYNC or len(last) > MOST_REMEMBERED:
             last.clear()
         said = line(event)
         what, told = _about(event), said.removeprefix(clock.local_time(event["timestamp_ms"]))

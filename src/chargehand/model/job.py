@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from chargehand.errors import PayloadError
+from chargehand.errors import PayloadError, summary
 
 PAYLOAD_LIMIT = 1 << 20
 RESULT_LIMIT = 1 << 20
@@ -127,6 +127,11 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True, rename=IN_WORDS):
     """When a person asked for its end while it was running."""
     seq: int = 0
     """Its place in the order of arrival."""
+
+    @property
+    def summary(self) -> str:
+        """What went wrong, in one line: of a traceback the exception's own words."""
+        return summary(self.error)
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True, rename=IN_WORDS):

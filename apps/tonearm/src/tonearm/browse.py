@@ -6,8 +6,7 @@ from typing import Any
 
 import msgspec
 
-from chargehand import clock
-from tonearm import hearing
+from tonearm import clock, hearing
 from tonearm.errors import TonearmError
 from tonearm.labels import TIERS, Tier
 from tonearm.library import Folder, Library, joined, shown

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from chargehand import clock
+from tonearm import clock
 from tonearm.library import Db, Folder, Library, joined, shown
 from tonearm.tags import Tags
 

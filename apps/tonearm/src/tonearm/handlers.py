@@ -59,7 +59,10 @@ class Calibrator(Handler[Count, dict[str, Any]]):
         def tick(done: int, total: int, stage: str) -> None:
             job.progress(done, total, stage=stage)
 
-        return msgspec.to_builtins(hearing.recalibrate(self.library, tick, force=job.payload.force))
+        try:
+            return msgspec.to_builtins(hearing.recalibrate(self.library, tick, force=job.payload.force))
+        except TonearmError as error:  # the label file cannot be used
+            raise GiveUp(str(error)) from error
 
     def tear_down(self) -> None:
         self.library.close()

@@ -11,9 +11,8 @@ from typing import Any
 
 import msgspec
 
-from chargehand import clock
 from tonearm import calibration as calibrating
-from tonearm import catalogue, tiers
+from tonearm import catalogue, clock, tiers
 from tonearm.calibration import Calibration, Tally
 from tonearm.catalogue import Waiting
 from tonearm.errors import TonearmError
@@ -54,8 +53,11 @@ def calibration(library: Library) -> Calibration | None:
 
 
 def keep(library: Library, file: Waiting, heard: Heard, audio: bytes | None, took: float) -> list[Given] | None:
-    """Keep what was heard, with its labels, and that the file needs nothing more; None if it changed meanwhile."""
-    how = derivation(library)
+    """Keep what was heard, with its labels, and that the file needs nothing more; None if it changed meanwhile.
+
+    While the label file cannot be used, labels stay as they are: they are derived when it is mended.
+    """
+    how = None if library.book_trouble() else derivation(library)
     with library.writing() as db:
         still = db.execute(
             "UPDATE file SET needs = NULL, tagged_ms = ?, took = ?, audio = ?, duration = ? "
@@ -71,8 +73,9 @@ def keep(library: Library, file: Waiting, heard: Heard, audio: bytes | None, too
             "INSERT OR REPLACE INTO heard VALUES (?, ?, ?, ?, ?, ?)",
             (file.id, heard.listener, *numbers, heard.decoder, heard.patches),
         )
-        given = how.labels(heard.scores, _corrections(db, file.id))
-        _put(db, file.id, given)
+        given = [] if how is None else how.labels(heard.scores, _corrections(db, file.id))
+        if how is not None:
+            _put(db, file.id, given)
     return given
 
 
@@ -128,7 +131,7 @@ def correct(library: Library, number: int, said: Corrections) -> list[Given]:
     how = derivation(library)
     heard = scores(library, number)
     with library.writing() as db:
-        db.execute("INSERT OR REPLACE INTO correction VALUES (?, ?)", (number, msgspec.json.encode(said).decode()))
+        db.execute("INSERT OR REPLACE INTO correction VALUES (?, ?)", (number, _json(said)))
         given = how.labels(heard or {}, said)
         _put(db, number, given)
     return given
@@ -151,8 +154,8 @@ class Recount(msgspec.Struct, frozen=True):
 
     tracks: int
     applied: bool
-    moved: float | None
-    """By how much the label that moved most did, since the calibration before."""
+    drift: dict[str, float] | None
+    """By how much each label moved since the calibration before, most first; None if there is none to compare with."""
     enough: bool
 
 
@@ -160,7 +163,7 @@ def is_due(library: Library) -> bool:
     """Whether enough tracks came since the last calibration: half as many again, or the line is empty."""
     tagged = library.number("SELECT count(*) FROM heard")
     last = library.number("SELECT tracks FROM calibration ORDER BY id DESC LIMIT 1")
-    if tagged < calibrating.ENOUGH or tagged == last:
+    if tagged < calibrating.ENOUGH or tagged == last or library.book_trouble():
         return False
     return tagged >= last * 1.5 or not library.number(
         "SELECT count(*) FROM file WHERE needs IS NOT NULL AND missing_ms IS NULL"
@@ -178,19 +181,27 @@ def recalibrate(library: Library, tick: Tick | None = None, *, force: bool = Fal
         if tick is not None and done % PAGE == 0:
             tick(done, total, "count")
     new = tally.calibration()
-    moved = None if old is None or old.book != new.book else max(calibrating.drift(old, new).values(), default=0.0)
+    drift = None if old is None or old.book != new.book else _most_first(calibrating.drift(old, new))
     usable = new.fits(book.fingerprint)
     stale = old is None or calibrating.is_stale(old, new) or (usable and not old.fits(book.fingerprint))
     if not (stale or force):
-        return Recount(new.tracks, False, moved, usable)
+        return Recount(new.tracks, False, drift, usable)
     with library.writing() as db:
         db.execute(
             "INSERT INTO calibration (at_ms, tracks, moved, body) VALUES (?, ?, ?, ?)",
-            (clock.now_ms(), new.tracks, moved, msgspec.json.encode(new).decode()),
+            (clock.now_ms(), new.tracks, max(drift.values(), default=0.0) if drift else None, _json(new)),
         )
         db.execute("DELETE FROM calibration WHERE id <= (SELECT max(id) FROM calibration) - 10")
     derive_again(library, tick)
-    return Recount(new.tracks, True, moved, usable)
+    return Recount(new.tracks, True, drift, usable)
+
+
+def _most_first(drift: dict[str, float]) -> dict[str, float]:
+    return {label: round(moved, 4) for label, moved in sorted(drift.items(), key=lambda pair: (-pair[1], pair[0]))}
+
+
+def _json(thing: msgspec.Struct) -> str:
+    return msgspec.json.encode(thing).decode()
 
 
 def derive_again(library: Library, tick: Tick | None = None) -> int:

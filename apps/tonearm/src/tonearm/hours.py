@@ -5,7 +5,8 @@ import re
 import threading
 from dataclasses import dataclass
 
-from chargehand import Chargehand, ChargehandError, clock
+from chargehand import Chargehand, ChargehandError
+from tonearm import clock
 from tonearm.errors import TonearmError
 
 FORM = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)-([01]?\d|2[0-3]):([0-5]\d)")

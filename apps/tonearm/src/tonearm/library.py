@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import apsw
 import msgspec
 
-from tonearm.errors import TonearmError
+from tonearm.errors import LabelFileError, TonearmError
 from tonearm.labels import SHIPPED, Book, Tier, load
 from tonearm.tags import Mode, Settings, parse_ontos
 
@@ -190,6 +190,14 @@ class Library:
         """The labels: those of `labels.toml` beside the database, or those that come with Tonearm."""
         own = self.home / SHIPPED
         return load(own if own.is_file() else None)
+
+    def book_trouble(self) -> str | None:
+        """What is wrong with the label file, if it cannot be used."""
+        try:
+            self.book()
+        except LabelFileError as error:
+            return str(error)
+        return None
 
 
 def _folder(row: tuple[Any, ...]) -> Folder:

@@ -6,9 +6,7 @@ from typing import Any
 
 import msgspec
 
-from chargehand import Chargehand, JobFilter
-from chargehand.errors import summary
-from chargehand.model.job import JobRecord, State
+from chargehand import Chargehand, JobFilter, JobRecord, State
 from tonearm import catalogue, hearing
 from tonearm.library import Library, joined, shown
 
@@ -33,6 +31,8 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     scanned_ms: int | None
     calibrated: int
     writes_waiting: int
+    written: int
+    """Files that have labels in their own tags."""
 
     def eta(self, workers: int) -> float | None:
         """Seconds until all are heard, with so many workers; None while nothing was measured."""
@@ -75,6 +75,7 @@ def progress(library: Library) -> Progress:
         scanned_ms=(scanned[0] or None) if scanned else None,
         calibrated=library.number("SELECT tracks FROM calibration ORDER BY id DESC LIMIT 1"),
         writes_waiting=library.number(f"SELECT count(*) {here} AND asked IS NOT NULL"),
+        written=library.number(f"SELECT count(*) {here} AND written IS NOT NULL"),
     )
 
 
@@ -113,7 +114,7 @@ def notice_failures(hand: Chargehand, library: Library) -> int:
 def _why(job: JobRecord) -> str:
     if job.reason == "poison":
         return f"it crashed its worker {job.crashes} times"
-    return summary(job.error) or f"it was set aside: {job.reason or job.state.value}"
+    return job.summary or f"it was set aside: {job.reason or job.state.value}"
 
 
 def retry(library: Library) -> int:

@@ -4,8 +4,8 @@ a worker that only looks whether there is something to do stays small."""
 import os
 from typing import TYPE_CHECKING, Any
 
-from chargehand import ConfigurationError, GiveUp, Handler, Item, Job, clock
-from tonearm import catalogue, hearing
+from chargehand import ConfigurationError, GiveUp, Handler, Item, Job
+from tonearm import catalogue, clock, hearing
 from tonearm.errors import Undecodable, WeightsError
 from tonearm.library import Library, home
 from tonearm.tags.audio import digest

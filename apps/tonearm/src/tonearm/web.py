@@ -12,7 +12,7 @@ from fastapi.middleware.trustedhost import TrustedHostMiddleware
 from fastapi.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from chargehand import JobFailed
+from chargehand import JobFailed, Page
 from tonearm import browse, hearing, report
 from tonearm.crews import Crews
 from tonearm.labels import merge
@@ -20,7 +20,7 @@ from tonearm.library import Library
 from tonearm.tags import TextError, playlist, rules
 
 POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; base-uri 'none'; "
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; base-uri 'none'; "
     "form-action 'none'; frame-ancestors 'none'"
 )
 HEADERS = (
@@ -29,7 +29,7 @@ HEADERS = (
     (b"referrer-policy", b"no-referrer"),
 )
 CHARGEHAND = "/chargehand"
-PARTS = {"tonearm.js": "text/javascript", "tonearm.css": "text/css"}
+PARTS = {"tonearm.js": "text/javascript", "tonearm.css": "text/css", "icon.svg": "image/svg+xml"}
 LONGEST_SEARCH = 30.0
 
 
@@ -42,6 +42,7 @@ def create(crews: Crews, library: Library, *, attach: bool = True) -> FastAPI:
     _progress(app, crews, library)
     _tracks(app, crews, library)
     if attach:
+        crews.hand.pages.append(Page("Tonearm", "/"))
         crews.hand.attach(app, prefix=CHARGEHAND)
     return app
 
@@ -97,6 +98,7 @@ def _progress(app: FastAPI, crews: Crews, library: Library) -> None:
             "working": bool(at_work),
             "workers": at_work,
             "paused": [pause.reason or pause.who for pause in crews.hand.pauses()],
+            "label_file": library.book_trouble(),
             "folders": [browse.folder(each) for each in library.folders()],
         }
 

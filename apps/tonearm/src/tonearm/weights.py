@@ -47,6 +47,8 @@ def find(given: Path | None = None) -> Path | None:
 def add(file: Path, given: Path | None = None) -> Path:
     """Keep weights that somebody brought, once they have proved to be the right ones."""
     keep = folder(given)
+    if not file.is_file():
+        raise WeightsError(f"{file} is not a file. {BY_HAND}")
     try:
         keep.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=keep, prefix="incoming-", delete=False) as copy:

@@ -7,8 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from chargehand import clock
-from tonearm import catalogue, hearing
+from tonearm import catalogue, clock, hearing
 from tonearm.heard import LISTENER
 from tonearm.library import Folder, Library
 from tonearm.scan import ends_of

@@ -1,5 +1,6 @@
 """What the commands share."""
 
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
 
@@ -16,9 +17,15 @@ HomeOption = Annotated[
 ]
 
 
-def opened(where: Path | None) -> Library:
-    """The library that is there; TonearmError if there is none."""
-    return Library(home(where), create=False)
+to_close = ExitStack()
+"""What a command has opened: closed when it ends."""
+
+
+def opened(where: Path | None, *, create: bool = False) -> Library:
+    """The library that is there, or made there; TonearmError if there is none."""
+    library = Library(home(where), create=create)
+    to_close.callback(library.close)
+    return library
 
 
 def called(library: Library, folders: list[Path] | None) -> list[Folder]:
@@ -29,10 +36,13 @@ def called(library: Library, folders: list[Path] | None) -> list[Folder]:
 def at_work(where: Path | None) -> Crews | None:
     """The crews, if somebody runs them."""
     found = crews.build(where)
-    if found.hand.status() is None:
-        found.hand.close()
-        return None
-    return found
+    to_close.callback(found.hand.close)
+    return None if found.hand.status() is None else found
+
+
+def counted(number: int, thing: str) -> str:
+    """So many things."""
+    return f"{number} {thing}{'' if number == 1 else 's'}"
 
 
 def tell_what_is_next(library: Library, workers: int) -> None:
@@ -40,9 +50,18 @@ def tell_what_is_next(library: Library, workers: int) -> None:
     now = progress(library)
     kinds = ", ".join(f"{count} {kind}" for kind, count in now.kinds.items())
     typer.echo(
-        f"{now.files} files ({kinds}): {now.tagged} heard, {now.waiting} to be heard, {now.troubled} with trouble"
+        f"{counted(now.files, 'file')}{f' ({kinds})' if kinds else ''}: "
+        f"{now.tagged} heard, {now.waiting} to be heard, {now.troubled} with trouble"
     )
     if now.waiting:
         eta = now.eta(workers)
         known = "how long that takes is measured on the first songs" if eta is None else f"about {lasting(eta)}"
-        typer.echo(f"to be done: {now.waiting} songs with {workers} workers, {known}; nothing is written into files")
+        written = "" if now.written or now.writes_waiting else "; nothing is written into files"
+        who = f"{counted(now.waiting, 'song')} with {counted(workers, 'worker')}"
+        typer.echo(f"to be done: {who}, {known}{written}")
+    if now.trying:
+        typer.echo("only the songs to be tried first are counted; for all the others: tonearm try --go-on")
+    if now.writes_waiting:
+        typer.echo(f"{counted(now.writes_waiting, 'file')} to be written")
+    if wrong := library.book_trouble():
+        typer.echo(f"no labels are derived until the label file is mended: {wrong}")

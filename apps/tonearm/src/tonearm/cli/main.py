@@ -7,6 +7,7 @@ import typer
 from chargehand import ChargehandError
 from tonearm import __version__
 from tonearm.cli import files, labelling, running
+from tonearm.cli.common import to_close
 from tonearm.errors import TonearmError
 from tonearm.tags import TextError
 
@@ -35,9 +36,11 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def common(
+    context: typer.Context,
     version: bool = typer.Option(False, "--version", help="Show the version.", callback=_version, is_eager=True),
 ) -> None:
     """Listens to a music library and tags it, offline, on your own machine."""
+    context.call_on_close(to_close.close)
 
 
 def run() -> None:

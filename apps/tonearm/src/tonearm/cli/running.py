@@ -3,17 +3,20 @@
 from pathlib import Path
 from typing import Annotated, Any
 
+import msgspec
 import typer
 
 from tonearm import catalogue, crews, hearing, hours, report
 from tonearm import scan as scanning
-from tonearm.cli.common import HomeOption, at_work, called, opened, tell_what_is_next
+from tonearm.calibration import ENOUGH
+from tonearm.cli.common import HomeOption, at_work, called, counted, opened, tell_what_is_next
 from tonearm.errors import TonearmError
-from tonearm.handlers import Look
+from tonearm.handlers import Count, Look
 from tonearm.library import Library, home, shown
 
 PORT = 8357
 LOOPBACK = ("127.0.0.1", "localhost")
+SHOWN_DRIFT = 0.005
 Folders = Annotated[list[Path] | None, typer.Argument(help="Folders with music; none: those known already.")]
 
 
@@ -68,7 +71,7 @@ def scan(
     full: Annotated[bool, typer.Option("--full", help="Open every file, changed or not.")] = False,
 ) -> None:
     """Look through folders: new, changed, moved and missing files. Works with or without workers."""
-    library = Library(home(where))
+    library = opened(where, create=True)
     chosen = called(library, folders)
     if not chosen:
         raise TonearmError("there is no folder yet: tonearm scan ~/Music")
@@ -101,7 +104,8 @@ def status(where: HomeOption = None) -> None:
         step: dict[str, Any] = each["progress"] or {}
         share = f" {100 * step['done'] / step['total']:.0f} %" if step.get("done") and step.get("total") else ""
         doing = f"{step.get('stage') or 'at work'}{share}"
-        what = f"{each['song'] or ''} {doing}" if each["doing"] else each["text"] or ""
+        idle = "idle" if each["status"] == "healthy" else ""
+        what = f"{each['song'] or ''} {doing}".strip() if each["doing"] else each["text"] or idle
         typer.echo(f"  {each['component']:22} pid {each['pid'] or '–':<8} {each['status']:10} {what}")
     if running is None:
         typer.echo("nobody works now: start `tonearm serve`")
@@ -124,7 +128,7 @@ def try_some(
         chosen = catalogue.again(library, catalogue.varied(library, count), first=True)
         library.set("trying", "yes")
         typer.echo(
-            f"{chosen} songs from all over the library come first; when you have seen enough: tonearm try --go-on"
+            f"{counted(chosen, 'song')} from all over the library first; when you have seen enough: tonearm try --go-on"
         )
     if running is not None:
         running.hand.wake("tag")
@@ -144,7 +148,7 @@ def retag(
         which = [row[0] for row in library.rows("SELECT id FROM file WHERE missing_ms IS NULL AND size > 0")]
     else:
         which = [browse.find(library, track)]
-    typer.echo(f"{catalogue.again(library, which)} songs are to be heard again")
+    typer.echo(f"{counted(catalogue.again(library, which), 'song')} to be heard again")
     if running is not None:
         running.hand.wake("tag")
     else:
@@ -153,9 +157,19 @@ def retag(
 
 def calibrate(where: HomeOption = None) -> None:
     """Count how common each label is here, and derive all labels again. Nothing is listened to."""
-    library = opened(where)
-    done = hearing.recalibrate(library, force=True)
-    moved = "" if done.moved is None else f"; the label that moved most did so by {done.moved:.0%}"
-    typer.echo(f"{done.tracks} tracks counted, labels derived again{moved}")
+    library, running = opened(where), at_work(where)
+    library.book()  # a label file that cannot be used is told here, at once
+    if running is not None:
+        ref = running.calibration.enqueue(Count(force=True), priority=10, label="asked for")
+        done = msgspec.convert(ref.wait(timeout=3600), hearing.Recount)
+    else:
+        done = hearing.recalibrate(library, force=True)
+    typer.echo(f"{counted(done.tracks, 'track')} counted, their labels derived again; nothing was listened to")
     if not done.enough:
-        typer.echo("fewer than 50 tracks say little about what is common: fixed thresholds are used until then")
+        typer.echo(f"fewer than {ENOUGH} tracks say little about what is common: fixed thresholds are used until then")
+    if moved := [(label, share) for label, share in (done.drift or {}).items() if share >= SHOWN_DRIFT]:
+        typer.echo("moved most since the last time:")
+        for label, share in moved[:10]:
+            typer.echo(f"  {share:4.0%}  {label}")
+    elif done.drift is not None:
+        typer.echo("no label moved since the last time")

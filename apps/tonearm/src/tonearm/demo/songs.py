@@ -1,4 +1,4 @@
-"""Makes the demonstration's songs: `python -m tonearm.demo.songs FOLDER`. Heavy (numpy): a process of its own."""
+"""Makes the demonstration's songs: `python -m tonearm.demo.songs FOLDER COUNT`. Heavy (numpy): a process of its own."""
 
 import sys
 from collections.abc import Callable
@@ -77,13 +77,13 @@ FORMATS: dict[str, dict[str, Any]] = {
 }
 
 
-def main(folder: Path, write: Callable[..., None] = soundfile.write) -> None:
-    """Make all songs in a folder."""
-    for seed, (name, style, seconds) in enumerate(SONGS):
+def main(folder: Path, count: int, write: Callable[..., None] = soundfile.write) -> None:
+    """Make the first so many songs in a folder."""
+    for seed, (name, style, seconds) in enumerate(SONGS[:count]):
         file = folder / name
         file.parent.mkdir(parents=True, exist_ok=True)
         write(file, song(style, seconds, seed), RATE, **FORMATS[file.suffix])
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), int(sys.argv[2]))

@@ -18,11 +18,16 @@ function row(...cells) {
   }
   return made;
 }
-function press(text, action, kind) {
-  const button = make("button", text, kind);
+function press(text, action) {
+  const button = make("button", text, "link");
   button.type = "button";
   button.addEventListener("click", action);
   return button;
+}
+function part(share, kind) {
+  const made = make("span", undefined, kind);
+  made.style.width = `${100 * share}%`;
+  return made;
 }
 async function ask(path, options) {
   const answer = await fetch(path, options);
@@ -30,96 +35,137 @@ async function ask(path, options) {
   return answer.json();
 }
 function lasting(seconds) {
-  if (seconds === null) return "time unknown until the first songs are heard";
+  if (seconds === null) return "how long it takes is measured on the first songs";
   if (seconds < 90) return `about ${Math.round(seconds)} s left`;
   return seconds < 5400 ? `about ${Math.round(seconds / 60)} min left` : `about ${(seconds / 3600).toFixed(1)} h left`;
 }
 function doing(worker) {
   const step = worker.progress;
   if (!worker.doing) return worker.text || "";
-  if (!step) return "at work";
-  const share = step.total ? ` ${Math.round((100 * step.done) / step.total)} %` : "";
+  if (!step) return worker.song || "at work";
+  const share = step.total ? ` ${Math.round((100 * step.done) / step.total)} %` : step.done ? ` ${step.done}` : "";
   return `${worker.song ? `${worker.song}: ` : ""}${step.stage || "at work"}${share}`;
 }
+const KINDS = { healthy: "good", crashed: "bad", failed: "bad", paused: "hold", stopped: "muted" };
 async function progress() {
   const now = await ask("/api/progress");
   const all = now.tagged + now.waiting;
-  at("bar").value = all ? now.tagged / all : 0;
-  const parts = [`${now.files} files, ${now.tagged} heard, ${now.waiting} waiting`];
-  if (now.waiting) parts.push(lasting(now.eta));
-  if (now.trying) parts.push("trying some first");
-  if (now.troubled) parts.push(`${now.troubled} with trouble`);
+  const share = all ? now.tagged / all : 0;
+  at("bar").firstElementChild.style.width = `${100 * share}%`;
+  at("bar").setAttribute("aria-valuenow", Math.round(100 * share));
+  const what = all ? `${now.tagged} of ${all} songs heard` : "No songs yet";
+  at("headline").textContent = now.waiting ? `${what}, ${lasting(now.eta)}` : what;
+  const written = now.written ? `${now.written} files have labels in their tags` : "nothing is written into files";
+  const parts = [`${now.files} files in ${now.folders.map((each) => each.root).join(", ") || "no folder yet"}`, written];
+  if (now.writes_waiting) parts.push(`${now.writes_waiting} to be written`);
+  if (now.missing) parts.push(`${now.missing} missing`);
+  if (now.trying) parts.push("trying some first: `tonearm try --go-on` for all");
   if (!now.working) parts.push("nobody works: start `tonearm serve`");
   for (const reason of now.paused) parts.push(`paused: ${reason}`);
-  at("headline").textContent = parts.join(" · ");
-  at("workers").replaceChildren(...now.workers.map((worker) =>
-    row(worker.component.replace("worker:", ""), worker.pid ? `pid ${worker.pid}` : "–", worker.status, doing(worker))));
+  if (now.label_file) parts.push(`no labels are derived until the label file is mended: ${now.label_file}`);
+  at("details").textContent = parts.join(" · ");
+  at("workers").replaceChildren(...now.workers.map((worker) => row(worker.component.replace("worker:", ""),
+    make("span", worker.doing ? "at work" : worker.status, worker.doing ? "busy" : KINDS[worker.status] || "warn"),
+    worker.pid ? make("span", `pid ${worker.pid}`, "muted") : "", doing(worker))));
 }
 async function labels() {
   const found = await ask("/api/labels");
-  at("labels").replaceChildren(...found.map((label) => {
-    const entry = make("li");
-    entry.append(press(`${label.name} ${label.regular}/${label.loose}`, () => { chosen.label = label.name; tracks(); },
-      label.strict ? "strict" : "loose"));
-    entry.title = label.category;
-    return entry;
+  const most = Math.max(1, ...found.map((label) => label.loose));
+  const groups = Map.groupBy ? Map.groupBy(found, (label) => label.category) : new Map([["all", found]]);
+  at("labels").replaceChildren(...[...groups].map(([category, some]) => {
+    const group = make("section");
+    group.append(make("h3", category), ...some.map((label) => {
+      const line = make("div", undefined, "share");
+      const bar = make("div", undefined, "bar");
+      bar.append(part(label.strict / most, "strict"), part((label.regular - label.strict) / most, "regular"),
+        part((label.loose - label.regular) / most, "loose"));
+      line.title = `${label.name}: ${label.strict} strict, ${label.regular} regular, ${label.loose} loose`;
+      line.append(press(label.name, () => choose({ label: label.name })), bar, make("span", label.loose));
+      return line;
+    }));
+    return group;
   }));
+  if (!found.length) at("labels").replaceChildren(make("p", "The first songs are not heard yet.", "empty"));
+}
+function chips(some) {
+  const list = make("ul", undefined, "chips");
+  for (const label of some) {
+    const entry = make("li", label.name, label.tier);
+    entry.title = `${label.category}, ${label.tier}, ${label.score === null ? "said by you" : label.score.toFixed(2)}`;
+    list.append(entry);
+  }
+  return list;
+}
+function choose(change) {
+  Object.assign(chosen, { label: "" }, change);
+  tracks();
 }
 async function tracks() {
-  const query = new URLSearchParams({ ...chosen, limit: "100" });
-  const found = await ask(`/api/tracks?${query}`);
-  at("chosen").textContent = chosen.label;
-  at("tracks").replaceChildren(...found.map((track) =>
-    row(press(track.name, () => show(track.id)), track.labels.filter((l) => l.tier !== "loose").map((l) => l.name).join(", ") || track.state)));
+  const found = await ask(`/api/tracks?${new URLSearchParams({ ...chosen, limit: "100" })}`);
+  at("all").hidden = !chosen.label;
+  at("all").textContent = `${chosen.label} ✕`;
+  at("tracks").replaceChildren(...found.map((track) => {
+    const sure = track.labels.filter((label) => label.tier !== "loose");
+    const state = track.labels.length ? "no label is sure enough" : track.state;
+    return row(press(track.name, () => show(track.id)), sure.length ? chips(sure) : make("span", state, "muted"));
+  }));
+  if (!found.length) at("tracks").replaceChildren(row(make("span", "no tracks", "muted")));
 }
 async function show(id) {
   const track = await ask(`/api/tracks/${id}`);
-  const labelled = make("ul");
-  for (const label of track.labels) {
-    const said = label.score === null ? "said by you" : label.score.toFixed(2);
-    labelled.append(make("li", `${label.name} (${label.category}, ${label.tier}, ${said})`, label.tier));
-  }
-  const near = make("p", "looking for similar tracks …", "quiet");
-  const scored = make("p", track.scores.map((s) => `${s.name} ${s.score.toFixed(2)}`).join(", "), "quiet");
-  at("track").replaceChildren(make("h3", track.name), make("p", track.path, "quiet"), labelled, scored, near);
+  const place = at("track");
+  const near = make("p", track.scores.length ? "looking for similar tracks …" : "", "soft");
+  const title = make("h2", track.name);
+  title.id = "h-track";
+  const scored = make("p", track.scores.map((each) => `${each.name} ${each.score.toFixed(2)}`).join(", "), "soft");
+  place.replaceChildren(title, make("p", track.path, "soft"), track.labels.length ? chips(track.labels) : make("p", track.state));
+  if (track.scores.length) place.append(make("h3", "Scores"), scored);
+  place.append(near);
+  place.hidden = false;
+  place.scrollIntoView({ block: "nearest" });
+  if (!track.scores.length) return;
   try {
     const found = await ask(`/api/tracks/${id}/similar`);
-    const list = make("ul");
+    const list = make("ol");
     for (const other of found) {
       const entry = make("li");
-      entry.append(press(`${other.name} ${other.likeness.toFixed(2)}`, () => show(other.id)));
+      entry.append(press(other.name, () => show(other.id)), make("span", ` ${other.likeness.toFixed(2)}`, "muted"));
       list.append(entry);
     }
-    near.replaceWith(make("h3", "Sounds like"), list);
+    near.replaceWith(make("h3", "Sounds like"), found.length ? list : make("p", "no other track was heard yet", "soft"));
   } catch (error) {
     near.textContent = error.message;
   }
 }
 async function errors() {
   const found = await ask("/api/errors");
+  at("trouble").hidden = !found.length;
   at("errors").replaceChildren(...found.map((wrong) => row(wrong.path, make("span", `${wrong.stage}: ${wrong.reason}`, "bad"))));
 }
 at("retry").addEventListener("click", async () => {
-  await ask("/api/errors/retry", { method: "POST", headers: { "X-Tonearm": "1" } });
+  const done = await ask("/api/errors/retry", { method: "POST", headers: { "X-Tonearm": "1" } });
+  at("retried").textContent = `${done.retried} are tried again`;
   await errors();
 });
 for (const form of ["m3u", "nsp"]) {
   at(form).addEventListener("click", async () => {
     const path = `/api/playlist?${new URLSearchParams({ rule: at("rule").value, form })}`;
     const answer = await fetch(path);
+    at("ruled").textContent = answer.ok ? "" : (await answer.json()).detail;
     if (answer.ok) location.href = path;
-    else at("ruled").textContent = (await answer.json()).detail;
   });
 }
-at("all").addEventListener("click", () => { chosen.label = ""; chosen.text = at("text").value = ""; tracks(); });
-at("text").addEventListener("input", () => { chosen.text = at("text").value; tracks(); });
+at("all").addEventListener("click", () => choose({}));
+at("text").addEventListener("input", () => choose({ text: at("text").value, label: chosen.label }));
 
 async function look() {
   try {
     await progress();
     await Promise.all([labels(), tracks(), errors()]);
+    document.querySelector("main").classList.remove("stale");
   } catch (error) {
     at("headline").textContent = `no answer: ${error.message}`;
+    document.querySelector("main").classList.add("stale");
   }
   setTimeout(look, 2000);
 }

@@ -76,6 +76,8 @@ def may_replace(place: Place, *, hard_links: bool) -> None:
     writable = os.access(place.name, os.W_OK, dir_fd=place.folder, effective_ids=True)
     if not place.seen.st_mode & 0o222 or not writable:
         raise Refusal("read-only", "the file is read-only; allow writing, or leave it out")
+    if not os.fstat(place.folder).st_mode & 0o222:  # root could, and would be told so by nobody
+        raise Refusal("read-only", "its folder is read-only; allow writing, or leave it out")
 
 
 def replace(

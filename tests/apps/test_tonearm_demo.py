@@ -1,0 +1,78 @@
+"""`make run` as a newcomer sees it: real processes and networks, a bad song, a killed worker; Ctrl+C at the end."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+
+from chargehand.testing import eventually
+
+
+@contextmanager
+def demo(root: Path, **said: str) -> Generator[subprocess.Popen[str]]:
+    """The demonstration, its output to be read."""
+    env = {**os.environ, "TONEARM_DEMO": str(root / "demo"), "XDG_CACHE_HOME": str(root / "cache"), **said}
+    shown = subprocess.Popen([sys.executable, "-m", "tonearm.demo"], env=env, stdout=subprocess.PIPE, text=True)
+    try:
+        yield shown
+    finally:
+        shown.send_signal(signal.SIGINT)
+        shown.communicate(timeout=60)
+
+
+def read_to(shown: subprocess.Popen[str], words: str) -> str:
+    """What it says, up to the line with these words."""
+    assert shown.stdout is not None
+    lines: list[str] = []
+    for line in shown.stdout:
+        lines.append(line)
+        if words in line:
+            return "".join(lines)
+    raise AssertionError(f"it ended without {words!r}: {''.join(lines)}")
+
+
+def is_gone(pid: int) -> bool:
+    """Whether there is no such process, or what is left of it waits for its parent alone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+
+
+def test_the_first_minute_ends_with_its_counts_and_ctrl_c_ends_everything(tmp_path: Path, weights_folder: Path) -> None:
+    # spec: TA-1, TA-3, TA-6, WK-6
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache" / "tonearm").symlink_to(weights_folder)
+    with demo(tmp_path, DEMO_SONGS="5") as shown:
+        told = read_to(shown, "the page stays up")
+        assert "4 tagged, 1 quarantined, 4 kills, 0 lost, 0 files changed; try:" in told
+        noticed = re.search(r"kill -9 \d+ .*\n.*noticed \d+ ms later: crash \(signal 9, SIGKILL\)", told)
+        assert noticed, told
+        assert "05 crashes its decoder.wav: it crashed its worker 3 times" in told
+        url = re.findall(r"http://127.0.0.1:\d+/", told)[0]
+        assert told.index(url) < told.index("songs made"), "the page was not up first"
+        now = httpx.get(f"{url}api/progress").json()
+        pids = [worker["pid"] for worker in now["workers"] if worker["pid"]]
+        assert pids
+        assert httpx.get(f"{url}chargehand/", follow_redirects=True).url.path == "/chargehand/dashboard"
+        os.kill(pids[0], signal.SIGKILL)
+        read_to(shown, f"(pid {pids[0]}) is gone: crash (signal 9, SIGKILL)")
+        shown.send_signal(signal.SIGINT)
+        assert shown.wait(60) == 0
+        eventually(lambda: all(map(is_gone, pids)))
+
+
+def test_without_a_network_it_says_so_and_shows_the_rest(tmp_path: Path) -> None:
+    # spec: TA-3
+    with demo(tmp_path, DEMO_SONGS="1", DEMO_ONCE="1", PIP_NO_INDEX="1") as shown:
+        told = read_to(shown, "try:")
+        assert shown.wait(60) == 0
+    assert "tonearm models add FILE" in told
+    assert re.search(r"noticed \d+ ms later", told)
+    assert "0 tagged, 1 waiting, 0 quarantined, 1 kills, 0 lost, 0 files changed" in told
