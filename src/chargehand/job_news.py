@@ -43,6 +43,8 @@ class JobNews:
         """Jobs that have changed, but only the store knows into what."""
         self._asked: set[str] = set()
         """Those of them that are being read."""
+        self._meanwhile: set[str] = set()
+        """Jobs that nobody was told of and that have ended since the store was asked: what it says of them is old."""
         self._new_list = False
 
     @property
@@ -142,6 +144,7 @@ class JobNews:
             return True
         known = self._known(settlement.id)
         if known is None:
+            self._meanwhile.add(settlement.id)
             return settlement.id not in self._ids  # it came and went, and nobody was told
         if settlement.state not in FINISHED or settlement.id in result.lost:
             return False
@@ -164,6 +167,7 @@ class JobNews:
         every = self._all and (poll or self._new_list)
         self._new_list = False
         self._asked, self._ask = set(self._ask), {}
+        self._meanwhile.clear()
         ids = {*self._asked, *self._ids}
         if every:  # others may have changed what we told last
             ids |= {key[4:] for key in self._broker.keys("job:")}
@@ -176,7 +180,7 @@ class JobNews:
             return
         held = {job_id for held in self._ledger.held.values() for job_id in held.claims} if seen.jobs else set[str]()
         for job in seen.jobs:
-            fresher = job.id in held or job.id in self._changes or job.id in self._new
+            fresher = any(job.id in known for known in (held, self._changes, self._new, self._meanwhile))
             if not fresher and self._wanted(job.id):
                 self._read(job, version, listed=job.id in seen.listed)
         at_ms = clock.now_ms()

@@ -181,3 +181,14 @@ def test_that_there_is_no_such_job_is_told_to_those_alone_who_asked_for_it() -> 
     world.seen(gone=("nope", "j1"))
     assert [topic for _, topic in asks.take(10)[1]] == ["job:nope"]
     assert [(event.key, event.removed) for event, _ in watches.take(10)[1]] == [("job:j1", True)]
+
+
+def test_a_job_that_ended_while_the_store_was_read_is_not_told_as_running() -> None:  # spec: EV-2 EV-4
+    world = World("queue:jobs")
+    world.news.look(Look(), poll=True)
+    world.end(1)  # nobody was told of it yet
+    world.seen(record(1, State.RUNNING), record(2, State.RUNNING, node="elsewhere"))
+    assert (world.state(1), world.state(2)) == (None, "running")
+    world.news.look(Look(), poll=True)
+    world.seen(record(1, State.DONE))
+    assert world.state(1) == "done"

@@ -103,6 +103,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"toml": "port = '80x'"}, r"port is '80x' \(in .*/chargehand.toml\)"),
     ({"toml": "port = true"}, "port is True"),
     ({"toml": "worker_proceses = 1"}, "nobody knows the setting worker_proceses; did you mean worker_processes?"),
+    ({"toml": 'CHARGEHAND_URL = "x"'}, "nobody knows the setting CHARGEHAND_URL; did you mean url?"),
     ({"toml": "[liveness]\ngarce = 1"}, "nobody knows the setting liveness.garce; did you mean liveness.grace?"),
     ({"toml": "liveness = 3"}, r"liveness is 3; expected a table, \[liveness\]"),
     ({"toml": "[crews]\ntag = 3"}, r"crews.tag is 3; expected a table"),

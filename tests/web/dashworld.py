@@ -24,7 +24,7 @@ SOURCE = HERE.parent.parent / "src" / "chargehand" / "web" / "dashboard" / "sour
 
 
 CROWD = int(os.environ.get("CHARGEHAND_TEST_JOBS", "20000"))
-"""Jobs in the test of very many; a million takes a minute."""
+"""Jobs in the test of very many; a million takes half a minute."""
 _CROWD = """
 WITH RECURSIVE number (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM number WHERE n < ?1)
 INSERT INTO chargehand_job (id, queue, label, state, waits_for, run_at_ms, max_attempts, created_ms, payload)

@@ -17,7 +17,7 @@ from fastapi import APIRouter, FastAPI
 from starlette.responses import PlainTextResponse
 from starlette.staticfiles import StaticFiles
 
-from chargehand import Chargehand, ConfigurationError
+from chargehand import Chargehand, ChargehandError, ConfigurationError
 from chargehand.testing import eventually
 from chargehand.web import hosting
 from chargehand.web.site import Site
@@ -112,6 +112,25 @@ def test_the_users_own_routes_go_first(hand: Chargehand, tmp_path: Path) -> None
     assert get(app, "/readyz") == (200, "theirs, at the root")
     assert get(app, "/chargehand/included/x") == (200, '"x"')
     assert get(app, "/page.html") == (200, "page")
+
+
+@pytest.mark.parametrize(("handled", "answer"), [(False, (404, "there is no such job")), (True, (418, "mine"))])
+def test_an_unknown_job_in_the_users_own_route_is_not_found(
+    hand: Chargehand, handled: bool, answer: tuple[int, str]
+) -> None:
+    app = FastAPI()
+    if handled:
+        app.add_exception_handler(ChargehandError, lambda request, error: PlainTextResponse("mine", 418))
+    hand.attach(app)
+
+    @app.get("/songs/{id}")
+    async def result(id: str) -> Any:
+        return await hand.crews["faulty"].ref(id).result(timeout=1)
+
+    status, text = get(app, "/songs/nope")
+    assert status == answer[0]
+    assert answer[1] in text
+    assert str(hand.path) not in text
 
 
 def test_a_catch_all_does_not_hide_ours(hand: Chargehand) -> None:

@@ -98,7 +98,7 @@ def test_commands_about_a_node_elsewhere(web: Web, monkeypatch: pytest.MonkeyPat
         assert "over HTTP" in said("keys", "list", code=1)
         found = json.loads(said("doctor", "--json", code=1))
         assert (found["store"], found["well"]) == (str(web.hand.path), False)
-        assert said("doctor", code=1).startswith(f"{found['headline']}\n")
+        assert f"\nstore {web.hand.path}\n" in said("doctor", code=1)
         assert "on the machine" in said("doctor", "--bundle", "x.tar.gz", code=1)
         seen = json.loads(said("top", "--json", code=1))
         assert (seen["store"], seen["health"]["status"]) == (url, "error")

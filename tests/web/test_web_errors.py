@@ -126,6 +126,15 @@ def test_no_body_makes_the_server_fail(still: Web, body: bytes) -> None:  # spec
     assert unchanged(still)
 
 
+@pytest.mark.parametrize("path", ["", "/bulk"])
+def test_a_body_that_does_not_say_that_it_is_json_is_told_so(still: Web, path: str) -> None:  # spec: HT-3
+    answer = still.ask(
+        "POST", f"/api/v1/jobs{path}", content=b'{"crew": "plain"}', headers={"Content-Type": "text/plain"}
+    )
+    assert answer.status_code == 422
+    assert answer.json()["detail"] == "body: Content-Type is not application/json"
+
+
 def test_a_payload_as_deep_as_json_is_read_goes_through(web: Web) -> None:
     deep = "[" * 200 + "]" * 200
     answer = web.ask("POST", "/api/v1/jobs", content=f'{{"crew": "plain", "payload": {deep}}}', headers=JSON)

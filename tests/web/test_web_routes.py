@@ -18,6 +18,7 @@ NEEDS = {
     "POST /api/web/session": "known",
     "DELETE /api/web/session": "known",
     "GET /openapi.json": "read",
+    "GET /docs": "read",
     "GET /api/events": "read",
     "GET /workers/ready": "read",
     "GET /metrics": "read",
@@ -143,3 +144,13 @@ def test_under_a_prefix_everything_is_under_it(web: Web) -> None:  # spec: HT-1
     key = web.key("read")
     signed = web.ask("POST", "/chargehand/api/web/session", json={"key": key})
     assert "Path=/chargehand;" in signed.headers["set-cookie"]
+
+
+def test_the_description_can_be_read_as_a_page(still: Web) -> None:  # spec: HT-3 SE-4
+    answer = still.ask("GET", "/docs")
+    assert answer.headers["content-type"].startswith("text/html")
+    assert "default-src 'none'" in answer.headers["content-security-policy"]
+    assert "<script" not in answer.text
+    for path in still.api.openapi()["paths"]:
+        assert f" {path}</code>" in answer.text
+    assert "&quot;path&quot;: &quot;a.flac&quot;" in answer.text

@@ -1,9 +1,9 @@
 """`chargehand events`: follow what happens, as lines."""
 
-from collections.abc import Callable, Iterable, Iterator
-from functools import partial
+from collections.abc import Iterable, Iterator
 from typing import Annotated, Any
 
+import msgspec
 import typer
 
 from chargehand import clock
@@ -28,13 +28,9 @@ def events(
     """Follow what happens: the state first, then every change, until Ctrl+C. Goes on through restarts of the node."""
     following = find.chargehand(app, store).subscribe(*(topics or ()))
     try:
-        told: Iterable[Callable[[], None]] = (
-            (partial(show.json_line, event) for event in following)
-            if json
-            else (partial(show.line, text) for text in news(following))
-        )
-        for number, tell in enumerate(told, 1):
-            tell()
+        lines = (msgspec.json.encode(event).decode() for event in following) if json else news(following)
+        for number, text in enumerate(lines, 1):
+            show.line(text)
             if number == count:
                 break
     except KeyboardInterrupt:

@@ -125,9 +125,9 @@ def _check_known(file: Path, path: Path_) -> None:
     if path[0] == "crews":
         known = [".".join((*path[:2], option)) for option in CREW_SETTINGS]
     if ".".join(path) not in known:
-        raise ConfigurationError(
-            f"{file}: nobody knows the setting {'.'.join(path)}{reading.nearest('.'.join(path), known)}"
-        )
+        name = ".".join(path)
+        near = reading.nearest(name.lower().removeprefix(PREFIX.lower()), known)
+        raise ConfigurationError(f"{file}: nobody knows the setting {name}{near}")
 
 
 def _setting(path: Path_) -> Setting:

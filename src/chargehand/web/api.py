@@ -8,6 +8,7 @@ from chargehand import __version__
 from chargehand.web import (
     events,
     problems,
+    reference,
     routes_dashboard,
     routes_jobs,
     routes_probes,
@@ -78,5 +79,11 @@ def _document(api: FastAPI) -> APIRouter:
     async def openapi() -> Response:  # pyright: ignore[reportUnusedFunction]
         """This description."""
         return respond(api.openapi())
+
+    @documents.get("/docs", dependencies=READ, include_in_schema=False)
+    async def docs() -> Response:  # pyright: ignore[reportUnusedFunction]
+        """The same, to be read."""
+        text = reference.page(api.openapi())
+        return Response(text, media_type="text/html", headers={"Content-Security-Policy": reference.POLICY})
 
     return documents

@@ -9,10 +9,12 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Match, Mount, Route
 from starlette.types import ASGIApp, Scope
 
-from chargehand.errors import ConfigurationError
+from chargehand.errors import ConfigurationError, JobNotFound
 from chargehand.web.api import create
 from chargehand.web.hosting import hosted
 from chargehand.web.site import Site
@@ -35,8 +37,15 @@ def attach(hand: "Chargehand", app: FastAPI, prefix: str, *, probes: bool = Fals
     routes.insert(0, _Under(prefix, api, routes))
     for path in PROBES if probes else ():
         routes.insert(1, _At(path, api, routes))
+    if not any(kind in app.exception_handlers for kind in JobNotFound.__mro__):
+        app.add_exception_handler(JobNotFound, _no_such_job)
     enclose(app, site)
     return site
+
+
+async def _no_such_job(request: Request, error: Exception) -> Response:
+    """An id that nobody knows, in a route of the application's own; where the store is, is nobody's business there."""
+    return JSONResponse({"detail": "there is no such job"}, 404)
 
 
 def enclose(app: FastAPI, site: Site) -> None:

@@ -99,6 +99,8 @@ def of_http(error: AnyHTTPException) -> Problem:
 def of_validation(error: RequestValidationError) -> Problem:
     """What does not fit the request's description. Values are not repeated: they may be long, or secret."""
     faults = faults_of(error.errors())
+    if isinstance(error.body, bytes) and error.body:  # nobody has read it: it does not say that it is JSON
+        faults = [Fault("body", "Content-Type is not application/json")]
     return Problem(422, "invalid-request", in_words(faults), faults=faults)
 
 

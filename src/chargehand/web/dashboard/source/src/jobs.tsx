@@ -71,6 +71,7 @@ export function Jobs() {
 
 /** How many there are, where that is known without counting. */
 function InAll({ queue, state, text }: { queue: string; state: string; text: string }) {
+  void queueNames.value; // it may come to be known only now
   const found = queues.get(queue)?.now.value;
   if (!found || text || state === QUARANTINE) return null;
   const sum = STATES.filter((name) => !state || name === state).reduce((all, name) => all + found[name], 0);
@@ -235,10 +236,10 @@ function Row({ row }: { row: JobRecord }) {
         {job.state === "running" && job.progress ? (
           <>
             <Bar progress={job.progress} label={`Progress of ${jobName(job)}`} />
-            <span class="soft">{progressWords(job.progress)}</span>
+            <span class="soft short">{progressWords(job.progress)}</span>
           </>
         ) : (
-          <span class={job.state === "failed" ? "bad" : "soft"}>
+          <span class={`short ${job.state === "failed" ? "bad" : "soft"}`} title={job.error ? firstLine(job.error) : undefined}>
             {job.state === "queued" && job.run_at_ms > now.value && <>not before <Ago ms={job.run_at_ms} />. </>}
             {job.reason === "poison" ? "killed its workers. " : ""}
             {job.error ? firstLine(job.error) : ""}

@@ -35,7 +35,7 @@ const SWEEP_MS = 1500;
 const EXPLAIN_TIMES = 6;
 const EXPLAIN_WITHIN_MS = 60_000;
 const HIDDEN_MS = 15_000;
-const MEMORIES_KEPT = 300;
+const MEMORIES_KEPT = 120;
 
 export const workers = new Map<string, Kept<Worker>>();
 /** The keys of all workers, in order; it changes only when workers come or go. */
@@ -240,6 +240,8 @@ let source: EventSource | null = null;
 let listening = "";
 let retry: ReturnType<typeof setTimeout> | undefined;
 let patience = 1000;
+/** Whether what was before is known: it is asked for when the page is opened, and after a while without a stream. */
+let caughtUp = false;
 
 function open(topics: string): void {
   close();
@@ -255,10 +257,12 @@ function open(topics: string): void {
     connection.value = "live";
     lastHeard.value = Date.now();
     void about();
-    void before();
+    if (!caughtUp) void before();
+    caughtUp = true;
   };
   mine.onerror = () => {
     connection.value = "lost";
+    caughtUp = false;
     if (mine.readyState === EventSource.CLOSED) again(topics);
   };
   for (const kind of KINDS) {

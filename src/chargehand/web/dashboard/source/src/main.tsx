@@ -75,7 +75,7 @@ function App() {
       </a>
       <header class="bar-top">
         <strong class="brand">
-          <Mark state={health.value?.status ?? "unknown"} /> Chargehand
+          <Mark state={lost ? "unknown" : (health.value?.status ?? "unknown")} /> Chargehand
         </strong>
         <nav aria-label="Pages">
           {PAGES.map(([name, title]) => (

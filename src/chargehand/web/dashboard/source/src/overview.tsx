@@ -21,9 +21,11 @@ const LINES: Line[] = [
 export function Overview() {
   return (
     <>
-      <Verdict />
+      <div class="now">
+        <Verdict />
+        <Lately />
+      </div>
       <Queues />
-      <Lately />
       <Crews />
     </>
   );
@@ -48,6 +50,7 @@ function totals(): { ready: number; busy: number; all: number; down: number; pau
 function Verdict() {
   const found = health.value;
   const sum = totals();
+  void queueNames.value; // all together may come to be known only now
   const all = queues.get("")?.now.value;
   const due = all ? all.queued - all.future : 0;
   const state = found?.status ?? "unknown";
@@ -61,7 +64,7 @@ function Verdict() {
   };
   return (
     <section class={`verdict ${toneOf(state)}`} aria-labelledby="verdict">
-      <div class="said">
+      <div>
         <h1 id="verdict" tabIndex={-1}>
           <Mark state={state} /> {words[state] ?? state}
         </h1>
@@ -69,12 +72,8 @@ function Verdict() {
           {sum.ready} of {many(sum.all, "worker")} ready, {sum.busy} at work
           {sum.paused > 0 && `, ${sum.paused} paused`}
           {sum.down > 0 && `, ${sum.down} down`}
-          {all && `; ${count(due)} waiting, ${count(all.running)} running, ${count(all.failed)} failed`}
         </p>
-      </div>
-      <div class="aside">
-        {found && state !== "healthy" && <a href={to("doctor")}>Why is nothing happening?</a>}
-        <Orders scope={null} paused={pauses.value.some((pause) => pause.scope === "*")} down={sum.down > 0} />
+        <p>{all ? `${count(due)} waiting, ${count(all.running)} running, ${count(all.failed)} failed` : "…"}</p>
       </div>
       <ul>
         {shown.map((error, at) => <li key={at} title={error}>{error}</li>)}
@@ -84,6 +83,10 @@ function Verdict() {
           </li>
         )}
       </ul>
+      <div class="aside">
+        <Orders scope={null} paused={pauses.value.some((pause) => pause.scope === "*")} down={sum.down > 0} />
+        {state !== "healthy" && <a href={to("doctor")}>What mends it?</a>}
+      </div>
     </section>
   );
 }
@@ -166,8 +169,8 @@ function Figures({ queue, name }: { queue: Queue; name: string }) {
 
 function Lately() {
   return (
-    <section aria-labelledby="lately">
-      <h2 id="lately">Lately</h2>
+    <section class="card recent" aria-labelledby="lately">
+      <h2 id="lately">Crashes lately</h2>
       <ul class="lately" aria-live="polite" aria-labelledby="lately" tabIndex={0}>
         {lately.value.length === 0 && <li class="soft">No worker has crashed within a day.</li>}
         {lately.value.map((each) => (
