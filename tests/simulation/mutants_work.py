@@ -37,6 +37,13 @@ WORK = (
         first=1,
     ),
     Mutant(
+        name="what is more urgent waits behind what was claimed too early",
+        file="model/ledger.py",
+        old="                self._give_back(bench, now, keep=bench.useful())\n",
+        new="",
+        profile="short jobs, then long ones",
+    ),
+    Mutant(
         name="a claim does not look at pauses",
         file="stores/sqlite_transaction.py",
         old="        if ends:\n",

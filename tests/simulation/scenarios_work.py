@@ -130,7 +130,7 @@ def cancelled_wherever_it_is(stage: Stage) -> None:
     world.fates.scripted[hears] = until_it_hears(world)
     world.fates.scripted[deaf] = perform_for(world, 3600, mute=True, rate=0.8)
     world.fates.scripted[ends] = perform_for(world, 5, mute=False, rate=0.8)
-    now_at(world, 1)
+    now_at(world, 0.045)  # not long enough for those in memory to go back
     (waits,) = world.folk.enqueue(1, "a", delay_ms=60_000)
     held = [each for each in others if job(world, each) == "running"]  # that is: in memory
     assert held
@@ -203,6 +203,23 @@ def paused_behind_the_nodes_back(stage: Stage) -> None:
     assert job(world, waits) == "done"
 
 
+# claims (WK-3)
+
+
+def short_jobs_then_long_ones(stage: Stage) -> None:
+    """What was claimed while jobs were short does not keep something more urgent waiting."""
+    world = begin(stage, 2, takes=(0.0005,))
+    world.folk.enqueue(200, "a", delay_ms=0, priority=0, timeout_ms=None)
+    now_at(world, 5)
+    long = world.folk.enqueue(100, "a", delay_ms=0, priority=0, timeout_ms=None)
+    for each in long:
+        world.fates.scripted[each] = perform_for(world, 20, mute=False, rate=0.8)
+    now_at(world, 5)
+    (urgent,) = world.folk.enqueue(1, "a", delay_ms=0, priority=5, timeout_ms=None)
+    now_at(world, 30)
+    assert job(world, urgent) == "done"
+
+
 # several at once
 
 
@@ -255,6 +272,7 @@ FOUND_AND_CANCELLED: dict[str, Callable[[Stage], None]] = {
     "cancelled beside a busy crew": cancelled_beside_a_busy_crew,
     "cancelled while the store fails": cancelled_while_the_store_fails,
     "paused behind the node's back": paused_behind_the_nodes_back,
+    "short jobs, then long ones": short_jobs_then_long_ones,
     "several at once": several_at_once,
     "one of several is cancelled": one_of_several_is_cancelled,
 }

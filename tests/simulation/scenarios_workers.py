@@ -57,18 +57,15 @@ def three_crashing_files_and_nothing_else(stage: Stage, workers: int) -> None:
 
 
 def drained(stage: Stage) -> None:
-    """What a drained crew has in memory goes back, though its workers are busy for long."""
-    world = begin(stage, 1, takes=(0.0005,))
-    world.folk.enqueue(40, "a", delay_ms=0, priority=0, timeout_ms=None)
-    now_at(world, 5)
-    jobs = world.folk.enqueue(30, "a", delay_ms=0, priority=0, timeout_ms=None)
-    world.fates.scripted[jobs[3]] = perform_for(world, 600, mute=False, rate=0.8)
+    """What a drained crew has in memory, where it waits for others to join, goes back."""
+    world = begin(stage, 1, batching={"a": (10, 60.0)})
+    jobs = world.folk.enqueue(3, "a", delay_ms=0, priority=0, timeout_ms=None)
     now_at(world, 1)
-    assert world.oracle.jobs.jobs[jobs[4]].state == "running"  # that is: in memory
+    assert states(world) == ["running"] * 3, "that is: in memory"
+    assert not world.processes[0].hand
     world.folk.order(Verb.DRAIN, "a")
     now_at(world, 5)
-    assert [world.oracle.jobs.jobs[job].state for job in jobs[3:5]] == ["running", "queued"]
-    now_at(world, 700)
+    assert [world.oracle.jobs.jobs[job].state for job in jobs] == ["queued"] * 3
     assert statuses(world) == ["stopped"]
 
 

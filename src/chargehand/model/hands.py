@@ -115,10 +115,20 @@ class Bench(msgspec.Struct):
 
     def room(self) -> int:
         """How many more claims could be used now."""
-        if self.paused:
-            return 0
+        return 0 if self.paused else max(0, self.useful() - len(self.ahead))
+
+    def useful(self) -> int:
+        """How many claims in memory are of use: those for the idle, and as many as the others soon come to."""
         ahead = 0 if self.mean is None else int(len(self.hands) * SECONDS_AHEAD / max(self.mean, 1e-5)) * self.batch
-        return max(0, len(self.idle) * self.batch + min(ahead, MOST_AHEAD) - len(self.ahead))
+        return len(self.idle) * self.batch + min(ahead, MOST_AHEAD)
+
+    def took(self, seconds: float) -> None:
+        """A job has ended after so long."""
+        self.mean = seconds if self.mean is None else self.mean + (seconds - self.mean) / 8
+
+    def takes(self, seconds: float) -> None:
+        """A job has been in hand so long, and has not ended: the next ones may take as long."""
+        self.mean = max(self.mean or 0.0, seconds)
 
     def gather(self, now: float) -> list[Claim]:
         """What a worker that is free now is handed together; nothing while that waits for more to join."""

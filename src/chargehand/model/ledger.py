@@ -96,8 +96,7 @@ class Ledger:
         else:
             del self.held[worker]
             claim, following = held.claim, self._next(worker, now)
-        took = now - held.since
-        bench.mean = took if bench.mean is None else bench.mean + (took - bench.mean) / 8
+        bench.took(now - held.since)
         bench.done += 1
         self._record(claim, held.since, outcome, now, worker=worker, pid=pid)
         return following
@@ -323,10 +322,12 @@ class Ledger:
         for bench in self.benches.values():
             self._give_back(bench, now)
 
-    def _give_back(self, bench: Bench, now: float) -> None:
-        """What the crew has in memory goes back to the queue as it came."""
-        while bench.ahead:
-            settlement = settle(bench.ahead.popleft(), Returned())
+    def _give_back(self, bench: Bench, now: float, keep: int = 0) -> None:
+        """What the crew has in memory, but for the first so many, goes back to the queue as it came."""
+        returned = list(bench.ahead)[keep:]
+        for claim in returned:
+            bench.ahead.pop()
+            settlement = settle(claim, Returned())
             assert settlement is not None
             self._pend(settlement, now)
 
@@ -381,6 +382,7 @@ class Ledger:
         poll = now >= self._poll_at - POLL / 2
         if poll:
             self._poll_at = now + POLL
+        notes = self._notes(now)
         hinted = False
         wants: list[Want] = []
         for crew, bench in self.benches.items():
@@ -394,11 +396,6 @@ class Ledger:
                 hinted |= bench.hungry
                 bench.hungry = False  # until this claim comes back full, or somebody hints meanwhile
                 wants.append(Want(crew, bench.queue, room, asleep))
-        notes: list[Note] = []
-        for worker, held in self.held.items():
-            new = not held.noted and now - held.since >= NOTE_AFTER / 2
-            if new or (held.noted and held.progress is not None and held.progress_at <= now):
-                notes += held.notes(worker, now)
         chores: tuple[Any, ...] = ()
         if self._chores_since is not None and (not self._busy or now - self._chores_since >= CHORE_WAIT):
             chores, self._chores, self._chores_since = tuple(self._chores), [], None
@@ -415,6 +412,20 @@ class Ledger:
         self._settlements, self._requests, self._oldest = [], [], None
         self.tally.sent(now)
         return self.in_flight
+
+    def _notes(self, now: float) -> list[Note]:
+        """Who has had what for a while. What was claimed for a crew whose jobs seemed shorter goes back: it would wait
+        in memory, behind a long job and before whatever is more urgent."""
+        notes: list[Note] = []
+        for worker, held in self.held.items():
+            new = not held.noted and now - held.since >= NOTE_AFTER / 2
+            if new or (held.noted and held.progress is not None and held.progress_at <= now):
+                notes += held.notes(worker, now)
+            if new:
+                bench = self.benches[self._crew_of[worker]]
+                bench.takes(now - held.since)
+                self._give_back(bench, now, keep=bench.useful())
+        return notes
 
     def confirm(self, result: Result, now: float) -> list[tuple[str, Todo]]:
         """The batch is committed: who is to be handed what."""
