@@ -317,6 +317,10 @@ class Client:
         """Delete the failed jobs of a queue."""
         return self._post(f"/api/v1/queues/{quote(queue, safe='')}/clear-failed", answers.Changed)
 
+    def wake(self, crew: str) -> Answer:
+        """Have a discovering crew look for work at once."""
+        return self._post(f"/api/v1/crews/{quote(crew, safe='')}/wake", Answer)
+
     def claims(self, limit: int | None = None, after: str | None = None) -> answers.Claims:
         """A page of claims, oldest first."""
         return self._get("/api/v1/claims", answers.Claims, limit=limit, after=after)

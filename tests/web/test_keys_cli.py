@@ -14,7 +14,9 @@ from typer.testing import CliRunner
 from webworld import Web
 
 from chargehand import ChargehandError
+from chargehand.answers import LogLine
 from chargehand.cli.main import app
+from chargehand.cli.remote import newer
 from chargehand.client import Client, Refused, Unreachable
 from chargehand.errors import Conflict, JobNotFound
 from chargehand.model.batch import Want
@@ -94,7 +96,8 @@ def test_commands_about_a_node_elsewhere(web: Web, monkeypatch: pytest.MonkeyPat
         assert json.loads(said("recurring", "--json")) == []
         assert "no node serves" in said("stop", code=1)
         assert said("logs") == ""
-        assert "over HTTP" in said("logs", "--follow", code=1)
+        assert said("wake", "plain").startswith("plain: is not there: no node runs")
+        assert "there is no crew 'no'" in said("wake", "no", code=2)
         assert "over HTTP" in said("keys", "list", code=1)
         found = json.loads(said("doctor", "--json", code=1))
         assert (found["store"], found["well"]) == (str(web.hand.path), False)
@@ -176,3 +179,20 @@ def _end(web: Web, outcome: Done | GaveUp) -> None:
 class _Nonsense(httpx.BaseTransport):
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         return httpx.Response(418, content=b"<html>")
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "new"),
+    [
+        ("", "", 0),
+        ("", "ab", 2),
+        ("ab", "ab", 0),
+        ("ab", "abc", 1),
+        ("abc", "bcd", 1),
+        ("aa", "aaa", 1),
+        ("ab", "cd", 2),
+    ],
+)
+def test_of_a_log_that_is_followed_each_line_is_told_once(before: str, now: str, new: int) -> None:  # spec: CL-2
+    lines = [[LogLine(at_ms=1, level="info", text=text) for text in texts] for texts in (before, now)]
+    assert newer(*lines) == new

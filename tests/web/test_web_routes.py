@@ -47,6 +47,7 @@ NEEDS = {
     "POST /api/v1/jobs/{id}/cancel": "control",
     "POST /api/v1/queues/{queue}/retry-failed": "control",
     "POST /api/v1/queues/{queue}/clear-failed": "control",
+    "POST /api/v1/crews/{crew}/wake": "control",
     "POST /api/v1/claims/{id}/release": "control",
     "POST /api/web/worker/start": "control",
     "POST /api/web/worker/stop": "control",

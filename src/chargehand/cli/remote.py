@@ -6,7 +6,8 @@ from typing import Any, NoReturn
 
 import msgspec
 
-from chargehand.answers import Diagnosed, JobDetail, cursor
+from chargehand import clock
+from chargehand.answers import Diagnosed, JobDetail, LogLine, cursor
 from chargehand.calls import NoNode
 from chargehand.cli.away import AwayFeed
 from chargehand.client import Client
@@ -17,6 +18,10 @@ from chargehand.operate import NOT_RETRIED, cancelling
 from chargehand.store import ClaimRow, Counts, CrashFilter, CrashRecord, CrewRow, JobFilter, Pause, RecurringPlan
 
 KEY = "CHARGEHAND_KEY"
+MOST_LINES = 2000
+"""Lines of a log that can be asked for at a time."""
+LOOK_EVERY = 1.0
+"""Seconds between two looks at a log that is followed."""
 
 
 class Remote:
@@ -25,6 +30,7 @@ class Remote:
     def __init__(self, url: str, key: str | None) -> None:
         self._client = Client(url, key)
         self.path = self._client.url
+        self.crews: dict[str, Any] = {}  # what an application declares is known over there
         verbs = (
             "start",
             "stop",
@@ -110,12 +116,20 @@ class Remote:
     def logs(
         self, scope: str | None = None, *, job: str | None = None, count: int = 100, follow: bool = False
     ) -> Iterator[dict[str, Any]]:
-        if follow:
-            raise ChargehandError(f"logs of {self.path} cannot be followed over HTTP; without --follow they are shown")
-        if count:
-            yield from (msgspec.to_builtins(line) for line in self._client.logs(scope, job=job, limit=min(count, 2000)))
+        shown: tuple[LogLine, ...] = ()
+        if count or follow:
+            shown = self._client.logs(scope, job=job, limit=MOST_LINES)
+            yield from (msgspec.to_builtins(line) for line in shown[-count:] if count)
+        while follow:
+            clock.sleep(LOOK_EVERY)
+            found = self._client.logs(scope, job=job, limit=MOST_LINES)
+            yield from (msgspec.to_builtins(line) for line in found[len(found) - newer(shown, found) :])
+            shown = found
 
     # orders
+
+    def wake(self, crew: str) -> None:
+        self._client.wake(crew)
 
     def enqueue_jobs(self, jobs: Sequence[NewJob], within: None) -> list[Enqueued]:
         sent: list[dict[str, Any]] = []
@@ -156,3 +170,12 @@ class Remote:
             self._client.release(job_id, fence)
             return True
         return False
+
+
+def newer(before: Sequence[LogLine], now: Sequence[LogLine]) -> int:
+    """How many lines at the end of a log have come since it ended as it did before."""
+    for count in range(len(now)):
+        known = len(now) - count
+        if known <= len(before) and before[len(before) - known :] == now[:known]:
+            return count
+    return len(now)

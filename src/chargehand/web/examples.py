@@ -80,6 +80,7 @@ JOB_DETAIL = JobDetail(
 )  # fmt: skip
 ANSWERS = Answers((Answer(WORKER, f"finishes {ID}, then stops"), Answer("worker:tag:1", "stops")))
 RETRIED, CANCELLED, RELEASED = Answer(ID, "is queued again"), Answer(ID, "is cancelled"), Answer(ID, "is queued again")
+WOKEN = Answer("tag", "looks at once")
 WORKERS = [
     Worker(
         component=WORKER, node=NODE, crew="tag", status="healthy", flags=(), reason=None, text=None, pid=4713,

@@ -184,6 +184,21 @@ async def pauses(site: Here) -> Response:
     return respond(Pauses(tuple(await site.aside(site.hand.pauses))))
 
 
+@routes.post(
+    "/api/v1/crews/{crew}/wake", dependencies=CONTROL, tags=["system"], responses=answers(Answer, examples.WOKEN, 404)
+)
+async def wake(request: Request, site: Here, crew: Name) -> Response:
+    """Have a discovering crew look for work at once, instead of in a while."""
+
+    def look() -> Answer:
+        if crew not in {row.name for row in site.hand.known_crews()} | set(site.hand.crews):
+            raise Problem(404, "unknown-crew", f"there is no crew {crew!r}; api/v1/crews has all")
+        site.hand.wake(crew)
+        return Answer(crew, "looks at once")
+
+    return respond(await act(request, look))
+
+
 @routes.get("/api/v1/crews", dependencies=READ, tags=["system"], responses=answers(Crews, examples.CREWS))
 async def crews(site: Here) -> Response:
     """Every crew that a node has registered, with its queue, handler and limits."""
