@@ -180,6 +180,10 @@ def test_hostile_text_is_text(page: Page, served: Served) -> None:  # spec: DB-7
     go(page, "jobs?state=failed&text=onerror")
     row = page.locator(f'[data-job="{job.id}"]')
     expect(row).to_contain_text(HOSTILE)
+    page.get_by_label("State").select_option("took too long")
+    expect(row).to_have_count(0)
+    page.get_by_label("State").select_option("raised an error")
+    expect(row).to_contain_text(HOSTILE)
     row.get_by_role("link").first.click()
     expect(page.get_by_role("heading", level=1)).to_contain_text(HOSTILE)
     expect(page.get_by_role("region", name="Error", exact=True)).to_contain_text("RuntimeError")
@@ -361,6 +365,16 @@ def test_axe_finds_nothing_serious(page: Page, served: Served) -> None:  # spec:
         assert grave(page, *rules) == [], (theme, "a question")
         page.keyboard.press("Escape")
     page.get_by_label("Colours").select_option("auto")
+
+
+def test_axe_finds_nothing_serious_before_anybody_signs_in(browser: Browser, served: Served) -> None:  # spec: DB-8
+    for theme in ("light", "dark"):
+        context = browser.new_context(color_scheme=theme)
+        page = context.new_page()
+        page.goto(f"{served.url}/dashboard")
+        expect(page.get_by_role("heading", name="Sign in to Chargehand")).to_be_visible()
+        assert grave(page) == [], theme
+        context.close()
 
 
 def test_axe_would_find_something(page: Page) -> None:

@@ -35,6 +35,10 @@ class Machine:
         """They wait for the disk most of the time; one folder each."""
         return max(1, min(self.cores // 2, 10))
 
+    def calibrators(self) -> int:
+        """They count what others have heard, and are gone most of the time."""
+        return max(1, min(self.cores // 4, 5))
+
 
 @dataclass(frozen=True, slots=True)
 class Crews:
@@ -76,7 +80,8 @@ def build(
             environment=env, idle_exit=2 * idle_exit, recycle_memory="1 GiB", memory=LISTENING, timeout=1800, threads=1,
         ),
         calibration=hand.crew(
-            "calibration", "tonearm.handlers:Calibrator", takes=Count, workers=1, environment=env, idle_exit=idle_exit,
+            "calibration", "tonearm.handlers:Calibrator", takes=Count, workers=machine.calibrators(), environment=env,
+            idle_exit=idle_exit,
         ),
         write=hand.crew(
             "write", "tonearm.handlers:Writer", discovers=True, workers=1, environment=env, idle_exit=idle_exit,

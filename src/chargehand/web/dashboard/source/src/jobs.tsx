@@ -11,7 +11,15 @@ import type { JobRecord, LiveJob } from "./types";
 import { count, firstLine, jobName, length, shortName } from "./words";
 
 const STATES = ["queued", "running", "done", "failed", "cancelled"] as const;
-const QUARANTINE = "quarantine";
+/** Why jobs fail, by the word in the address: what the store calls it, and what people do. */
+const KINDS: Record<string, [reason: string, words: string]> = {
+  quarantine: ["poison", "quarantine (killed its workers)"],
+  "no-progress": ["no progress", "done, but still found"],
+  raised: ["raised", "raised an error"],
+  "timed-out": ["timed out", "took too long"],
+  "gave-up": ["gave up", "gave up by itself"],
+  retries: ["retries used up", "used up its retries"],
+};
 
 interface Page {
   jobs: JobRecord[];
@@ -34,8 +42,8 @@ export function Jobs() {
       get("api/v1/jobs", {
         queue,
         text,
-        state: state === QUARANTINE ? "failed" : state,
-        reason: state === QUARANTINE ? "poison" : "",
+        state: KINDS[state] ? "failed" : state,
+        reason: KINDS[state]?.[0] ?? "",
         limit: 50,
         after: after ?? null,
       }),
@@ -73,7 +81,7 @@ export function Jobs() {
 function InAll({ queue, state, text }: { queue: string; state: string; text: string }) {
   void queueNames.value; // it may come to be known only now
   const found = queues.get(queue)?.now.value;
-  if (!found || text || state === QUARANTINE) return null;
+  if (!found || text || KINDS[state]) return null;
   const sum = STATES.filter((name) => !state || name === state).reduce((all, name) => all + found[name], 0);
   return <span class="soft count">{count(sum)}</span>;
 }
@@ -114,7 +122,13 @@ function Filters({ queue, state, text }: { queue: string; state: string; text: s
           {STATES.map((name) => (
             <option key={name}>{name}</option>
           ))}
-          <option value={QUARANTINE}>quarantine (killed its workers)</option>
+          <optgroup label="failed, by kind">
+            {Object.entries(KINDS).map(([kind, [, words]]) => (
+              <option key={kind} value={kind}>
+                {words}
+              </option>
+            ))}
+          </optgroup>
         </select>
       </label>
       <label class="wide">
