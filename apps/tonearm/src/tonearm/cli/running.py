@@ -50,7 +50,10 @@ def serve(
     all_crews = crews.build(where, workers=workers, nice=nice)
     _have_scanned(all_crews, chosen, rescan)
     all_crews.hand.log_level = "WARNING"
-    tell_what_is_next(library, all_crews.tag.plan.workers)
+    if new := [shown(folder.root) for folder in chosen if folder.scanned_ms is None]:
+        typer.echo(f"looking through {', '.join(new)} first; nothing is written into files")
+    else:
+        tell_what_is_next(library, all_crews.tag.plan.workers)
     typer.echo(f"http://{host}:{port}/ shows how far it is; Ctrl+C ends it, and nothing is lost")
     beside = [hours.Keeper(all_crews.hand, keeping), *([watch.Watcher(all_crews, chosen)] if watching else [])]
     for each in beside:
