@@ -70,11 +70,11 @@ def start_afresh(earlier: Crews, root: Path) -> Crews:
 
 def run(demo: Demo) -> int:
     """The page first, then the songs, then the story."""
-    port = free_port()
-    url = f"http://127.0.0.1:{port}/"
+    ear = listen()
+    url = f"http://127.0.0.1:{ear.getsockname()[1]}/"
     app = web.create(demo.crews, demo.library)
-    server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=port, log_level="error"))
-    serving = threading.Thread(target=server.run, daemon=True)
+    server = uvicorn.Server(uvicorn.Config(app, log_level="error"))
+    serving = threading.Thread(target=server.run, args=([ear],), daemon=True)
     serving.start()
     try:
         while not server.started:
@@ -155,15 +155,12 @@ def shortest(path: Path) -> Path:
     return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 
-def free_port(wanted: int = PORT) -> int:
-    """The port, or any other if somebody has it."""
-    with socket.socket() as trial:
-        trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            trial.bind(("127.0.0.1", wanted))
-        except OSError:
-            trial.bind(("127.0.0.1", 0))
-        return int(trial.getsockname()[1])
+def listen(wanted: int = PORT) -> socket.socket:
+    """A socket that listens at the port, or at any other if somebody has that one."""
+    try:
+        return socket.create_server(("127.0.0.1", wanted))
+    except OSError:
+        return socket.create_server(("127.0.0.1", 0))
 
 
 if __name__ == "__main__":
