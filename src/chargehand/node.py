@@ -51,6 +51,8 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
 LONGEST_WAIT = 60.0
 MOST_ERRORS, ERROR_WINDOW = 3, 60.0
 EMPTY = Batch()
+BRISK = 0.0005
+"""Seconds after a whole turn for which turns that find something to hear do only that: nothing else is that urgent."""
 UNKILLABLE_EVERY = 0.5
 """Seconds between looks at processes that did not die of a SIGKILL."""
 
@@ -91,6 +93,7 @@ class Node:
             self._lives.life, plan, self._fleet, self._ledger, self._supervisor.hands, self._reader,
             lambda: (self._office.unserved, self._failing),
         )  # fmt: skip
+        self.began, self.worked, self.heard = self._live.began, self._live.worked, self._live.heard
         self._outlets = Outlets(self._live)
         self.subscribe, self.unsubscribe = self._outlets.subscribe, self._outlets.unsubscribe
         self._server = Server(self._loop, Path(f"{store}-sock"), self, _raise_descriptor_limit() // 2, journal)
@@ -101,6 +104,7 @@ class Node:
         self._sleeping = [crew.name for crew in plan.crews if crew.idle_exit is not None]
         """Crews whose workers go to sleep for want of work."""
         self._open = False
+        self._brisk_until = 0.0
         self._unusable: str | None = None
         self._failing: str | None = None
         self._pause = FIRST_PAUSE
@@ -177,6 +181,11 @@ class Node:
         """Give the store what is due; wait for something to happen; decide; act. Nothing blocks but the wait."""
         before = clock.monotonic()
         late = self._forgive(before)
+        if before < self._brisk_until and not late:
+            ready = self._loop.wait(0)
+            if ready:
+                self._loop.handle(ready)
+                return
         batch_at = self._submit(before) if self._open else None
         supervise_at = self._supervisor.next_due() or before + LONGEST_WAIT
         tend_at = self._tend_due(before) if self._open else before + LONGEST_WAIT
@@ -197,6 +206,7 @@ class Node:
         if self._live.watched or now >= self._live.due():
             self._live.step(now)
             self._outlets.send()
+        self._brisk_until = now + BRISK
 
     def _forgive(self, now: float, waited: float = 0.0) -> bool:
         """If we were held up since we last looked, nobody is blamed for that time; whether we were."""
@@ -328,15 +338,6 @@ class Node:
         self._server.ended(job_id)
         self._ledger.hint()
         self._live.settled(job_id)
-
-    def began(self, component: str, todo: Todo) -> None:
-        self._live.began(component, todo)
-
-    def worked(self, component: str) -> None:
-        self._live.worked(component)
-
-    def heard(self, component: str, job: str | None, progress: ProgressFrame | None) -> None:
-        self._live.heard(component, job, progress)
 
     def keep(self, chore: chores.Chore) -> None:
         if isinstance(chore, chores.KeepReport):

@@ -63,6 +63,9 @@ class Decoder:
 
     def feed(self, data: bytes) -> list[Frame | BadFrame]:
         """The frames that `data` completes. A line over the limit gives one BadFrame and is skipped to its end."""
+        if data.count(b"\n") == 1 and data.endswith(b"\n") and not (self._tail or self._skipping):
+            line = data[:-1]  # one whole line, as nearly always
+            return [_parse(line) if len(line) <= self._limit else _too_long(line, self._limit)]
         found: list[Frame | BadFrame] = []
         *lines, rest = data.split(b"\n")
         for line in lines:

@@ -36,7 +36,7 @@ class Tally:
     def __init__(self, queues: Collection[str]) -> None:
         self._waits = {queue: Histogram(JOB_BOUNDS) for queue in queues}
         self._runs = {queue: Histogram(JOB_BOUNDS) for queue in queues}
-        self._ended: Counter[tuple[str, str]] = Counter()
+        self._ended: Counter[tuple[str, type[Outcome]]] = Counter()
         self._crashes: Counter[tuple[str, str]] = Counter()
         self._claim, self._settle = Histogram(STORE_BOUNDS), Histogram(STORE_BOUNDS)
         self._pending: float | None = None
@@ -54,9 +54,7 @@ class Tally:
     def ended(self, queue: str, outcome: Outcome, seconds: float) -> None:
         """A worker had a job for so long."""
         self._runs[queue].observe(seconds)
-        kind = type(outcome)
-        how = "done" if kind is Done or kind is Settled else kind.__name__.lower()
-        self._ended[queue, how] += 1
+        self._ended[queue, type(outcome)] += 1
 
     def crashed(self, crew: str, reason: str) -> None:
         """A worker has died, and a report is kept."""
@@ -89,8 +87,14 @@ class Tally:
         return {
             "wait": {queue: found.view() for queue, found in self._waits.items()},
             "run": {queue: found.view() for queue, found in self._runs.items()},
-            "ended": [[*names, count] for names, count in self._ended.items()],
+            "ended": [[*names, count] for names, count in self._how_ended().items()],
             "crashes": [[*names, count] for names, count in self._crashes.items()],
             "claim": self._claim.view(),
             "settle": self._settle.view(),
         }
+
+    def _how_ended(self) -> Counter[tuple[str, str]]:
+        ended: Counter[tuple[str, str]] = Counter()
+        for (queue, kind), count in self._ended.items():
+            ended[queue, "done" if kind is Done or kind is Settled else kind.__name__.lower()] += count
+        return ended
