@@ -104,7 +104,8 @@ class Server:
         self._readers: dict[Channel, Call] = {}
         self._reserve = os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
         self._clients: set[Channel] = set()
-        self._followers: dict[str, list[tuple[Channel, int]]] = {}
+        self.followers: dict[str, list[tuple[Channel, int]]] = {}
+        """Who waits for the end of which job."""
         self._followed: dict[Channel, set[str]] = {}
         path.unlink(missing_ok=True)
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -150,12 +151,12 @@ class Server:
         if call.id in followed or len(followed) >= MOST_FOLLOWED:
             raise ValueError("the same job twice, or too many jobs, to follow on one line")
         followed.add(call.id)
-        self._followers.setdefault(call.id, []).append((channel, call.call))
+        self.followers.setdefault(call.id, []).append((channel, call.call))
 
     def _unfollow(self, channel: Channel, job_id: str) -> None:
-        kept = [follower for follower in self._followers.pop(job_id, ()) if follower[0] is not channel]
+        kept = [follower for follower in self.followers.pop(job_id, ()) if follower[0] is not channel]
         if kept:
-            self._followers[job_id] = kept
+            self.followers[job_id] = kept
         self._followed.get(channel, set()).discard(job_id)
 
     def _called(self, channel: Channel, frame: Frame | BadFrame) -> None:
@@ -284,7 +285,7 @@ class Server:
 
     def ended(self, job_id: str) -> None:
         """A job has ended for good: tell whoever follows it."""
-        for channel, call in self._followers.pop(job_id, ()):
+        for channel, call in self.followers.pop(job_id, ()):
             self._followed.get(channel, set()).discard(job_id)
             channel.send(encode("REPLY", {"call": call, "ended": True}))
 

@@ -81,7 +81,9 @@ class Node:
         batching = {crew.name: (crew.batch, crew.batch_wait_ms / 1000) for crew in plan.crews}
         queues = [(crew.name, crew.queue) for crew in plan.crews]
         limited = {crew.queue for crew in plan.crews if crew.limit is not None or crew.limit_per_key is not None}
-        self._ledger = Ledger(queues, chance.random, now, discovering, batching, limited)
+        self._server = Server(self._loop, Path(f"{store}-sock"), self, _raise_descriptor_limit() // 2, journal)
+        awaited = self._server.followers
+        self._ledger = Ledger(queues, chance.random, now, discovering, batching, limited, awaited)
         self._supervisor = Supervisor(self._loop, plan, self._fleet, self._ledger, self._lives, self)
         self._supervisor.keep_free(self._unkillable)
         self._projection = Projection(self._fleet, self._ledger, self._supervisor.hands, history=plan.history, now=now)
@@ -96,7 +98,6 @@ class Node:
         self.began, self.worked, self.heard = self._live.began, self._live.worked, self._live.heard
         self._outlets = Outlets(self._live)
         self.subscribe, self.unsubscribe = self._outlets.subscribe, self._outlets.unsubscribe
-        self._server = Server(self._loop, Path(f"{store}-sock"), self, _raise_descriptor_limit() // 2, journal)
         self._office = Office(plan, self._fleet, self._ledger, self._supervisor, self._server)
         self.enqueue = self._office.enqueue
         self.order, self.cancel, self.wake = self._office.order, self._office.cancel, self._office.wake

@@ -9,7 +9,7 @@ import msgspec
 from chargehand.model.batch import Note
 from chargehand.model.job import Claim
 
-MOST_AHEAD = 128
+MOST_AHEAD = 256
 """Claimed jobs kept in memory for a crew, at most, beside those that idle workers are about to be handed."""
 SECONDS_AHEAD = 0.025
 """How much work the memory should hold: enough to bridge a commit, too little to be unfair."""

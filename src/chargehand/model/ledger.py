@@ -4,7 +4,7 @@ Pure: it hands out, takes outcomes back and says what the next transaction is to
 in flight at a time; what happens meanwhile goes into the next.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Container, Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -15,9 +15,10 @@ from chargehand.model.job import Claim, Interrupted, Outcome, Returned, Settleme
 from chargehand.model.search import Look, Search
 from chargehand.model.tally import Tally
 
-ENOUGH_OUTCOMES = 64
-LONGEST_WAIT = 0.004
-"""An outcome is written after so many seconds, or with so many others, whichever comes first."""
+ENOUGH_OUTCOMES = 128
+LONGEST_WAIT, AWAITED_WAIT = 0.010, 0.002
+"""An outcome is written after so many seconds, sooner if somebody waits for it, or with so many others, whichever
+comes first. Every transaction takes the interpreter from the main thread some dozen times."""
 NOTE_AFTER = 0.05
 """Who has a job is written once it has had it this long; most small jobs are done before."""
 POLL = 1.0
@@ -41,11 +42,13 @@ class Ledger:
         discovering: Collection[str] = (),
         batching: Mapping[str, tuple[int, float]] | None = None,
         limited: Collection[str] = (),
+        awaited: Container[str] = (),
     ) -> None:
         """`batching`: crews that take several jobs at once: how many, and how many seconds they wait for them.
 
-        `limited`: queues in which every end may make room for another job.
+        `limited`: queues in which every end may make room for another job. `awaited`: jobs whose end somebody awaits.
         """
+        self._awaited = awaited
         self._limited = frozenset(limited)
         self.searches = {crew: Search(crew, look_at=now) for crew in discovering}
         self.benches = {crew: Bench(queue) for crew, queue in crews}
@@ -65,7 +68,8 @@ class Ledger:
         self._held_back: frozenset[str] = frozenset()
         """Workers that a person has paused by themselves."""
         self._waiting: dict[str, int] = {}
-        self._oldest: float | None = None
+        self._write_at: float | None = None
+        """When the outcomes so far are to be written."""
         self._poll_at = now
         self._unsure = False
         """A look at what others have written failed, and the store takes it for done."""
@@ -277,9 +281,11 @@ class Ledger:
 
     def _pend(self, settlement: Settlement, now: float) -> None:
         self._settlements.append(settlement)
-        if self._oldest is None:
-            self._oldest = now
+        if self._write_at is None:
+            self._write_at = now + LONGEST_WAIT
             self.tally.pending(now)
+        if settlement.id in self._awaited:
+            self._write_at = min(self._write_at, now + AWAITED_WAIT)
         if settlement.state is State.QUEUED:
             self._stir(settlement.queue, now + settlement.delay_ms / 1000, now)
         elif settlement.queue in self._limited:
@@ -350,9 +356,9 @@ class Ledger:
         due = self._poll_at if not self.closed else now + POLL
         if self._chores_since is not None:
             due = min(due, self._chores_since + (CHORE_WAIT if self._busy else 0))
-        if self._oldest is not None:
+        if self._write_at is not None:
             # Nobody else is going to join this transaction if nobody is working.
-            due = min(due, self._oldest + LONGEST_WAIT if self.held else now)
+            due = min(due, self._write_at if self.held else now)
         for bench in self.benches.values():
             if bench.stranded:
                 return now
@@ -409,7 +415,7 @@ class Ledger:
             unsure=poll and self._unsure,
             hinted=hinted,
         )
-        self._settlements, self._requests, self._oldest = [], [], None
+        self._settlements, self._requests, self._write_at = [], [], None
         self.tally.sent(now)
         return self.in_flight
 
@@ -476,8 +482,8 @@ class Ledger:
         self._chores[:0] = batch.chores
         if batch.chores and self._chores_since is None:
             self._chores_since = now
-        if batch.settlements and self._oldest is None:
-            self._oldest = now
+        if batch.settlements and self._write_at is None:
+            self._write_at = now
         unsaid = {note.seq: note for note in batch.notes}
         for held in self.held.values() if unsaid else ():
             held.unsaid(unsaid)
