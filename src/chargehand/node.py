@@ -26,12 +26,11 @@ from chargehand.journal import Journal
 from chargehand.lifeline import adopt_orphans
 from chargehand.live import Live
 from chargehand.lives import Lives
-from chargehand.messages import ProgressFrame
 from chargehand.model.batch import Batch, Result
 from chargehand.model.fleet import Fleet
 from chargehand.model.frame import BadFrame, Frame, encode
 from chargehand.model.job import FINISHED, Settlement, State
-from chargehand.model.ledger import Ledger, Todo
+from chargehand.model.ledger import Ledger
 from chargehand.model.pace import Pace
 from chargehand.office import Office
 from chargehand.outlet import Outlets
