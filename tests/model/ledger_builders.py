@@ -1,5 +1,6 @@
 """What the tests of the ledger share: ledgers with workers, claims, requests and answers of a store."""
 
+from collections.abc import Container
 from typing import Any
 
 import msgspec
@@ -15,9 +16,9 @@ from chargehand.model.search import Look
 T = 1000.0
 
 
-def ledger(*crews: str, batching: dict[str, tuple[int, float]] | None = None) -> Ledger:
+def ledger(*crews: str, batching: dict[str, tuple[int, float]] | None = None, awaited: Container[str] = ()) -> Ledger:
     names = [(crew, f"queue-{crew}") for crew in crews or ("a",)]
-    return Ledger(names, lambda: 0.0, T, batching=batching)
+    return Ledger(names, lambda: 0.0, T, batching=batching, awaited=awaited)
 
 
 def claims(*numbers: int, crew: str = "a", **about: Any) -> tuple[Claim, ...]:
@@ -53,9 +54,9 @@ def serve(of: Ledger, *workers: str, crew: str = "a", now: float = T) -> None:
         of.welcome(worker, crew, now)
 
 
-def working(workers: int = 1, now: float = T) -> Ledger:
+def working(workers: int = 1, now: float = T, awaited: Container[str] = ()) -> Ledger:
     """A ledger whose workers each have a job: w0 has job-0, and so on."""
-    made = ledger()
+    made = ledger(awaited=awaited)
     serve(made, *(f"w{n}" for n in range(workers)), now=now)
     made.next_batch(now)
     assert len(grant(made, *range(workers), now=now)) == workers

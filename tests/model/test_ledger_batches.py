@@ -10,7 +10,7 @@ from chargehand.model.job import (
     Enqueued,
     State,
 )
-from chargehand.model.ledger import ENOUGH_OUTCOMES, LONGEST_WAIT, NOTE_AFTER, POLL
+from chargehand.model.ledger import AWAITED_WAIT, ENOUGH_OUTCOMES, LONGEST_WAIT, NOTE_AFTER, POLL
 
 # when to write
 
@@ -46,6 +46,30 @@ def test_an_outcome_waits_a_moment_for_others_that_work() -> None:
     made.finished("w0", Done(), T + 0.01, None)
     made.benches["a"].idle.clear()
     assert made.batch_due(T + 0.01) == pytest.approx(T + 0.01 + LONGEST_WAIT)
+
+
+# spec: WK-4
+def test_an_outcome_that_somebody_awaits_waits_a_shorter_moment_and_takes_the_others_with_it() -> None:
+    awaited: set[str] = set()
+    made = fast(working(4, awaited=awaited), 60.0)
+    made.benches["a"].hungry = False
+    awaited.add("job-1")  # whoever waits comes while it runs
+    made.finished("w0", Done(), T, None)
+    made.finished("w1", Done(), T + 0.001, None)
+    made.finished("w2", Done(), T + 0.002, None)
+    made.benches["a"].idle.clear()
+    assert made.batch_due(T + 0.002) == pytest.approx(T + 0.001 + AWAITED_WAIT)
+    assert len(made.next_batch(T + 0.003).settlements) == 3
+
+
+# spec: WK-4
+def test_an_awaited_outcome_does_not_make_an_older_one_wait_longer() -> None:
+    made = fast(working(3, awaited={"job-1"}), 60.0)
+    made.benches["a"].hungry = False
+    made.finished("w0", Done(), T, None)
+    made.finished("w1", Done(), T + LONGEST_WAIT - AWAITED_WAIT / 2, None)
+    made.benches["a"].idle.clear()
+    assert made.batch_due(T + LONGEST_WAIT) == pytest.approx(T + LONGEST_WAIT)
 
 
 # spec: WK-4
