@@ -1,5 +1,6 @@
 """Keys on the command line, and commands about a node elsewhere: over real HTTP."""
 
+import asyncio
 import json
 import threading
 from collections.abc import Generator
@@ -29,12 +30,21 @@ from chargehand.testing import eventually
 def served(web: Web) -> Generator[str]:
     """The application behind a real server, on a port of its own."""
     server = uvicorn.Server(uvicorn.Config(web.api, host="127.0.0.1", port=0, log_level="critical", lifespan="off"))
-    thread = threading.Thread(target=server.run)
+    loops: list[asyncio.AbstractEventLoop] = []
+
+    async def serve() -> None:
+        loops.append(asyncio.get_running_loop())
+        await server.serve()
+
+    thread = threading.Thread(target=lambda: asyncio.run(serve()))
     thread.start()
     try:
         eventually(lambda: server.started)
         yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
     finally:
+        loops[0].call_soon_threadsafe(
+            web.site.closing.set
+        )  # it would wait for `top`, which hears until its process ends
         server.should_exit = True
         thread.join(20)
 

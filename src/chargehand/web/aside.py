@@ -8,6 +8,7 @@ import asyncio
 import contextvars
 import threading
 from collections.abc import Callable
+from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
@@ -61,9 +62,10 @@ class Aside:
                         self._running -= 1
                         return
                 continue
-            errand.run()
+            tell = errand.run()
             with self._guard:
-                self._open -= 1
+                self._open -= 1  # before it is told: whoever has been answered does not count any more
+            tell()
 
 
 class _Errand:
@@ -74,13 +76,14 @@ class _Errand:
         self._loop = asyncio.get_running_loop()
         self.answer: asyncio.Future[Any] = self._loop.create_future()
 
-    def run(self) -> None:
+    def run(self) -> Callable[[], None]:
+        """Do it; what is returned tells how it ended."""
         if self.answer.cancelled():  # nobody waits for it any more, and it has not begun
-            return
+            return lambda: None
         try:
-            self._tell(self.answer.set_result, self._context.run(self._work))
+            return partial(self._tell, self.answer.set_result, self._context.run(self._work))
         except Exception as error:
-            self._tell(self.answer.set_exception, error)
+            return partial(self._tell, self.answer.set_exception, error)
 
     def _tell(self, tell: Callable[[Any], None], what: Any) -> None:
         def done() -> None:
