@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from crewhands import MADE, chargehand
+from crewapp import MADE, chargehand
 from world import Started, World
 
 from chargehand import Chargehand

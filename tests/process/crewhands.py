@@ -1,12 +1,10 @@
-"""Handlers for the process tests, and the application that the command line starts. Workers import this module."""
+"""Handlers for the process tests. Workers import this module, hundreds of times: it loads no more than they need."""
 
 import os
-import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
-from chargehand import Chargehand, GiveUp, Handler, Job, LivenessPolicy, RestartPolicy, Retry, clock
+from chargehand import GiveUp, Handler, Job, Retry, clock
 
 
 def write(path: str, *words: Any) -> None:
@@ -25,7 +23,7 @@ class Doer(Handler[dict[str, Any], Any]):
         for kind in payload.get("children", ()):
             self.start_child(kind, payload["ledger"])
         if "gate" in payload:
-            while not Path(payload["gate"]).exists():
+            while not os.path.exists(payload["gate"]):
                 clock.sleep(0.002)
         for crew, following in payload.get("follow", ()):
             job.enqueue(crew, following)
@@ -44,6 +42,8 @@ class Doer(Handler[dict[str, Any], Any]):
 
     def start_child(self, kind: str, ledger: str) -> None:
         """Something that would live on by itself for minutes."""
+        import subprocess
+
         match kind:
             case "sleep":
                 pid = subprocess.Popen(["sleep", "300"]).pid
@@ -70,7 +70,7 @@ class Settler(Handler[dict[str, Any], Any]):
         payload = job.payload
         write(payload["ledger"], "start", job.id, os.getpid())
         if "gate" in payload:
-            while not Path(payload["gate"]).exists():
+            while not os.path.exists(payload["gate"]):
                 clock.sleep(0.002)
         with job.settle({"by": os.getpid()}) as tx:
             tx.execute("INSERT INTO song (title, worker) VALUES (?, ?)", (payload["title"], os.getpid()))
@@ -97,26 +97,3 @@ class NoSetUp(Handler[Any, Any]):
 
     def perform(self, job: Job[Any]) -> Any:
         return None
-
-
-QUICK = RestartPolicy(first_pause=0.01, longest_pause=0.02, rapid_limit=10**6, lifetime_limit=10**6, breaker_window=0)
-LIVELY = LivenessPolicy(beat=0.2, silent=1.0, grace=2.0, terminate=0.5)
-
-
-MADE: list[Chargehand] = []
-"""Whatever a test used of these, also after it closed them, is closed when it ends."""
-
-
-def chargehand(path: Path | str, **settings: Any) -> Chargehand:
-    """A Chargehand with short pauses, for tests that kill."""
-    settings.setdefault("restart", QUICK)
-    settings.setdefault("liveness", LIVELY)
-    MADE.append(Chargehand(path, **settings))
-    return MADE[-1]
-
-
-# The application for `chargehand work crewhands:hand`; its store is named by CHARGEHAND_URL.
-if "CHARGEHAND_URL" in os.environ:
-    hand = chargehand("unused")
-    do = hand.crew("do", "crewhands:Doer", workers=int(os.environ.get("TEST_WORKERS", "2")))
-    other = hand.crew("other", "crewhands:Doer", takes=dict, workers=1)

@@ -1,7 +1,8 @@
-"""A handler whose process dies the moment it has told its outcome."""
+"""Handlers whose process dies the moment it has told its outcome, or anything; or tells what it should not."""
 
 import os
 import signal
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -48,3 +49,12 @@ class Garbler(Handler[dict[str, Any], str]):
                 desk._work.sendall(b'DONE|{"id":"another","fence":1,"result":1}\n')
         while True:
             clock.sleep(60)
+
+
+class Unflushed(Handler[dict[str, Any], Any]):
+    """Prints as everybody prints, and dies in the next moment."""
+
+    def perform(self, job: Job[dict[str, Any]]) -> Any:
+        for number in range(job.payload["lines"]):
+            sys.stdout.write(f"line {number}\n")
+        os.abort()

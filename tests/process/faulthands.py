@@ -1,14 +1,12 @@
 """What the tests of faults share: policies, a sibling that must not notice, reports, and which faults have a test."""
 
-import os
-import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from world import World
 
-from chargehand import Chargehand, Handler, Job, LivenessPolicy, RestartPolicy
+from chargehand import Chargehand, LivenessPolicy, RestartPolicy
 from chargehand.crew import Crew, Ref
 from chargehand.store import CrashFilter, CrashRecord
 from chargehand.testing import eventually
@@ -87,12 +85,3 @@ def holder(hand: Chargehand, ref: Ref[Any]) -> str:
     """The component that has the job."""
     found = eventually(lambda: [name for name, seen in workers(hand).items() if seen["current_job"] == ref.id])
     return found[0]
-
-
-class Unflushed(Handler[dict[str, Any], Any]):
-    """Prints as everybody prints, and dies in the next moment."""
-
-    def perform(self, job: Job[dict[str, Any]]) -> Any:
-        for number in range(job.payload["lines"]):
-            sys.stdout.write(f"line {number}\n")
-        os.abort()

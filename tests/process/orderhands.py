@@ -1,4 +1,4 @@
-"""What the tests of orders share: handlers that look at themselves, an application written by a test, a terminal."""
+"""What the tests of orders share: an application written by a test, a terminal."""
 
 import json
 import os
@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import warm
-from crewhands import chargehand
+from crewapp import chargehand
 from world import HERE, Started, World
 
-from chargehand import Chargehand, Handler, Job, clock
-from chargehand.config import THREAD_LIMITS, THREADS
+from chargehand import Chargehand, clock
 from chargehand.testing import eventually
 
 FAULTY = "chargehand.testing.faults:Faulty"
@@ -28,28 +27,11 @@ def python_path(*folders: Path) -> str:
     return os.pathsep.join(filter(None, (*map(str, folders), os.environ.get("PYTHONPATH"))))
 
 
-class Mirror(Handler[Any, dict[str, Any]]):
-    """Says who it is and what it finds in its environment."""
-
-    def perform(self, job: Job[Any]) -> dict[str, Any]:
-        names = (THREADS, *THREAD_LIMITS, *(job.payload or ()))
-        return {"pid": os.getpid(), **{name: os.environ.get(name) for name in names}}
-
-
-class Talker(Handler[dict[str, Any], None]):
-    """Prints the payload's lines."""
-
-    def perform(self, job: Job[dict[str, Any]]) -> None:
-        for text in job.payload["lines"]:
-            sys.stdout.write(text + "\n")
-        sys.stdout.flush()
-
-
 class Serving(Started):
     """`chargehand work` on an application whose crews the test writes down."""
 
     def __init__(self, world: World, crews: str, settings: str, environment: dict[str, str]) -> None:
-        text = f"from crewhands import *\nhand = chargehand('unused'{settings and ', ' + settings})\n{crews}\n"
+        text = f"from crewapp import *\nhand = chargehand('unused'{settings and ', ' + settings})\n{crews}\n"
         (world.folder / "application.py").write_text(text)
         folders = python_path(world.folder, HERE)
         env = {**os.environ, "CHARGEHAND_URL": str(world.store), "PYTHONPATH": folders, **environment}
@@ -184,16 +166,3 @@ def stays(condition: Callable[[], Any], seconds: float) -> None:
         return clock.monotonic() >= until
 
     eventually(over, seconds + 20)
-
-
-class Fragile(Handler[Any, str]):
-    """Crashes in C code while it loads, until the file that TEST_MENDED names is there."""
-
-    def set_up(self) -> None:
-        if not Path(os.environ["TEST_MENDED"]).exists():
-            from chargehand.testing.faults_deeds import segfault
-
-            segfault()
-
-    def perform(self, job: Job[Any]) -> str:
-        return "well"

@@ -7,9 +7,9 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from crewhands import LIVELY, QUICK
+from crewapp import LIVELY, QUICK
 from faulthands import FAULTY, counters, reports, sibling
-from workhands import workers_of
+from workworld import workers_of
 from world import World, gone
 
 from chargehand import Chargehand, JobCancelled, LivenessPolicy, RestartPolicy, clock

@@ -251,7 +251,7 @@ def test_recurring_jobs_are_shown(world: World, hand: Chargehand) -> None:  # sp
 def test_wake(world: World, work: Work, hand: Chargehand) -> None:  # spec: WK-10 CL-2
     started = work()
     started.ready()
-    for more in ((), ("--app", "crewhands:hand")):
+    for more in ((), ("--app", "crewapp:hand")):
         refused = chargehand("wake", "do", *more, CHARGEHAND_URL=str(world.store))
         assert refused.returncode == 2
         assert "crew 'do' is not declared discovers=True" in refused.stderr

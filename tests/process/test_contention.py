@@ -16,7 +16,7 @@ from chargehand.testing import eventually
 
 ENQUEUER = """
 import json, sys
-from crewhands import chargehand
+from crewapp import chargehand
 from chargehand import clock
 path, ledger, mode, count = sys.argv[1:]
 hand = chargehand(path)
@@ -145,7 +145,7 @@ def test_the_store_fails_for_a_while_and_nothing_is_lost(world: World, hand: Cha
     try:
         small = World(disk)
         small.ledger = world.ledger
-        from crewhands import chargehand
+        from crewapp import chargehand
 
         other = chargehand(small.store)
         do = other.crew("do", "crewhands:Doer", workers=1)
@@ -171,7 +171,7 @@ def test_the_store_fails_for_a_while_and_nothing_is_lost(world: World, hand: Cha
 
 def test_a_store_whose_path_is_very_long(tmp_path: Path) -> None:
     """A Unix socket's name may have 107 bytes; a store's path may be longer."""
-    from crewhands import chargehand
+    from crewapp import chargehand
 
     folder = tmp_path / ("d" * 100) / ("e" * 100)
     folder.mkdir(parents=True)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from crewhands import LIVELY, QUICK
+from crewapp import LIVELY, QUICK
 from world import Started, World, gone
 
 from chargehand import Chargehand, JobFailed, LivenessPolicy, clock, launch

@@ -13,9 +13,10 @@ from pathlib import Path
 from statistics import median
 
 import pytest
-from crewhands import QUICK
+from crewapp import QUICK
 from faulthands import workers
-from workhands import HARD_NAMES, Table, application, jobs_of, number_of, workers_of
+from workhands import HARD_NAMES, Table, number_of
+from workworld import application, jobs_of, workers_of
 from world import HERE, World
 
 from chargehand import Chargehand, ConfigurationError, JobFilter, UnknownCrew, clock

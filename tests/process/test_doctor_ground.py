@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from crewhands import chargehand
+from crewapp import chargehand
 from orderhands import become
 from test_contention import fill
 from test_doctor_node import doctor, only

@@ -230,7 +230,7 @@ def lock_held(store: Path, *before: str) -> "Generator[subprocess.Popen[str]]":
 
 
 def test_a_node_that_starts_and_one_in_another_container(world: World) -> None:  # spec: CL-4 SV-11
-    from crewhands import chargehand as made
+    from crewapp import chargehand as made
 
     hand = made(world.store)
     hand.open()
@@ -283,7 +283,7 @@ def test_after_a_kill(world: World, monkeypatch: pytest.MonkeyPatch) -> None:  #
         (child,) = world.children_of(1)
         eventually(lambda: served.hand.health("healthy"))
         served.die_with_the_node()
-    talk = "hand.crew('talk', 'orderhands:Talker')"
+    talk = "hand.crew('talk', 'crewhands_seen:Talker')"
     with serving(other, f"{CREW}; {talk}", CHARGEHAND_LOG="json") as running:
         become(running.hand, "healthy")
         logged_as_json(running)
@@ -312,7 +312,7 @@ def test_after_a_kill(world: World, monkeypatch: pytest.MonkeyPatch) -> None:  #
 
 def logged_as_json(running: Serving) -> None:  # spec: WP-10 SE-4
     """Every line of the node's log is one object, with its component and job; the workers' own lines, too."""
-    ref = running.hand.crew("talk", "orderhands:Talker").enqueue({"lines": ["so \x1b[31mit is\x7f"]})
+    ref = running.hand.crew("talk", "crewhands_seen:Talker").enqueue({"lines": ["so \x1b[31mit is\x7f"]})
     ref.wait(30)
     eventually(lambda: running.logged("so "))
     lines = [json.loads(line) for line in running.log.read_text().splitlines()]
@@ -330,7 +330,7 @@ SECRET = "sesame-open-4711"
 def packed(world: World) -> None:
     """The bundle of a running node, without what is nobody's business."""
     file = world.folder / "doctor.tar.gz"
-    from crewhands import chargehand as made
+    from crewapp import chargehand as made
 
     do = made(world.store).crew("do", "crewhands:Doer")
     do.enqueue({"ledger": world.ledger, "end": "raise", "text": f"payload-{SECRET}"}, max_attempts=1)

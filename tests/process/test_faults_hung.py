@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from crewhands import QUICK
+from crewapp import QUICK
 from faulthands import (
     BRISK,
     FAULTY,

@@ -107,7 +107,7 @@ def test_what_it_printed_last_carries_its_job(make_hand: MakeHand, world: World)
 
 def test_what_it_printed_last_is_not_lost_with_it(make_hand: MakeHand, world: World) -> None:  # spec: WP-10
     hand = make_hand(liveness=BRISK)
-    crew = hand.crew("do", "faulthands:Unflushed", workers=1, environment=PLAIN)
+    crew = hand.crew("do", "crewhands_late:Unflushed", workers=1, environment=PLAIN)
     with hand.running():
         ref = world.put(crew, lines=500)
         assert list(first_report(hand, ref).lines) == [f"info    line {n}" for n in range(300, 500)]

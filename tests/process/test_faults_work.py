@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from crewhands import QUICK
+from crewapp import QUICK
 from faulthands import BRISK, FAULTY, LIMITED, at_work, counters, first_report, reports, shows, sibling, worker, workers
 from world import World, gone
 

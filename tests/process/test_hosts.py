@@ -16,7 +16,7 @@ from chargehand.testing import eventually
 
 def script(world: World, text: str) -> "subprocess.Popen[str]":
     head = (
-        "import os, sys\nfrom crewhands import chargehand\nfrom chargehand import clock\n"
+        "import os, sys\nfrom crewapp import chargehand\nfrom chargehand import clock\n"
         f"hand = chargehand({str(world.store)!r})\ndo = hand.crew('do', 'crewhands:Doer', workers=1)\n"
     )
     return subprocess.Popen(
@@ -106,7 +106,7 @@ def test_nothing_is_enqueued_by_an_empty_list(hand: Chargehand, world: World) ->
 
 def test_a_worker_that_would_host_a_node_is_told_so(world: World) -> None:
     (world.folder / "unguarded.py").write_text(
-        "from crewhands import chargehand\nfrom chargehand import Handler\n"
+        "from crewapp import chargehand\nfrom chargehand import Handler\n"
         "class H(Handler):\n    def perform(self, job): return 1\n"
         f"hand = chargehand({str(world.store)!r})\ncrew = hand.crew('c', 'unguarded:H', workers=1)\n"
         "with hand.running():\n    crew.enqueue(1).wait(3)\n"

@@ -20,7 +20,7 @@ def test_only_workers_import_what_a_handler_needs(hand: Chargehand, world: World
         "    file.write(f'{os.getpid()}\\n')\n"
     )
     (world.folder / "heavy_app.py").write_text(
-        "from crewhands import chargehand\n"
+        "from crewapp import chargehand\n"
         f"hand = chargehand({str(world.store)!r})\n"
         "crew = hand.crew('heavy', 'crewhands:Heavy', workers=2)\n"
     )

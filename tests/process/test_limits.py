@@ -6,7 +6,7 @@ import signal
 from typing import Any
 
 import pytest
-from workhands import application, workers_of
+from workworld import application, workers_of
 from world import World
 
 from chargehand import Chargehand

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from crewhands import chargehand as make
+from crewapp import chargehand as make
 from listening import Table
 from terminal import answered, chargehand, environment_of
 from world import Started, World

@@ -22,7 +22,7 @@ def spawned(hand: Chargehand, component: str | None = None) -> list[dict[str, An
 
 
 def test_recycled_after_exactly_so_many_jobs(hand: Chargehand) -> None:  # spec: WP-9
-    look = hand.crew("look", "orderhands:Mirror", workers=1, recycle_jobs=3)
+    look = hand.crew("look", "crewhands_seen:Mirror", workers=1, recycle_jobs=3)
     with hand.running():
         seen = [ref.wait(30)["pid"] for ref in look.enqueue_many([None] * 9)]
         assert [len(set(seen[n : n + 3])) for n in (0, 3, 6)] == [1, 1, 1]
@@ -100,7 +100,7 @@ def test_a_paused_worker_sleeps_too(hand: Chargehand, world: World, scope: str |
 def test_the_environment_of_each_worker(hand: Chargehand) -> None:  # spec: WP-3
     names = ["CUDA_VISIBLE_DEVICES", "TEST_TWICE", "TEST_PLAIN"]
     own = {"CUDA_VISIBLE_DEVICES": "{index}", "TEST_TWICE": "{index}/{index}", "TEST_PLAIN": "{other} {}"}
-    look = hand.crew("look", "orderhands:Mirror", workers=2, environment=own)
+    look = hand.crew("look", "crewhands_seen:Mirror", workers=2, environment=own)
     found: dict[int, list[str]] = {}
     with hand.running():
         become(hand, "healthy")
@@ -116,10 +116,10 @@ def test_the_environment_of_each_worker(hand: Chargehand) -> None:  # spec: WP-3
 
 
 def test_threads_are_limited_before_anything_is_imported(hand: Chargehand) -> None:  # spec: WP-11
-    hand.crew("one", "orderhands:Mirror")
-    hand.crew("three", "orderhands:Mirror", threads=3)
-    hand.crew("two", "orderhands:Mirror", threads=2)
-    hand.crew("own", "orderhands:Mirror", threads=2, environment={"OMP_NUM_THREADS": "7"})
+    hand.crew("one", "crewhands_seen:Mirror")
+    hand.crew("three", "crewhands_seen:Mirror", threads=3)
+    hand.crew("two", "crewhands_seen:Mirror", threads=2)
+    hand.crew("own", "crewhands_seen:Mirror", threads=2, environment={"OMP_NUM_THREADS": "7"})
     with hand.running():
         found = {name: crew.enqueue(None).wait(30) for name, crew in hand.crews.items()}
     for name, count in (("one", "1"), ("three", "3"), ("two", "2")):
@@ -128,8 +128,8 @@ def test_threads_are_limited_before_anything_is_imported(hand: Chargehand) -> No
 
 
 def test_threads_of_a_standalone_worker(world: World) -> None:  # spec: WP-11 CF-1
-    with serving(world, "hand.crew('look', 'orderhands:Mirror')", PIPELINE_THREADS_PER_JOB="5") as served:
-        found = served.hand.crew("look", "orderhands:Mirror").enqueue(None).wait(30)
+    with serving(world, "hand.crew('look', 'crewhands_seen:Mirror')", PIPELINE_THREADS_PER_JOB="5") as served:
+        found = served.hand.crew("look", "crewhands_seen:Mirror").enqueue(None).wait(30)
         assert {found[variable] for variable in (THREADS, *THREAD_LIMITS)} == {"5"}
 
 
@@ -192,7 +192,7 @@ def test_few_load_at_a_time(make_hand: MakeHand) -> None:  # spec: SV-9
 def test_the_breaker_tries_one_and_a_reset_closes_it(make_hand: MakeHand, world: World) -> None:  # spec: SV-9
     hand = make_hand(restart=RestartPolicy(first_pause=0.3, longest_pause=0.6, rapid_limit=100, lifetime_limit=200))
     mended = world.folder / "mended"
-    bad = hand.crew("bad", "orderhands:Fragile", workers=3, environment={"TEST_MENDED": str(mended)})
+    bad = hand.crew("bad", "crewhands_seen:Fragile", workers=3, environment={"TEST_MENDED": str(mended)})
     good = hand.crew("do", "crewhands:Doer", workers=2)
 
     def crashes_of(component: str) -> int:

@@ -16,10 +16,8 @@ from zlib import crc32
 
 import apsw
 from crewhands import write
-from world import World
 
-from chargehand import Cancelled, Chargehand, GiveUp, Handler, Item, Job, JobFilter, clock
-from chargehand.model.job import JobRecord
+from chargehand import Cancelled, GiveUp, Handler, Item, Job, clock
 
 CONNECT = 10_000
 """Milliseconds that the application waits for its own database."""
@@ -85,11 +83,6 @@ class Locks:
 def place(name: str) -> str:
     """A file of the application's: its folder is in the environment."""
     return os.path.join(os.environ["APPLICATION"], name)
-
-
-def application(world: World) -> dict[str, str]:
-    """The environment that these handlers need."""
-    return {"APPLICATION": str(world.folder)}
 
 
 def number_of(text: str) -> int:
@@ -293,15 +286,3 @@ class Limited(Handler[dict[str, Any], Any]):
         if slot is not None:
             self.locks.let_go(slot)
         return slot
-
-
-# what the tests ask
-
-
-def jobs_of(hand: Chargehand, item: str) -> list[JobRecord]:
-    """An item's jobs, newest first."""
-    return [job for job in hand.jobs(JobFilter(text=item, limit=1000)) if job.item == item]
-
-
-def workers_of(hand: Chargehand) -> list[dict[str, Any]]:
-    return (hand.status() or {"workers": []})["workers"]

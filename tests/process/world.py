@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from crewhands import chargehand
+from crewapp import chargehand
 
 from chargehand import launch
 from chargehand.crew import Crew, Ref
@@ -72,7 +72,7 @@ class Started:
         self.log = world.folder / f"log-{os.urandom(4).hex()}"
         with open(self.log, "wb") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "chargehand", "work", "crewhands:hand"], env=env, stderr=log, stdout=log
+                [sys.executable, "-m", "chargehand", "work", "crewapp:hand"], env=env, stderr=log, stdout=log
             )
         self.hand = chargehand(world.store)
 

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 from contextlib import suppress
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -39,6 +40,7 @@ def missing() -> str | None:
     return None if CHROMIUM is not None else "there is no chromium in /usr/bin"
 
 
+@cache
 def axe() -> tuple[str | None, str]:
     """The script that judges how usable a page is to all, and why there is none: from npm, for tests alone."""
     version = json.loads((SOURCE / "package.json").read_text())["devDependencies"]["axe-core"]
@@ -69,7 +71,7 @@ class Served:
         self.store = folder / "chargehand.db"
         self.url = f"http://127.0.0.1:{self.port}/chargehand"
         self.hand = Chargehand(self.store)
-        self.steps = self.hand.crew("steps", "dashhands:Steps", max_attempts=1)
+        self.steps = self.hand.crew("steps", "dashsteps:Steps", max_attempts=1)
         self.faults = self.hand.crew("faults", "chargehand.testing.faults:Faulty", max_attempts=1)
         self.start()
 
