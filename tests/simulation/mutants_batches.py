@@ -40,7 +40,7 @@ BATCHES = (
         old="    return max(timeouts) / 1000 if",
         new="    return min(timeouts) / 1000 if",
         profile="several",
-        first=2,
+        first=3,
     ),
     Mutant(
         name="a batch with an endless job has a timeout",
@@ -63,6 +63,7 @@ BATCHES = (
         old="        return min(len(self.ahead), self.batch)\n",
         new="        return len(self.ahead)\n",
         profile="several",
+        first=6,
     ),
     Mutant(
         name="the jobs of a batch do not wear a worker out",

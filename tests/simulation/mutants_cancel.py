@@ -69,7 +69,7 @@ CANCEL = (
         old="UPDATE chargehand_job NOT INDEXED SET state = 'done',",
         new="UPDATE chargehand_job NOT INDEXED SET state = iif(cancel_ms IS NULL, 'done', 'cancelled'),",
         profile="cancel",
-        first=12,
+        first=1,
     ),
     Mutant(
         name="a job that was retried is still cancelled",
@@ -77,7 +77,7 @@ CANCEL = (
         old="  cancel_ms = NULL, retried_ms = ?2\n",
         new="  retried_ms = ?2\n",
         profile="cancel",
-        first=17,
+        first=24,
     ),
     Mutant(
         name="a busy node does not see what was cancelled in the store",

@@ -54,7 +54,7 @@ DISCOVERY = (
         old="            age_ms = int((now - looked_at + LOOKED_BEFORE) * 1000)\n",
         new="            age_ms = int(LOOKED_BEFORE * 1000)\n",
         profile="discovery",
-        first=103,
+        first=76,
         seeds=150,
     ),
     Mutant(
@@ -63,6 +63,7 @@ DISCOVERY = (
         old="        return due is not None and due <= now and not self.closed and not bench.paused\n",
         new="        return due is not None and due <= now and not self.closed\n",
         profile="discovery",
+        first=14,
     ),
     Mutant(
         name="a paused crew keeps the node awake",
@@ -70,6 +71,7 @@ DISCOVERY = (
         old="for bench, search in benches if bench.idle and not bench.paused]",
         new="for bench, search in benches if bench.idle]",
         profile="discovery",
+        first=14,
     ),
     Mutant(
         name="two look at the same time",

@@ -10,7 +10,7 @@ LIVENESS = (
         old="        self.framed_at += late\n",
         new="        return\n        self.framed_at += late\n",
         profile="watch",
-        first=2,
+        first=1,
     ),
     Mutant(
         name="a late step is judged before it is forgiven",
@@ -35,7 +35,7 @@ LIVENESS = (
         old="            if cpu == place.cpu:\n",
         new="            if cpu is not None:\n",
         profile="watch",
-        first=1,
+        first=15,
     ),
     Mutant(
         name="silent is never hung",
@@ -43,7 +43,7 @@ LIVENESS = (
         old="            if cpu == place.cpu:\n",
         new="            if cpu is None:\n",
         profile="watch",
-        first=15,
+        first=8,
     ),
     Mutant(
         name="beating is enough",
@@ -59,7 +59,7 @@ LIVENESS = (
         old="        if cpu - place.still_cpu <= OWN_CPU + OWN_SHARE * passed:\n",
         new="        if passed >= self._policy.still:\n",
         profile="watch",
-        first=7,
+        first=9,
         seeds=150,
     ),
     Mutant(
@@ -68,7 +68,7 @@ LIVENESS = (
         old="        place.load_until = max(place.load_until, now + min(seconds, LONGEST_LOAD))\n",
         new="",
         profile="watch",
-        first=38,
+        first=15,
     ),
     Mutant(
         name="a job's time begins with the worker's",
@@ -98,7 +98,7 @@ LIVENESS = (
         old="        self._stage(place, place.stage + 1, now + self._policy.terminate)\n",
         new="        self._stage(place, place.stage + 1, now + 9 * self._policy.terminate)\n",
         profile="people",
-        first=8,
+        first=4,
     ),
     Mutant(
         name="a crash report names the breaker",
@@ -113,7 +113,7 @@ LIVENESS = (
         old="        if place.after is After.START:\n            self.start(place)\n",
         new="",
         profile="people",
-        first=2,
+        first=4,
     ),
     Mutant(
         name="recycled one job late",
@@ -128,7 +128,7 @@ LIVENESS = (
         old="            self.start(place)\n        return []\n\n    # a worker speaks\n",
         new="            pass\n        return []\n\n    # a worker speaks\n",
         profile="people",
-        first=2,
+        first=7,
     ),
     Mutant(
         name="claims are released before the kill",

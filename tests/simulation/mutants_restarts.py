@@ -18,7 +18,7 @@ RESTARTS = (
         old="    if len(history.charged) > policy.lifetime_limit:\n",
         new="    if len(history.charged) > policy.lifetime_limit + 5:\n",
         profile="restarts",
-        first=16,
+        first=5,
         seeds=150,
     ),
     Mutant(
@@ -35,7 +35,7 @@ RESTARTS = (
         old="        if now - ready_at >= policy.forgive_after:\n",
         new="        if now - ready_at >= policy.healthy_after:\n",
         profile="restarts",
-        first=36,
+        first=5,
         seeds=150,
     ),
     Mutant(
@@ -85,7 +85,7 @@ RESTARTS = (
         old="        if reason in (Reason.JOB_TIMEOUT, Reason.CANCELLED):\n",
         new="        if reason in (Reason.JOB_TIMEOUT, Reason.CANCELLED) and not death.had_job:\n",
         profile="watch",
-        first=2,
+        first=1,
     ),
     Mutant(
         name="sys.exit(2) of a job gives the worker up",
@@ -109,7 +109,7 @@ RESTARTS = (
         old='    if place.status is Status.FAILED:\n        return [], f"was given up',
         new='    if place.status is Status.FAILED and place.paused:\n        return [], f"was given up',
         profile="people",
-        first=44,
+        first=85,
         seeds=150,
     ),
     Mutant(
@@ -119,7 +119,7 @@ RESTARTS = (
         new="                if place.alive:\n                    actions.append(Heed(place.component, paused))\n"
         "                elif not paused and place.status is Status.FAILED:\n                    self.start(place)\n",
         profile="people",
-        first=19,
+        first=63,
         seeds=150,
     ),
     Mutant(
@@ -128,7 +128,7 @@ RESTARTS = (
         old="            why = (failed or {}).get(place.component)\n",
         new="            why = None\n",
         profile="people",
-        first=0,
+        first=45,
         seeds=150,
     ),
     # breakers and admission
@@ -178,7 +178,7 @@ RESTARTS = (
         old="for other in places.values() if other.alive)",
         new="for other in places.values() if other.alive and other.stage == 0)",
         profile="breaker",
-        first=20,
+        first=33,
         seeds=150,
     ),
     Mutant(

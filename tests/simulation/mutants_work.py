@@ -10,7 +10,7 @@ WORK = (
         old="WHERE seq = ended.value ->> 0 AND fence = ended.value ->> 1 AND state = 'running'",
         new="WHERE seq = ended.value ->> 0 AND state = 'running'",
         profile="ghosts",
-        first=0,
+        first=9,
     ),
     Mutant(
         name="the fence is not checked when another end is settled",
@@ -18,7 +18,7 @@ WORK = (
         old="WHERE seq = ?1 AND fence = ?2 AND state = 'running' RETURNING seq, fence",
         new="WHERE seq = ?1 AND ?2 AND state = 'running' RETURNING seq, ?2",
         profile="ghosts",
-        first=0,
+        first=8,
     ),
     Mutant(
         name="whoever settles may do so twice",
@@ -34,7 +34,7 @@ WORK = (
         old="progress = coalesce(?5, progress)\nWHERE seq = ?1 AND fence = ?2 AND state = 'running'",
         new="progress = coalesce(?5, progress)\nWHERE seq = ?1 AND state = 'running' AND ?2",
         profile="ghosts",
-        first=1,
+        first=8,
     ),
     Mutant(
         name="what is more urgent waits behind what was claimed too early",
@@ -72,7 +72,7 @@ WORK = (
         old="AND (?2 = '[]' OR worker IS NOT NULL AND worker NOT IN (SELECT value FROM json_each(?2)))",
         new="AND ?2 IS NOT NULL",
         profile="ghosts",
-        first=53,
+        first=12,
     ),
     Mutant(
         name="notes are not written",
@@ -132,7 +132,7 @@ WORK = (
         old="        if worker in self._dismissed or worker in self._held_back:\n",
         new="        if worker in self._held_back:\n",
         profile="people",
-        first=47,
+        first=52,
     ),
     Mutant(
         name="what a paused crew has in memory is not given back",
@@ -147,7 +147,7 @@ WORK = (
         old="        self._settlements[:0] = batch.settlements\n",
         new="",
         profile="work",
-        first=19,
+        first=17,
     ),
     Mutant(
         name="a dead worker's job is forgotten",
