@@ -32,8 +32,14 @@ PAGES = ("", "jobs", "crashes", "operations", "doctor", "worker/worker:steps:0")
 
 def pages(served: Served) -> list[str]:
     """Every page there is: of a job and of a crash, too."""
-    (job,) = served.hand.jobs(JobFilter(limit=1))
-    return [*PAGES, f"job/{job.id}", *(f"crash/{crash.id}" for crash in served.hand.crashes()[:1])]
+    if not served.hand.jobs(JobFilter(limit=1)):
+        served.steps.enqueue({"steps": 1, "seconds": 0}).wait(30)
+    if not served.hand.crashes():
+        os.kill(pid_of(served, "worker:faults:0"), signal.SIGKILL)
+        eventually(served.hand.crashes)
+        served.hand.reset("faults")
+    (job,), crash = served.hand.jobs(JobFilter(limit=1)), served.hand.crashes()[0]
+    return [*PAGES, f"job/{job.id}", f"crash/{crash.id}"]
 
 
 expect.set_options(timeout=SLOW)
