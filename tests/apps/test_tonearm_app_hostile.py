@@ -16,11 +16,11 @@ from tonearm.demo import story
 from tonearm.handlers import Look
 from tonearm.library import Library
 
-HOURS = 3
+HOURS = 1
 
 
 def very_long(path: Path) -> None:
-    """Three hours of silence that take no space on disk."""
+    """An hour of silence that takes no space on disk."""
     with wave.open(str(path), "wb") as file:
         file.setnchannels(1)
         file.setsampwidth(2)
