@@ -50,8 +50,8 @@ def work(world: World) -> Iterator[Callable[..., Started]]:
     """Start `chargehand work`; what still runs at the end of the test is stopped in order."""
     all_started: list[Started] = []
 
-    def start(**environment: str) -> Started:
-        all_started.append(Started(world, **environment))
+    def start(*, typed: bool = False, **environment: str) -> Started:
+        all_started.append(Started(world, typed=typed, **environment))
         return all_started[-1]
 
     yield start

@@ -6,13 +6,14 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Generator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import warm
 from crewapp import chargehand
-from world import HERE, Started, World
+from world import HERE, WORK, Started, World
 
 from chargehand import Chargehand, clock
 from chargehand.testing import eventually
@@ -36,8 +37,7 @@ class Serving(Started):
         folders = python_path(world.folder, HERE)
         env = {**os.environ, "CHARGEHAND_URL": str(world.store), "PYTHONPATH": folders, **environment}
         self.log = world.folder / f"log-{os.urandom(4).hex()}"
-        # What the command does; the reading of command lines, which is half of what a start costs, is tested elsewhere.
-        command = [sys.executable, "-c", "from chargehand.cli.work import work; work('application:hand')"]
+        command = [sys.executable, "-c", WORK.format("application:hand")]
         with open(self.log, "wb") as log:
             self.process = subprocess.Popen(command, env=env, stderr=log, stdout=log)
         self.hand = chargehand(world.store)
@@ -125,8 +125,9 @@ def together(world: World, *commands: str) -> list[Told]:
 
 
 def at_once(world: World, *commands: str) -> list[Told]:
-    """Several commands at the same time, each in a process of its own."""
-    return [end(process) for process in [begin(*words.split(), "--store", str(world.store)) for words in commands]]
+    """The same, at the same time."""
+    with ThreadPoolExecutor(len(commands)) as aside:
+        return [told for (told,) in aside.map(lambda words: together(world, words), commands)]
 
 
 def workers(hand: Chargehand) -> dict[str, dict[str, Any]]:

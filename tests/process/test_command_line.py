@@ -19,7 +19,7 @@ Work = Callable[..., Started]
 
 
 def test_everything_works_from_another_terminal(world: World, work: Work) -> None:  # spec: CL-2 CL-3
-    started = work()
+    started = work(typed=True)
     started.ready()
     here: dict[str, Any] = {"cwd": world.folder}  # no --app, --store or CHARGEHAND_URL: the store is in this folder
     done = answered("jobs", "enqueue", "do", json.dumps({"ledger": world.ledger, "result": 5}), "--wait", "20", **here)
@@ -59,7 +59,7 @@ def test_every_command_has_help(words: str) -> None:  # spec: CL-3
 
 
 def test_ctrl_c_ends_everything_in_order(world: World, work: Work) -> None:  # spec: WP-6
-    started = work()
+    started = work(typed=True)
     started.ready()
     do = started.hand.crew("do", "crewhands:Doer")
     gate = world.gate()
@@ -74,7 +74,7 @@ def test_ctrl_c_ends_everything_in_order(world: World, work: Work) -> None:  # s
 
 
 def test_a_second_ctrl_c_does_not_wait(world: World, work: Work) -> None:  # spec: WP-6
-    started = work()
+    started = work(typed=True)
     started.ready()
     gate = world.gate()
     ref = world.put(started.hand.crew("do", "crewhands:Doer"), gate)
@@ -84,7 +84,7 @@ def test_a_second_ctrl_c_does_not_wait(world: World, work: Work) -> None:  # spe
     started.kill(signal.SIGINT)
     started.end()
     gate.touch()
-    work()
+    work(typed=True)
     assert ref.wait(20) == 1
     assert ref.job().interruptions == 1
 

@@ -12,31 +12,32 @@ from chargehand.testing import eventually
 MakeHand = Callable[..., Chargehand]
 
 
-@pytest.mark.parametrize(
-    ("does", "reason", "words"),
-    [
-        ("leave", "raised", "SystemExit: 2"),
-        ("interrupt", "raised", "KeyboardInterrupt"),
-        ("cancelled", "raised", "CancelledError"),
-        ("odd_reason", "gave up", "404"),
-        ("long_message", "raised", "ValueError: xxx"),
-        ("unreadable_message", "raised", "ValueError"),
-        ("ready_again", "poison", "bad frame"),
-        ("empty_lines", "poison", "bad frame"),
-    ],
-)
-def test_it_fails_alone(hand: Chargehand, world: World, does: str, reason: str, words: str) -> None:  # spec: WK-5 SV-8
+ROUGH = [
+    ("leave", "raised", "SystemExit: 2"),
+    ("interrupt", "raised", "KeyboardInterrupt"),
+    ("cancelled", "raised", "CancelledError"),
+    ("odd_reason", "gave up", "404"),
+    ("long_message", "raised", "ValueError: xxx"),
+    ("unreadable_message", "raised", "ValueError"),
+    ("ready_again", "poison", "bad frame"),
+    ("empty_lines", "poison", "bad frame"),
+]
+"""What the handler does; why its job failed, and a word of its error."""
+
+
+def test_it_fails_alone(hand: Chargehand, world: World) -> None:  # spec: WK-5 SV-8
     rough = hand.crew("rough", "crewhands_rough:Rough", workers=2, max_attempts=1)
     with hand.running() as host:
         assert host.ready.wait(20)
         node = host.node_pid
-        ref = world.put(rough, do=does)
-        with pytest.raises(JobFailed, match=reason):
-            ref.wait(30)
-        assert words in (ref.job().error or "")
-        assert world.put(rough, do="nothing").wait(20) == "well"
+        for does, reason, words in ROUGH:
+            ref = world.put(rough, do=does)
+            with pytest.raises(JobFailed, match=reason):
+                ref.wait(30)
+            assert words in (ref.job().error or ""), does
+            assert world.put(rough, do="nothing").wait(20) == "well", does
+            assert ref.job().crashes == (3 if reason == "poison" else 0), does
         assert host.node_pid == node
-    assert ref.job().crashes == (3 if reason == "poison" else 0)
 
 
 def test_it_forks_and_ends_its_children(hand: Chargehand, world: World) -> None:  # spec: WP-1

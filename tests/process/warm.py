@@ -11,6 +11,7 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 import traceback
 from contextlib import redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
@@ -25,25 +26,26 @@ class Warm:
 
     def __init__(self) -> None:
         self._socket, theirs = socket.socketpair()
+        self._sending = threading.Lock()
         env = {key: value for key, value in os.environ.items() if key != "CHARGEHAND_TEST_RUN"}
         with theirs:
             self._process = subprocess.Popen(
                 [sys.executable, "-c", _SERVER, str(theirs.fileno())], pass_fds=[theirs.fileno()], env=env
             )
-        self._socket.settimeout(TIMEOUT)
 
     def run(self, words: list[str], cwd: str, env: dict[str, str], files: list[int]) -> int:
-        """Run one command with these standard streams; its exit status, as `subprocess` has it."""
+        """Run one command with these standard streams; its exit status, as `subprocess` has it. Several may at once."""
         request = json.dumps({"words": words, "cwd": cwd, "env": env}).encode()
-        socket.send_fds(self._socket, [len(request).to_bytes(4)], files)
-        self._socket.sendall(request)
-        return int.from_bytes(self._read(), signed=True)
-
-    def _read(self) -> bytes:
-        answer = self._socket.recv(4)
+        ours, theirs = socket.socketpair()
+        with ours:
+            with theirs, self._sending:
+                socket.send_fds(self._socket, [len(request).to_bytes(4)], [*files, theirs.fileno()])
+                self._socket.sendall(request)
+            ours.settimeout(TIMEOUT)
+            answer = ours.recv(4)
         if not answer:
             raise RuntimeError("the process that runs commands has died")
-        return answer
+        return int.from_bytes(answer, signed=True)
 
     def close(self) -> None:
         self._socket.close()
@@ -80,23 +82,34 @@ def _warm_up() -> None:
 
 
 def serve(descriptor: int) -> None:
-    """Fork for every request, one after the other, until the caller is gone."""
+    """Fork for every request, until the caller is gone."""
     _warm_up()
     gc.freeze()
     with socket.socket(fileno=descriptor) as caller:
         while True:
-            size, files, _, _ = socket.recv_fds(caller, 4, 3)
+            size, files, _, _ = socket.recv_fds(caller, 4, 4)
             if not size:
                 return
             request = json.loads(caller.recv(int.from_bytes(size), socket.MSG_WAITALL))
-            pid = os.fork()
-            if not pid:
+            if not os.fork():
                 caller.close()
-                perform(request, files)
+                attend(request, files[:3], files[3])
             for file in files:
                 os.close(file)
-            code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-            caller.sendall(code.to_bytes(4, signed=True))
+            with suppress(ChildProcessError):
+                while os.waitpid(-1, os.WNOHANG)[0]:
+                    continue  # those whose commands have ended meanwhile
+
+
+def attend(request: dict[str, object], files: list[int], answer: int) -> NoReturn:
+    """In a forked process: have the command run by another, and tell how it ended."""
+    pid = os.fork()
+    if not pid:
+        os.close(answer)
+        perform(request, files)
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    os.write(answer, code.to_bytes(4, signed=True))
+    os._exit(0)
 
 
 def perform(request: dict[str, object], files: list[int]) -> NoReturn:

@@ -14,6 +14,8 @@ from chargehand.crew import Crew, Ref
 from chargehand.testing import eventually
 
 HERE = Path(__file__).parent
+WORK = "from chargehand.cli.work import work; work({!r})"
+"""What `chargehand work` does."""
 
 
 class World:
@@ -66,14 +68,14 @@ class World:
 class Started:
     """`chargehand work`, as an operator starts it."""
 
-    def __init__(self, world: World, **environment: str) -> None:
+    def __init__(self, world: World, *, typed: bool = False, **environment: str) -> None:
+        """Typed, or called: reading a command line takes longer than all the rest of a start."""
         path = os.pathsep.join(filter(None, (str(HERE), os.environ.get("PYTHONPATH"))))
         env = {**os.environ, "CHARGEHAND_URL": str(world.store), "PYTHONPATH": path, **environment}
         self.log = world.folder / f"log-{os.urandom(4).hex()}"
         with open(self.log, "wb") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "chargehand", "work", "crewapp:hand"], env=env, stderr=log, stdout=log
-            )
+            words = ["-m", "chargehand", "work", "crewapp:hand"] if typed else ["-c", WORK.format("crewapp:hand")]
+            self.process = subprocess.Popen([sys.executable, *words], env=env, stderr=log, stdout=log)
         self.hand = chargehand(world.store)
 
     def view(self) -> dict[str, Any] | None:
