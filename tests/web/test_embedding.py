@@ -156,7 +156,7 @@ def test_without_workers_jobs_wait_for_a_second_command(start: Start) -> None:  
 
 
 def test_many_api_processes_have_one_node(start: Start) -> None:  # spec: SV-11
-    server = start("--workers", "4")
+    server = start("--workers", "3")
     server.answers()
     server.workers()
     node = server.node()
