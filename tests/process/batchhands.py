@@ -1,6 +1,5 @@
 """Handlers that take several jobs at once. Workers import this module."""
 
-import asyncio
 import os
 from pathlib import Path
 from typing import Any
@@ -61,6 +60,8 @@ class Batcher(Handler[dict[str, Any], Any]):
 
 class AsyncBatcher(Batcher):
     async def perform_batch(self, jobs: list[Job[dict[str, Any]]]) -> Any:
+        import asyncio
+
         await asyncio.sleep(0)
         return super().perform_batch(jobs)
 

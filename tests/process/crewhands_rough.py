@@ -1,7 +1,5 @@
 """A handler that does what handlers should not, on request."""
 
-import asyncio
-import multiprocessing
 import os
 import subprocess
 import sys
@@ -33,6 +31,8 @@ class Rough(Handler[dict[str, Any], Any]):
         raise KeyboardInterrupt
 
     def cancelled(self, job: Job[Any]) -> None:
+        import asyncio
+
         raise asyncio.CancelledError
 
     def odd_reason(self, job: Job[Any]) -> None:
@@ -49,6 +49,8 @@ class Rough(Handler[dict[str, Any], Any]):
         raise UnrecoverableError("this machine has no GPU")
 
     def fork_and_terminate(self, job: Job[Any]) -> str:
+        import multiprocessing
+
         processes = [multiprocessing.get_context("fork").Process(target=wait_for_ever) for _ in range(3)]
         for process in processes:
             process.start()

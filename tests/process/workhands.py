@@ -4,7 +4,6 @@ Workers import this module. Whoever works on something holds a lock that the ker
 that two at the same time cannot stay unseen, whoever is killed.
 """
 
-import asyncio
 import fcntl
 import os
 import signal
@@ -137,10 +136,14 @@ class AsyncRows(Rows):
     """The same, looking and working asynchronously."""
 
     async def discover(self, after: str | None, limit: int) -> Any:
+        import asyncio
+
         await asyncio.sleep(0)
         return [Item(key, {"of": key}, f"row {key}") for key in self.table.needing(after, limit)]
 
     async def perform(self, job: Job[Any]) -> Any:
+        import asyncio
+
         await asyncio.sleep(0)
         assert job.item is not None
         self.table.finish(job.item)
@@ -256,6 +259,8 @@ class Cancellable(Handler[dict[str, Any], Any]):
 
 class AsyncCancellable(Handler[dict[str, Any], Any]):
     async def perform(self, job: Job[dict[str, Any]]) -> Any:
+        import asyncio
+
         write(job.payload["ledger"], "start", job.id, os.getpid())
         try:
             if job.payload.get("end") != "at once":
