@@ -92,6 +92,7 @@ class Office(Protocol):
     def unsubscribe(self) -> Callable[[Channel], None]: ...
     def view(self) -> dict[str, Any]: ...
     def past(self) -> list[dict[str, Any]]: ...
+    def diary(self, component: str) -> dict[str, Any] | None: ...
 
 
 class Server:
@@ -180,6 +181,8 @@ class Server:
                 channel.send(encode("REPLY", {"call": call.call, "status": self._office.view()}))
             case "PAST":
                 channel.send(encode("REPLY", {"call": call.call, "queues": self._office.past()}))
+            case "DIARY":
+                channel.send(encode("REPLY", {"call": call.call, "diary": self._office.diary(call.id)}))
             case "WAKE":
                 self._wake((channel, call.call), call.id)
             case "ORDER":

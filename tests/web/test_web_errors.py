@@ -31,6 +31,7 @@ def unchanged(web: Web) -> bool:
         ("GET", "/api/v1/jobs/nothing", 404, "job-not-found"),
         ("GET", "/api/v1/crashes/nothing", 404, "crash-not-found"),
         ("GET", "/api/v1/health/nothing", 404, "no-such-component"),
+        ("GET", "/api/v1/workers/nothing/history", 404, "no-such-component"),
         ("POST", "/api/v1/jobs/nothing/retry", 404, "job-not-found"),
         ("POST", "/api/v1/jobs/nothing/cancel", 404, "job-not-found"),
         ("POST", "/api/v1/queues/nothing/retry-failed", 404, "no-such-queue"),
