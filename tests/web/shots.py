@@ -77,11 +77,12 @@ def main() -> None:
             phone.wait_for_timeout(3000)
             phone.screenshot(path=folder / "dashboard-phone-dark.png")
             served.hand.make_key("ann", list(Scope))
-            signed_out = browser.new_page(viewport={"width": 1280, "height": 500})
-            signed_out.wait_for_timeout(1500)
-            signed_out.goto(f"{served.url}/dashboard")
-            signed_out.wait_for_timeout(1000)
-            signed_out.screenshot(path=folder / "dashboard-signin-light.png")
+            page.wait_for_timeout(1500)
+            for theme in ("light", "dark"):
+                signed_out = browser.new_page(viewport={"width": 1280, "height": 500}, color_scheme=theme)
+                signed_out.goto(f"{served.url}/dashboard")
+                signed_out.wait_for_timeout(1000)
+                signed_out.screenshot(path=folder / f"dashboard-signin-{theme}.png")
         finally:
             browser.close()
             served.close()

@@ -140,7 +140,7 @@ class Diary:
         page = self._pages.get(component)
         if page is None:
             return None
-        moments = [
+        moments: list[dict[str, Any]] = [
             {"at_ms": at, "kind": "status", "what": status, "text": text, "pid": pid}
             for at, status, text, pid in page.states
         ] + [
