@@ -5,6 +5,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from chargehand.model.death import Reason
 from chargehand.model.diary import (
     GONE_MS,
     IN_ALL,
@@ -62,6 +63,16 @@ def test_states_and_jobs_are_told_newest_first() -> None:  # spec: DB-1
         {"at_ms": 4000, "kind": "job", "what": "done", "job": "job 3", "duration_ms": 250},
         {"at_ms": 3000, "kind": "job", "what": "raised", "job": "job 2", "duration_ms": 2},
     ]
+
+
+def test_a_state_says_why() -> None:
+    diary = Diary()
+    diary.changed(place(Status.STARTING, reason=Reason.CRASH), 1)  # of an earlier life
+    diary.changed(place(Status.STOPPING, why_leave=Reason.IDLE), 2)
+    diary.changed(place(Status.STOPPED, pid=None, reason=Reason.IDLE), 3)
+    told = diary.told(WORKER, 0)
+    assert told is not None
+    assert [moment["text"] for moment in told["moments"]] == [Reason.IDLE, Reason.IDLE, None]
 
 
 def test_what_nobody_attempted_or_came_too_late_is_no_job_of_a_worker() -> None:

@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from chargehand.model.job import Settlement
+from chargehand.model.lifecycle import Status
 from chargehand.model.place import Place
 
 STATES, JOBS = 20, 40
@@ -69,8 +70,7 @@ class Diary:
 
     def changed(self, place: Place, at_ms: int) -> None:
         """The worker's status may be another."""
-        text = None if place.ready_at is not None else place.text or place.reason
-        self._became(place.component, place.status.value, text, place.pid, at_ms)
+        self._became(place.component, place.status.value, _why(place), place.pid, at_ms)
 
     def crashed(self, component: str, text: str, pid: int | None, at_ms: int) -> None:
         """The worker died; it may be started again before anybody looks at its status."""
@@ -155,3 +155,10 @@ class Diary:
             "memory_at_ms": page.memory[old::2].tolist(),
             "memory": page.memory[old + 1 :: 2].tolist(),
         }
+
+
+def _why(place: Place) -> str | None:
+    """What is said of its status: of one that works nothing, whatever it was before."""
+    if place.status is Status.STOPPING:
+        return place.verdict or place.why_leave
+    return None if place.alive else place.text or place.reason

@@ -21,8 +21,15 @@ interface Moment {
 const AGAIN_MS = 1500;
 const SAME_MS = 2000;
 const SHOWN = 60;
-/** How a job ended, in the look of a state. */
-const ENDS: Record<string, string> = { raised: "error", "gave up": "error", "timed out": "warning", retry: "queued", interrupted: "cancelled" };
+/** How a job ended: in the look of a state, and in other words where the same are said of workers. */
+const ENDS: Record<string, [state: string, word?: string]> = {
+  raised: ["error"],
+  "gave up": ["error"],
+  "timed out": ["warning"],
+  crashed: ["warning", "job crashed"],
+  retry: ["queued", "to be retried"],
+  interrupted: ["cancelled"],
+};
 
 /** What the node remembers of this worker: asked when the page is opened, and again while things happen to the worker. */
 export function useHistory(component: string, name: string): WorkerHistory | null {
@@ -63,7 +70,8 @@ function remembered(each: WorkerMoment): Moment {
     return { at: each.at_ms, state: each.what, text: each.text ?? process };
   }
   const took = each.duration_ms === null ? undefined : length(each.duration_ms / 1000);
-  return { at: each.at_ms, state: ENDS[each.what] ?? each.what, word: each.what, text: each.job, link: toJob(each.job), took };
+  const [state, word = each.what] = ENDS[each.what] ?? [each.what];
+  return { at: each.at_ms, state, word, text: each.job, link: toJob(each.job), took };
 }
 
 /** What the node could not tell yet: all that was seen here since it was asked, and the job in hand. */
@@ -86,7 +94,7 @@ function seenHere(name: string, told: WorkerHistory | null): Moment[] {
 function withReports(moments: Moment[], crashes: Crash[]): Moment[] {
   const left = [...crashes];
   const made = moments.map((each) => {
-    const at = each.state === "crashed" && !each.link ? left.findIndex((crash) => Math.abs(crash.at_ms - each.at) < SAME_MS) : -1;
+    const at = each.state === "crashed" ? left.findIndex((crash) => Math.abs(crash.at_ms - each.at) < SAME_MS) : -1;
     if (at < 0) return each;
     const [crash] = left.splice(at, 1);
     return { ...each, text: crash!.text, link: to("crash", crash!.id) };
