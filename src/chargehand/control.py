@@ -78,6 +78,7 @@ class Office(Protocol):
     @property
     def enqueue(self) -> Callable[[Token, tuple[NewJob, ...]], None]: ...
     def hint(self, queue: str | None) -> None: ...
+    def hurry(self) -> None: ...
     @property
     def order(self) -> Callable[[Token, Call], None]: ...
     @property
@@ -153,6 +154,7 @@ class Server:
             raise ValueError("the same job twice, or too many jobs, to follow on one line")
         followed.add(call.id)
         self.followers.setdefault(call.id, []).append((channel, call.call))
+        self._office.hurry()
 
     def _unfollow(self, channel: Channel, job_id: str) -> None:
         kept = [follower for follower in self.followers.pop(job_id, ()) if follower[0] is not channel]

@@ -371,6 +371,9 @@ class Node:
 
     def hint(self, queue: str | None) -> None:
         self._office.hint(queue)
+
+    def hurry(self) -> None:
+        self._ledger.hurry(clock.monotonic())
         self._live.written(clock.monotonic())
 
     def past(self) -> list[dict[str, Any]]:
