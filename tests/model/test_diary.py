@@ -163,3 +163,14 @@ def test_of_very_many_workers_less_is_kept_of_each() -> None:
     for number in range(JOBS):
         diary.ended([job(number)], (), GONE_MS + number)
     assert len(whats(diary)) == JOBS + share
+
+
+def test_there_is_room_for_one_of_each_however_many_workers_there_are() -> None:
+    diary = Diary()
+    for number in range(IN_ALL + 1):
+        diary.crashed(f"worker:tag:{number}", "killed", 1, number)
+    diary.weigh({}, 0)
+    for number in range(5):
+        diary.crashed(WORKER, "killed", 2 + number, number)
+        diary.ended([job(number)], (), number)
+    assert whats(diary) == ["job 4", "crashed"]

@@ -120,7 +120,7 @@ class Diary:
         for component in self._pages.keys() - places.keys():
             if at_ms - self._pages[component].last_ms() >= GONE_MS:
                 del self._pages[component]
-        share = IN_ALL // max(1, len(self._pages))
+        share = max(1, IN_ALL // max(1, len(self._pages)))
         room = min(STATES, share), min(JOBS, share)
         if room != self._room:
             self._room = room
