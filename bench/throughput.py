@@ -9,6 +9,7 @@ from bench.processes import cpu
 from bench.row import Row, measures, p50
 from bench.scene import PATIENCE, Stage, stage
 from chargehand import clock
+from chargehand.testing import eventually
 
 JOBS = 20_000
 ROUNDS = 3
@@ -27,11 +28,9 @@ def _work_off(on: Stage, jobs: int) -> float:
     on.hand.resume(crew.name)
     for ref in refs[-8:]:
         ref.wait(PATIENCE)
-    took = clock.monotonic() - began
-    (counts,) = on.hand.counts()
-    if counts.done - before != jobs:
-        raise RuntimeError(f"not all jobs are done, or not in order: {counts}")
-    return took
+    # One before the last may end after it, in the other worker's hand.
+    eventually(lambda: sum(counts.done for counts in on.hand.counts()) - before == jobs, PATIENCE, what="all are done")
+    return clock.monotonic() - began
 
 
 def _cpu(on: Stage) -> tuple[float, float, float]:

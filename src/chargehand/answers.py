@@ -69,6 +69,39 @@ class Worker(Component, frozen=True, kw_only=True):
     restart_in_s: float | None = None
 
 
+class WorkerMoment(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that happened to a worker: its status became another, or it ended a job."""
+
+    at_ms: int
+    kind: str
+    """`status` or `job`."""
+    what: str
+    """The status, or how the job ended."""
+    text: str | None = None
+    """Of a status: why."""
+    pid: int | None = None
+    """Of a status: as which process."""
+    job: str | None = None
+    """Of a job: its id."""
+    duration_ms: int | None = None
+    """Of a job: how long it took."""
+
+
+class WorkerHistory(msgspec.Struct, frozen=True, kw_only=True):
+    """What happened to a worker lately, as far as its node saw it."""
+
+    component: str
+    node: str | None = None
+    """Null: no node answers, and so nothing is told."""
+    at_ms: int
+    """Until when it is told."""
+    moments: tuple[WorkerMoment, ...] = ()
+    """The last 20 states and 40 jobs, newest first; of many jobs at once not each."""
+    memory_at_ms: tuple[int, ...] = ()
+    """When its memory was looked at: over the last hour, at most once a minute, oldest first."""
+    memory: tuple[int, ...] = ()
+
+
 class Health(msgspec.Struct, frozen=True, kw_only=True):
     """The verdict on everything, with reasons in words, gravest first; and every component."""
 

@@ -181,6 +181,10 @@ class Calls:
         """How the queues fared over the last two hours, as far as the node saw it."""
         return self.call("PAST")["queues"]
 
+    def diary(self, component: str) -> dict[str, Any] | None:
+        """What happened to a worker lately, as far as the node saw it; None if it knows nothing of it."""
+        return self.call("DIARY", id=component)["diary"]
+
     def wait(self, job_id: str, ended: Callable[[], bool], until: float | None) -> None:
         """Return when the job may have ended. `ended` asks the store, which is the truth; the node only hurries us."""
         with self.line() as line:

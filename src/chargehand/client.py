@@ -196,6 +196,10 @@ class Client:
         """Whether it accepts work."""
         return _read(self._send("GET", "/readyz", (200, 503)), answers.Probe)
 
+    def worker_history(self, component: str) -> answers.WorkerHistory:
+        """A worker's last states and jobs, and its memory over the last hour, as far as its node saw them."""
+        return self._get(f"/api/v1/workers/{quote(component, safe='')}/history", answers.WorkerHistory)
+
     def workers_ready(self) -> answers.Readiness:
         """Whether work gets done, crew by crew."""
         return _read(self._send("GET", "/workers/ready", (200, 503)), answers.Readiness)

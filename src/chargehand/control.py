@@ -78,6 +78,7 @@ class Office(Protocol):
     @property
     def enqueue(self) -> Callable[[Token, tuple[NewJob, ...]], None]: ...
     def hint(self, queue: str | None) -> None: ...
+    def hurry(self) -> None: ...
     @property
     def order(self) -> Callable[[Token, Call], None]: ...
     @property
@@ -92,6 +93,7 @@ class Office(Protocol):
     def unsubscribe(self) -> Callable[[Channel], None]: ...
     def view(self) -> dict[str, Any]: ...
     def past(self) -> list[dict[str, Any]]: ...
+    def diary(self, component: str) -> dict[str, Any] | None: ...
 
 
 class Server:
@@ -152,6 +154,7 @@ class Server:
             raise ValueError("the same job twice, or too many jobs, to follow on one line")
         followed.add(call.id)
         self.followers.setdefault(call.id, []).append((channel, call.call))
+        self._office.hurry()
 
     def _unfollow(self, channel: Channel, job_id: str) -> None:
         kept = [follower for follower in self.followers.pop(job_id, ()) if follower[0] is not channel]
@@ -180,6 +183,8 @@ class Server:
                 channel.send(encode("REPLY", {"call": call.call, "status": self._office.view()}))
             case "PAST":
                 channel.send(encode("REPLY", {"call": call.call, "queues": self._office.past()}))
+            case "DIARY":
+                channel.send(encode("REPLY", {"call": call.call, "diary": self._office.diary(call.id)}))
             case "WAKE":
                 self._wake((channel, call.call), call.id)
             case "ORDER":

@@ -27,6 +27,7 @@ from chargehand.lifeline import adopt_orphans
 from chargehand.live import Live
 from chargehand.lives import Lives
 from chargehand.model.batch import Batch, Result
+from chargehand.model.diary import Diary
 from chargehand.model.fleet import Fleet
 from chargehand.model.frame import BadFrame, Frame, encode
 from chargehand.model.job import FINISHED, Settlement, State
@@ -86,6 +87,7 @@ class Node:
         self._supervisor = Supervisor(self._loop, plan, self._fleet, self._ledger, self._lives, self)
         self._supervisor.keep_free(self._unkillable)
         self._projection = Projection(self._fleet, self._ledger, self._supervisor.hands, history=plan.history, now=now)
+        self._diary = Diary()
         self._store = self._store_thread(plan)
         self._loop.add(self._store.ready, lambda _: self._hear())
         self._reader = Reader(lambda: open_store(plan.store, create=False))
@@ -231,6 +233,7 @@ class Node:
         """What is due beside the work: the store is told how everybody is, and asked what has run out."""
         if now >= self._projection.due() and self._gone_at is None:
             self._supervisor.beat()
+            self._diary.weigh(self._fleet.places, clock.now_ms())
             for chore in self._projection.chores(now, self._failing):
                 self._ledger.chore(chore, now)
         if self._office.pauses_due is not None and now >= self._office.pauses_due:
@@ -320,6 +323,8 @@ class Node:
             self._server.answer(token, enqueued)
         self._office.committed(batch, result, now)
         self._live.committed(batch, result, now)
+        if batch.settlements:
+            self._diary.ended(batch.settlements, result.lost, clock.now_ms())
         for job_id in result.lost:
             log.warning("an outcome came too late and changed nothing", job=job_id)
         for settlement in batch.settlements:
@@ -334,14 +339,17 @@ class Node:
 
     # the supervisor speaks
 
-    def ended(self, job_id: str) -> None:
+    def ended(self, component: str, job_id: str, seconds: float) -> None:
         self._server.ended(job_id)
         self._ledger.hint()
         self._live.settled(job_id)
+        self._diary.done(component, job_id, int(seconds * 1000), clock.now_ms())
 
     def keep(self, chore: chores.Chore) -> None:
         if isinstance(chore, chores.KeepReport):
-            self._ledger.tally.crashed(chore.report.crew, chore.report.reason)
+            report = chore.report
+            self._ledger.tally.crashed(report.crew, report.reason)
+            self._diary.crashed(report.component, report.text, report.pid, clock.now_ms())
         self._ledger.chore(chore, clock.monotonic())
 
     def given_up(self, component: str, reason: str) -> None:
@@ -350,6 +358,11 @@ class Node:
     def changed(self, component: str) -> None:
         self._projection.changed(component, clock.monotonic())
         self._live.changed(component)
+        place = self._fleet.places.get(component)
+        if place is not None:
+            self._diary.changed(place, clock.now_ms())
+        else:
+            self._diary.removed(component, clock.now_ms())
 
     def said(self, component: str, line: Line) -> None:
         log.at(line.level, "worker says", component=component, job=line.job, line=line.text)
@@ -358,10 +371,18 @@ class Node:
 
     def hint(self, queue: str | None) -> None:
         self._office.hint(queue)
+
+    def hurry(self) -> None:
+        self._ledger.hurry(clock.monotonic())
         self._live.written(clock.monotonic())
 
     def past(self) -> list[dict[str, Any]]:
         return self._live.past.told(clock.now_ms())
+
+    def diary(self, component: str) -> dict[str, Any] | None:
+        now = clock.now_ms()
+        found = self._diary.told(component, now)
+        return None if found is None else {"component": component, "node": self._plan.node, "at_ms": now, **found}
 
     def view(self) -> dict[str, Any]:
         busy = self._store.busy_since

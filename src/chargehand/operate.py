@@ -339,6 +339,13 @@ class Operating(People, ABC):
         except NoNode:
             return []
 
+    def worker_history(self, component: str) -> dict[str, Any] | None:
+        """A worker's last states and jobs, and its memory over an hour; None if no node answers that knows of it."""
+        try:
+            return self.calls.diary(component)
+        except NoNode:
+            return None
+
     def logs(
         self, scope: str | None = None, *, job: str | None = None, count: int = 100, follow: bool = False
     ) -> Iterator[dict[str, Any]]:

@@ -84,8 +84,8 @@ MOST_IDLE_TURN = 5.0
 class Ears(Protocol):
     """Who hears of what the supervisor does, beside the fleet and the ledger: the node."""
 
-    def ended(self, job_id: str) -> None:
-        """A worker settled this job in a transaction of its own."""
+    def ended(self, component: str, job_id: str, seconds: float) -> None:
+        """A worker settled this job, which took so long, in a transaction of its own."""
 
     def keep(self, chore: chores.Chore) -> None:
         """This is to be written."""
@@ -395,7 +395,7 @@ class Supervisor:
             self._go_on(hand, self._ledger.finished(hand.component, outcome, now, hand.child.pid), now)
         self._ears.worked(hand.component)
         if isinstance(outcome, Settled):
-            self._ears.ended(body.id)
+            self._ears.ended(hand.component, body.id, now - held.since)
 
     def _pulsed(self, hand: Hand, frame: Frame | BadFrame) -> None:
         try:

@@ -63,6 +63,18 @@ def test_an_outcome_that_somebody_awaits_waits_a_shorter_moment_and_takes_the_ot
 
 
 # spec: WK-4
+def test_whoever_comes_to_wait_just_after_the_end_hurries_what_is_not_written_yet() -> None:
+    made = fast(working(3), 60.0)
+    made.benches["a"].hungry = False
+    made.hurry(T)  # nothing has ended: nothing hurries
+    made.finished("w0", Done(), T, None)
+    made.benches["a"].idle.clear()
+    assert made.batch_due(T) == pytest.approx(T + LONGEST_WAIT)
+    made.hurry(T + 0.001)
+    assert made.batch_due(T + 0.001) == pytest.approx(T + 0.001 + AWAITED_WAIT)
+
+
+# spec: WK-4
 def test_an_awaited_outcome_does_not_make_an_older_one_wait_longer() -> None:
     made = fast(working(3, awaited={"job-1"}), 60.0)
     made.benches["a"].hungry = False

@@ -149,6 +149,12 @@ def test_enqueuing_past_the_transaction_that_one_is_in_is_refused(hand: Chargeha
         do.enqueue({}, within=tx)
 
 
+def jobs_told(hand: Chargehand) -> list[tuple[str, str]]:
+    """How which jobs ended, as it is told of both workers' past."""
+    pasts = [hand.worker_history(f"worker:settle:{index}") or {"moments": []} for index in range(2)]
+    return [(m["what"], m["job"]) for past in pasts for m in past["moments"] if m["kind"] == "job"]
+
+
 def test_a_handler_settles_in_its_own_transaction(hand: Chargehand, world: World) -> None:  # spec: WK-4 WK-10
     settle = hand.crew("settle", "crewhands:Settler", workers=2, transactional=True, max_attempts=1)
     with hand.transaction() as tx:
@@ -159,6 +165,7 @@ def test_a_handler_settles_in_its_own_transaction(hand: Chargehand, world: World
         assert good.wait(20) == {"by": world.starts(good)[0]}
         with pytest.raises(JobFailed, match="spoilt"):
             bad.wait(20)
+        eventually(lambda: sorted(jobs_told(hand)) == [("done", good.id), ("raised", bad.id)])
     with hand.transaction() as tx:
         assert tx.execute("SELECT title, worker FROM song") == [("good", world.starts(good)[0])]
     assert [a.outcome for a in good.attempts()] == ["done"]

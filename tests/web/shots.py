@@ -3,11 +3,14 @@
 PYTHONPATH=src .venv/bin/python tests/web/shots.py [FOLDER]
 """
 
+import os
+import signal
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from dashbrowser import pid_of
 from dashworld import CHROMIUM, Served
 from playwright.sync_api import Page, sync_playwright
 
@@ -67,21 +70,23 @@ def main() -> None:
             served.faults.enqueue({"fault": "kill"}, label="too large.wav")
             (newest,) = served.hand.crashes()[:1]
             places = {
-                "overview": "", "jobs": "jobs", "job": f"job/{jobs['bad']}", "worker": "worker/worker:faults:0",
+                "overview": "", "jobs": "jobs", "job": f"job/{jobs['bad']}", "worker": "worker/worker:steps:0",
                 "crash": f"crash/{newest.id}", "crashes": "crashes", "operations": "operations", "doctor": "doctor",
             }  # fmt: skip
             for theme in ("light", "dark"):
+                os.kill(pid_of(served, "worker:steps:0"), signal.SIGKILL)
                 take(page, folder, theme, places)
             phone = browser.new_page(viewport={"width": 375, "height": 760}, color_scheme="dark")
             phone.goto(f"{served.url}/dashboard")
             phone.wait_for_timeout(3000)
             phone.screenshot(path=folder / "dashboard-phone-dark.png")
             served.hand.make_key("ann", list(Scope))
-            signed_out = browser.new_page(viewport={"width": 1280, "height": 500})
-            signed_out.wait_for_timeout(1500)
-            signed_out.goto(f"{served.url}/dashboard")
-            signed_out.wait_for_timeout(1000)
-            signed_out.screenshot(path=folder / "dashboard-signin-light.png")
+            page.wait_for_timeout(1500)
+            for theme in ("light", "dark"):
+                signed_out = browser.new_page(viewport={"width": 1280, "height": 500}, color_scheme=theme)
+                signed_out.goto(f"{served.url}/dashboard")
+                signed_out.wait_for_timeout(1000)
+                signed_out.screenshot(path=folder / f"dashboard-signin-{theme}.png")
         finally:
             browser.close()
             served.close()

@@ -325,7 +325,30 @@ def test_charts_begin_with_the_past(browser: Browser, served: Served, keys: dict
     page.get_by_role("button", name="2 hours").click()
     expect(chart).to_have_attribute("data-since", re.compile(rf"{began}|{began + 1}"))
     expect(chart).to_have_attribute("aria-label", re.compile("over the last hours"))
+    _a_worker_has_a_past(page, served)
     context.close()
+
+
+def _a_worker_has_a_past(page: Page, served: Served) -> None:
+    worker = "worker:faults:0"
+    eventually(lambda: (served.hand.worker_history(worker) or {"memory": []})["memory"], 20)
+    before = served.faults.enqueue({}, label="before")
+    before.wait(20)
+    past = served.hand.worker_history(worker) or {}
+    go(page, f"worker/{worker}")
+    moments = page.get_by_role("list", name="What happened, newest first").get_by_role("listitem")
+    ended = moments.filter(has=page.get_by_role("link", name=before.id))
+    expect(ended).to_have_text(re.compile(r"done.*\d+ m?s$"))
+    expect(moments.filter(has_text="starting").first).to_contain_text("process")
+    chart = page.get_by_role("img", name=f"Memory of {worker} over the last hour")
+    expect(chart).to_have_attribute("data-since", re.compile(str(past["memory_at_ms"][0] // 1000)))
+    since = served.faults.enqueue({}, label="since")
+    expect(moments.filter(has_text=since.id)).to_have_text(
+        re.compile(r"done.*\d+ m?s$")
+    )  # once, however it was heard of
+    expect(ended).to_have_count(1)
+    ended.get_by_role("link").click()
+    expect(page.get_by_role("heading", name="before")).to_be_visible()
 
 
 def test_a_page_of_the_applications_own(page: Page, served: Served, watched: Watched) -> None:  # spec: DB-7 DB-8

@@ -31,6 +31,7 @@ def unchanged(web: Web) -> bool:
         ("GET", "/api/v1/jobs/nothing", 404, "job-not-found"),
         ("GET", "/api/v1/crashes/nothing", 404, "crash-not-found"),
         ("GET", "/api/v1/health/nothing", 404, "no-such-component"),
+        ("GET", "/api/v1/workers/nothing/history", 404, "no-such-component"),
         ("POST", "/api/v1/jobs/nothing/retry", 404, "job-not-found"),
         ("POST", "/api/v1/jobs/nothing/cancel", 404, "job-not-found"),
         ("POST", "/api/v1/queues/nothing/retry-failed", 404, "no-such-queue"),
@@ -39,6 +40,9 @@ def unchanged(web: Web) -> bool:
         ("DELETE", "/api/v1/queues", 405, "method-not-allowed"),
         ("GET", "/api/web/worker/stop", 405, "method-not-allowed"),
         ("GET", "/api/v1/jobs?limit=0", 422, "invalid-request"),
+        ("GET", "/api/v1/jobs?stat=failed", 422, "invalid-request"),
+        ("POST", "/api/v1/queues/tagging/clear-failed?older_than=7d", 422, "invalid-request"),
+        ("GET", "/api/events?topic=jobs", 422, "invalid-request"),
         ("GET", "/api/v1/jobs?limit=501", 422, "invalid-request"),
         ("GET", "/api/v1/jobs?limit=1e9", 422, "invalid-request"),
         ("GET", "/api/v1/jobs?state=lost", 422, "invalid-request"),
@@ -64,6 +68,16 @@ def test_each_refusal_has_its_status_and_is_a_problem_document(
     assert unchanged(still)
 
 
+def test_a_slip_in_a_parameters_name_is_told_with_the_names_that_there_are(still: Web) -> None:  # spec: HT-3
+    found = problem(still.ask("GET", "/api/v1/jobs?stat=failed&limit=3&qeue=a"), 422, "invalid-request")
+    assert [fault["pointer"] for fault in found["errors"]] == ["query/stat", "query/qeue"]
+    assert "there are: queue, state, reason, text, limit, after" in found["detail"]
+
+
+def test_a_probe_may_be_asked_in_any_way(still: Web) -> None:
+    assert still.ask("GET", "/healthz?_=17").status_code == 200
+
+
 @pytest.mark.parametrize(
     ("path", "body", "place"),
     [
@@ -76,7 +90,7 @@ def test_each_refusal_has_its_status_and_is_a_problem_document(
         ("/api/v1/jobs", {"crew": "tag", "payload": {"path": "a"}, "priority": "high"}, "body/priority"),
         ("/api/v1/jobs", {"crew": "tag", "payload": {"path": "a"}, "priority": 1 << 80}, "body/priority"),
         ("/api/v1/jobs", {"crew": "tag", "payload": {"path": "a"}, "timeout_ms": 0}, "body/timeout_ms"),
-        ("/api/v1/jobs", {"crew": "plain", "label": "a\nb"}, "body/payload"),
+        ("/api/v1/jobs", {"crew": "plain", "label": "a\nb"}, "body/label"),
         ("/api/v1/jobs", {"crew": "plain", "label": ""}, "body/label"),
         ("/api/v1/jobs", {"crew": "nobody"}, "body/crew"),
         ("/api/v1/jobs", {"queue": "nowhere"}, "body/queue"),

@@ -9,7 +9,7 @@ from webworld import Web
 
 from chargehand import Chargehand, RestartPolicy, UnknownCrew
 from chargehand.answers import Worker
-from chargehand.client import Client
+from chargehand.client import Client, Refused
 from chargehand.testing import eventually
 
 FAULTY = "chargehand.testing.faults:Faulty"
@@ -41,9 +41,12 @@ def test_a_node_over_http(folder: Path) -> None:  # spec: HT-1 HT-2 HT-5 HP-8 SE
         with hand.running():
             eventually(lambda: client.workers_ready().ready)
             _jobs_and_metrics(web, client)
+            _the_past_of_workers(client)
             _a_job_in_hand(client, folder / "gate")
             _orders(client)
         assert client.workers_ready().reasons[0] == "no node runs"
+        with pytest.raises(Refused, match="no component 'worker:do:0'"):
+            client.worker_history("worker:do:0")  # nobody is left who knows of it
         assert value(scrape_again(web, client), "node_up") == 0
     finally:
         web.close()
@@ -89,6 +92,30 @@ def _jobs_and_metrics(web: Web, client: Client) -> None:
     assert (value(samples, "node_up"), value(samples, "store_up")) == (1, 1)
     # Another scrape has the same series: nothing that comes and goes is a label.
     assert set(scrape_again(web, client)) == set(samples)
+
+
+def _the_past_of_workers(client: Client) -> None:
+    pasts = [client.worker_history(f"worker:do:{index}") for index in range(2)]
+    assert all(past.node == client.info().node for past in pasts)
+    ended = [moment for past in pasts for moment in past.moments if moment.kind == "job"]
+    assert sorted(moment.what for moment in ended) == ["crashed"] * 3 + ["done"] * 5 + ["gave up"]
+    assert {moment.job for moment in ended} == {job.id for job in client.all_jobs()}
+    assert all(moment.duration_ms is not None and moment.pid is None for moment in ended)
+    for past in pasts:
+        times = [moment.at_ms for moment in past.moments]
+        assert times == sorted(times, reverse=True)
+        assert times[0] <= past.at_ms
+        states = [moment for moment in reversed(past.moments) if moment.kind == "status"]
+        assert [state.what for state in states] == ["starting", "healthy", "crashed"] * (len(states) // 3) + [
+            "starting",
+            "healthy",
+        ]
+        assert all(state.pid for state in states)
+        assert all("SIGKILL" in str(state.text) for state in states if state.what == "crashed")
+    weighed = eventually(lambda: client.worker_history("worker:do:0").memory, 15)
+    assert weighed[0] > 1 << 20
+    node = client.worker_history("app")  # it is no worker, but the store has it
+    assert (node.node, node.moments, node.memory) == (None, (), ())
 
 
 def _a_job_in_hand(client: Client, gate: Path) -> None:

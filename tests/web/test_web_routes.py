@@ -29,6 +29,7 @@ NEEDS = {
     "GET /api/v1/status": "read",
     "GET /api/v1/health": "read",
     "GET /api/v1/health/{component}": "read",
+    "GET /api/v1/workers/{component}/history": "read",
     "GET /api/v1/crews": "read",
     "GET /api/v1/pauses": "read",
     "GET /api/v1/recurring": "read",

@@ -285,7 +285,7 @@ class Ledger:
             self._write_at = now + LONGEST_WAIT
             self.tally.pending(now)
         if settlement.id in self._awaited:
-            self._write_at = min(self._write_at, now + AWAITED_WAIT)
+            self.hurry(now)
         if settlement.state is State.QUEUED:
             self._stir(settlement.queue, now + settlement.delay_ms / 1000, now)
         elif settlement.queue in self._limited:
@@ -312,6 +312,11 @@ class Ledger:
         for bench in self.benches.values():
             if queue is None or bench.queue == queue:
                 bench.hungry = True
+
+    def hurry(self, now: float) -> None:
+        """Somebody has come to wait for a job, which may have ended a moment ago: what is not written yet hurries."""
+        if self._write_at is not None:
+            self._write_at = min(self._write_at, now + AWAITED_WAIT)
 
     def _stir(self, queue: str, at: float, now: float) -> None:
         for bench in self.benches.values():

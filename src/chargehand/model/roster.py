@@ -172,7 +172,7 @@ class Roster:
                 return [_report(place, charge, f"given up: {text}"), *self._give_up(place, text)]
             case Restart(at):
                 place.start_at, place.after = at, None
-                report = _report(place, charge, f"started again in {at - now:.1f} s")
+                report = _report(place, charge, f"started again in {at - now:.{1 if at - now >= 1 else 2}f} s")
                 told = self._trip(place.crew, now)
                 if place.behind_breaker:
                     waits = "waits: another of its crew is tried first"

@@ -2,13 +2,21 @@
 
 from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from chargehand.model.job import LATEST_MS, LONGEST_DELAY_MS, NAME_LIMIT, PRIORITY_LIMIT
 from chargehand.model.orders import LONGEST_PAUSE_MS, MOST_WORKERS
 
 MOST_JOBS = 10_000
-Name = Annotated[str, Field(min_length=1, max_length=NAME_LIMIT)]
+
+
+def _readable(text: str) -> str:
+    if not text.isprintable():
+        raise ValueError("contains control characters")
+    return text
+
+
+Name = Annotated[str, Field(min_length=1, max_length=NAME_LIMIT), AfterValidator(_readable)]
 Scope = Annotated[str | None, Field(max_length=2 * NAME_LIMIT, description="A crew, `worker:crew:0`; null: all.")]
 
 

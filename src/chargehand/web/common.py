@@ -4,11 +4,12 @@ from collections.abc import Callable
 from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Depends, Query, Request
+from fastapi.routing import APIRoute
 
 from chargehand.answers import place
 from chargehand.people import acting_as
 from chargehand.web.auth import Guarded, caller_of, open_to_all, requires
-from chargehand.web.problems import Fault, Problem
+from chargehand.web.problems import MOST_FAULTS, Fault, Problem, in_words
 from chargehand.web.site import Site
 
 T = TypeVar("T")
@@ -23,8 +24,21 @@ Text = Annotated[str | None, Query(max_length=1000)]
 
 
 def router(tag: str) -> APIRouter:
-    """A router whose routes check their callers before anything else."""
-    return APIRouter(tags=[tag], route_class=Guarded)
+    """A router whose routes check their callers before anything else, and then the names in the query."""
+    return APIRouter(tags=[tag], route_class=Guarded, dependencies=[Depends(check_query)])
+
+
+def check_query(request: Request) -> None:
+    """A Problem if the query has what the route does not know: a filter with a slip in its name would be none at all,
+    and the answer everything."""
+    route: APIRoute = request.scope["route"]
+    known = [field.alias for field in route.dependant.query_params]
+    wrong = [name for name in request.query_params if name not in known]
+    if wrong and route.path.startswith("/api/"):
+        there_are = f"there are: {', '.join(known)}" if known else "there are none"
+        words = f"is no parameter of this path; {there_are}"
+        faults = [Fault(f"query/{name[:100]}", words) for name in wrong[:MOST_FAULTS]]
+        raise Problem(422, "invalid-request", in_words(faults), faults=faults)
 
 
 def site_of(request: Request) -> Site:

@@ -35,6 +35,8 @@ from chargehand.answers import (
     SignedIn,
     Supervisor,
     Worker,
+    WorkerHistory,
+    WorkerMoment,
     WorkerThreads,
 )
 from chargehand.model.access import Operation
@@ -119,6 +121,18 @@ DIAGNOSED = Diagnosed(
 LOG_LINES = LogLines((LogLine(at_ms=AT, level="info", text="loaded", component=WORKER),))
 NODE_STATUS = NodeStatus({"node": NODE, "pid": 4700, "workers": [], "verdict": {"status": "healthy", "reasons": []}})
 QUEUES = Queues((Queue(queue="tag", queued=12, running=2, done=431, failed=1, crews=("tag",), oldest_wait_ms=1_200),))
+WORKER_HISTORY = WorkerHistory(
+    component=WORKER,
+    node=NODE,
+    at_ms=AT + 60_000,
+    moments=(
+        WorkerMoment(at_ms=AT + 2_000, kind="job", what="done", job=ID, duration_ms=1_200),
+        WorkerMoment(at_ms=AT + 800, kind="status", what="healthy", pid=4711),
+        WorkerMoment(at_ms=AT, kind="status", what="starting", pid=4711),
+    ),
+    memory_at_ms=(AT + 1_000,),
+    memory=(220 << 20,),
+)
 QUEUE_HISTORIES = QueueHistories(
     (QueueHistory("tag", at_ms=(AT, AT + 10_000), waiting=(12, 9), running=(2, 2), failed=(1, 1), rate=(0.0, 0.3)),)
 )

@@ -7,7 +7,7 @@ import msgspec
 from fastapi import Path, Query, Request, Response
 
 from chargehand import clock
-from chargehand.answers import Answers, ComponentHealth, Health, Worker
+from chargehand.answers import Answers, ComponentHealth, Health, Worker, WorkerHistory
 from chargehand.model.orders import Answer, Verb
 from chargehand.web import examples
 from chargehand.web.bodies import OrderIn, PauseIn, ScaleIn
@@ -57,6 +57,25 @@ async def component_health(
             raise Problem(404, "no-such-component", f"there is no component {component!r}; api/v1/health has all")
         well = site.hand.is_healthy(component, max_age)
         return ComponentHealth(**msgspec.structs.asdict(found), well=well)
+
+    return respond(await site.aside(read))
+
+
+@routes.get(
+    "/api/v1/workers/{component}/history",
+    dependencies=READ,
+    responses=answers(WorkerHistory, examples.WORKER_HISTORY, 404),
+)
+async def history(site: Here, component: Annotated[str, Path(max_length=500)]) -> Response:
+    """A worker's last states and jobs, and its memory over the last hour, as far as the node saw them."""
+
+    def read() -> WorkerHistory:
+        found = site.hand.worker_history(component)
+        if found is not None:
+            return msgspec.convert(found, WorkerHistory)
+        if site.hand.component(component) is None:
+            raise Problem(404, "no-such-component", f"there is no component {component!r}; api/v1/health has all")
+        return WorkerHistory(component=component, at_ms=clock.now_ms())
 
     return respond(await site.aside(read))
 

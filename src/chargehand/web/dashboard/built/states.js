@@ -28,6 +28,7 @@ const LOOKS = {
   paused: ["hold", "bars"],
   stopping: ["muted", "half"],
   stopped: ["muted", "square"],
+  removed: ["muted", "square"],
   crashed: ["warn", "triangle"],
   restarted: ["warn", "triangle"],
   failed: ["bad", "cross", "given up"],

@@ -60,8 +60,13 @@ export const info = signal<Info | null>(null);
 /** What the page in view wants beside what is always listened to: `queue:jobs`, `job:ID`. */
 export const wanted = signal<string[]>([]);
 
+export interface Weights {
+  at: number[];
+  memory: (number | null)[];
+}
+
 /** What each worker was seen to need, whenever that changed. */
-export const memories = new Map<string, { at: number[]; memory: (number | null)[] }>();
+export const memories = new Map<string, Weights>();
 
 // applying
 

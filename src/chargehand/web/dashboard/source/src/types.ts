@@ -47,6 +47,25 @@ export interface Queue {
   last_done_ms: number | null;
 }
 
+export interface WorkerMoment {
+  at_ms: number;
+  kind: "status" | "job";
+  what: string;
+  text: string | null;
+  pid: number | null;
+  job: string | null;
+  duration_ms: number | null;
+}
+
+export interface WorkerHistory {
+  component: string;
+  node: string | null;
+  at_ms: number;
+  moments: WorkerMoment[];
+  memory_at_ms: number[];
+  memory: number[];
+}
+
 export interface QueueHistory {
   name: string;
   at_ms: number[];

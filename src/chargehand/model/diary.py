@@ -1,0 +1,164 @@
+"""What happened to each worker lately: its states, its jobs, its memory. Pure.
+
+Kept for those who look later; bounded in number and in bytes, and nothing is done for each job of a shower.
+"""
+
+from array import array
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from chargehand.model.job import Settlement
+from chargehand.model.lifecycle import Status
+from chargehand.model.place import Place
+
+STATES, JOBS = 20, 40
+"""Moments that are kept of a worker. States have room of their own: a worker's jobs would soon push its start out."""
+IN_ALL = 8_000
+"""States, and as many jobs, of all workers together: of more than 200 workers fewer are kept of each."""
+SLOW_MS = 100
+"""Jobs that took as long, or that did not end well, are kept before others."""
+SEEN, SLOW_SEEN = 8, 40
+"""Jobs of one batch that are kept at most, of each kind the last: of thousands a second nobody can read each."""
+TEXT = 120
+"""Characters of what is said of a state."""
+WEIGH_MS, WEIGHED_MS = 60_000, 3_600_000
+"""Between two looks at a worker's memory, at least; and for how long they are kept."""
+GONE_MS = 3_600_000
+"""For how long the past of a worker is kept whose place is no more."""
+REMOVED = "removed"
+_WEIGHED = 2 * (WEIGHED_MS // WEIGH_MS)
+
+
+class _Page:
+    """Of one worker."""
+
+    __slots__ = ("jobs", "memory", "states")
+
+    def __init__(self) -> None:
+        self.states: list[tuple[int, str, str | None, int | None]] = []
+        """When, what it became, why, as which process."""
+        self.jobs: list[tuple[int, str, str, int]] = []
+        """When it ended, how, its id, how many ms it took."""
+        self.memory = array("q")
+        """When and how much, by turns."""
+
+    def cut(self, states: int, jobs: int) -> None:
+        """Keep no more than so many."""
+        if len(self.states) > states:
+            del self.states[:-states]
+        if len(self.jobs) > jobs:
+            del self.jobs[:-jobs]
+
+    def last_ms(self) -> int:
+        return max((row[-1][0] for row in (self.states, self.jobs) if row), default=0)
+
+
+class Diary:
+    """Of all workers. Moments are those of the wall clock, in ms."""
+
+    def __init__(self) -> None:
+        self._pages: dict[str, _Page] = {}
+        self._room = STATES, JOBS
+
+    def _page(self, component: str) -> _Page:
+        page = self._pages.get(component)
+        if page is None:
+            page = self._pages[component] = _Page()
+        return page
+
+    # what happens
+
+    def changed(self, place: Place, at_ms: int) -> None:
+        """The worker's status may be another."""
+        self._became(place.component, place.status.value, _why(place), place.pid, at_ms)
+
+    def crashed(self, component: str, text: str, pid: int | None, at_ms: int) -> None:
+        """The worker died; it may be started again before anybody looks at its status."""
+        self._became(component, "crashed", text, pid, at_ms)
+
+    def removed(self, component: str, at_ms: int) -> None:
+        """The worker's place is no more."""
+        if component in self._pages:
+            self._became(component, REMOVED, None, None, at_ms)
+
+    def _became(self, component: str, status: str, text: str | None, pid: int | None, at_ms: int) -> None:
+        page = self._page(component)
+        states = page.states
+        if states and states[-1][1] == status and (pid is None or states[-1][3] == pid):
+            return
+        if text is not None and len(text) > TEXT:
+            text = f"{text[: TEXT - 1]}…"
+        states.append((at_ms, status, text, pid))
+        page.cut(*self._room)
+
+    def ended(self, settlements: Sequence[Settlement], lost: Collection[str], at_ms: int) -> None:
+        """These jobs were written together, but for those whose outcome came too late."""
+        seen = settlements
+        if len(settlements) > SEEN:
+            earlier = settlements[:-SEEN]
+            slow = [each for each in earlier if each.duration_ms >= SLOW_MS or each.outcome != "done"]
+            seen = (*slow[-SLOW_SEEN:], *settlements[-SEEN:])
+        for each in seen:
+            if each.worker is not None and each.outcome is not None and each.id not in lost:
+                self._did(each.worker, (at_ms, each.outcome, each.id, each.duration_ms))
+
+    def done(self, component: str, job: str, duration_ms: int, at_ms: int) -> None:
+        """The worker has written the end of this job itself."""
+        self._did(component, (at_ms, "done", job, duration_ms))
+
+    def _did(self, component: str, job: tuple[int, str, str, int]) -> None:
+        jobs = self._page(component).jobs
+        jobs.append(job)
+        if len(jobs) > self._room[1]:
+            del jobs[0]
+
+    def weigh(self, places: Mapping[str, Place], at_ms: int) -> None:
+        """A look at everybody, every few seconds: their memory, if that is due; and whose past can go."""
+        for component, place in places.items():
+            if place.alive and place.memory:
+                self._weigh(self._page(component).memory, place.memory, at_ms)
+        for component in self._pages.keys() - places.keys():
+            if at_ms - self._pages[component].last_ms() >= GONE_MS:
+                del self._pages[component]
+        share = max(1, IN_ALL // max(1, len(self._pages)))
+        room = min(STATES, share), min(JOBS, share)
+        if room != self._room:
+            self._room = room
+            for page in self._pages.values():
+                page.cut(*room)
+
+    def _weigh(self, row: "array[int]", memory: int, at_ms: int) -> None:
+        if row and abs(at_ms - row[-2]) < WEIGH_MS:
+            return
+        row.extend((at_ms, memory))
+        del row[: max(0, len(row) - _WEIGHED)]
+
+    # what is told
+
+    def told(self, component: str, now_ms: int) -> dict[str, Any] | None:
+        """The worker's past: moments newest first, memory oldest first; None if nothing is known of it."""
+        page = self._pages.get(component)
+        if page is None:
+            return None
+        moments: list[dict[str, Any]] = [
+            {"at_ms": at, "kind": "status", "what": status, "text": text, "pid": pid}
+            for at, status, text, pid in page.states
+        ] + [
+            {"at_ms": at, "kind": "job", "what": outcome, "job": job, "duration_ms": took}
+            for at, outcome, job, took in page.jobs
+        ]
+        moments.reverse()
+        moments.sort(key=lambda moment: -moment["at_ms"])
+        old = 2 * sum(at <= now_ms - WEIGHED_MS for at in page.memory[::2])
+        return {
+            "moments": moments,
+            "memory_at_ms": page.memory[old::2].tolist(),
+            "memory": page.memory[old + 1 :: 2].tolist(),
+        }
+
+
+def _why(place: Place) -> str | None:
+    """What is said of its status: of one that works nothing, whatever it was before."""
+    if place.status is Status.STOPPING:
+        return place.verdict or place.why_leave
+    return None if place.alive else place.text or place.reason
