@@ -33,6 +33,7 @@ hand.crew("keyed", faulty, workers=2, limit_per_key=1)
 """
 SETTINGS = (
     "restart=RestartPolicy(first_pause=600, longest_pause=600, rapid_limit=1), "
+    "liveness=LivenessPolicy(beat=0.2, silent=1.0, grace=0.3, terminate=0.2), "
     "starts=__import__('chargehand').StartPolicy(stagger=0, most_loading=20)"
 )
 SETTLED = {

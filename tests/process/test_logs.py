@@ -145,7 +145,10 @@ def test_crashes(world: World) -> None:  # spec: WP-10 WP-8 CL-3
 
 def test_what_status_shows(world: World) -> None:  # spec: CL-3 RP-8 SV-4 HP-8
     crews = f"hand.crew('wrong', '{FAULTY}', environment={WRONG}); hand.crew('burn', '{FAULTY}')"
-    settings = "restart=RestartPolicy(first_pause=0.01, longest_pause=0.02)"
+    settings = (
+        "restart=RestartPolicy(first_pause=0.01, longest_pause=0.02), "
+        "liveness=LivenessPolicy(beat=0.2, silent=1.0, grace=0.3, terminate=0.2)"  # one burns to the end
+    )
     with serving(world, crews, settings) as served:
         hand = served.hand
         become(hand, {"wrong:0": "failed", "burn:0": "healthy"})
