@@ -33,11 +33,12 @@ class Serving(Started):
 
     def __init__(self, world: World, crews: str, settings: str, environment: dict[str, str]) -> None:
         text = f"from crewapp import *\nhand = chargehand('unused'{settings and ', ' + settings})\n{crews}\n"
-        (world.folder / "application.py").write_text(text)
+        name = f"application_{os.urandom(4).hex()}"  # a new text of the same size within a second would not be compiled
+        (world.folder / f"{name}.py").write_text(text)
         folders = python_path(world.folder, HERE)
         env = {**os.environ, "CHARGEHAND_URL": str(world.store), "PYTHONPATH": folders, **environment}
         self.log = world.folder / f"log-{os.urandom(4).hex()}"
-        command = [sys.executable, "-c", WORK.format("application:hand")]
+        command = [sys.executable, "-c", WORK.format(f"{name}:hand")]
         with open(self.log, "wb") as log:
             self.process = subprocess.Popen(command, env=env, stderr=log, stdout=log)
         self.hand = chargehand(world.store)
