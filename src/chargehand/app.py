@@ -144,7 +144,8 @@ class Chargehand(Operating):
         rest: dict[str, Any] = dict(options)
         unknown = set(rest) - set(CrewOptions.__annotations__)
         if unknown:
-            raise ConfigurationError(f"crew {name!r}: unknown option {', '.join(sorted(unknown))}")
+            known = ", ".join(sorted(CrewOptions.__annotations__))
+            raise ConfigurationError(f"crew {name!r}: unknown option {', '.join(sorted(unknown))}; there are: {known}")
         timeout = rest.pop("timeout", UNSET)
         if timeout is not UNSET:
             rest["timeout_ms"] = None if timeout is None else milliseconds("timeout", timeout)
@@ -176,6 +177,9 @@ class Chargehand(Operating):
         """
         if name in self._recurring:
             raise ConfigurationError(f"there are two recurring jobs called {name!r}")
+        found: Any = crew
+        if not isinstance(found, Crew):
+            raise ConfigurationError(f"recurring job {name!r}: crew is {found!r}; expected what hand.crew(…) returned")
         every_ms = None if every is None else milliseconds("every", every)
         schedule = check_schedule(name, Schedule(cron=cron, zone=zone, every_ms=every_ms))
         self._recurring[name] = Entry(name=name, schedule=schedule, job=crew.new_job(payload, **options))

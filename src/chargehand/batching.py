@@ -48,7 +48,7 @@ class Seat:
             self._worker.errors += 1
             return outcome.failure(self._about, result)
         try:
-            frame = outcome.done(self._about, result, self._follow)
+            frame = outcome.done(self._about, result, self._follow, self._worker.gives)
         except BaseException as error:
             return self.ended(error)
         self._worker.done += 1

@@ -217,6 +217,8 @@ def new_job(
     limit_key: str | None = None,
 ) -> NewJob:
     """A job for this crew: its own options, and the crew's where it has none. Checked."""
+    if run_at_ms is not None and delay:
+        raise PayloadError("delay and run_at both say when: give one of them")
     job = NewJob(
         id=id or new_id(),
         queue=plan.queue,

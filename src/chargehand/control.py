@@ -211,6 +211,7 @@ class Server:
         try:
             self._office.order(token, call)
         except ChargehandError as error:
+            log.warning("order refused", verb=call.verb, scope=call.scope or "*", who=call.who, why=error)
             self.refuse(token, str(error), type(error).__name__)
 
     def _wake(self, token: Token, crew: str) -> None:

@@ -131,7 +131,8 @@ class Foreground:
             (result,) = self._finish(self.handler.perform_batch([job]))
             if isinstance(result, Exception):
                 raise result
-        text = performing.result_text(result) if desk.settled is None else desk.settled
+        gives = performing.checkable(self.handler.types()[1])
+        text = performing.result_text(result, gives) if desk.settled is None else desk.settled
         desk.finish()
         return text
 

@@ -184,7 +184,8 @@ class Host:
         ending = child.exit()
         child.close()
         if not self._stopping:
-            log.warning("node ended", pid=child.pid, ending=ending)
+            code, number = ending or (None, None)
+            log.warning("node ended", pid=child.pid, exit_code=code, signal=number)
         elif ending != (0, None):
             self._sweep()
 

@@ -37,8 +37,9 @@ LOOK_GAP = 0.25
 POLL = 2.0
 """How often the store is asked whether others have written; those who do so from here say it themselves."""
 
-System = Callable[[], tuple[dict[str, str], str | None]]
-"""What is wrong beside the workers: queues that nobody serves, each with why; why the store fails."""
+Beside = tuple[dict[str, str], str | None, dict[str, str]]
+"""What is wrong beside the workers: queues that nobody serves, each with why; why the store fails; crews that cannot
+look for work, each with why."""
 
 
 class Live:
@@ -52,7 +53,7 @@ class Live:
         ledger: Ledger,
         hands: Mapping[str, Hand],
         reader: Reader,
-        system: System,
+        system: Callable[[], Beside],
     ) -> None:
         self._plan, self._fleet, self._ledger, self._hands = plan, fleet, ledger, hands
         self._reader, self._system = reader, system
@@ -71,7 +72,7 @@ class Live:
         """Up to when each worker's share of events is used up."""
         self._busy_at = self._publish_at = 0.0
         self._counts: tuple[tuple[Counts, ...], tuple[tuple[str, int], ...]] | None = None
-        self._beside: tuple[dict[str, str], str | None] | None = None
+        self._beside: Beside | None = None
         self._stirred = False
         self._look_at = self._poll_at = 0.0
         self._asked: tuple[int, int] | None = None
@@ -231,9 +232,9 @@ class Live:
                 self._paid_until[component] = max(now, self._paid_until.get(component, 0.0)) + WORK_GAP
 
     def _publish_health(self) -> None:
-        unserved, failing = self._beside = self._system()
+        unserved, failing, blind = self._beside = self._system()
         workers = [self._workers[component] for component in self._fleet.places if component in self._workers]
-        found = judge(workers, unserved, store_failing=failing)
+        found = judge(workers, unserved, store_failing=failing, blind=blind)
         body = {"status": found.status.value, "errors": list(found.reasons)}
         self.broker.publish(HEALTH, HEALTH, "health", body, clock.now_ms())
 

@@ -94,7 +94,7 @@ class Node:
         self._loop.add(self._reader.ready, lambda _: self._see())
         self._live = Live(
             self._lives.life, plan, self._fleet, self._ledger, self._supervisor.hands, self._reader,
-            lambda: (self._office.unserved, self._failing),
+            lambda: (self._office.unserved, self._failing, self._ledger.blind),
         )  # fmt: skip
         self.began, self.worked, self.heard = self._live.began, self._live.worked, self._live.heard
         self._outlets = Outlets(self._live)

@@ -253,5 +253,8 @@ class Office:
             "breakers": dict(self._fleet.breakers),
             "paused": self._pauses,
             "unserved": self.unserved,
-            "verdict": msgspec.to_builtins(judge(workers, self.unserved, store_failing=store_failing)),
+            "blind": self._ledger.blind,
+            "verdict": msgspec.to_builtins(
+                judge(workers, self.unserved, store_failing=store_failing, blind=self._ledger.blind)
+            ),
         }

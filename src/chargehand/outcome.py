@@ -16,9 +16,9 @@ def cut(text: str) -> str:
     return f"{text[: ERROR_LIMIT // 2]}\n… cut …\n{text[-ERROR_LIMIT // 2 :]}"
 
 
-def done(about: dict[str, Any], result: Any, follow: list[dict[str, Any]]) -> bytes:
+def done(about: dict[str, Any], result: Any, follow: list[dict[str, Any]], gives: Any) -> bytes:
     """The handler returned this, and enqueued those; a PayloadError if that cannot be told."""
-    frame = encode_done(about["id"], about["fence"], performing.result_text(result), follow)
+    frame = encode_done(about["id"], about["fence"], performing.result_text(result, gives), follow)
     if len(frame) > WORK_FRAME_LIMIT:
         raise errors.PayloadError(
             f"the result and the {len(follow)} jobs that it enqueues have {len(frame):,} bytes; "

@@ -67,9 +67,24 @@ def number(name: str, value: Any) -> float | None:
     return given
 
 
-def result_text(result: Any) -> str:
-    """A result as JSON text; PayloadError if it is none, or too large."""
+_MODELS = ("model_validate", "__dataclass_fields__", "__struct_fields__")
+
+
+def checkable(gives: Any) -> Any:
+    """That kind of result, if it can be told without a doubt whether one is of it: models, and what JSON has."""
+    known = gives in (dict, list, str, int, float, bool) or any(hasattr(gives, name) for name in _MODELS)
+    return gives if known else None
+
+
+def result_text(result: Any, gives: Any = None) -> str:
+    """A result as JSON text; PayloadError if it is none, or too large, or not what the handler gives.
+
+    Otherwise the job would be done, and nobody could ever read what came of it. `gives` is checkable; what is of that
+    class is believed.
+    """
     text = codec.to_json(result, "the result")
+    if gives is not None and not isinstance(result, gives):
+        codec.from_json(text, gives, "the result")
     if len(text) * 4 > RESULT_LIMIT and len(text.encode()) > RESULT_LIMIT:
         raise errors.PayloadError(f"the result has {len(text.encode()):,} bytes of JSON; allowed are {RESULT_LIMIT:,}")
     return text

@@ -48,6 +48,11 @@ def check(name: str, schedule: Schedule) -> Schedule:
     """The schedule, or a ConfigurationError that says what is wrong with it."""
     if (schedule.cron is None) == (schedule.every_ms is None):
         raise ConfigurationError(f"recurring job {name!r}: give either cron or every, and not both")
+    cron: Any = schedule.cron
+    if cron is not None and not isinstance(cron, str):
+        raise ConfigurationError(f"recurring job {name!r}: cron is {cron!r}; expected a text as '0 3 * * *'")
+    if schedule.every_ms is not None and schedule.zone != "UTC":
+        raise ConfigurationError(f"recurring job {name!r}: a time zone goes with cron; `every` counts seconds")
     if schedule.every_ms is not None and schedule.every_ms < SHORTEST_MS:
         raise ConfigurationError(f"recurring job {name!r}: every {schedule.every_ms} ms; allowed is 1 s or more")
     try:
@@ -69,7 +74,8 @@ def next_after(schedule: Schedule, moment_ms: int) -> int:
         found: datetime = next(time for time in times if time.timestamp() * 1000 > moment_ms)
     except simulated.CronSimError as error:
         raise ConfigurationError(
-            f"cron expression {schedule.cron!r}: {error}; expected five fields, as in '0 3 * * *'"
+            f"cron expression {schedule.cron!r}: {error}; expected minute, hour, day of the month, month and day of "
+            "the week that exist, as in '0 3 * * *'"
         ) from error
     except StopIteration:
         raise ConfigurationError(f"cron expression {schedule.cron!r} never comes true") from None

@@ -65,6 +65,8 @@ class Worker:
         self._runner: Any = None
         self._task: Any = None
         self.handler: Handler[Any, Any] | None = None
+        self.gives: Any = None
+        """What the handler says that its results are, if that can be checked."""
 
     # health
 
@@ -157,7 +159,7 @@ class Worker:
         from chargehand.store import Holder
         from chargehand.stores import open_store
 
-        text = performing.result_text(result)
+        text = performing.result_text(result, self.gives)
         if self._store is None:
             self._store = open_store(self._plan["store"], create=False, synchronous=self._plan["synchronous"])
         body = self._body
@@ -186,7 +188,8 @@ class Worker:
             self.finish(self.handler.set_up())
         except Exception as error:
             return self._fatal(error, errors.EXIT_SET_UP)
-        takes, _ = self.handler.types()
+        takes, gives = self.handler.types()
+        self.gives = performing.checkable(gives)
         self.status = "healthy"
         self.report()
         self._tell(encode("READY", {}))
@@ -311,7 +314,7 @@ class Worker:
             result = self.finish(performer.perform(job))
             if self._settled:
                 return encode("SETTLED", about)
-            frame = outcome.done(about, result, self._follow)
+            frame = outcome.done(about, result, self._follow, self.gives)
             self.done += 1
             return frame
         except (errors.ConfigurationError, errors.UnrecoverableError):

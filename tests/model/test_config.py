@@ -142,12 +142,18 @@ def test_a_job_has_what_its_crew_gives_it() -> None:
 def test_a_jobs_own_options_win() -> None:
     crew = plan(priority=4, max_attempts=7, timeout_ms=50)
     made = new_job(
-        crew, "1", id="me", label="L", key="k", priority=0, delay=1.5, run_at_ms=9, max_attempts=1, timeout=2
-    )
+        crew, "1", id="me", label="L", key="k", priority=0, delay=1.5, max_attempts=1, timeout=2
+    )  # fmt: skip
     assert made == NewJob(
-        id="me", queue="tag", payload="1", label="L", key="k", priority=0, delay_ms=1500, run_at_ms=9, max_attempts=1,
+        id="me", queue="tag", payload="1", label="L", key="k", priority=0, delay_ms=1500, max_attempts=1,
         timeout_ms=2000,
     )  # fmt: skip
+    assert new_job(crew, "1", run_at_ms=9).run_at_ms == 9
+
+
+def test_a_job_has_one_time() -> None:
+    with pytest.raises(PayloadError, match="delay and run_at both say when"):
+        new_job(plan(), "1", delay=1.5, run_at_ms=9)
 
 
 # spec: WK-7

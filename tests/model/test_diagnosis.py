@@ -146,6 +146,7 @@ SMALLEST: dict[str, tuple[Facts, str]] = {
     "no-node": (facts(node={"view": None, "held": False}), "error"),
     "paused": (facts(worker(), pauses=[{"scope": "tag", "who": "o"}], waiting={"tag": 1}), "error"),
     "given-up": (facts(worker(status="failed", text="x")), "error"),
+    "blind": (facts(worker(), view={"blind": {"tag": "RuntimeError: no such table: song"}}), "error"),
     "breaker": (facts(worker(status="crashed", text="x"), view={"breakers": {"tag": "x; y is tried"}}), "error"),
     "backoff": (facts(worker(status="crashed", text="x", restart_in_s=3)), "error"),
     "no-room": (facts(worker(status="stopped", text="waits for memory: it needs …")), "warning"),

@@ -21,6 +21,7 @@ from workworld import application, jobs_of, workers_of
 from world import HERE, World
 
 from chargehand import Chargehand, ConfigurationError, JobFilter, UnknownCrew, clock
+from chargehand.facts import examine
 from chargehand.model.job import POISON_CRASHES, State
 from chargehand.model.search import ENOUGH, LOOK_EVERY, PAGE
 from chargehand.testing import eventually
@@ -367,7 +368,10 @@ WRONG = [
 ]  # fmt: skip
 
 
-def test_a_look_that_fails_is_tried_again_and_costs_nobody(hand: Chargehand, world: World) -> None:  # spec: WK-10
+# cause: blind
+def test_a_look_that_fails_is_told_tried_again_and_costs_nobody(  # spec: WK-10 CL-4
+    hand: Chargehand, world: World
+) -> None:
     hand.crew("err", "workhands:Erring", workers=1, discovers=True, environment=application(world))
     (world.folder / "look").write_text(WRONG[0])
     with hand.running() as host:
@@ -379,9 +383,14 @@ def test_a_look_that_fails_is_tried_again_and_costs_nobody(hand: Chargehand, wor
         (worker,) = workers_of(hand)
         assert (worker["status"], worker["restart_count"]) == ("healthy", 0)
         assert {int(words[0]) for words in world.lines("look")} == {worker["pid"]}
+        (told,) = [found for found in examine(hand).findings if found.cause == "blind"]
+        assert told.text.startswith("crew err cannot look for work, its discover fails: ")
+        verdict = (hand.status() or {})["verdict"]
+        assert (verdict["status"], len(verdict["reasons"])) == ("degraded", 1)
         (world.folder / "look").unlink()
         eventually(lambda: (world.folder / "done").exists() or hand.wake("err"), 3)
         eventually(lambda: hand.counts() and hand.counts()[0].done == 1)
+        assert (hand.status() or {})["verdict"]["status"] == "healthy"
     assert hand.crashes() == []
 
 

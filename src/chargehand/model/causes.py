@@ -64,6 +64,10 @@ CAUSES: dict[str, tuple[str, str]] = {
         "All of a crew crashed of one cause; one worker is tried for all.",
         "mend the cause, then `chargehand reset CREW`",
     ),
+    "blind": (
+        "A crew's `discover` fails, again and again: nobody knows what there is to do.",
+        "mend it, restart the crew, or `chargehand wake CREW`",
+    ),
     "backoff": ("Crashed workers wait before they are started again.", "`chargehand crashes --crew CREW`"),
     "no-room": (
         "Workers wait for memory that they declared, or need more than there is.",

@@ -26,6 +26,8 @@ def crews(facts: Facts) -> Iterator[Finding]:
     for name in names:
         members = [worker for worker in view.workers if worker.crew == name]
         yield from _crew(facts, name, members, view.breakers.get(name))
+    for crew, why in view.blind.items():
+        yield _blind(facts, crew, why)
     for worker in view.workers:
         yield from _worker(facts, worker)
 
@@ -98,6 +100,18 @@ def _given_up(facts: Facts, crew: str, failed: Sequence[Worker], of: int) -> Fin
         remedy=f"{facts.command(f'crashes --crew {crew}')} says how they died; then {facts.command(f'reset {crew}')}",
         short=f"{crew}, {len(failed)} of {of} given up, {short}",
         since_ms=max(marks, default=None),
+    )
+
+
+def _blind(facts: Facts, crew: str, why: str) -> Finding:
+    again = facts.command(f"restart {crew}"), facts.command(f"wake {crew}")
+    return Finding(
+        severity=Severity.ERROR,
+        cause="blind",
+        about=crew,
+        text=f"crew {crew} cannot look for work, its discover fails: {summary(why)}",
+        remedy=f"mend what it says; then {again[0]} if that was the code, else {again[1]}",
+        short=f"{crew} cannot look for work",
     )
 
 

@@ -53,13 +53,17 @@ def judge(
     *,
     node: bool = True,
     store_failing: str | None = None,
+    blind: Mapping[str, str] | None = None,
 ) -> Findings:
-    """The verdict on a system from what is shown of its workers (component, crew, status, flags, text)."""
+    """The verdict on a system from what is shown of its workers (component, crew, status, flags, text).
+
+    `blind`: crews that cannot look for work, each with why.
+    """
     grave: list[str] = [] if node else ["no node runs: nothing is being done"]
     if store_failing:
         grave.append(f"the store fails: {store_failing}")
     grave += [f"queue {queue} has work waiting and nobody to do it: {why}" for queue, why in sorted(unserved.items())]
-    light: list[str] = []
+    light = [f"crew {crew} cannot look for work: {summary(why)}" for crew, why in sorted((blind or {}).items())]
     crews: dict[str, list[Mapping[str, Any]]] = {}
     for worker in workers:
         crews.setdefault(str(worker["crew"]), []).append(worker)

@@ -23,6 +23,8 @@ NOTE_AFTER = 0.05
 """Who has a job is written once it has had it this long; most small jobs are done before."""
 POLL = 1.0
 """How often the store is asked though nobody hinted; earlier, after half the time, with a batch that goes anyway."""
+BLIND_AFTER = 2
+"""Looks for work that fail in a row, after which that is more than a slip."""
 CHORE_WAIT = 0.1
 """Seconds for which what is written for readers gives way to the work itself."""
 
@@ -217,6 +219,12 @@ class Ledger:
         benches = ((self.benches[crew], search) for crew, search in self.searches.items())
         due = [search.due() for bench, search in benches if bench.idle and not bench.paused]
         return min((moment for moment in due if moment is not None), default=None)
+
+    @property
+    def blind(self) -> dict[str, str]:
+        """Crews whose looks fail, again and again, each with why the last one did."""
+        failing = (search for search in self.searches.values() if search.failures >= BLIND_AFTER)
+        return {search.crew: search.error or "" for search in failing}
 
     def looked(self, worker: str, now: float) -> Todo | None:
         """A worker has looked: what it gets next."""

@@ -87,6 +87,8 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     unkillable: tuple[Unkillable, ...] = ()
     workers: tuple[Worker, ...] = ()
     breakers: dict[str, str] = {}
+    blind: dict[str, str] = {}
+    """Crews that cannot look for work, each with why."""
 
 
 class Node(msgspec.Struct, frozen=True, kw_only=True):
