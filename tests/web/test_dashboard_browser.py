@@ -160,8 +160,12 @@ def test_a_job_is_made_watched_cancelled_and_retried(page: Page) -> None:  # spe
     go(page, "jobs")
     page.get_by_role("button", name="New job").click()
     page.get_by_label("Crew").select_option("steps")
-    page.get_by_label("Payload").fill(json.dumps({"steps": 2000, "seconds": 0.02, "stage": "listening"}))
+    page.get_by_label("Payload").fill('{"steps": 2000, bad')
     page.get_by_label("Label").fill("long one")
+    page.get_by_role("button", name="Enqueue").click()
+    expect(page.get_by_role("dialog").get_by_role("alert")).to_contain_text("The payload is not JSON")
+    expect(page.get_by_label("Payload")).to_have_value('{"steps": 2000, bad')  # nothing that was typed is lost
+    page.get_by_label("Payload").fill(json.dumps({"steps": 2000, "seconds": 0.02, "stage": "listening"}))
     page.get_by_role("button", name="Enqueue").click()
     expect(page.get_by_role("heading", name="long one")).to_be_visible()
     bar = page.get_by_role("progressbar", name="Progress")

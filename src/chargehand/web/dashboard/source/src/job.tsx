@@ -9,7 +9,7 @@ import { cancelJob, retryJob } from "./orders";
 import { Ago, Bar, Empty, progressWords, Since, State, Text, Trouble, useAsked } from "./parts";
 import { to } from "./route";
 import type { JobDetail } from "./types";
-import { jobName, length, pretty, shortName } from "./words";
+import { brief, jobName, length, pretty, shortName } from "./words";
 
 export function JobPage({ id }: { id: string }) {
   void jobsTick.value;
@@ -84,7 +84,7 @@ function Facts({ job }: { job: JobDetail }) {
     ["id", <code key="id">{job.id}</code>],
     ["queue", <a key="q" href={to("jobs", undefined, { queue: job.queue })}>{job.queue}</a>],
     ["made", <Ago key="m" ms={job.created_ms} />],
-    ["attempts", `${job.attempts} of ${job.max_attempts}`],
+    ["failed tries", `${job.attempts} of ${job.max_attempts}`],
   ];
   if (job.state === "queued" && job.run_at_ms > now.value) facts.push(["not before", <Ago key="n" ms={job.run_at_ms} />]);
   if (job.crashes) facts.push(["crashes", String(job.crashes)]);
@@ -124,7 +124,9 @@ function Attempts({ job }: { job: JobDetail }) {
   return (
     <section aria-labelledby="attempts">
       <h2 id="attempts">Attempts</h2>
-      {job.attempt_history.length === 0 && <Empty>Nobody has had it in hand yet, or it is the first time.</Empty>}
+      {job.attempt_history.length === 0 && (
+        <Empty>{job.state === "running" ? "It is in hand for the first time." : "Nobody has had it in hand."}</Empty>
+      )}
       {job.attempt_history.length > 0 && (
         <div class="scroll" tabIndex={0} role="region" aria-label="Attempts">
           <table>
@@ -151,7 +153,7 @@ function Attempts({ job }: { job: JobDetail }) {
                   <td class="what">
                     {each.error && (
                       <details>
-                        <summary>{each.error.trimEnd().split("\n").at(-1)}</summary>
+                        <summary>{brief(each.error)}</summary>
                         <Text label="Error of this attempt">{each.error}</Text>
                       </details>
                     )}

@@ -4,11 +4,11 @@ import { useComputed } from "@preact/signals";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { get, may, post } from "./api";
 import { crews, jobs, jobsTick, now, queueNames, queues } from "./live";
-import { clearFailed, doing, retryFailed } from "./orders";
-import { Ago, ask, Bar, Empty, progressWords, State, Trouble, useAsked } from "./parts";
+import { clearFailed, retryFailed } from "./orders";
+import { Ago, ask, Bar, Empty, progressWords, State, tell, Trouble, useAsked } from "./parts";
 import { place, to } from "./route";
 import type { JobRecord, LiveJob } from "./types";
-import { count, firstLine, jobName, length, shortName } from "./words";
+import { brief, count, jobName, length, shortName } from "./words";
 
 const STATES = ["queued", "running", "done", "failed", "cancelled"] as const;
 /** Why jobs fail, by the word in the address: what the store calls it, and what people do. */
@@ -171,14 +171,21 @@ async function enqueue(): Promise<boolean> {
       { name: "payload", label: "Payload (JSON)", kind: "area", value: "{}", required: true },
       { name: "label", label: "Label", kind: "text" },
     ],
+    send: make,
   });
-  if (!said) return false;
-  return doing("New job", async () => {
-    const payload: unknown = JSON.parse(said.payload ?? "null");
-    const made = await post<{ id: string }>("api/v1/jobs", { crew: said.crew, payload, label: said.label || null });
-    location.hash = to("job", made.id);
-    return [made.id];
-  });
+  return said !== null;
+}
+
+async function make(said: Record<string, string>): Promise<void> {
+  let payload: unknown;
+  try {
+    payload = JSON.parse(said.payload ?? "null");
+  } catch (error) {
+    throw new Error(`The payload is not JSON: ${(error as Error).message}`);
+  }
+  const made = await post<{ id: string }>("api/v1/jobs", { crew: said.crew, payload, label: said.label || null });
+  tell("New job", [made.id]);
+  location.hash = to("job", made.id);
 }
 
 /** Rows do not move by themselves: newer jobs are offered. */
@@ -209,7 +216,7 @@ function Table({ rows }: { rows: JobRecord[] }) {
             <th scope="col">Job</th>
             <th scope="col">Queue</th>
             <th scope="col">Progress or error</th>
-            <th scope="col" class="number">Attempts</th>
+            <th scope="col" class="number">Failed tries</th>
             <th scope="col">Worker</th>
             <th scope="col">Made</th>
             <th scope="col" class="number">Took</th>
@@ -253,10 +260,10 @@ function Row({ row }: { row: JobRecord }) {
             <span class="soft short">{progressWords(job.progress)}</span>
           </>
         ) : (
-          <span class={`short ${job.state === "failed" ? "bad" : "soft"}`} title={job.error ? firstLine(job.error) : undefined}>
+          <span class={`short ${job.state === "failed" ? "bad" : "soft"}`} title={job.error ? brief(job.error) : undefined}>
             {job.state === "queued" && job.run_at_ms > now.value && <>not before <Ago ms={job.run_at_ms} />. </>}
             {job.reason === "poison" ? "killed its workers. " : ""}
-            {job.error ? firstLine(job.error) : ""}
+            {job.error ? brief(job.error) : ""}
           </span>
         )}
       </td>

@@ -170,6 +170,8 @@ interface Question {
   button: string;
   danger?: boolean;
   fields?: Field[];
+  /** Sends the values; if that fails the question stays, with what was typed and why. */
+  send?: (values: Record<string, string>) => Promise<void>;
   answer: (values: Record<string, string> | null) => void;
 }
 const question = signal<Question | null>(null);
@@ -190,7 +192,11 @@ export function ask(about: Omit<Question, "answer">): Promise<Record<string, str
 export function Dialog() {
   const asked = question.value;
   const dialog = useRef<HTMLDialogElement>(null);
+  const [error, setError] = useState<string | null>(null);
+  const [busy, setBusy] = useState(false);
   useEffect(() => {
+    setError(null);
+    setBusy(false);
     if (asked && dialog.current && !dialog.current.open) dialog.current.showModal();
   }, [asked]);
   if (!asked) return null;
@@ -198,7 +204,15 @@ export function Dialog() {
     event.preventDefault();
     const values: Record<string, string> = {};
     new FormData(event.currentTarget as HTMLFormElement).forEach((value, name) => (values[name] = String(value)));
-    asked.answer(values);
+    if (!asked.send) return asked.answer(values);
+    setBusy(true);
+    asked.send(values).then(
+      () => asked.answer(values),
+      (refusal: Error) => {
+        setError(refusal.message);
+        setBusy(false);
+      },
+    );
   };
   return (
     <dialog ref={dialog} aria-labelledby="question" onCancel={() => asked.answer(null)}>
@@ -211,11 +225,12 @@ export function Dialog() {
             <Input field={field} />
           </label>
         ))}
+        <Trouble error={error} />
         <div class="buttons">
           <button type="button" onClick={() => asked.answer(null)}>
             Cancel
           </button>
-          <button type="submit" class={asked.danger ? "danger" : "primary"}>
+          <button type="submit" disabled={busy} class={asked.danger ? "danger" : "primary"}>
             {asked.button}
           </button>
         </div>

@@ -82,8 +82,9 @@ function seenHere(name: string, told: WorkerHistory | null): Moment[] {
     if (each.job && each.job === inHand && at === past.length - 1) return true;
     return each.at > (told?.at_ms ?? 0) && (each.job || past[at - 1]?.status !== each.status);
   });
+  const since = workers.get(name)?.now.value.job_since_ms;
   return news.map((each) => ({
-    at: each.at,
+    at: each.job && each.job === inHand ? (since ?? each.at) : each.at,
     state: each.job && each.status === "healthy" ? "busy" : each.status,
     text: each.job ?? each.text,
     ...(each.job ? { link: toJob(each.job) } : {}),

@@ -78,8 +78,9 @@ export function jobName(job: { label: string | null; item: string | null; id: st
   return job.label || job.item || job.id;
 }
 
-export function firstLine(text: string): string {
-  const lines = text.trimEnd().split("\n");
+/** Of a traceback the exception's own words; of a death how it was, without the stacks. */
+export function brief(text: string): string {
+  const lines = text.split("; it stood here:")[0]!.trimEnd().split("\n");
   return lines[lines.length - 1] ?? "";
 }
 
