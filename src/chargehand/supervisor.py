@@ -195,7 +195,8 @@ class Supervisor:
             case Dismiss(component):
                 self._ledger.dismiss(component)
             case DumpStacks(component, reason):
-                log.warning("worker condemned", component=component, reason=reason)
+                job = self._fleet.places[component].doing
+                log.warning("worker condemned", component=component, reason=reason, job=job)
                 self.hands[component].ask_where_it_stands(signal.SIGUSR1)
             case Terminate(component):
                 self._terminate(self.hands[component])

@@ -106,7 +106,7 @@ def test_commands_about_a_node_elsewhere(web: Web, monkeypatch: pytest.MonkeyPat
         assert json.loads(said("recurring", "--json")) == []
         assert "no node serves" in said("stop", code=1)
         assert said("logs") == ""
-        assert said("wake", "plain").startswith("plain: is not there: no node runs")
+        assert said("wake", "plain").startswith("plain: no node runs; one that starts looks")
         assert "there is no crew 'no'" in said("wake", "no", code=2)
         assert "over HTTP" in said("keys", "list", code=1)
         found = json.loads(said("doctor", "--json", code=1))

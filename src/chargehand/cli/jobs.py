@@ -152,6 +152,8 @@ def _facts(job: JobRecord) -> list[tuple[str, Any]]:
             value = show.progress(msgspec.json.decode(msgspec.json.encode(value)))
         elif name in ("payload", "result"):
             value = json_module.dumps(msgspec.json.decode(msgspec.json.encode(value)), ensure_ascii=False)
+        elif name == "attempts":
+            name = "failed tries"
         elif name == "timeout_ms":
             name, value = "timeout", show.span(value / 1000)
         elif name == "cancel_ms":

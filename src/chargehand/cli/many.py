@@ -23,7 +23,10 @@ Queue = Annotated[str | None, typer.Option(help="Those of this queue.")]
 Reason = Annotated[str | None, typer.Option(help="Those with this reason: raised, timed out, poison, gave up, …")]
 Text = Annotated[str | None, typer.Option(help="Those with this text in id, label, key, item or error.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only list what would be done; change nothing.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+Yes = Annotated[
+    bool,
+    typer.Option("--yes", "-y", help=f"Do not ask; a terminal is asked about more than {FEW}."),
+]
 
 
 class Deed(msgspec.Struct, frozen=True, kw_only=True):

@@ -68,7 +68,7 @@ def wake(
         raise ConfigurationError(f"crew {crew!r} is not declared discovers=True: it has nothing to look for")
     node = hand.status() is not None
     hand.wake(crew)
-    text = "looks now" if node else "is not there: no node runs, and one that starts looks"
+    text = "looks now" if node else "no node runs; one that starts looks first"
     if json:
         show.json({"crew": crew, "told": node})
     else:
