@@ -63,7 +63,8 @@ def test_a_forked_copy_of_a_host_neither_holds_nor_stops_anything(world: World) 
 
 
 def test_a_script_that_ends_without_a_word_leaves_nothing(world: World) -> None:  # spec: WP-7
-    done = script(world, "hand.host().ready.wait(20)\nprint(do.enqueue({'ledger': 'x', 'end': 'give up'}).id)\n")
+    job = {"ledger": world.ledger, "end": "give up"}
+    done = script(world, f"hand.host().ready.wait(20)\nprint(do.enqueue({job!r}).id)\n")
     out, error = done.communicate(timeout=60)
     assert (done.returncode, len(out.strip())) == (0, 32)
     assert "Traceback" not in error
