@@ -119,7 +119,7 @@ def wake_ups(count: int) -> list[float]:
 def deaths(count: int, megabytes: int = 0) -> list[float]:
     """Seconds from SIGKILL until the parent's poll of the pidfd says so; the victim is as large as a worker."""
     code = (
-        f"import signal, sys, chargehand.worker, bench.handlers; load = b'x' * {megabytes * 1_000_000}; "
+        f"import signal, sys, chargehand.worker.main, bench.handlers; load = b'x' * {megabytes * 1_000_000}; "
         "sys.stdout.write('.'); sys.stdout.flush(); signal.pause()"
     )
     return [_death(code) for _ in range(count)]
@@ -168,7 +168,7 @@ def _waiting(imports: str, count: int) -> list["subprocess.Popen[bytes]"]:
 
 def exits(count: int) -> float:
     """Seconds until so many idle interpreters, told all at once to end, are gone."""
-    children = _waiting("chargehand.worker", count)
+    children = _waiting("chargehand.worker.main", count)
     began = clock.monotonic()
     for child in children:
         assert child.stdin is not None

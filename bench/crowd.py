@@ -4,9 +4,9 @@ from pathlib import Path
 from typing import Any
 
 from chargehand import Chargehand, Crew, clock
-from chargehand.dispatch import execute
 from chargehand.model.batch import Batch, Grant, Want
 from chargehand.model.job import Done, Settlement, settle
+from chargehand.node.store_thread import execute
 from chargehand.store import CrewRow, Holder
 from chargehand.stores import open_store
 

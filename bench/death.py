@@ -80,7 +80,11 @@ def everything() -> Iterable[Row]:
     """Host, node and workers killed; from the start of a new host until the job runs again. Limit: bare starts."""
     took: list[float] = []
     limits: list[float] = []
-    chain = ("bench.hosting, chargehand.app", "chargehand.node, chargehand.stores.sqlite", "chargehand.worker")
+    chain = (
+        "bench.hosting, chargehand.app",
+        "chargehand.node.node, chargehand.stores.sqlite.store",
+        "chargehand.worker.main",
+    )
     with stage(CrewSpec("hold", "Hold", 2)) as on:
         for number in range(RESTARTS):
             _held(on, number)
@@ -107,5 +111,5 @@ def spawn_to_ready() -> Iterable[Row]:
             due = on.log.arrival("worker to be respawned") + 0.1e9
             took.append((on.log.arrival("worker ready") - due) / 1e6)
             on.healthy()
-            limits.append(1000 * bare.start("chargehand.worker, bench.handlers"))
+            limits.append(1000 * bare.start("chargehand.worker.main, bench.handlers"))
     yield Row("spawn to ready", p50(took), "ms", p50(limits), 120.0, note="an interpreter's start and its imports")

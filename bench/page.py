@@ -22,10 +22,10 @@ from bench.row import Row, p50
 from bench.scene import PATIENCE, folder, stage
 from bench.watching import WORKERS, Pretender, served
 from chargehand import clock
-from chargehand.control import Call
-from chargehand.model.frame import BadFrame, Frame
+from chargehand.node.loop import Channel
+from chargehand.protocol.control import Call
+from chargehand.protocol.frame import BadFrame, Frame
 from chargehand.testing import eventually
-from chargehand.wire import Channel
 
 LATEST = Path(__file__).parent / "page.json"
 CHROMIUM = next((path for path in ("/usr/bin/chromium", "/usr/bin/chromium-browser") if os.path.exists(path)), None)

@@ -9,9 +9,10 @@ from bench.bare import pace
 from bench.crowd import HOLDER, SIZE, Crowd
 from bench.row import Row, measures, p50, p99
 from bench.scene import PATIENCE, folder
-from chargehand import clock, dispatch
-from chargehand.dispatch import Failure, StoreThread, Unusable
+from chargehand import clock
 from chargehand.model.batch import Result
+from chargehand.node import store_thread
+from chargehand.node.store_thread import Failure, StoreThread, Unusable
 from chargehand.store import Retention
 from chargehand.stores import open_store
 
@@ -67,21 +68,21 @@ def pruning() -> Iterable[Row]:
     """Limit: the same store and the same work, with nothing to prune."""
     with folder() as path:
         crowd = Crowd(path / "many.db", "finished", MANY)
-        usual = dispatch.PRUNE_EVERY
+        usual = store_thread.PRUNE_EVERY
         try:
             calm = _waits(crowd.path, 2 * MANY, crowd)
-            dispatch.PRUNE_EVERY = FIRST_ROUND
+            store_thread.PRUNE_EVERY = FIRST_ROUND
             left, began = crowd.finished(), clock.monotonic()
             took = _waits(crowd.path, MANY // 10, crowd)
             seconds, gone = clock.monotonic() - began, left + BATCHES * SIZE - crowd.finished()
         finally:
-            dispatch.PRUNE_EVERY = usual
+            store_thread.PRUNE_EVERY = usual
             crowd.close()
     if not BATCHES < gone < MANY:
         raise RuntimeError(f"{gone:,} were pruned meanwhile; expected some, and not all")
     note = (
         f"p50 {1000 * p50(took):.2f} ms, without pruning {1000 * p50(calm):.2f}; a claim waits for the "
-        f"{dispatch.PRUNE_AT_ONCE} that are being deleted, {gone / seconds:,.0f} a second"
+        f"{store_thread.PRUNE_AT_ONCE} that are being deleted, {gone / seconds:,.0f} a second"
     )
     for name, of, more in (("p99", p99, 15), ("worst", max, 50)):
         calmly = 1000 * of(calm)

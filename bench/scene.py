@@ -22,8 +22,9 @@ from typing import IO, Any, NamedTuple
 import msgspec
 
 from bench.hosting import CrewSpec, Spec, hand_of
-from chargehand import Chargehand, Crew, launch
-from chargehand.stores.ground import filesystem_of
+from chargehand import Chargehand, Crew
+from chargehand.processes import proc
+from chargehand.stores.sqlite.ground import filesystem_of
 from chargehand.testing import eventually
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -197,7 +198,7 @@ class Stage:
         for pid in (self._host.pid, node, *workers):
             os.kill(pid, signal.SIGKILL)
         ended(self._host)
-        eventually(lambda: not any(launch.stat(pid) for pid in (node, *workers)), PATIENCE, what="all of them gone")
+        eventually(lambda: not any(proc.stat(pid) for pid in (node, *workers)), PATIENCE, what="all of them gone")
 
     def end(self) -> None:
         """Leave nothing behind."""
@@ -207,16 +208,16 @@ class Stage:
         if self._host is not None:
             ended(self._host)
         for pid, start in lives:
-            if launch.alive(pid, start):
+            if proc.alive(pid, start):
                 os.kill(pid, signal.SIGKILL)
-                eventually(lambda pid=pid, start=start: not launch.alive(pid, start), PATIENCE, what="a clean end")
+                eventually(lambda pid=pid, start=start: not proc.alive(pid, start), PATIENCE, what="a clean end")
 
     def _read_lives(self) -> list[tuple[int, int]]:
         try:
             node, workers = self.pids()
         except AssertionError:
             return []
-        seen = [(pid, launch.stat(pid)) for pid in (*workers, node)]
+        seen = [(pid, proc.stat(pid)) for pid in (*workers, node)]
         return [(pid, stat.start) for pid, stat in seen if stat is not None]
 
     def last_words(self) -> str:

@@ -22,11 +22,11 @@ from bench.processes import cpu, pss
 from bench.row import Row, measures, p50, p99
 from bench.scene import PATIENCE, ended, folder, interpreter, stage
 from chargehand import clock
-from chargehand.broker import Broker
-from chargehand.control import FRAME_LIMIT, Call, address_of
-from chargehand.model.frame import BadFrame, Frame
-from chargehand.outlet import Outlets
-from chargehand.wire import Channel, Loop
+from chargehand.live.broker import Broker
+from chargehand.node.loop import Channel, Loop
+from chargehand.node.subscribers import Outlets
+from chargehand.protocol.control import FRAME_LIMIT, Call, address_of
+from chargehand.protocol.frame import BadFrame, Frame
 
 KILLS = 50
 PACE = 0.1

@@ -10,8 +10,9 @@ from chaos import judge, ledger, processes
 from chaos.hosts import World
 from chaos.judge import Verdict
 from chaos.killer import ENQUEUED_BY, Killer, Numbers
-from chargehand import Conflict, StoreError, clock, launch
+from chargehand import Conflict, StoreError, clock
 from chargehand.model.job import State
+from chargehand.processes import proc
 from chargehand.store import JobFilter
 
 TURN = 0.02
@@ -132,13 +133,13 @@ class Campaign:
         """When a new node has its first worker, nothing of any earlier node's may be alive."""
         if view is None or view["pid"] == self._node:
             return
-        marks = [launch.mark_of(worker["pid"]) for worker in view["workers"] if worker["pid"]]
+        marks = [proc.mark_of(worker["pid"]) for worker in view["workers"] if worker["pid"]]
         lives = {life_of(mark) for mark in marks} - {None}
         if not lives:
             return
         self._node = view["pid"]
         for pid in processes.all_of(self._world.run):
-            life = life_of(launch.mark_of(pid))
+            life = life_of(proc.mark_of(pid))
             if life is not None and life not in lives:
                 self._orphans.append(f"process {pid} of life {life} was alive beside node {self._node}")
 
@@ -146,7 +147,7 @@ class Campaign:
         """After the end nothing may be left, whoever started it."""
         folder, run = self._world.folder, self._world.run
         children = [(int(pid), int(start)) for _, pid, start in ledger.read(folder / "children")]
-        left = {*processes.all_of(run), *(pid for pid, start in children if launch.alive(pid, start))}
+        left = {*processes.all_of(run), *(pid for pid, start in children if proc.alive(pid, start))}
         self._orphans += [f"process {pid} was left at the end: {processes.command_of(pid)}" for pid in sorted(left)]
         stubborn = processes.end_all(run, children)
         self._orphans += [f"process {pid} cannot be killed" for pid in stubborn]

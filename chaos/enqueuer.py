@@ -13,8 +13,8 @@ from typing import Any
 from chaos import ledger
 from chaos.app import hand_of
 from chargehand import Chargehand, ChargehandError, clock
-from chargehand.lifeline import die_with_parent
 from chargehand.model.job import NewJob
+from chargehand.processes.prctl import die_with_parent
 
 AT_ONCE = 0.05
 """The share of the jobs that is there from the beginning, so that workers seldom wait."""

@@ -7,7 +7,8 @@ from typing import Any
 
 from chaos import ledger
 from chaos.app import FOLDER
-from chargehand import Handler, Job, clock, launch
+from chargehand import Handler, Job, clock
+from chargehand.processes import proc
 
 
 class AsTold(Exception):
@@ -20,7 +21,7 @@ class Worker(Handler[dict[str, Any], int]):
     def set_up(self) -> None:
         self.folder = Path(os.environ[FOLDER])
         self.pid = os.getpid()
-        own = launch.stat(self.pid)
+        own = proc.stat(self.pid)
         self.start = own.start if own else 0
         self.children: list[subprocess.Popen[str]] = []
 
@@ -56,7 +57,7 @@ class Worker(Handler[dict[str, Any], int]):
         others = executions(ledger.read(self.folder / "jobs" / job_id))
         others.remove((self.pid, self.start))
         for pid, start in others:
-            if launch.alive(pid, start):
+            if proc.alive(pid, start):
                 self.note(job_id, "overlap", self.pid, pid)
 
     def start_child(self, kind: str) -> None:
@@ -73,7 +74,7 @@ class Worker(Handler[dict[str, Any], int]):
                 child = subprocess.Popen(["sleep", "300"], start_new_session=kind == "session", text=True)
                 self.children.append(child)
                 pid = child.pid
-        seen = launch.stat(pid)
+        seen = proc.stat(pid)
         if seen is not None:
             ledger.append(self.folder / "children", [("child", pid, seen.start)])
 

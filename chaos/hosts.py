@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 from chaos import app, processes
-from chargehand import nodelock
-from chargehand.lifeline import die_with_parent
+from chargehand.host import nodelock
+from chargehand.processes.prctl import die_with_parent
 
 ROOT = Path(__file__).resolve().parent.parent
 PATIENCE = 60.0

@@ -10,7 +10,8 @@ from typing import Any
 
 from chaos import ledger, processes
 from chaos.hosts import World
-from chargehand import clock, launch
+from chargehand import clock
+from chargehand.processes import proc
 
 STOPPED_SHARE = 0.4
 """Of the signals to workers, how many are SIGSTOP; the others are SIGKILL."""
@@ -162,7 +163,7 @@ class Killer:
     def _see_to_the_stopped(self) -> None:
         now = clock.monotonic()
         for stopped in list(self._stopped.values()):
-            seen = launch.stat(stopped.pid)
+            seen = proc.stat(stopped.pid)
             if seen is None or seen.dead:
                 self.counts["found"] += 1
                 self._forget(stopped)

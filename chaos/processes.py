@@ -5,7 +5,8 @@ import signal
 from contextlib import suppress
 
 from chaos.app import RUN
-from chargehand import clock, launch
+from chargehand import clock
+from chargehand.processes import proc
 
 
 def environment_of(pid: int) -> list[bytes]:
@@ -28,13 +29,13 @@ def command_of(pid: int) -> str:
 
 def ours(pid: int, run: str) -> bool:
     """Whether this living process is one of the run."""
-    seen = launch.stat(pid)
+    seen = proc.stat(pid)
     return seen is not None and not seen.dead and f"{RUN}={run}".encode() in environment_of(pid)
 
 
 def all_of(run: str) -> list[int]:
     """Every living process of the run, but not this one."""
-    return [pid for pid in launch.pids() if pid != os.getpid() and ours(pid, run)]
+    return [pid for pid in proc.pids() if pid != os.getpid() and ours(pid, run)]
 
 
 def grab(pid: int, run: str) -> int | None:
@@ -67,7 +68,7 @@ def end_all(run: str, children: list[tuple[int, int]], limit: float = 10.0) -> l
     """Kill whatever is left of the run, and name what did not die. Children of jobs are known by pid and start."""
     until = clock.monotonic() + limit
     while True:
-        left = sorted({*all_of(run), *(pid for pid, start in children if launch.alive(pid, start))})
+        left = sorted({*all_of(run), *(pid for pid, start in children if proc.alive(pid, start))})
         if not left or clock.monotonic() >= until:
             return left
         for pid in left:

@@ -13,8 +13,11 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from chargehand import errors, output
-from chargehand.model import causes, death, job, lifecycle, orders, policy
+from chargehand import errors
+from chargehand.model import job
+from chargehand.model.doctor import causes
+from chargehand.model.fleet import death, lifecycle, orders, policy
+from chargehand.node import output
 from chargehand.settings.known import PREFIX, SETTINGS
 from chargehand.store import Retention
 from chargehand.testing import faults, faults_loading

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from chargehand import launch
+from chargehand.processes import proc
 from chargehand.testing import eventually
 
 settings.register_profile("here", deadline=None)  # a deadline would be a timed assertion
@@ -26,14 +26,14 @@ def descendants() -> list[int]:
     """Every living process that descends from this test run, wherever it has drifted to."""
     wanted = f"{RUN}={os.environ[RUN]}".encode()
     found: list[int] = []
-    for pid in launch.pids():
+    for pid in proc.pids():
         try:
             environment = Path(f"/proc/{pid}/environ").read_bytes()
         except OSError:
             continue
         if pid == os.getpid() or wanted not in environment:
             continue  # after every test, for every process there is: no more than this
-        seen = launch.stat(pid)
+        seen = proc.stat(pid)
         if wanted in environment.split(b"\0") and seen is not None and not seen.dead:
             found.append(pid)
     return found

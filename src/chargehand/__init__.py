@@ -6,7 +6,6 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from chargehand.app import Chargehand
-    from chargehand.config import Page
     from chargehand.crew import Crew, Ref
     from chargehand.errors import (
         Cancelled,
@@ -26,17 +25,18 @@ if TYPE_CHECKING:
         UnrecoverableError,
     )
     from chargehand.handler import Handler, Item, Job
+    from chargehand.model.fleet.policy import LivenessPolicy, RestartPolicy, StartPolicy
     from chargehand.model.job import JobRecord, State
-    from chargehand.model.policy import LivenessPolicy, RestartPolicy, StartPolicy
+    from chargehand.settings.plan import Page
     from chargehand.store import CrashFilter, JobFilter, Retention
 
 _HOME = {
     "Chargehand": "chargehand.app",
-    "Page": "chargehand.config",
+    "Page": "chargehand.settings.plan",
     **dict.fromkeys(("Crew", "Ref"), "chargehand.crew"),
     **dict.fromkeys(("Handler", "Item", "Job"), "chargehand.handler"),
     **dict.fromkeys(("JobRecord", "State"), "chargehand.model.job"),
-    **dict.fromkeys(("LivenessPolicy", "RestartPolicy", "StartPolicy"), "chargehand.model.policy"),
+    **dict.fromkeys(("LivenessPolicy", "RestartPolicy", "StartPolicy"), "chargehand.model.fleet.policy"),
     **dict.fromkeys(("CrashFilter", "JobFilter", "Retention"), "chargehand.store"),
 }
 

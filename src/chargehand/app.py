@@ -17,10 +17,7 @@ from weakref import WeakKeyDictionary
 
 from msgspec.structs import replace
 
-from chargehand import handler, nodelock, settings
-from chargehand.absent import states
-from chargehand.calls import Calls, NoNode
-from chargehand.config import UNSET, CrewPlan, NodePlan, Page, check_crew, check_type, milliseconds, size
+from chargehand import handler, settings
 from chargehand.crew import Crew, JobOptions
 from chargehand.errors import (
     ChargehandError,
@@ -28,15 +25,19 @@ from chargehand.errors import (
     JobNotFound,
     UnknownCrew,
 )
-from chargehand.feed import Feed
-from chargehand.host import Host
+from chargehand.host import nodelock
+from chargehand.host.calls import Calls, NoNode
+from chargehand.host.feed import Feed
+from chargehand.host.host import Host
+from chargehand.host.offline import states
+from chargehand.host.operations import Operating
+from chargehand.model.fleet.policy import LivenessPolicy, RestartPolicy, StartPolicy
 from chargehand.model.job import Attempt, Enqueued, JobRecord, NewJob
-from chargehand.model.policy import LivenessPolicy, RestartPolicy, StartPolicy
 from chargehand.model.topic import parse
-from chargehand.operate import Operating
-from chargehand.schedule import Entry, Schedule
-from chargehand.schedule import check as check_schedule
 from chargehand.settings import Declared, Settings
+from chargehand.settings.plan import UNSET, CrewPlan, NodePlan, Page, check_crew, check_type, milliseconds, size
+from chargehand.settings.schedule import Entry, Schedule
+from chargehand.settings.schedule import check as check_schedule
 from chargehand.store import Counts, CrewRow, JobFilter, Retention, Store, Transaction
 from chargehand.stores import open_store, sqlite_path
 

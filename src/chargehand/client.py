@@ -8,12 +8,13 @@ from urllib.parse import quote
 import httpx
 import msgspec
 
-from chargehand import answers, clock, errors
+from chargehand import clock, errors
 from chargehand.errors import ChargehandError
 from chargehand.model.access import Operation
+from chargehand.model.fleet.orders import Answer
 from chargehand.model.job import JobRecord, State
-from chargehand.model.orders import Answer
 from chargehand.store import ClaimRow, CrashRecord, CrewRow, Pause, RecurringPlan
+from chargehand.web import answers
 
 LISTEN_AGAIN = 1.0
 """Seconds until a stream of events that ended is begun again."""

@@ -7,12 +7,12 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, TypedDict, TypeVar, Unpack
 
 from chargehand import clock, codec
-from chargehand.calls import NoNode, follow
-from chargehand.config import CrewPlan, milliseconds, new_job, with_payload
 from chargehand.errors import JobCancelled, JobFailed, JobNotFound, PayloadError, summary
+from chargehand.host.calls import NoNode, follow
 from chargehand.ids import new_ids
 from chargehand.model.job import FINISHED, Attempt, JobRecord, NewJob, State
 from chargehand.model.topic import RESYNC, has_ended, job_topic, parse
+from chargehand.settings.plan import CrewPlan, milliseconds, new_job, with_payload
 from chargehand.store import Transaction
 
 if TYPE_CHECKING:

@@ -106,7 +106,7 @@ class CrashReport(msgspec.Struct, frozen=True, kw_only=True):
     incarnation: str
     pid: int | None
     reason: str
-    """One of the words of `chargehand.model.death`; exit code and signal are facts of their own."""
+    """One of the words of `chargehand.model.fleet.death`; exit code and signal are facts of their own."""
     text: str
     """The same for people, in a sentence."""
     exit_code: int | None

@@ -5,10 +5,10 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from chargehand.model import orders
-from chargehand.model.death import Death
-from chargehand.model.fleet import Fleet
-from chargehand.model.lifecycle import (
+from chargehand.model.fleet import orders
+from chargehand.model.fleet.death import Death
+from chargehand.model.fleet.fleet import Fleet
+from chargehand.model.fleet.lifecycle import (
     TRANSITIONS,
     Action,
     Ask,
@@ -36,8 +36,8 @@ from chargehand.model.lifecycle import (
     Tick,
     WorkWaits,
 )
-from chargehand.model.orders import Verb
-from chargehand.model.policy import LivenessPolicy, RestartPolicy, StartPolicy, Terms
+from chargehand.model.fleet.orders import Verb
+from chargehand.model.fleet.policy import LivenessPolicy, RestartPolicy, StartPolicy, Terms
 
 CREWS = {
     "tag": Terms(workers=3, recycle_jobs=2, idle_exit=40.0, memory=3),

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from chargehand.model import orders
-from chargehand.model.death import Death, Reason
-from chargehand.model.fleet import Fleet
-from chargehand.model.lifecycle import (
+from chargehand.model.fleet import orders
+from chargehand.model.fleet.death import Death, Reason
+from chargehand.model.fleet.fleet import Fleet
+from chargehand.model.fleet.lifecycle import (
     Action,
     Dismiss,
     DumpStacks,
@@ -20,9 +20,9 @@ from chargehand.model.lifecycle import (
     Status,
     Tick,
 )
-from chargehand.model.orders import Answer, Verb
-from chargehand.model.place import Place
-from chargehand.model.policy import LivenessPolicy, RestartPolicy, StartPolicy, Terms
+from chargehand.model.fleet.orders import Answer, Verb
+from chargehand.model.fleet.place import Place
+from chargehand.model.fleet.policy import LivenessPolicy, RestartPolicy, StartPolicy, Terms
 
 ONE, TWO, THREE = "worker:tag:0", "worker:tag:1", "worker:tag:2"
 AT_ONCE = StartPolicy(stagger=0.0, most_loading=1000)

@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 from fleet_world import AT_ONCE, ONE, THREE, TWO, World
 
-from chargehand.model.death import Death
+from chargehand.model.fleet.death import Death
+from chargehand.model.fleet.lifecycle import Exited, Spawn, Status
+from chargehand.model.fleet.orders import Verb
+from chargehand.model.fleet.policy import StartPolicy, Terms
 from chargehand.model.health import will_work
-from chargehand.model.lifecycle import Exited, Spawn, Status
-from chargehand.model.orders import Verb
-from chargehand.model.policy import StartPolicy, Terms
 
 GIB = 2**30
 

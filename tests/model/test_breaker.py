@@ -3,8 +3,8 @@
 import pytest
 from fleet_world import ONE, THREE, TWO, World, pause_of, started, told
 
-from chargehand.model.death import Reason
-from chargehand.model.lifecycle import (
+from chargehand.model.fleet.death import Reason
+from chargehand.model.fleet.lifecycle import (
     Action,
     BreakerClosed,
     BreakerOpened,
@@ -16,8 +16,8 @@ from chargehand.model.lifecycle import (
     Status,
     StopAsked,
 )
-from chargehand.model.orders import Verb
-from chargehand.model.policy import Terms
+from chargehand.model.fleet.orders import Verb
+from chargehand.model.fleet.policy import Terms
 
 CAUSE = "crash (signal 11, SIGSEGV)"
 

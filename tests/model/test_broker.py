@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chargehand import broker
-from chargehand.broker import Broker, Subscription, Wire
+from chargehand.live import broker
+from chargehand.live.broker import Broker, Subscription, Wire
 from chargehand.model.topic import event_id, parse
 
 EVERYTHING = parse(["*"])

@@ -5,9 +5,9 @@ from typing import Annotated, Any, Literal, NewType
 import msgspec
 import pytest
 
-from chargehand.config import UNSET, CrewPlan, NodePlan, check_crew, check_type, milliseconds, new_job
 from chargehand.errors import ConfigurationError, PayloadError
 from chargehand.model.job import LONGEST_DELAY_MS, NewJob
+from chargehand.settings.plan import UNSET, CrewPlan, NodePlan, check_crew, check_type, milliseconds, new_job
 
 
 def plan(**options: Any) -> CrewPlan:

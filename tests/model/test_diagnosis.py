@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from chargehand.cli.main import app
-from chargehand.model.causes import CAUSES, Severity, in_order
-from chargehand.model.diagnosis import diagnose
-from chargehand.model.symptoms import Facts, facts_of
-from chargehand.model.wording import jobs, length, place_in, size, times
+from chargehand.model.doctor.causes import CAUSES, Severity, in_order
+from chargehand.model.doctor.diagnosis import diagnose
+from chargehand.model.doctor.facts import Facts, facts_of
+from chargehand.model.doctor.wording import jobs, length, place_in, size, times
 
 NOW = 1_800_000_000_000
 STACKS = """Fatal Python error: Segmentation fault

@@ -5,7 +5,6 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chargehand.model.death import Reason
 from chargehand.model.diary import (
     GONE_MS,
     IN_ALL,
@@ -20,9 +19,10 @@ from chargehand.model.diary import (
     WEIGHED_MS,
     Diary,
 )
+from chargehand.model.fleet.death import Reason
+from chargehand.model.fleet.lifecycle import Status
+from chargehand.model.fleet.place import Place
 from chargehand.model.job import Settlement, State
-from chargehand.model.lifecycle import Status
-from chargehand.model.place import Place
 
 WORKER = "worker:tag:0"
 

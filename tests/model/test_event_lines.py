@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from chargehand.cli.live import news
+from chargehand.cli.events import news
 
 
 def worker(at: int, **fields: Any) -> dict[str, Any]:

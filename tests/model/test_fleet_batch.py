@@ -2,8 +2,8 @@
 
 from fleet_world import ONE, World, condemned, started
 
-from chargehand.model.lifecycle import Ask, Recall
-from chargehand.model.orders import Verb
+from chargehand.model.fleet.lifecycle import Ask, Recall
+from chargehand.model.fleet.orders import Verb
 
 CANCEL = 10.0
 

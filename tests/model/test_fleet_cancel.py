@@ -3,9 +3,9 @@
 import pytest
 from fleet_world import ONE, TWO, condemned, killed, pause_of, started, told
 
-from chargehand.model.death import Death, Reason, last_outcome
+from chargehand.model.fleet.death import Death, Reason, last_outcome
+from chargehand.model.fleet.lifecycle import Recall, Replace, Report, Spawn, Status, StopAsked
 from chargehand.model.job import Interrupted, Stopped
-from chargehand.model.lifecycle import Recall, Replace, Report, Spawn, Status, StopAsked
 
 CANCEL = 10.0
 

@@ -4,11 +4,10 @@ import pytest
 from fleet_world import ONE, THREE, TWO, World, started
 from ledger_builders import T, fast, grant, ledger, serve, working
 
-from chargehand.model import orders
 from chargehand.model.batch import Grant, Result
-from chargehand.model.death import Reason
-from chargehand.model.hands import SECONDS_AHEAD
-from chargehand.model.lifecycle import (
+from chargehand.model.fleet import orders
+from chargehand.model.fleet.death import Reason
+from chargehand.model.fleet.lifecycle import (
     Broken,
     Dismiss,
     MoreTime,
@@ -20,8 +19,9 @@ from chargehand.model.lifecycle import (
     Status,
     StopAsked,
 )
-from chargehand.model.orders import Verb
-from chargehand.model.policy import StartPolicy
+from chargehand.model.fleet.orders import Verb
+from chargehand.model.fleet.policy import StartPolicy
+from chargehand.model.hands import SECONDS_AHEAD
 
 ONE_AT_A_TIME = StartPolicy(stagger=0.0, most_loading=1)
 

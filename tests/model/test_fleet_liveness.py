@@ -3,8 +3,8 @@
 import pytest
 from fleet_world import ONE, World, condemned, killed, started, told
 
-from chargehand.model.death import Reason
-from chargehand.model.lifecycle import (
+from chargehand.model.fleet.death import Reason
+from chargehand.model.fleet.lifecycle import (
     Broken,
     Examine,
     Examined,

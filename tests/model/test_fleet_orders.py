@@ -4,8 +4,8 @@ import pytest
 from fleet_world import ONE, TWO, World, killed, started, words
 
 from chargehand.errors import UnknownCrew
-from chargehand.model.death import Reason
-from chargehand.model.lifecycle import (
+from chargehand.model.fleet.death import Reason
+from chargehand.model.fleet.lifecycle import (
     Ask,
     Dismiss,
     Forgiven,
@@ -17,8 +17,8 @@ from chargehand.model.lifecycle import (
     Terminate,
     WorkWaits,
 )
-from chargehand.model.orders import Verb, carry_out, normal_scope, places_of, resumed
-from chargehand.model.policy import History, Terms
+from chargehand.model.fleet.orders import Verb, carry_out, normal_scope, places_of, resumed
+from chargehand.model.fleet.policy import History, Terms
 
 CREWS = {"tag": Terms(workers=2), "scan": Terms()}
 SCAN = "worker:scan:0"

@@ -4,9 +4,9 @@ import pytest
 from fleet_world import ONE, World, pause_of, started, told
 
 from chargehand.errors import EXIT_SET_UP
-from chargehand.model.death import Reason
-from chargehand.model.lifecycle import GivenUp, Replace, Report, Spawn, Status
-from chargehand.model.policy import Budget, RestartPolicy, budget
+from chargehand.model.fleet.death import Reason
+from chargehand.model.fleet.lifecycle import GivenUp, Replace, Report, Spawn, Status
+from chargehand.model.fleet.policy import Budget, RestartPolicy, budget
 
 # backoff
 

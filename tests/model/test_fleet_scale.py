@@ -4,19 +4,10 @@ import pytest
 from fleet_world import ONE, THREE, TWO, started
 
 from chargehand.errors import ConfigurationError, UnknownCrew
-from chargehand.model.death import Reason
-from chargehand.model.lifecycle import (
-    Ask,
-    Dismiss,
-    Forgiven,
-    PausesChanged,
-    Removed,
-    Replace,
-    Spawn,
-    StopAsked,
-)
-from chargehand.model.orders import MOST_WORKERS
-from chargehand.model.policy import StartPolicy
+from chargehand.model.fleet.death import Reason
+from chargehand.model.fleet.lifecycle import Ask, Dismiss, Forgiven, PausesChanged, Removed, Replace, Spawn, StopAsked
+from chargehand.model.fleet.orders import MOST_WORKERS
+from chargehand.model.fleet.policy import StartPolicy
 
 
 # spec: SV-10

@@ -3,9 +3,9 @@
 import pytest
 from fleet_world import AT_ONCE, ONE, TWO, World, condemned, killed, pause_of, started, told
 
-from chargehand.model.death import Reason
-from chargehand.model.fleet import Fleet
-from chargehand.model.lifecycle import (
+from chargehand.model.fleet.death import Reason
+from chargehand.model.fleet.fleet import Fleet
+from chargehand.model.fleet.lifecycle import (
     ALIVE,
     TRANSITIONS,
     Action,
@@ -24,7 +24,7 @@ from chargehand.model.lifecycle import (
     StopAsked,
     Tick,
 )
-from chargehand.model.policy import LivenessPolicy, RestartPolicy, Terms
+from chargehand.model.fleet.policy import LivenessPolicy, RestartPolicy, Terms
 
 # the table
 

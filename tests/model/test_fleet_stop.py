@@ -3,8 +3,8 @@
 import pytest
 from fleet_world import ONE, World, killed, pause_of, started, told
 
-from chargehand.model.death import Reason
-from chargehand.model.lifecycle import (
+from chargehand.model.fleet.death import Reason
+from chargehand.model.fleet.lifecycle import (
     Ask,
     Examined,
     NotStarted,
@@ -16,8 +16,8 @@ from chargehand.model.lifecycle import (
     StopAsked,
     Terminate,
 )
-from chargehand.model.orders import Verb
-from chargehand.model.policy import StartPolicy
+from chargehand.model.fleet.orders import Verb
+from chargehand.model.fleet.policy import StartPolicy
 
 # everything
 

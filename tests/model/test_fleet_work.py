@@ -3,9 +3,9 @@
 import pytest
 from fleet_world import ONE, THREE, TWO, World, condemned, killed, started
 
-from chargehand.model.death import Reason
-from chargehand.model.fleet import AFTER_A_LOOK
-from chargehand.model.lifecycle import (
+from chargehand.model.fleet.death import Reason
+from chargehand.model.fleet.fleet import AFTER_A_LOOK
+from chargehand.model.fleet.lifecycle import (
     Ask,
     Examine,
     Examined,
@@ -17,7 +17,7 @@ from chargehand.model.lifecycle import (
     StopAsked,
     WorkWaits,
 )
-from chargehand.model.policy import Terms
+from chargehand.model.fleet.policy import Terms
 
 GIB = 2**30
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from chargehand.model.frame import KEPT_OF_A_BAD_LINE, BadFrame, Decoder, Frame, encode, encode_done
+from chargehand.protocol.frame import KEPT_OF_A_BAD_LINE, BadFrame, Decoder, Frame, encode, encode_done
 
 steady = settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 

@@ -5,15 +5,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from chargehand import picture
-from chargehand.broker import Broker
-from chargehand.job_news import MOST_CHANGES, JobNews
+from chargehand.live import bodies
+from chargehand.live.bodies import Look, Picture
+from chargehand.live.broker import Broker
 from chargehand.model.batch import Batch, Request, Result
 from chargehand.model.hands import Held
 from chargehand.model.job import Claim, Done, Enqueued, Interrupted, JobRecord, NewJob, State, settle
 from chargehand.model.ledger import Ledger
 from chargehand.model.topic import parse
-from chargehand.picture import Look, Picture
+from chargehand.node.live_jobs import MOST_CHANGES, JobNews
 
 
 def claim(number: int) -> Claim:
@@ -155,7 +155,7 @@ def test_jobs_are_no_business_of_those_who_do_not_ask_for_them() -> None:
 
 def test_long_texts_are_cut_and_that_is_said() -> None:
     job = record(1, State.FAILED, error="x" * 10_000, result=msgspec.Raw(b'"' + b"y" * 5000 + b'"'))
-    body = picture.job_of_record(job)
+    body = bodies.job_of_record(job)
     assert (body["cut"], body["result"], len(body["error"]) < 2100) == (["error", "result"], None, True)
 
 

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from chargehand.model.death import MEANINGS, Death, Reason, last_outcome, reason_of
+from chargehand.model.fleet.death import MEANINGS, Death, Reason, last_outcome, reason_of
 from chargehand.model.job import Claim, Crashed, Interrupted, State, TimedOut, settle
 
 VERDICTS = [Reason.HEARTBEAT_TIMEOUT, Reason.HUNG, Reason.BAD_FRAME, Reason.START_TIMEOUT, Reason.JOB_TIMEOUT]

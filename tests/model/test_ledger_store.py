@@ -8,8 +8,6 @@ import msgspec
 import pytest
 from ledger_builders import T, ledger, named, request, serve
 
-from chargehand import chores
-from chargehand.dispatch import execute
 from chargehand.ids import new_id
 from chargehand.model.batch import Batch, Result, Want
 from chargehand.model.job import (
@@ -27,8 +25,10 @@ from chargehand.model.job import (
     settle,
 )
 from chargehand.model.ledger import POLL, Ledger
+from chargehand.node import chores
+from chargehand.node.store_thread import execute
 from chargehand.store import Discovered, Discovery, Holder, JobFilter
-from chargehand.stores.sqlite import SqliteStore
+from chargehand.stores.sqlite.store import SqliteStore
 
 MORNING = 1_700_000_000_000
 

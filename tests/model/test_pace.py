@@ -1,6 +1,6 @@
 """How late the supervisor is, wherever it was held up."""
 
-from chargehand.model.pace import LATE, Pace
+from chargehand.model.fleet.pace import LATE, Pace
 
 
 def test_what_was_meant_to_be_waited_is_not_late() -> None:  # spec: SV-3

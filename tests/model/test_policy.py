@@ -4,7 +4,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from chargehand.model.policy import GiveUpOn, History, LivenessPolicy, Restart, RestartPolicy, after_crash
+from chargehand.model.fleet.policy import GiveUpOn, History, LivenessPolicy, Restart, RestartPolicy, after_crash
 
 steady = settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 

@@ -8,7 +8,7 @@ import pytest
 from pydantic import BaseModel
 
 from chargehand.errors import PayloadError
-from chargehand.performing import checkable, result_text
+from chargehand.worker.perform import checkable, result_text
 
 
 @dataclass

@@ -15,9 +15,9 @@ import pytest
 
 from chargehand import ConfigurationError, JobFilter
 from chargehand.model.job import NewJob
-from chargehand.schedule import Entry, Schedule, check, due, next_after, plans
+from chargehand.settings.schedule import Entry, Schedule, check, due, next_after, plans
 from chargehand.store import RecurringPlan, Store
-from chargehand.stores.sqlite import SqliteStore
+from chargehand.stores.sqlite.store import SqliteStore
 
 YEAR = 2026
 ZONES = ["UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "America/Santiago", "Africa/Casablanca"]

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from chargehand import Handler, Job
-from chargehand.config import THREAD_LIMITS, THREADS
+from chargehand.settings.plan import THREAD_LIMITS, THREADS
 
 
 class Mirror(Handler[Any, dict[str, Any]]):

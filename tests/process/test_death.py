@@ -9,8 +9,10 @@ import pytest
 from crewapp import LIVELY, QUICK
 from world import Started, World, gone
 
-from chargehand import Chargehand, JobFailed, LivenessPolicy, clock, launch
+from chargehand import Chargehand, JobFailed, LivenessPolicy, clock
 from chargehand.model.job import State
+from chargehand.processes import proc
+from chargehand.processes.child import Life, end_earlier_lives, launch
 from chargehand.store import Holder
 from chargehand.stores import open_store
 from chargehand.testing import eventually
@@ -367,14 +369,12 @@ def test_the_nodes_death_while_nobody_can_write(world: World, work: Work) -> Non
 
 def test_pids_are_told_apart_by_their_start(world: World) -> None:  # spec: SV-11
     """A process that merely has the pid of an earlier worker is nobody's to kill."""
-    innocent = launch.launch(
-        "import time; time.sleep(60)", "x", mark="mine", pass_fds=[], env=os.environ, name="innocent"
-    )
-    life = launch.Life(boot=launch.boot_id(), pid=innocent.pid, start=innocent.start - 1, component="worker:do:0")
-    other_boot = launch.Life(boot="another", pid=innocent.pid, start=innocent.start, component="worker:do:0")
+    innocent = launch("import time; time.sleep(60)", "x", mark="mine", pass_fds=[], env=os.environ, name="innocent")
+    life = Life(boot=proc.boot_id(), pid=innocent.pid, start=innocent.start - 1, component="worker:do:0")
+    other_boot = Life(boot="another", pid=innocent.pid, start=innocent.start, component="worker:do:0")
     # It leads a session whose number is its pid, but it started before, so it cannot descend from that worker.
-    assert launch.end_earlier_lives([other_boot], "nobody/", 1.0) == []
-    assert launch.alive(innocent.pid, innocent.start)
+    assert end_earlier_lives([other_boot], "nobody/", 1.0) == []
+    assert proc.alive(innocent.pid, innocent.start)
     assert life.start < innocent.start
     innocent.signal(signal.SIGKILL)
     assert innocent.wait(5)

@@ -21,7 +21,7 @@ from workworld import application, jobs_of, workers_of
 from world import HERE, World
 
 from chargehand import Chargehand, ConfigurationError, JobFilter, UnknownCrew, clock
-from chargehand.facts import examine
+from chargehand.doctor.examine import examine
 from chargehand.model.job import POISON_CRASHES, State
 from chargehand.model.search import ENOUGH, LOOK_EVERY, PAGE
 from chargehand.testing import eventually

@@ -10,9 +10,9 @@ from orderhands import serving, statuses, together, workers
 from world import World
 
 from chargehand import Chargehand
-from chargehand.facts import examine
-from chargehand.model.causes import Finding
-from chargehand.model.diagnosis import Diagnosis
+from chargehand.doctor.examine import examine
+from chargehand.model.doctor.causes import Finding
+from chargehand.model.doctor.diagnosis import Diagnosis
 from chargehand.testing import eventually
 
 FAULT = "CHARGEHAND_FAULT_SET_UP"

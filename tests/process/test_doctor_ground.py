@@ -16,10 +16,10 @@ from test_doctor_node import doctor, only
 from world import HERE, World
 
 from chargehand import StoreError, clock
-from chargehand.facts import examine, find_and_examine
-from chargehand.model.causes import CAUSES
+from chargehand.doctor.examine import examine, find_and_examine
+from chargehand.model.doctor.causes import CAUSES
 from chargehand.stores import sqlite_path
-from chargehand.stores.sqlite import SqliteStore
+from chargehand.stores.sqlite.store import SqliteStore
 from chargehand.testing import eventually
 
 _libc = ctypes.CDLL(None, use_errno=True)

@@ -20,12 +20,13 @@ from test_contention import HOLDER
 from world import World
 
 import chargehand
-from chargehand import bundle, clock
-from chargehand.facts import PATIENCE, _worst, examine, facts_from, find_and_examine
-from chargehand.model.causes import Finding
-from chargehand.model.diagnosis import Diagnosis, diagnose
-from chargehand.model.symptoms import Other
-from chargehand.stores.sqlite import SqliteStore, migrations
+from chargehand import clock
+from chargehand.doctor import bundle
+from chargehand.doctor.examine import PATIENCE, _worst, examine, facts_from, find_and_examine
+from chargehand.model.doctor.causes import Finding
+from chargehand.model.doctor.diagnosis import Diagnosis, diagnose
+from chargehand.model.doctor.facts import Other
+from chargehand.stores.sqlite.store import SqliteStore, migrations
 from chargehand.testing import eventually
 
 CREW = "hand.crew('do', 'crewhands:Doer', workers=1)"
@@ -255,7 +256,7 @@ def test_another_users_node() -> None:  # spec: CL-4 # cause: not-allowed
             file.chmod(0o644)
         with lock_held(folder / "chargehand.db") as process:
             as_nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
-            code = "from chargehand.looking import main; main()"
+            code = "from chargehand.doctor.__main__ import main; main()"
             words = [*as_nobody, sys.executable, "-c", code, "store", str(folder / "chargehand.db")]
             told = subprocess.run(words, capture_output=True, text=True, check=False)
         found: dict[str, object] = {}

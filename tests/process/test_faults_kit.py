@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from chargehand import ConfigurationError, GiveUp, Job, Retry, UnrecoverableError, launch
+from chargehand import ConfigurationError, GiveUp, Job, Retry, UnrecoverableError
+from chargehand.processes import proc
 from chargehand.testing import eventually
 from chargehand.testing.faults import FAULTS, Faulty
 from chargehand.testing.faults_loading import VARIABLE
@@ -183,7 +184,7 @@ def test_it_takes_its_time(kit: Kit, fault: str, beats: bool) -> None:
 @pytest.mark.parametrize("fault", ["spin", "burn in c"])
 def test_it_uses_cpu(kit: Kit, fault: str) -> None:
     process = kit.start(fault=fault)
-    eventually(lambda: (found := launch.stat(process.pid)) and found.cpu >= 0.35)
+    eventually(lambda: (found := proc.stat(process.pid)) and found.cpu >= 0.35)
 
 
 def test_no_signal_ends_a_sleep_in_c(kit: Kit) -> None:
@@ -205,10 +206,10 @@ def test_a_deadlock_shows_in_the_stacks(kit: Kit) -> None:
         return kit.errors.read_text().count(".")
 
     eventually(lambda: kit.lines("start"))
-    eventually(lambda: (found := launch.stat(process.pid)) and found.threads == 3 and dots() > 5)
-    before, count = launch.stat(process.pid), dots()
+    eventually(lambda: (found := proc.stat(process.pid)) and found.threads == 3 and dots() > 5)
+    before, count = proc.stat(process.pid), dots()
     eventually(lambda: dots() > count + 20)
-    after = launch.stat(process.pid)
+    after = proc.stat(process.pid)
     assert before
     assert after
     assert after.cpu - before.cpu <= 0.1
@@ -218,7 +219,7 @@ def test_a_deadlock_shows_in_the_stacks(kit: Kit) -> None:
 
 def test_it_stops_and_goes_on(kit: Kit) -> None:
     process = kit.start(fault="stop", result="went on")
-    eventually(lambda: (found := launch.stat(process.pid)) and found.state == "T")
+    eventually(lambda: (found := proc.stat(process.pid)) and found.state == "T")
     process.send_signal(signal.SIGCONT)
     assert kit.told(process)["result"] == "went on"
 
@@ -242,7 +243,7 @@ def test_it_leaves_processes(kit: Kit) -> None:
     told = kit.does(fault="children", then={"fault": "fork"})
     assert told["error"] is None
     children = {kind: int(pid) for kind, pid in kit.lines("child")}
-    found = {kind: launch.stat(pid) for kind, pid in children.items()}
+    found = {kind: proc.stat(pid) for kind, pid in children.items()}
     own = {kind: bool(seen and seen.session != os.getsid(0)) for kind, seen in found.items()}
     assert own == {"plain": False, "session": True, "daemon": True, "fork": False}
     assert not any(seen is None or seen.dead for seen in found.values())

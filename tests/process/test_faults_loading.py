@@ -7,8 +7,8 @@ from faulthands import FAULTY, LIMITED, TESTED, at_work, counters, reports, show
 from world import World
 
 from chargehand import Chargehand, LivenessPolicy
+from chargehand.model.fleet.policy import StartPolicy
 from chargehand.model.job import State
-from chargehand.model.policy import StartPolicy
 from chargehand.testing import eventually
 from chargehand.testing.faults import FAULTS
 from chargehand.testing.faults_loading import SET_UP_FAULTS, VARIABLE

@@ -10,8 +10,9 @@ import pytest
 from faulthands import BRISK, FAULTY, counters, first_report, holder, reports, shows, sibling, workers
 from world import World, gone
 
-from chargehand import Chargehand, launch
-from chargehand.output import KEPT
+from chargehand import Chargehand
+from chargehand.node.output import KEPT
+from chargehand.processes import proc
 from chargehand.testing import eventually
 
 MakeHand = Callable[..., Chargehand]
@@ -156,11 +157,11 @@ def test_the_kernel_kills_it_for_want_of_memory(  # spec: WP-8 WK-6
     with hand.running(), sibling(world, crew):
         hog = {"fault": "hog", "bytes": 128 << 20}
         ref = world.put(crew, gate, fault="wait", then=hog, result="there was room")
-        first, component, kills = world.started(ref), holder(hand, ref), launch.oom_kills()
+        first, component, kills = world.started(ref), holder(hand, ref), proc.oom_kills()
         (small_room / "cgroup.procs").write_text(str(first))
         gate.touch()
         assert ref.wait(20) == "there was room", "the second time, in another process, it has room"
-        assert launch.oom_kills() > kills
+        assert proc.oom_kills() > kills
         assert len(world.starts(ref)) == 2
         (report,) = reports(hand, 1)
         assert (report.reason, report.exit_code, report.signal) == ("oom", None, 9)

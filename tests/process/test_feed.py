@@ -10,12 +10,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from chargehand import feed as module
-from chargehand.broker import Broker, Wire
 from chargehand.errors import StoreError
-from chargehand.feed import Feed, Shown, Watcher
-from chargehand.model.frame import encode
+from chargehand.host import feed as module
+from chargehand.host.feed import Feed, Shown, Watcher
+from chargehand.live.broker import Broker, Wire
 from chargehand.model.topic import HEALTH, parse
+from chargehand.protocol.frame import encode
 
 
 @pytest.fixture(autouse=True)

@@ -19,13 +19,13 @@ from terminal import answered, chargehand, environment_of
 from world import Started, World
 
 from chargehand import Chargehand, JobNotFound
-from chargehand.broker import Broker, Wire
-from chargehand.control import Call
 from chargehand.errors import TopicError
-from chargehand.model.frame import Decoder, Frame
+from chargehand.live.broker import Broker, Wire
 from chargehand.model.topic import parse
-from chargehand.outlet import Outlets
-from chargehand.wire import Channel, Loop
+from chargehand.node.loop import Channel, Loop
+from chargehand.node.server import Call
+from chargehand.node.subscribers import Outlets
+from chargehand.protocol.frame import Decoder, Frame
 
 
 class Subscriber(Table):

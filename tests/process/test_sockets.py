@@ -5,9 +5,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from chargehand.model.frame import BadFrame, Decoder, Frame, encode
-from chargehand.pulse import Outlet
-from chargehand.wire import MOST_UNSENT, Channel, Loop
+from chargehand.node.loop import MOST_UNSENT, Channel, Loop
+from chargehand.protocol.frame import BadFrame, Decoder, Frame, encode
+from chargehand.worker.pulse import Outlet
 
 Got = list[Frame | BadFrame]
 

@@ -9,8 +9,8 @@ from orderhands import FAULTY, become, pids, serving, statuses, stays, workers
 from world import World, gone
 
 from chargehand import Chargehand, JobFailed, RestartPolicy
-from chargehand.config import THREAD_LIMITS, THREADS
-from chargehand.model.policy import StartPolicy
+from chargehand.model.fleet.policy import StartPolicy
+from chargehand.settings.plan import THREAD_LIMITS, THREADS
 from chargehand.testing import eventually
 
 MakeHand = Callable[..., Chargehand]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from world import Started, World, gone
 
-from chargehand.facts import examine
+from chargehand.doctor.examine import examine
 from chargehand.model.job import State
 from chargehand.testing import eventually
 

@@ -10,9 +10,9 @@ from chargehand.testing import eventually
 PATCH = """
 import os
 from pathlib import Path
-import chargehand.node
+import chargehand.node.node
 
-step = chargehand.node.Node.step
+step = chargehand.node.node.Node.step
 
 def faulty(self):
     step(self)
@@ -20,14 +20,14 @@ def faulty(self):
         trap.unlink()
         raise RuntimeError(f"as told by {trap.name}")
 
-chargehand.node.Node.step = faulty
+chargehand.node.node.Node.step = faulty
 """
 
 
 def test_supervision_goes_on_after_an_error_and_is_handed_over_after_three(world: World) -> None:  # spec: SV-13 SV-11
     traps = world.folder / "traps"
     traps.mkdir()
-    patched = f"import sys\nif 'chargehand.node' in ' '.join(sys.orig_argv):\n    exec({PATCH!r})\n"
+    patched = f"import sys\nif 'chargehand.node.main' in ' '.join(sys.orig_argv):\n    exec({PATCH!r})\n"
     (world.folder / "sitecustomize.py").write_text(patched)
     with serving(world, "do = hand.crew('do', 'crewhands:Doer', workers=2)", TRAPS=str(traps)) as served:
         served.ready()

@@ -9,8 +9,8 @@ from typing import Any
 
 from crewapp import chargehand
 
-from chargehand import launch
 from chargehand.crew import Crew, Ref
+from chargehand.processes import proc
 from chargehand.testing import eventually
 
 HERE = Path(__file__).parent
@@ -99,5 +99,5 @@ class Started:
 
 def gone(pid: int) -> bool:
     """Whether nothing of the process runs any more; its corpse may lie there."""
-    seen = launch.stat(pid)
+    seen = proc.stat(pid)
     return seen is None or seen.dead

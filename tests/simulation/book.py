@@ -7,8 +7,8 @@ from clockwork import Broken
 from oracle_items import ItemPromises
 from record import TABLE, Life, Record
 
-from chargehand.model.lifecycle import Status
-from chargehand.model.place import Place
+from chargehand.model.fleet.lifecycle import Status
+from chargehand.model.fleet.place import Place
 
 if TYPE_CHECKING:
     from actors import Worker

@@ -4,9 +4,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from chargehand.chores import CancelJobs
 from chargehand.model.batch import Note
 from chargehand.model.job import NewJob, State
+from chargehand.node.chores import CancelJobs
 from chargehand.store import Holder
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ from actors import Worker
 from storekeeper import NEVER, Storekeeper
 from supervision import Supervision
 
-from chargehand.chores import CancelJobs, QueueFound
 from chargehand.model.batch import Batch, Result
-from chargehand.model.lifecycle import Occupied, PausesChanged, StopAsked, Tick, WorkWaits
+from chargehand.model.fleet.lifecycle import Occupied, PausesChanged, StopAsked, Tick, WorkWaits
+from chargehand.node.chores import CancelJobs, QueueFound
 
 if TYPE_CHECKING:
     from stage import World

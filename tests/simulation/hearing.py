@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from actors import Worker
 
-from chargehand.chores import QueueFound
-from chargehand.model.fleet import Fleet
+from chargehand.model.fleet.fleet import Fleet
+from chargehand.model.fleet.lifecycle import Action, Broken, Event, Framed, MoreTime, Status
+from chargehand.model.fleet.policy import Terms
 from chargehand.model.hands import Held, longest
 from chargehand.model.job import Claim, Found
 from chargehand.model.ledger import Ledger, Todo
-from chargehand.model.lifecycle import Action, Broken, Event, Framed, MoreTime, Status
-from chargehand.model.policy import Terms
 from chargehand.model.search import LONGEST_LOOK, Look
+from chargehand.node.chores import QueueFound
 from chargehand.store import Discovery
 
 if TYPE_CHECKING:

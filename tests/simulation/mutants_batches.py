@@ -67,7 +67,7 @@ BATCHES = (
     ),
     Mutant(
         name="the jobs of a batch do not wear a worker out",
-        file="model/fleet.py",
+        file="model/fleet/fleet.py",
         old="        place.jobs += 1\n        if job == place.job:\n",
         new="        if job == place.job:\n",
         profile="several",

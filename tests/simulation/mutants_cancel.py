@@ -5,7 +5,7 @@ from mutant import Mutant
 CANCEL = (
     Mutant(
         name="a worker is not told that its job is cancelled",
-        file="model/fleet.py",
+        file="model/fleet/fleet.py",
         old="        return [Recall(component, job)]\n",
         new="        return []\n",
         profile="cancel",
@@ -13,7 +13,7 @@ CANCEL = (
     ),
     Mutant(
         name="one that does not hear is left alone",
-        file="model/fleet.py",
+        file="model/fleet/fleet.py",
         old="            place.cancel_at = now + self._liveness.cancel\n        return [",
         new="            pass\n        return [",
         profile="cancel",
@@ -21,28 +21,28 @@ CANCEL = (
     ),
     Mutant(
         name="a cancelled job has no time to end by itself",
-        file="model/fleet.py",
+        file="model/fleet/fleet.py",
         old="            place.cancel_at = now + self._liveness.cancel\n        return [",
         new="            place.cancel_at = now\n        return [",
         profile="cancel",
     ),
     Mutant(
         name="the cancel of one job is held against the next",
-        file="model/fleet.py",
+        file="model/fleet/fleet.py",
         old="        place.job, place.job_until, place.cancel_at, place.endless = None, None, None, False\n",
         new="        place.job, place.job_until, place.endless = None, None, False\n",
         profile="cancel",
     ),
     Mutant(
         name="whoever is replaced for a cancelled job is charged",
-        file="model/fleet.py",
+        file="model/fleet/fleet.py",
         old="        if reason in (Reason.JOB_TIMEOUT, Reason.CANCELLED):\n",
         new="        if reason is Reason.JOB_TIMEOUT:\n",
         profile="cancel",
     ),
     Mutant(
         name="a job that did not hear has crashed",
-        file="model/death.py",
+        file="model/fleet/death.py",
         old="    if verdict is Reason.CANCELLED:\n",
         new="    if verdict is Reason.CANCELLED and asked:\n",
         profile="cancel",
@@ -57,7 +57,7 @@ CANCEL = (
     ),
     Mutant(
         name="a cancelled job is queued again",
-        file="stores/sqlite_transaction.py",
+        file="stores/sqlite/transaction.py",
         old="  state = iif(?3 = 'queued' AND cancel_ms IS NOT NULL, 'cancelled', ?3),\n",
         new="  state = ?3,\n",
         profile="cancel",
@@ -65,7 +65,7 @@ CANCEL = (
     ),
     Mutant(
         name="a good end does not stand if a cancel came before it",
-        file="stores/sqlite_transaction.py",
+        file="stores/sqlite/transaction.py",
         old="UPDATE chargehand_job NOT INDEXED SET state = 'done',",
         new="UPDATE chargehand_job NOT INDEXED SET state = iif(cancel_ms IS NULL, 'done', 'cancelled'),",
         profile="cancel",
@@ -73,7 +73,7 @@ CANCEL = (
     ),
     Mutant(
         name="a job that was retried is still cancelled",
-        file="stores/sqlite_transaction.py",
+        file="stores/sqlite/transaction.py",
         old="  cancel_ms = NULL, retried_ms = ?2\n",
         new="  retried_ms = ?2\n",
         profile="cancel",

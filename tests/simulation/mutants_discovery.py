@@ -19,7 +19,7 @@ DISCOVERY = (
     ),
     Mutant(
         name="what was set aside is queued again",
-        file="stores/sqlite_items.py",
+        file="stores/sqlite/items.py",
         old='    if newest and newest[0].state is not State.DONE:\n        return "set aside"\n',
         new="",
         profile="discovery",
@@ -27,21 +27,21 @@ DISCOVERY = (
     ),
     Mutant(
         name="what is never done is done for ever",
-        file="stores/sqlite_items.py",
+        file="stores/sqlite/items.py",
         old='    return "no progress" if newest and done >= most_done else "queued"\n',
         new='    return "no progress" if newest and done > most_done else "queued"\n',
         profile="discovery",
     ),
     Mutant(
         name="what a person retried is set aside at once for what it did before",
-        file="stores/sqlite_items.py",
+        file="stores/sqlite/items.py",
         old="        if job.retried_ms is not None:\n            break\n",
         new="",
         profile="a library",
     ),
     Mutant(
         name="what was done during a look is found again",
-        file="stores/sqlite_items.py",
+        file="stores/sqlite/items.py",
         old='        return "held"  # when the look read it, it was still in hand\n',
         new="        pass\n",
         profile="discovery",
@@ -50,7 +50,7 @@ DISCOVERY = (
     ),
     Mutant(
         name="a page that waited for the store is taken for new",
-        file="chores.py",
+        file="node/chores.py",
         old="            age_ms = int((now - looked_at + LOOKED_BEFORE) * 1000)\n",
         new="            age_ms = int(LOOKED_BEFORE * 1000)\n",
         profile="discovery",
@@ -119,7 +119,7 @@ DISCOVERY = (
     ),
     Mutant(
         name="who looks for work is never idle",
-        file="model/fleet.py",
+        file="model/fleet/fleet.py",
         old="        if job:\n            place.rest_at = None\n",
         new="        place.rest_at = None\n",
         profile="asleep and woken",

@@ -6,7 +6,7 @@ LIVENESS = (
     # liveness
     Mutant(
         name="a late step is not forgiven",
-        file="model/place.py",
+        file="model/fleet/place.py",
         old="        self.framed_at += late\n",
         new="        return\n        self.framed_at += late\n",
         profile="watch",
@@ -31,7 +31,7 @@ LIVENESS = (
     ),
     Mutant(
         name="silent is hung, whatever the CPU time",
-        file="model/watch.py",
+        file="model/fleet/watch.py",
         old="            if cpu == place.cpu:\n",
         new="            if cpu is not None:\n",
         profile="watch",
@@ -39,7 +39,7 @@ LIVENESS = (
     ),
     Mutant(
         name="silent is never hung",
-        file="model/watch.py",
+        file="model/fleet/watch.py",
         old="            if cpu == place.cpu:\n",
         new="            if cpu is None:\n",
         profile="watch",
@@ -47,7 +47,7 @@ LIVENESS = (
     ),
     Mutant(
         name="beating is enough",
-        file="model/watch.py",
+        file="model/fleet/watch.py",
         old="            return Reason.HUNG if now - place.turned_at >= self._policy.idle else []\n",
         new="            return []\n",
         profile="watch",
@@ -55,7 +55,7 @@ LIVENESS = (
     ),
     Mutant(
         name="a busy worker that stands still is hung",
-        file="model/watch.py",
+        file="model/fleet/watch.py",
         old="        if cpu - place.still_cpu <= OWN_CPU + OWN_SHARE * passed:\n",
         new="        if passed >= self._policy.still:\n",
         profile="watch",
@@ -64,7 +64,7 @@ LIVENESS = (
     ),
     Mutant(
         name="a slow load cannot ask for time",
-        file="model/watch.py",
+        file="model/fleet/watch.py",
         old="        place.load_until = max(place.load_until, now + min(seconds, LONGEST_LOAD))\n",
         new="",
         profile="watch",
@@ -72,7 +72,7 @@ LIVENESS = (
     ),
     Mutant(
         name="a job's time begins with the worker's",
-        file="model/fleet.py",
+        file="model/fleet/fleet.py",
         old="        place.job_until = None if timeout is None else now + timeout\n",
         new="        place.job_until = None if timeout is None else place.started_at + timeout\n",
         profile="work",
@@ -80,21 +80,21 @@ LIVENESS = (
     # ends
     Mutant(
         name="no grace",
-        file="model/ending.py",
+        file="model/fleet/ending.py",
         old="        self._stage(place, 1, now + self._policy.grace)\n",
         new="        self._stage(place, 1, now + self._policy.terminate)\n",
         profile="people",
     ),
     Mutant(
         name="nobody is asked where it stands",
-        file="model/ending.py",
+        file="model/fleet/ending.py",
         old="        self._stage(place, 2, now + self._policy.stacks)\n",
         new="        self._stage(place, 2, now)\n",
         profile="watch",
     ),
     Mutant(
         name="one that does not go is not pressed",
-        file="model/ending.py",
+        file="model/fleet/ending.py",
         old="        self._stage(place, place.stage + 1, now + self._policy.terminate)\n",
         new="        self._stage(place, place.stage + 1, now + 9 * self._policy.terminate)\n",
         profile="people",
@@ -102,14 +102,14 @@ LIVENESS = (
     ),
     Mutant(
         name="a crash report names the breaker",
-        file="model/roster.py",
+        file="model/fleet/roster.py",
         old="        place.history.add(now, charge=charge)\n",
         new="        place.history.add(now, charge=charge)\n        place.reason = Reason.BREAKER\n",
         profile="breaker",
     ),
     Mutant(
         name="one that was restarted by a person waits for a backoff",
-        file="model/roster.py",
+        file="model/fleet/roster.py",
         old="        if place.after is After.START:\n            self.start(place)\n",
         new="",
         profile="people",
@@ -117,14 +117,14 @@ LIVENESS = (
     ),
     Mutant(
         name="recycled one job late",
-        file="model/fleet.py",
+        file="model/fleet/fleet.py",
         old="place.jobs >= terms.recycle_jobs)",
         new="place.jobs > terms.recycle_jobs)",
         profile="work",
     ),
     Mutant(
         name="sleepers are not woken",
-        file="model/fleet.py",
+        file="model/fleet/fleet.py",
         old="            self.start(place)\n        return []\n\n    # a worker speaks\n",
         new="            pass\n        return []\n\n    # a worker speaks\n",
         profile="people",

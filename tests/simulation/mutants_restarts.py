@@ -6,7 +6,7 @@ RESTARTS = (
     # restarts
     Mutant(
         name="the window is counted as the lifetime",
-        file="model/policy.py",
+        file="model/fleet/policy.py",
         old="        return sum(1 for when in self.charged if when >= max(moment, self.rested_at))\n",
         new="        return len(self.charged)\n",
         profile="restarts",
@@ -14,7 +14,7 @@ RESTARTS = (
     ),
     Mutant(
         name="there is no lifetime limit",
-        file="model/policy.py",
+        file="model/fleet/policy.py",
         old="    if len(history.charged) > policy.lifetime_limit:\n",
         new="    if len(history.charged) > policy.lifetime_limit + 5:\n",
         profile="restarts",
@@ -23,7 +23,7 @@ RESTARTS = (
     ),
     Mutant(
         name="the backoff is not reset",
-        file="model/policy.py",
+        file="model/fleet/policy.py",
         old="        self.streak, self.rested_at = 0, now\n",
         new="        self.rested_at = now\n",
         profile="restarts",
@@ -31,7 +31,7 @@ RESTARTS = (
     ),
     Mutant(
         name="the lifetime is forgiven with the backoff",
-        file="model/policy.py",
+        file="model/fleet/policy.py",
         old="        if now - ready_at >= policy.forgive_after:\n",
         new="        if now - ready_at >= policy.healthy_after:\n",
         profile="restarts",
@@ -40,7 +40,7 @@ RESTARTS = (
     ),
     Mutant(
         name="the lifetime is never forgiven",
-        file="model/policy.py",
+        file="model/fleet/policy.py",
         old="        self.charged.clear()\n",
         new="        self.charged = list(self.charged)\n",
         profile="long lives",
@@ -49,7 +49,7 @@ RESTARTS = (
     ),
     Mutant(
         name="the seventh crash is one too many",
-        file="model/policy.py",
+        file="model/fleet/policy.py",
         old="    if recent > policy.rapid_limit:\n",
         new="    if recent > policy.rapid_limit + 1:\n",
         profile="restarts",
@@ -57,7 +57,7 @@ RESTARTS = (
     ),
     Mutant(
         name="jitter goes above the longest pause",
-        file="model/policy.py",
+        file="model/fleet/policy.py",
         old="    return Restart(now + min(pause * (1 + jitter / 10), policy.longest_pause))\n",
         new="    return Restart(now + pause * (1 + jitter / 10))\n",
         profile="restarts",
@@ -65,7 +65,7 @@ RESTARTS = (
     ),
     Mutant(
         name="uptime is counted from the spawn instead of from ready",
-        file="model/fleet.py",
+        file="model/fleet/fleet.py",
         old="        death, ready_at = event.death, place.ready_at\n",
         new="        death, ready_at = event.death, place.started_at\n",
         profile="restarts",
@@ -73,7 +73,7 @@ RESTARTS = (
     ),
     Mutant(
         name="a crash with a job in hand is always charged",
-        file="model/fleet.py",
+        file="model/fleet/fleet.py",
         old="        charge, cause = again or not death.had_job, None if death.had_job else cause\n",
         new="        charge, cause = True, None if death.had_job else cause\n",
         profile="poison",
@@ -81,7 +81,7 @@ RESTARTS = (
     ),
     Mutant(
         name="a job timeout is charged to the worker",
-        file="model/fleet.py",
+        file="model/fleet/fleet.py",
         old="        if reason in (Reason.JOB_TIMEOUT, Reason.CANCELLED):\n",
         new="        if reason in (Reason.JOB_TIMEOUT, Reason.CANCELLED) and not death.had_job:\n",
         profile="watch",
@@ -89,7 +89,7 @@ RESTARTS = (
     ),
     Mutant(
         name="sys.exit(2) of a job gives the worker up",
-        file="model/death.py",
+        file="model/fleet/death.py",
         old="        return self.exit_code in _FATAL and (self.said is not None or not self.had_job)\n",
         new="        return self.exit_code in _FATAL\n",
         profile="work",
@@ -97,7 +97,7 @@ RESTARTS = (
     ),
     Mutant(
         name="a worker that was stopped has crashed its job",
-        file="model/death.py",
+        file="model/fleet/death.py",
         old="    if asked:\n",
         new="    if asked and not death.signal:\n",
         profile="people",
@@ -105,7 +105,7 @@ RESTARTS = (
     ),
     Mutant(
         name="failed is cleared by start",
-        file="model/orders.py",
+        file="model/fleet/orders.py",
         old='    if place.status is Status.FAILED:\n        return [], f"was given up',
         new='    if place.status is Status.FAILED and place.paused:\n        return [], f"was given up',
         profile="people",
@@ -114,7 +114,7 @@ RESTARTS = (
     ),
     Mutant(
         name="failed is cleared by resume",
-        file="model/fleet.py",
+        file="model/fleet/fleet.py",
         old="                if place.alive:\n                    actions.append(Heed(place.component, paused))\n",
         new="                if place.alive:\n                    actions.append(Heed(place.component, paused))\n"
         "                elif not paused and place.status is Status.FAILED:\n                    self.start(place)\n",
@@ -124,7 +124,7 @@ RESTARTS = (
     ),
     Mutant(
         name="failed is forgotten when the node is started again",
-        file="model/fleet.py",
+        file="model/fleet/fleet.py",
         old="            why = (failed or {}).get(place.component)\n",
         new="            why = None\n",
         profile="people",
@@ -134,7 +134,7 @@ RESTARTS = (
     # breakers and admission
     Mutant(
         name="the breaker never opens",
-        file="model/breaker.py",
+        file="model/fleet/breaker.py",
         old="        if len(concerned) < 2 or len(causes) != 1 or None in causes:\n",
         new="        if len(concerned) < 9 or len(causes) != 1 or None in causes:\n",
         profile="breaker",
@@ -142,7 +142,7 @@ RESTARTS = (
     ),
     Mutant(
         name="the breaker opens whatever the causes",
-        file="model/breaker.py",
+        file="model/fleet/breaker.py",
         old="        if len(concerned) < 2 or len(causes) != 1 or None in causes:\n",
         new="        if len(concerned) < 2 or None in causes:\n",
         profile="breaker",
@@ -150,7 +150,7 @@ RESTARTS = (
     ),
     Mutant(
         name="the breaker closes as soon as its probe is ready",
-        file="model/breaker.py",
+        file="model/fleet/breaker.py",
         old="        return None if probe.ready_at is None else probe.ready_at + self._policy.healthy_after\n",
         new="        return None if probe.ready_at is None else probe.ready_at\n",
         profile="breaker",
@@ -158,7 +158,7 @@ RESTARTS = (
     ),
     Mutant(
         name="starts are not staggered",
-        file="model/admission.py",
+        file="model/fleet/admission.py",
         old="                    self._next_at = now + self._policy.stagger\n",
         new="",
         profile="work",
@@ -166,7 +166,7 @@ RESTARTS = (
     ),
     Mutant(
         name="any number of workers load at the same time",
-        file="model/admission.py",
+        file="model/fleet/admission.py",
         old=" < self._policy.most_loading:\n",
         new=" <= self._policy.most_loading:\n",
         profile="breaker",
@@ -174,7 +174,7 @@ RESTARTS = (
     ),
     Mutant(
         name="those who stop do not need memory any more",
-        file="model/admission.py",
+        file="model/fleet/admission.py",
         old="for other in places.values() if other.alive)",
         new="for other in places.values() if other.alive and other.stage == 0)",
         profile="breaker",
@@ -183,7 +183,7 @@ RESTARTS = (
     ),
     Mutant(
         name="nobody looks again when there is room",
-        file="model/admission.py",
+        file="model/fleet/admission.py",
         old='        """Somebody ended, or is done with loading: there may be room."""\n        self._full = False\n',
         new='        """Somebody ended, or is done with loading: there may be room."""\n',
         profile="breaker",

@@ -10,7 +10,7 @@ from actors import Worker
 from oracle_liveness import LivenessPromises
 from record import Life, Record
 
-from chargehand.model.fleet import AFTER_A_LOOK
+from chargehand.model.fleet.fleet import AFTER_A_LOOK
 from chargehand.model.job import Claim, Outcome
 from chargehand.model.search import Look
 

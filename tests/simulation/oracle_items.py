@@ -8,7 +8,7 @@ from typing import Any
 
 from oracle_jobs import JobPromises, Truth
 
-from chargehand.chores import QueueFound
+from chargehand.node.chores import QueueFound
 from chargehand.store import Discovered, Discovery
 
 MOST_DONE = 3

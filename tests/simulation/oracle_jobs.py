@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from clockwork import Broken
 
-from chargehand.chores import CancelJobs
 from chargehand.model.batch import Batch, Note, Result
 from chargehand.model.job import (
     Claim,
@@ -23,6 +22,7 @@ from chargehand.model.job import (
     Settlement,
     Stopped,
 )
+from chargehand.node.chores import CancelJobs
 from chargehand.store import Cancelled
 
 if TYPE_CHECKING:

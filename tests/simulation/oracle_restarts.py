@@ -7,15 +7,7 @@ from actors import Worker
 from book import EPS, HICCUP, Book
 from record import Life, Record
 
-from chargehand.model.lifecycle import (
-    BreakerClosed,
-    BreakerOpened,
-    Forgiven,
-    GivenUp,
-    Removed,
-    Replace,
-    Report,
-)
+from chargehand.model.fleet.lifecycle import BreakerClosed, BreakerOpened, Forgiven, GivenUp, Removed, Replace, Report
 
 FATAL = {2: "configuration error", 3: "unrecoverable error"}
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from callers import Callers
 
-from chargehand.model import orders
+from chargehand.model.fleet import orders
 
 if TYPE_CHECKING:
     from stage import World

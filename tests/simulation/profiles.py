@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from chargehand.model.policy import LivenessPolicy, RestartPolicy, StartPolicy, Terms
+from chargehand.model.fleet.policy import LivenessPolicy, RestartPolicy, StartPolicy, Terms
 
 LIFTED = RestartPolicy(rapid_limit=10**6, lifetime_limit=10**6, longest_pause=5.0)
 MINUTES = LivenessPolicy(beat=15.0, first_frame=90.0, silent=90.0, idle=90.0)

@@ -6,8 +6,8 @@ from actors import Worker
 from stage import Stage, World
 from staging import begin, now_at, perform_for, states, statuses
 
+from chargehand.model.fleet.policy import Terms
 from chargehand.model.job import Claim, Stopped
-from chargehand.model.policy import Terms
 
 
 def job(world: World, job_id: str) -> str:

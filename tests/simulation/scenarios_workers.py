@@ -6,7 +6,7 @@ from actors import AWAKE
 from stage import Stage
 from staging import begin, now_at, perform_for, states, statuses
 
-from chargehand.model.orders import Verb
+from chargehand.model.fleet.orders import Verb
 
 # work
 

@@ -11,7 +11,7 @@ from profiles import PROFILES, Profile
 from stage import Stage, World
 
 from chargehand.model import ledger, search
-from chargehand.model.orders import Verb
+from chargehand.model.fleet.orders import Verb
 
 LONGEST_CALM = 3 * 3600
 

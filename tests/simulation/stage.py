@@ -16,14 +16,14 @@ from people import People
 from profiles import Profile
 
 from chargehand.model import ledger, search
-from chargehand.model.place import Place
+from chargehand.model.fleet.place import Place
 from chargehand.store import Holder
-from chargehand.stores import sqlite_items
-from chargehand.stores.sqlite import SqliteStore
+from chargehand.stores.sqlite import items
+from chargehand.stores.sqlite.store import SqliteStore
 from hands import Node
 
 EPOCH_MS = 1_700_000_000_000
-USUAL = (ledger.POLL, search.ENOUGH, search.LOOK_EVERY, sqlite_items.new_ids)
+USUAL = (ledger.POLL, search.ENOUGH, search.LOOK_EVERY, items.new_ids)
 """What a world changes in the shipped modules, as it was."""
 TABLES = ("job", "attempt", "pause", "node", "crew")
 
@@ -52,7 +52,7 @@ class Stage:
         """For the next world: nothing of the last is left, not even in the numbering."""
         self.world = world
         # A history must be the same whenever it is told: what is found gets no ids by chance and by the clock.
-        sqlite_items.new_ids = self._new_ids
+        items.new_ids = self._new_ids
         with self.people.transaction() as tx:
             for table in TABLES:
                 tx.execute(f"DELETE FROM chargehand_{table}")
@@ -61,7 +61,7 @@ class Stage:
 
     def close(self) -> None:
         """Nothing is left, not even in the shipped modules: others may need them as they are."""
-        ledger.POLL, search.ENOUGH, search.LOOK_EVERY, sqlite_items.new_ids = USUAL
+        ledger.POLL, search.ENOUGH, search.LOOK_EVERY, items.new_ids = USUAL
         self.store.close()
         self.people.close()
         self._folder.cleanup()

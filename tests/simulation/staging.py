@@ -7,8 +7,8 @@ from actors import Worker
 from profiles import LIFTED, Profile
 from stage import Stage, World
 
+from chargehand.model.fleet.policy import RestartPolicy, Terms
 from chargehand.model.job import Claim
-from chargehand.model.policy import RestartPolicy, Terms
 
 QUIET: dict[str, Any] = {
     "jobs": {"done": 1},

@@ -4,9 +4,9 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
-from chargehand.dispatch import execute
 from chargehand.errors import StoreError
 from chargehand.model.batch import Batch, Result
+from chargehand.node.store_thread import execute
 from chargehand.store import Holder, Store
 
 if TYPE_CHECKING:

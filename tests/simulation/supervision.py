@@ -9,8 +9,8 @@ from typing import Any
 from actors import Worker
 from hearing import Hearing
 
-from chargehand.model.death import Death, Reason, last_outcome
-from chargehand.model.lifecycle import (
+from chargehand.model.fleet.death import Death, Reason, last_outcome
+from chargehand.model.fleet.lifecycle import (
     Action,
     Ask,
     BreakerClosed,

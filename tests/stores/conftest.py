@@ -9,7 +9,7 @@ import pytest
 from builders import Wall
 
 from chargehand.store import Store
-from chargehand.stores.sqlite import SqliteStore
+from chargehand.stores.sqlite.store import SqliteStore
 
 StoreFactory = Callable[[], Store]
 

@@ -40,8 +40,9 @@ from builders import (
 from chargehand.errors import ConfigurationError, StoreError
 from chargehand.model.job import Done, Found, State
 from chargehand.store import CrashFilter, Discovery, GivenUpMark, HealthNote, Holder, RecurringPlan, Retention
-from chargehand.stores import ground, open_store, sqlite_path, sqlite_prune
-from chargehand.stores.sqlite import SqliteStore, check_engine
+from chargehand.stores import open_store, sqlite_path
+from chargehand.stores.sqlite import ground, prune
+from chargehand.stores.sqlite.store import SqliteStore, check_engine
 
 
 @pytest.fixture
@@ -225,7 +226,7 @@ def test_many_who_open_a_fresh_store_at_once_make_one_schema(path: Path, without
 
 def make_first_schema(path: Path, *data: str) -> None:
     """A store as the first version left it: its own migration, its row in the schema table, and this data."""
-    text = (resources.files("chargehand.stores") / "sql" / "sqlite" / "0001_begin.sql").read_text("utf-8")
+    text = (resources.files("chargehand.stores.sqlite") / "migrations" / "0001_begin.sql").read_text("utf-8")
     db = apsw.Connection(str(path))
     db.pragma("journal_mode", "wal")
     db.execute(
@@ -684,7 +685,7 @@ def test_a_job_that_is_retried_while_it_is_about_to_be_pruned_keeps_its_history(
 
 # spec: WK-12
 def test_very_many_are_counted_a_piece_at_a_time(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sqlite_prune, "COUNT_AT_ONCE", 3)
+    monkeypatch.setattr(prune, "COUNT_AT_ONCE", 3)
     with opened(path) as store:
         ids = [bring(store, State.DONE).id for _ in range(14)]
         seen = [(store.prune(Retention(count=10), 2), store.pruning) for _ in range(6)]
@@ -696,7 +697,7 @@ def test_very_many_are_counted_a_piece_at_a_time(path: Path, monkeypatch: pytest
 def test_what_finishes_while_it_is_counted_is_counted_the_next_time(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite_prune, "COUNT_AT_ONCE", 3)
+    monkeypatch.setattr(prune, "COUNT_AT_ONCE", 3)
     with opened(path) as store:
         ids = [bring(store, State.DONE).id for _ in range(6)]
         assert (store.prune(Retention(count=5), 10), store.pruning) == (0, True)

@@ -11,9 +11,9 @@ from builders import HOUR, ME, ask, cancel, crew, end, job, jobs, put, register,
 from chargehand.model.batch import Note, Want
 from chargehand.model.job import Done, Found, NewJob, Raised, settle
 from chargehand.store import CrashReport, Discovery, RecurringPlan, Retention
-from chargehand.stores import sqlite_reading, sqlite_rows, sqlite_transaction
-from chargehand.stores.sqlite import SqliteStore
-from chargehand.stores.sqlite_limits import LOOK_AT_ONCE
+from chargehand.stores.sqlite import reading, rows, transaction
+from chargehand.stores.sqlite.limits import LOOK_AT_ONCE
+from chargehand.stores.sqlite.store import SqliteStore
 
 
 @pytest.fixture
@@ -222,19 +222,19 @@ def test_limits_search_an_index_and_never_scan_or_sort(store: SqliteStore, name:
 
 # spec: WK-8
 def test_finding_those_to_be_cancelled_looks_at_running_jobs_alone(store: SqliteStore) -> None:
-    first, *_ = plan(store, sqlite_reading._CANCELLING, ())
+    first, *_ = plan(store, reading._CANCELLING, ())
     assert first.endswith("USING INDEX chargehand_job_running")
 
 
 # spec: SV-11, WK-3
 def test_finding_orphans_looks_at_running_jobs_alone(store: SqliteStore) -> None:
-    first, *_ = plan(store, sqlite_transaction._ORPHANS, ("life", "[]"))
+    first, *_ = plan(store, transaction._ORPHANS, ("life", "[]"))
     assert first.endswith("USING INDEX chargehand_job_running")
 
 
 # spec: DB-2
 def test_counting_is_answered_from_the_indexes_alone(store: SqliteStore) -> None:
-    scans = [step for step in plan(store, sqlite_rows._COUNTS, ()) if "SCAN" in step]
+    scans = [step for step in plan(store, rows._COUNTS, ()) if "SCAN" in step]
     assert scans
     assert [step for step in scans if "COVERING INDEX" not in step] == []
 
@@ -400,7 +400,7 @@ def test_finding_queues_with_waiting_work_searches_indexes_and_never_walks_over_
     crowd(store, 200)
     if analysed:
         analyse(store)
-    steps = plan(store, sqlite_reading._WAITING, (1,))
+    steps = plan(store, reading._WAITING, (1,))
     on_jobs = {step for step in steps if "chargehand_job" in step}
     for index in ("chargehand_job_ready", "chargehand_job_future"):
         assert f"SEARCH chargehand_job USING COVERING INDEX {index} (queue>?)" in on_jobs

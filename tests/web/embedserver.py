@@ -11,7 +11,8 @@ from typing import Any
 
 import httpx
 
-from chargehand import Chargehand, launch
+from chargehand import Chargehand
+from chargehand.processes import proc
 from chargehand.testing import eventually
 
 HERE = Path(__file__).parent
@@ -102,12 +103,12 @@ class Server:
         """Every living process that descends from this server."""
         wanted = f"{RUN}={self.run}".encode()
         found: list[int] = []
-        for pid in launch.pids():
+        for pid in proc.pids():
             try:
                 environment = Path(f"/proc/{pid}/environ").read_bytes()
             except OSError:
                 continue
-            seen = launch.stat(pid)
+            seen = proc.stat(pid)
             if wanted in environment.split(b"\0") and seen is not None and not seen.dead:
                 found.append(pid)
         return found

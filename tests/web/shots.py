@@ -14,8 +14,8 @@ from dashbrowser import pid_of
 from dashworld import CHROMIUM, Served
 from playwright.sync_api import Page, sync_playwright
 
+from chargehand.host.actor import acting_as
 from chargehand.model.access import Scope
-from chargehand.people import acting_as
 from chargehand.testing import eventually
 
 SONGS = ("Gymnopédie No. 1", "So What", "Clair de lune", "Blue in Green", "Metamorphosis One", "Spiegel im Spiegel")

@@ -10,7 +10,7 @@ import pytest
 from webworld import AWAY, Web, problem
 
 from chargehand import Chargehand, ConfigurationError, Page
-from chargehand.web.routes_dashboard import BUILT, POLICY
+from chargehand.web.routes.dashboard import BUILT, POLICY
 
 SOURCE = BUILT.parent / "source"
 LIMIT = 150_000

@@ -11,7 +11,7 @@ import httpx
 import pytest
 from embedserver import Server
 
-from chargehand import launch
+from chargehand.processes import proc
 from chargehand.testing import eventually
 
 Start = Callable[..., Server]
@@ -144,7 +144,7 @@ def test_without_workers_jobs_wait_for_a_second_command(start: Start) -> None:  
     server = start(EMBED_WORKERS="False")
     server.answers()
     job_id = server.submit()
-    assert [launch.stat(pid) is not None for pid in server.left()] == [True]  # the API alone
+    assert [proc.stat(pid) is not None for pid in server.left()] == [True]  # the API alone
     assert server.hand.status() is None
     assert server.hand.job(job_id).state == "queued"
     eventually(lambda: "work waits and nobody does it" in server.log.read_text(), what="it is said")
@@ -160,7 +160,7 @@ def test_many_api_processes_have_one_node(start: Start) -> None:  # spec: SV-11
     server.answers()
     server.workers()
     node = server.node()
-    host = launch.stat(node).parent if node is not None else 0  # type: ignore[union-attr]
+    host = proc.stat(node).parent if node is not None else 0  # type: ignore[union-attr]
     assert [pid for pid in server.left() if is_node(pid)] == [node]
     os.kill(host, signal.SIGKILL)
     eventually(lambda: server.node() not in (None, node), 60, what="another node")
@@ -173,7 +173,7 @@ def test_many_api_processes_have_one_node(start: Start) -> None:  # spec: SV-11
 
 def is_node(pid: int) -> bool:
     try:
-        return b"chargehand.node" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        return b"chargehand.node.main" in Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return False
 

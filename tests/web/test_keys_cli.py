@@ -15,7 +15,6 @@ from typer.testing import CliRunner
 from webworld import Web
 
 from chargehand import ChargehandError
-from chargehand.answers import LogLine
 from chargehand.cli.main import app
 from chargehand.cli.remote import newer
 from chargehand.client import Client, Refused, Unreachable
@@ -24,6 +23,7 @@ from chargehand.model.batch import Want
 from chargehand.model.job import Done, GaveUp, settle
 from chargehand.store import CrewRow, Holder, JobFilter
 from chargehand.testing import eventually
+from chargehand.web.answers import LogLine
 
 
 @contextmanager

@@ -8,8 +8,8 @@ import pytest
 from fastapi import Depends
 from webworld import Web, problem
 
-from chargehand.answers import cursor
 from chargehand.store import JobFilter
+from chargehand.web.answers import cursor
 from chargehand.web.auth import requires
 from chargehand.web.gate import BODY_LIMIT
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from chargehand.broker import Broker
+from chargehand.live.broker import Broker
 from chargehand.model.tally import Tally
 from chargehand.model.topic import parse
 from chargehand.store import Counts

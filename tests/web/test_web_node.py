@@ -8,9 +8,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from webworld import Web
 
 from chargehand import Chargehand, RestartPolicy, UnknownCrew
-from chargehand.answers import Worker
 from chargehand.client import Client, Refused
 from chargehand.testing import eventually
+from chargehand.web.answers import Worker
 
 FAULTY = "chargehand.testing.faults:Faulty"
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]

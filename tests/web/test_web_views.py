@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from chargehand.host.operations import Component
 from chargehand.model.health import FRESH_MS
-from chargehand.operate import Component
 from chargehand.store import Counts, CrewRow, Pause
 from chargehand.web.views import concurrency_of, info_of, queues_of, readiness_of, workers_of
 

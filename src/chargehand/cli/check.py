@@ -9,8 +9,8 @@ from chargehand.app import Chargehand
 from chargehand.cli import ask, find, show
 from chargehand.crew import Crew
 from chargehand.errors import EXIT_CONFIGURATION, ConfigurationError
-from chargehand.examine import examine
-from chargehand.examined import described
+from chargehand.host.check import examine
+from chargehand.worker.check import described
 
 App = Annotated[str, typer.Argument(help="The application, as module:object.", metavar="APP")]
 

@@ -6,10 +6,10 @@ from typing import Annotated
 
 import typer
 
-from chargehand import bundle, facts
 from chargehand.cli import find, show
+from chargehand.doctor import bundle, examine
 from chargehand.errors import EXIT_ERROR, ConfigurationError
-from chargehand.model.diagnosis import Diagnosis
+from chargehand.model.doctor.diagnosis import Diagnosis
 
 
 def doctor(
@@ -27,9 +27,9 @@ def doctor(
 
     Exit status 0 if nothing is wrong, 1 if something is.
     """
-    found = _far(pack) if store is None and find.elsewhere is not None else facts.find_and_examine(store)
+    found = _far(pack) if store is None and find.elsewhere is not None else examine.find_and_examine(store)
     if json:
-        show.json(facts.told(found))
+        show.json(examine.told(found))
     else:
         _tell(found)
     if pack is not None:

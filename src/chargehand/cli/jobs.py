@@ -8,16 +8,16 @@ import typer
 
 from chargehand import codec
 from chargehand.app import Chargehand
-from chargehand.cli import deaths, find, many, show
-from chargehand.config import CrewPlan, milliseconds
+from chargehand.cli import bulk, crashes, find, show
 from chargehand.crew import Crew, JobOptions, Ref
 from chargehand.errors import PayloadError, UnknownCrew
 from chargehand.model.job import IN_WORDS, JobRecord, NewJob, State
+from chargehand.settings.plan import CrewPlan, milliseconds
 from chargehand.store import CrashFilter, JobFilter
 
 app = typer.Typer(help="Enqueue, list, show, retry and cancel jobs.", no_args_is_help=True)
-app.command("retry")(many.retry)
-app.command("cancel")(many.cancel)
+app.command("retry")(bulk.retry)
+app.command("cancel")(bulk.cancel)
 
 
 @app.command("enqueue")
@@ -81,8 +81,8 @@ def list_jobs(
     store: find.Store = None,
     queue: Annotated[str | None, typer.Option(help="Only of this queue.")] = None,
     state: Annotated[State | None, typer.Option(help="Only in this state.")] = None,
-    reason: many.Reason = None,
-    text: many.Text = None,
+    reason: bulk.Reason = None,
+    text: bulk.Text = None,
     limit: Annotated[int, typer.Option(help="How many, newest first.", min=1, max=1000)] = 20,
     before: Annotated[str | None, typer.Option(help="The page after the one that ended with this id.")] = None,
     json: find.Json = False,
@@ -139,7 +139,7 @@ def show_job(
     )
     if reports:
         show.line("")
-        deaths.reports(reports)
+        crashes.reports(reports)
 
 
 def _facts(job: JobRecord) -> list[tuple[str, Any]]:

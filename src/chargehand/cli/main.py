@@ -9,24 +9,24 @@ from chargehand import __version__
 from chargehand.cli import (
     check,
     claims,
-    deaths,
+    crashes,
     doctor,
+    events,
     find,
     init,
     jobs,
     keys,
-    live,
     orders,
-    plans,
+    recurring,
     serve,
     show,
     status,
     top,
-    try_out,
     work,
 )
+from chargehand.cli.run import run as run_job
 from chargehand.errors import EXIT_ERROR, ChargehandError
-from chargehand.people import acting_as, user
+from chargehand.host.actor import acting_as, user
 
 app = typer.Typer(
     name="chargehand",
@@ -43,11 +43,11 @@ app.command("status")(status.status)
 for order in (orders.start, orders.stop, orders.pause, orders.resume, orders.drain, orders.restart, orders.reset):
     app.command()(order)
 app.command()(orders.scale)
-app.command()(deaths.crashes)
-app.command()(deaths.logs)
-for command in (doctor.doctor, top.top, live.events):
+app.command()(crashes.crashes)
+app.command()(crashes.logs)
+for command in (doctor.doctor, top.top, events.events):
     app.command()(command)
-for command in (try_out.run, check.check, plans.wake, plans.recurring):
+for command in (run_job, check.check, recurring.wake, recurring.recurring):
     app.command()(command)
 app.add_typer(jobs.app, name="jobs")
 app.add_typer(claims.app, name="claims")

@@ -7,7 +7,7 @@ import typer
 
 from chargehand.cli import find, show
 from chargehand.errors import EXIT_ERROR
-from chargehand.model.orders import Answer
+from chargehand.model.fleet.orders import Answer
 
 Scope = Annotated[
     str | None,

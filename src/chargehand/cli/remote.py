@@ -7,15 +7,15 @@ from typing import Any, NoReturn
 import msgspec
 
 from chargehand import clock
-from chargehand.answers import Diagnosed, JobDetail, LogLine, cursor
-from chargehand.calls import NoNode
 from chargehand.cli.away import AwayFeed
 from chargehand.client import Client
 from chargehand.errors import ChargehandError, Conflict, JobNotFound
+from chargehand.host.calls import NoNode
+from chargehand.host.operations import NOT_RETRIED, cancelling
+from chargehand.model.fleet.orders import Answer
 from chargehand.model.job import Attempt, Enqueued, JobRecord, NewJob
-from chargehand.model.orders import Answer
-from chargehand.operate import NOT_RETRIED, cancelling
 from chargehand.store import ClaimRow, Counts, CrashFilter, CrashRecord, CrewRow, JobFilter, Pause, RecurringPlan
+from chargehand.web.answers import Diagnosed, JobDetail, LogLine, cursor
 
 KEY = "CHARGEHAND_KEY"
 MOST_LINES = 2000

@@ -4,9 +4,9 @@ from typing import Any
 
 import typer
 
-from chargehand import nodelock
 from chargehand.cli import find, show
 from chargehand.errors import EXIT_ERROR, summary
+from chargehand.host import nodelock
 from chargehand.model.health import shown_status
 from chargehand.store import Pause
 

@@ -17,7 +17,7 @@ from chargehand.app import Chargehand
 from chargehand.cli import board, find, show
 from chargehand.cli.board import Board
 from chargehand.errors import EXIT_ERROR
-from chargehand.feed import Watcher
+from chargehand.host.feed import Watcher
 from chargehand.model.job import State
 from chargehand.model.topic import DEFAULT, parse
 from chargehand.store import JobFilter

@@ -11,7 +11,7 @@ from chargehand import log
 from chargehand.cli import show
 from chargehand.cli.find import application, level
 from chargehand.errors import ConfigurationError
-from chargehand.host import Host
+from chargehand.host.host import Host
 
 
 def work(

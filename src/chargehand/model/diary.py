@@ -7,9 +7,9 @@ from array import array
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from chargehand.model.fleet.lifecycle import Status
+from chargehand.model.fleet.place import Place
 from chargehand.model.job import Settlement
-from chargehand.model.lifecycle import Status
-from chargehand.model.place import Place
 
 STATES, JOBS = 20, 40
 """Moments that are kept of a worker. States have room of their own: a worker's jobs would soon push its start out."""

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 
 from chargehand.errors import summary
-from chargehand.model.lifecycle import Status
-from chargehand.model.place import Place
+from chargehand.model.fleet.lifecycle import Status
+from chargehand.model.fleet.place import Place
 
 APP = "app"
 """The component that is the node itself."""

@@ -6,10 +6,10 @@ from typing import Any
 
 import msgspec
 
-from chargehand.config import THREADS
-from chargehand.model.orders import MOST_WORKERS
-from chargehand.model.policy import LivenessPolicy, RestartPolicy, StartPolicy
+from chargehand.model.fleet.orders import MOST_WORKERS
+from chargehand.model.fleet.policy import LivenessPolicy, RestartPolicy, StartPolicy
 from chargehand.settings import reading
+from chargehand.settings.plan import THREADS
 from chargehand.settings.reading import Secret
 from chargehand.store import Retention
 

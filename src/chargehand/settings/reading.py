@@ -5,10 +5,12 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any, cast
 
-from chargehand import config, keys
 from chargehand.errors import ConfigurationError
 from chargehand.model.job import NAME_LIMIT
+from chargehand.settings import plan
 
+LEAST_OWN = 16
+"""Characters of a key that a person chose (CHARGEHAND_ADMIN_KEY): a shorter one can be guessed."""
 _TRUTHS = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
 _ORIGIN = re.compile(r"https?://[^\s/,;'\"\\]+")
 
@@ -74,7 +76,7 @@ def seconds(value: Any) -> float:
 def size(value: Any) -> int | None:
     """Bytes."""
     try:
-        return config.size("", int(value) if isinstance(value, str) and value.isdecimal() else value)
+        return plan.size("", int(value) if isinstance(value, str) and value.isdecimal() else value)
     except ConfigurationError:
         raise ValueError from None
 
@@ -110,7 +112,7 @@ def origins(value: Any) -> tuple[str, ...]:
 def secret(value: Any) -> Secret:
     """A text that is long enough not to be guessed."""
     found = text(value)
-    if len(found) < keys.LEAST_OWN or not found.isascii() or not found.isprintable() or " " in found:
+    if len(found) < LEAST_OWN or not found.isascii() or not found.isprintable() or " " in found:
         raise ValueError
     return Secret(found)
 

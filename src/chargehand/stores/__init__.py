@@ -51,6 +51,6 @@ def open_store(url: str, *, create: bool = True, node: bool = False, synchronous
 
     `synchronous`: "full", or "normal", where a power cut may take back what was acknowledged last.
     """
-    from chargehand.stores.sqlite import SqliteStore
+    from chargehand.stores.sqlite.store import SqliteStore
 
     return SqliteStore(sqlite_path(url), create=create, tend=node, synchronous=synchronous)

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 from chargehand import clock
 from chargehand.errors import GiveUp, Retry
 from chargehand.handler import Handler, Job
-from chargehand.model.frame import encode
+from chargehand.protocol.frame import encode
 from chargehand.testing.faults_loading import FOREVER, misload
 
 if TYPE_CHECKING:
-    from chargehand.worker import Worker
+    from chargehand.worker.main import Worker
 
     Task: TypeAlias = Job[dict[str, Any]]
     Step: TypeAlias = dict[str, Any]

@@ -13,11 +13,11 @@ import msgspec
 from chargehand import clock, codec, errors
 from chargehand.app import Chargehand
 from chargehand.crew import Crew, Ref
-from chargehand.foreground import Foreground, StandIn
 from chargehand.handler import Handler
 from chargehand.ids import new_id
 from chargehand.model.job import Attempt, JobRecord, NewJob, State
-from chargehand.performing import result_text
+from chargehand.worker.foreground import Foreground, StandIn
+from chargehand.worker.perform import result_text
 
 Payload = TypeVar("Payload")
 Result = TypeVar("Result")

@@ -5,22 +5,12 @@ from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 
 from chargehand import __version__
-from chargehand.web import (
-    events,
-    problems,
-    reference,
-    routes_dashboard,
-    routes_jobs,
-    routes_probes,
-    routes_queues,
-    routes_session,
-    routes_system,
-    routes_workers,
-)
+from chargehand.web import problems, reference
 from chargehand.web.auth import CSRF, shut
-from chargehand.web.common import READ, router
+from chargehand.web.deps import READ, router
 from chargehand.web.documents import REFUSALS, describe, problem, respond
 from chargehand.web.gate import Gate
+from chargehand.web.routes import dashboard, events, jobs, probes, queues, session, system, workers
 from chargehand.web.site import Site
 
 DESCRIPTION = """
@@ -57,15 +47,7 @@ def create(site: Site) -> FastAPI:
     api.state.site = site
     problems.install(api)
     describe(api, DESCRIPTION)
-    for each in (
-        routes_jobs,
-        routes_queues,
-        routes_workers,
-        routes_system,
-        routes_session,
-        routes_probes,
-        routes_dashboard,
-    ):
+    for each in (jobs, queues, workers, system, session, probes, dashboard):
         api.include_router(each.routes)
     api.include_router(_document(api))
     events.include(api, site)

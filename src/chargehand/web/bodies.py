@@ -4,8 +4,8 @@ from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
+from chargehand.model.fleet.orders import LONGEST_PAUSE_MS, MOST_WORKERS
 from chargehand.model.job import LATEST_MS, LONGEST_DELAY_MS, NAME_LIMIT, PRIORITY_LIMIT
-from chargehand.model.orders import LONGEST_PAUSE_MS, MOST_WORKERS
 
 MOST_JOBS = 10_000
 

@@ -2,7 +2,13 @@
 
 import msgspec
 
-from chargehand.answers import (
+from chargehand.model.access import Operation
+from chargehand.model.doctor.causes import Finding, Severity
+from chargehand.model.fleet.orders import Answer
+from chargehand.model.health import Verdict
+from chargehand.model.job import Attempt, JobRecord, State
+from chargehand.store import ClaimRow, CrashRecord, CrewRow, Pause, RecurringPlan
+from chargehand.web.answers import (
     Answers,
     Budget,
     Changed,
@@ -39,12 +45,6 @@ from chargehand.answers import (
     WorkerMoment,
     WorkerThreads,
 )
-from chargehand.model.access import Operation
-from chargehand.model.causes import Finding, Severity
-from chargehand.model.health import Verdict
-from chargehand.model.job import Attempt, JobRecord, State
-from chargehand.model.orders import Answer
-from chargehand.store import ClaimRow, CrashRecord, CrewRow, Pause, RecurringPlan
 
 AT = 1_790_000_000_000
 ID = "0199c3b1e2f04c7d8a9b0c1d2e3f4a5b"

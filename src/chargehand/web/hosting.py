@@ -16,7 +16,7 @@ from types import FrameType
 from chargehand import log
 from chargehand.app import Chargehand
 from chargehand.errors import ChargehandError
-from chargehand.host import Host
+from chargehand.host.host import Host
 from chargehand.web.site import Site
 
 RELOAD_GRACE = 1.0

@@ -8,9 +8,9 @@ from fastapi import Request
 from pydantic import ValidationError
 
 from chargehand import codec
-from chargehand.config import UNSET, CrewPlan, new_job
 from chargehand.errors import PayloadError
 from chargehand.model.job import NewJob
+from chargehand.settings.plan import UNSET, CrewPlan, new_job
 from chargehand.web.bodies import MOST_JOBS, JobIn
 from chargehand.web.problems import MOST_FAULTS, Fault, Problem, faults_of, in_words
 

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from chargehand import clock, keys, log
+from chargehand import clock, log
 from chargehand.errors import ChargehandError
+from chargehand.host import keys
 from chargehand.model.access import SCOPES, SESSION_MS, USED_EVERY_MS, ApiKey, Scope, Session
 from chargehand.settings import ADMIN_KEY as ADMIN
 from chargehand.web.aside import Aside, Cached

@@ -18,7 +18,7 @@ from prometheus_client.registry import Collector
 
 from chargehand import __version__
 from chargehand.errors import ChargehandError
-from chargehand.model.lifecycle import Status
+from chargehand.model.fleet.lifecycle import Status
 from chargehand.store import Counts, CrashFilter
 from chargehand.web.aside import Aside
 

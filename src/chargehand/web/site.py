@@ -4,8 +4,9 @@ import asyncio
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
-from chargehand import clock, facts
-from chargehand.model.diagnosis import Diagnosis
+from chargehand import clock
+from chargehand.doctor import examine
+from chargehand.model.doctor.diagnosis import Diagnosis
 from chargehand.web.aside import Aside, Cached
 from chargehand.web.keyring import Keyring
 from chargehand.web.metrics import gather
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 PROBE_LIMIT = 2.0
 """Seconds that a probe waits for the store."""
-DOCTOR_LIMIT = facts.PATIENCE + 4
+DOCTOR_LIMIT = examine.PATIENCE + 4
 """Seconds that a diagnosis may take."""
 BELIEVED = 1.0
 """Seconds for which an answer serves all who ask."""
@@ -42,7 +43,7 @@ class Site:
         self.cookie = f"chargehand_{sha256(hand.url.encode()).hexdigest()[:8]}"
 
     async def _examine(self) -> Diagnosis:
-        return await self.aside(lambda: facts.examine(self.hand), DOCTOR_LIMIT)
+        return await self.aside(lambda: examine.examine(self.hand), DOCTOR_LIMIT)
 
     def events_dropped(self) -> int:
         """Events that clients of this process were too slow for."""

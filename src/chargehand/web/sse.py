@@ -10,8 +10,8 @@ from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from chargehand import clock
-from chargehand.broker import Told
-from chargehand.feed import Watcher
+from chargehand.host.feed import Watcher
+from chargehand.live.broker import Told
 from chargehand.model.topic import RESYNC, Patterns, event_id, has_ended, job_topic, parse, resync
 from chargehand.web.site import Site
 

@@ -6,7 +6,13 @@ from typing import Any
 import msgspec
 
 from chargehand import __version__
-from chargehand.answers import (
+from chargehand.host.operations import Component
+from chargehand.model.fleet.death import Reason
+from chargehand.model.fleet.lifecycle import ALIVE, Status
+from chargehand.model.health import APP, is_healthy, shown_status
+from chargehand.settings.plan import Page
+from chargehand.store import Counts, CrewRow, Pause
+from chargehand.web.answers import (
     Budget,
     Concurrency,
     CrewConcurrency,
@@ -19,12 +25,6 @@ from chargehand.answers import (
     Worker,
     WorkerThreads,
 )
-from chargehand.config import Page
-from chargehand.model.death import Reason
-from chargehand.model.health import APP, is_healthy, shown_status
-from chargehand.model.lifecycle import ALIVE, Status
-from chargehand.operate import Component
-from chargehand.store import Counts, CrewRow, Pause
 
 View = Mapping[str, Any]
 """What a node answers to STATUS."""

@@ -1,0 +1,135 @@
+"""What a bug report needs of a store and its node, with every secret taken out: runs in the process that looks.
+
+No payload, no result and no job's error is in it. What workers printed is, so it is read through for the values of
+whatever the environment calls a key, a token or a password, and for passwords in addresses.
+"""
+
+import os
+import platform
+import re
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from chargehand import __version__
+from chargehand.doctor.looks import ASKED, asked, holder
+from chargehand.errors import ChargehandError
+from chargehand.host.calls import Line, NoNode
+from chargehand.store import CrashFilter
+from chargehand.stores.sqlite.peek import ENGINE_ERROR, Peek, engine_versions
+
+MOST_CRASHES = 50
+MOST_LINES = 1000
+HIDDEN = "***"
+OURS = ("CHARGEHAND_", "EMBED_WORKERS", "WORKER_PROCESSES", "PIPELINE_THREADS_PER_JOB", "NODE_NAME", "CORS_ORIGINS")
+"""Settings of ours: their values are told."""
+_SECRET = re.compile(r"KEY|SECRET|TOKEN|PASSW|PASSPHRASE|CREDENTIAL|DSN|AUTH|COOKIE|PRIVATE", re.IGNORECASE)
+_ADDRESS = re.compile(r"(?<=://)([^\s/:@]*):([^\s/@]+)@")
+SHORTEST = 6
+"""Characters of a value that is worth hiding wherever it stands: shorter ones are words."""
+
+
+def sections(name: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The files of the bundle, one after the other."""
+    path = Path(os.path.realpath(name))
+    node = holder(path)
+    theirs = _environment(node.get("pid"))
+    hide = Hiding({**theirs, **os.environ})
+    yield (
+        "its node",
+        {
+            "versions.json": versions(),
+            "environment.json": {"here": hide.shown(dict(os.environ)), "node": hide.shown(theirs)},
+        },
+    )
+    yield "its log", {"status.json": hide(asked(path) if node["held"] else {"silent": "there is no node"})}
+    yield "its tables", {"log.json": hide(_log(path))}
+    try:
+        peek = Peek(path)
+    except (ChargehandError, ENGINE_ERROR) as error:
+        yield "", {"store.json": {"error": str(error)}}
+        return
+    yield "its tables", {"schema.sql": peek.tables()}
+    for title, look in _TABLES.items():
+        try:
+            yield "its tables", {title: hide(msgspec.json.decode(msgspec.json.encode(look(peek))))}
+        except (ChargehandError, ENGINE_ERROR, ValueError) as error:
+            yield "its tables", {title: {"error": str(error)}}
+
+
+_TABLES: dict[str, Callable[[Peek], Any]] = {
+    "health.json": lambda peek: peek.health(),
+    "crashes.json": lambda peek: peek.crashes(CrashFilter(limit=MOST_CRASHES)),
+    "store.json": lambda peek: {
+        "schema": peek.schema(), "crews": peek.crews(), "pauses": peek.pauses(), "given_up": peek.given_up(),
+        "waiting": peek.waiting(), "queues": peek.counts(), "claims": len(peek.claims()),
+    },
+}  # fmt: skip
+
+
+def versions() -> dict[str, str]:
+    """What runs here."""
+    return {
+        "chargehand": __version__, "python": sys.version, "kernel": platform.platform(), **engine_versions(),
+        "msgspec": msgspec.__version__, "executable": sys.executable,
+    }  # fmt: skip
+
+
+def _environment(pid: int | None) -> dict[str, str]:
+    """A process's environment, as far as we may see it."""
+    try:
+        text = Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return {}
+    pairs = (entry.decode(errors="replace").partition("=") for entry in text.split(b"\0") if entry)
+    return {name: value for name, _, value in pairs}
+
+
+def _log(path: Path) -> list[Any]:
+    """The node's last lines."""
+    lines: list[Any] = []
+    try:
+        line = Line(Path(f"{path}-sock"), ASKED)
+        try:
+            call = line.say("LOGS", count=MOST_LINES)
+            while (reply := line.reply(call, ASKED)) is not None and "lines" in reply:
+                lines += reply["lines"]
+                if not reply.get("more", False):
+                    break
+        finally:
+            line.close()
+    except NoNode as error:
+        lines.append({"text": f"no log: {error}"})
+    return lines
+
+
+class Hiding:
+    """Takes secrets out of whatever it is given."""
+
+    def __init__(self, environment: dict[str, str]) -> None:
+        values = {value for name, value in environment.items() if _SECRET.search(name) and len(value) >= SHORTEST}
+        self._secrets = sorted(values, key=len, reverse=True)
+
+    def __call__(self, value: Any) -> Any:
+        """The same without them."""
+        match value:
+            case str():
+                for secret in self._secrets:
+                    value = value.replace(secret, HIDDEN)
+                return _ADDRESS.sub(rf"\1:{HIDDEN}@", value)
+            case dict():
+                return {self(name): self(each) for name, each in value.items()}  # pyright: ignore[reportUnknownVariableType]
+            case list() | tuple():
+                return [self(each) for each in value]  # pyright: ignore[reportUnknownVariableType]
+            case _:
+                return value
+
+    def shown(self, environment: dict[str, str]) -> dict[str, str]:
+        """The names of all variables; the values of ours that are no secrets."""
+        return {
+            name: self(value) if name.startswith(OURS) and not _SECRET.search(name) else HIDDEN
+            for name, value in sorted(environment.items())
+        }

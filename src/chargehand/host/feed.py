@@ -1,0 +1,307 @@
+"""Live state in any process: one line to the node, for any number of watchers; the store, while there is no node.
+
+For event loops. The line exists while somebody watches. Nothing here blocks: the store is read in a thread.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from chargehand import clock, log
+from chargehand.errors import ChargehandError
+from chargehand.ids import new_id
+from chargehand.live.broker import Broker, Subscription, Told, Wire
+from chargehand.model.topic import HEALTH, Patterns, resync, union
+from chargehand.protocol.control import FRAME_LIMIT, address_of
+from chargehand.protocol.frame import BadFrame, Decoder, Frame, encode
+
+LOOK_EVERY = 1.0
+"""Seconds between two looks at the store, and two tries to reach a node, while there is none."""
+PING_AFTER = 5.0
+"""Seconds of silence after which a node is asked whether it is there; as long again, and it is done without."""
+LONGEST_WAIT = 1.0
+"""Seconds that a watcher waits for the state of something new, before it is told what is known."""
+LINGER = 5.0
+"""Seconds for which the line is kept when the last watcher has left."""
+AT_ONCE = 500
+NO_NODE = "store"
+"""How lives begin that are no node's."""
+IDENTITY = ("component", "crew", "index", "node", "name")
+"""What names a worker or a queue that is no more."""
+DELAY_EACH, MOST_DELAY = 0.0004, 0.1
+"""Seconds for which news is gathered, for each watcher and at the most: waking many for every event is costly."""
+
+
+class Shown(NamedTuple):
+    """A thing as the store has it, or that it is not there."""
+
+    key: str
+    topic: str
+    name: str
+    body: dict[str, Any]
+    aside: bool = False
+    removed: bool = False
+
+
+class Said(msgspec.Struct, frozen=True):
+    """What a frame of the node says."""
+
+    call: int
+    life: str = ""
+    anew: bool = False
+    events: tuple[Wire, ...] = ()
+    floors: tuple[int, int] = (0, 0)
+    error: str | None = None
+
+
+_frames = msgspec.json.Decoder(Said)
+
+
+class Watcher:
+    """One who watches: `next` gives what is new, when there is something."""
+
+    def __init__(self, feed: "Feed", patterns: Patterns) -> None:
+        self._feed, self.patterns = feed, patterns
+        self.news = asyncio.Event()
+        self.subscription: Subscription | None = None
+
+    @property
+    def life(self) -> str:
+        """Whose versions the events have."""
+        return self._feed.broker.life
+
+    @property
+    def node_there(self) -> bool:
+        """Whether it is a node that tells this, and not the store."""
+        return bool(self.life) and not self.life.startswith(NO_NODE)
+
+    async def next(self, timeout: float | None = None) -> tuple[bool, list[Told]]:
+        """The next events, none after so many seconds; and whether everything told before is void."""
+        assert self.subscription is not None
+        try:
+            async with asyncio.timeout(timeout):
+                await self.news.wait()
+        except TimeoutError:
+            return False, []
+        self.news.clear()
+        anew, events = self.subscription.take(AT_ONCE)
+        if len(self.subscription):
+            self.news.set()
+        return anew, events
+
+    async def events(self) -> AsyncGenerator[dict[str, Any]]:
+        """One event after the other, as plain data."""
+        while True:
+            anew, told = await self.next()
+            if anew:
+                yield msgspec.json.decode(resync(clock.now_ms()))
+            for event, topic in told:
+                yield event.read(topic)
+
+
+class Feed:
+    """See the module. `look` reads the whole state from the store; it is called in a thread."""
+
+    def __init__(self, path: Path, look: Callable[[Patterns], list[Shown]]) -> None:
+        self._path, self._look = path, look
+        self.broker = Broker("")
+        self._patterns: Counter[Patterns] = Counter()
+        self._watchers: set[Watcher] = set()
+        self._awake: set[Watcher] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._wake_at = 0.0
+        self._task: asyncio.Task[None] | None = None
+        self._end: asyncio.TimerHandle | None = None
+        self._writer: asyncio.StreamWriter | None = None
+        self._asked = self._known = 0
+        """The last request for topics, and the last that was answered in full."""
+        self._answered = asyncio.Condition()
+        self._look_now = asyncio.Event()
+        self._life = ""
+        self._joining: list[Wire] | None = None
+        """What a node has told on a new line, until it has told everything."""
+
+    # watchers
+
+    @asynccontextmanager
+    async def watch(self, patterns: Patterns, last: str | None = None) -> AsyncGenerator[Watcher]:
+        """Watch for the length of the block. `last`: the id of the last event that this watcher was told before."""
+        watcher = Watcher(self, patterns)
+        self._patterns[patterns] += 1
+        if self._end is not None:
+            self._end.cancel()
+            self._end = None
+        self._start()
+        try:
+            if self._patterns[patterns] == 1:
+                self._ask()
+            await self._until_known(self._asked)
+            watcher.subscription = self.broker.subscribe(patterns, lambda: self._woken(watcher), last)
+            self._watchers.add(watcher)
+            if len(watcher.subscription):
+                watcher.news.set()
+            yield watcher
+        finally:
+            self._leave(watcher)
+
+    def _leave(self, watcher: Watcher) -> None:
+        if watcher.subscription is not None:
+            self.broker.unsubscribe(watcher.subscription)
+        self._watchers.discard(watcher)
+        self._awake.discard(watcher)
+        self._patterns -= Counter((watcher.patterns,))
+        wanted = union(self._patterns)
+        if wanted is None:
+            self._end = asyncio.get_running_loop().call_later(LINGER, self.close)
+        elif watcher.patterns not in self._patterns:
+            self._ask()
+        if wanted is None or not wanted.jobs:
+            self.broker.forget_jobs(lambda key: wanted is not None and key[4:] in wanted.ids)
+
+    def _woken(self, watcher: Watcher) -> None:
+        """Wake it: at once after a quiet while, otherwise together with others."""
+        self._awake.add(watcher)
+        if self._timer is None:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_at(max(self._wake_at, loop.time()), self._wake)
+
+    def _wake(self) -> None:
+        self._timer = None
+        self._wake_at = asyncio.get_running_loop().time() + min(DELAY_EACH * len(self._watchers), MOST_DELAY)
+        awake, self._awake = self._awake, set()
+        for watcher in awake:
+            watcher.news.set()
+
+    async def _until_known(self, asked: int) -> None:
+        """Wait for the state of what was asked for; not for long: what is late comes as news."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LONGEST_WAIT), self._answered:
+                await self._answered.wait_for(lambda: self._known >= asked)
+
+    async def _knows(self, asked: int) -> None:
+        async with self._answered:
+            self._known = max(self._known, asked)
+            self._answered.notify_all()
+
+    # the source
+
+    def _start(self) -> None:
+        if self._task is None or self._task.done():
+            self._task = asyncio.get_running_loop().create_task(self._run(), name="chargehand feed")
+
+    def close(self) -> None:
+        """End the line; whoever watches again begins another."""
+        if self._task is not None:
+            self._task.cancel()
+            self._task = None
+
+    async def _run(self) -> None:
+        while True:
+            with suppress(OSError, EOFError):  # there is no node, or no longer: the store has what is to be known
+                await self._listen()
+            await self._do_without()
+
+    def _ask(self) -> None:
+        """Have all that is wanted told by whoever is the source now."""
+        self._asked += 1
+        self._look_now.set()
+        wanted = union(self._patterns)
+        if self._writer is not None and wanted is not None:
+            fields = {"call": self._asked, "topics": wanted.texts, "mirror": True}
+            self._writer.write(encode("SUBSCRIBE", fields))
+
+    async def _listen(self) -> None:
+        """Mirror a node for as long as it is there."""
+        with address_of(self._path) as address:
+            reader, writer = await asyncio.open_unix_connection(address)
+        self._writer, self._joining = writer, []
+        late = asyncio.get_running_loop().call_later(LONGEST_WAIT, self._join, None)
+        try:
+            self._ask()
+            decoder = Decoder(FRAME_LIMIT)
+            while True:
+                for frame in decoder.feed(await self._hear(reader, writer)):
+                    await self._heard(frame)
+        except (ChargehandError, ValueError) as error:
+            log.warning("the node is not understood", why=error)
+        finally:
+            late.cancel()
+            self._writer = None
+            writer.close()
+
+    async def _hear(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
+        """What the node says; EOFError if it has gone, or does not answer."""
+        for _ in range(2):
+            with suppress(TimeoutError):
+                async with asyncio.timeout(PING_AFTER):
+                    data = await reader.read(1 << 16)
+                    if not data:
+                        raise EOFError
+                    return data
+            writer.write(encode("PING", {"call": 0}))
+        raise EOFError
+
+    async def _heard(self, frame: Frame | BadFrame) -> None:
+        if isinstance(frame, BadFrame):
+            raise ValueError(frame.why)
+        told = _frames.decode(frame.body)
+        if told.error is not None:
+            raise ChargehandError(told.error)
+        if told.anew:
+            raise EOFError  # we were too slow: begin again with the whole
+        self._life = told.life or self._life
+        if self._joining is not None:
+            self._joining += told.events
+        else:
+            for wire in told.events:
+                self.broker.accept(wire.event())
+        if frame.kind == "KNOWN":
+            self._join(told)
+            await self._knows(told.call)
+
+    def _join(self, told: Said | None) -> None:
+        """A node has told everything (or, because its store is stuck, not everything): this is now the state."""
+        events = self._joining
+        if events is None or (told is None and not events):
+            return  # it is so already; or nothing was told yet
+        self._joining = None
+        newest = max((wire.version for wire in events), default=0)
+        floors = (newest, newest) if told is None else told.floors
+        self.broker.mirror(self._life, (wire.event() for wire in events), floors)
+
+    async def _do_without(self) -> None:
+        """Show what the store has, and that there is no node."""
+        asked, wanted = self._asked, union(self._patterns)
+        self._look_now.clear()
+        if wanted is not None:
+            try:
+                found = await asyncio.to_thread(self._look, wanted)
+            except ChargehandError as error:
+                failing = {"status": "error", "errors": [f"the store fails: {error}"]}
+                found = [Shown(HEALTH, HEALTH, "health", failing)]
+            self._show(found)
+        await self._knows(asked)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LOOK_EVERY):
+                await self._look_now.wait()
+
+    def _show(self, found: Sequence[Shown]) -> None:
+        broker, at_ms = self.broker, clock.now_ms()
+        if not broker.life.startswith(NO_NODE):
+            broker.start_over(f"{NO_NODE}{new_id()}")
+        for key, topic, name, body, aside, removed in found:
+            if removed:
+                broker.remove(key, topic, name, body, at_ms)
+            else:
+                broker.publish(key, topic, name, body, at_ms, ignoring=("oldest_wait_s",), aside=aside)
+        for gone in {*broker.keys("worker:"), *broker.keys("queue:")} - {shown.key for shown in found}:
+            known = broker.get(gone)
+            assert known is not None
+            name = known.type.removesuffix("_update")
+            which = {field: known.body[field] for field in IDENTITY if field in known.body}
+            broker.remove(gone, known.topic, name, which, at_ms)

@@ -1,0 +1,241 @@
+"""The host's part: start a node, watch it, start another when it dies, stop it in order.
+
+One thread; it never touches the store or the workers. If this process dies, the node sees its tether end and stops.
+"""
+
+import os
+import select
+import signal
+import socket
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from chargehand import clock, log
+from chargehand.errors import ChargehandError
+from chargehand.host import nodelock
+from chargehand.processes.child import Child, launch
+from chargehand.processes.record import Lives
+from chargehand.protocol.frame import Decoder, Frame
+from chargehand.settings import ADMIN_KEY
+from chargehand.settings.plan import NodePlan
+from chargehand.stores import sqlite_path
+
+STANDBY_POLL = 0.5
+"""Seconds between looks at the lock while another host's node serves the store."""
+LAST_WORDS = 10.0
+"""Seconds beyond the workers' grace after which a node that was asked to stop is killed."""
+HURRY = 3.0
+"""Seconds that a node has to end everything at once, before it is killed itself."""
+SHORT_LIFE = 10.0
+LONGEST_PAUSE = 30.0
+
+
+_tethers: set[socket.socket] = set()
+
+
+@contextmanager
+def _not_for_children(tether: socket.socket) -> Generator[None]:
+    """A process that this one forks must not hold the tether: the node would not notice the host's death."""
+    _tethers.add(tether)
+    try:
+        yield
+    finally:
+        _tethers.discard(tether)
+
+
+def _let_go() -> None:
+    for tether in _tethers:
+        tether.close()
+
+
+os.register_at_fork(after_in_child=_let_go)
+
+
+class Failed(msgspec.Struct, frozen=True):
+    """The node could not start, and says why."""
+
+    code: int
+    why: str
+
+
+class Host:
+    """Keeps one node running for a store, or waits for its turn while another host does."""
+
+    def __init__(self, plan: NodePlan, *, give_up: bool = False) -> None:
+        self._plan, self._give_up = plan, give_up
+        self._store: Path = sqlite_path(plan.store)
+        self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._thread = threading.Thread(target=self._run, name="chargehand-host", daemon=True)
+        self._stopping = self._killing = False
+        self.ready = threading.Event()
+        """Set while a node that this host started is ready."""
+        self.ended = threading.Event()
+        self.failed: Failed | None = None
+        self.node_pid: int | None = None
+        self._pid = os.getpid()
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def stop(self, timeout: float | None = None) -> bool:
+        """Stop the node in order; whether all is over, within the timeout. A forked copy of a host is no host."""
+        if os.getpid() != self._pid:
+            return True
+        self._stopping = True
+        if self._wake >= 0:
+            os.eventfd_write(self._wake, 1)
+        return self.ended.wait(timeout)
+
+    def kill(self) -> None:
+        """Do not wait any longer."""
+        self._killing = self._stopping = True
+        if self._wake >= 0:
+            os.eventfd_write(self._wake, 1)
+
+    def close(self) -> None:
+        """Let go of the last descriptor, once all is over."""
+        if self.ended.is_set() and self._wake >= 0:
+            os.close(self._wake)
+            self._wake = -1
+
+    def _run(self) -> None:
+        try:
+            pause = 0.0
+            said = False
+            while not self._stopping:
+                try:
+                    lock = nodelock.take(self._store)
+                except (ChargehandError, OSError) as error:
+                    self.failed = Failed(getattr(error, "exit_code", 4), str(error))
+                    log.error("no node can be started", why=error)
+                    if self._give_up:
+                        return
+                    self._wait(LONGEST_PAUSE)
+                    continue
+                if lock is None:
+                    if not said:
+                        found = nodelock.holder(self._store) or {}
+                        log.info("another node serves this store; waiting", store=self._store, pid=found.get("pid"))
+                    said = True
+                    self._wait(STANDBY_POLL)
+                    continue
+                said = False
+                began = clock.monotonic()
+                self._serve(lock)
+                if self._give_up and self.failed is not None:
+                    return
+                lived = clock.monotonic() - began
+                pause = 0.0 if lived > SHORT_LIFE else min(max(2 * pause, 0.1), LONGEST_PAUSE)
+                self._wait(pause if not self._stopping else 0.0)
+        except Exception:
+            log.error("the host's thread failed", trace=True)
+        finally:
+            self.ended.set()
+
+    def _wait(self, seconds: float) -> None:
+        poller = select.poll()
+        poller.register(self._wake, select.POLLIN)
+        if not self._stopping:
+            poller.poll(seconds * 1000)
+
+    def _serve(self, lock: int) -> None:
+        """One life of a node, from its start to its end."""
+        self.failed = None
+        child: Child | None = None
+        try:
+            ours, theirs = socket.socketpair()
+            with ours, theirs, _not_for_children(ours):
+                child = self._launch(theirs, lock)
+                nodelock.release(lock)
+                theirs.close()
+                ours.sendall(b"PLAN|" + msgspec.json.encode(self._plan) + b"\n")
+                self._watch(child, ours)
+        except (BrokenPipeError, ConnectionResetError):
+            log.warning("the node went away while it was being told what to do")
+        except OSError as error:  # no process, no descriptor, no room on the disk: tried again after a pause
+            log.error("a node could not be started", why=error.strerror or error)
+        finally:
+            nodelock.release(lock)
+            self.ready.clear()
+            self.node_pid = None
+            if child is not None:
+                self._bury(child)
+
+    def _launch(self, theirs: socket.socket, lock: int) -> Child:
+        child = launch(
+            f"from chargehand.node.main import main; main({theirs.fileno()})",
+            "node",
+            mark="node",
+            pass_fds=[theirs.fileno(), lock],
+            env={name: text for name, text in os.environ.items() if name != ADMIN_KEY},
+            name=f"node:{self._plan.node}",
+        )
+        self.node_pid = child.pid
+        nodelock.sign(lock, child.pid, self._plan.node)
+        return child
+
+    def _bury(self, child: Child) -> None:
+        if not child.wait(0):
+            child.signal(signal.SIGKILL)
+            child.wait(LAST_WORDS)
+        ending = child.exit()
+        child.close()
+        if not self._stopping:
+            code, number = ending or (None, None)
+            log.warning("node ended", pid=child.pid, exit_code=code, signal=number)
+        elif ending != (0, None):
+            self._sweep()
+
+    def _sweep(self) -> None:
+        """No other node is coming to end what a killed one left: so we do."""
+        lock = nodelock.take(self._store)
+        if lock is not None:
+            Lives(self._store).end_earlier(HURRY)
+            nodelock.release(lock)
+
+    def _watch(self, child: Child, tether: socket.socket) -> None:
+        poller = select.poll()
+        for descriptor in (child.pidfd, tether.fileno(), self._wake):
+            poller.register(descriptor, select.POLLIN)
+        decoder = Decoder(1 << 20)
+        limit: float | None = None
+        hurried = False
+        while True:
+            timeout = None if limit is None else max(0.0, limit - clock.monotonic()) * 1000 + 1
+            events = {descriptor for descriptor, _ in poller.poll(timeout)}
+            if self._wake in events:
+                os.eventfd_read(self._wake)
+            if self._killing and not hurried:
+                hurried, limit = True, clock.monotonic() + HURRY
+                tether.sendall(b"KILL|{}\n")
+            elif self._stopping and limit is None:
+                limit = clock.monotonic() + self._stop_limit()
+                tether.sendall(b"STOP|{}\n")
+            if limit is not None and clock.monotonic() >= limit:
+                log.warning("node killed", pid=child.pid)
+                child.signal(signal.SIGKILL)
+                limit = clock.monotonic() + HURRY
+            if tether.fileno() in events:
+                data = tether.recv(1 << 16)
+                if not data:
+                    poller.unregister(tether)
+                for frame in decoder.feed(data):
+                    if isinstance(frame, Frame):
+                        self._told(frame)
+            if child.pidfd in events:
+                return
+
+    def _stop_limit(self) -> float:
+        liveness = self._plan.liveness
+        return liveness.grace + 2 * liveness.terminate + LAST_WORDS
+
+    def _told(self, frame: Frame) -> None:
+        if frame.kind == "READY":
+            self.ready.set()
+        elif frame.kind == "FAILED":
+            self.failed = msgspec.json.decode(frame.body, type=Failed)

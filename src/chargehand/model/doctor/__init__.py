@@ -1,0 +1,1 @@
+"""The diagnosis behind `chargehand doctor`: facts in, causes and remedies out. Pure."""

@@ -1,0 +1,270 @@
+"""Why a crew, a worker or a queue does not do what it should: pure, facts in, findings out."""
+
+from collections.abc import Iterator, Sequence
+
+from chargehand.errors import summary
+from chargehand.model.doctor.causes import Finding, Severity
+from chargehand.model.doctor.facts import Crash, Facts, Worker
+from chargehand.model.doctor.wording import SIGNALS, jobs, length, times
+from chargehand.model.fleet.admission import NEVER
+from chargehand.model.fleet.lifecycle import Status
+
+LONG_WAITING_MS = 15_000
+"""A job that waits for longer although a worker is free is not explained by haste."""
+FEW_LEFT = 1
+"""Restarts left, at which a worker that crashes is near its end."""
+AT_WORK = (Status.HEALTHY, Status.PAUSED)
+
+
+def crews(facts: Facts) -> Iterator[Finding]:
+    """Everything about the crews of a node that answers; without one, what the store remembers of them."""
+    view = facts.node.view
+    if view is None:
+        yield from _remembered(facts)
+        return
+    names = dict.fromkeys([*(row.name for row in facts.crews), *(worker.crew for worker in view.workers)])
+    for name in names:
+        members = [worker for worker in view.workers if worker.crew == name]
+        yield from _crew(facts, name, members, view.breakers.get(name))
+    for crew, why in view.blind.items():
+        yield _blind(facts, crew, why)
+    for worker in view.workers:
+        yield from _worker(facts, worker)
+
+
+def died_of(facts: Facts, crew: str, otherwise: str) -> str:
+    """What a crew's workers die of, in a few words."""
+    last: Crash | None = next((crash for crash in facts.crashes if crash.crew == crew), None)
+    if last is None:
+        return summary(otherwise, 80)
+    where = f" in {last.where}" if last.where else ""
+    if last.reason == "oom":
+        return "out of memory"
+    if last.reason == "crash" and last.signal is not None:
+        return f"{SIGNALS.get(last.signal, f'signal {last.signal}')}{where}"
+    return summary(otherwise or last.text, 80)
+
+
+def _remembered(facts: Facts) -> Iterator[Finding]:
+    """No node answers; those that were given up will stay so."""
+    for crew in dict.fromkeys(mark.crew for mark in facts.given_up):
+        marks = [mark for mark in facts.given_up if mark.crew == crew]
+        yield Finding(
+            severity=Severity.WARNING,
+            cause="given-up",
+            about=crew,
+            since_ms=max(mark.at_ms for mark in marks),
+            text=f"crew {crew}: {len(marks)} given up before ({summary(marks[-1].reason)}), and not tried by the next "
+            "node unless the code or the settings have changed",
+            remedy=f"{facts.command(f'crashes --crew {crew}')}; once a node runs: {facts.command(f'reset {crew}')}",
+            short=f"{crew}, {len(marks)} given up, {died_of(facts, crew, marks[-1].reason)}",
+        )
+
+
+def _crew(facts: Facts, crew: str, members: Sequence[Worker], breaker: str | None) -> Iterator[Finding]:
+    waiting = facts.waits_for(crew)
+    if not members:
+        if waiting:
+            yield Finding(
+                severity=Severity.ERROR,
+                cause="no-workers",
+                about=crew,
+                short=f"{crew} has no workers",
+                text=f"crew {crew} has no workers, and {jobs(waiting)} for it",
+                remedy=facts.command(f"scale {crew} 1"),
+            )
+        return
+    failed = [worker for worker in members if worker.status == Status.FAILED]
+    if failed:
+        yield _given_up(facts, crew, failed, len(members))
+    if len(failed) == len(members):
+        return
+    left = [worker for worker in members if worker.status != Status.FAILED]
+    if breaker is not None:
+        yield _breaker(facts, crew, left, breaker)
+    else:
+        yield from _backoff(facts, crew, left)
+    yield from _not_there(facts, crew, left, waiting)
+    yield from _busy(facts, crew, left, waiting)
+
+
+def _given_up(facts: Facts, crew: str, failed: Sequence[Worker], of: int) -> Finding:
+    marks = [mark.at_ms for mark in facts.given_up if mark.crew == crew]
+    why = next((worker.text for worker in failed if worker.text), None) or "no reason is known"
+    short = died_of(facts, crew, why)
+    return Finding(
+        severity=Severity.ERROR if len(failed) == of else Severity.WARNING,
+        cause="given-up",
+        about=crew,
+        text=f"crew {crew}: {len(failed)} of {of} given up: {summary(why)}",
+        remedy=f"{facts.command(f'crashes --crew {crew}')} says how they died; then {facts.command(f'reset {crew}')}",
+        short=f"{crew}, {len(failed)} of {of} given up, {short}",
+        since_ms=max(marks, default=None),
+    )
+
+
+def _blind(facts: Facts, crew: str, why: str) -> Finding:
+    again = facts.command(f"restart {crew}"), facts.command(f"wake {crew}")
+    return Finding(
+        severity=Severity.ERROR,
+        cause="blind",
+        about=crew,
+        text=f"crew {crew} cannot look for work, its discover fails: {summary(why)}",
+        remedy=f"mend what it says; then {again[0]} if that was the code, else {again[1]}",
+        short=f"{crew} cannot look for work",
+    )
+
+
+def _breaker(facts: Facts, crew: str, left: Sequence[Worker], why: str) -> Finding:
+    at_work = any(worker.status in AT_WORK for worker in left)
+    since = next((crash.at_ms for crash in facts.crashes if crash.crew == crew), None)
+    return Finding(
+        severity=Severity.WARNING if at_work else Severity.ERROR,
+        cause="breaker",
+        about=crew,
+        since_ms=since,
+        text=f"crew {crew}: all of them crashed of one cause, so one worker is tried for all: {summary(why)}",
+        remedy=f"mend the cause ({facts.command(f'crashes --crew {crew}')}), then {facts.command(f'reset {crew}')}",
+        short=f"{crew}, all crashed, {died_of(facts, crew, why)}",
+    )
+
+
+def _backoff(facts: Facts, crew: str, left: Sequence[Worker]) -> Iterator[Finding]:
+    crashed = [worker for worker in left if worker.status == Status.CRASHED]
+    if not crashed:
+        return
+    soonest = min((worker.restart_in_s for worker in crashed if worker.restart_in_s is not None), default=None)
+    back = "" if soonest is None else f"; the first is back in {length(soonest)}"
+    why = next((worker.text for worker in crashed if worker.text), None) or "no reason is known"
+    yield Finding(
+        severity=Severity.ERROR if len(crashed) == len(left) else Severity.WARNING,
+        cause="backoff",
+        about=crew,
+        text=f"crew {crew}: {len(crashed)} of {len(left)} crashed and wait to be started again: {summary(why)}{back}",
+        remedy=f"{facts.command(f'crashes --crew {crew}')}; not to wait: {facts.command(f'reset {crew}')}",
+        short=f"{crew}, {len(crashed)} of {len(left)} crashed, {died_of(facts, crew, why)}",
+        since_ms=next((crash.at_ms for crash in facts.crashes if crash.crew == crew), None),
+    )
+
+
+def _not_there(facts: Facts, crew: str, left: Sequence[Worker], waiting: int) -> Iterator[Finding]:
+    """Nobody of the crew is at work, and nobody crashed: still loading, no room, or stopped by a person."""
+    roomless = [worker for worker in left if _lacks_room(worker)]
+    if roomless:
+        never = str(roomless[0].text).startswith(NEVER)
+        yield Finding(
+            severity=Severity.ERROR if never and len(roomless) == len(left) else Severity.WARNING,
+            cause="no-room",
+            about=crew,
+            text=f"crew {crew}: {len(roomless)} of {len(left)} not started: {roomless[0].text}",
+            remedy=f"declare less memory for it, or make another crew smaller: {facts.command('scale CREW N')}",
+            short=f"{crew}, no memory for {len(roomless)} of {len(left)}",
+        )
+    if any(worker.status in (*AT_WORK, Status.CRASHED) for worker in left):
+        return
+    loading = [worker for worker in left if worker.status == Status.STARTING]
+    if loading:
+        longest = max((worker.started_s or 0.0 for worker in loading), default=0.0)
+        yield Finding(
+            severity=Severity.WARNING if waiting else Severity.NOTE,
+            cause="loading",
+            about=crew,
+            text=f"crew {crew}: {len(loading)} of {len(left)} still loading, for {length(longest)}; nobody is ready",
+            remedy=f"wait; {facts.command(f'logs {crew}')} shows what they do",
+            short=f"{crew} is still loading",
+        )
+        return
+    away = (Status.STOPPED, Status.STOPPING)
+    stopped = [w for w in left if w.status in away and w.reason != "idle" and w not in roomless]
+    if stopped and len(stopped) == len(left):
+        how = stopped[0].text or stopped[0].reason or "on the way"
+        yield Finding(
+            severity=Severity.ERROR if waiting else Severity.NOTE,
+            cause="stopped",
+            about=crew,
+            short=f"{crew} is stopped",
+            text=f"crew {crew}: {'all workers' if len(left) > 1 else 'its only worker'} stopped"
+            f"{'' if how == 'stopped' else f' ({how})'}; {jobs(waiting)} waiting",
+            remedy=facts.command(f"start {crew}"),
+        )
+
+
+def _lacks_room(worker: Worker) -> bool:
+    return worker.status in (Status.STOPPED, Status.CRASHED) and str(worker.text).startswith((NEVER, "waits for "))
+
+
+def _busy(facts: Facts, crew: str, left: Sequence[Worker], waiting: int) -> Iterator[Finding]:
+    """The crew is at work; why something waits all the same."""
+    queue = facts.queue_of(crew)
+    count, rule = facts.count(queue), next((row for row in facts.crews if row.name == crew), None)
+    allowed = None if rule is None else rule.limit
+    if waiting and allowed is not None and count.running >= allowed:
+        yield _limited(facts, queue, f"{count.running} of {allowed} allowed are running", waiting)
+        return
+    if count.limited:
+        yield _limited(facts, queue, "as many run of their keys as are allowed", count.limited)
+    at_work = [worker for worker in left if worker.status == Status.HEALTHY]
+    if not waiting or not at_work or _is_paused(facts, crew):
+        return
+    free = [worker for worker in at_work if worker.current_job is None]
+    if not free:
+        longest = max(at_work, key=lambda worker: worker.job_s or 0.0)
+        yield Finding(
+            severity=Severity.NOTE,
+            cause="busy",
+            about=crew,
+            short=f"all of {crew} are at work",
+            text=f"crew {crew}: all {len(at_work)} at work, the longest ({longest.current_job}, {longest.component}) "
+            f"for {length(longest.job_s or 0)}; {jobs(waiting)} waiting",
+            remedy=facts.command(f"scale {crew} {len(left) + 1}") + ", if the machine has room",
+        )
+    elif facts.waiting.get(queue, 0) > LONG_WAITING_MS and min(worker.ready_s or 0 for worker in free) > 15:
+        yield Finding(
+            severity=Severity.WARNING,
+            cause="unexplained",
+            about=crew,
+            short=f"{crew} has work, and does not take it",
+            text=f"crew {crew}: {jobs(waiting)} waiting, the next for {length(facts.waiting[queue] / 1000)}, though "
+            f"{free[0].component} is free, and nothing here explains it",
+            remedy=f"report it with {facts.command('doctor --bundle FILE')}; then {facts.command(f'restart {crew}')}",
+        )
+
+
+def _limited(facts: Facts, queue: str, why: str, waiting: int) -> Finding:
+    return Finding(
+        severity=Severity.NOTE,
+        cause="limit",
+        about=queue,
+        short=f"the limit of {queue} is reached",
+        text=f"queue {queue}: {why}, and {jobs(waiting)} waiting for that",
+        remedy=f"{facts.command('claims')} shows who runs; raise limit or limit_per_key of the crew, if more may",
+    )
+
+
+def _is_paused(facts: Facts, crew: str) -> bool:
+    return any(pause.scope in ("*", crew) for pause in facts.pauses)
+
+
+def _worker(facts: Facts, worker: Worker) -> Iterator[Finding]:
+    name = worker.component.removeprefix("worker:")
+    if worker.flags and worker.status in AT_WORK:
+        doing = f" in {worker.current_job}, for {length(worker.job_s or 0)}" if worker.current_job else ""
+        yield Finding(
+            severity=Severity.WARNING,
+            cause="stuck",
+            about=worker.component,
+            short=f"{name} is {worker.flags[0]}",
+            text=f"{worker.component} is {', '.join(worker.flags)}{doing}, but it uses CPU time, so it is left alone",
+            remedy=f"wait, or {facts.command(f'restart {name}')}",
+        )
+    left = min(worker.budget.rapid_left, worker.budget.lifetime_left)
+    if worker.status != Status.FAILED and worker.restart_count and left <= FEW_LEFT:
+        yield Finding(
+            severity=Severity.WARNING,
+            cause="crashing",
+            about=worker.component,
+            short=f"{name} crashes again and again",
+            text=f"{worker.component} has been restarted {times(worker.restart_count)}, and has {left} left before "
+            f"it is given up: {died_of(facts, worker.crew, worker.text or '')}",
+            remedy=facts.command(f"crashes --worker {name}"),
+        )

@@ -1,0 +1,117 @@
+"""Doctor's mind: facts in; causes, each with its remedy, and one sentence for all of them out. Pure.
+
+`causes` has the catalogue, `symptoms` the facts, and `diagnosis_*` the rules.
+"""
+
+from collections.abc import Callable
+
+import msgspec
+
+from chargehand.model.doctor import crews as by_crew
+from chargehand.model.doctor import ground as by_ground
+from chargehand.model.doctor import node as by_node
+from chargehand.model.doctor import queues as by_queue
+from chargehand.model.doctor.causes import Finding, Severity, in_order
+from chargehand.model.doctor.facts import Facts, Other
+from chargehand.model.doctor.wording import in_future, length
+from chargehand.model.fleet.lifecycle import Status
+
+GLOBAL = frozenset(
+    {"no-store", "store-hung", "store-unusable", "schema-new", "node-elsewhere", "node-stopped", "not-allowed"}
+    | {"node-silent", "file-gone", "disk-full", "store-locked", "store-failing", "no-node"}
+)
+"""Causes that stop everything."""
+
+
+class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
+    """What is the matter: one sentence, then each cause with what mends it, gravest and likeliest first."""
+
+    store: str
+    status: Severity | None
+    """How grave the gravest finding is; None: there is none."""
+    headline: str
+    findings: tuple[Finding, ...] = ()
+    others: tuple[Other, ...] = ()
+    """Other stores and nodes that were seen."""
+    at_ms: int = 0
+
+    @property
+    def well(self) -> bool:
+        """Whether nothing is wrong: notes only explain."""
+        return self.status in (None, Severity.NOTE)
+
+
+def diagnose(facts: Facts, moment: Callable[[int], str]) -> Diagnosis:
+    """The diagnosis. `moment` says a time as people here do."""
+    if not facts.path:
+        found = [by_ground.no_store(facts, f"no store was found: {'; '.join(facts.looked_in)}")]
+    else:
+        rules = (
+            by_ground.ground,
+            by_node.node,
+            by_ground.two_stores,
+            by_crew.crews,
+            by_queue.queues,
+            by_queue.pauses,
+        )
+        found = in_order([finding for rule in rules for finding in rule(facts)])
+    return Diagnosis(
+        store=facts.path,
+        status=found[0].severity if found else None,
+        headline=headline(facts, found, moment),
+        findings=tuple(found),
+        others=facts.others,
+        at_ms=facts.now_ms,
+    )
+
+
+def headline(facts: Facts, findings: list[Finding], moment: Callable[[int], str]) -> str:
+    """All of it in one sentence."""
+    grave = [finding for finding in findings if finding.severity is Severity.ERROR]
+    if grave:
+        return f"{_not_working(facts, grave, moment)}{_backlog(facts)}"
+    light = [finding for finding in findings if finding.severity is Severity.WARNING]
+    if light:
+        more = f" (and {len(light) - 1} more)" if len(light) > 1 else ""
+        return f"{_doing(facts)}, but: {light[0].short}{more}{_backlog(facts)}"
+    starting = next((finding for finding in findings if finding.cause == "node-starting"), None)
+    return starting.short if starting else f"{_doing(facts)}{_backlog(facts)}{_last(facts)}"
+
+
+def _not_working(facts: Facts, grave: list[Finding], moment: Callable[[int], str]) -> str:
+    first = grave[0]
+    workers = facts.node.view.workers if facts.node.view else ()
+    ill = {finding.about for finding in grave}
+    others = any(worker.status == Status.HEALTHY and worker.crew not in ill for worker in workers)
+    partly = "partly " if first.cause not in GLOBAL and "*" not in ill and others else ""
+    known = first.since_ms or (facts.done_ms if first.cause in GLOBAL else None)
+    since = f" since {moment(known)}" if known else ""
+    more = f", and {len(grave) - 1} more" if len(grave) > 1 else ""
+    return f"{partly}not working{since}: {first.short}{more}"
+
+
+def _backlog(facts: Facts) -> str:
+    if not facts.waits:
+        return ""
+    oldest = max(facts.waiting.values(), default=0)
+    return f"; {facts.waits:,} waiting, the oldest {length(oldest / 1000)}"
+
+
+def _last(facts: Facts) -> str:
+    if facts.done_ms is None:
+        return ""
+    return f"; the last was done {length(max(0, facts.now_ms - facts.done_ms) / 1000)} ago"
+
+
+def _doing(facts: Facts) -> str:
+    view = facts.node.view
+    if view is None:
+        return "no node answers"
+    busy = sum(worker.current_job is not None for worker in view.workers)
+    ready, paused = (sum(w.status == status for w in view.workers) for status in (Status.HEALTHY, Status.PAUSED))
+    at = f"{ready} of {len(view.workers)} workers ready" + (f", {paused} paused" if paused else "")
+    if busy:
+        return f"working: {at}, {busy} at work"
+    future = sum(row.future for row in facts.queues)
+    later = f", {in_future(future)}" if future else ""
+    return f"{'nothing in hand' if facts.waits else 'nothing to do'}: {at}{later}"

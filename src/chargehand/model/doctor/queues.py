@@ -1,0 +1,66 @@
+"""What the queues and the pauses say: pure, facts in, findings out."""
+
+from collections.abc import Iterator
+
+from chargehand.model.doctor.causes import Finding, Severity
+from chargehand.model.doctor.facts import Facts
+from chargehand.model.doctor.wording import in_future, jobs, length
+
+
+def queues(facts: Facts) -> Iterator[Finding]:
+    """What the queues themselves say."""
+    served = {row.queue for row in facts.crews}
+    if facts.node.view is not None:
+        for queue in sorted(set(facts.waiting) - served):
+            yield Finding(
+                severity=Severity.ERROR,
+                cause="no-crew",
+                about=queue,
+                short=f"nobody serves {queue}",
+                text=f"queue {queue}: {jobs(max(1, facts.count(queue).due))} waiting, and no crew serves it",
+                remedy="start the application that has a crew for it, or enqueue under the right name",
+            )
+    running, future = (sum(getattr(row, name) for row in facts.queues) for name in ("running", "future"))
+    if future and not facts.waits and not running:
+        first = min(facts.next_run.values(), default=None)
+        soon = "" if first is None else f", the first in {length(max(0, first) / 1000)}"
+        yield Finding(
+            severity=Severity.NOTE,
+            cause="future",
+            about="queues",
+            short=f"{in_future(future)}{soon}",
+            text=f"everything that waits, waits for its time: {jobs(future)}{soon}",
+            remedy=facts.command("jobs list"),
+        )
+    failed = {row.queue: row.failed for row in facts.queues if row.failed}
+    if failed:
+        each = ", ".join(f"{queue} {count:,}" for queue, count in failed.items())
+        yield Finding(
+            severity=Severity.NOTE,
+            cause="failed-jobs",
+            about="queues",
+            short=f"{jobs(sum(failed.values()))} failed",
+            text=f"{jobs(sum(failed.values()))} failed for good: {each}",
+            remedy=f"{facts.command('jobs list --state failed')}; {facts.command('jobs retry --all')} tries them again",
+        )
+
+
+def pauses(facts: Facts) -> Iterator[Finding]:
+    """What a person paused, who, why and until when."""
+    for pause in facts.pauses:
+        crew = pause.scope.removeprefix("worker:").partition(":")[0]
+        waiting = facts.waits if pause.scope == "*" else facts.waits_for(crew)
+        whole = not pause.scope.startswith("worker:")
+        what = "everything" if pause.scope == "*" else pause.scope
+        who = "resume" if pause.scope == "*" else f"resume {pause.scope.removeprefix('worker:')}"
+        until = "until somebody resumes it" if pause.left_ms is None else f"for another {length(pause.left_ms / 1000)}"
+        ago = length(max(0, facts.now_ms - pause.since_ms) / 1000)
+        yield Finding(
+            severity=Severity.NOTE if not waiting else Severity.ERROR if whole else Severity.WARNING,
+            cause="paused",
+            text=f"{what} was paused by {pause.who} {ago} ago, {until}: {pause.reason or 'no reason was given'}",
+            remedy=facts.command(who),
+            about=pause.scope,
+            since_ms=pause.since_ms,
+            short=f"{what} paused by {pause.who}" + (f" ({pause.reason})" if pause.reason else ""),
+        )

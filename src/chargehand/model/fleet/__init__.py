@@ -1,0 +1,1 @@
+"""The supervisor's decisions: events about worker processes in, actions out. Pure."""

@@ -1,0 +1,321 @@
+"""The supervisor's mind: for every worker's place, what happened, what that means, and what is to be done.
+
+Pure: events and the time come in, actions go out. It never sees a process, a socket or a store. Whoever reports
+`Exited` has already read the worker's sockets to the end and ended whatever it left behind, so a place that is
+filled again never overlaps its old life.
+"""
+
+from collections.abc import Collection, Mapping
+from typing import assert_never
+
+from chargehand.model.fleet.death import Reason, reason_of
+from chargehand.model.fleet.lifecycle import (
+    Action,
+    Broken,
+    Event,
+    Examined,
+    Exited,
+    Framed,
+    Heed,
+    MoreTime,
+    NotStarted,
+    Occupied,
+    PausesChanged,
+    Recall,
+    Started,
+    Status,
+    StopAsked,
+    Tick,
+    WorkWaits,
+)
+from chargehand.model.fleet.place import After, Place
+from chargehand.model.fleet.roster import AT_WORK, Roster
+
+AFTER_A_LOOK = 1.0
+"""Seconds for which a worker that has looked for work stays, at least: by then it is handed what it found."""
+
+
+class Fleet(Roster):
+    """All places of a node. `begin`, `handle`, `began`, `ended`, `let_go` are what the hands call; `places` is read."""
+
+    def begin(self, now: float, failed: Mapping[str, str] | None = None) -> list[Action]:
+        """Start everybody but those who were given up on in an earlier life of the node, and why."""
+        self._begun = True
+        for place in self.places.values():
+            why = (failed or {}).get(place.component)
+            if why is not None:
+                place.status, place.text = Status.FAILED, why  # as it was: no transition
+            else:
+                self.start(place)
+        return self.admitted(now)
+
+    def next_due(self) -> float | None:
+        """The earliest moment at which a Tick would do something."""
+        due = [place.due() for place in self.places.values()]
+        due += [self._admission.next_due(), *self._breakers.next_due(self.places)]
+        return min((moment for moment in due if moment is not None), default=None)
+
+    def all_gone(self) -> bool:
+        """Whether no worker process is left."""
+        return not any(place.alive for place in self.places.values())
+
+    def handle(self, event: Event, now: float) -> list[Action]:
+        """Take note of what happened; say what to do."""
+        return [*self._handle(event, now), *self.admitted(now)]
+
+    def _handle(self, event: Event, now: float) -> list[Action]:
+        match event:
+            case Started(component, pid):
+                self.places[component].pid = pid
+                return []
+            case NotStarted(component, why):
+                place = self.places[component]
+                place.end()
+                self._admission.look_again()
+                return self.crashed(place, Reason.NOT_STARTED, why, charge=True, cause=why, now=now)
+            case Occupied(component, pid):
+                return self._found_occupied(component, pid)
+            case Framed(component):
+                return self._framed(self.places[component], event, now)
+            case MoreTime(component, seconds):
+                place = self.places[component]
+                if place.alive and place.verdict is None:
+                    self._watch.more_time(place, seconds, now)
+                return []
+            case Examined(component, cpu):
+                return self._examined(self.places[component], cpu, now)
+            case Broken(component):
+                place = self.places[component]
+                again = not place.alive or place.verdict is not None
+                return [] if again else self._ending.kill(place, Reason.BAD_FRAME, now)
+            case Exited():
+                return self._exited(self.places[event.component], event, now)
+            case StopAsked():
+                return self._stop_all(now)
+            case PausesChanged(scopes):
+                return self._pauses_changed(scopes)
+            case WorkWaits(crew, count):
+                return self._wake(crew, count)
+            case Tick():
+                return self._tick(now)
+            case _:
+                assert_never(event)
+
+    # starting
+
+    def _found_occupied(self, component: str, pid: int | None) -> list[Action]:
+        before = self._occupied.pop(component, None)
+        if pid is not None:
+            self._occupied[component] = pid
+        place = self.places.get(component)
+        if place is None:  # there is no such place now; there may be one again
+            return []
+        if pid is not None:
+            self._admission.leave(place)
+        if place.status is Status.STOPPED and place.after is None and (pid is not None or before is not None):
+            self.start(place)
+        return []
+
+    def could_wake(self, crew: str) -> int:
+        """Of how many waiting jobs we want to know: for each one a worker, those that come already included."""
+        sleepers = len(self._sleepers(crew))
+        return sleepers + self._coming(crew) if sleepers else 0
+
+    def _sleepers(self, crew: str) -> list[Place]:
+        return [place for place in self.crew(crew) if place.asleep and not place.in_line and not place.paused]
+
+    def _coming(self, crew: str) -> int:
+        return sum(place.in_line or place.status is Status.STARTING for place in self.crew(crew))
+
+    def _wake(self, crew: str, count: int) -> list[Action]:
+        for place in self._sleepers(crew)[: max(0, count - self._coming(crew))]:
+            self.start(place)
+        return []
+
+    # a worker speaks
+
+    def _framed(self, place: Place, event: Framed, now: float) -> list[Action]:
+        if not place.alive or place.verdict not in (None, Reason.EXITED):
+            return []
+        status = event.status
+        if place.status is Status.STARTING and status in AT_WORK:
+            place.ready_at = now
+            self._watch.turned(place, now)
+            self._admission.look_again()
+            self._idle(place, now)
+        if place.status in (Status.STARTING, *AT_WORK) and status in AT_WORK:
+            place.move(Status(status))
+        elif status == Status.STOPPING and place.status is not Status.STOPPING:
+            # Somebody sent it a SIGTERM: it takes nothing more. That it goes was not our wish, so it will be `exited`.
+            place.verdict = Reason.EXITED
+            return self._ending.ask(place, now)
+        place.memory = event.memory or place.memory
+        if place.status is Status.STOPPING:
+            return []
+        found = self._watch.framed(place, event.turns, now)
+        if isinstance(found, Reason):
+            return self._ending.condemn(place, found, now)
+        return [*found, *self._recycled(place, now)]
+
+    def _examined(self, place: Place, cpu: float | None, now: float) -> list[Action]:
+        if not place.alive or place.status is Status.STOPPING or place.verdict:
+            return []
+        found = self._watch.examined(place, cpu, now)
+        return [] if found is None else self._ending.condemn(place, found, now)
+
+    # a worker works
+
+    def began(self, component: str, job: str, timeout: float | None, now: float, others: Collection[str] = ()) -> None:
+        """The worker was handed this job, and the others together with it."""
+        place = self.places[component]
+        place.job, place.endless = job, timeout is None
+        place.others.update(others)
+        place.job_until = None if timeout is None else now + timeout
+        place.sleep_at = None
+        self._watch.turned(place, now)
+
+    def ended(self, component: str, now: float, *, job: bool = True) -> bool:
+        """Its job (or its look for some) has ended; whether it may be handed another."""
+        place = self.places[component]
+        place.jobs += job
+        if job:
+            place.rest_at = None
+        place.job, place.job_until, place.cancel_at, place.endless = None, None, None, False
+        place.recalled.clear()
+        self._watch.turned(place, now)
+        return place.status in AT_WORK and place.verdict is None and not self._worn(place)
+
+    def one_ended(self, component: str, job: str, now: float) -> None:
+        """One of several jobs in its hand has ended; it goes on with the others."""
+        place = self.places[component]
+        place.jobs += 1
+        if job == place.job:
+            place.job = place.others.pop()
+        else:
+            place.others.discard(job)
+        if job in place.recalled:
+            place.recalled.discard(job)
+            if place.cancel_at is not None:  # those that were cancelled after it are not replaced for it
+                place.cancel_at = now + self._liveness.cancel if place.recalled else None
+        self._watch.turned(place, now)
+
+    def cancel(self, component: str, job: str, now: float) -> list[Action]:
+        """A person cancelled a job that this worker has: it is told, and replaced if that does not help."""
+        place = self.places[component]
+        has = job == place.job or job in place.others
+        if not has or place.status not in AT_WORK or place.verdict is not None or job in place.recalled:
+            return []
+        place.recalled.add(job)
+        if place.cancel_at is None:
+            place.cancel_at = now + self._liveness.cancel
+        return [Recall(component, job)]
+
+    def let_go(self, component: str, now: float) -> list[Action]:
+        """Its job has ended, and it was handed no other: whoever is to leave goes now."""
+        place = self.places[component]
+        if place.status not in AT_WORK or place.verdict is not None:
+            return []
+        self._idle(place, now)
+        return self._recycled(place, now)
+
+    def _idle(self, place: Place, now: float) -> None:
+        """It has nothing to do: when it goes to sleep. To look for work is no work; but what it found may come yet."""
+        rest = self.crews[place.crew].idle_exit
+        if rest is None:
+            place.rest_at = place.sleep_at = None
+            return
+        if place.rest_at is None:
+            place.rest_at = now + rest
+        place.sleep_at = max(place.rest_at, now + min(rest, AFTER_A_LOOK))
+
+    def _worn(self, place: Place) -> bool:
+        """Whether it is to leave: it has done its share, or grown too large, or somebody wants it."""
+        terms = self.crews[place.crew]
+        return (
+            place.why_leave is not None
+            or (terms.recycle_jobs is not None and place.jobs >= terms.recycle_jobs)
+            or (terms.recycle_memory is not None and place.jobs > 0 and place.memory > terms.recycle_memory)
+        )
+
+    def _recycled(self, place: Place, now: float) -> list[Action]:
+        if place.status not in AT_WORK or place.job is not None or not self._worn(place):
+            return []
+        if place.why_leave is None:
+            place.why_leave, place.after = Reason.RECYCLED, After.START
+        return self._ending.ask(place, now)
+
+    # a worker is gone
+
+    def _exited(self, place: Place, event: Exited, now: float) -> list[Action]:
+        death, ready_at = event.death, place.ready_at
+        self._admission.look_again()
+        place.end()
+        place.exit_code, place.signal = death.exit_code, death.signal
+        place.history.rested(self._restart, ready_at, now)
+        if place.status is Status.STOPPING and place.verdict is None:
+            place.move(Status.STOPPED)
+            return self.stopped(place)
+        reason = reason_of(death, place.verdict)
+        cause = f"{reason} ({death.how})"
+        words = f"{cause}: {death.said}" if death.said else cause
+        if reason in (Reason.JOB_TIMEOUT, Reason.CANCELLED):
+            return self.replaced(place, reason, words)
+        again = place.done_at_crash is not None and place.done_at_crash == event.crew_done
+        place.done_at_crash = event.crew_done
+        charge, cause = again or not death.had_job, None if death.had_job else cause
+        return self.crashed(place, reason, words, charge=charge, cause=cause, now=now, fatal=death.fatal)
+
+    # time passes
+
+    def late(self, seconds: float) -> None:
+        """The supervisor itself was so late: to be told before anything that it hears or sees since."""
+        for place in self.places.values():
+            if place.alive:
+                place.shift(seconds)
+
+    def _tick(self, now: float) -> list[Action]:
+        actions: list[Action] = []
+        for place in list(self.places.values()):
+            actions += self._due(place, now)
+        for crew in list(self._breakers.open):
+            due = self._breakers.due(crew, self.places)
+            if due is not None and due <= now:
+                actions += self.close_breaker(crew, "the one that was tried has run well for long enough, or is gone")
+        return actions
+
+    def _due(self, place: Place, now: float) -> list[Action]:
+        if place.start_at is not None and place.start_at <= now:
+            self.start(place)
+        elif place.press_at is not None and place.press_at <= now:
+            return self._ending.press(place, now)
+        elif place.job_until is not None and place.job_until <= now:
+            return self._ending.condemn(place, Reason.JOB_TIMEOUT, now)
+        elif place.cancel_at is not None and place.cancel_at <= now:
+            return self._ending.condemn(place, Reason.CANCELLED, now)
+        elif place.look_at is not None and place.look_at <= now:
+            found = self._watch.look(place, now)
+            return self._ending.condemn(place, found, now) if isinstance(found, Reason) else found
+        elif place.sleep_at is not None and place.sleep_at <= now:
+            place.why_leave, place.after = Reason.IDLE, After.SLEEP
+            return self._ending.ask(place, now)
+        return []
+
+    def _stop_all(self, now: float) -> list[Action]:
+        self.stopping = True
+        self._breakers.open.clear()
+        actions: list[Action] = []
+        for place in list(self.places.values()):
+            after = After.REMOVE if place.after is After.REMOVE else After.STAY
+            actions += self.stop(place, after, place.why_leave or Reason.STOPPED, now)
+        return actions
+
+    def _pauses_changed(self, scopes: Collection[str]) -> list[Action]:
+        self._pauses = frozenset(scopes)
+        actions: list[Action] = []
+        for place in self.places.values():
+            paused = self._is_paused(place)
+            if place.paused is not paused:
+                place.paused = paused
+                if place.alive:
+                    actions.append(Heed(place.component, paused))
+        return actions

@@ -1,0 +1,185 @@
+"""What people can order, and what they are told: every order answers at once with what will happen.
+
+Pure: it works on the fleet and returns the fleet's actions. Every order can be given twice; the second changes nothing.
+"""
+
+from enum import StrEnum
+
+import msgspec
+
+from chargehand.errors import ConfigurationError, UnknownCrew
+from chargehand.model.fleet.death import Reason
+from chargehand.model.fleet.fleet import Fleet
+from chargehand.model.fleet.lifecycle import Action, Forgiven, Status
+from chargehand.model.fleet.place import After, Place
+
+MOST_WORKERS = 1000
+LONGEST_PAUSE_MS = 366 * 86_400_000
+
+
+class Verb(StrEnum):
+    """Every order."""
+
+    START = "start"
+    STOP = "stop"
+    PAUSE = "pause"
+    RESUME = "resume"
+    DRAIN = "drain"
+    RESTART = "restart"
+    RESET = "reset"
+    SCALE = "scale"
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What will happen to one worker."""
+
+    component: str
+    text: str
+
+
+def places_of(fleet: Fleet, scope: str | None) -> list[Place]:
+    """Whom an order is about: all, a crew by its name, or a worker as worker:crew:index (or crew:index)."""
+    if scope is None or scope == "*":
+        return list(fleet.places.values())
+    if scope in fleet.crews:
+        return fleet.crew(scope)
+    component = scope if scope.startswith("worker:") else f"worker:{scope}"
+    if component in fleet.places:
+        return [fleet.places[component]]
+    known = ", ".join([*fleet.crews, *fleet.places])
+    raise UnknownCrew(f"there is no crew or worker {scope!r}; there are: {known}")
+
+
+def normal_scope(fleet: Fleet, scope: str | None) -> str:
+    """The scope as it is kept: `*`, a crew's name or a whole component id."""
+    places = places_of(fleet, scope)
+    if scope is None or scope == "*" or scope in fleet.crews:
+        return scope or "*"
+    return places[0].component
+
+
+def carry_out(fleet: Fleet, verb: Verb, scope: str | None, now: float) -> tuple[list[Action], list[Answer]]:
+    """Carry an order out that is about present workers."""
+    doing = {
+        Verb.START: _start, Verb.STOP: _stop, Verb.DRAIN: _drain, Verb.RESTART: _restart, Verb.RESET: _reset,
+    }[verb]  # fmt: skip
+    actions: list[Action] = []
+    answers: list[Answer] = []
+    for place in places_of(fleet, scope):
+        done, text = doing(fleet, place, now)
+        actions += done
+        answers.append(Answer(place.component, text))
+    return [*actions, *fleet.admitted(now)], answers
+
+
+Done = tuple[list[Action], str]
+
+
+def _start(fleet: Fleet, place: Place, now: float) -> Done:
+    if place.status is Status.FAILED:
+        return [], f"was given up ({place.text}); `chargehand reset {place.component}` starts it"
+    if fleet.stopping:
+        return [], "stays as it is: the node is stopping"
+    if place.after is After.REMOVE:
+        return [], "is going: its crew was made smaller"
+    if place.status is Status.STOPPING or (place.why_leave is not None and place.alive):
+        place.after, place.why_leave = After.START, Reason.RESTARTED
+        return [], "starts again as soon as it has stopped"
+    if place.alive:
+        return [], "runs already"
+    if place.status is Status.CRASHED:
+        return [], "comes back by itself" if not place.behind_breaker else "waits until another of its crew runs well"
+    fleet.start(place)
+    return [], "starts"
+
+
+def _stop(fleet: Fleet, place: Place, now: float) -> Done:
+    was, job = place.status, place.doing
+    actions = fleet.stop(place, After.STAY, Reason.STOPPED, now)
+    if was is Status.FAILED:
+        return actions, "was given up; nothing to stop"
+    if not place.alive:
+        return actions, "is stopped"
+    return actions, f"stops; {job} has the grace to finish, and is otherwise queued again" if job else "stops"
+
+
+def _drain(fleet: Fleet, place: Place, now: float) -> Done:
+    was, job = place.status, place.doing
+    actions = fleet.leave(place, After.STAY, Reason.DRAINED, now)
+    if was is Status.FAILED:
+        return actions, "was given up; nothing to drain"
+    if not place.alive:
+        return actions, "is stopped"
+    finishes = job is not None and place.verdict is None and place.status is not Status.STOPPING
+    return actions, f"finishes {job}, then stops" if finishes else "stops"
+
+
+def _restart(fleet: Fleet, place: Place, now: float) -> Done:
+    if place.alive:
+        job = place.doing
+        actions = fleet.stop(place, After.START, Reason.RESTARTED, now)
+        return actions, f"stops, with the grace to finish {job}, and starts again" if job else "stops and starts again"
+    actions = fleet.forgive(place) if place.status is Status.FAILED else []
+    fleet.start(place)
+    return actions, "starts"
+
+
+def _reset(fleet: Fleet, place: Place, now: float) -> Done:
+    actions = [*fleet.forgive(place), *fleet.close_breaker(place.crew, "a person reset it")]
+    if place.status is Status.STOPPING:
+        return actions, "its past is cleared; it is stopping"
+    if place.alive:
+        return actions, "its past is cleared; it runs on"
+    fleet.start(place)
+    return actions, "its past is cleared; it starts"
+
+
+def scale(fleet: Fleet, crew: str | None, count: int | None, now: float) -> tuple[list[Action], list[Answer]]:
+    """Change how many workers a crew has."""
+    if crew is None or crew not in fleet.crews:
+        raise UnknownCrew(f"scale needs a crew; there is no crew {crew!r}; there are: {', '.join(fleet.crews)}")
+    if count is None or not 0 <= count <= MOST_WORKERS:
+        raise ConfigurationError(f"scale {crew!r} to {count}: allowed is 0 to {MOST_WORKERS}")
+    actions: list[Action] = []
+    answers: list[Answer] = []
+    for place in fleet.crew(crew):
+        if place.index >= count:
+            actions += [Forgiven(place.component)] if place.status is Status.FAILED else []
+            job = place.doing
+            actions += fleet.leave(place, After.REMOVE, Reason.SCALED_DOWN, now)
+            answers.append(Answer(place.component, f"finishes {job}, then goes" if job else "goes"))
+    for index in range(count):
+        place = fleet.places.get(f"worker:{crew}:{index}")
+        if place is None:
+            place = fleet.add(crew, index)
+            fleet.start(place)
+            answers.append(Answer(place.component, "starts"))
+        elif place.after is After.REMOVE:
+            place.after, place.why_leave = After.START, Reason.RESTARTED
+            answers.append(Answer(place.component, "was going; starts again"))
+    answers = answers or [Answer(place.component, "stays") for place in fleet.crew(crew)]
+    return [*actions, *fleet.admitted(now)], answers
+
+
+def resumed(fleet: Fleet, scope: str | None) -> list[Answer]:
+    """What resuming means for each: those that were given up stay so."""
+    answers: list[Answer] = []
+    for place in places_of(fleet, scope):
+        if place.status is Status.FAILED:
+            text = f"stays given up ({place.text}); `chargehand reset {place.component}` starts it"
+        elif place.paused:
+            text = f"is still paused, by another pause: {_lifting(fleet.pauses_of(place))}"
+        elif place.status is Status.STOPPING:
+            text = "is stopping"
+        elif place.alive:
+            text = "takes work again"
+        else:
+            text = f"is {place.status.value}" + (f" ({place.text})" if place.text else "")
+        answers.append(Answer(place.component, text))
+    return answers or [Answer(scope or "*", "is no longer paused; it has no workers")]
+
+
+def _lifting(scopes: list[str]) -> str:
+    """The commands that clear these pauses."""
+    who = ["" if scope == "*" else f" {scope.removeprefix('worker:')}" for scope in scopes]
+    return " and ".join(f"`chargehand resume{each}`" for each in who)

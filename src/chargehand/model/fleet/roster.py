@@ -1,0 +1,259 @@
+"""The places and what becomes of them: filled, emptied, given up on, brought back. The fleet decides when.
+
+Pure, as all of the model.
+"""
+
+from collections.abc import Callable, Collection, Mapping
+
+import msgspec
+
+from chargehand.model.fleet.admission import Admission
+from chargehand.model.fleet.breaker import Breakers
+from chargehand.model.fleet.death import Reason
+from chargehand.model.fleet.ending import Ending
+from chargehand.model.fleet.lifecycle import (
+    Action,
+    BreakerClosed,
+    BreakerOpened,
+    Dismiss,
+    Forgiven,
+    GivenUp,
+    Removed,
+    Replace,
+    Report,
+    Spawn,
+    Status,
+)
+from chargehand.model.fleet.place import After, Place
+from chargehand.model.fleet.policy import (
+    GiveUpOn,
+    History,
+    LivenessPolicy,
+    Restart,
+    RestartPolicy,
+    StartPolicy,
+    Terms,
+    after_crash,
+)
+from chargehand.model.fleet.watch import Watch
+
+AT_WORK = (Status.HEALTHY, Status.PAUSED)
+
+
+class Roster:
+    """All places of a node, and the ways into and out of them."""
+
+    def __init__(
+        self,
+        crews: Mapping[str, Terms],
+        restart: RestartPolicy,
+        liveness: LivenessPolicy,
+        starts: StartPolicy,
+        jitter: Callable[[], float],
+    ) -> None:
+        self.crews, self._restart, self._liveness, self._jitter = dict(crews), restart, liveness, jitter
+        self._watch, self._ending, self._breakers = Watch(liveness), Ending(liveness), Breakers(restart)
+        self._admission = Admission(starts, self.crews)
+        self._pauses: Collection[str] = ()
+        self._begun = self.stopping = False
+        self._lives: dict[str, int] = {}
+        """How many lives each component has had: no incarnation is ever repeated, whatever becomes of its place."""
+        self._occupied: dict[str, int] = {}
+        """Places in which an earlier life, of an earlier node, cannot be killed: its pid."""
+        self.places: dict[str, Place] = {}
+        for crew, terms in self.crews.items():
+            for index in range(terms.workers):
+                self.add(crew, index)
+
+    def add(self, crew: str, index: int) -> Place:
+        """A new place, with nobody in it yet."""
+        place = Place(f"worker:{crew}:{index}", crew, index)
+        place.life = self._lives.get(place.component, 0)
+        place.paused = self._is_paused(place)
+        self.places[place.component] = place
+        return place
+
+    @property
+    def occupied(self) -> Collection[str]:
+        """Places, present or not, in which an earlier life cannot be killed."""
+        return tuple(self._occupied)
+
+    @property
+    def breakers(self) -> Mapping[str, str]:
+        """The crews of which only one worker is tried, and why."""
+        return {crew: f"{found.cause}; {found.probe} is tried" for crew, found in self._breakers.open.items()}
+
+    def crew(self, name: str) -> list[Place]:
+        """The places of one crew."""
+        return [place for place in self.places.values() if place.crew == name]
+
+    # filling a place
+
+    def start(self, place: Place) -> None:
+        """Have an empty place filled, as soon as it is its turn."""
+        if place.component in self._occupied:
+            place.start_at, place.after, place.why_leave, place.reason = None, None, None, Reason.NOT_STARTED
+            place.text = f"unkillable: an earlier life of it (pid {self._occupied[place.component]}) is still there"
+        elif self._begun and not self.stopping:
+            place.after, place.why_leave, place.behind_breaker = None, None, False
+            self._admission.join(place)
+
+    def admitted(self, now: float) -> list[Action]:
+        """Whose turn it is."""
+        actions: list[Action] = []
+        while (place := self._admission.admit(self.places, now)) is not None:
+            if place.status is Status.CRASHED:
+                place.restarts += 1
+                place.restarted_at = now
+            place.begin(now, self._liveness.set_up)
+            self._lives[place.component] = place.life
+            self._watch.begin(place)
+            actions.append(Spawn(place.component, place.life))
+        return actions
+
+    # a place falls empty
+
+    def stopped(self, place: Place) -> list[Action]:
+        """Nobody is in the place, as was planned; what follows was planned, too."""
+        place.reason, place.start_at = place.why_leave or Reason.STOPPED, None
+        place.text = str(place.reason)
+        if place.after is After.REMOVE:
+            del self.places[place.component]
+            return [Removed(place.component)]
+        if place.after is After.START:
+            self.start(place)
+        return []
+
+    def _unwanted(self, place: Place, charged: bool) -> list[Action] | None:
+        """What follows a crash of one that was not to come back anyway."""
+        if not self.stopping and place.after not in (After.STAY, After.REMOVE):
+            return None
+        place.move(Status.STOPPED)
+        report = _report(place, charged, "it was to stop anyway")
+        reason, text = place.reason, place.text
+        actions = self.stopped(place)
+        place.reason, place.text = reason, text
+        return [report, *actions]
+
+    def replaced(self, place: Place, reason: Reason, words: str) -> list[Action]:
+        """Its job took too long, or was cancelled: replaced at once, and nobody is charged but the job."""
+        place.move(Status.CRASHED)
+        place.reason, place.text = reason, words
+        unwanted = self._unwanted(place, charged=False)
+        if unwanted is not None:
+            return unwanted
+        self.start(place)
+        return [_report(place, False, "started again at once"), Replace(place.component, words, 0.0)]
+
+    def crashed(
+        self,
+        place: Place,
+        reason: Reason,
+        words: str,
+        *,
+        charge: bool,
+        cause: str | None,
+        now: float,
+        fatal: bool = False,
+    ) -> list[Action]:
+        """It died, and nobody wanted that. `cause`: what it died of, if it had no job in hand."""
+        place.move(Status.CRASHED)
+        place.reason, place.text = reason, words
+        place.history.add(now, charge=charge)
+        if cause is not None:
+            place.idle_crash_at, place.idle_crash_cause = now, cause
+        unwanted = self._unwanted(place, charge)
+        if unwanted is not None:
+            return unwanted
+        decision = GiveUpOn(words) if fatal else after_crash(self._restart, place.history, now, self._jitter())
+        match decision:
+            case GiveUpOn(why):
+                text = why if fatal else f"{why}; the last: {words}"
+                return [_report(place, charge, f"given up: {text}"), *self._give_up(place, text)]
+            case Restart(at):
+                place.start_at, place.after = at, None
+                report = _report(place, charge, f"started again in {at - now:.{1 if at - now >= 1 else 2}f} s")
+                told = self._trip(place.crew, now)
+                if place.behind_breaker:
+                    waits = "waits: another of its crew is tried first"
+                    return [msgspec.structs.replace(report, follows=waits), *told]
+                return [report, *told, Replace(place.component, words, at - now)]
+
+    def _trip(self, crew: str, now: float) -> list[Action]:
+        """Open the crew's breaker if this crash was one too many; whoever is not tried comes out of the line."""
+        opened = self._breakers.crashed(crew, self.crew(crew), now)
+        for place in self.crew(crew):
+            if place.behind_breaker:
+                self._admission.leave(place)
+        return [BreakerOpened(crew, opened.cause, opened.probe)] if opened else []
+
+    def _give_up(self, place: Place, text: str) -> list[Action]:
+        place.move(Status.FAILED)
+        place.text, place.start_at, place.behind_breaker = text, None, False
+        actions: list[Action] = [GivenUp(place.component, text)]
+        found = self._breakers.open.get(place.crew)
+        if found is not None and found.probe == place.component:
+            del self._breakers.open[place.crew]
+            for other in self.crew(place.crew):
+                if other.behind_breaker:
+                    actions += self._give_up(other, f"{place.component}, which was tried for all, was given up: {text}")
+        return actions
+
+    def close_breaker(self, crew: str, why: str) -> list[Action]:
+        """The others of the crew come back."""
+        if self._breakers.open.pop(crew, None) is None:
+            return []
+        for place in self.crew(crew):
+            if place.behind_breaker:
+                self.start(place)
+        return [BreakerClosed(crew, why)]
+
+    # people
+
+    def stop(self, place: Place, after: After, why: Reason, now: float) -> list[Action]:
+        """Have it stopped within the grace, if it is there at all."""
+        self._admission.leave(place)
+        place.start_at, place.behind_breaker = None, False
+        if place.status is Status.FAILED and after is not After.REMOVE:
+            return []
+        self._plan(place, after, why)
+        if place.status is Status.CRASHED:
+            place.move(Status.STOPPED)
+        if not place.alive:
+            return self.stopped(place)
+        if place.status is Status.STOPPING or place.verdict is not None:
+            return []  # it is on its way
+        return self._ending.ask(place, now)
+
+    def leave(self, place: Place, after: After, why: Reason, now: float) -> list[Action]:
+        """Have it stopped once it has no job in hand."""
+        if place.status in AT_WORK and place.job is not None and place.verdict is None:
+            self._plan(place, after, why)
+            return [Dismiss(place.component)]
+        return self.stop(place, after, why, now)
+
+    def _plan(self, place: Place, after: After, why: Reason) -> None:
+        """What follows its stop; that its place is no more was decided for good, unless the crew grows again."""
+        if place.after is not After.REMOVE:
+            place.after, place.why_leave = after, why
+
+    def forgive(self, place: Place) -> list[Action]:
+        """A person clears its past."""
+        place.history = History()
+        place.done_at_crash = place.idle_crash_at = None
+        return [Forgiven(place.component)] if place.status is Status.FAILED else []
+
+    def pauses_of(self, place: Place) -> list[str]:
+        """The scopes whose pauses hold a worker."""
+        return [scope for scope in ("*", place.crew, place.component) if scope in self._pauses]
+
+    def _is_paused(self, place: Place) -> bool:
+        return bool(self.pauses_of(place))
+
+
+def _report(place: Place, charged: bool, follows: str) -> Report:
+    assert place.reason is not None
+    assert place.text is not None
+    return Report(
+        component=place.component, reason=place.reason, text=place.text, charged=charged, follows=follows
+    )  # fmt: skip

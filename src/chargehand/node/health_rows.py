@@ -1,0 +1,85 @@
+"""What the node writes into the store for readers in other processes: its own beat, its workers' health, the history.
+
+At once when a status changes, else every few seconds; never for every small job.
+"""
+
+import os
+from collections.abc import Mapping
+
+import msgspec
+
+from chargehand.live.views import health_note
+from chargehand.model.fleet.fleet import Fleet
+from chargehand.model.health import APP
+from chargehand.model.ledger import Ledger
+from chargehand.node import chores
+from chargehand.node.handle import Hand
+from chargehand.processes import proc
+from chargehand.store import HealthNote
+
+BEAT = 5.0
+SOON = 0.05
+"""Seconds for which changes are gathered."""
+SNAPSHOT_EVERY = 30.0
+
+
+class Projection:
+    """When to write what; `due` and `chores` are asked by the node."""
+
+    def __init__(self, fleet: Fleet, ledger: Ledger, hands: Mapping[str, Hand], *, history: bool, now: float) -> None:
+        self._fleet, self._ledger, self._hands = fleet, ledger, hands
+        own = proc.stat(os.getpid())
+        self._own_start = own.start if own else None
+        self._began = self._beat_at = now
+        self._snapshot_at = now + BEAT if history else None
+        self._changed: set[str] = set()
+        self._changed_at: float | None = None
+
+    def changed(self, component: str, now: float) -> None:
+        """Readers should soon see what became of it."""
+        self._changed.add(component)
+        if self._changed_at is None:
+            self._changed_at = now + SOON
+
+    def due(self) -> float:
+        """When the next is to be written."""
+        due = self._beat_at
+        if self._changed_at is not None:
+            due = min(due, self._changed_at)
+        return due if self._snapshot_at is None else min(due, self._snapshot_at)
+
+    def chores(self, now: float, text: str | None) -> list[chores.Chore]:
+        """What is to be written now. `text`: what is wrong with the node, if anything is."""
+        found: list[chores.Chore] = []
+        beat = now >= self._beat_at
+        if beat or (self._changed_at is not None and now >= self._changed_at):
+            wanted = list(self._fleet.places) if beat else [c for c in self._changed if c in self._fleet.places]
+            gone = tuple(component for component in self._changed if component not in self._fleet.places)
+            notes = [self._note(component, now) for component in wanted]
+            found.append(chores.Project((self._own(now, text), *notes) if beat else tuple(notes), gone))
+            self._changed.clear()
+            self._changed_at = None
+        if beat:
+            self._beat_at = now + BEAT
+            found.append(chores.LookAtQueues())
+        if self._snapshot_at is not None and now >= self._snapshot_at:
+            self._snapshot_at = now + SNAPSHOT_EVERY
+            found.append(chores.TakeSnapshot())
+        return found
+
+    def _note(self, component: str, now: float) -> HealthNote:
+        place = self._fleet.places[component]
+        return health_note(place, self._hands.get(component), self._ledger.held.get(component), now)
+
+    def _own(self, now: float, text: str | None) -> HealthNote:
+        """The node itself: an outside monitor sees by its age that it hangs."""
+        return HealthNote(
+            component=APP,
+            status="healthy" if text is None else "degraded",
+            reason=text,
+            pid=os.getpid(),
+            pid_start=self._own_start,
+            heartbeat_age_ms=0,
+            created_age_ms=int((now - self._began) * 1000),
+            metadata=msgspec.json.encode({"workers": len(self._fleet.places)}).decode(),
+        )

@@ -1,0 +1,289 @@
+"""What the node tells of itself while it happens: workers, jobs, queues and the verdict, as state in a broker.
+
+While nobody watches it only counts what the figures need, and looks at the queues now and then while they change, for
+the charts of those who come later. It never waits: what must be read from the store is asked of the reader.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from chargehand import clock
+from chargehand.live import bodies
+from chargehand.live.bodies import Look, Picture
+from chargehand.live.broker import Broker
+from chargehand.live.views import worker_event, worker_view
+from chargehand.model.batch import Batch, Result
+from chargehand.model.figures import Figures
+from chargehand.model.fleet.fleet import Fleet
+from chargehand.model.health import judge
+from chargehand.model.job import State
+from chargehand.model.ledger import Ledger, Todo
+from chargehand.model.past import NEVER, Past
+from chargehand.model.topic import HEALTH, Patterns, queue_topic, worker_topic
+from chargehand.node.handle import Hand
+from chargehand.node.live_jobs import JobNews
+from chargehand.node.reader import Reader
+from chargehand.settings.plan import NodePlan
+from chargehand.store import Counts
+
+WORK_GAP, WORK_AHEAD = 0.25, 1.0
+"""Seconds between two states of a worker that differ only in its work, on average; after a quiet while, a few go at
+once: so many seconds' worth. A change of its status never waits."""
+FIRST_GAP, LONGEST_GAP = 0.02, 0.25
+"""Seconds between two publications, at least; longer when many jobs have changed, or when the last one took long."""
+MANY = 100
+"""Jobs that have changed: in a shower of them nobody can read each."""
+LOOK_GAP = 0.25
+"""Seconds between two looks at the store, at least, and four times as long as the last one took."""
+POLL = 2.0
+"""How often the store is asked whether others have written; those who do so from here say it themselves."""
+
+Beside = tuple[dict[str, str], str | None, dict[str, str]]
+"""What is wrong beside the workers: queues that nobody serves, each with why; why the store fails; crews that cannot
+look for work, each with why."""
+
+
+class Live:
+    """See the module."""
+
+    def __init__(
+        self,
+        life: str,
+        plan: NodePlan,
+        fleet: Fleet,
+        ledger: Ledger,
+        hands: Mapping[str, Hand],
+        reader: Reader,
+        system: Callable[[], Beside],
+    ) -> None:
+        self._plan, self._fleet, self._ledger, self._hands = plan, fleet, ledger, hands
+        self._reader, self._system = reader, system
+        self.broker = Broker(life)
+        self.jobs = JobNews(self.broker, plan.node, ledger)
+        self.watched = False
+        """Whether anybody wants to know."""
+        self.past = Past()
+        self._figures: dict[str, Figures] = {crew.queue: Figures() for crew in plan.crews}
+        self._wall = clock.now_ms() - clock.monotonic() * 1000
+        """What makes a moment of the one clock into one of the other, always in the same way."""
+        self._workers: dict[str, dict[str, Any]] = {}
+        self._urgent: set[str] = set()
+        self._busy: set[str] = set()
+        self._paid_until: dict[str, float] = {}
+        """Up to when each worker's share of events is used up."""
+        self._busy_at = self._publish_at = 0.0
+        self._counts: tuple[tuple[Counts, ...], tuple[tuple[str, int], ...]] | None = None
+        self._beside: Beside | None = None
+        self._stirred = False
+        self._look_at = self._poll_at = 0.0
+        self._asked: tuple[int, int] | None = None
+        """The look that is under way: its number, and the version at which it was asked for."""
+        self._looks = 0
+        self.looked = 0
+        """The number of the last look that was answered."""
+
+    # who wants what
+
+    def watch(self, patterns: Patterns | None, now: float) -> int:
+        """All who watch want this together (None: nobody watches). The number of the look after which it is known."""
+        news = self.jobs.watch(patterns)
+        if patterns is None:
+            self.watched = False
+            self._reader.rest()
+            self._asked = None
+            return 0
+        if not self.watched:
+            self.watched, self._asked = True, None  # a look for the past alone would only be in the way
+            self._urgent.update(self._fleet.places, self._workers)
+            self._poll_at, self._look_at = now + POLL, now
+            news = True
+        if news:
+            self._stirred, self._look_at = True, now
+        return self._looks + 1 if news or self._stirred else self._looks
+
+    # what happens; all of it is cheap while nobody watches
+
+    def changed(self, component: str) -> None:
+        """A worker's status may be another."""
+        if self.watched:
+            self._urgent.add(component)
+
+    def worked(self, component: str) -> None:
+        """What a worker does, or how far it is, may be something else."""
+        if self.watched:
+            self._busy.add(component)
+            self._busy_at = min(self._busy_at, self._paid_until.get(component, 0.0) - WORK_AHEAD)
+
+    def began(self, component: str, todo: Todo) -> None:
+        """A worker was handed something."""
+        if self.watched:
+            self.worked(component)
+            self.jobs.began(component, todo)
+
+    def heard(self, component: str, job: str | None, progress: Any) -> None:
+        """A worker says how it is, and how far with its job, if that is news."""
+        if self.watched:
+            self.worked(component)
+            if progress is not None:
+                self.jobs.progressed(component, job, progress)
+
+    def settled(self, job_id: str) -> None:
+        """A worker has settled this job itself."""
+        if self.watched:
+            self._stirred |= self.jobs.ask(job_id)
+
+    def written(self, now: float) -> None:
+        """Somebody else has written into the store."""
+        self.past.stir(now)
+        if self.watched:
+            self._stirred = True
+            self.jobs.written()
+
+    def committed(self, batch: Batch, result: Result, now: float) -> None:
+        """A batch is in the store."""
+        for grant in result.grants:
+            if grant.claims:
+                self._figures_of(grant.claims[0].queue).began(now)
+        ended: dict[str, tuple[int, int]] = {}
+        for settlement in batch.settlements:
+            if settlement.outcome == "done" or (settlement.outcome and settlement.state is not State.QUEUED):
+                count, took_ms = ended.get(settlement.queue, (0, 0))
+                ended[settlement.queue] = count + 1, took_ms + settlement.duration_ms
+        for queue, (count, took_ms) in ended.items():
+            self._figures_of(queue).ended(count, took_ms / 1000, now)
+        work = bool(batch.settlements or batch.requests or result.grants)
+        if work:
+            self.past.stir(now)
+        if self.watched:
+            self._stirred |= work
+            self._stirred |= self.jobs.committed(batch, result)
+
+    def _figures_of(self, queue: str) -> Figures:
+        found = self._figures.get(queue)
+        if found is None:
+            found = self._figures[queue] = Figures()
+        return found
+
+    # time
+
+    def due(self) -> float:
+        """When `step` has something to do."""
+        if not self.watched:
+            return self.past.due() if self._asked is None else NEVER
+        if self._urgent:
+            return 0.0
+        moments = [self._poll_at, self.past.due()]
+        if self._busy or self.jobs.waiting:
+            busy_at = self._busy_at if self._busy and not self.jobs.waiting else 0.0
+            moments.append(max(self._publish_at, busy_at))
+        if self._stirred and self._asked is None:
+            moments.append(self._look_at)
+        return min(moments)
+
+    def step(self, now: float) -> None:
+        """Publish what is due; look at the store if that is due."""
+        if not self.watched:
+            self._looks += 1
+            self._asked = (self._looks, self.broker.version)
+            self._reader.ask(Look(mark=self._looks))
+            return
+        if now >= self.past.due():
+            self._keep(now)
+        if self._urgent:
+            self._publish_workers(list(self._urgent), now)
+            self._urgent.clear()
+            self._publish_health()
+        elif self._beside != self._system():
+            self._publish_health()
+        if (self._busy or self.jobs.waiting) and now >= self._publish_at:
+            self._publish_work(now)
+        if self._asked is None and ((self._stirred and now >= self._look_at) or now >= self._poll_at):
+            self._look(now)
+
+    def _publish_work(self, now: float) -> None:
+        began, many = clock.monotonic(), self.jobs.waiting > MANY
+        if now >= self._busy_at:
+            ready = [c for c in self._busy if self._paid_until.get(c, 0.0) - WORK_AHEAD <= now]
+            self._publish_workers(ready, now)
+            self._busy.difference_update(ready)
+            self._busy_at = min((self._paid_until[c] - WORK_AHEAD for c in self._busy), default=float("inf"))
+        self.jobs.publish()
+        took = clock.monotonic() - began
+        self._publish_at = now + (LONGEST_GAP if many else min(max(FIRST_GAP, 8 * took), LONGEST_GAP))
+
+    def _publish_workers(self, components: list[str], now: float) -> None:
+        at_ms = clock.now_ms()
+        for component in components:
+            key = f"{worker_topic(component)}@{self._plan.node}"
+            place = self._fleet.places.get(component)
+            if place is None:
+                known = self._workers.pop(component, None)
+                self._paid_until.pop(component, None)
+                if known is not None:
+                    identity = {name: known[name] for name in ("component", "crew", "index", "node")}
+                    self.broker.remove(key, worker_topic(component), "worker", identity, at_ms)
+                continue
+            held = self._ledger.held.get(component)
+            view = worker_view(place, self._hands.get(component), held, self._plan.restart, now)
+            since = None if held is None else int(self._wall + held.since * 1000)
+            start = None if place.start_at is None else int(self._wall + place.start_at * 1000)
+            started = int(self._wall + place.started_at * 1000) if place.alive else None
+            body = self._workers[component] = worker_event(view, self._plan.node, since, start, started)
+            if self.broker.publish(key, worker_topic(component), "worker", body, at_ms):
+                self._paid_until[component] = max(now, self._paid_until.get(component, 0.0)) + WORK_GAP
+
+    def _publish_health(self) -> None:
+        unserved, failing, blind = self._beside = self._system()
+        workers = [self._workers[component] for component in self._fleet.places if component in self._workers]
+        found = judge(workers, unserved, store_failing=failing, blind=blind)
+        body = {"status": found.status.value, "errors": list(found.reasons)}
+        self.broker.publish(HEALTH, HEALTH, "health", body, clock.now_ms())
+
+    # the store
+
+    def _look(self, now: float) -> None:
+        self._looks += 1
+        self._asked = (self._looks, self.broker.version)
+        poll = now >= self._poll_at
+        look = self.jobs.look(Look(only_if_stirred=not self._stirred, mark=self._looks), poll=poll)
+        self._stirred, self._poll_at = False, now + POLL
+        self._reader.ask(look)
+
+    def seen(self, seen: Picture, took: float, now: float) -> None:
+        """The reader has looked."""
+        if self._asked is None or seen.look.mark != self._asked[0]:
+            return  # nobody watched for a while
+        (self.looked, version), self._asked = self._asked, None
+        self._look_at = now + max(LOOK_GAP, 4 * took)
+        if seen.error is not None:
+            self._stirred, self._look_at = True, now + POLL  # what made us look is not seen yet
+        if seen.counts is not None:
+            self._counts = (seen.counts, seen.waiting)
+        if not self.watched:
+            self._reader.rest()
+            self._keep(now, took)
+            return
+        self.jobs.seen(seen, version)
+        if seen.counts is not None or any(figures.moved(now) for figures in self._figures.values()):
+            self._publish_queues(now)
+
+    def _queues(self, now: float) -> list[dict[str, Any]]:
+        """Every queue as it is shown, by what is known; nothing before the first look."""
+        served = [crew.queue for crew in self._plan.crews]
+        return [] if self._counts is None else bodies.queues(*self._counts, served, self._figures, now)
+
+    def _keep(self, now: float, took: float = 0.0) -> None:
+        self.past.keep(self._queues(now), clock.now_ms(), now, took)
+
+    def _publish_queues(self, now: float) -> None:
+        if self._counts is None:
+            return
+        at_ms = clock.now_ms()
+        topics: set[str] = set()
+        for body in self._queues(now):
+            topic = queue_topic(body["name"])
+            topics.add(topic)
+            self.broker.publish(topic, topic, "queue", body, at_ms, ignoring=("oldest_wait_s",))
+        for topic in set(self.broker.keys("queue:")) - topics:
+            name = topic.removeprefix("queue:").removesuffix(":status")
+            self.broker.remove(topic, topic, "queue", {"name": name}, at_ms)

@@ -1,0 +1,206 @@
+"""What the node tells of jobs while somebody watches: what it does with them itself, and what the store says of others.
+
+Everything told has been committed before. What was read from the store never replaces what was told after it was asked.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from chargehand import clock
+from chargehand.live import bodies
+from chargehand.live.bodies import Look, Picture
+from chargehand.live.broker import Broker
+from chargehand.model.batch import Batch, Result
+from chargehand.model.job import FINISHED, JobRecord, Settlement, State
+from chargehand.model.ledger import Ledger, Todo
+from chargehand.model.search import Look as Search
+from chargehand.model.topic import Patterns, job_topic
+from chargehand.node import chores
+
+MOST_CHANGES = 500
+"""Jobs whose changes are gathered; of more, those are left out that nobody was ever told of."""
+MOST_ASKED = 1000
+"""Jobs that the store is asked about at a time."""
+
+Change = Callable[[], dict[str, Any]]
+"""Makes the state of a job; only that of those is made which are told."""
+
+
+class JobNews:
+    """See the module."""
+
+    def __init__(self, broker: Broker, node: str, ledger: Ledger) -> None:
+        self._broker, self._node, self._ledger = broker, node, ledger
+        self._all = False
+        self._ids: frozenset[str] = frozenset()
+        self._changes: dict[str, Change] = {}
+        """Of jobs that somebody was told of."""
+        self._new: OrderedDict[str, Change] = OrderedDict()
+        """Of jobs that nobody was ever told of: of many only the last matter."""
+        self._ask: dict[str, None] = {}
+        """Jobs that have changed, but only the store knows into what."""
+        self._asked: set[str] = set()
+        """Those of them that are being read."""
+        self._meanwhile: set[str] = set()
+        """Jobs that nobody was told of and that have ended since the store was asked: what it says of them is old."""
+        self._new_list = False
+
+    @property
+    def waiting(self) -> int:
+        """How many have changed and are to be told."""
+        return len(self._changes) + len(self._new)
+
+    def watch(self, patterns: Patterns | None) -> bool:
+        """All who watch want this together; whether the store must be read for it."""
+        every, ids = (patterns.jobs, patterns.ids) if patterns is not None else (False, frozenset[str]())
+        new_list, new_ids = every and not self._all, ids - self._ids
+        self._all, self._ids = every, ids
+        self._new_list |= new_list
+        if not every:
+            self._broker.forget_jobs(lambda key: key[4:] in ids)
+            for changes in (self._changes, self._new):
+                for job_id in [job_id for job_id in changes if job_id not in ids]:
+                    del changes[job_id]
+        if new_list:
+            for component, held in self._ledger.held.items():
+                for claim in held.claims.values():
+                    if self._known(claim.id) is None:  # else we know how far it is, too
+                        self._change(claim.id, partial(bodies.job_of_claim, claim, component))
+        unknown = [job_id for job_id in new_ids if self._known(job_id) is None]
+        return new_list or bool(unknown)
+
+    # what happens
+
+    def _wanted(self, job_id: str) -> bool:
+        return self._all or job_id in self._ids
+
+    def _known(self, job_id: str) -> Change | None:
+        """What makes the newest state of it that we know."""
+        change = self._new.get(job_id) or self._changes.get(job_id)
+        if change is None:
+            event = self._broker.get(job_topic(job_id))
+            change = None if event is None else partial(dict[str, Any], event.body)
+        return change
+
+    def _change(self, job_id: str, change: Change) -> None:
+        if not self._wanted(job_id):
+            return
+        if self._broker.get(job_topic(job_id)) is not None:
+            self._changes[job_id] = change
+            return
+        self._new[job_id] = change
+        self._new.move_to_end(job_id)
+        if len(self._new) > MOST_CHANGES:
+            self._new.popitem(last=False)
+
+    def ask(self, job_id: str) -> bool:
+        """This job has changed, into what the store must say; whether it is to be read."""
+        if self._wanted(job_id):
+            self._ask[job_id] = None
+            if len(self._ask) > MOST_ASKED:
+                del self._ask[next(iter(self._ask))]
+            return True
+        return False
+
+    def written(self) -> None:
+        """Somebody else has written: which jobs are new, or no longer what we told, the store must say."""
+        self._new_list |= self._all
+
+    def began(self, component: str, todo: Todo) -> None:
+        """A worker was handed this."""
+        if not (self._all or self._ids) or isinstance(todo, Search):
+            return
+        for claim in todo if isinstance(todo, list) else (todo,):
+            self._change(claim.id, partial(bodies.job_of_claim, claim, component))
+
+    def progressed(self, component: str, job: str | None, progress: Any) -> None:
+        """A worker says how far it is."""
+        held = self._ledger.held.get(component)
+        claim = held and (held.claim if job is None else held.find(job))
+        if claim is not None and self._wanted(claim.id):
+            told = msgspec.to_builtins(progress)
+            self._change(claim.id, partial(bodies.job_of_claim, claim, component, told))
+
+    def committed(self, batch: Batch, result: Result) -> bool:
+        """A batch is in the store; whether more must be read to know what it made of jobs."""
+        if not (self._all or self._ids):
+            return False
+        for request, (_, enqueued) in zip(batch.requests, result.enqueued, strict=True):
+            for job, done in zip(request.jobs, enqueued, strict=True):
+                if done.created and self._known(job.id) is None:  # it may have begun already
+                    self._change(job.id, partial(bodies.job_of_new, job))
+        ask = [settlement.id for settlement in batch.settlements if not self._settled(settlement, result)]
+        for chore, done in zip(batch.chores, result.done, strict=True):
+            if isinstance(chore, chores.CancelJobs):
+                ask += [job.id for job in done if job.at_once]
+        wanted = [job_id for job_id in ask if self.ask(job_id)]
+        return bool(wanted)
+
+    def _settled(self, settlement: Settlement, result: Result) -> bool:
+        """Whether it is known what that made of the job; a job to be cancelled, say, is not queued again."""
+        if not self._wanted(settlement.id):
+            return True
+        known = self._known(settlement.id)
+        if known is None:
+            self._meanwhile.add(settlement.id)
+            return settlement.id not in self._ids  # it came and went, and nobody was told
+        if settlement.state not in FINISHED or settlement.id in result.lost:
+            return False
+        self._change(settlement.id, lambda: bodies.job_settled(known(), settlement))
+        return True
+
+    def publish(self) -> None:
+        """Tell what has changed."""
+        at_ms = clock.now_ms()
+        changes = [*self._changes.items(), *self._new.items()]
+        self._changes.clear()
+        self._new.clear()
+        for job_id, change in changes:
+            self._broker.publish(job_topic(job_id), job_topic(job_id), "job", change(), at_ms)
+
+    # the store
+
+    def look(self, look: Look, *, poll: bool) -> Look:
+        """What is to be read of jobs, too."""
+        every = self._all and (poll or self._new_list)
+        self._new_list = False
+        self._asked, self._ask = set(self._ask), {}
+        self._meanwhile.clear()
+        ids = {*self._asked, *self._ids}
+        if every:  # others may have changed what we told last
+            ids |= {key[4:] for key in self._broker.keys("job:")}
+        return msgspec.structs.replace(look, jobs=every, ids=tuple(sorted(ids)))
+
+    def seen(self, seen: Picture, version: int) -> None:
+        """What the store says, which was asked at this version."""
+        if seen.error is not None:
+            self._ask = {**dict.fromkeys(self._asked), **self._ask}
+            return
+        held = {job_id for held in self._ledger.held.values() for job_id in held.claims} if seen.jobs else set[str]()
+        for job in seen.jobs:
+            fresher = any(job.id in known for known in (held, self._changes, self._new, self._meanwhile))
+            if not fresher and self._wanted(job.id):
+                self._read(job, version, listed=job.id in seen.listed)
+        at_ms = clock.now_ms()
+        for job_id in seen.gone:
+            key = job_topic(job_id)
+            if self._wanted(job_id):
+                self._broker.remove(key, key, "job", {"id": job_id}, at_ms)
+
+    def _read(self, job: JobRecord, version: int, *, listed: bool) -> None:
+        key = job_topic(job.id)
+        event = self._broker.get(key)
+        if event is not None and event.version > version:
+            return  # it was told after we had asked
+        ours = job.state is State.RUNNING and job.node == self._node
+        if event is not None and ours and event.body["state"] == job.state.value:
+            return  # we know better how far it is
+        aside = not listed and job.id not in self._asked and (event is None or event.aside)
+        # Of progress the store has the last that was written, which need not be the last that was said.
+        ignoring = ("progress",) if job.state in FINISHED else ()
+        body = bodies.job_of_record(job)
+        self._broker.publish(key, key, "job", body, clock.now_ms(), ignoring=ignoring, aside=aside)

@@ -1,0 +1,161 @@
+"""The node's loop and its non-blocking sockets: readiness in, frames out. It knows nothing of what they say."""
+
+import select
+import socket
+from collections.abc import Callable
+
+from chargehand.protocol.frame import BadFrame, Decoder, Frame
+
+READ_AT_ONCE = 1 << 16
+MOST_UNSENT = 64 << 20
+"""Bytes kept for a peer that does not read; past that it is cut off."""
+
+
+class Loop:
+    """Waits for descriptors and calls what was registered for them."""
+
+    def __init__(self) -> None:
+        self._epoll = select.epoll()
+        self._handlers: dict[int, Callable[[int], None]] = {}
+
+    def add(self, descriptor: int, handler: Callable[[int], None], events: int = select.EPOLLIN) -> None:
+        """Call the handler with the events whenever there are some."""
+        self._epoll.register(descriptor, events)
+        self._handlers[descriptor] = handler
+
+    def change(self, descriptor: int, events: int) -> None:
+        """Wait for other events than before."""
+        self._epoll.modify(descriptor, events)
+
+    def remove(self, descriptor: int) -> None:
+        """Forget the descriptor; must come before it is closed."""
+        if self._handlers.pop(descriptor, None) is not None:
+            self._epoll.unregister(descriptor)
+
+    def wait(self, timeout: float) -> list[tuple[int, int]]:
+        """Wait so many seconds at most (forever if negative); what is ready then, for `handle`."""
+        return self._epoll.poll(timeout)
+
+    def handle(self, ready: list[tuple[int, int]]) -> None:
+        """Call what was registered for these."""
+        for descriptor, events in ready:
+            handler = self._handlers.get(descriptor)
+            if handler is not None:  # one handled before it may have removed it
+                handler(events)
+
+    def close(self) -> None:
+        self._epoll.close()
+
+
+class Channel:
+    """A stream socket as frames: what comes is decoded, what cannot be sent yet is kept."""
+
+    def __init__(
+        self,
+        loop: Loop,
+        sock: socket.socket,
+        limit: int,
+        on_frame: Callable[["Channel", Frame | BadFrame], None],
+        on_end: Callable[["Channel"], None],
+    ) -> None:
+        sock.setblocking(False)
+        self._loop, self._sock, self._descriptor = loop, sock, sock.fileno()
+        self._decoder = Decoder(limit)
+        self._on_frame, self._on_end = on_frame, on_end
+        self._unsent = bytearray()
+        self.open = True
+        self.deaf = False
+        self.on_sent: Callable[[], None] | None = None
+        """Called when everything that was kept has been sent."""
+        self.rest: list[BadFrame] = []
+        """Half a line, if the stream ended in one: whoever spoke may have died in the middle of it."""
+        loop.add(self._descriptor, self._ready)
+
+    def send(self, frame: bytes) -> None:
+        """Send now what fits, keep the rest. To a closed channel nothing is sent."""
+        if not self.open:
+            return
+        if self._unsent:
+            self._unsent += frame
+            if len(self._unsent) > MOST_UNSENT:
+                self._ended()
+            return
+        try:
+            sent = self._sock.send(frame)
+        except BlockingIOError:
+            sent = 0
+        except OSError:
+            return  # the peer is gone: reading will tell, after everything that it sent has been read
+        if sent < len(frame):
+            self._unsent += frame[sent:]
+            self._await()
+
+    @property
+    def clogged(self) -> bool:
+        """Whether the peer has not taken everything yet that was sent to it."""
+        return bool(self._unsent)
+
+    def listen(self, heed: bool) -> None:
+        """Stop or go on noticing what comes; nothing is lost, it only waits."""
+        if self.open and self.deaf is heed:
+            self.deaf = not heed
+            self._await()
+
+    def _await(self) -> None:
+        reading = 0 if self.deaf else select.EPOLLIN
+        self._loop.change(self._descriptor, reading | (select.EPOLLOUT if self._unsent else 0))
+
+    def drain(self) -> None:
+        """Read everything that the peer has sent so far."""
+        while self.open and self._read():
+            continue
+
+    def _ready(self, events: int) -> None:
+        if events & select.EPOLLOUT:
+            self._flush()
+        if events & ~select.EPOLLOUT and self.open:
+            self._read()
+
+    def _flush(self) -> None:
+        try:
+            sent = self._sock.send(self._unsent)
+        except BlockingIOError:
+            return
+        except OSError:
+            self._unsent.clear()
+            sent = 0
+        del self._unsent[:sent]
+        if not self._unsent:
+            self._await()
+            if self.on_sent is not None:
+                self.on_sent()
+
+    def _read(self) -> bool:
+        """Read once; whether there may be more."""
+        try:
+            data = self._sock.recv(READ_AT_ONCE)
+        except BlockingIOError:
+            return False
+        except OSError:
+            data = b""
+        if not data:
+            self._ended()
+            return False
+        for frame in self._decoder.feed(data):
+            if not self.open:
+                return False  # whoever hears the frames has closed it: the rest was not for us
+            self._on_frame(self, frame)
+        return len(data) == READ_AT_ONCE
+
+    def _ended(self) -> None:
+        self.rest += self._decoder.end()
+        if self.open:
+            self.close()
+            self._on_end(self)
+
+    def close(self) -> None:
+        """Let go of the socket, without a word to anybody."""
+        if self.open:
+            self.open = False
+            self._loop.remove(self._descriptor)
+            self._sock.close()

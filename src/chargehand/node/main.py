@@ -1,0 +1,48 @@
+"""The whole life of a node process: the plan comes in over the host's tether, the node runs until it is stopped."""
+
+import socket
+import sys
+
+import msgspec
+
+from chargehand import log
+from chargehand.errors import EXIT_STORE, ChargehandError
+from chargehand.node.log_buffer import Journal
+from chargehand.node.node import Node
+from chargehand.processes.prctl import adopt_orphans
+from chargehand.protocol.frame import encode
+from chargehand.settings.plan import NodePlan
+
+
+def main(tether_fd: int) -> None:
+    """The whole life of a node process. The lock that makes it single came with it, in an inherited descriptor."""
+    tether = socket.socket(fileno=tether_fd)
+    tether.set_inheritable(False)
+    plan = _read_plan(tether)
+    journal = Journal()
+    log.configure(plan.log_level, "node", style=plan.log, beside=True, journal=journal)
+    adopt_orphans()
+    try:
+        node = Node(plan, tether, journal)
+    except (ChargehandError, OSError) as error:
+        log.error("the node cannot start", why=error)
+        code = error.exit_code if isinstance(error, ChargehandError) else EXIT_STORE
+        tether.setblocking(True)
+        tether.sendall(encode("FAILED", {"code": code, "why": str(error)}))
+        log.finish()
+        sys.exit(code)
+    node.watch_signals()
+    code = node.run()
+    log.finish()
+    sys.exit(code)
+
+
+def _read_plan(tether: socket.socket) -> NodePlan:
+    data = bytearray()
+    while not data.endswith(b"\n"):
+        ahead = tether.recv(1 << 16, socket.MSG_PEEK)
+        if not ahead:
+            sys.exit(0)  # the host is gone before it said anything
+        # No more than the one line: a request to stop may be right behind it.
+        data += tether.recv(ahead.find(b"\n") + 1 or len(ahead))
+    return msgspec.json.decode(bytes(data).partition(b"|")[2], type=NodePlan)

@@ -1,0 +1,457 @@
+"""Everything wired together: a plan comes in over the host's tether, a running node goes on until it is told to stop.
+
+The main thread waits for pidfds, sockets and timers; the store thread makes every store call. Neither waits for the
+other.
+"""
+
+import os
+import random
+import resource
+import signal
+import socket
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import msgspec
+
+from chargehand import __version__, clock, log
+from chargehand.errors import EXIT_ERROR, EXIT_STORE, summary
+from chargehand.model.batch import Batch, Result
+from chargehand.model.diary import Diary
+from chargehand.model.fleet.fleet import Fleet
+from chargehand.model.fleet.pace import Pace
+from chargehand.model.job import FINISHED, Settlement, State
+from chargehand.model.ledger import Ledger
+from chargehand.node import chores
+from chargehand.node.fingerprint import fingerprint
+from chargehand.node.health_rows import Projection
+from chargehand.node.live import Live
+from chargehand.node.log_buffer import Journal
+from chargehand.node.loop import Channel, Loop
+from chargehand.node.output import Line
+from chargehand.node.reader import Reader
+from chargehand.node.requests import Office
+from chargehand.node.server import Server
+from chargehand.node.store_thread import Failure, News, Opened, Recovered, StoreThread, Unusable
+from chargehand.node.subscribers import Outlets
+from chargehand.node.supervisor import Supervisor
+from chargehand.processes import proc
+from chargehand.processes.record import Lives
+from chargehand.protocol.frame import BadFrame, Frame, encode
+from chargehand.settings.plan import NodePlan
+from chargehand.store import CrewRow, Holder
+from chargehand.stores import open_store, sqlite_path
+
+PLAN_LIMIT = 16 << 20
+TAKEOVER_LIMIT = 5.0
+LAST_WORDS = 5.0
+"""Seconds that a stopping node waits for the store after its last worker is gone."""
+FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
+LONGEST_WAIT = 60.0
+MOST_ERRORS, ERROR_WINDOW = 3, 60.0
+EMPTY = Batch()
+BRISK = 0.0005
+"""Seconds after a whole turn for which turns that find something to hear do only that: nothing else is that urgent."""
+UNKILLABLE_EVERY = 0.5
+"""Seconds between looks at processes that did not die of a SIGKILL."""
+
+
+class Node:
+    """One life of a node. `step` is one turn; `run` is all of them."""
+
+    def __init__(self, plan: NodePlan, tether: socket.socket, journal: Journal) -> None:
+        self._plan = plan
+        self._started_ms = clock.now_ms()
+        self._loop = Loop()
+        self._tether = Channel(self._loop, tether, PLAN_LIMIT, self._told, lambda _: self.stop("the host is gone"))
+        store = sqlite_path(plan.store)
+        self._lives = Lives(store)
+        self._unkillable = self._lives.end_earlier(TAKEOVER_LIMIT)
+        self._look_at = now = clock.monotonic()
+        self._pace = Pace(now)
+        chance = random.Random()
+        starts = plan.starts
+        if starts.memory is None:
+            starts = msgspec.structs.replace(starts, memory=proc.memory_of_machine())
+        self._fleet = Fleet(
+            {crew.name: crew.terms() for crew in plan.crews}, plan.restart, plan.liveness, starts, chance.random
+        )
+        discovering = [crew.name for crew in plan.crews if crew.discovers]
+        batching = {crew.name: (crew.batch, crew.batch_wait_ms / 1000) for crew in plan.crews}
+        queues = [(crew.name, crew.queue) for crew in plan.crews]
+        limited = {crew.queue for crew in plan.crews if crew.limit is not None or crew.limit_per_key is not None}
+        self._server = Server(self._loop, Path(f"{store}-sock"), self, _raise_descriptor_limit() // 2, journal)
+        awaited = self._server.followers
+        self._ledger = Ledger(queues, chance.random, now, discovering, batching, limited, awaited)
+        self._supervisor = Supervisor(self._loop, plan, self._fleet, self._ledger, self._lives, self)
+        self._supervisor.keep_free(self._unkillable)
+        self._projection = Projection(self._fleet, self._ledger, self._supervisor.hands, history=plan.history, now=now)
+        self._diary = Diary()
+        self._store = self._store_thread(plan)
+        self._loop.add(self._store.ready, lambda _: self._hear())
+        self._reader = Reader(lambda: open_store(plan.store, create=False))
+        self._loop.add(self._reader.ready, lambda _: self._see())
+        self._live = Live(
+            self._lives.life, plan, self._fleet, self._ledger, self._supervisor.hands, self._reader,
+            lambda: (self._office.unserved, self._failing, self._ledger.blind),
+        )  # fmt: skip
+        self.began, self.worked, self.heard = self._live.began, self._live.worked, self._live.heard
+        self._outlets = Outlets(self._live)
+        self.subscribe, self.unsubscribe = self._outlets.subscribe, self._outlets.unsubscribe
+        self._office = Office(plan, self._fleet, self._ledger, self._supervisor, self._server)
+        self.enqueue = self._office.enqueue
+        self.order, self.cancel, self.wake = self._office.order, self._office.cancel, self._office.wake
+        self.check_scope = self._office.check_scope
+        self._sleeping = [crew.name for crew in plan.crews if crew.idle_exit is not None]
+        """Crews whose workers go to sleep for want of work."""
+        self._open = False
+        self._brisk_until = 0.0
+        self._unusable: str | None = None
+        self._failing: str | None = None
+        self._pause = FIRST_PAUSE
+        self._stopping: str | None = None
+        self._gone_at: float | None = None
+
+    def _store_thread(self, plan: NodePlan) -> StoreThread:
+        crews = [
+            CrewRow(
+                name=c.name, queue=c.queue, handler=c.handler, workers=c.workers, max_attempts=c.max_attempts,
+                timeout_ms=c.timeout_ms, priority=c.priority, limit=c.limit, limit_per_key=c.limit_per_key,
+            )
+            for c in plan.crews
+        ]  # fmt: skip
+        about = {"pid": os.getpid(), "boot": proc.boot_id(), "version": __version__}
+        holder = Holder(plan.node, self._lives.life)
+        return StoreThread(
+            lambda: open_store(plan.store, node=True, synchronous=plan.synchronous),
+            holder,
+            crews,
+            about,
+            plan.retention,
+            self._spare(),
+            lambda: {crew.name: fingerprint(crew, plan.python_path) for crew in plan.crews},
+        )
+
+    def _spare(self) -> tuple[str, ...]:
+        """Workers of earlier nodes that cannot be killed: what they hold stays theirs."""
+        return tuple({life.component for life in self._unkillable})
+
+    def _look_at_the_unkillable(self, now: float) -> None:
+        left = [life for life in self._unkillable if proc.alive(life.pid, life.start)]
+        self._look_at = now + UNKILLABLE_EVERY
+        if len(left) < len(self._unkillable):
+            self._unkillable = left
+            self._supervisor.keep_free(left)
+            self._store.recover(self._spare())
+
+    # one turn after the other
+
+    def run(self) -> int:
+        """Until stopped; the exit code."""
+        self._store.start()
+        log.info(
+            "node started", node=self._plan.node, pid=os.getpid(), store=sqlite_path(self._plan.store),
+            crews=",".join(f"{c.name}:{c.workers}" for c in self._plan.crews),
+        )  # fmt: skip
+        self._errors: list[float] = []
+        while not self._finished():
+            try:
+                self.step()
+            except Exception:
+                if not self._carry_on():
+                    return EXIT_ERROR
+        self._reader.rest(1.0)
+        self._store.stop()
+        self._store.join(1.0)
+        self._server.close()
+        self._lives.forget()
+        log.info("node stopped", node=self._plan.node, pid=os.getpid(), reason=self._unusable or self._stopping)
+        return EXIT_STORE if self._unusable else 0
+
+    def _carry_on(self) -> bool:
+        """After an unforeseen error: go on with what we know. Not after three within a minute: another takes over."""
+        log.error("supervision met an unforeseen error and goes on", trace=True)
+        now = clock.monotonic()
+        self._errors = [when for when in self._errors if when > now - ERROR_WINDOW] + [now]
+        if len(self._errors) < MOST_ERRORS:
+            return True
+        log.error("too many unforeseen errors; the node ends, and its host starts another", count=MOST_ERRORS)
+        return False
+
+    def step(self) -> None:
+        """Give the store what is due; wait for something to happen; decide; act. Nothing blocks but the wait."""
+        before = clock.monotonic()
+        late = self._forgive(before)
+        if before < self._brisk_until and not late:
+            ready = self._loop.wait(0)
+            if ready:
+                self._loop.handle(ready)
+                return
+        batch_at = self._submit(before) if self._open else None
+        supervise_at = self._supervisor.next_due() or before + LONGEST_WAIT
+        tend_at = self._tend_due(before) if self._open else before + LONGEST_WAIT
+        timeout = self._timeout(before, min(supervise_at, tend_at, batch_at or supervise_at))
+        ready = self._loop.wait(timeout)
+        late |= self._forgive(clock.monotonic(), timeout)  # whoever was late itself forgives, before it hears anybody
+        self._loop.handle(ready)
+        now = clock.monotonic()
+        late |= self._forgive(now)
+        if late or now >= supervise_at:
+            self._supervisor.tick(now, late=late)
+        if self._unkillable and now >= self._look_at:
+            self._look_at_the_unkillable(now)
+        if self._open and now >= tend_at:
+            self._tend(now)
+        for crew in self._sleeping:
+            self._ledger.benches[crew].asleep = self._fleet.could_wake(crew)
+        if self._live.watched or now >= self._live.due():
+            self._live.step(now)
+            self._outlets.send()
+        self._brisk_until = now + BRISK
+
+    def _forgive(self, now: float, waited: float = 0.0) -> bool:
+        """If we were held up since we last looked, nobody is blamed for that time; whether we were."""
+        over = self._pace.late(now, waited)
+        if over:
+            self._fleet.late(over)
+        return over > 0
+
+    def _tend_due(self, now: float) -> float:
+        """When `_tend` has something to do."""
+        due = now + LONGEST_WAIT
+        if self._gone_at is None:
+            ledger, office = self._ledger, self._office
+            fire_at = None if self._fleet.stopping else office.fire_due(now)
+            others = (office.pauses_due, ledger.looks_due(), ledger.gathered_due(), fire_at)
+            for moment in (self._projection.due(), *others):
+                if moment is not None and moment < due:
+                    due = moment
+        return due
+
+    def _tend(self, now: float) -> None:
+        """What is due beside the work: the store is told how everybody is, and asked what has run out."""
+        if now >= self._projection.due() and self._gone_at is None:
+            self._supervisor.beat()
+            self._diary.weigh(self._fleet.places, clock.now_ms())
+            for chore in self._projection.chores(now, self._failing):
+                self._ledger.chore(chore, now)
+        if self._office.pauses_due is not None and now >= self._office.pauses_due:
+            self._office.pauses_due = None
+            self._ledger.chore(chores.LookAtPauses(), now)
+        if not self._fleet.stopping:
+            self._office.fire(now)
+        for component, todo in (*self._ledger.looks(now), *self._ledger.gathered(now)):
+            self._supervisor.hand_out(component, todo)
+
+    def _timeout(self, now: float, due: float) -> float:
+        if self._gone_at is not None:
+            due = min(due, self._gone_at + LAST_WORDS)
+        if self._unkillable:
+            due = min(due, self._look_at)
+        due = min(due, self._live.due())
+        return min(max(0.0, due - now), LONGEST_WAIT)
+
+    def _submit(self, now: float) -> float | None:
+        """Give the store a batch, if one is due; when the next one is, if that is known."""
+        due = self._ledger.batch_due(now)
+        if due is None or due > now + 0.0005:
+            return due
+        batch = self._ledger.next_batch(now)
+        if batch == EMPTY:
+            self._ledger.confirm(Result(), now)
+            return self._ledger.batch_due(now)
+        self._store.submit(batch)
+        return None
+
+    def _finished(self) -> bool:
+        if self._unusable is not None:
+            return True
+        if self._stopping is None or not self._supervisor.gone:
+            return False
+        now = clock.monotonic()
+        if self._gone_at is None:
+            self._gone_at = now
+            if self._open:
+                self._ledger.chore(chores.Wipe(), now)
+        return self._ledger.settled or now >= self._gone_at + LAST_WORDS
+
+    # the store speaks
+
+    def _hear(self) -> None:
+        for news in self._store.take():
+            self._heard(news)
+
+    def _heard(self, news: News) -> None:
+        now = clock.monotonic()
+        match news:
+            case Opened():
+                self._open = True
+                self._office.opened(news, now)
+                self._tether.send(encode("READY", {"pid": os.getpid()}))
+            case Recovered(jobs):
+                if jobs:
+                    log.warning("jobs of an earlier node are queued again", count=len(jobs))
+                    self._ledger.hint()
+            case Unusable(why):
+                self._unusable = why
+                log.error("the store cannot be used", why=why)
+                self._tether.send(encode("FAILED", {"code": EXIT_STORE, "why": why}))
+            case Failure(why):
+                self._store_failed(why, now)
+            case Result():
+                self._committed(news, now)
+
+    def _store_failed(self, why: str, now: float) -> None:
+        if why != self._failing:
+            log.error("the store fails; outcomes are kept and tried again", why=why)
+        self._failing = why
+        for request in self._ledger.failed(now, self._pause):
+            self._server.refuse(request.token, why, "StoreError")
+        self._pause = min(self._pause * 2, LONGEST_PAUSE)
+
+    def _committed(self, result: Result, now: float) -> None:
+        batch = self._ledger.in_flight
+        assert batch is not None
+        if self._failing is not None:
+            log.info("the store works again")
+        self._failing, self._pause = None, FIRST_PAUSE
+        # Work first: a worker waits for it. Then those who only want to know.
+        for component, claim in self._ledger.confirm(result, now):
+            self._supervisor.hand_out(component, claim)
+        for token, enqueued in result.enqueued:
+            self._server.answer(token, enqueued)
+        self._office.committed(batch, result, now)
+        self._live.committed(batch, result, now)
+        if batch.settlements:
+            self._diary.ended(batch.settlements, result.lost, clock.now_ms())
+        for job_id in result.lost:
+            log.warning("an outcome came too late and changed nothing", job=job_id)
+        for settlement in batch.settlements:
+            if settlement.outcome == "done" or settlement.state in FINISHED:
+                self._server.ended(settlement.id)
+            if settlement.outcome not in (None, "done") and settlement.id not in result.lost:
+                _tell_failure(settlement)
+
+    def _see(self) -> None:
+        for seen, took in self._reader.take():
+            self._live.seen(seen, took, clock.monotonic())
+
+    # the supervisor speaks
+
+    def ended(self, component: str, job_id: str, seconds: float) -> None:
+        self._server.ended(job_id)
+        self._ledger.hint()
+        self._live.settled(job_id)
+        self._diary.done(component, job_id, int(seconds * 1000), clock.now_ms())
+
+    def keep(self, chore: chores.Chore) -> None:
+        if isinstance(chore, chores.KeepReport):
+            report = chore.report
+            self._ledger.tally.crashed(report.crew, report.reason)
+            self._diary.crashed(report.component, report.text, report.pid, clock.now_ms())
+        self._ledger.chore(chore, clock.monotonic())
+
+    def given_up(self, component: str, reason: str) -> None:
+        self.keep(self._office.mark(component, reason))
+
+    def changed(self, component: str) -> None:
+        self._projection.changed(component, clock.monotonic())
+        self._live.changed(component)
+        place = self._fleet.places.get(component)
+        if place is not None:
+            self._diary.changed(place, clock.now_ms())
+        else:
+            self._diary.removed(component, clock.now_ms())
+
+    def said(self, component: str, line: Line) -> None:
+        log.at(line.level, "worker says", component=component, job=line.job, line=line.text)
+
+    # those who call
+
+    def hint(self, queue: str | None) -> None:
+        self._office.hint(queue)
+
+    def hurry(self) -> None:
+        self._ledger.hurry(clock.monotonic())
+        self._live.written(clock.monotonic())
+
+    def past(self) -> list[dict[str, Any]]:
+        return self._live.past.told(clock.now_ms())
+
+    def diary(self, component: str) -> dict[str, Any] | None:
+        now = clock.now_ms()
+        found = self._diary.told(component, now)
+        return None if found is None else {"component": component, "node": self._plan.node, "at_ms": now, **found}
+
+    def view(self) -> dict[str, Any]:
+        busy = self._store.busy_since
+        return {
+            "node": self._plan.node,
+            "pid": os.getpid(),
+            "version": __version__,
+            "started_ms": self._started_ms,
+            "stopping": self._stopping,
+            "store": {
+                "address": self._plan.store,
+                "failing": self._failing,
+                "waiting_s": None if busy is None else round(clock.monotonic() - busy, 3),
+            },
+            "unkillable": [{"component": life.component, "pid": life.pid} for life in self._unkillable],
+            "tally": {**self._ledger.tally.view(), "events_dropped": self._live.broker.dropped},
+            **self._office.view(store_failing=self._failing),
+        }
+
+    # the end
+
+    def _told(self, _: Channel, frame: Frame | BadFrame) -> None:
+        if isinstance(frame, Frame) and frame.kind == "STOP":
+            self.stop("the host asked")
+        elif isinstance(frame, Frame) and frame.kind == "KILL":
+            self.stop("the host asked, and waits no longer")
+            self._supervisor.kill_all()
+
+    def stop(self, why: str) -> None:
+        """Let current jobs finish within the grace, settle them, stop everything."""
+        if self._stopping is not None:
+            return
+        self._stopping = why
+        log.info("node stopping", reason=why)
+        self._ledger.close(clock.monotonic())
+        self._supervisor.stop()
+
+    def watch_signals(self) -> None:
+        """SIGTERM stops in order; SIGINT is the host's business; SIGCHLD only wakes."""
+        reading, writing = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD, signal.SIGHUP):
+            signal.signal(number, _only_wake)
+
+        def woken(_: int) -> None:
+            if signal.SIGTERM in os.read(reading, 4096):
+                self.stop("SIGTERM")
+
+        self._loop.add(reading, woken)
+
+
+def _tell_failure(settlement: Settlement) -> None:
+    """One line for an attempt that did not end well: what, and what follows."""
+    about: dict[str, Any] = {"job": settlement.id, "queue": settlement.queue, "outcome": settlement.outcome}
+    error = summary(settlement.error)
+    if settlement.state is State.FAILED:
+        log.error("job failed", **about, reason=settlement.reason, error=error)
+    elif settlement.state is State.CANCELLED:
+        log.info("job cancelled", **about)
+    elif settlement.outcome != "interrupted":
+        log.warning("job will be tried again", **about, in_s=settlement.delay_ms / 1000, error=error)
+
+
+def _raise_descriptor_limit() -> int:
+    """As many descriptors as we may have: every worker takes three, every caller one."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return min(hard, 1 << 16)
+
+
+def _only_wake(number: int, frame: FrameType | None) -> None:
+    """Python must have a handler, or the wake-up descriptor stays silent."""

@@ -1,0 +1,262 @@
+"""What people and callers want of a node: orders, pauses, the state of things; and what it remembers for them.
+
+It turns requests into decisions of the model and has the supervisor carry them out; it owns no process and no socket.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from chargehand import clock, log
+from chargehand.errors import ConfigurationError, UnknownCrew, summary
+from chargehand.live.views import worker_view
+from chargehand.model.access import Deed
+from chargehand.model.batch import Batch, Request, Result
+from chargehand.model.fleet import orders
+from chargehand.model.fleet.fleet import Fleet
+from chargehand.model.fleet.lifecycle import PausesChanged, WorkWaits
+from chargehand.model.fleet.orders import LONGEST_PAUSE_MS, Answer, Verb
+from chargehand.model.health import judge, member_of, unserved
+from chargehand.model.job import NewJob
+from chargehand.model.ledger import Ledger
+from chargehand.node import chores
+from chargehand.node.server import Call, Server, Token
+from chargehand.node.store_thread import Opened
+from chargehand.node.supervisor import Supervisor
+from chargehand.settings import schedule
+from chargehand.settings.plan import NodePlan
+from chargehand.store import Cancelled, Discovered, GivenUpMark, RecurringPlan
+
+
+class Office:
+    """See the module."""
+
+    def __init__(
+        self,
+        plan: NodePlan,
+        fleet: Fleet,
+        ledger: Ledger,
+        supervisor: Supervisor,
+        server: Server,
+    ) -> None:
+        self._plan, self._fleet, self._ledger, self._supervisor = plan, fleet, ledger, supervisor
+        self._server, self._answer = server, server.answer_order
+        self._fingerprints: dict[str, str] = {}
+        self._opened = False
+        self._orders: list[tuple[Token, Call]] = []
+        """What was ordered before the store was open."""
+        self._queues = {crew.name: crew.queue for crew in plan.crews}
+        self._pauses: list[str] = []
+        self.pauses_due: float | None = None
+        """When the first of the pauses runs out."""
+        self.unserved: dict[str, str] = {}
+        self._recurring: list[RecurringPlan] = []
+
+    # at the start
+
+    def opened(self, news: Opened, now: float) -> None:
+        """The store is open: go on from what people and earlier lives left, and start everybody."""
+        self._opened, self._fingerprints = True, news.fingerprints
+        for crew, count in news.scaled.items():
+            if crew in self._fleet.crews:
+                log.info("crew has the count that a person set", crew=crew, workers=count)
+                self._supervisor.act(orders.scale(self._fleet, crew, count, now)[0])
+        failed: dict[str, str] = {}
+        for mark in news.given_up:
+            if mark.component not in self._fleet.places:
+                self._ledger.chore(chores.Forgive(mark.component), now)
+            elif mark.fingerprint != news.fingerprints.get(mark.crew):
+                log.info("worker is tried again: its code or settings have changed", component=mark.component)
+                self._ledger.chore(chores.Forgive(mark.component), now)
+            else:
+                failed[mark.component] = mark.reason
+                log.error(
+                    "worker is still given up", component=mark.component, reason=summary(mark.reason),
+                    remedy=f"chargehand reset {mark.component}",
+                )  # fmt: skip
+        self._paused(news.pauses, now)
+        self._ledger.chore(chores.Recur(tuple(schedule.plans(self._plan.recurring, clock.now_ms()))), now)
+        self._supervisor.act(self._fleet.begin(now, failed))
+        for token, call in self._orders:
+            self._server.order(token, call)
+
+    def mark(self, component: str, reason: str) -> chores.KeepGivenUp:
+        """That this worker was given up on, for the lives to come."""
+        crew = self._fleet.places[component].crew
+        fingerprint = self._fingerprints.get(crew, "")
+        return chores.KeepGivenUp(
+            GivenUpMark(component=component, crew=crew, reason=reason, fingerprint=fingerprint)
+        )  # fmt: skip
+
+    # the store has spoken
+
+    def committed(self, batch: Batch, result: Result, now: float) -> None:
+        """A batch is committed: what it means for pauses, sleepers, and those who asked."""
+        if result.pauses is not None:
+            self._paused(result.pauses, now)
+        for crew, count in self._ledger.waiting().items():
+            self._supervisor.tell(WorkWaits(crew, count))
+        if result.waiting is not None and not self._fleet.stopping:
+            members = [member_of(place) for place in self._fleet.places.values()]
+            self._served(unserved(result.waiting, self._queues, members, self._pauses))
+        if result.recurring is not None:
+            self._recurring = list(result.recurring)
+        if result.cancelling:
+            self._cancelled(result.cancelling, now)
+        for chore, done in zip(batch.chores, result.done, strict=True):
+            if isinstance(chore, chores.CancelJobs):
+                found: list[Cancelled] = done
+                self._cancelled([job.id for job in found if not job.at_once], now)
+                self._server.answer_cancel(chore.token, found)
+            elif isinstance(chore, chores.Fire):
+                self._ledger.hint(chore.firing.job.queue)
+                log.info("recurring job is due", name=chore.firing.name, fired="by us" if done else "by another")
+            elif isinstance(chore, chores.QueueFound):
+                self._found(chore.crew, done, now)
+            elif isinstance(chore, chores.SetPause):
+                self._answer(chore.token, self._pausing(chore))
+            elif isinstance(chore, chores.ClearPause):
+                self._answer(chore.token, orders.resumed(self._fleet, chore.scope))
+
+    def _paused(self, pauses: tuple[tuple[str, int | None], ...], now: float) -> None:
+        self._pauses = [scope for scope, _ in pauses]
+        left = [ms for _, ms in pauses if ms is not None]
+        self.pauses_due = now + min(left) / 1000 if left else None
+        for component, claim in self._ledger.pause(self._pauses, now):
+            self._supervisor.hand_out(component, claim)
+        self._supervisor.tell(PausesChanged(self._pauses))
+
+    def _pausing(self, chore: chores.SetPause) -> list[Answer]:
+        texts: list[Answer] = []
+        for place in orders.places_of(self._fleet, chore.scope):
+            job = f"finishes {place.doing}, then takes" if place.job else "takes"
+            text = f"{job} nothing more" if place.alive else f"is {place.status.value}, and will take nothing"
+            texts.append(Answer(place.component, text))
+        return texts or [Answer(chore.scope, "is paused; it has no workers")]
+
+    def _served(self, found: dict[str, str]) -> None:
+        for queue, why in found.items():
+            if self.unserved.get(queue) != why:
+                log.error("a queue has work waiting and nobody to do it", queue=queue, why=summary(why))
+        for queue in self.unserved.keys() - found.keys():
+            log.info("a queue is served again, or empty", queue=queue)
+        self.unserved = found
+
+    def _cancelled(self, ids: Sequence[str], now: float) -> None:
+        """These are running, here or in memory, and are to end."""
+        for component, job in self._ledger.cancelled(ids, now):
+            self._supervisor.act(self._fleet.cancel(component, job, now))
+
+    def fire(self, now: float) -> None:
+        """Have those recurring jobs enqueued that are due; the store lets each fire once, whoever asks."""
+        for firing in schedule.due(self._recurring, clock.now_ms()):
+            self._ledger.chore(chores.Fire(firing), now, urgent=True)
+            self._recurring = [plan for plan in self._recurring if plan.name != firing.name]
+
+    def fire_due(self, now: float) -> float | None:
+        """When the next of them is due."""
+        if not self._recurring:
+            return None
+        first = min(plan.next_run_ms for plan in self._recurring)
+        return now + max(0, first - clock.now_ms()) / 1000
+
+    def _found(self, crew: str, page: Discovered, now: float) -> None:
+        self._ledger.searches[crew].stored(page.queued, now)
+        if page.queued:
+            self._ledger.hint(self._queues[crew])
+        for item in page.no_progress:
+            log.error("an item was done again and again and is still found; it is set aside", crew=crew, item=item)
+
+    def wake(self, crew: str) -> None:
+        """The application says that this crew would find something; refused in words if it cannot."""
+        if crew not in self._queues:
+            raise UnknownCrew(f"there is no crew {crew!r}; there are: {', '.join(sorted(self._queues)) or 'none'}")
+        if crew not in self._ledger.searches:
+            raise ConfigurationError(f"crew {crew!r} is not declared discovers=True: it has nothing to look for")
+        self._ledger.searches[crew].wake(clock.monotonic())
+        self._supervisor.tell(WorkWaits(crew, 1))
+
+    # requests
+
+    def cancel(self, token: Token, call: Call) -> None:
+        cancel = chores.CancelJobs(token=token, ids=call.ids, who=call.who, origin=call.origin)
+        self._ledger.chore(cancel, clock.monotonic())
+
+    def enqueue(self, token: Token, jobs: tuple[NewJob, ...]) -> None:
+        self._ledger.enqueue(Request(token, jobs), clock.monotonic())
+
+    def hint(self, queue: str | None) -> None:
+        self._ledger.hint(queue)
+
+    def check_scope(self, scope: str | None) -> None:
+        """UnknownCrew, with those that there are, if there is nothing of that name."""
+        orders.places_of(self._fleet, scope)
+
+    def order(self, token: Token, call: Call) -> None:
+        """Carry out what a person ordered; ConfigurationError or UnknownCrew if that cannot be."""
+        if not self._opened:
+            self._orders.append((token, call))  # nobody works yet, and nobody knows what was remembered
+            return
+        now = clock.monotonic()
+        try:
+            verb = Verb(call.verb)
+        except ValueError:
+            raise ConfigurationError(f"there is no order {call.verb!r}; there are: {', '.join(Verb)}") from None
+        log.info("order", verb=verb.value, scope=call.scope or "*", who=call.who, reason=call.reason, count=call.count)
+        match verb:
+            case Verb.PAUSE | Verb.RESUME:
+                self._keep_pause(token, verb, call, now)
+            case Verb.SCALE:
+                actions, answers = orders.scale(self._fleet, call.scope, call.count, now)
+                self._supervisor.act(actions)
+                assert call.scope is not None
+                assert call.count is not None
+                self._ledger.chore(chores.KeepScale(call.scope, call.count), now)
+                self._answer(token, answers)
+            case _:
+                actions, answers = orders.carry_out(self._fleet, verb, call.scope, now)
+                self._supervisor.act(actions)
+                self._answer(token, answers)
+        self._ledger.chore(chores.KeepDeed(self._deed(verb, call)), now)
+
+    def _deed(self, verb: Verb, call: Call) -> Deed:
+        """What the operator log says of it."""
+        detail = call.reason if call.count is None else f"{call.count} workers"
+        if call.for_ms is not None:
+            detail = f"for {call.for_ms / 1000:g} s" + (f": {detail}" if detail else "")
+        target = orders.normal_scope(self._fleet, call.scope)
+        return Deed(who=call.who, origin=call.origin, verb=verb.value, target=target, detail=detail)
+
+    def _keep_pause(self, token: Token, verb: Verb, call: Call, now: float) -> None:
+        scope = orders.normal_scope(self._fleet, call.scope)
+        if verb is Verb.RESUME:
+            self._ledger.chore(chores.ClearPause(token=token, scope=scope), now)
+            return
+        if call.for_ms is not None and not 0 < call.for_ms <= LONGEST_PAUSE_MS:
+            raise ConfigurationError(f"a pause of {call.for_ms} ms: allowed is up to {LONGEST_PAUSE_MS} ms")
+        self._ledger.chore(
+            chores.SetPause(token=token, scope=scope, who=call.who, reason=call.reason, for_ms=call.for_ms), now
+        )
+
+    # the state of things
+
+    def view(self, *, store_failing: str | None) -> dict[str, Any]:
+        """What is shown of the workers, and the verdict on all."""
+        now = clock.monotonic()
+        workers = [
+            worker_view(
+                place, self._supervisor.hands.get(component), self._ledger.held.get(component), self._plan.restart, now
+            )
+            for component, place in self._fleet.places.items()
+        ]
+        return {
+            "workers": workers,
+            "breakers": dict(self._fleet.breakers),
+            "paused": self._pauses,
+            "unserved": self.unserved,
+            "blind": self._ledger.blind,
+            "verdict": msgspec.to_builtins(
+                judge(workers, self.unserved, store_failing=store_failing, blind=self._ledger.blind)
+            ),
+        }

@@ -1,0 +1,82 @@
+"""Which processes a node has started, in a file beside the store: so that its successor finds and ends them.
+
+It does not wait for the store, and needs no sync: it matters only while the machine runs, and a boot's name guards it.
+"""
+
+import hashlib
+import os
+from pathlib import Path
+
+import msgspec
+
+from chargehand import log
+from chargehand.ids import new_id
+from chargehand.processes import proc
+from chargehand.processes.child import Child, Life, end_earlier_lives
+
+LONGEST = 4096
+"""Lines after which the file is written anew with what lives."""
+
+
+class Lives:
+    """The record of one node's life, and of the workers that it started."""
+
+    def __init__(self, store: Path) -> None:
+        self._path = Path(f"{store}-lives")
+        self.life = new_id()
+        digest = hashlib.sha256(os.fsencode(os.path.realpath(store))).hexdigest()
+        self._store_mark = digest[:16]
+        self.mark = f"{self._store_mark}/{self.life}"
+        self._boot = proc.boot_id()
+        self._lines = 0
+
+    def end_earlier(self, limit: float) -> list[Life]:
+        """End whatever earlier nodes of this store left, then begin a new record. Returns what cannot be killed."""
+        unkillable = end_earlier_lives(self._read(), f"{self._store_mark}/", limit)
+        self._write(unkillable)
+        return unkillable
+
+    def add(self, child: Child) -> None:
+        """Remember a process that was just started."""
+        self._append(self._life_of(child))
+
+    def drop(self, child: Child) -> None:
+        """Forget a process of which nothing is left: its pid may soon be somebody else's."""
+        self._append(msgspec.structs.replace(self._life_of(child), over=True))
+
+    def _life_of(self, child: Child) -> Life:
+        return Life(boot=self._boot, pid=child.pid, start=child.start, component=child.component)
+
+    def _append(self, life: Life) -> None:
+        try:
+            if self._lines >= LONGEST:
+                self._write(self._read())
+            with open(self._path, "ab") as file:
+                file.write(msgspec.json.encode(life) + b"\n")
+        except OSError as error:
+            # A full disk must not stop supervision; the mark in the process's environment still leads to it.
+            log.warning("a process could not be recorded", file=self._path, why=error.strerror)
+        self._lines += 1
+
+    def forget(self) -> None:
+        """A clean end: nothing is left to find."""
+        self._path.unlink(missing_ok=True)
+
+    def _read(self) -> list[Life]:
+        try:
+            lines = self._path.read_bytes().splitlines()
+        except FileNotFoundError:
+            return []
+        lives: dict[tuple[str, int, int], Life] = {}
+        for line in lines:
+            try:
+                life = msgspec.json.decode(line, type=Life)
+            except msgspec.DecodeError:
+                log.warning("a torn line in the record of processes was passed over", file=self._path)
+                continue
+            lives[life.boot, life.pid, life.start] = life
+        return [life for life in lives.values() if not life.over]
+
+    def _write(self, lives: list[Life]) -> None:
+        self._path.write_bytes(b"".join(msgspec.json.encode(life) + b"\n" for life in lives))
+        self._lines = len(lives)

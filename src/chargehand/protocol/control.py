@@ -1,0 +1,51 @@
+"""The node's control socket: its address, its requests and their limits, as both sides know them."""
+
+import os
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from chargehand.model.job import NewJob
+
+FRAME_LIMIT = 4 << 20
+MOST_JOBS = 1000
+"""In one request; more go straight to the store."""
+MOST_FOLLOWED = 10_000
+"""Jobs that one caller can wait for at a time."""
+LONGEST_ADDRESS = 100
+
+
+class Call(msgspec.Struct, frozen=True):
+    """A request; which fields matter depends on its kind."""
+
+    call: int
+    jobs: tuple[NewJob, ...] = ()
+    queue: str | None = None
+    id: str = ""
+    ids: tuple[str, ...] = ()
+    verb: str = ""
+    scope: str | None = None
+    who: str = ""
+    origin: str = ""
+    reason: str | None = None
+    for_ms: int | None = None
+    count: int | None = None
+    follow: bool = False
+    topics: tuple[str, ...] = ()
+    last: str | None = None
+    mirror: bool = False
+
+
+@contextmanager
+def address_of(path: Path) -> Generator[str]:
+    """A name for the socket that the kernel accepts: too long a path is reached through its folder's descriptor."""
+    if len(os.fsencode(path)) <= LONGEST_ADDRESS:
+        yield str(path)
+        return
+    folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield f"/proc/self/fd/{folder}/{path.name}"
+    finally:
+        os.close(folder)

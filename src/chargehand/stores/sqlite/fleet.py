@@ -1,0 +1,134 @@
+"""What is written about crews and workers: who serves, what is paused, how each is, who died and why.
+
+Like the transaction that it is a part of, it neither begins nor ends anything, and takes no lock.
+"""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from chargehand.store import CrashReport, CrewRow, GivenUpMark, HealthNote, Holder
+from chargehand.stores.sqlite.access import AccessWriting
+from chargehand.stores.sqlite.limits import Limits
+
+_CREW = """
+INSERT INTO chargehand_crew (name, queue, handler, workers, max_attempts, timeout_ms, priority, allowed,
+  allowed_per_key, scaled, registered_ms)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+"""
+_PAUSE = "INSERT OR REPLACE INTO chargehand_pause (scope, who, reason, since_ms, until_ms) VALUES (?, ?, ?, ?, ?)"
+_RESUME = "DELETE FROM chargehand_pause WHERE scope = ?1 RETURNING until_ms IS NULL OR until_ms > ?2"
+_HEALTH = """
+INSERT OR REPLACE INTO chargehand_health (node, component, status, flags, reason, pid, pid_start, incarnation,
+  current_job, last_heartbeat_ms, restart_count, last_restart_ms, exit_code, signal, created_at_ms, metadata)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+"""
+_CRASH = """
+INSERT INTO chargehand_crash (id, node, component, crew, job, at_ms, incarnation, pid, reason, exit_code, signal,
+  memory, uptime_ms, charged, follows, text, stacks, lines, frames)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING
+"""
+_GIVE_UP = """
+INSERT OR REPLACE INTO chargehand_given_up (component, crew, reason, fingerprint, at_ms) VALUES (?, ?, ?, ?, ?)
+"""
+_SNAPSHOT = """
+INSERT OR REPLACE INTO chargehand_history (timestamp_ms, components)
+SELECT ?, json_group_array(json_object('component', component, 'status', status, 'flags', json(flags),
+  'current_job', current_job, 'pid', pid, 'restart_count', restart_count) ORDER BY node, component)
+FROM chargehand_health
+"""
+
+
+class FleetWriting(AccessWriting):
+    """The part of `chargehand.store.Transaction` that is not about jobs."""
+
+    def __init__(self, db: Any, now_ms: int) -> None:
+        super().__init__(db, now_ms)
+        self._limits = Limits(db)
+
+    def execute(self, sql: str, bindings: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        return self._db.execute(sql, tuple(bindings)).fetchall()
+
+    # crews
+
+    def pause(self, scope: str, who: str, reason: str | None, for_ms: int | None = None) -> None:
+        until = None if for_ms is None else self._now + for_ms
+        self._db.execute(_PAUSE, (scope, readable(who), readable(reason), self._now, until))
+
+    def resume(self, scope: str) -> bool:
+        return any(held for (held,) in self.execute(_RESUME, (scope, self._now)))
+
+    def register(self, holder: Holder, crews: Sequence[CrewRow], about: dict[str, Any]) -> None:
+        known = self.execute("SELECT name, workers, scaled FROM chargehand_crew")
+        scaled = {(name, workers): count for name, workers, count in known}
+        self._db.execute("DELETE FROM chargehand_crew")
+        rows = [
+            (
+                c.name, c.queue, c.handler, c.workers, c.max_attempts, c.timeout_ms, c.priority,
+                c.limit, c.limit_per_key, scaled.get((c.name, c.workers)), self._now,
+            )
+            for c in crews
+        ]  # fmt: skip
+        self._db.executemany(_CREW, rows)
+        self._limits.set(crews)
+        sql = "INSERT OR REPLACE INTO chargehand_node (name, life, started_ms, about) VALUES (?, ?, ?, ?)"
+        self._db.execute("DELETE FROM chargehand_node")
+        self._db.execute(sql, (holder.node, holder.life, self._now, json.dumps(about)))
+        self.wipe(holder)
+
+    def scale(self, crew: str, count: int | None) -> None:
+        self._db.execute("UPDATE chargehand_crew SET scaled = ? WHERE name = ?", (count, crew))
+
+    # workers
+
+    def project(self, notes: Sequence[HealthNote], holder: Holder) -> None:
+        rows = [
+            (
+                holder.node, n.component, n.status, _texts(n.flags), readable(n.reason), n.pid, n.pid_start,
+                n.incarnation, readable(n.current_job), self._ago(n.heartbeat_age_ms), n.restart_count,
+                self._ago(n.restart_age_ms), n.exit_code, n.signal, self._now - n.created_age_ms, readable(n.metadata),
+            )
+            for n in notes
+        ]  # fmt: skip
+        self._db.executemany(_HEALTH, rows)
+
+    def _ago(self, age_ms: int | None) -> int | None:
+        return None if age_ms is None else self._now - age_ms
+
+    def wipe(self, holder: Holder, components: Sequence[str] | None = None) -> None:
+        if components is None:
+            self._db.execute("DELETE FROM chargehand_health WHERE node = ?", (holder.node,))
+        else:
+            sql = "DELETE FROM chargehand_health WHERE node = ? AND component = ?"
+            self._db.executemany(sql, [(holder.node, component) for component in components])
+
+    def report(self, crashes: Sequence[CrashReport], holder: Holder) -> None:
+        rows = [
+            (
+                c.id, holder.node, c.component, c.crew, readable(c.job), self._now - c.age_ms, c.incarnation, c.pid,
+                c.reason, c.exit_code, c.signal, c.memory, c.uptime_ms, c.charged, readable(c.follows),
+                readable(c.text), readable(c.stacks), _texts(c.lines), _texts(c.frames),
+            )
+            for c in crashes
+        ]  # fmt: skip
+        self._db.executemany(_CRASH, rows)
+
+    def give_up(self, marks: Sequence[GivenUpMark]) -> None:
+        rows = [(m.component, m.crew, readable(m.reason), m.fingerprint, self._now) for m in marks]
+        self._db.executemany(_GIVE_UP, rows)
+
+    def forgive(self, components: Sequence[str]) -> None:
+        sql = "DELETE FROM chargehand_given_up WHERE component = ?"
+        self._db.executemany(sql, [(component,) for component in components])
+
+    def snapshot(self) -> None:
+        self._db.execute(_SNAPSHOT, (self._now,))
+
+
+def readable(said: str | None) -> str | None:
+    """What a dying worker, or a shell, said may be no Unicode (a file's name): that must not fail the whole batch."""
+    return None if said is None else said.encode(errors="replace").decode()
+
+
+def _texts(said: Sequence[str]) -> str | None:
+    return readable(json.dumps(said, ensure_ascii=False))

@@ -1,0 +1,339 @@
+"""What is answered over HTTP, as plain data: the server writes these, the client reads them."""
+
+import base64
+from typing import Any
+
+import msgspec
+
+from chargehand.host.operations import Component
+from chargehand.model.access import Operation
+from chargehand.model.doctor.diagnosis import Diagnosis
+from chargehand.model.fleet.orders import Answer
+from chargehand.model.health import Verdict
+from chargehand.model.job import Attempt, JobRecord
+from chargehand.settings.plan import Page
+from chargehand.store import ClaimRow, Counts, CrashRecord, CrewRow, Pause, RecurringPlan
+
+
+class Supervisor(msgspec.Struct, frozen=True, kw_only=True):
+    """The node that serves the store: who, and where."""
+
+    node: str | None
+    pid: int | None
+    version: str | None
+    started_ms: int | None
+    answers: bool
+    """False if a node holds the store but does not answer."""
+    stopping: str | None = None
+
+
+class CrewInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """A crew in short."""
+
+    crew: str
+    queue: str
+    configured: int
+    live: int
+
+
+class Info(msgspec.Struct, frozen=True, kw_only=True):
+    """What runs here."""
+
+    version: str
+    node: str
+    supervisor: Supervisor | None
+    """Null: no node runs, and nothing is being done."""
+    worker_enabled: bool
+    """Whether this API runs workers itself (EMBED_WORKERS)."""
+    workers: tuple[CrewInfo, ...]
+    queues: tuple[str, ...]
+    pages: tuple[Page, ...] = ()
+    """Pages of the application's own, shown in the dashboard's navigation."""
+
+
+class Budget(msgspec.Struct, frozen=True):
+    """How often a worker may still crash before it is given up."""
+
+    rapid_left: int
+    lifetime_left: int
+
+
+class Worker(Component, frozen=True, kw_only=True):
+    """A worker: its health row and, if its node answers, what that knows beside it."""
+
+    index: int | None = None
+    progress: dict[str, Any] | None = None
+    memory: int | None = None
+    jobs: int | None = None
+    budget: Budget | None = None
+    restart_in_s: float | None = None
+
+
+class WorkerMoment(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that happened to a worker: its status became another, or it ended a job."""
+
+    at_ms: int
+    kind: str
+    """`status` or `job`."""
+    what: str
+    """The status, or how the job ended."""
+    text: str | None = None
+    """Of a status: why."""
+    pid: int | None = None
+    """Of a status: as which process."""
+    job: str | None = None
+    """Of a job: its id."""
+    duration_ms: int | None = None
+    """Of a job: how long it took."""
+
+
+class WorkerHistory(msgspec.Struct, frozen=True, kw_only=True):
+    """What happened to a worker lately, as far as its node saw it."""
+
+    component: str
+    node: str | None = None
+    """Null: no node answers, and so nothing is told."""
+    at_ms: int
+    """Until when it is told."""
+    moments: tuple[WorkerMoment, ...] = ()
+    """The last 20 states and 40 jobs, newest first; of many jobs at once not each."""
+    memory_at_ms: tuple[int, ...] = ()
+    """When its memory was looked at: over the last hour, at most once a minute, oldest first."""
+    memory: tuple[int, ...] = ()
+
+
+class Health(msgspec.Struct, frozen=True, kw_only=True):
+    """The verdict on everything, with reasons in words, gravest first; and every component."""
+
+    status: Verdict
+    reasons: tuple[str, ...]
+    components: tuple[Component, ...]
+
+
+class ComponentHealth(Component, frozen=True, kw_only=True):
+    """One component, and whether it is well by a beat no older than was asked for."""
+
+    well: bool
+
+
+class Answers(msgspec.Struct, frozen=True):
+    """What will happen, to each."""
+
+    answers: tuple[Answer, ...]
+
+
+class Made(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a job that was to be made."""
+
+    id: str
+    queue: str
+    created: bool
+    """False: its unique key is taken, and this is the job that has it."""
+
+
+class MadeMany(msgspec.Struct, frozen=True):
+    """The same for many, in the order in which they were given."""
+
+    jobs: tuple[Made, ...]
+
+
+class JobPage(msgspec.Struct, frozen=True):
+    """A page of jobs, newest first."""
+
+    jobs: tuple[JobRecord, ...]
+    next: str | None = None
+    """Give it as `after` for the next page; null: this is the last."""
+
+
+class JobDetail(JobRecord, frozen=True, kw_only=True):
+    """One job with its history."""
+
+    attempt_history: tuple[Attempt, ...]
+    crash_reports: tuple[CrashRecord, ...]
+    """Of workers that had it in hand."""
+
+
+class Queue(Counts, frozen=True, kw_only=True):
+    """A queue: how many jobs it has in each state, who serves it, and whether somebody does."""
+
+    crews: tuple[str, ...] = ()
+    paused: bool = False
+    oldest_wait_ms: int | None = None
+    """For how long the job that is taken next has been due; null: none is."""
+    unserved: str | None = None
+    """Why nobody does the work that waits."""
+
+
+class Queues(msgspec.Struct, frozen=True):
+    """Every queue."""
+
+    queues: tuple[Queue, ...]
+
+
+class QueueHistory(msgspec.Struct, frozen=True):
+    """How a queue fared: one list for each figure, and the moments that they belong to, oldest first."""
+
+    name: str
+    at_ms: tuple[int, ...]
+    """Only moments at which a figure changed, at most one every ten seconds; the first may be older than two hours."""
+    waiting: tuple[int, ...]
+    running: tuple[int, ...]
+    failed: tuple[int, ...]
+    rate: tuple[float, ...]
+    """Jobs that ended, a second."""
+
+
+class QueueHistories(msgspec.Struct, frozen=True):
+    """How every queue fared over the last two hours, as far as the node saw it."""
+
+    queues: tuple[QueueHistory, ...]
+
+
+class Changed(msgspec.Struct, frozen=True):
+    """How many jobs were changed, and whether there may be more: ask again."""
+
+    count: int
+    more: bool
+
+
+class Claims(msgspec.Struct, frozen=True):
+    """A page of claims, oldest first."""
+
+    claims: tuple[ClaimRow, ...]
+    next: str | None = None
+
+
+class CrashPage(msgspec.Struct, frozen=True):
+    """A page of crash reports, newest first."""
+
+    crashes: tuple[CrashRecord, ...]
+    next: str | None = None
+
+
+class OperationPage(msgspec.Struct, frozen=True):
+    """A page of the operator log, newest first."""
+
+    operations: tuple[Operation, ...]
+    next: str | None = None
+
+
+class Pauses(msgspec.Struct, frozen=True):
+    """What is paused, by whom, why and until when."""
+
+    pauses: tuple[Pause, ...]
+
+
+class Crews(msgspec.Struct, frozen=True):
+    """Every crew that a node has registered."""
+
+    crews: tuple[CrewRow, ...]
+
+
+class Recurring(msgspec.Struct, frozen=True):
+    """Every recurring job."""
+
+    recurring: tuple[RecurringPlan, ...]
+
+
+class NodeStatus(msgspec.Struct, frozen=True):
+    """What the node shows of itself, as it is; null if there is none, or it does not answer."""
+
+    node: dict[str, Any] | None
+
+
+class Diagnosed(Diagnosis, frozen=True, kw_only=True):
+    """What is the matter, and what mends it."""
+
+    well: bool  # pyright: ignore[reportIncompatibleMethodOverride]
+
+
+class LogLine(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of the node's log; a worker's, if it says of which."""
+
+    at_ms: int
+    level: str
+    text: str
+    component: str | None = None
+    job: str | None = None
+
+
+class LogLines(msgspec.Struct, frozen=True):
+    """The last lines, oldest first."""
+
+    lines: tuple[LogLine, ...]
+
+
+class Probe(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A probe's answer."""
+
+    status: str
+    reason: str | None = None
+
+
+class CrewReadiness(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether a crew gets its work done, and if not, why."""
+
+    crew: str
+    queue: str
+    ready: bool
+    reason: str | None = None
+
+
+class Readiness(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether work gets done: a node is there, and every queue is served."""
+
+    ready: bool
+    reasons: tuple[str, ...]
+    crews: tuple[CrewReadiness, ...]
+
+
+class WorkerThreads(msgspec.Struct, frozen=True, kw_only=True):
+    """The threads of one worker's process, as the kernel counts them now; null: it is not there."""
+
+    component: str
+    pid: int | None
+    busy: bool
+    threads: int | None
+
+
+class CrewConcurrency(msgspec.Struct, frozen=True, kw_only=True):
+    """A crew as it was configured, and as it is."""
+
+    crew: str
+    configured: int
+    live: int
+    busy: int
+    threads_configured: int | None
+    """A job's threads (PIPELINE_THREADS_PER_JOB); null: only the application knows."""
+    workers: tuple[WorkerThreads, ...]
+
+
+class Concurrency(msgspec.Struct, frozen=True):
+    """How much is done at the same time."""
+
+    crews: tuple[CrewConcurrency, ...]
+
+
+class SignedIn(msgspec.Struct, frozen=True, kw_only=True):
+    """Who calls, and what they may do."""
+
+    name: str
+    kind: str
+    scopes: tuple[str, ...]
+    csrf: str | None = None
+    """To be sent as X-CSRF-Token with every request that changes something, by those who signed in with a cookie."""
+    expires_ms: int | None = None
+
+
+def cursor(*where: int | str) -> str:
+    """Where a page ended, as a text that callers need not understand."""
+    return base64.urlsafe_b64encode(msgspec.json.encode(where)).decode().rstrip("=")
+
+
+def place(after: str) -> list[int | str]:
+    """What a cursor says; nothing, if it is none."""
+    try:
+        data = base64.b64decode(after + "=" * (-len(after) % 4), altchars=b"-_", validate=True)
+        return msgspec.json.decode(data, type=list[int | str])
+    except (ValueError, msgspec.DecodeError):
+        return []

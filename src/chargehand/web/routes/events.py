@@ -1,0 +1,50 @@
+"""`GET /api/events`: whoever looks gets the full state of its topics, and then every change."""
+
+from typing import Annotated, Any
+
+from fastapi import FastAPI, Header, Query, Request, Response
+
+from chargehand.model.topic import LONGEST, parse
+from chargehand.web import sse
+from chargehand.web.auth import still_welcome
+from chargehand.web.deps import READ, Here, router
+from chargehand.web.site import Site
+
+routes = router("events")
+_STREAM: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "A stream that does not end by itself.",
+        "content": {
+            "text/event-stream": {
+                "schema": {"type": "string"},
+                "example": 'id: 0199c0ffee-17\nevent: health_update\ndata: {"topic":"system:health",'
+                '"type":"health_update","timestamp_ms":1790000000000,"health":{"status":"healthy","errors":[]}}\n\n',
+            }
+        },
+    }
+}
+Topics = Annotated[
+    list[Annotated[str, Query(max_length=100 * LONGEST)]] | None,
+    Query(description="Topics, separated by commas; none: everything but the jobs.", max_length=100),
+]
+Last = Annotated[str | None, Query(max_length=200, description="As the header, for those who cannot set one.")]
+LastHeader = Annotated[str | None, Header(alias="Last-Event-ID", max_length=200)]
+
+
+def include(api: FastAPI, site: Site) -> None:
+    """Serve the events of this site."""
+    sse.serve(site)
+    api.include_router(routes)
+
+
+@routes.get("/api/events", dependencies=READ, response_class=Response, responses=_STREAM)
+async def events(
+    request: Request, site: Here, topics: Topics = None, last_event_id: Last = None, header: LastHeader = None
+) -> Response:
+    """Live state as server-sent events: the full state of the topics first (or what is newer than the last id), then
+    every change. A comment comes every 15 s; a stream whose key was revoked ends within that time. Topics and events
+    are described in docs/events.md."""
+    wanted = [topic for text in topics or () for topic in text.split(",") if topic]
+    return sse.EventStream(
+        site.hand, parse(wanted), header or last_event_id, welcome=lambda: still_welcome(request, "read")
+    )

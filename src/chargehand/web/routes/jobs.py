@@ -1,0 +1,174 @@
+"""Jobs: make, list, show, retry, cancel."""
+
+from collections.abc import Callable
+from hashlib import sha256
+from typing import Annotated, Any
+
+import msgspec
+from fastapi import Header, Path, Request, Response
+
+from chargehand.errors import Conflict
+from chargehand.model.access import Remembered
+from chargehand.model.fleet.orders import Answer
+from chargehand.model.job import JobRecord, NewJob, State
+from chargehand.store import CrashFilter, JobFilter
+from chargehand.web import examples
+from chargehand.web.answers import JobDetail, JobPage, Made, MadeMany, cursor
+from chargehand.web.auth import caller_of
+from chargehand.web.bodies import JobIn
+from chargehand.web.deps import CONTROL, ENQUEUE, PAGE, READ, After, Here, Limit, Text, act, place_of, router
+from chargehand.web.documents import answers, respond
+from chargehand.web.incoming import MANY, jobs_of, read_many
+from chargehand.web.problems import Problem
+
+MOST_REPORTS = 20
+"""Crash reports that are shown with a job; `crashes?job=` has all of them."""
+routes = router("jobs")
+Id = Annotated[str, Path(min_length=1, max_length=200)]
+Once = Annotated[
+    str | None,
+    Header(
+        alias="Idempotency-Key",
+        min_length=1,
+        max_length=200,
+        pattern=r"^[\x21-\x7e]+$",
+        description="A repetition of this request within 24 hours is answered as the first one was, and makes nothing.",
+    ),
+]
+
+
+@routes.post(
+    "/api/v1/jobs",
+    status_code=201,
+    dependencies=ENQUEUE,
+    responses=answers(Made, examples.MADE, status=201, also=200),
+)
+async def create_job(request: Request, job: JobIn, once: Once = None) -> Response:
+    """Enqueue a job: it is durable when this answers. 200 instead of 201 if its unique key is taken."""
+
+    def answer_of(made: list[Made]) -> tuple[int, Any]:
+        return 201 if made[0].created else 200, made[0]
+
+    status, body, replayed = await _make(request, lambda: [job], once, answer_of)
+    made = msgspec.json.decode(body, type=Made)
+    headers = {"Location": f"{request.scope.get('root_path', '')}/api/v1/jobs/{made.id}", **replayed}
+    return Response(body, status, headers, "application/json")
+
+
+@routes.post(
+    "/api/v1/jobs/bulk",
+    status_code=201,
+    dependencies=ENQUEUE,
+    responses=answers(MadeMany, examples.MADE_MANY, status=201),
+    openapi_extra=MANY,
+)
+async def create_jobs(request: Request, once: Once = None) -> Response:
+    """Enqueue up to 10,000 jobs in one transaction: all of them or none."""
+
+    def answer_of(made: list[Made]) -> tuple[int, Any]:
+        return 201, MadeMany(tuple(made))
+
+    # Read and checked beside the event loop, which so many jobs would hold up.
+    status, body, replayed = await _make(request, read_many(request, await request.body()), once, answer_of)
+    return Response(body, status, replayed, "application/json")
+
+
+Told = tuple[int, bytes, dict[str, str]]
+"""Status, body, headers."""
+
+
+async def _make(
+    request: Request,
+    wanted: Callable[[], list[JobIn]],
+    once: str | None,
+    answer_of: Callable[[list[Made]], tuple[int, Any]],
+) -> Told:
+    """Make the jobs; under an Idempotency-Key only once, and the answer is kept in the same transaction."""
+    hand = request.app.state.site.hand
+    caller = await caller_of(request)
+    digest = sha256(request.scope["route"].path.encode() + b"\n" + await request.body()).hexdigest()
+
+    def make() -> Told:
+        jobs = jobs_of(hand, wanted())
+        if once is None:
+            status, answer = answer_of(_made(jobs, hand.enqueue_jobs(jobs, None)))
+            return status, msgspec.json.encode(answer), {}
+        with hand.transaction() as tx:
+            before = tx.remembered(caller.name, once)
+            if before is not None:
+                if before.digest != digest:
+                    raise Problem(422, "idempotency-key-reused", "this Idempotency-Key was used for another request")
+                return before.status, before.body.encode(), {"Idempotency-Replayed": "true"}
+            status, answer = answer_of(_made(jobs, tx.enqueue(jobs)))
+            body = msgspec.json.encode(answer)
+            tx.remember(Remembered(caller=caller.name, key=once, digest=digest, status=status, body=body.decode()))
+        return status, body, {}
+
+    return await act(request, make)
+
+
+def _made(jobs: list[NewJob], done: Any) -> list[Made]:
+    return [Made(id=each.id, queue=job.queue, created=each.created) for job, each in zip(jobs, done, strict=True)]
+
+
+@routes.get("/api/v1/jobs", dependencies=READ, responses=answers(JobPage, examples.JOB_PAGE))
+async def list_jobs(
+    site: Here,
+    queue: Text = None,
+    state: State | None = None,
+    reason: Text = None,
+    text: Text = None,
+    limit: Limit = PAGE,
+    after: After = None,
+) -> Response:
+    """Jobs, newest first; `text` is looked for in id, label, key, item and error."""
+    place = place_of(after, int)
+    which = JobFilter(
+        queue=queue, state=state, reason=reason, text=text or None, limit=limit + 1, below=place[0] if place else None
+    )
+    found = await site.aside(lambda: site.hand.jobs(which))
+    following = cursor(found[limit - 1].seq) if len(found) > limit else None
+    return respond(JobPage(tuple(found[:limit]), following))
+
+
+@routes.get("/api/v1/jobs/{id}", dependencies=READ, responses=answers(JobDetail, examples.JOB_DETAIL, 404))
+async def show_job(site: Here, id: Id) -> Response:
+    """One job: its payload, progress, result and error, every attempt, and how workers died that had it in hand."""
+
+    def read() -> JobDetail:
+        job = site.hand.job(id)
+        reports = site.hand.crashes(CrashFilter(job=id, limit=MOST_REPORTS))
+        own: dict[str, Any] = {name: getattr(job, name) for name in JobRecord.__struct_fields__}
+        return JobDetail(**own, attempt_history=tuple(site.hand.attempts(id)), crash_reports=tuple(reports))
+
+    return respond(await site.aside(read))
+
+
+@routes.post("/api/v1/jobs/{id}/retry", dependencies=CONTROL, responses=answers(Answer, examples.RETRIED, 404, 409))
+async def retry_job(request: Request, site: Here, id: Id) -> Response:
+    """Queue a failed or cancelled job again, its counters cleared."""
+
+    def retry() -> Answer:
+        job = site.hand.job(id)
+        (answer,) = site.hand.retry(id)
+        if answer.text != "is queued again":
+            raise Conflict(f"job {id} is {job.state.value}: only failed and cancelled jobs are queued again")
+        return answer
+
+    return respond(await act(request, retry))
+
+
+@routes.post("/api/v1/jobs/{id}/cancel", dependencies=CONTROL, responses=answers(Answer, examples.CANCELLED, 404, 409))
+async def cancel_job(request: Request, site: Here, id: Id) -> Response:
+    """Cancel a job: at once if it waits; a running one is told to stop, and its worker replaced if it does not."""
+
+    def cancel() -> Answer:
+        (answer,) = site.hand.cancel(id)
+        if "has ended already" not in answer.text:
+            return answer
+        job = site.hand.job(id)
+        if job.state is State.CANCELLED:
+            return Answer(id, "is cancelled already")
+        raise Conflict(f"job {id} is {job.state.value}: it has ended, and cannot be cancelled")
+
+    return respond(await act(request, cancel))

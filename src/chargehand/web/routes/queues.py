@@ -1,0 +1,211 @@
+"""Queues, claims, crash reports, the operator log, and what else can be read."""
+
+from typing import Annotated
+
+import msgspec
+from fastapi import Path, Request, Response
+
+from chargehand.errors import Conflict
+from chargehand.host import nodelock
+from chargehand.model.access import OperationFilter
+from chargehand.model.fleet.orders import Answer
+from chargehand.model.job import State
+from chargehand.store import CrashFilter, CrashRecord
+from chargehand.web import examples
+from chargehand.web.answers import (
+    Changed,
+    Claims,
+    CrashPage,
+    Crews,
+    Info,
+    NodeStatus,
+    OperationPage,
+    Pauses,
+    QueueHistories,
+    QueueHistory,
+    Queues,
+    Recurring,
+    cursor,
+)
+from chargehand.web.bodies import ReleaseIn
+from chargehand.web.deps import CONTROL, PAGE, READ, After, Here, Limit, Text, act, place_of, router
+from chargehand.web.documents import answers, respond
+from chargehand.web.problems import Problem
+from chargehand.web.site import Site
+from chargehand.web.views import info_of, queues_of
+
+routes = router("queues")
+Name = Annotated[str, Path(min_length=1, max_length=200)]
+MOST_CLAIMS = 10_000
+
+
+@routes.get("/api/v1/info", dependencies=READ, tags=["system"], responses=answers(Info, examples.INFO))
+async def info(site: Here) -> Response:
+    """What runs here: versions, the node, crews and queues."""
+
+    def read() -> Info:
+        hand = site.hand
+        view = hand.status()
+        holder = None if view is not None else nodelock.holder(hand.path)
+        queues = [count.queue for count in hand.counts()]
+        enabled = hand.settings.embed_workers
+        return info_of(hand.node_name, enabled, hand.known_crews(), view, holder, queues, hand.pages)
+
+    return respond(await site.aside(read))
+
+
+@routes.get("/api/v1/status", dependencies=READ, tags=["system"], responses=answers(NodeStatus, examples.NODE_STATUS))
+async def status(site: Here) -> Response:
+    """What the node shows of itself, its workers and the verdict on all, as it says it."""
+    return respond(NodeStatus(await site.aside(site.hand.status)))
+
+
+@routes.get("/api/v1/queues", dependencies=READ, responses=answers(Queues, examples.QUEUES))
+async def queues(site: Here) -> Response:
+    """Every queue: how many jobs in each state, who serves it, how long the next job has waited."""
+
+    def read() -> Queues:
+        hand = site.hand
+        found = queues_of(hand.counts(), hand.known_crews(), hand.pauses(), hand.waiting(), hand.status())
+        return Queues(tuple(found))
+
+    return respond(await site.aside(read))
+
+
+@routes.get("/api/v1/queues/history", dependencies=READ, responses=answers(QueueHistories, examples.QUEUE_HISTORIES))
+async def history(site: Here) -> Response:
+    """How each queue fared over the last two hours, as far as the node saw it: charts begin with this."""
+    found = await site.aside(site.hand.queue_history)
+    return respond(QueueHistories(tuple(msgspec.convert(each, QueueHistory) for each in found)))
+
+
+def _known(site: Site, queue: str) -> None:
+    crews = {crew.queue for crew in site.hand.known_crews()} | {crew.plan.queue for crew in site.hand.crews.values()}
+    if queue not in crews and queue not in {count.queue for count in site.hand.counts()}:
+        raise Problem(404, "no-such-queue", f"there is no queue {queue!r}; api/v1/queues has all")
+
+
+@routes.post(
+    "/api/v1/queues/{queue}/retry-failed", dependencies=CONTROL, responses=answers(Changed, examples.CHANGED, 404)
+)
+async def retry_failed(request: Request, site: Here, queue: Name) -> Response:
+    """Queue the failed jobs of a queue again, up to 10,000 at a time; those whose unique key is taken stay failed."""
+
+    def retry() -> Changed:
+        _known(site, queue)
+        return Changed(*site.hand.retry_failed(queue))
+
+    return respond(await act(request, retry))
+
+
+@routes.post(
+    "/api/v1/queues/{queue}/clear-failed", dependencies=CONTROL, responses=answers(Changed, examples.CHANGED, 404)
+)
+async def clear_failed(request: Request, site: Here, queue: Name) -> Response:
+    """Delete the failed jobs of a queue, up to 10,000 at a time."""
+
+    def clear() -> Changed:
+        _known(site, queue)
+        return Changed(*site.hand.clear_failed(queue))
+
+    return respond(await act(request, clear))
+
+
+@routes.get("/api/v1/claims", dependencies=READ, tags=["claims"], responses=answers(Claims, examples.CLAIMS))
+async def claims(site: Here, limit: Limit = PAGE, after: After = None) -> Response:
+    """Who holds which job since when, oldest first."""
+    place = place_of(after, int, str)
+
+    def read() -> Claims:
+        found = sorted(site.hand.claims(MOST_CLAIMS), key=lambda claim: (claim.started_ms, claim.id))
+        rest = [c for c in found if place is None or (c.started_ms, c.id) > (place[0], place[1])]
+        last = rest[limit - 1] if len(rest) > limit else None
+        return Claims(tuple(rest[:limit]), cursor(last.started_ms, last.id) if last else None)
+
+    return respond(await site.aside(read))
+
+
+@routes.post(
+    "/api/v1/claims/{id}/release", dependencies=CONTROL, tags=["claims"],
+    responses=answers(Answer, examples.RELEASED, 404, 409),
+)  # fmt: skip
+async def release(request: Request, site: Here, id: Name, which: ReleaseIn) -> Response:
+    """Take a job back from a worker that nobody can reach, if it is still that claim: it may then be done twice."""
+
+    def take_back() -> Answer:
+        job = site.hand.job(id)
+        if job.state is not State.RUNNING:
+            raise Conflict(f"nobody holds job {id}: it is {job.state.value}")
+        if not site.hand.release(id, which.claim):
+            raise Conflict(f"job {id} is not held by claim {which.claim} any more: nothing was changed")
+        return Answer(id, "is queued again")
+
+    return respond(await act(request, take_back))
+
+
+@routes.get("/api/v1/crashes", dependencies=READ, tags=["crashes"], responses=answers(CrashPage, examples.CRASHES))
+async def crashes(
+    site: Here, component: Text = None, crew: Text = None, job: Text = None, limit: Limit = PAGE, after: After = None
+) -> Response:
+    """How workers died, newest first."""
+    place = place_of(after, str)
+    before = place[0] if place else None
+    which = CrashFilter(component=component, crew=crew, job=job, limit=limit + 1, before=before)
+    found = await site.aside(lambda: site.hand.crashes(which))
+    following = cursor(found[limit - 1].id) if len(found) > limit else None
+    return respond(CrashPage(tuple(found[:limit]), following))
+
+
+@routes.get(
+    "/api/v1/crashes/{id}", dependencies=READ, tags=["crashes"], responses=answers(CrashRecord, examples.CRASH, 404)
+)
+async def crash(site: Here, id: Name) -> Response:
+    """One crash report: reason, exit code or signal, the job in hand, stacks and last lines."""
+    return respond(await site.aside(lambda: site.hand.crash(id)))
+
+
+@routes.get(
+    "/api/v1/operations", dependencies=READ, tags=["system"], responses=answers(OperationPage, examples.OPERATIONS)
+)
+async def operations(
+    site: Here, who: Text = None, verb: Text = None, target: Text = None, limit: Limit = PAGE, after: After = None
+) -> Response:
+    """The operator log, newest first: who did what, to what, when and from where."""
+    place = place_of(after, int)
+    which = OperationFilter(who=who, verb=verb, target=target, limit=limit + 1, before=place[0] if place else None)
+    found = await site.aside(lambda: site.hand.operations(which))
+    following = cursor(found[limit - 1].id) if len(found) > limit else None
+    return respond(OperationPage(tuple(found[:limit]), following))
+
+
+@routes.get("/api/v1/pauses", dependencies=READ, tags=["system"], responses=answers(Pauses, examples.PAUSES))
+async def pauses(site: Here) -> Response:
+    """What is paused, by whom, why and until when."""
+    return respond(Pauses(tuple(await site.aside(site.hand.pauses))))
+
+
+@routes.post(
+    "/api/v1/crews/{crew}/wake", dependencies=CONTROL, tags=["system"], responses=answers(Answer, examples.WOKEN, 404)
+)
+async def wake(request: Request, site: Here, crew: Name) -> Response:
+    """Have a discovering crew look for work at once, instead of in a while."""
+
+    def look() -> Answer:
+        if crew not in {row.name for row in site.hand.known_crews()} | set(site.hand.crews):
+            raise Problem(404, "unknown-crew", f"there is no crew {crew!r}; api/v1/crews has all")
+        site.hand.wake(crew)
+        return Answer(crew, "looks at once")
+
+    return respond(await act(request, look))
+
+
+@routes.get("/api/v1/crews", dependencies=READ, tags=["system"], responses=answers(Crews, examples.CREWS))
+async def crews(site: Here) -> Response:
+    """Every crew that a node has registered, with its queue, handler and limits."""
+    return respond(Crews(tuple(await site.aside(site.hand.known_crews))))
+
+
+@routes.get("/api/v1/recurring", dependencies=READ, tags=["system"], responses=answers(Recurring, examples.RECURRING))
+async def recurring(site: Here) -> Response:
+    """Every recurring job: its schedule, when it is due next, and its last job."""
+    return respond(Recurring(tuple(await site.aside(site.hand.recurrences))))

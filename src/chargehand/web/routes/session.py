@@ -1,0 +1,58 @@
+"""Signing in with a key, for pages in a browser: a cookie that scripts cannot read, and a token against other sites."""
+
+from fastapi import Depends, Request, Response
+
+from chargehand.web import examples
+from chargehand.web.answers import Probe, SignedIn
+from chargehand.web.auth import CHALLENGE, caller_of, check_origin, known
+from chargehand.web.bodies import SignIn
+from chargehand.web.deps import Here, router
+from chargehand.web.documents import answers, respond
+from chargehand.web.keyring import Caller
+from chargehand.web.problems import Problem
+
+routes = router("session")
+ANYBODY = [Depends(known)]
+
+
+@routes.post("/api/web/session", dependencies=ANYBODY, responses=answers(SignedIn, examples.SIGNED_IN))
+async def sign_in(request: Request, site: Here, sign: SignIn) -> Response:
+    """Sign in with a key: sets a cookie that scripts cannot read, and tells the token that changes need."""
+    check_origin(request)
+    found = await site.keyring.sign_in(sign.key)
+    if isinstance(found, str):
+        raise Problem(401, "key-unknown", found, headers=CHALLENGE)
+    cookie, caller = found
+    response = respond(_told(caller))
+    response.set_cookie(
+        site.cookie, cookie, path=_path(request), httponly=True, samesite="strict",
+        secure=request.url.scheme == "https",
+    )  # fmt: skip
+    return response
+
+
+@routes.get("/api/web/session", dependencies=ANYBODY, responses=answers(SignedIn, examples.SIGNED_IN))
+async def session(request: Request) -> Response:
+    """Who calls, with which scopes, and the token that changes need; 401 or 403 tells what is missing."""
+    return respond(_told(await caller_of(request)))
+
+
+@routes.delete("/api/web/session", dependencies=ANYBODY, responses=answers(Probe, Probe("signed out")))
+async def sign_out(request: Request, site: Here) -> Response:
+    """End the sign-in, everywhere, and forget the cookie."""
+    await caller_of(request)
+    cookie = request.cookies.get(site.cookie)
+    if cookie is not None:
+        await site.keyring.sign_out(cookie)
+    response = respond(Probe("signed out"))
+    response.delete_cookie(site.cookie, path=_path(request), httponly=True, samesite="strict")
+    return response
+
+
+def _path(request: Request) -> str:
+    return request.scope.get("root_path") or "/"
+
+
+def _told(caller: Caller) -> SignedIn:
+    scopes = tuple(scope.value for scope in caller.scopes)
+    return SignedIn(name=caller.name, kind=caller.kind, scopes=scopes, csrf=caller.csrf, expires_ms=caller.expires_ms)

@@ -1,0 +1,121 @@
+"""Workers: how they are, and orders to them. Every order answers at once with what will happen."""
+
+from collections.abc import Callable
+from typing import Annotated
+
+import msgspec
+from fastapi import Path, Query, Request, Response
+
+from chargehand import clock
+from chargehand.model.fleet.orders import Answer, Verb
+from chargehand.web import examples
+from chargehand.web.answers import Answers, ComponentHealth, Health, Worker, WorkerHistory
+from chargehand.web.bodies import OrderIn, PauseIn, ScaleIn
+from chargehand.web.deps import CONTROL, READ, Here, Text, act, router
+from chargehand.web.documents import answers, respond
+from chargehand.web.problems import Problem
+from chargehand.web.views import workers_of
+
+routes = router("workers")
+_ANSWERS = answers(Answers, examples.ANSWERS, 404)
+
+
+@routes.get("/api/web/worker/status", dependencies=READ, responses=answers(Worker, examples.WORKERS))
+async def worker_status(site: Here) -> Response:
+    """Every worker of every crew, as a bare array: never plainly `healthy` without a beat in the last 30 seconds."""
+
+    def read() -> list[Worker]:
+        return workers_of(site.hand.health(), site.hand.status(), clock.now_ms())
+
+    return respond(await site.aside(read))
+
+
+@routes.get("/api/v1/health", dependencies=READ, responses=answers(Health, examples.HEALTH))
+async def health(site: Here, status: Text = None) -> Response:
+    """The verdict on everything, and every component; of one status, if that is asked for."""
+
+    def read() -> Health:
+        found = site.hand.verdict()
+        return Health(status=found.status, reasons=found.reasons, components=tuple(site.hand.health(status)))
+
+    return respond(await site.aside(read))
+
+
+@routes.get(
+    "/api/v1/health/{component}", dependencies=READ, responses=answers(ComponentHealth, examples.COMPONENT, 404)
+)
+async def component_health(
+    site: Here,
+    component: Annotated[str, Path(max_length=500)],
+    max_age: Annotated[float, Query(gt=0, le=86_400, description="Seconds; how old its last beat may be.")] = 30.0,
+) -> Response:
+    """One component (`app` is the node), and whether it is well."""
+
+    def read() -> ComponentHealth:
+        found = site.hand.component(component)
+        if found is None:
+            raise Problem(404, "no-such-component", f"there is no component {component!r}; api/v1/health has all")
+        well = site.hand.is_healthy(component, max_age)
+        return ComponentHealth(**msgspec.structs.asdict(found), well=well)
+
+    return respond(await site.aside(read))
+
+
+@routes.get(
+    "/api/v1/workers/{component}/history",
+    dependencies=READ,
+    responses=answers(WorkerHistory, examples.WORKER_HISTORY, 404),
+)
+async def history(site: Here, component: Annotated[str, Path(max_length=500)]) -> Response:
+    """A worker's last states and jobs, and its memory over the last hour, as far as the node saw them."""
+
+    def read() -> WorkerHistory:
+        found = site.hand.worker_history(component)
+        if found is not None:
+            return msgspec.convert(found, WorkerHistory)
+        if site.hand.component(component) is None:
+            raise Problem(404, "no-such-component", f"there is no component {component!r}; api/v1/health has all")
+        return WorkerHistory(component=component, at_ms=clock.now_ms())
+
+    return respond(await site.aside(read))
+
+
+async def _order(request: Request, give: Callable[[], list[Answer]]) -> Response:
+    return respond(Answers(tuple(await act(request, give))))
+
+
+@routes.post("/api/web/worker/pause", dependencies=CONTROL, responses=_ANSWERS)
+async def pause(request: Request, site: Here, order: PauseIn | None = None) -> Response:
+    """Take nothing new; current jobs finish, workers stay. It survives restarts, and works without a node."""
+    wanted = order or PauseIn()
+    return await _order(request, lambda: site.hand.pause(wanted.scope, reason=wanted.reason, seconds=wanted.for_s))
+
+
+@routes.post("/api/web/worker/scale", dependencies=CONTROL, responses=_ANSWERS)
+async def scale(request: Request, site: Here, order: ScaleIn) -> Response:
+    """Change how many workers a crew has; those that go finish their jobs first."""
+    return await _order(request, lambda: site.hand.scale(order.scope, order.count))
+
+
+_TEXTS = {
+    Verb.START: "Start workers that were stopped.",
+    Verb.STOP: "Stop workers; current jobs have the grace to finish, and are otherwise queued again.",
+    Verb.RESUME: "Take work again. Workers that were given up stay so, and the answer names them.",
+    Verb.DRAIN: "Finish current jobs, however long they take, take nothing more, then stop.",
+    Verb.RESTART: "Replace workers, never the server: current jobs have the grace to finish. Given-up ones, too.",
+    Verb.RESET: "Clear crash histories, and start workers that were given up.",
+}
+
+
+def _add(verb: Verb, text: str) -> None:
+    async def order(request: Request, site: Here, order: OrderIn | None = None) -> Response:
+        give: Callable[[str | None], list[Answer]] = getattr(site.hand, verb.value)
+        scope = order.scope if order is not None else None
+        return await _order(request, lambda: give(scope))
+
+    order.__doc__, order.__name__ = text, verb.value
+    routes.post(f"/api/web/worker/{verb.value}", dependencies=CONTROL, responses=_ANSWERS)(order)
+
+
+for _verb, _text in _TEXTS.items():
+    _add(_verb, _text)

@@ -1,0 +1,130 @@
+"""What runs in the process that examines a handler: it imports it as a worker would, and says what is wrong with it.
+
+It loads no more than a worker does, so that what the handler costs is seen.
+"""
+
+import json
+import os
+import sys
+from contextlib import suppress
+from typing import Any, get_args, get_origin
+
+from chargehand import clock, errors, handler
+from chargehand.processes.prctl import die_with_parent
+from chargehand.worker import perform, thread_cap
+
+
+def main(told: int, parent: int) -> None:
+    """The whole life of the process: read the plan, look, tell, end at once."""
+    die_with_parent(parent)
+    os.set_inheritable(told, False)
+    plan = json.loads(sys.stdin.buffer.read())
+    sys.path[:] = plan["python_path"]
+    handler.inside_worker = True
+    thread_cap.cap(plan["threads"])
+    before, began = memory(), clock.monotonic()
+    found: dict[str, Any] = {"wrong": []}
+    try:
+        kind = perform.load(plan["handler"], plan["batch"])
+        found |= {"seconds": clock.monotonic() - began, "memory": max(0, memory() - before)}
+        found["wrong"] = faults(kind, plan)
+        if plan["set_up"]:
+            began = clock.monotonic()
+            _set_up(kind, plan["threads"])
+            found["set_up_seconds"] = clock.monotonic() - began
+    except errors.ConfigurationError as error:
+        found["wrong"].append(str(error))
+    except (Exception, SystemExit) as error:
+        what = "set_up" if "seconds" in found else "the import"
+        found["wrong"].append(f"{what} raised {type(error).__name__}: {error}{_place(error)}")
+    os.write(told, json.dumps(found).encode())
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(0)  # threads that the import left running are not waited for
+
+
+def _set_up(kind: type[handler.Handler[Any, Any]], count: int) -> None:
+    performer = kind()
+    performer.threads = count
+    for step in (performer.set_up, performer.tear_down):
+        waiting: Any = step()
+        if hasattr(waiting, "__await__"):
+            import asyncio
+
+            async def waited(waiting: Any = waiting) -> None:
+                await waiting
+
+            asyncio.run(waited())
+
+
+def _place(error: BaseException) -> str:
+    import traceback
+
+    frames = traceback.extract_tb(error.__traceback__)
+    return f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
+
+
+def memory() -> int:
+    """Bytes resident."""
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def faults(kind: type[handler.Handler[Any, Any]], plan: dict[str, Any]) -> list[str]:
+    """What does not fit between a handler and its crew, in words."""
+    found: list[str] = []
+    if plan["discovers"] and not perform.has_own(kind, "discover"):
+        found.append("the crew is declared discovers=True, but the handler has no discover(after, limit)")
+    for word, own in zip(("takes", "gives"), kind.types(), strict=True):
+        crew = plan[word]
+        ours = described(own)
+        if crew is None or ours is None or _same(crew, ours):
+            if crew is not None and ours is not None and _copied(crew, own):
+                found.append(
+                    f"{word} {crew['name']}, but the handler's is another class of that name: is it made twice?"
+                )
+            continue
+        found.append(f"the crew {word} {crew['name']}, but the handler {word} {ours['name']}")
+    return found
+
+
+def _same(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    """Whether the two are the same by name; a plain `dict` is any dict."""
+    return one["name"] == other["name"] or ((one["bare"] or other["bare"]) and one["plain"] == other["plain"])
+
+
+def _copied(crew: dict[str, Any], own: Any) -> bool:
+    """Whether what the crew names can be imported here, and is not what the handler has."""
+    module: Any = sys.modules.get(crew["module"])
+    if module is None or not crew["bare"] or not isinstance(own, type) or get_origin(own) is not None:
+        return False
+    for part in crew["qualname"].split("."):
+        module = getattr(module, part, None)
+    return module is not None and module is not own
+
+
+def described(kind: Any) -> dict[str, Any] | None:
+    """A type by its names, so that it can be compared in another process; None: anything."""
+    if kind in (None, Any, object):
+        return None
+    origin = get_origin(kind) or kind
+    module, qualname = getattr(origin, "__module__", ""), getattr(origin, "__qualname__", str(origin))
+    return {
+        "name": _name(kind),
+        "plain": f"{module}.{qualname}",
+        "bare": get_origin(kind) is None,
+        "module": module,
+        "qualname": qualname,
+    }
+
+
+def _name(kind: Any) -> str:
+    origin, inner = get_origin(kind), get_args(kind)
+    if origin is not None and inner:
+        return f"{_name(origin)}[{', '.join(_name(part) for part in inner)}]"
+    if kind is None or kind is type(None):
+        return "None"
+    if isinstance(kind, type):
+        return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    return str(kind)
