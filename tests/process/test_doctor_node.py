@@ -96,7 +96,7 @@ def store_locked(served: Serving, world: World) -> None:  # cause: store-locked
 
 EXAMINE = """
 import msgspec, sys
-from chargehand.facts import find_and_examine
+from chargehand.doctor.examine import find_and_examine
 print(msgspec.json.encode(find_and_examine(sys.argv[1])).decode())
 """
 
@@ -104,9 +104,9 @@ print(msgspec.json.encode(find_and_examine(sys.argv[1])).decode())
 def skewed(served: Serving, world: World) -> None:  # cause: version-skew schema-new schema-old
     """Another version of the package looks at the same node and store."""
     older, newer = (copy_of_the_package(world.folder / name) for name in ("older", "newer"))
-    last = sorted((older / "chargehand/stores/sql/sqlite").glob("*.sql"))[-1]
+    last = sorted((older / "chargehand/stores/sqlite/migrations").glob("*.sql"))[-1]
     last.unlink()
-    (newer / "chargehand/stores/sql/sqlite/9999_later.sql").write_text("SELECT 1;")
+    (newer / "chargehand/stores/sqlite/migrations/9999_later.sql").write_text("SELECT 1;")
     known = len(list(migrations()))
     words = [sys.executable, "-c", EXAMINE, str(world.store)]
     told = [

@@ -21,7 +21,7 @@ PROGRAM = """
 import faulthandler, json, os, resource, signal, sys, threading, time
 from chargehand import clock
 from chargehand.handler import Job
-from chargehand.pulse import resident
+from chargehand.worker.pulse import resident
 from chargehand.testing.faults import Faulty
 
 class Sent:
