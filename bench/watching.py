@@ -24,7 +24,7 @@ from bench.scene import PATIENCE, ended, folder, interpreter, stage
 from chargehand import clock
 from chargehand.live.broker import Broker
 from chargehand.node.loop import Channel, Loop
-from chargehand.node.subscribers import Outlets
+from chargehand.node.subscribers import Subscribers
 from chargehand.protocol.control import FRAME_LIMIT, Call, address_of
 from chargehand.protocol.frame import BadFrame, Frame
 
@@ -140,7 +140,7 @@ class Pretender(threading.Thread):
         super().__init__(daemon=True)
         self._rate = rate
         self.broker, self._over = Broker("pretended"), threading.Event()
-        self._loop, self._outlets = Loop(), Outlets(self)  # type: ignore[arg-type]
+        self._loop, self._outlets = Loop(), Subscribers(self)  # type: ignore[arg-type]
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         with address_of(Path(f"{store}-sock")) as address:
             self._listener.bind(address)

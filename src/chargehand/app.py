@@ -36,7 +36,7 @@ from chargehand.model.job import Attempt, Enqueued, JobRecord, NewJob
 from chargehand.model.topic import parse
 from chargehand.settings import Declared, Settings
 from chargehand.settings.plan import UNSET, CrewPlan, NodePlan, Page, check_crew, check_type, milliseconds, size
-from chargehand.settings.schedule import Entry, Schedule
+from chargehand.settings.schedule import RecurringJob, Schedule
 from chargehand.settings.schedule import check as check_schedule
 from chargehand.store import Counts, CrewRow, JobFilter, Retention, Store, Transaction
 from chargehand.stores import open_store, sqlite_path
@@ -113,7 +113,7 @@ class Chargehand(Operating):
         self.node_name, self.log_level = self.settings.node, self.settings.log_level
         self._declared: dict[str, Declared] = {}
         self._crews: dict[str, Crew[Any, Any]] = {}
-        self._recurring: dict[str, Entry] = {}
+        self._recurring: dict[str, RecurringJob] = {}
         self._stores: list[Store] = []
         self._pid = os.getpid()
         self.control_path = Path(f"{self.path}-sock")
@@ -183,7 +183,7 @@ class Chargehand(Operating):
             raise ConfigurationError(f"recurring job {name!r}: crew is {found!r}; expected what hand.crew(…) returned")
         every_ms = None if every is None else milliseconds("every", every)
         schedule = check_schedule(name, Schedule(cron=cron, zone=zone, every_ms=every_ms))
-        self._recurring[name] = Entry(name=name, schedule=schedule, job=crew.new_job(payload, **options))
+        self._recurring[name] = RecurringJob(name=name, schedule=schedule, job=crew.new_job(payload, **options))
 
     @property
     def crews(self) -> dict[str, Crew[Any, Any]]:

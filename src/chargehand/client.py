@@ -159,9 +159,9 @@ class Client:
         """One component, and whether it is well by a beat no older than so many seconds."""
         return self._get(f"/api/v1/health/{quote(name, safe='')}", answers.ComponentHealth, max_age=max_age)
 
-    def workers(self) -> list[answers.Worker]:
+    def workers(self) -> list[answers.WorkerStatus]:
         """Every worker."""
-        return self._get("/api/web/worker/status", list[answers.Worker])
+        return self._get("/api/web/worker/status", list[answers.WorkerStatus])
 
     def crews(self) -> tuple[CrewRow, ...]:
         """Every crew that a node has registered."""

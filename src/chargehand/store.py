@@ -162,7 +162,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """A JSON array of objects: component, status, flags, current_job, pid, restart_count."""
 
 
-class Cancelled(msgspec.Struct, frozen=True):
+class CancelResult(msgspec.Struct, frozen=True):
     """What came of a cancel: at once, or the job is running and its worker has to be told (`fence`: which claim)."""
 
     id: str
@@ -302,7 +302,7 @@ class Transaction(Protocol):
         """Write down which worker has which job, and how far it is."""
         ...
 
-    def cancel(self, ids: Sequence[str]) -> list[Cancelled]:
+    def cancel(self, ids: Sequence[str]) -> list[CancelResult]:
         """Cancel queued jobs, and mark running ones as to be cancelled. Finished and unknown ones are left out."""
         ...
 

@@ -6,14 +6,14 @@ import msgspec
 import pytest
 
 from chargehand.live import bodies
-from chargehand.live.bodies import Look, Picture
+from chargehand.live.bodies import StoreLook, StoreView
 from chargehand.live.broker import Broker
 from chargehand.model.batch import Batch, Request, Result
 from chargehand.model.hands import Held
 from chargehand.model.job import Claim, Done, Enqueued, Interrupted, JobRecord, NewJob, State, settle
 from chargehand.model.ledger import Ledger
 from chargehand.model.topic import parse
-from chargehand.node.live_jobs import MOST_CHANGES, JobNews
+from chargehand.node.live_jobs import MOST_CHANGES, LiveJobs
 
 
 def claim(number: int) -> Claim:
@@ -37,7 +37,7 @@ class World:
     def __init__(self, *topics: str) -> None:
         self.broker = Broker("life")
         self.ledger = Ledger([("crew", "q")], lambda: 0.0, 0.0)
-        self.news = JobNews(self.broker, "here", self.ledger)
+        self.news = LiveJobs(self.broker, "here", self.ledger)
         self.news.watch(parse(topics))
 
     def begin(self, number: int) -> None:
@@ -53,7 +53,7 @@ class World:
     def seen(self, *jobs: JobRecord, version: int | None = None, gone: tuple[str, ...] = ()) -> None:
         at = self.broker.version if version is None else version
         listed = frozenset(job.id for job in jobs)
-        self.news.seen(Picture(look=Look(), jobs=jobs, listed=listed, gone=gone), at)
+        self.news.seen(StoreView(look=StoreLook(), jobs=jobs, listed=listed, gone=gone), at)
 
     def state(self, number: int) -> Any:
         event = self.broker.get(f"job:j{number}")
@@ -93,7 +93,7 @@ def test_what_goes_back_to_the_queue_is_asked_of_the_store() -> None:
     world.begin(1)
     world.news.publish()
     assert world.end(1, Interrupted("a stop"))
-    assert "j1" in world.news.look(Look(), poll=False).ids
+    assert "j1" in world.news.look(StoreLook(), poll=False).ids
     world.seen(record(1, State.CANCELLED, reason="cancelled"))
     assert world.state(1) == "cancelled"
 
@@ -111,8 +111,8 @@ def test_in_a_shower_whoever_was_told_of_is_told_about_to_the_end() -> None:  # 
     world.news.publish()
     assert world.broker.version - told == MOST_CHANGES + 1
     assert world.state(4999) == "done"
-    world.news.look(Look(), poll=False)
-    assert world.news.look(Look(), poll=False).ids == ()  # nobody has to read the thousands that nobody knows
+    world.news.look(StoreLook(), poll=False)
+    assert world.news.look(StoreLook(), poll=False).ids == ()  # nobody has to read the thousands that nobody knows
 
 
 @pytest.mark.parametrize("state", list(State))
@@ -185,10 +185,10 @@ def test_that_there_is_no_such_job_is_told_to_those_alone_who_asked_for_it() -> 
 
 def test_a_job_that_ended_while_the_store_was_read_is_not_told_as_running() -> None:  # spec: EV-2 EV-4
     world = World("queue:jobs")
-    world.news.look(Look(), poll=True)
+    world.news.look(StoreLook(), poll=True)
     world.end(1)  # nobody was told of it yet
     world.seen(record(1, State.RUNNING), record(2, State.RUNNING, node="elsewhere"))
     assert (world.state(1), world.state(2)) == (None, "running")
-    world.news.look(Look(), poll=True)
+    world.news.look(StoreLook(), poll=True)
     world.seen(record(1, State.DONE))
     assert world.state(1) == "done"

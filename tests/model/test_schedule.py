@@ -15,7 +15,7 @@ import pytest
 
 from chargehand import ConfigurationError, JobFilter
 from chargehand.model.job import NewJob
-from chargehand.settings.schedule import Entry, Schedule, check, due, next_after, plans
+from chargehand.settings.schedule import RecurringJob, Schedule, check, due, next_after, plans
 from chargehand.store import RecurringPlan, Store
 from chargehand.stores.sqlite.store import SqliteStore
 
@@ -159,7 +159,7 @@ def test_only_what_is_due_fires() -> None:  # spec: WK-11
 
 
 ENTRIES = [
-    Entry(name=name, schedule=schedule, job=NewJob(id="x", queue=name))
+    RecurringJob(name=name, schedule=schedule, job=NewJob(id="x", queue=name))
     for name, schedule in {
         "berlin": Schedule(cron="30 2 * * *", zone="Europe/Berlin"),
         "york": Schedule(cron="30 1 * * *", zone="America/New_York"),

@@ -208,7 +208,7 @@ def stopping(served: Serving, world: World) -> None:  # cause: node-stopping
 BYSTANDER = """
 import sys
 from pathlib import Path
-from chargehand import nodelock
+from chargehand.host import nodelock
 import os
 lock = nodelock.take(Path(sys.argv[1]))
 nodelock.sign(lock, os.getpid(), "there")

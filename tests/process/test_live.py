@@ -24,7 +24,7 @@ from chargehand.live.broker import Broker, Wire
 from chargehand.model.topic import parse
 from chargehand.node.loop import Channel, Loop
 from chargehand.node.server import Call
-from chargehand.node.subscribers import Outlets
+from chargehand.node.subscribers import Subscribers
 from chargehand.protocol.frame import Decoder, Frame
 
 
@@ -181,7 +181,7 @@ class Source:
 
 def test_a_watcher_of_the_node_that_does_not_read_costs_little() -> None:  # spec: EV-4
     loop, source = Loop(), Source()
-    outlets = Outlets(source)  # type: ignore[arg-type]
+    outlets = Subscribers(source)  # type: ignore[arg-type]
     ours, theirs = socket.socketpair()
     channel = Channel(loop, ours, 1 << 20, lambda *_: None, lambda _: None)
     outlets.subscribe(channel, Call(call=7, topics=("*",)))

@@ -7,7 +7,7 @@ import pytest
 
 from chargehand.node.loop import MOST_UNSENT, Channel, Loop
 from chargehand.protocol.frame import BadFrame, Decoder, Frame, encode
-from chargehand.worker.pulse import Outlet
+from chargehand.worker.pulse import FrameWriter
 
 Got = list[Frame | BadFrame]
 
@@ -43,7 +43,7 @@ def test_health_is_dropped_not_torn_when_the_node_does_not_read(  # spec: WP-5
     pair: tuple[socket.socket, socket.socket],
 ) -> None:
     ours, theirs = pair
-    outlet, decoder = Outlet(ours), Decoder(1 << 16)
+    outlet, decoder = FrameWriter(ours), Decoder(1 << 16)
     for number in range(2000):
         outlet.send(encode("HEALTH", {"number": number, "text": "x" * 700}))  # returns, though nobody reads
     numbers = [frame.read()["number"] for frame in read_all(theirs, decoder) if isinstance(frame, Frame)]

@@ -23,7 +23,7 @@ from chargehand.model.job import (
     Stopped,
 )
 from chargehand.node.chores import CancelJobs
-from chargehand.store import Cancelled
+from chargehand.store import CancelResult
 
 if TYPE_CHECKING:
     from stage import World
@@ -90,10 +90,13 @@ class JobPromises:
         order = (-job.priority, len(self.jobs))
         self.jobs[job.id] = Truth(job.id, job.queue, order, job.max_attempts, (due, due))
 
-    def cancelled(self, job_id: str, found: Sequence[Cancelled]) -> None:
+    def cancelled(self, job_id: str, found: Sequence[CancelResult]) -> None:
         """Somebody cancelled it: at once if it waited, marked if it was running."""
         job = self.jobs[job_id]
-        expected = {"queued": [Cancelled(job_id, True, job.fence)], "running": [Cancelled(job_id, False, job.fence)]}
+        expected = {
+            "queued": [CancelResult(job_id, True, job.fence)],
+            "running": [CancelResult(job_id, False, job.fence)],
+        }
         self.check(list(found) == expected.get(job.state, []), f"job {job_id} was {job.state}; cancelled: {found}")
         self._world.note(f"job {job_id}, {job.state}, is cancelled")
         self._world.tally[f"cancelled while {job.state}"] += 1

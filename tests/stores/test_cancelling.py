@@ -40,7 +40,7 @@ from chargehand.model.job import (
     State,
     settle,
 )
-from chargehand.store import Cancelled, Counts, Store
+from chargehand.store import CancelResult, Counts, Store
 
 QUEUING: dict[str, Outcome] = {
     "raised": Raised("Traceback"),
@@ -52,7 +52,7 @@ QUEUING: dict[str, Outcome] = {
 """Outcomes after which a job is queued again."""
 
 
-def ask_to_cancel(store: Store, *ids: str) -> list[Cancelled]:
+def ask_to_cancel(store: Store, *ids: str) -> list[CancelResult]:
     with store.transaction() as tx:
         return tx.cancel(ids)
 
@@ -65,7 +65,7 @@ def test_a_running_job_is_marked_and_runs_on(store: Store, wall: Wall) -> None:
     wall.at = NOON
     claim = bring(store, State.RUNNING)
     was = record(store, claim.id)
-    assert ask_to_cancel(store, claim.id) == [Cancelled(claim.id, False, claim.fence)]
+    assert ask_to_cancel(store, claim.id) == [CancelResult(claim.id, False, claim.fence)]
     found = record(store, claim.id)
     assert (found.state, found.cancel_ms, found.finished_ms, found.reason) == (State.RUNNING, NOON, None, None)
     assert (found.node, found.started_ms, found.fence) == (was.node, was.started_ms, was.fence)
@@ -77,7 +77,7 @@ def test_the_first_time_that_somebody_asked_stays(store: Store, wall: Wall) -> N
     claim = bring(store, State.RUNNING)
     for later in range(3):
         wall.at = NOON + later
-        assert ask_to_cancel(store, claim.id) == [Cancelled(claim.id, False, 1)]
+        assert ask_to_cancel(store, claim.id) == [CancelResult(claim.id, False, 1)]
     assert record(store, claim.id).cancel_ms == NOON
 
 
@@ -88,9 +88,9 @@ def test_each_is_answered_in_the_order_of_asking_but_for_the_finished_and_the_un
     put(store, job("a"), job("b", delay_ms=HOUR))
     asked = ["b", ended[0], running.id, "nobody", *ended[1:], "a", "a"]
     assert ask_to_cancel(store, *asked) == [
-        Cancelled("b", True, 0),
-        Cancelled(running.id, False, 1),
-        Cancelled("a", True, 0),
+        CancelResult("b", True, 0),
+        CancelResult(running.id, False, 1),
+        CancelResult("a", True, 0),
     ]
     assert record(store, "a").cancel_ms is None
 

@@ -25,7 +25,7 @@ from builders import (
 
 from chargehand.errors import Conflict
 from chargehand.model.job import Enqueued, State
-from chargehand.store import Cancelled, Store, Transaction
+from chargehand.store import CancelResult, Store, Transaction
 
 SIGNS = ["ä", "日本", "💥", "a'b\"c;--", "%s ? :x $1", "tab\\t"]
 
@@ -356,7 +356,7 @@ def test_all_kinds_of_change_roll_back_together(store: Store) -> None:
 
     def work(tx: Transaction) -> None:
         tx.enqueue([job("new")])
-        assert tx.cancel([waiting.id]) == [Cancelled(waiting.id, True, 1)]
+        assert tx.cancel([waiting.id]) == [CancelResult(waiting.id, True, 1)]
         assert tx.retry([failed.id]) == [failed.id]
         tx.pause("*", "me", None)
         assert tx.recover(EARLIER_ME, "why") == [running.id]

@@ -29,7 +29,7 @@ from chargehand.model.job import (
     State,
     settle,
 )
-from chargehand.store import Cancelled, Discovered, Discovery, Holder, JobFilter, Store
+from chargehand.store import CancelResult, Discovered, Discovery, Holder, JobFilter, Store
 
 machines = itertools.count()
 lives = st.sampled_from(["life-1", "life-2", "life-3"])
@@ -267,7 +267,7 @@ class StoreMachine(RuleBasedStateMachine):
         with self.store.transaction() as tx:
             answer = tx.cancel([one.id])
         alive = one.state in (State.QUEUED, State.RUNNING)
-        assert answer == ([Cancelled(one.id, one.state is State.QUEUED, one.fence)] if alive else [])
+        assert answer == ([CancelResult(one.id, one.state is State.QUEUED, one.fence)] if alive else [])
         if one.state is State.RUNNING:
             one.to_cancel = True
         if one.state is State.QUEUED:

@@ -8,10 +8,10 @@ from chargehand.live.broker import Broker
 from chargehand.model.tally import Tally
 from chargehand.model.topic import parse
 from chargehand.store import Counts
-from chargehand.web.metrics import MOST_QUEUES, Facts, exposition
+from chargehand.web.metrics import MOST_QUEUES, MetricFacts, exposition
 
 
-def samples(facts: Facts) -> dict[str, dict[str, float]]:
+def samples(facts: MetricFacts) -> dict[str, dict[str, float]]:
     """Values by name, and by labels as text."""
     found: dict[str, dict[str, float]] = {}
     for family in text_string_to_metric_families(exposition(facts).decode()):
@@ -28,7 +28,9 @@ def view(**about: Any) -> dict[str, Any]:
 
 def test_a_job_is_in_one_state_and_queues_beyond_the_bound_are_counted_together() -> None:  # spec: HT-5
     counts = [Counts(queue=f"q{n:04}", queued=7, future=2, limited=1, done=1) for n in range(MOST_QUEUES + 5)]
-    found = samples(Facts(view=view(), counts=counts, waiting={"q0000": 1500}, since_crash={"tag": 2.5}, dropped=4))
+    found = samples(
+        MetricFacts(view=view(), counts=counts, waiting={"q0000": 1500}, since_crash={"tag": 2.5}, dropped=4)
+    )
     jobs = found["queue_jobs"]
     assert {state: jobs[f"queue=q0000,state={state}"] for state in ("queued", "future", "limited", "done")} == {
         "queued": 4, "future": 2, "limited": 1, "done": 1,
@@ -41,7 +43,7 @@ def test_a_job_is_in_one_state_and_queues_beyond_the_bound_are_counted_together(
 
 
 def test_what_nobody_answered_is_left_out_and_said_so() -> None:  # spec: HT-5
-    found = samples(Facts(view=None, counts=None, waiting={}, since_crash={}))
+    found = samples(MetricFacts(view=None, counts=None, waiting={}, since_crash={}))
     assert (found["node_up"], found["store_up"]) == ({"": 0}, {"": 0})
     assert "workers" not in found
     assert "queue_jobs" not in found
@@ -49,7 +51,7 @@ def test_what_nobody_answered_is_left_out_and_said_so() -> None:  # spec: HT-5
 
 def test_no_name_can_break_the_format() -> None:  # spec: SE-4
     strange = 'a"b\\c\nd'
-    found = samples(Facts(view=view(), counts=[Counts(queue=strange, queued=1)], waiting={}, since_crash={}))
+    found = samples(MetricFacts(view=view(), counts=[Counts(queue=strange, queued=1)], waiting={}, since_crash={}))
     assert found["queue_jobs"][f"queue={strange},state=queued"] == 1
 
 

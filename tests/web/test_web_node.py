@@ -10,7 +10,7 @@ from webworld import Web
 from chargehand import Chargehand, RestartPolicy, UnknownCrew
 from chargehand.client import Client, Refused
 from chargehand.testing import eventually
-from chargehand.web.answers import Worker
+from chargehand.web.answers import WorkerStatus
 
 FAULTY = "chargehand.testing.faults:Faulty"
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
@@ -26,7 +26,7 @@ def value(samples: Samples, name: str, **labels: str) -> float:
     return samples[f"chargehand_{name}", frozenset(labels.items())]
 
 
-def workers(client: Client) -> dict[str, Worker]:
+def workers(client: Client) -> dict[str, WorkerStatus]:
     return {worker.component: worker for worker in client.workers()}
 
 

@@ -29,7 +29,7 @@ Yes = Annotated[
 ]
 
 
-class Deed(msgspec.Struct, frozen=True, kw_only=True):
+class BulkAction(msgspec.Struct, frozen=True, kw_only=True):
     """What is done to jobs, and the words for it."""
 
     verb: str
@@ -63,7 +63,7 @@ def _retry(hand: Chargehand, ids: list[str]) -> list[Answer]:
         return _retry(hand, ids[:half]) + _retry(hand, ids[half:])
 
 
-RETRY = Deed(
+RETRY = BulkAction(
     verb="retry",
     states=(State.FAILED, State.CANCELLED),
     done={"is queued again": "queued again"},
@@ -71,7 +71,7 @@ RETRY = Deed(
     would={State.FAILED: "would be queued again", State.CANCELLED: "would be queued again"},
     act=_retry,
 )
-CANCEL = Deed(
+CANCEL = BulkAction(
     verb="cancel",
     states=(State.QUEUED, State.RUNNING),
     done={
@@ -130,7 +130,7 @@ def cancel(
 
 
 def _wanted(
-    deed: Deed,
+    deed: BulkAction,
     ids: list[str] | None,
     queue: str | None,
     state: State | None,
@@ -155,8 +155,8 @@ def _wanted(
     return Wanted(ids=tuple(dict.fromkeys(ids or ())), which=which, dry_run=dry_run, yes=yes, json=json)
 
 
-def _carry_out(deed: Deed, hand: Chargehand, wanted: Wanted) -> None:
-    tally = Tally(deed, wanted)
+def _carry_out(deed: BulkAction, hand: Chargehand, wanted: Wanted) -> None:
+    tally = BulkCount(deed, wanted)
     if wanted.dry_run:
         for page in _named(hand, wanted) if wanted.ids else _matching(hand, wanted.which):
             tally.foreseen(page)
@@ -191,17 +191,17 @@ def _named(hand: Chargehand, wanted: Wanted) -> Iterator[list[JobRecord]]:
             raise JobNotFound(f"{error}; nothing was changed") from None
 
 
-def _ask(deed: Deed, page: list[JobRecord], wanted: Wanted) -> None:
+def _ask(deed: BulkAction, page: list[JobRecord], wanted: Wanted) -> None:
     if wanted.yes or len(page) <= FEW or not ask.somebody():
         return
     number = f"{len(page)} or more" if len(page) == wanted.which.limit else str(len(page))
     ask.agreed(f"{deed.verb} {number} {wanted.which.state} jobs?")
 
 
-class Tally:
+class BulkCount:
     """What came of it: told one by one if they are few, as numbers if they are many."""
 
-    def __init__(self, deed: Deed, wanted: Wanted) -> None:
+    def __init__(self, deed: BulkAction, wanted: Wanted) -> None:
         self._deed, self._wanted = deed, wanted
         self.count = 0
         self._kinds: Counter[str] = Counter()

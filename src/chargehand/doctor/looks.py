@@ -16,7 +16,7 @@ from typing import Any
 from chargehand import clock
 from chargehand.errors import ChargehandError
 from chargehand.host import nodelock
-from chargehand.host.calls import Line, NoNode
+from chargehand.host.calls import Connection, NoNode
 from chargehand.model.doctor.wording import place_in
 from chargehand.model.health import APP
 from chargehand.processes import proc
@@ -196,7 +196,7 @@ def asked(path: Path) -> dict[str, Any]:
     """What the node answers, or why it does not."""
     listens = False
     try:
-        line = Line(Path(f"{path}-sock"), ASKED)
+        line = Connection(Path(f"{path}-sock"), ASKED)
         listens = True
         try:
             reply = line.reply(line.say("STATUS"), ASKED)

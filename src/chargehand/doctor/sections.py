@@ -17,7 +17,7 @@ import msgspec
 from chargehand import __version__
 from chargehand.doctor.looks import ASKED, asked, holder
 from chargehand.errors import ChargehandError
-from chargehand.host.calls import Line, NoNode
+from chargehand.host.calls import Connection, NoNode
 from chargehand.store import CrashFilter
 from chargehand.stores.sqlite.peek import ENGINE_ERROR, Peek, engine_versions
 
@@ -92,7 +92,7 @@ def _log(path: Path) -> list[Any]:
     """The node's last lines."""
     lines: list[Any] = []
     try:
-        line = Line(Path(f"{path}-sock"), ASKED)
+        line = Connection(Path(f"{path}-sock"), ASKED)
         try:
             call = line.say("LOGS", count=MOST_LINES)
             while (reply := line.reply(call, ASKED)) is not None and "lines" in reply:

@@ -41,7 +41,7 @@ def _error_of(reply: dict[str, Any]) -> ChargehandError:
     return (found if known else ChargehandError)(reply["error"])
 
 
-class Line:
+class Connection:
     """One connection to a node, used by one caller at a time."""
 
     def __init__(self, path: Path, timeout: float) -> None:
@@ -104,18 +104,18 @@ class Calls:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._lines: list[Line] = []
+        self._lines: list[Connection] = []
 
     @contextmanager
-    def line(self) -> Generator[Line]:
+    def line(self) -> Generator[Connection]:
         """A line; it is kept only if the call went well."""
-        line: Line | None = None
+        line: Connection | None = None
         while line is None and self._lines:
             line = self._lines.pop()
             if not line.idle():
                 line.close()
                 line = None
-        line = line or Line(self._path, CALL_TIMEOUT)
+        line = line or Connection(self._path, CALL_TIMEOUT)
         try:
             yield line
         except BaseException:
@@ -154,7 +154,7 @@ class Calls:
 
     def logs(self, scope: str | None, job: str | None, count: int, follow: bool) -> Iterator[dict[str, Any]]:
         """The node's last lines; then, if wanted, the new ones as they come, until the node goes away."""
-        line = Line(self._path, CALL_TIMEOUT)
+        line = Connection(self._path, CALL_TIMEOUT)
         try:
             call = line.say("LOGS", scope=scope, id=job or "", count=count, follow=follow)
             limit = CALL_TIMEOUT

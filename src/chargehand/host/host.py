@@ -18,7 +18,7 @@ from chargehand import clock, log
 from chargehand.errors import ChargehandError
 from chargehand.host import nodelock
 from chargehand.processes.child import Child, launch
-from chargehand.processes.record import Lives
+from chargehand.processes.record import ProcessRecord
 from chargehand.protocol.frame import Decoder, Frame
 from chargehand.settings import ADMIN_KEY
 from chargehand.settings.plan import NodePlan
@@ -195,7 +195,7 @@ class Host:
         """No other node is coming to end what a killed one left: so we do."""
         lock = nodelock.take(self._store)
         if lock is not None:
-            Lives(self._store).end_earlier(HURRY)
+            ProcessRecord(self._store).end_earlier(HURRY)
             nodelock.release(lock)
 
     def _watch(self, child: Child, tether: socket.socket) -> None:

@@ -6,14 +6,14 @@ from chargehand.host import nodelock
 from chargehand.host.feed import Shown
 from chargehand.host.operations import Component, Operating
 from chargehand.live import bodies
-from chargehand.live.bodies import Look
+from chargehand.live.bodies import StoreLook
 from chargehand.model.health import APP, Verdict
 from chargehand.model.topic import HEALTH, Patterns, job_topic, queue_topic, worker_topic
 
 
 def states(hand: Operating, wanted: Patterns) -> list[Shown]:
     """The workers, the queues and the verdict, and those jobs that are wanted."""
-    seen = hand.look(Look(jobs=wanted.jobs, ids=tuple(sorted(wanted.ids)), crews=True))
+    seen = hand.look(StoreLook(jobs=wanted.jobs, ids=tuple(sorted(wanted.ids)), crews=True))
     found: list[Shown] = []
     for worker in hand.health():
         if worker.component != APP:

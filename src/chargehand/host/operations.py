@@ -15,7 +15,7 @@ from chargehand.host import nodelock
 from chargehand.host.actor import People, actor, log_deeds
 from chargehand.host.calls import Calls, NodeLeft, NoNode
 from chargehand.live import bodies
-from chargehand.live.bodies import Look, Picture
+from chargehand.live.bodies import StoreLook, StoreView
 from chargehand.model.fleet.orders import LONGEST_PAUSE_MS, Answer, Verb
 from chargehand.model.health import APP, FRESH_MS, Findings, Member, is_healthy, judge, shown_status, unserved
 from chargehand.model.job import State
@@ -309,7 +309,7 @@ class Operating(People, ABC):
         members = [_member(_component(row)) for row in rows if row.component != APP]
         return unserved([(queue, 0)], queues, members).get(queue)
 
-    def look(self, look: Look) -> Picture:
+    def look(self, look: StoreLook) -> StoreView:
         """What the store has of queues and jobs, as it is shown."""
         with self._store() as store:
             return bodies.take(store, look)

@@ -21,7 +21,7 @@ ERROR_SHOWN = 2000
 DETAIL_SHOWN = 300
 
 
-class Look(msgspec.Struct, frozen=True, kw_only=True):
+class StoreLook(msgspec.Struct, frozen=True, kw_only=True):
     """What is to be read."""
 
     queues: bool = True
@@ -37,10 +37,10 @@ class Look(msgspec.Struct, frozen=True, kw_only=True):
     """Comes back with the picture."""
 
 
-class Picture(msgspec.Struct, frozen=True, kw_only=True):
+class StoreView(msgspec.Struct, frozen=True, kw_only=True):
     """What was read."""
 
-    look: Look
+    look: StoreLook
     counts: tuple[Counts, ...] | None = None
     waiting: tuple[tuple[str, int], ...] = ()
     jobs: tuple[JobRecord, ...] = ()
@@ -54,10 +54,10 @@ class Picture(msgspec.Struct, frozen=True, kw_only=True):
     """Why nothing could be read."""
 
 
-def take(store: Store, look: Look) -> Picture:
+def take(store: Store, look: StoreLook) -> StoreView:
     """Look at the store."""
     if look.only_if_stirred and not store.stirred():
-        return Picture(look=look)
+        return StoreView(look=look)
     newest = store.jobs(JobFilter(limit=LAST)) if look.jobs else []
     found = {job.id: job for job in reversed(newest)}
     listed = {*found, *(claim.id for claim in (store.claims() if look.jobs else ()))}
@@ -69,7 +69,7 @@ def take(store: Store, look: Look) -> Picture:
                 found[job_id] = job
             else:
                 gone.append(job_id)
-    return Picture(
+    return StoreView(
         look=look,
         counts=tuple(store.counts()) if look.queues else None,
         waiting=tuple(store.waiting()) if look.queues else (),

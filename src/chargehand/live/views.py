@@ -19,7 +19,7 @@ TIMERS = ("incarnation", "job_s", "heartbeat_s", "started_s", "ready_s", "restar
 """What changes by itself, or is nobody's business."""
 
 
-class Hand(Protocol):
+class WorkerProcess(Protocol):
     """A living worker process, as far as readers are shown it."""
 
     @property
@@ -29,7 +29,7 @@ class Hand(Protocol):
 
 
 def worker_view(
-    place: Place, hand: Hand | None, held: Held | None, policy: RestartPolicy, now: float
+    place: Place, hand: WorkerProcess | None, held: Held | None, policy: RestartPolicy, now: float
 ) -> dict[str, Any]:
     """One worker, for readers."""
     left = budget(policy, place.history, place.ready_at, now)
@@ -87,12 +87,12 @@ def _name(claim: Claim, crew: str) -> str:
     return claim.id if claim.item is None else f"{crew}/{claim.item}"
 
 
-def _pid(hand: Hand | None) -> int | None:
+def _pid(hand: WorkerProcess | None) -> int | None:
     """Only while that very process lives."""
     return hand.child.pid if hand and proc.alive(hand.child.pid, hand.child.start) else None
 
 
-def health_note(place: Place, hand: Hand | None, held: Held | None, now: float) -> HealthNote:
+def health_note(place: Place, hand: WorkerProcess | None, held: Held | None, now: float) -> HealthNote:
     """The same for the store, in short."""
     health = hand.health if hand else None
     telemetry = {

@@ -8,7 +8,7 @@ import socket
 from collections.abc import Callable, Mapping
 
 from chargehand.node.loop import Channel, Loop
-from chargehand.node.output import Line, Output
+from chargehand.node.output import Output, OutputLine
 from chargehand.processes import proc
 from chargehand.processes.child import Child, launch
 from chargehand.protocol.frame import WORK_FRAME_LIMIT, BadFrame, Frame
@@ -21,7 +21,7 @@ MOST_STACKS = 256 << 10
 KEPT_FRAMES = 5
 
 
-class Hand:
+class Handle:
     """See the module."""
 
     def __init__(self, component: str, crew: str, child: Child, stacks: int) -> None:
@@ -50,9 +50,9 @@ class Hand:
         self,
         loop: Loop,
         ends: "Ends",
-        on_work: Callable[["Hand", Frame | BadFrame], None],
-        on_pulse: Callable[["Hand", Frame | BadFrame], None],
-        on_line: Callable[["Hand", Line], None],
+        on_work: Callable[["Handle", Frame | BadFrame], None],
+        on_pulse: Callable[["Handle", Frame | BadFrame], None],
+        on_line: Callable[["Handle", OutputLine], None],
         rest: Callable[[Callable[[], None]], None],
     ) -> None:
         """Hear from now on what the worker says. `rest` calls what it is given in a moment."""
@@ -99,7 +99,7 @@ Ends = tuple[socket.socket, socket.socket, int]
 """Our ends of a worker's work socket, of its pulse and of its output."""
 
 
-def take_on(component: str, crew: str, mark: str, environment: Mapping[str, str]) -> tuple[Hand, Ends]:
+def take_on(component: str, crew: str, mark: str, environment: Mapping[str, str]) -> tuple[Handle, Ends]:
     """Start a worker process. OSError if that cannot be."""
     pairs: list[tuple[socket.socket, socket.socket]] = []
     ours: list[int] = []
@@ -131,7 +131,7 @@ def take_on(component: str, crew: str, mark: str, environment: Mapping[str, str]
             os.close(descriptor)
         for pair in pairs:
             pair[1].close()
-    return Hand(component, crew, child, ours[1]), (pairs[0][0], pairs[1][0], ours[0])
+    return Handle(component, crew, child, ours[1]), (pairs[0][0], pairs[1][0], ours[0])
 
 
 def _unheeded(channel: Channel) -> None:

@@ -13,7 +13,7 @@ from chargehand.model.fleet.fleet import Fleet
 from chargehand.model.health import APP
 from chargehand.model.ledger import Ledger
 from chargehand.node import chores
-from chargehand.node.handle import Hand
+from chargehand.node.handle import Handle
 from chargehand.processes import proc
 from chargehand.store import HealthNote
 
@@ -23,10 +23,10 @@ SOON = 0.05
 SNAPSHOT_EVERY = 30.0
 
 
-class Projection:
+class HealthRows:
     """When to write what; `due` and `chores` are asked by the node."""
 
-    def __init__(self, fleet: Fleet, ledger: Ledger, hands: Mapping[str, Hand], *, history: bool, now: float) -> None:
+    def __init__(self, fleet: Fleet, ledger: Ledger, hands: Mapping[str, Handle], *, history: bool, now: float) -> None:
         self._fleet, self._ledger, self._hands = fleet, ledger, hands
         own = proc.stat(os.getpid())
         self._own_start = own.start if own else None

@@ -9,7 +9,7 @@ from typing import Any
 
 from chargehand import clock
 from chargehand.live import bodies
-from chargehand.live.bodies import Look, Picture
+from chargehand.live.bodies import StoreLook, StoreView
 from chargehand.live.broker import Broker
 from chargehand.live.views import worker_event, worker_view
 from chargehand.model.batch import Batch, Result
@@ -20,8 +20,8 @@ from chargehand.model.job import State
 from chargehand.model.ledger import Ledger, Todo
 from chargehand.model.past import NEVER, Past
 from chargehand.model.topic import HEALTH, Patterns, queue_topic, worker_topic
-from chargehand.node.handle import Hand
-from chargehand.node.live_jobs import JobNews
+from chargehand.node.handle import Handle
+from chargehand.node.live_jobs import LiveJobs
 from chargehand.node.reader import Reader
 from chargehand.settings.plan import NodePlan
 from chargehand.store import Counts
@@ -52,14 +52,14 @@ class Live:
         plan: NodePlan,
         fleet: Fleet,
         ledger: Ledger,
-        hands: Mapping[str, Hand],
+        hands: Mapping[str, Handle],
         reader: Reader,
         system: Callable[[], Beside],
     ) -> None:
         self._plan, self._fleet, self._ledger, self._hands = plan, fleet, ledger, hands
         self._reader, self._system = reader, system
         self.broker = Broker(life)
-        self.jobs = JobNews(self.broker, plan.node, ledger)
+        self.jobs = LiveJobs(self.broker, plan.node, ledger)
         self.watched = False
         """Whether anybody wants to know."""
         self.past = Past()
@@ -185,7 +185,7 @@ class Live:
         if not self.watched:
             self._looks += 1
             self._asked = (self._looks, self.broker.version)
-            self._reader.ask(Look(mark=self._looks))
+            self._reader.ask(StoreLook(mark=self._looks))
             return
         if now >= self.past.due():
             self._keep(now)
@@ -245,11 +245,11 @@ class Live:
         self._looks += 1
         self._asked = (self._looks, self.broker.version)
         poll = now >= self._poll_at
-        look = self.jobs.look(Look(only_if_stirred=not self._stirred, mark=self._looks), poll=poll)
+        look = self.jobs.look(StoreLook(only_if_stirred=not self._stirred, mark=self._looks), poll=poll)
         self._stirred, self._poll_at = False, now + POLL
         self._reader.ask(look)
 
-    def seen(self, seen: Picture, took: float, now: float) -> None:
+    def seen(self, seen: StoreView, took: float, now: float) -> None:
         """The reader has looked."""
         if self._asked is None or seen.look.mark != self._asked[0]:
             return  # nobody watched for a while

@@ -12,7 +12,7 @@ import msgspec
 
 from chargehand import clock
 from chargehand.live import bodies
-from chargehand.live.bodies import Look, Picture
+from chargehand.live.bodies import StoreLook, StoreView
 from chargehand.live.broker import Broker
 from chargehand.model.batch import Batch, Result
 from chargehand.model.job import FINISHED, JobRecord, Settlement, State
@@ -30,7 +30,7 @@ Change = Callable[[], dict[str, Any]]
 """Makes the state of a job; only that of those is made which are told."""
 
 
-class JobNews:
+class LiveJobs:
     """See the module."""
 
     def __init__(self, broker: Broker, node: str, ledger: Ledger) -> None:
@@ -164,7 +164,7 @@ class JobNews:
 
     # the store
 
-    def look(self, look: Look, *, poll: bool) -> Look:
+    def look(self, look: StoreLook, *, poll: bool) -> StoreLook:
         """What is to be read of jobs, too."""
         every = self._all and (poll or self._new_list)
         self._new_list = False
@@ -175,7 +175,7 @@ class JobNews:
             ids |= {key[4:] for key in self._broker.keys("job:")}
         return msgspec.structs.replace(look, jobs=every, ids=tuple(sorted(ids)))
 
-    def seen(self, seen: Picture, version: int) -> None:
+    def seen(self, seen: StoreView, version: int) -> None:
         """What the store says, which was asked at this version."""
         if seen.error is not None:
             self._ask = {**dict.fromkeys(self._asked), **self._ask}

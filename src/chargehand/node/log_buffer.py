@@ -9,7 +9,7 @@ from typing import Any
 KEPT = 5000
 
 
-class Entry:
+class LogEntry:
     """One line, as it is told."""
 
     __slots__ = ("at_ms", "component", "job", "level", "text")
@@ -30,13 +30,13 @@ class Entry:
         return scope in (component, component.removeprefix("worker:"), component.split(":")[1] if component else "")
 
 
-class Journal(logging.Handler):
+class LogBuffer(logging.Handler):
     """Keeps the package's records of this process; `on_entry` hears of each."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.entries: deque[Entry] = deque(maxlen=KEPT)
-        self.on_entry: Callable[[Entry], None] | None = None
+        self.entries: deque[LogEntry] = deque(maxlen=KEPT)
+        self.on_entry: Callable[[LogEntry], None] | None = None
 
     def emit(self, record: logging.LogRecord) -> None:
         facts: dict[str, Any] = dict(getattr(record, "facts", {}))
@@ -44,11 +44,11 @@ class Journal(logging.Handler):
         line = facts.pop("line", None)
         more = " ".join(f"{name}={value}" for name, value in facts.items() if value is not None)
         text = str(line) if line is not None else f"{record.getMessage()} {more}".rstrip()
-        entry = Entry(int(record.created * 1000), record.levelname.lower(), text, component, job)
+        entry = LogEntry(int(record.created * 1000), record.levelname.lower(), text, component, job)
         self.entries.append(entry)
         if self.on_entry is not None and threading.current_thread() is threading.main_thread():
             self.on_entry(entry)  # sockets are the main thread's; other threads' lines can still be asked for
 
-    def last(self, scope: str | None, job: str | None, count: int) -> list[Entry]:
+    def last(self, scope: str | None, job: str | None, count: int) -> list[LogEntry]:
         """The newest entries about it, oldest first."""
         return [entry for entry in self.entries if entry.concerns(scope, job)][-count:] if count else []

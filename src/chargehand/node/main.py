@@ -7,7 +7,7 @@ import msgspec
 
 from chargehand import log
 from chargehand.errors import EXIT_STORE, ChargehandError
-from chargehand.node.log_buffer import Journal
+from chargehand.node.log_buffer import LogBuffer
 from chargehand.node.node import Node
 from chargehand.processes.prctl import adopt_orphans
 from chargehand.protocol.frame import encode
@@ -19,7 +19,7 @@ def main(tether_fd: int) -> None:
     tether = socket.socket(fileno=tether_fd)
     tether.set_inheritable(False)
     plan = _read_plan(tether)
-    journal = Journal()
+    journal = LogBuffer()
     log.configure(plan.log_level, "node", style=plan.log, beside=True, journal=journal)
     adopt_orphans()
     try:

@@ -25,19 +25,19 @@ from chargehand.model.job import FINISHED, Settlement, State
 from chargehand.model.ledger import Ledger
 from chargehand.node import chores
 from chargehand.node.fingerprint import fingerprint
-from chargehand.node.health_rows import Projection
+from chargehand.node.health_rows import HealthRows
 from chargehand.node.live import Live
-from chargehand.node.log_buffer import Journal
+from chargehand.node.log_buffer import LogBuffer
 from chargehand.node.loop import Channel, Loop
-from chargehand.node.output import Line
+from chargehand.node.output import OutputLine
 from chargehand.node.reader import Reader
-from chargehand.node.requests import Office
+from chargehand.node.requests import Requests
 from chargehand.node.server import Server
 from chargehand.node.store_thread import Failure, News, Opened, Recovered, StoreThread, Unusable
-from chargehand.node.subscribers import Outlets
+from chargehand.node.subscribers import Subscribers
 from chargehand.node.supervisor import Supervisor
 from chargehand.processes import proc
-from chargehand.processes.record import Lives
+from chargehand.processes.record import ProcessRecord
 from chargehand.protocol.frame import BadFrame, Frame, encode
 from chargehand.settings.plan import NodePlan
 from chargehand.store import CrewRow, Holder
@@ -60,13 +60,13 @@ UNKILLABLE_EVERY = 0.5
 class Node:
     """One life of a node. `step` is one turn; `run` is all of them."""
 
-    def __init__(self, plan: NodePlan, tether: socket.socket, journal: Journal) -> None:
+    def __init__(self, plan: NodePlan, tether: socket.socket, journal: LogBuffer) -> None:
         self._plan = plan
         self._started_ms = clock.now_ms()
         self._loop = Loop()
         self._tether = Channel(self._loop, tether, PLAN_LIMIT, self._told, lambda _: self.stop("the host is gone"))
         store = sqlite_path(plan.store)
-        self._lives = Lives(store)
+        self._lives = ProcessRecord(store)
         self._unkillable = self._lives.end_earlier(TAKEOVER_LIMIT)
         self._look_at = now = clock.monotonic()
         self._pace = Pace(now)
@@ -86,7 +86,7 @@ class Node:
         self._ledger = Ledger(queues, chance.random, now, discovering, batching, limited, awaited)
         self._supervisor = Supervisor(self._loop, plan, self._fleet, self._ledger, self._lives, self)
         self._supervisor.keep_free(self._unkillable)
-        self._projection = Projection(self._fleet, self._ledger, self._supervisor.hands, history=plan.history, now=now)
+        self._projection = HealthRows(self._fleet, self._ledger, self._supervisor.hands, history=plan.history, now=now)
         self._diary = Diary()
         self._store = self._store_thread(plan)
         self._loop.add(self._store.ready, lambda _: self._hear())
@@ -97,9 +97,9 @@ class Node:
             lambda: (self._office.unserved, self._failing, self._ledger.blind),
         )  # fmt: skip
         self.began, self.worked, self.heard = self._live.began, self._live.worked, self._live.heard
-        self._outlets = Outlets(self._live)
+        self._outlets = Subscribers(self._live)
         self.subscribe, self.unsubscribe = self._outlets.subscribe, self._outlets.unsubscribe
-        self._office = Office(plan, self._fleet, self._ledger, self._supervisor, self._server)
+        self._office = Requests(plan, self._fleet, self._ledger, self._supervisor, self._server)
         self.enqueue = self._office.enqueue
         self.order, self.cancel, self.wake = self._office.order, self._office.cancel, self._office.wake
         self.check_scope = self._office.check_scope
@@ -364,7 +364,7 @@ class Node:
         else:
             self._diary.removed(component, clock.now_ms())
 
-    def said(self, component: str, line: Line) -> None:
+    def said(self, component: str, line: OutputLine) -> None:
         log.at(line.level, "worker says", component=component, job=line.job, line=line.text)
 
     # those who call

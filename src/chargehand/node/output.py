@@ -24,7 +24,7 @@ MARK = "\x1e"
 LEVELS = ("debug", "info", "warning", "error")
 
 
-class Line:
+class OutputLine:
     """One line: how grave, what, and of which job."""
 
     __slots__ = ("at_ms", "job", "level", "text")
@@ -40,14 +40,14 @@ class Output:
         self,
         loop: Loop,
         descriptor: int,
-        on_line: Callable[[Line], None],
+        on_line: Callable[[OutputLine], None],
         rest: Callable[[Callable[[], None]], None],
     ) -> None:
         os.set_blocking(descriptor, False)
         self._loop, self._descriptor, self._on_line, self._rest = loop, descriptor, on_line, rest
         self._tail = b""
         self._skipping = False
-        self.lines: deque[Line] = deque(maxlen=KEPT)
+        self.lines: deque[OutputLine] = deque(maxlen=KEPT)
         self._open = True
         loop.add(descriptor, self._ready)
 
@@ -86,7 +86,7 @@ class Output:
         text = data[:LONGEST_LINE].decode(errors="replace").rstrip("\r")
         if not text:
             return
-        line = _structured(text) or Line("info", text, None)
+        line = _structured(text) or OutputLine("info", text, None)
         self.lines.append(line)
         self._on_line(line)
 
@@ -107,7 +107,7 @@ class Output:
             os.close(self._descriptor)
 
 
-def _structured(text: str) -> Line | None:
+def _structured(text: str) -> OutputLine | None:
     if not text.startswith(MARK):
         return None
     try:
@@ -115,4 +115,4 @@ def _structured(text: str) -> Line | None:
         level, words, job = found["level"], found["text"], found["job"]
     except (ValueError, KeyError, TypeError, RecursionError):
         return None  # something else that begins so, or was cut: it is shown as it is
-    return Line(level if level in LEVELS else "info", str(words), None if job is None else str(job))
+    return OutputLine(level if level in LEVELS else "info", str(words), None if job is None else str(job))

@@ -12,7 +12,7 @@ from queue import SimpleQueue
 from chargehand import clock, log
 from chargehand.errors import ChargehandError
 from chargehand.live import bodies
-from chargehand.live.bodies import Look, Picture
+from chargehand.live.bodies import StoreLook, StoreView
 from chargehand.store import Store
 
 
@@ -22,11 +22,11 @@ class Reader:
     def __init__(self, open_store: Callable[[], Store]) -> None:
         self._open = open_store
         self._thread: threading.Thread | None = None
-        self._inbox: SimpleQueue[Look | None] = SimpleQueue()
-        self._outbox: deque[tuple[Picture, float]] = deque()
+        self._inbox: SimpleQueue[StoreLook | None] = SimpleQueue()
+        self._outbox: deque[tuple[StoreView, float]] = deque()
         self.ready = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
 
-    def ask(self, look: Look) -> None:
+    def ask(self, look: StoreLook) -> None:
         """Have a look; what was seen can be taken later."""
         if self._thread is None:
             self._inbox = SimpleQueue()
@@ -34,13 +34,13 @@ class Reader:
             self._thread.start()
         self._inbox.put(look)
 
-    def take(self) -> list[tuple[Picture, float]]:
+    def take(self) -> list[tuple[StoreView, float]]:
         """What was seen so far, each with how many seconds it took."""
         try:
             os.eventfd_read(self.ready)
         except BlockingIOError:
             return []
-        found: list[tuple[Picture, float]] = []
+        found: list[tuple[StoreView, float]] = []
         while self._outbox:
             found.append(self._outbox.popleft())
         return found
@@ -53,7 +53,7 @@ class Reader:
                 self._thread.join(patience)
             self._thread = None
 
-    def _run(self, inbox: "SimpleQueue[Look | None]") -> None:
+    def _run(self, inbox: "SimpleQueue[StoreLook | None]") -> None:
         store: Store | None = None
         while (look := inbox.get()) is not None:
             began = clock.monotonic()
@@ -63,7 +63,7 @@ class Reader:
             except Exception as error:
                 if not isinstance(error, ChargehandError):
                     log.error("the store could not be read for those who watch", trace=True)
-                seen = Picture(look=look, error=str(error))
+                seen = StoreView(look=look, error=str(error))
             self._outbox.append((seen, clock.monotonic() - began))
             os.eventfd_write(self.ready, 1)
         if store is not None:

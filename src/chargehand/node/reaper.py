@@ -15,11 +15,11 @@ from chargehand.model.fleet.fleet import Fleet
 from chargehand.model.fleet.lifecycle import Exited, Report, Status
 from chargehand.model.ledger import Ledger
 from chargehand.node import chores
-from chargehand.node.handle import Hand
+from chargehand.node.handle import Handle
 from chargehand.node.loop import Loop
 from chargehand.processes import proc
 from chargehand.processes.child import end_strangers, kill_group
-from chargehand.processes.record import Lives
+from chargehand.processes.record import ProcessRecord
 from chargehand.store import CrashReport
 
 LONGEST_DYING = 30.0
@@ -28,7 +28,7 @@ LONGEST_LOOK = 1.0
 """Seconds until it is looked again, at the most, whether what a dead worker left is gone."""
 
 
-class Burial:
+class Reaper:
     """Sees to the dead. `hands` are the supervisor's; who is buried disappears from them."""
 
     def __init__(
@@ -36,8 +36,8 @@ class Burial:
         loop: Loop,
         fleet: Fleet,
         ledger: Ledger,
-        lives: Lives,
-        hands: dict[str, Hand],
+        lives: ProcessRecord,
+        hands: dict[str, Handle],
         tell: Callable[[Exited], None],
     ) -> None:
         self._loop, self._fleet, self._ledger, self._lives = loop, fleet, ledger, lives
@@ -45,9 +45,9 @@ class Burial:
         self._oom_kills = proc.oom_kills()
         """So many of the kernel's kills for want of memory were none of those that die next."""
         self._oom_before: deque[tuple[float, int]] = deque()
-        self.dying: dict[int, Hand] = {}
+        self.dying: dict[int, Handle] = {}
         """Dead workers, by pid, of whom something is still left."""
-        self._facts: tuple[Hand, dict[str, Any]] | None = None
+        self._facts: tuple[Handle, dict[str, Any]] | None = None
         """The one that is being judged, and what is known of its death."""
 
     def beat(self) -> None:
@@ -66,7 +66,7 @@ class Burial:
         for hand in [hand for hand in self.dying.values() if hand.look_at <= now]:
             self._bury(hand)
 
-    def died(self, hand: Hand) -> None:
+    def died(self, hand: Handle) -> None:
         """The kernel says that the process is gone. First hear what it still said; then see to what it left."""
         self._loop.remove(hand.child.pidfd)
         self._ledger.dismiss(hand.component)
@@ -76,7 +76,7 @@ class Burial:
         self.dying[hand.child.pid] = hand
         self._bury(hand)
 
-    def _bury(self, hand: Hand) -> None:
+    def _bury(self, hand: Handle) -> None:
         others = [other.child for other in self.dying.values() if other is not hand]
         try:
             left = bool(end_strangers([other.child.pid for other in self._hands.values()], others))
@@ -93,7 +93,7 @@ class Burial:
         self._judge(hand)
         hand.close()
 
-    def _judge(self, hand: Hand) -> None:
+    def _judge(self, hand: Handle) -> None:
         """Nothing is left of it: its job goes back, and the fleet hears of it."""
         if hand.output is not None:
             hand.output.close()  # with what it printed last, while it is known what it was doing
@@ -133,7 +133,7 @@ class Burial:
         self._tell(Exited(component=hand.component, death=death, crew_done=self._ledger.benches[hand.crew].done))
         self._facts = None
 
-    def _was_out_of_memory(self, hand: Hand, number: int | None) -> bool:
+    def _was_out_of_memory(self, hand: Handle, number: int | None) -> bool:
         if number != signal.SIGKILL or hand.killed:
             return False
         if proc.oom_kills() <= self._oom_kills:

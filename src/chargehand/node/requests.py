@@ -26,10 +26,10 @@ from chargehand.node.store_thread import Opened
 from chargehand.node.supervisor import Supervisor
 from chargehand.settings import schedule
 from chargehand.settings.plan import NodePlan
-from chargehand.store import Cancelled, Discovered, GivenUpMark, RecurringPlan
+from chargehand.store import CancelResult, Discovered, GivenUpMark, RecurringPlan
 
 
-class Office:
+class Requests:
     """See the module."""
 
     def __init__(
@@ -106,7 +106,7 @@ class Office:
             self._cancelled(result.cancelling, now)
         for chore, done in zip(batch.chores, result.done, strict=True):
             if isinstance(chore, chores.CancelJobs):
-                found: list[Cancelled] = done
+                found: list[CancelResult] = done
                 self._cancelled([job.id for job in found if not job.at_once], now)
                 self._server.answer_cancel(chore.token, found)
             elif isinstance(chore, chores.Fire):

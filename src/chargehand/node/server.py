@@ -16,11 +16,11 @@ from chargehand import log
 from chargehand.errors import ChargehandError, PayloadError
 from chargehand.model.fleet.orders import Answer
 from chargehand.model.job import Enqueued, NewJob, check
-from chargehand.node.log_buffer import Entry, Journal
+from chargehand.node.log_buffer import LogBuffer, LogEntry
 from chargehand.node.loop import Channel, Loop
 from chargehand.protocol.control import FRAME_LIMIT, MOST_FOLLOWED, MOST_JOBS, Call, address_of
 from chargehand.protocol.frame import BadFrame, Frame, encode
-from chargehand.store import Cancelled
+from chargehand.store import CancelResult
 
 LINES_AT_ONCE = 200
 """Log lines in one reply: they are cut at 4 KiB each, and a reply at 4 MiB."""
@@ -60,7 +60,7 @@ class Office(Protocol):
 class Server:
     """Listens beside the store, for this user only. The holder of the node's lock may replace a dead one's socket."""
 
-    def __init__(self, loop: Loop, path: Path, office: Office, most_callers: int, journal: Journal) -> None:
+    def __init__(self, loop: Loop, path: Path, office: Office, most_callers: int, journal: LogBuffer) -> None:
         self._loop, self._path, self._office, self._most = loop, path, office, most_callers
         self._journal = journal
         journal.on_entry = self._tell_readers
@@ -204,7 +204,7 @@ class Server:
         told = [{"component": answer.component, "text": answer.text} for answer in answers]
         channel.send(encode("REPLY", {"call": call, "answers": told}))
 
-    def answer_cancel(self, token: Token, found: Sequence[Cancelled]) -> None:
+    def answer_cancel(self, token: Token, found: Sequence[CancelResult]) -> None:
         """What came of it: at once, or on its way."""
         channel, call = token
         channel.send(encode("REPLY", {"call": call, "cancelled": [[c.id, c.at_once] for c in found]}))
@@ -221,7 +221,7 @@ class Server:
         if call.follow:
             self._readers[channel] = call
 
-    def _tell_readers(self, entry: Entry) -> None:
+    def _tell_readers(self, entry: LogEntry) -> None:
         for channel, call in list(self._readers.items()):
             if entry.concerns(call.scope, call.id or None):
                 channel.send(encode("REPLY", {"call": call.call, "lines": [entry.told()]}))

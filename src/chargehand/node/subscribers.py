@@ -23,12 +23,12 @@ AT_ONCE = 500
 _encoder = msgspec.json.Encoder()
 
 
-class Outlet:
+class Subscriber:
     """One who watches."""
 
     subscription: Subscription
 
-    def __init__(self, channel: Channel, wake: "Callable[[Outlet], None]") -> None:
+    def __init__(self, channel: Channel, wake: "Callable[[Subscriber], None]") -> None:
         self.channel, self.call = channel, 0
         self._wake = wake
         self.known_after: int | None = None
@@ -40,13 +40,13 @@ class Outlet:
         self._wake(self)
 
 
-class Outlets:
+class Subscribers:
     """All who watch. `send` is called by the node at the end of every turn, while there are some."""
 
     def __init__(self, live: Live) -> None:
         self._live = live
-        self._outlets: dict[Channel, Outlet] = {}
-        self._awake: dict[Outlet, None] = {}
+        self._outlets: dict[Channel, Subscriber] = {}
+        self._awake: dict[Subscriber, None] = {}
         """Those who may have something to be sent."""
 
     def subscribe(self, channel: Channel, call: Call) -> None:
@@ -55,7 +55,7 @@ class Outlets:
         broker = self._live.broker
         outlet = self._outlets.get(channel)
         if outlet is None:
-            outlet = self._outlets[channel] = Outlet(channel, self._wake)
+            outlet = self._outlets[channel] = Subscriber(channel, self._wake)
             outlet.subscription = broker.subscribe(patterns, outlet.wake, call.last, mirror=call.mirror)
         else:
             broker.change(outlet.subscription, patterns)
@@ -71,7 +71,7 @@ class Outlets:
             self._live.broker.unsubscribe(outlet.subscription)
             self._live.watch(self._live.broker.wanted(), clock.monotonic())
 
-    def _wake(self, outlet: Outlet) -> None:
+    def _wake(self, outlet: Subscriber) -> None:
         self._awake[outlet] = None
 
     def send(self) -> None:
@@ -80,7 +80,7 @@ class Outlets:
             if self._send(outlet):
                 self._awake.pop(outlet, None)
 
-    def _send(self, outlet: Outlet) -> bool:
+    def _send(self, outlet: Subscriber) -> bool:
         """Whether it need not be looked at again before something happens."""
         subscription, channel = outlet.subscription, outlet.channel
         while len(subscription):
@@ -96,6 +96,6 @@ class Outlets:
         self._frame(outlet, "KNOWN", version=self._live.broker.version, floors=self._live.broker.floors)
         return True
 
-    def _frame(self, outlet: Outlet, kind: str, **fields: Any) -> None:
+    def _frame(self, outlet: Subscriber, kind: str, **fields: Any) -> None:
         body = _encoder.encode({"call": outlet.call, "life": self._live.broker.life, **fields})
         outlet.channel.send(b"%b|%b\n" % (kind.encode(), body))

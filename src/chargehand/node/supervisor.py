@@ -49,13 +49,13 @@ from chargehand.model.job import Claim, Settled
 from chargehand.model.ledger import Ledger, Todo
 from chargehand.model.search import LONGEST_LOOK, Look
 from chargehand.node import chores
-from chargehand.node.handle import Hand, take_on
+from chargehand.node.handle import Handle, take_on
 from chargehand.node.loop import Loop
-from chargehand.node.output import Line
-from chargehand.node.reaper import Burial
+from chargehand.node.output import OutputLine
+from chargehand.node.reaper import Reaper
 from chargehand.processes import proc
 from chargehand.processes.child import Life, spawn_error
-from chargehand.processes.record import Lives
+from chargehand.processes.record import ProcessRecord
 from chargehand.protocol.frame import BadFrame, Frame, encode
 from chargehand.protocol.worker import (
     FoundFrame,
@@ -108,19 +108,21 @@ class Ears(Protocol):
     def heard(self, component: str, job: str | None, progress: ProgressFrame | None) -> None:
         """A worker said how it is, and how far it is, if that is news."""
 
-    def said(self, component: str, line: Line) -> None:
+    def said(self, component: str, line: OutputLine) -> None:
         """A worker printed or logged a line."""
 
 
 class Supervisor:
     """See the module. The node calls `next_due`, `tick`, `stop`, `hand_out`, `act`."""
 
-    def __init__(self, loop: Loop, plan: NodePlan, fleet: Fleet, ledger: Ledger, lives: Lives, ears: Ears) -> None:
+    def __init__(
+        self, loop: Loop, plan: NodePlan, fleet: Fleet, ledger: Ledger, lives: ProcessRecord, ears: Ears
+    ) -> None:
         self._loop, self._plan, self._fleet, self._ledger, self._lives = loop, plan, fleet, ledger, lives
         self._ears = ears
         self._crews = {crew.name: crew for crew in plan.crews}
-        self.hands: dict[str, Hand] = {}
-        self._burial = Burial(loop, fleet, ledger, lives, self.hands, self.tell)
+        self.hands: dict[str, Handle] = {}
+        self._burial = Reaper(loop, fleet, ledger, lives, self.hands, self.tell)
         self._resting: deque[tuple[float, Callable[[], object]]] = deque()
         """Workers whose pulse, or output, is not listened to, and until when."""
         self._replanned = True
@@ -230,15 +232,15 @@ class Supervisor:
             case _:
                 assert_never(action)
 
-    def _kill(self, hand: Hand) -> None:
+    def _kill(self, hand: Handle) -> None:
         hand.killed = True
         hand.child.signal_session(signal.SIGKILL)
 
-    def _tell_pulse(self, hand: Hand, kind: str, body: dict[str, Any]) -> None:
+    def _tell_pulse(self, hand: Handle, kind: str, body: dict[str, Any]) -> None:
         assert hand.pulse is not None
         hand.pulse.send(encode(kind, body))
 
-    def _terminate(self, hand: Hand) -> None:
+    def _terminate(self, hand: Handle) -> None:
         """Let what the worker started end by itself, but not the worker: it would take their deaths for results."""
         log.warning("worker terminated", component=hand.component, pid=hand.child.pid)
         hand.child.signal(signal.SIGSTOP)
@@ -252,7 +254,7 @@ class Supervisor:
         for hand in self.hands.values():
             self._kill(hand)
 
-    def _ask(self, hand: Hand) -> None:
+    def _ask(self, hand: Handle) -> None:
         self._ledger.dismiss(hand.component)
         for channel in (hand.work, hand.pulse):
             if channel is not None:
@@ -319,7 +321,7 @@ class Supervisor:
             self._planned = now + timeout
         self._ears.began(component, todo)
 
-    def _worked(self, hand: Hand, frame: Frame | BadFrame) -> None:
+    def _worked(self, hand: Handle, frame: Frame | BadFrame) -> None:
         """A line on the work socket. Whatever it is, it can do no more than end its own job."""
         try:
             if isinstance(frame, BadFrame):
@@ -340,7 +342,7 @@ class Supervisor:
             self._bad(hand, frame, str(error))
             self._break(hand)  # it may have been an outcome: one is enough
 
-    def _ready(self, hand: Hand) -> None:
+    def _ready(self, hand: Handle) -> None:
         hand.welcomed = True
         log.info("worker ready", component=hand.component, pid=hand.child.pid)
         paused = self._fleet.places[hand.component].paused
@@ -351,7 +353,7 @@ class Supervisor:
         if claim is not None:
             self.hand_out(hand.component, claim)
 
-    def _found(self, hand: Hand, body: FoundFrame) -> None:
+    def _found(self, hand: Handle, body: FoundFrame) -> None:
         """A worker has looked for work in the application's tables."""
         search = self._ledger.searches.get(hand.crew)
         if search is None or search.asked != hand.component:
@@ -377,13 +379,13 @@ class Supervisor:
             self._ledger.dismiss(hand.component)
         self._go_on(hand, self._ledger.looked(hand.component, now), now)
 
-    def _go_on(self, hand: Hand, following: Todo | None, now: float) -> None:
+    def _go_on(self, hand: Handle, following: Todo | None, now: float) -> None:
         if following is not None:
             self.hand_out(hand.component, following)
         else:
             self.act(self._fleet.let_go(hand.component, now))
 
-    def _outcome(self, hand: Hand, kind: str, body: OutcomeFrame) -> None:
+    def _outcome(self, hand: Handle, kind: str, body: OutcomeFrame) -> None:
         held = self._ledger.held.get(hand.component)
         claim = held and held.find(body.id)
         if held is None or claim is None or claim.fence != body.fence:
@@ -401,7 +403,7 @@ class Supervisor:
         if isinstance(outcome, Settled):
             self._ears.ended(hand.component, body.id, now - held.since)
 
-    def _pulsed(self, hand: Hand, frame: Frame | BadFrame) -> None:
+    def _pulsed(self, hand: Handle, frame: Frame | BadFrame) -> None:
         try:
             if isinstance(frame, BadFrame):
                 raise ValueError(frame.why)
@@ -439,19 +441,19 @@ class Supervisor:
         """Do that in a moment."""
         self._resting.append((clock.monotonic() + REST, then))
 
-    def _printed(self, hand: Hand, line: Line) -> None:
+    def _printed(self, hand: Handle, line: OutputLine) -> None:
         if line.job is None:
             held = self._ledger.held.get(hand.component)
             line.job = held.claim.id if held and not held.others else None
         self._ears.said(hand.component, line)
 
-    def _bad(self, hand: Hand, frame: Frame | BadFrame, why: str) -> None:
+    def _bad(self, hand: Handle, frame: Frame | BadFrame, why: str) -> None:
         hand.keep_bad(frame, why)
         log.warning("bad frame", component=hand.component, pid=hand.child.pid, why=why)
         if hand.bad_frames >= MOST_BAD_FRAMES:
             self._break(hand)
 
-    def _break(self, hand: Hand) -> None:
+    def _break(self, hand: Handle) -> None:
         """Listen to this worker no more, and have it replaced."""
         for channel in (hand.work, hand.pulse):
             assert channel is not None

@@ -18,7 +18,7 @@ LONGEST = 4096
 """Lines after which the file is written anew with what lives."""
 
 
-class Lives:
+class ProcessRecord:
     """The record of one node's life, and of the workers that it started."""
 
     def __init__(self, store: Path) -> None:

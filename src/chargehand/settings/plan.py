@@ -18,7 +18,7 @@ from chargehand.model.job import (
     check,
     check_size,
 )
-from chargehand.settings.schedule import Entry
+from chargehand.settings.schedule import RecurringJob
 from chargehand.store import Retention
 
 THREADS = "PIPELINE_THREADS_PER_JOB"
@@ -106,7 +106,7 @@ class NodePlan(msgspec.Struct, frozen=True, kw_only=True):
     restart: RestartPolicy = RestartPolicy()
     liveness: LivenessPolicy = LivenessPolicy()
     starts: StartPolicy = StartPolicy()
-    recurring: tuple[Entry, ...] = ()
+    recurring: tuple[RecurringJob, ...] = ()
     retention: Retention = Retention()
     history: bool = False
     log_level: str = "INFO"

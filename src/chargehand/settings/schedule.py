@@ -27,7 +27,7 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     every_ms: int | None = None
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True):
+class RecurringJob(msgspec.Struct, frozen=True, kw_only=True):
     """A recurring job as it is declared: plain data on its way to the node."""
 
     name: str
@@ -101,7 +101,7 @@ def _cronsim() -> Any:
     return cronsim
 
 
-def plans(entries: Sequence[Entry], now_ms: int) -> list[RecurringPlan]:
+def plans(entries: Sequence[RecurringJob], now_ms: int) -> list[RecurringPlan]:
     """What the store is to keep; where it knows an unchanged schedule already, its own next time stays."""
     return [
         RecurringPlan(

@@ -15,7 +15,7 @@ from chargehand.settings.plan import Page
 from chargehand.store import ClaimRow, Counts, CrashRecord, CrewRow, Pause, RecurringPlan
 
 
-class Supervisor(msgspec.Struct, frozen=True, kw_only=True):
+class SupervisorInfo(msgspec.Struct, frozen=True, kw_only=True):
     """The node that serves the store: who, and where."""
 
     node: str | None
@@ -41,7 +41,7 @@ class Info(msgspec.Struct, frozen=True, kw_only=True):
 
     version: str
     node: str
-    supervisor: Supervisor | None
+    supervisor: SupervisorInfo | None
     """Null: no node runs, and nothing is being done."""
     worker_enabled: bool
     """Whether this API runs workers itself (EMBED_WORKERS)."""
@@ -51,21 +51,21 @@ class Info(msgspec.Struct, frozen=True, kw_only=True):
     """Pages of the application's own, shown in the dashboard's navigation."""
 
 
-class Budget(msgspec.Struct, frozen=True):
+class RestartBudget(msgspec.Struct, frozen=True):
     """How often a worker may still crash before it is given up."""
 
     rapid_left: int
     lifetime_left: int
 
 
-class Worker(Component, frozen=True, kw_only=True):
+class WorkerStatus(Component, frozen=True, kw_only=True):
     """A worker: its health row and, if its node answers, what that knows beside it."""
 
     index: int | None = None
     progress: dict[str, Any] | None = None
     memory: int | None = None
     jobs: int | None = None
-    budget: Budget | None = None
+    budget: RestartBudget | None = None
     restart_in_s: float | None = None
 
 

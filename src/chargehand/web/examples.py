@@ -10,7 +10,6 @@ from chargehand.model.job import Attempt, JobRecord, State
 from chargehand.store import ClaimRow, CrashRecord, CrewRow, Pause, RecurringPlan
 from chargehand.web.answers import (
     Answers,
-    Budget,
     Changed,
     Claims,
     ComponentHealth,
@@ -38,11 +37,12 @@ from chargehand.web.answers import (
     Queues,
     Readiness,
     Recurring,
+    RestartBudget,
     SignedIn,
-    Supervisor,
-    Worker,
+    SupervisorInfo,
     WorkerHistory,
     WorkerMoment,
+    WorkerStatus,
     WorkerThreads,
 )
 
@@ -84,12 +84,12 @@ ANSWERS = Answers((Answer(WORKER, f"finishes {ID}, then stops"), Answer("worker:
 RETRIED, CANCELLED, RELEASED = Answer(ID, "is queued again"), Answer(ID, "is cancelled"), Answer(ID, "is queued again")
 WOKEN = Answer("tag", "looks at once")
 WORKERS = [
-    Worker(
+    WorkerStatus(
         component=WORKER, node=NODE, crew="tag", status="healthy", flags=(), reason=None, text=None, pid=4713,
         incarnation="7a2e", current_job=ID, last_heartbeat_ms=AT, restart_count=1, last_restart_ms=AT - 60_000,
         exit_code=None, signal=11, created_at_ms=AT - 60_000, metadata={"crew": "tag"}, is_healthy=True, index=0,
         progress={"done": 1, "total": 3, "stage": "net", "detail": None}, memory=734_003_200, jobs=12,
-        budget=Budget(4, 19), restart_in_s=None,
+        budget=RestartBudget(4, 19), restart_in_s=None,
     )
 ]  # fmt: skip
 _COMPONENT = {
@@ -100,7 +100,7 @@ HEALTH = Health(status=Verdict.DEGRADED, reasons=("worker:tag:1 crashed: died of
 INFO = Info(
     version="0.1.0",
     node=NODE,
-    supervisor=Supervisor(node=NODE, pid=4700, version="0.1.0", started_ms=AT, answers=True),
+    supervisor=SupervisorInfo(node=NODE, pid=4700, version="0.1.0", started_ms=AT, answers=True),
     worker_enabled=True,
     workers=(CrewInfo(crew="tag", queue="tag", configured=2, live=2),),
     queues=("tag",),

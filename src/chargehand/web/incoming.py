@@ -79,7 +79,7 @@ def _wrong(faults: Sequence[Fault]) -> Problem:
     return Problem(422, "invalid-request", in_words(faults), faults=faults)
 
 
-class Crews:
+class CrewCache:
     """The crews that there are: the application's own, with their types, and those that the store knows."""
 
     def __init__(self, hand: "Chargehand") -> None:
@@ -111,7 +111,7 @@ def _meant(job: JobIn, plan: CrewPlan) -> bool:
 
 def jobs_of(hand: "Chargehand", wanted: Sequence[JobIn]) -> list[NewJob]:
     """The jobs, checked; a Problem that says what is wrong with which of them."""
-    crews = Crews(hand)
+    crews = CrewCache(hand)
     made: list[NewJob] = []
     for number, job in enumerate(wanted):
         try:
@@ -124,7 +124,7 @@ def jobs_of(hand: "Chargehand", wanted: Sequence[JobIn]) -> list[NewJob]:
     return made
 
 
-def _job(crews: Crews, job: JobIn) -> NewJob:
+def _job(crews: CrewCache, job: JobIn) -> NewJob:
     plan, takes = crews.find(job)
     what = f"the payload for crew {plan.name!r}"
     text = codec.encode_typed(codec.as_type(job.payload, takes, what), takes, what)

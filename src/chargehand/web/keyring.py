@@ -33,7 +33,7 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
     expires_ms: int | None = None
 
 
-class Found(msgspec.Struct, frozen=True):
+class FoundKey(msgspec.Struct, frozen=True):
     """What the store has."""
 
     keys: tuple[ApiKey, ...]
@@ -50,9 +50,9 @@ class Keyring:
         self._used: dict[str, int] = {}
         self._notes: set[asyncio.Task[None]] = set()
 
-    def _read(self) -> Found:
+    def _read(self) -> FoundKey:
         with self._hand._store() as store:  # pyright: ignore[reportPrivateUsage]
-            return Found(tuple(store.api_keys()), {session.digest: session for session in store.sessions()})
+            return FoundKey(tuple(store.api_keys()), {session.digest: session for session in store.sessions()})
 
     def forget(self) -> None:
         """Keys or sign-ins have changed here: the next request reads them anew."""
@@ -60,12 +60,12 @@ class Keyring:
 
     async def empty(self) -> bool:
         """Whether nobody has ever made a key. A revoked or expired one still keeps the door shut."""
-        found: Found = await self._found.get()
+        found: FoundKey = await self._found.get()
         return self._admin is None and not found.keys
 
     async def by_key(self, secret: str) -> Caller | str:
         """Whose key that is, or why it opens nothing."""
-        found: Found = await self._found.get()
+        found: FoundKey = await self._found.get()
         digest = keys.digest(secret)
         if self._admin is not None and hmac.compare_digest(self._admin.digest, digest):
             return Caller(name=ADMIN, kind="admin")
@@ -74,7 +74,7 @@ class Keyring:
 
     async def by_cookie(self, secret: str) -> Caller | str:
         """Who signed in with this cookie, or why it opens nothing."""
-        found: Found = await self._found.get()
+        found: FoundKey = await self._found.get()
         digest = keys.digest(secret)
         session = found.sessions.get(digest)
         if session is None or session.expires_ms <= clock.now_ms():
@@ -85,7 +85,7 @@ class Keyring:
             return caller
         return msgspec.structs.replace(caller, csrf=csrf_of(secret), expires_ms=session.expires_ms)
 
-    def _key(self, found: Found, key_id: str) -> ApiKey | None:
+    def _key(self, found: FoundKey, key_id: str) -> ApiKey | None:
         if self._admin is not None and key_id == self._admin.id:
             return self._admin
         return next((key for key in found.keys if key.id == key_id), None)
@@ -120,7 +120,7 @@ class Keyring:
         caller = await self.by_key(secret)
         if isinstance(caller, str):
             return caller
-        found: Found = await self._found.get()
+        found: FoundKey = await self._found.get()
         digest = keys.digest(secret)
         holders = (*found.keys, *([self._admin] if self._admin else []))
         key = next(key for key in holders if hmac.compare_digest(key.digest, digest))

@@ -33,7 +33,7 @@ LIMIT = 5.0
 """Seconds after which metrics come without what the store would say."""
 
 
-class Facts(msgspec.Struct, frozen=True, kw_only=True):
+class MetricFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What is known now. `counts` is None if the store did not say."""
 
     view: Mapping[str, Any] | None
@@ -45,7 +45,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """Events, in this process."""
 
 
-async def gather(hand: "Chargehand", aside: Aside, dropped: int) -> Facts:
+async def gather(hand: "Chargehand", aside: Aside, dropped: int) -> MetricFacts:
     """Ask node and store, side by side; who does not answer in time is left out."""
 
     def ask_store() -> tuple[list[Counts], dict[str, int], dict[str, float]]:
@@ -60,13 +60,13 @@ async def gather(hand: "Chargehand", aside: Aside, dropped: int) -> Facts:
             raise answer
     counts, waiting, since = (None, {}, {}) if isinstance(stored, BaseException) else stored
     seen = None if isinstance(view, BaseException) else view
-    return Facts(view=seen, counts=counts, waiting=waiting, since_crash=since, dropped=dropped)
+    return MetricFacts(view=seen, counts=counts, waiting=waiting, since_crash=since, dropped=dropped)
 
 
-def exposition(facts: Facts) -> bytes:
+def exposition(facts: MetricFacts) -> bytes:
     """The facts in Prometheus's text format."""
 
-    class Shown(Collector):
+    class MetricView(Collector):
         def collect(self) -> Iterator[Metric]:
             yield from _of_parts(facts)
             if facts.view is not None:
@@ -75,7 +75,7 @@ def exposition(facts: Facts) -> bytes:
             yield from _of_queues(facts)
 
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(Shown())
+    registry.register(MetricView())
     return generate_latest(registry)
 
 
@@ -93,7 +93,7 @@ def _counter(name: str, text: str, labels: Sequence[str], values: Mapping[tuple[
     return found
 
 
-def _of_parts(facts: Facts) -> Iterator[Metric]:
+def _of_parts(facts: MetricFacts) -> Iterator[Metric]:
     yield InfoMetricFamily("chargehand", "What runs here.", value={"version": __version__})
     yield _gauge("node_up", "Whether a node answers.", (), {(): float(facts.view is not None)})
     yield _gauge("store_up", "Whether the store answers.", (), {(): float(facts.counts is not None)})
@@ -150,7 +150,7 @@ def _buckets(view: Mapping[str, Any]) -> tuple[list[tuple[str, float]], float]:
     return found, float(view["total"])
 
 
-def _of_queues(facts: Facts) -> Iterator[Metric]:
+def _of_queues(facts: MetricFacts) -> Iterator[Metric]:
     if facts.counts is None:
         return
     jobs: Counter[tuple[str, str]] = Counter()

@@ -13,7 +13,6 @@ from chargehand.model.health import APP, is_healthy, shown_status
 from chargehand.settings.plan import Page
 from chargehand.store import Counts, CrewRow, Pause
 from chargehand.web.answers import (
-    Budget,
     Concurrency,
     CrewConcurrency,
     CrewInfo,
@@ -21,8 +20,9 @@ from chargehand.web.answers import (
     Info,
     Queue,
     Readiness,
-    Supervisor,
-    Worker,
+    RestartBudget,
+    SupervisorInfo,
+    WorkerStatus,
     WorkerThreads,
 )
 
@@ -32,10 +32,10 @@ _FRESHER = ("reason", "text", "pid", "incarnation", "current_job", "restart_coun
 """What the node knows sooner than the store."""
 
 
-def workers_of(components: Sequence[Component], view: View | None, now_ms: int) -> list[Worker]:
+def workers_of(components: Sequence[Component], view: View | None, now_ms: int) -> list[WorkerStatus]:
     """Every worker, by crew and index: its health row, and over it what its node says, if that answers."""
     found = {
-        (each.node, each.component): Worker(**msgspec.structs.asdict(each), index=_index(each.component))
+        (each.node, each.component): WorkerStatus(**msgspec.structs.asdict(each), index=_index(each.component))
         for each in components
         if each.component != APP
     }
@@ -51,9 +51,9 @@ def _index(component: str) -> int | None:
     return int(last) if last.isdecimal() else None
 
 
-def _unknown(shown: View, node: str, now_ms: int) -> Worker:
+def _unknown(shown: View, node: str, now_ms: int) -> WorkerStatus:
     """One that has no row yet."""
-    return Worker(
+    return WorkerStatus(
         component=shown["component"], node=node, crew=shown["crew"], status=shown["status"], flags=(), reason=None,
         text=None, pid=None, incarnation=None, current_job=None, last_heartbeat_ms=None, restart_count=0,
         last_restart_ms=None, exit_code=None, signal=None, created_at_ms=now_ms, metadata={}, is_healthy=False,
@@ -61,7 +61,7 @@ def _unknown(shown: View, node: str, now_ms: int) -> Worker:
     )  # fmt: skip
 
 
-def _fresher(row: Worker, shown: View, now_ms: int) -> Worker:
+def _fresher(row: WorkerStatus, shown: View, now_ms: int) -> WorkerStatus:
     beat = shown["heartbeat_s"]
     age = None if beat is None else int(beat * 1000)
     flags = tuple(shown["flags"])
@@ -75,7 +75,7 @@ def _fresher(row: Worker, shown: View, now_ms: int) -> Worker:
         progress=shown["progress"],
         memory=shown["memory"],
         jobs=shown["jobs"],
-        budget=Budget(**shown["budget"]),
+        budget=RestartBudget(**shown["budget"]),
         restart_in_s=shown["restart_in_s"],
     )
 
@@ -92,12 +92,12 @@ def info_of(
     """What runs here. `holder`: who has the lock of the node."""
     supervisor = None
     if view is not None:
-        supervisor = Supervisor(
+        supervisor = SupervisorInfo(
             node=view["node"], pid=view["pid"], version=view["version"], started_ms=view["started_ms"], answers=True,
             stopping=view["stopping"],
         )  # fmt: skip
     elif holder is not None:
-        supervisor = Supervisor(
+        supervisor = SupervisorInfo(
             node=holder.get("node"), pid=holder.get("pid"), version=None, started_ms=None, answers=False
         )
     live = [worker["crew"] for worker in view["workers"] if worker["status"] in ALIVE] if view else []

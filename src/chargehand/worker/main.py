@@ -20,7 +20,7 @@ from chargehand.handler import Handler, Job
 from chargehand.processes.prctl import adopt_orphans, die_with_parent
 from chargehand.protocol.frame import WORK_FRAME_LIMIT, Frame, encode
 from chargehand.worker import outcome, perform, thread_cap
-from chargehand.worker.pulse import REST, Forking, Inbox, Outlet, Pulse, catch_signals, kill_own_session
+from chargehand.worker.pulse import REST, Forking, FrameWriter, Inbox, Pulse, catch_signals, kill_own_session
 
 TEXT_LIMIT = 200
 """Characters of a progress text."""
@@ -40,7 +40,7 @@ class Worker:
         wake: int,
     ) -> None:
         self._work, self._inbox, self._frames, self._plan, self._wake = work, inbox, frames, plan, wake
-        self.outlet = Outlet(pulse)
+        self.outlet = FrameWriter(pulse)
         self._pid = os.getpid()
         self.status = "starting"
         self.paused: bool = plan["paused"]

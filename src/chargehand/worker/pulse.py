@@ -33,7 +33,7 @@ class Reporter(Protocol):
     def cancel(self, job_id: str, fence: int) -> None: ...
 
 
-class Outlet:
+class FrameWriter:
     """The pulse socket's sending side, shared by both threads: a frame goes whole or not at all, and never waits."""
 
     def __init__(self, sock: socket.socket) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from chargehand.errors import summary
 from chargehand.model.doctor.causes import Finding, Severity
-from chargehand.model.doctor.facts import Crash, Facts, Worker
+from chargehand.model.doctor.facts import Crash, Facts, WorkerFacts
 from chargehand.model.doctor.wording import SIGNALS, jobs, length, times
 from chargehand.model.fleet.admission import NEVER
 from chargehand.model.fleet.lifecycle import Status
@@ -61,7 +61,7 @@ def _remembered(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def _crew(facts: Facts, crew: str, members: Sequence[Worker], breaker: str | None) -> Iterator[Finding]:
+def _crew(facts: Facts, crew: str, members: Sequence[WorkerFacts], breaker: str | None) -> Iterator[Finding]:
     waiting = facts.waits_for(crew)
     if not members:
         if waiting:
@@ -88,7 +88,7 @@ def _crew(facts: Facts, crew: str, members: Sequence[Worker], breaker: str | Non
     yield from _busy(facts, crew, left, waiting)
 
 
-def _given_up(facts: Facts, crew: str, failed: Sequence[Worker], of: int) -> Finding:
+def _given_up(facts: Facts, crew: str, failed: Sequence[WorkerFacts], of: int) -> Finding:
     marks = [mark.at_ms for mark in facts.given_up if mark.crew == crew]
     why = next((worker.text for worker in failed if worker.text), None) or "no reason is known"
     short = died_of(facts, crew, why)
@@ -115,7 +115,7 @@ def _blind(facts: Facts, crew: str, why: str) -> Finding:
     )
 
 
-def _breaker(facts: Facts, crew: str, left: Sequence[Worker], why: str) -> Finding:
+def _breaker(facts: Facts, crew: str, left: Sequence[WorkerFacts], why: str) -> Finding:
     at_work = any(worker.status in AT_WORK for worker in left)
     since = next((crash.at_ms for crash in facts.crashes if crash.crew == crew), None)
     return Finding(
@@ -129,7 +129,7 @@ def _breaker(facts: Facts, crew: str, left: Sequence[Worker], why: str) -> Findi
     )
 
 
-def _backoff(facts: Facts, crew: str, left: Sequence[Worker]) -> Iterator[Finding]:
+def _backoff(facts: Facts, crew: str, left: Sequence[WorkerFacts]) -> Iterator[Finding]:
     crashed = [worker for worker in left if worker.status == Status.CRASHED]
     if not crashed:
         return
@@ -147,7 +147,7 @@ def _backoff(facts: Facts, crew: str, left: Sequence[Worker]) -> Iterator[Findin
     )
 
 
-def _not_there(facts: Facts, crew: str, left: Sequence[Worker], waiting: int) -> Iterator[Finding]:
+def _not_there(facts: Facts, crew: str, left: Sequence[WorkerFacts], waiting: int) -> Iterator[Finding]:
     """Nobody of the crew is at work, and nobody crashed: still loading, no room, or stopped by a person."""
     roomless = [worker for worker in left if _lacks_room(worker)]
     if roomless:
@@ -189,11 +189,11 @@ def _not_there(facts: Facts, crew: str, left: Sequence[Worker], waiting: int) ->
         )
 
 
-def _lacks_room(worker: Worker) -> bool:
+def _lacks_room(worker: WorkerFacts) -> bool:
     return worker.status in (Status.STOPPED, Status.CRASHED) and str(worker.text).startswith((NEVER, "waits for "))
 
 
-def _busy(facts: Facts, crew: str, left: Sequence[Worker], waiting: int) -> Iterator[Finding]:
+def _busy(facts: Facts, crew: str, left: Sequence[WorkerFacts], waiting: int) -> Iterator[Finding]:
     """The crew is at work; why something waits all the same."""
     queue = facts.queue_of(crew)
     count, rule = facts.count(queue), next((row for row in facts.crews if row.name == crew), None)
@@ -245,7 +245,7 @@ def _is_paused(facts: Facts, crew: str) -> bool:
     return any(pause.scope in ("*", crew) for pause in facts.pauses)
 
 
-def _worker(facts: Facts, worker: Worker) -> Iterator[Finding]:
+def _worker(facts: Facts, worker: WorkerFacts) -> Iterator[Finding]:
     name = worker.component.removeprefix("worker:")
     if worker.flags and worker.status in AT_WORK:
         doing = f" in {worker.current_job}, for {length(worker.job_s or 0)}" if worker.current_job else ""

@@ -42,7 +42,7 @@ class Left(msgspec.Struct, frozen=True, kw_only=True):
     lifetime_left: int = 1000
 
 
-class Worker(msgspec.Struct, frozen=True, kw_only=True):
+class WorkerFacts(msgspec.Struct, frozen=True, kw_only=True):
     """One worker, as its node shows it."""
 
     component: str
@@ -85,13 +85,13 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     stopping: str | None = None
     store: StoreView = StoreView()
     unkillable: tuple[Unkillable, ...] = ()
-    workers: tuple[Worker, ...] = ()
+    workers: tuple[WorkerFacts, ...] = ()
     breakers: dict[str, str] = {}
     blind: dict[str, str] = {}
     """Crews that cannot look for work, each with why."""
 
 
-class Node(msgspec.Struct, frozen=True, kw_only=True):
+class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Whoever holds the lock that makes a node single, and what it says."""
 
     held: bool = False
@@ -168,7 +168,7 @@ class Crash(msgspec.Struct, frozen=True, kw_only=True):
     """The package or file in which it stood, if it could tell."""
 
 
-class Queue(msgspec.Struct, frozen=True, kw_only=True):
+class QueueFacts(msgspec.Struct, frozen=True, kw_only=True):
     """How many jobs a queue has; of the queued, `future` wait for their time and `limited` for a key's slot."""
 
     queue: str
@@ -215,14 +215,14 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     stuck: str | None = None
     """What we were looking at when that was over."""
     ground: Ground = Ground()
-    node: Node = Node()
+    node: NodeFacts = NodeFacts()
     lock: Lock | None = None
     book: Book = Book()
     pauses: tuple[PauseFact, ...] = ()
     crews: tuple[CrewFact, ...] = ()
     given_up: tuple[Mark, ...] = ()
     crashes: tuple[Crash, ...] = ()
-    queues: tuple[Queue, ...] = ()
+    queues: tuple[QueueFacts, ...] = ()
     waiting: dict[str, int] = {}
     """For how many ms the next job of each queue that has a due one has waited."""
     last_done: dict[str, int] = {}
@@ -245,10 +245,10 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
         """The queue that a crew serves."""
         return next((row.queue for row in self.crews if row.name == crew), crew)
 
-    def count(self, queue: str) -> Queue:
+    def count(self, queue: str) -> QueueFacts:
         """The numbers of one queue. One that is known only to have something waiting has one."""
         found = next((row for row in self.queues if row.queue == queue), None)
-        return found or Queue(queue=queue, queued=int(queue in self.waiting))
+        return found or QueueFacts(queue=queue, queued=int(queue in self.waiting))
 
     def waits_for(self, crew: str) -> int:
         """How many jobs could be done now, if that crew did them."""

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from chargehand.model.doctor.causes import Finding, Severity
-from chargehand.model.doctor.facts import Facts, Node
+from chargehand.model.doctor.facts import Facts, NodeFacts
 from chargehand.model.doctor.ground import by_others
 from chargehand.model.doctor.wording import length
 
@@ -71,7 +71,7 @@ def _absent(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def _silent(facts: Facts, found: Node) -> Finding:
+def _silent(facts: Facts, found: NodeFacts) -> Finding:
     process = found.process
     who = f"the node that serves {facts.path} (pid {found.pid or 'unknown'})"
     since = facts.last_beat_ms

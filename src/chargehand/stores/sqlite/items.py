@@ -36,7 +36,7 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING
 """
 
 
-class Past(msgspec.Struct, frozen=True, array_like=True):
+class ItemPast(msgspec.Struct, frozen=True, array_like=True):
     """A job that the item has had."""
 
     state: State
@@ -44,7 +44,7 @@ class Past(msgspec.Struct, frozen=True, array_like=True):
     retried_ms: int | None
 
 
-_pasts = msgspec.json.Decoder(list[list[Past]])
+_pasts = msgspec.json.Decoder(list[list[ItemPast]])
 
 
 def discover(db: Any, page: Discovery, now_ms: int) -> Discovered:
@@ -74,7 +74,7 @@ def discover(db: Any, page: Discovery, now_ms: int) -> Discovered:
     )
 
 
-def judge(newest: list[Past], most_done: int, since_ms: int, looked_ms: int) -> Verdict:
+def judge(newest: list[ItemPast], most_done: int, since_ms: int, looked_ms: int) -> Verdict:
     """What is to become of an item with these jobs, newest first."""
     if newest and newest[0].state in (State.QUEUED, State.RUNNING):
         return "held"

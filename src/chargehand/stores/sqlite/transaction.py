@@ -15,7 +15,7 @@ import msgspec
 from chargehand.errors import Conflict
 from chargehand.model.batch import Grant, Note, Want
 from chargehand.model.job import Claim, Settlement, State
-from chargehand.store import Cancelled, Holder
+from chargehand.store import CancelResult, Holder
 from chargehand.stores.sqlite.fleet import readable
 from chargehand.stores.sqlite.incoming import TAKEN, Incoming
 from chargehand.stores.sqlite.rows import columns
@@ -234,10 +234,10 @@ class SqliteTransaction(Incoming):
         rows = [(n.seq, n.fence, n.worker, self._now - n.age_ms, readable(n.progress)) for n in notes]
         self._db.executemany(_NOTE, rows)
 
-    def cancel(self, ids: Sequence[str]) -> list[Cancelled]:
+    def cancel(self, ids: Sequence[str]) -> list[CancelResult]:
         rows = list(self._db.executemany(_CANCEL, [(job_id, self._now) for job_id in ids]))
         self._limits.freed((queue, seq) for _, at_once, _, queue, seq in rows if at_once)
-        return [Cancelled(job_id, bool(at_once), fence) for job_id, at_once, fence, _, _ in rows]
+        return [CancelResult(job_id, bool(at_once), fence) for job_id, at_once, fence, _, _ in rows]
 
     def release(self, job_id: str, fence: int, why: str) -> bool:
         held = self.execute(_HELD, (job_id, fence))

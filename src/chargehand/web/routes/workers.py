@@ -9,7 +9,7 @@ from fastapi import Path, Query, Request, Response
 from chargehand import clock
 from chargehand.model.fleet.orders import Answer, Verb
 from chargehand.web import examples
-from chargehand.web.answers import Answers, ComponentHealth, Health, Worker, WorkerHistory
+from chargehand.web.answers import Answers, ComponentHealth, Health, WorkerHistory, WorkerStatus
 from chargehand.web.bodies import OrderIn, PauseIn, ScaleIn
 from chargehand.web.deps import CONTROL, READ, Here, Text, act, router
 from chargehand.web.documents import answers, respond
@@ -20,11 +20,11 @@ routes = router("workers")
 _ANSWERS = answers(Answers, examples.ANSWERS, 404)
 
 
-@routes.get("/api/web/worker/status", dependencies=READ, responses=answers(Worker, examples.WORKERS))
+@routes.get("/api/web/worker/status", dependencies=READ, responses=answers(WorkerStatus, examples.WORKERS))
 async def worker_status(site: Here) -> Response:
     """Every worker of every crew, as a bare array: never plainly `healthy` without a beat in the last 30 seconds."""
 
-    def read() -> list[Worker]:
+    def read() -> list[WorkerStatus]:
         return workers_of(site.hand.health(), site.hand.status(), clock.now_ms())
 
     return respond(await site.aside(read))
