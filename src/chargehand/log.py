@@ -12,6 +12,7 @@ import queue
 import sys
 import threading
 from contextvars import ContextVar
+from enum import StrEnum
 from typing import Any
 
 from chargehand import clock
@@ -27,6 +28,33 @@ request_id: ContextVar[str | None] = ContextVar("chargehand_request_id", default
 """Whoever serves a request sets this, and every line that is logged on its behalf says so."""
 
 _logger = logging.getLogger("chargehand")
+
+
+class Event(StrEnum):
+    """Codes of log lines that programs look for, in the field `event`: the message beside it may be reworded."""
+
+    NODE_STANDBY = "node-standby"
+    NODE_STARTED = "node-started"
+    NODE_STOPPING = "node-stopping"
+    NODE_STOPPED = "node-stopped"
+    NODE_EXITED = "node-exited"
+    SUPERVISION_ERROR = "supervision-error"
+    SUPERVISION_ABORTED = "supervision-aborted"
+    WORKER_SPAWNED = "worker-spawned"
+    WORKER_READY = "worker-ready"
+    WORKER_EXITED = "worker-exited"
+    WORKER_DELAYED = "worker-delayed"
+    WORKER_GIVEN_UP = "worker-given-up"
+    WORKER_STILL_GIVEN_UP = "worker-still-given-up"
+    WORKER_FORGIVEN = "worker-forgiven"
+    BREAKER_OPENED = "breaker-opened"
+    CREW_SCALED = "crew-scaled"
+    DISCOVER_FAILED = "discover-failed"
+    JOB_FAILED = "job-failed"
+    OUTCOME_LATE = "outcome-late"
+    QUEUE_UNSERVED = "queue-unserved"
+    QUEUE_SERVED = "queue-served"
+    ORDER = "order"
 
 
 def info(message: str, **facts: Any) -> None:

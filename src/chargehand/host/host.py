@@ -120,7 +120,12 @@ class Host:
                 if lock is None:
                     if not said:
                         found = nodelock.holder(self._store) or {}
-                        log.info("another node serves this store; waiting", store=self._store, pid=found.get("pid"))
+                        log.info(
+                            "another node serves this store; waiting",
+                            event=log.Event.NODE_STANDBY,
+                            store=self._store,
+                            pid=found.get("pid"),
+                        )
                     said = True
                     self._wait(STANDBY_POLL)
                     continue
@@ -187,7 +192,7 @@ class Host:
         child.close()
         if not self._stopping:
             code, number = ending or (None, None)
-            log.warning("node ended", pid=child.pid, exit_code=code, signal=number)
+            log.warning("node ended", event=log.Event.NODE_EXITED, pid=child.pid, exit_code=code, signal=number)
         elif ending != (0, None):
             self._sweep()
 

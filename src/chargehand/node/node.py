@@ -151,7 +151,8 @@ class Node:
         """Until stopped; the exit code."""
         self._store.start()
         log.info(
-            "node started", node=self._plan.node, pid=os.getpid(), store=sqlite_path(self._plan.store),
+            "node started", event=log.Event.NODE_STARTED, node=self._plan.node, pid=os.getpid(),
+            store=sqlite_path(self._plan.store),
             crews=",".join(f"{c.name}:{c.workers}" for c in self._plan.crews),
         )  # fmt: skip
         self._errors: list[float] = []
@@ -166,17 +167,27 @@ class Node:
         self._store.join(1.0)
         self._server.close()
         self._lives.forget()
-        log.info("node stopped", node=self._plan.node, pid=os.getpid(), reason=self._unusable or self._stopping)
+        log.info(
+            "node stopped",
+            event=log.Event.NODE_STOPPED,
+            node=self._plan.node,
+            pid=os.getpid(),
+            reason=self._unusable or self._stopping,
+        )
         return EXIT_STORE if self._unusable else 0
 
     def _carry_on(self) -> bool:
         """After an unforeseen error: go on with what we know. Not after three within a minute: another takes over."""
-        log.error("supervision met an unforeseen error and goes on", trace=True)
+        log.error("supervision met an unforeseen error and goes on", event=log.Event.SUPERVISION_ERROR, trace=True)
         now = clock.monotonic()
         self._errors = [when for when in self._errors if when > now - ERROR_WINDOW] + [now]
         if len(self._errors) < MOST_ERRORS:
             return True
-        log.error("too many unforeseen errors; the node ends, and its host starts another", count=MOST_ERRORS)
+        log.error(
+            "too many unforeseen errors; the node ends, and its host starts another",
+            event=log.Event.SUPERVISION_ABORTED,
+            count=MOST_ERRORS,
+        )
         return False
 
     def step(self) -> None:
@@ -326,7 +337,7 @@ class Node:
         if batch.settlements:
             self._diary.ended(batch.settlements, result.lost, clock.now_ms())
         for job_id in result.lost:
-            log.warning("an outcome came too late and changed nothing", job=job_id)
+            log.warning("an outcome came too late and changed nothing", event=log.Event.OUTCOME_LATE, job=job_id)
         for settlement in batch.settlements:
             if settlement.outcome == "done" or settlement.state in FINISHED:
                 self._server.ended(settlement.id)
@@ -416,7 +427,7 @@ class Node:
         if self._stopping is not None:
             return
         self._stopping = why
-        log.info("node stopping", reason=why)
+        log.info("node stopping", event=log.Event.NODE_STOPPING, reason=why)
         self._ledger.close(clock.monotonic())
         self._supervisor.stop()
 
@@ -439,7 +450,7 @@ def _tell_failure(settlement: Settlement) -> None:
     about: dict[str, Any] = {"job": settlement.id, "queue": settlement.queue, "outcome": settlement.outcome}
     error = summary(settlement.error)
     if settlement.state is State.FAILED:
-        log.error("job failed", **about, reason=settlement.reason, error=error)
+        log.error("job failed", event=log.Event.JOB_FAILED, **about, reason=settlement.reason, error=error)
     elif settlement.state is State.CANCELLED:
         log.info("job cancelled", **about)
     elif settlement.outcome != "interrupted":

@@ -115,7 +115,8 @@ class Reaper:
         jobs = [claim.id for claim in self._ledger.gone(hand.component, outcome, now, hand.child.pid, cancelled)]
         job = jobs[0] if jobs else None
         log.info(
-            "worker exited", component=hand.component, pid=hand.child.pid, exit_code=code, signal=number, job=job,
+            "worker exited", event=log.Event.WORKER_EXITED, component=hand.component, pid=hand.child.pid,
+            exit_code=code, signal=number, job=job,
             **({"jobs": len(jobs)} if len(jobs) > 1 else {}),
         )  # fmt: skip
         facts: dict[str, Any] = {

@@ -60,19 +60,24 @@ class Requests:
         self._opened, self._fingerprints = True, news.fingerprints
         for crew, count in news.scaled.items():
             if crew in self._fleet.crews:
-                log.info("crew has the count that a person set", crew=crew, workers=count)
+                log.info("crew has the count that a person set", event=log.Event.CREW_SCALED, crew=crew, workers=count)
                 self._supervisor.act(orders.scale(self._fleet, crew, count, now)[0])
         failed: dict[str, str] = {}
         for mark in news.given_up:
             if mark.component not in self._fleet.places:
                 self._ledger.chore(chores.Forgive(mark.component), now)
             elif mark.fingerprint != news.fingerprints.get(mark.crew):
-                log.info("worker is tried again: its code or settings have changed", component=mark.component)
+                log.info(
+                    "worker is tried again: its code or settings have changed",
+                    event=log.Event.WORKER_FORGIVEN,
+                    component=mark.component,
+                )
                 self._ledger.chore(chores.Forgive(mark.component), now)
             else:
                 failed[mark.component] = mark.reason
                 log.error(
-                    "worker is still given up", component=mark.component, reason=summary(mark.reason),
+                    "worker is still given up", event=log.Event.WORKER_STILL_GIVEN_UP, component=mark.component,
+                    reason=summary(mark.reason),
                     remedy=f"chargehand reset {mark.component}",
                 )  # fmt: skip
         self._paused(news.pauses, now)
@@ -138,9 +143,14 @@ class Requests:
     def _served(self, found: dict[str, str]) -> None:
         for queue, why in found.items():
             if self.unserved.get(queue) != why:
-                log.error("a queue has work waiting and nobody to do it", queue=queue, why=summary(why))
+                log.error(
+                    "a queue has work waiting and nobody to do it",
+                    event=log.Event.QUEUE_UNSERVED,
+                    queue=queue,
+                    why=summary(why),
+                )
         for queue in self.unserved.keys() - found.keys():
-            log.info("a queue is served again, or empty", queue=queue)
+            log.info("a queue is served again, or empty", event=log.Event.QUEUE_SERVED, queue=queue)
         self.unserved = found
 
     def _cancelled(self, ids: Sequence[str], now: float) -> None:
@@ -203,7 +213,15 @@ class Requests:
             verb = Verb(call.verb)
         except ValueError:
             raise ConfigurationError(f"there is no order {call.verb!r}; there are: {', '.join(Verb)}") from None
-        log.info("order", verb=verb.value, scope=call.scope or "*", who=call.who, reason=call.reason, count=call.count)
+        log.info(
+            "order",
+            event=log.Event.ORDER,
+            verb=verb.value,
+            scope=call.scope or "*",
+            who=call.who,
+            reason=call.reason,
+            count=call.count,
+        )
         match verb:
             case Verb.PAUSE | Verb.RESUME:
                 self._keep_pause(token, verb, call, now)

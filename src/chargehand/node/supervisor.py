@@ -217,14 +217,32 @@ class Supervisor:
                 self._ears.keep(self._burial.report(action))
             case GivenUp(component, reason):
                 remedy = f"chargehand reset {component}"
-                log.error("worker given up", component=component, reason=summary(reason), remedy=remedy)
+                log.error(
+                    "worker given up",
+                    event=log.Event.WORKER_GIVEN_UP,
+                    component=component,
+                    reason=summary(reason),
+                    remedy=remedy,
+                )
                 self._ears.given_up(component, reason)
             case Forgiven(component):
                 self._ears.keep(chores.Forgive(component))
             case Replace(component, reason, pause):
-                log.warning("worker to be respawned", component=component, reason=summary(reason), in_s=f"{pause:.2f}")
+                log.warning(
+                    "worker to be respawned",
+                    event=log.Event.WORKER_DELAYED,
+                    component=component,
+                    reason=summary(reason),
+                    in_s=f"{pause:.2f}",
+                )
             case BreakerOpened(crew, cause, probe):
-                log.error("all of a crew crashed of the same cause; one is tried", crew=crew, cause=cause, tried=probe)
+                log.error(
+                    "all of a crew crashed of the same cause; one is tried",
+                    event=log.Event.BREAKER_OPENED,
+                    crew=crew,
+                    cause=cause,
+                    tried=probe,
+                )
             case BreakerClosed(crew, why):
                 log.info("the others of the crew come back", crew=crew, why=why)
             case Removed(component):
@@ -275,7 +293,7 @@ class Supervisor:
         self._loop.add(hand.child.pidfd, lambda _: self._burial.died(hand))
         assert hand.work is not None
         hand.work.send(encode("INIT", self._init(component, crew, mark)))
-        log.info("worker spawned", component=component, pid=hand.child.pid)
+        log.info("worker spawned", event=log.Event.WORKER_SPAWNED, component=component, pid=hand.child.pid)
         self.tell(Started(component, hand.child.pid))
 
     def _init(self, component: str, crew: CrewPlan, mark: str) -> dict[str, Any]:
@@ -344,7 +362,7 @@ class Supervisor:
 
     def _ready(self, hand: Handle) -> None:
         hand.welcomed = True
-        log.info("worker ready", component=hand.component, pid=hand.child.pid)
+        log.info("worker ready", event=log.Event.WORKER_READY, component=hand.component, pid=hand.child.pid)
         paused = self._fleet.places[hand.component].paused
         self.tell(Framed(hand.component, "paused" if paused else "healthy"))
         self._ears.changed(hand.component)
@@ -366,7 +384,12 @@ class Supervisor:
             error = str(wrong)
         if error is not None:
             search.failed(error, now)
-            log.error("looking for work failed", component=hand.component, error=summary(error))
+            log.error(
+                "looking for work failed",
+                event=log.Event.DISCOVER_FAILED,
+                component=hand.component,
+                error=summary(error),
+            )
         else:
             search.found(found[-1].item if found else None, body.more and bool(found))
             crew = self._crews[hand.crew]

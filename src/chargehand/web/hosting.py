@@ -91,7 +91,13 @@ async def _look_out(site: Site) -> None:
         queues = await asyncio.to_thread(_waiting_for_nobody, site.hand)
         if queues and queues == before and queues != said:
             why = "no node runs, and this API has none (EMBED_WORKERS is false): start one with `chargehand work APP`"
-            log.error("work waits and nobody does it", queues=",".join(queues), store=site.hand.path, why=why)
+            log.error(
+                "work waits and nobody does it",
+                event=log.Event.QUEUE_UNSERVED,
+                queues=",".join(queues),
+                store=site.hand.path,
+                why=why,
+            )
         said = queues if queues == before else said
         before = queues
         try:
