@@ -16,7 +16,7 @@ from chargehand.model.batch import Batch, Request, Result
 from chargehand.model.fleet import orders
 from chargehand.model.fleet.fleet import Fleet
 from chargehand.model.fleet.lifecycle import PausesChanged, WorkWaits
-from chargehand.model.fleet.orders import LONGEST_PAUSE_MS, Answer, Verb
+from chargehand.model.fleet.orders import LONGEST_PAUSE_MS, Answer, AnswerCode, Verb
 from chargehand.model.health import judge, member_of, unserved
 from chargehand.model.job import NewJob
 from chargehand.model.ledger import Ledger
@@ -137,8 +137,8 @@ class Requests:
         for place in orders.places_of(self._fleet, chore.scope):
             job = f"finishes {place.doing}, then takes" if place.job else "takes"
             text = f"{job} nothing more" if place.alive else f"is {place.status.value}, and will take nothing"
-            texts.append(Answer(place.component, text))
-        return texts or [Answer(chore.scope, "is paused; it has no workers")]
+            texts.append(Answer(place.component, text, AnswerCode.PAUSED))
+        return texts or [Answer(chore.scope, "is paused; it has no workers", AnswerCode.PAUSED)]
 
     def _served(self, found: dict[str, str]) -> None:
         for queue, why in found.items():

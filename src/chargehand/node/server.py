@@ -201,8 +201,7 @@ class Server:
     def answer_order(self, token: Token, answers: list[Answer]) -> None:
         """What will happen."""
         channel, call = token
-        told = [{"component": answer.component, "text": answer.text} for answer in answers]
-        channel.send(encode("REPLY", {"call": call, "answers": told}))
+        channel.send(encode("REPLY", {"call": call, "answers": msgspec.to_builtins(answers)}))
 
     def answer_cancel(self, token: Token, found: Sequence[CancelResult]) -> None:
         """What came of it: at once, or on its way."""

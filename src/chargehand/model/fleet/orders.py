@@ -30,11 +30,37 @@ class Verb(StrEnum):
     SCALE = "scale"
 
 
+class AnswerCode(StrEnum):
+    """What an answer means, for programs; its text is for people and may be reworded."""
+
+    STARTS = "starts"
+    RUNS = "runs"
+    RESTARTS = "restarts"
+    WAITS = "waits"
+    STOPS = "stops"
+    STOPPED = "stopped"
+    REMOVED = "removed"
+    UNCHANGED = "unchanged"
+    GIVEN_UP = "given_up"
+    PAUSED = "paused"
+    RESUMED = "resumed"
+    NOT_PAUSED = "not_paused"
+    QUEUED = "queued"
+    NOT_RETRIED = "not_retried"
+    CONFLICT = "conflict"
+    CANCELLED = "cancelled"
+    CANCELLING = "cancelling"
+    NOT_CANCELLED = "not_cancelled"
+    WOKEN = "woken"
+
+
 class Answer(msgspec.Struct, frozen=True):
-    """What will happen to one worker."""
+    """What will happen to one worker, job or crew because of an order."""
 
     component: str
     text: str
+    code: str = ""
+    """One of `AnswerCode`. Empty in an answer from a node of version 0.1.0."""
 
 
 def places_of(fleet: Fleet, scope: str | None) -> list[Place]:
@@ -66,72 +92,84 @@ def carry_out(fleet: Fleet, verb: Verb, scope: str | None, now: float) -> tuple[
     actions: list[Action] = []
     answers: list[Answer] = []
     for place in places_of(fleet, scope):
-        done, text = doing(fleet, place, now)
+        done, code, text = doing(fleet, place, now)
         actions += done
-        answers.append(Answer(place.component, text))
+        answers.append(Answer(place.component, text, code))
     return [*actions, *fleet.admitted(now)], answers
 
 
-Done = tuple[list[Action], str]
+Done = tuple[list[Action], AnswerCode, str]
 
 
 def _start(fleet: Fleet, place: Place, now: float) -> Done:
     if place.status is Status.FAILED:
-        return [], f"was given up ({place.text}); `chargehand reset {place.component}` starts it"
+        return [], AnswerCode.GIVEN_UP, f"was given up ({place.text}); `chargehand reset {place.component}` starts it"
     if fleet.stopping:
-        return [], "stays as it is: the node is stopping"
+        return [], AnswerCode.UNCHANGED, "stays as it is: the node is stopping"
     if place.after is After.REMOVE:
-        return [], "is going: its crew was made smaller"
+        return [], AnswerCode.REMOVED, "is going: its crew was made smaller"
     if place.status is Status.STOPPING or (place.why_leave is not None and place.alive):
         place.after, place.why_leave = After.START, Reason.RESTARTED
-        return [], "starts again as soon as it has stopped"
+        return [], AnswerCode.RESTARTS, "starts again as soon as it has stopped"
     if place.alive:
-        return [], "runs already"
+        return [], AnswerCode.RUNS, "runs already"
     if place.status is Status.CRASHED:
-        return [], "comes back by itself" if not place.behind_breaker else "waits until another of its crew runs well"
+        return (
+            [],
+            AnswerCode.WAITS,
+            "comes back by itself" if not place.behind_breaker else "waits until another of its crew runs well",
+        )
     fleet.start(place)
-    return [], "starts"
+    return [], AnswerCode.STARTS, "starts"
 
 
 def _stop(fleet: Fleet, place: Place, now: float) -> Done:
     was, job = place.status, place.doing
     actions = fleet.stop(place, After.STAY, Reason.STOPPED, now)
     if was is Status.FAILED:
-        return actions, "was given up; nothing to stop"
+        return actions, AnswerCode.GIVEN_UP, "was given up; nothing to stop"
     if not place.alive:
-        return actions, "is stopped"
-    return actions, f"stops; {job} has the grace to finish, and is otherwise queued again" if job else "stops"
+        return actions, AnswerCode.STOPPED, "is stopped"
+    return (
+        actions,
+        AnswerCode.STOPS,
+        f"stops; {job} has the grace to finish, and is otherwise queued again" if job else "stops",
+    )
 
 
 def _drain(fleet: Fleet, place: Place, now: float) -> Done:
     was, job = place.status, place.doing
     actions = fleet.leave(place, After.STAY, Reason.DRAINED, now)
     if was is Status.FAILED:
-        return actions, "was given up; nothing to drain"
+        return actions, AnswerCode.GIVEN_UP, "was given up; nothing to drain"
     if not place.alive:
-        return actions, "is stopped"
+        return actions, AnswerCode.STOPPED, "is stopped"
     finishes = job is not None and place.verdict is None and place.status is not Status.STOPPING
-    return actions, f"finishes {job}, then stops" if finishes else "stops"
+    return actions, AnswerCode.STOPS, f"finishes {job}, then stops" if finishes else "stops"
 
 
 def _restart(fleet: Fleet, place: Place, now: float) -> Done:
     if place.alive:
         job = place.doing
         actions = fleet.stop(place, After.START, Reason.RESTARTED, now)
-        return actions, f"stops, with the grace to finish {job}, and starts again" if job else "stops and starts again"
+        return (
+            actions,
+            AnswerCode.RESTARTS,
+            f"stops, with the grace to finish {job}, and starts again" if job else "stops and starts again",
+        )
     actions = fleet.forgive(place) if place.status is Status.FAILED else []
     fleet.start(place)
-    return actions, "starts"
+    return actions, AnswerCode.STARTS, "starts"
 
 
 def _reset(fleet: Fleet, place: Place, now: float) -> Done:
     actions = [*fleet.forgive(place), *fleet.close_breaker(place.crew, "a person reset it")]
     if place.status is Status.STOPPING:
-        return actions, "its past is cleared; it is stopping"
+        return actions, AnswerCode.STOPS, "its past is cleared; it is stopping"
     if place.alive:
-        return actions, "its past is cleared; it runs on"
+        return actions, AnswerCode.RUNS, "its past is cleared; it runs on"
     fleet.start(place)
-    return actions, "its past is cleared; it starts"
+    return actions, AnswerCode.STARTS, "its past is cleared; it starts"
 
 
 def scale(fleet: Fleet, crew: str | None, count: int | None, now: float) -> tuple[list[Action], list[Answer]]:
@@ -147,17 +185,17 @@ def scale(fleet: Fleet, crew: str | None, count: int | None, now: float) -> tupl
             actions += [Forgiven(place.component)] if place.status is Status.FAILED else []
             job = place.doing
             actions += fleet.leave(place, After.REMOVE, Reason.SCALED_DOWN, now)
-            answers.append(Answer(place.component, f"finishes {job}, then goes" if job else "goes"))
+            answers.append(Answer(place.component, f"finishes {job}, then goes" if job else "goes", AnswerCode.REMOVED))
     for index in range(count):
         place = fleet.places.get(f"worker:{crew}:{index}")
         if place is None:
             place = fleet.add(crew, index)
             fleet.start(place)
-            answers.append(Answer(place.component, "starts"))
+            answers.append(Answer(place.component, "starts", AnswerCode.STARTS))
         elif place.after is After.REMOVE:
             place.after, place.why_leave = After.START, Reason.RESTARTED
-            answers.append(Answer(place.component, "was going; starts again"))
-    answers = answers or [Answer(place.component, "stays") for place in fleet.crew(crew)]
+            answers.append(Answer(place.component, "was going; starts again", AnswerCode.RESTARTS))
+    answers = answers or [Answer(place.component, "stays", AnswerCode.UNCHANGED) for place in fleet.crew(crew)]
     return [*actions, *fleet.admitted(now)], answers
 
 
@@ -166,17 +204,20 @@ def resumed(fleet: Fleet, scope: str | None) -> list[Answer]:
     answers: list[Answer] = []
     for place in places_of(fleet, scope):
         if place.status is Status.FAILED:
-            text = f"stays given up ({place.text}); `chargehand reset {place.component}` starts it"
+            code, text = (
+                AnswerCode.GIVEN_UP,
+                f"stays given up ({place.text}); `chargehand reset {place.component}` starts it",
+            )
         elif place.paused:
-            text = f"is still paused, by another pause: {_lifting(fleet.pauses_of(place))}"
+            code, text = AnswerCode.PAUSED, f"is still paused, by another pause: {_lifting(fleet.pauses_of(place))}"
         elif place.status is Status.STOPPING:
-            text = "is stopping"
+            code, text = AnswerCode.STOPS, "is stopping"
         elif place.alive:
-            text = "takes work again"
+            code, text = AnswerCode.RESUMED, "takes work again"
         else:
-            text = f"is {place.status.value}" + (f" ({place.text})" if place.text else "")
-        answers.append(Answer(place.component, text))
-    return answers or [Answer(scope or "*", "is no longer paused; it has no workers")]
+            code, text = AnswerCode.RESUMED, f"is {place.status.value}" + (f" ({place.text})" if place.text else "")
+        answers.append(Answer(place.component, text, code))
+    return answers or [Answer(scope or "*", "is no longer paused; it has no workers", AnswerCode.RESUMED)]
 
 
 def _lifting(scopes: list[str]) -> str:
