@@ -74,11 +74,13 @@ class Budget:
             found.workers += 1
             found.failed += worker["status"] == "failed"
             found.reasons.append(f"{worker['component']}: {worker['text']}")
-            if worker["status"] != "failed" or "crashes within" not in (worker["text"] or ""):
+            if (worker["status"], worker["signal"]) != ("failed", signal.SIGKILL) or not worker["text"]:
                 found.wrong.append(f"{worker['component']} is {worker['status']}: {worker['text']}")
         if not found.workers:
             found.wrong.append("no node answered")
         # Of all that crash together only one is tried further: it uses its own budget up, to the last crash.
+        if all(worker["budget"]["rapid_left"] for worker in view["workers"]):
+            found.wrong.append("no worker has used its budget up")
         (_, most), *_ = Counter(self._killed.values()).most_common(1) or [("", 0)]
         if most != RestartPolicy().rapid_limit + 1:
             found.wrong.append(f"given up after {most} kills of one worker; allowed are {RestartPolicy().rapid_limit}")

@@ -43,7 +43,8 @@ class World:
         """A process of this run that is killed if this one is."""
         path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
         env = {
-            **os.environ, "PYTHONPATH": path, app.FOLDER: str(self.folder), app.LIMITS: self._limits, app.RUN: self.run,
+            **os.environ, "PYTHONPATH": path, "CHARGEHAND_LOG": "json",
+            app.FOLDER: str(self.folder), app.LIMITS: self._limits, app.RUN: self.run,
         }  # fmt: skip
         me = os.getpid()
         with open(self.folder / "logs" / log, "ab") as file:

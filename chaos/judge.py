@@ -1,6 +1,7 @@
 """What became of every job: the enqueuer's and the handlers' own ledgers against the store, after everything ended."""
 
 import json
+import signal
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -12,11 +13,7 @@ import apsw
 from chaos import ledger
 from chaos.app import store_of
 from chaos.hands import AsTold
-
-EXPECTED_ERRORS = ("reason=poison error=",)
-"""Lines of level error in a log that are as they must be."""
-STRUCK = 'ending="(None, 9)"'
-"""How a node ends that was killed; no other end is noted by its host."""
+from chargehand.log import Event
 
 
 @dataclass
@@ -128,14 +125,14 @@ def judge(folder: Path) -> Verdict:
     """Everything that can be said once all processes are gone."""
     asked, kept = Asked(folder / "ledger"), Kept(store_of(folder))
     told = {path.name: Told.of(path) for path in (folder / "jobs").iterdir()}
-    logs = "".join(path.read_text(errors="replace") for path in sorted((folder / "logs").iterdir()))
+    logs = [_read(line) for path in sorted((folder / "logs").iterdir()) for line in _lines(path)]
     verdict = Verdict(
         executed=sum(one.starts for one in told.values()),
         acknowledged=len(set(asked.answered.values())),
         unsure=len(asked.unsure),
         unsure_there=len(asked.unsure & set(kept.state)),
         completed=sum(state == "done" for state in kept.state.values()),
-        late=logs.count("an outcome came too late"),
+        late=sum(line.get("event") == Event.OUTCOME_LATE for line in logs),
     )
     verdict.lost = [
         f"{job} was acknowledged and is {kept.state.get(job, 'not there')} ({kept.reason.get(job)})"
@@ -207,11 +204,28 @@ def _deals(asked: Asked, kept: Kept) -> Iterator[str]:
             yield f"{job} is there, and its row {kept.deals[job]} times"
 
 
-def _in_the_logs(logs: str) -> Iterator[str]:
-    for line in logs.splitlines():
-        if "Traceback (most recent call last)" in line:
-            yield "a traceback in the logs"
-            continue
-        error = " error   " in line and not any(words in line for words in EXPECTED_ERRORS)
-        if error or ("node ended" in line and STRUCK not in line):
-            yield f"log: {line}"
+def _lines(path: Path) -> list[str]:
+    return path.read_text(errors="replace").splitlines()
+
+
+def _read(line: str) -> dict[str, Any]:
+    """The fields of a log line; text that no log line of Chargehand is, as the field `stray`."""
+    try:
+        fields = json.loads(line)
+    except ValueError:
+        return {"stray": line}
+    return fields if isinstance(fields, dict) else {"stray": line}  # pyright: ignore[reportUnknownVariableType]
+
+
+def _in_the_logs(logs: list[dict[str, Any]]) -> Iterator[str]:
+    """Lines that no kill explains: stray text, exceptions, errors, nodes that ended otherwise than by SIGKILL."""
+    for line in logs:
+        match line:
+            case {"level": "error", "event": Event.JOB_FAILED, "reason": "poison"}:
+                continue
+            case {"event": Event.NODE_EXITED, "signal": signal.SIGKILL}:
+                continue
+            case {"stray": _} | {"exception": _} | {"level": "error"} | {"event": Event.NODE_EXITED}:
+                yield f"log: {json.dumps(line)}"
+            case _:
+                continue
