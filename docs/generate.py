@@ -1,8 +1,6 @@
-"""Writes docs/reference.md from the code: states, policies, exit codes, reasons, orders, faults.
+"""Generates docs/reference.md, and the table of doctor's findings in docs/operations.md, from the code.
 
-In docs/operations.md, it writes what doctor finds.
-
-`python docs/generate.py` writes it, `--check` fails if it is not what the code says.
+`python docs/generate.py` writes both files. `--check` exits with status 1 if a file differs from the generated text.
 """
 
 import ast
@@ -27,40 +25,40 @@ MANUAL = Path(__file__).with_name("operations.md")
 BEGIN, END = "<!-- doctor: ", "<!-- end of doctor -->"
 
 STATUS = {
-    "starting": "the process was made and loads; it gets no work yet",
-    "healthy": "it works, or waits for work",
-    "paused": "it lives and beats, and takes nothing: a person paused it",
-    "stopping": "it was asked to stop, or somebody sent it a SIGTERM; it takes nothing more",
-    "stopped": "nobody is in the place, as was wanted",
-    "crashed": "its process died; it comes back by itself",
-    "failed": "it was given up: only a person, or a changed handler, brings it back",
+    "starting": "the process has been started and is loading; it receives no jobs yet",
+    "healthy": "the worker runs a job or waits for one",
+    "paused": "an operator paused the worker: it runs and sends heartbeats, but takes no jobs",
+    "stopping": "the worker was asked to stop, or received SIGTERM; it takes no more jobs",
+    "stopped": "no process runs, as requested",
+    "crashed": "the process crashed; it is restarted automatically",
+    "failed": "the worker was given up; only an operator or changed handler code starts it again",
 }
 ORDERS = {
-    "start": "start workers that were stopped; one that was given up stays so, and the answer says why",
-    "stop": "stop within the grace (ask, SIGTERM to what it started, SIGKILL); stays until `start` or a new node",
-    "pause": "take nothing new; a flag in the store, with who, why and until when; survives restarts",
-    "resume": "take work again; the answer names those that stay given up",
-    "drain": "finish what is in hand, however long it takes, take nothing more, then stop",
-    "restart": "replace within the grace, given-up ones too; nothing is charged",
-    "reset": "clear the crash history, close the breaker, start what was given up, waits or is stopped",
-    "scale": "change a crew's count; those that go finish their jobs; kept until the configured count changes",
+    "start": "starts stopped workers; a worker that was given up stays given up, and the answer states the reason",
+    "stop": "stops workers within the grace period (stop request, SIGTERM to child processes, SIGKILL); lasts until `start` or a new node",
+    "pause": "takes no new jobs; stored with user, reason and end time; survives restarts",
+    "resume": "takes jobs again; the answer names workers that remain given up",
+    "drain": "finishes running jobs without a time limit, takes no new ones, then stops",
+    "restart": "replaces workers within the grace period, including those that were given up; counts no attempt and no crash",
+    "reset": "clears the crash history, closes the circuit breaker, and starts workers that were given up, wait for a restart, or are stopped",
+    "scale": "changes the number of workers of a crew; surplus workers finish their jobs; lasts until the configured number changes",
 }
 OUTCOMES = {
-    "done": "the handler returned, or settled the job itself",
-    "raised": "the handler raised: tried again after 2, 4, 8 … s (at most 10 min) until `max_attempts`",
-    "retry": "the handler raised `Retry(after)`: tried again then, until `max_attempts`",
-    "gave up": "the handler raised `GiveUp`, or the payload is not of its type: failed at once",
-    "timed out": "the job took longer than its `timeout`: its worker was replaced; counts as an attempt",
-    "crashed": "its worker died: queued again at once, the second time after a pause, the third time failed as `poison`",
-    "interrupted": "a stop, a drain or the node's death took it back: costs nothing",
+    "done": "the handler returned, or completed the job with `job.settle`",
+    "raised": "the handler raised an exception: retried after 2, 4, 8 … s (at most 10 min) until `max_attempts`",
+    "retry": "the handler raised `Retry(after)`: retried after that time, until `max_attempts`",
+    "gave up": "the handler raised `GiveUp`, or the payload does not match its type: the job fails immediately",
+    "timed out": "the job exceeded its `timeout`: its worker is replaced, and the attempt counts",
+    "crashed": "its worker crashed: queued again immediately, after the second crash with a delay; after the third crash the job fails as `poison`",
+    "interrupted": "a stop, a drain or the exit of the node returned it to the queue; no attempt counts",
 }
 EXIT_CODES = {
-    0: "ended in order",
-    errors.EXIT_ERROR: "an error",
-    errors.EXIT_CONFIGURATION: "configuration error; a worker that ends so is given up at once",
-    errors.EXIT_UNRECOVERABLE: "unrecoverable; a worker that ends so is given up at once",
-    errors.EXIT_STORE: "the store is unusable (node and command line)",
-    errors.EXIT_SET_UP: "the handler's set_up failed; the worker is started again within the limits",
+    0: "success, or graceful shutdown",
+    errors.EXIT_ERROR: "error",
+    errors.EXIT_CONFIGURATION: "configuration error; a worker with this exit code is given up immediately",
+    errors.EXIT_UNRECOVERABLE: "unrecoverable error; a worker with this exit code is given up immediately",
+    errors.EXIT_STORE: "unusable store (node and command line)",
+    errors.EXIT_SET_UP: "`set_up` of the handler failed; the worker is restarted within the restart limits",
 }
 
 
@@ -71,7 +69,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
 
 
 def whole(found: Mapping[str, str], kind: type[Enum]) -> Mapping[str, str]:
-    """The texts, if there is one for every member and no other."""
+    """Returns the texts, after checking that they cover exactly the members of the enum."""
     assert set(found) == {str(member.value) for member in kind}, f"{kind.__name__}: {set(found)}"
     return found
 
@@ -81,11 +79,11 @@ def transitions(found: Mapping[Any, Iterable[Any]], texts: Mapping[str, str], fi
         (f"`{a.value}`", texts[a.value], ", ".join(sorted(f"`{b.value}`" for b in after)) or "–")
         for a, after in found.items()
     ]
-    return table((first, "means", "may become"), rows)
+    return table((first, "meaning", "may become"), rows)
 
 
 def settings(kind: type[Any]) -> str:
-    """Fields, defaults, and the sentence that stands below each in the source."""
+    """Returns a table of the fields of a class, with their defaults and the docstrings below them in the source."""
     (node,) = ast.parse(inspect.getsource(kind)).body
     assert isinstance(node, ast.ClassDef)
     rows: list[tuple[str, str, str]] = []
@@ -96,26 +94,26 @@ def settings(kind: type[Any]) -> str:
                 text = " ".join(str(following.value.value).split())
             default = "–" if here.value is None else ast.unparse(here.value)
             rows.append((f"`{here.target.id}`", default, text))
-    return f"{inspect.getdoc(kind)}\n\n" + table(("setting", "default", "means"), rows)
+    return f"{inspect.getdoc(kind)}\n\n" + table(("setting", "default", "meaning"), rows)
 
 
 def outside() -> str:
-    """The settings that are no policy's, by their names in the environment and in TOML."""
+    """Returns a table of the settings outside the four policies, with their names in the environment and in TOML."""
     rows = [
         (", ".join(f"`{name}`" for name in reversed(each.variables)), f"`{each.name}`", each.allowed)
         for each in SETTINGS
         if len(each.path) == 1
     ]
     crews = [(f"`{PREFIX}CREW_<NAME>_WORKERS`, `…_THREADS`", "`[crews.NAME]` `workers`, `threads`", "a whole number")]
-    return table(("environment and .env", "TOML", "allowed"), [*rows, *crews])
+    return table(("environment and .env", "TOML", "allowed values"), [*rows, *crews])
 
 
 JOB_STATES = {
-    "queued": "it waits: for a worker, its time, or the end of a pause",
-    "running": "a worker has it, or the node holds it for one",
-    "done": "it ended well; its result is kept",
-    "failed": "it is not tried again by itself; `reason` says why (`raised`, `timed out`, `gave up`, `poison`, …)",
-    "cancelled": "a person cancelled it",
+    "queued": "the job waits for a worker, its scheduled time, or the end of a pause",
+    "running": "a worker runs the job, or the node holds it for a worker",
+    "done": "the job succeeded; its result is stored",
+    "failed": "the job is not retried automatically; `reason` states why (`raised`, `timed out`, `gave up`, `poison`, …)",
+    "cancelled": "the job was cancelled",
 }
 
 
@@ -123,62 +121,65 @@ def page() -> str:
     reasons = [(f"`{reason.value}`", text) for reason, text in death.MEANINGS.items()]
     assert len(reasons) == len(death.Reason)
     parts = [
-        "# Reference\n\nWritten by `make docs` from the code; change it there.",
+        "# Reference\n\nGenerated from the code by `make docs`. Change the code, not this file.",
         "## Workers\n\n" + transitions(lifecycle.TRANSITIONS, whole(STATUS, lifecycle.Status), "status"),
         (
-            "Beside the status stand flags: `unresponsive` (silent, but it uses CPU time: C code holds the interpreter) and "
-            "`stalled` (its working thread stands still in a job without a timeout, but CPU time is used). A flagged worker is "
-            "never shown as plainly healthy, and never killed for it."
+            "A worker can also have flags: `unresponsive` (it sends no heartbeats but uses CPU time, because C code holds the "
+            "GIL) and `stalled` (its main thread makes no progress in a job without a timeout, but the process uses CPU time). "
+            "A worker with a flag is not shown as healthy, and is not killed because of the flag."
         ),
-        "## Why a worker is not there\n\n" + table(("reason", "means"), reasons),
-        "Exit code, signal and reason are separate facts in a crash report.",
-        "## Exit codes\n\n" + table(("code", "means"), EXIT_CODES.items()),
-        "## Orders\n\n"
-        + table(("order", "does"), [(f"`{v}`", t) for v, t in whole(ORDERS, orders.Verb).items()])
-        + "\n\nEach on all workers, a crew by its name, or one worker as `crew:index`; each answers at once with what will "
-        "happen; each can be given twice.",
+        "## Reasons\n\nWhy a worker does not run:\n\n" + table(("reason", "meaning"), reasons),
+        "Exit code, signal and reason are separate fields of a crash report.",
+        "## Exit codes\n\n" + table(("code", "meaning"), EXIT_CODES.items()),
+        "## Control operations\n\n"
+        + table(("operation", "effect"), [(f"`{v}`", t) for v, t in whole(ORDERS, orders.Verb).items()])
+        + "\n\nAn operation applies to all workers, to a crew by its name, or to one worker as `crew:index`. It is answered "
+        "immediately with its effect, and it is idempotent.",
         "## Jobs\n\n" + transitions(job.TRANSITIONS, whole(JOB_STATES, job.State), "state"),
-        "How an attempt ends:\n\n" + table(("outcome", "means"), OUTCOMES.items()),
-        "## Settings\n\nCode, then `chargehand.toml`, then `.env`, then the environment: the later wins.\n\n"
+        "Outcomes of an attempt:\n\n" + table(("outcome", "meaning"), OUTCOMES.items()),
+        "## Settings\n\nSources in order of increasing precedence: arguments in code, `chargehand.toml`, `.env`, environment variables.\n\n"
         + outside(),
         (
-            "Every number of the four policies below is a setting, too: `RestartPolicy.window` is `CHARGEHAND_RESTART_WINDOW`, and in TOML `window` "
-            "under `[restart]`; the others are `LIVENESS`, `STARTS` and `RETENTION`. `CHARGEHAND_GRACE` is short for "
+            "Every field of the four policies below is also a setting: `RestartPolicy.window` is `CHARGEHAND_RESTART_WINDOW`, and in TOML `window` "
+            "under `[restart]`. The prefixes of the others are `LIVENESS`, `STARTS` and `RETENTION`. `CHARGEHAND_GRACE` is an alias of "
             "`CHARGEHAND_LIVENESS_GRACE`."
         ),
-        "## Restarting: `RestartPolicy`\n\n" + settings(policy.RestartPolicy),
+        "## Restarts: `RestartPolicy`\n\n" + settings(policy.RestartPolicy),
         (
-            "A worker that died is started again after `first_pause` × 2ⁿ seconds (at most `longest_pause`, plus up to a tenth by "
-            "chance), n being its crashes in a row. It is given up when more than `rapid_limit` charged crashes fall into `window`, "
-            "or more than `lifetime_limit` in all. `healthy_after` seconds of running, from ready, forgive the row and the window; "
-            "`forgive_after` the rest. A crash without a job in hand is charged to the worker; one with a job is charged to the job, "
-            "and to the worker only if its crew got nothing out of the way since its previous crash. Stops, drains, recycling, "
-            "scaling and job timeouts are charged to nobody. When all of a crew (two or more) crash of the same cause within "
-            "`breaker_window`, without a job in hand, one of them is tried further and the others wait until that one has run well for "
-            "`healthy_after`, or until a reset; if it is given up, they are."
+            "**Backoff.** A crashed worker is restarted after `first_pause` × 2ⁿ seconds, where n is its number of consecutive crashes. "
+            "The delay is at most `longest_pause`, plus a random addition of up to a tenth.\n\n"
+            "**Limits.** A worker is given up when more than `rapid_limit` of its charged crashes fall into `window`, or more than "
+            "`lifetime_limit` in total. When a worker has been ready for `healthy_after` seconds, its consecutive crashes and those in the "
+            "window are cleared; after `forgive_after` seconds the total is cleared too.\n\n"
+            "**Charging.** A crash without a running job is charged to the worker. A crash with a running job is charged to the job. It is "
+            "also charged to the worker if its crew has completed or quarantined no job since the previous crash of that worker. Stops, "
+            "drains, recycling, scaling and job timeouts are not charged.\n\n"
+            "**Circuit breaker.** When all workers of a crew (two or more) crash for the same reason within `breaker_window`, without a "
+            "running job, one of them is restarted as a probe and the others wait. They start when the probe has run for `healthy_after` "
+            "seconds, or after a reset. If the probe is given up, all of them are."
         ),
         "## Liveness: `LivenessPolicy`\n\n" + settings(policy.LivenessPolicy),
-        "## Starting: `StartPolicy`\n\n" + settings(policy.StartPolicy),
-        "## Keeping: `Retention`\n\n" + settings(Retention),
+        "## Starts: `StartPolicy`\n\n" + settings(policy.StartPolicy),
+        "## Retention: `Retention`\n\n" + settings(Retention),
         (
-            f"## Logs\n\nWhat a worker prints and logs reaches the node's log line by line, with its component and job. The last "
-            f"{output.KEPT} lines of a dead one are in its crash report; lines are cut at {output.LONGEST_LINE} bytes."
+            f"## Logs\n\nThe node logs each line that a worker prints or logs, with component and job. A crash report contains the "
+            f"last {output.KEPT} lines of the worker. Lines are cut at {output.LONGEST_LINE} bytes."
         ),
-        "## Faults for tests\n\nThe handler `chargehand.testing.faults:Faulty` does on request what workers do by accident: "
+        "## Faults for tests\n\nThe handler `chargehand.testing.faults:Faulty` simulates faults of workers on request: "
         '`crew.enqueue({"fault": "segfault"})`.\n\n'
-        + table(("fault", "does"), [(f"`{n}`", t) for n, t in faults.FAULTS.items()])
-        + "\n\nWhile loading, by the crew's environment variable `CHARGEHAND_FAULT_SET_UP`:\n\n"
-        + table(("fault", "does"), [(f"`{n}`", t) for n, t in faults_loading.SET_UP_FAULTS.items()]),
+        + table(("fault", "effect"), [(f"`{n}`", t) for n, t in faults.FAULTS.items()])
+        + "\n\nFaults during start, selected with the environment variable `CHARGEHAND_FAULT_SET_UP` of the crew:\n\n"
+        + table(("fault", "effect"), [(f"`{n}`", t) for n, t in faults_loading.SET_UP_FAULTS.items()]),
     ]
     return "\n\n".join(parts) + "\n"
 
 
 def manual() -> str:
-    """The manual with the present findings in their place."""
+    """Returns docs/operations.md with the current table of findings."""
     before, begin, rest = MANUAL.read_text().partition(BEGIN)
     comment, _, after = rest.partition("\n")
     rows = [(f"`{cause}`", meaning, remedy) for cause, (meaning, remedy) in causes.CAUSES.items()]
-    found = table(("finding", "means", "what mends it"), rows)
+    found = table(("finding", "meaning", "remedy"), rows)
     return f"{before}{begin}{comment}\n\n{found}\n\n{END}{after.partition(END)[2]}"
 
 
@@ -186,7 +187,7 @@ def main() -> int:
     pages = {PAGE: page(), MANUAL: manual()}
     if "--check" in sys.argv:
         old = [path.name for path, text in pages.items() if not path.exists() or path.read_text() != text]
-        sys.stderr.writelines(f"{name} is not what the code says: make docs\n" for name in old)
+        sys.stderr.writelines(f"{name} is out of date: run make docs\n" for name in old)
         return 1 if old else 0
     for path, text in pages.items():
         path.write_text(text)
