@@ -16,12 +16,14 @@ from chargehand.cli import (
     init,
     jobs,
     keys,
+    logs,
     orders,
     recurring,
     serve,
     show,
     status,
     top,
+    wake,
     work,
 )
 from chargehand.cli.run import run as run_job
@@ -44,10 +46,10 @@ for order in (orders.start, orders.stop, orders.pause, orders.resume, orders.dra
     app.command()(order)
 app.command()(orders.scale)
 app.command()(crashes.crashes)
-app.command()(crashes.logs)
+app.command()(logs.logs)
 for command in (doctor.doctor, top.top, events.events):
     app.command()(command)
-for command in (run_job, check.check, recurring.wake, recurring.recurring):
+for command in (run_job, check.check, wake.wake, recurring.recurring):
     app.command()(command)
 app.add_typer(jobs.app, name="jobs")
 app.add_typer(claims.app, name="claims")
