@@ -11,6 +11,7 @@ from bench.hosting import CrewSpec
 from bench.row import Row, measures, p50, p99
 from bench.scene import Stage, stage
 from chargehand import clock
+from chargehand.log import Event
 
 KILLS = 120
 LADEN_KILLS = 25
@@ -35,11 +36,11 @@ def _kill_one(on: Stage, number: int) -> tuple[float, float]:
     clock.sleep(random.uniform(0.01, 0.03))  # so that it dies at any moment, and the machine is at rest
     killed = monotonic_ns()
     os.kill(pid, signal.SIGKILL)
-    noticed = on.log.arrival("worker exited")
+    noticed = on.log.arrival(Event.WORKER_EXITED)
     again = on.ear.hear()
     if again.pid == pid:
         raise RuntimeError("the job was run by a dead worker")
-    on.log.arrival("worker ready")  # its successor
+    on.log.arrival(Event.WORKER_READY)  # its successor
     return (noticed - killed) / 1e9, (again.began - killed) / 1e9
 
 
@@ -108,8 +109,8 @@ def spawn_to_ready() -> Iterable[Row]:
         for _ in range(20):
             (_, (pid,)) = on.pids()
             os.kill(pid, signal.SIGKILL)
-            due = on.log.arrival("worker to be respawned") + 0.1e9
-            took.append((on.log.arrival("worker ready") - due) / 1e6)
+            due = on.log.arrival(Event.WORKER_DELAYED) + 0.1e9
+            took.append((on.log.arrival(Event.WORKER_READY) - due) / 1e6)
             on.healthy()
             limits.append(1000 * bare.start("chargehand.worker.main, bench.handlers"))
     yield Row("spawn to ready", p50(took), "ms", p50(limits), 120.0, note="an interpreter's start and its imports")

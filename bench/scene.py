@@ -23,6 +23,7 @@ import msgspec
 
 from bench.hosting import CrewSpec, Spec, hand_of
 from chargehand import Chargehand, Crew
+from chargehand.log import Event
 from chargehand.processes import proc
 from chargehand.stores.sqlite.ground import filesystem_of
 from chargehand.testing import eventually
@@ -85,19 +86,19 @@ class Log:
         self._poller = select.poll()
         self._poller.register(self._stream, select.POLLIN)
 
-    def arrival(self, message: str) -> int:
-        """Wait for the next line with this message; when it arrived, in ns. Lines before it are passed over."""
+    def arrival(self, event: Event) -> int:
+        """Wait for the next line with this code; when it arrived, in ns. Lines before it are passed over."""
         while True:
             while self._lines:
                 line, at = self._lines.pop(0)
-                if message in line:
+                if f"event={event}" in line:
                     return at
             if not self._poller.poll(PATIENCE * 1000):
-                raise TimeoutError(f"the node did not log {message!r}")
+                raise TimeoutError(f"the node did not log {event}")
             data = os.read(self._stream, 1 << 16)
             at = monotonic_ns()
             if not data:
-                raise EOFError(f"the node's log ended before {message!r}")
+                raise EOFError(f"the node's log ended before {event}")
             *lines, self._rest = (self._rest + data).split(b"\n")
             self._lines += [(line.decode(), at) for line in lines]
             self.kept += [line.decode() for line in lines]

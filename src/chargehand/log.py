@@ -47,6 +47,7 @@ class Event(StrEnum):
     WORKER_GIVEN_UP = "worker-given-up"
     WORKER_STILL_GIVEN_UP = "worker-still-given-up"
     WORKER_FORGIVEN = "worker-forgiven"
+    WORKER_OUTPUT = "worker-output"
     BREAKER_OPENED = "breaker-opened"
     CREW_SCALED = "crew-scaled"
     DISCOVER_FAILED = "discover-failed"

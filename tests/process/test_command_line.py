@@ -13,6 +13,7 @@ from terminal import answered, chargehand
 from world import Started, World
 
 from chargehand import Chargehand
+from chargehand.log import Event
 from chargehand.testing import eventually
 
 Work = Callable[..., Started]
@@ -70,7 +71,7 @@ def test_ctrl_c_ends_everything_in_order(world: World, work: Work) -> None:  # s
     gate.touch()
     assert started.end() == 0
     assert ref.job().state == "done"
-    assert "node stopped" in started.log.read_text()
+    assert f"event={Event.NODE_STOPPED}" in started.log.read_text()
 
 
 def test_a_second_ctrl_c_does_not_wait(world: World, work: Work) -> None:  # spec: WP-6

@@ -10,6 +10,7 @@ from crewapp import LIVELY, QUICK
 from world import Started, World, gone
 
 from chargehand import Chargehand, JobFailed, LivenessPolicy, clock
+from chargehand.log import Event
 from chargehand.model.job import State
 from chargehand.processes import proc
 from chargehand.processes.child import Life, end_earlier_lives, launch
@@ -341,7 +342,7 @@ def test_a_second_node_waits_and_takes_over(world: World, work: Work) -> None:  
     first = work()
     node = first.ready()["pid"]
     second = work()
-    eventually(lambda: "another node serves this store" in second.log.read_text())
+    eventually(lambda: f"event={Event.NODE_STANDBY}" in second.log.read_text())
     do = first.hand.crew("do", "crewhands:Doer")
     assert world.put(do).wait(20) == 1
     first.kill(signal.SIGINT)
@@ -350,7 +351,7 @@ def test_a_second_node_waits_and_takes_over(world: World, work: Work) -> None:  
     assert view
     second.ready()
     assert world.put(do).wait(20) == 1
-    assert second.log.read_text().count("another node serves this store") == 1
+    assert second.log.read_text().count(f"event={Event.NODE_STANDBY}") == 1
 
 
 def test_the_nodes_death_while_nobody_can_write(world: World, work: Work) -> None:  # spec: SV-3

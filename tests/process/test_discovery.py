@@ -22,6 +22,7 @@ from world import HERE, World
 
 from chargehand import Chargehand, ConfigurationError, JobFilter, UnknownCrew, clock
 from chargehand.doctor.examine import examine
+from chargehand.log import Event
 from chargehand.model.job import POISON_CRASHES, State
 from chargehand.model.search import ENOUGH, LOOK_EVERY, PAGE
 from chargehand.testing import eventually
@@ -396,7 +397,7 @@ def test_a_look_that_fails_is_told_tried_again_and_costs_nobody(  # spec: WK-10 
 
 
 def failures(hand: Chargehand) -> list[str]:
-    return [line["text"] for line in logged(hand) if line["text"].startswith("looking for work failed")]
+    return [line["text"] for line in logged(hand) if f"event={Event.DISCOVER_FAILED}" in line["text"]]
 
 
 def logged(hand: Chargehand) -> list[dict[str, str]]:

@@ -23,6 +23,7 @@ import chargehand
 from chargehand import clock
 from chargehand.doctor import bundle
 from chargehand.doctor.examine import PATIENCE, _worst, examine, facts_from, find_and_examine
+from chargehand.log import Event
 from chargehand.model.doctor.causes import Finding
 from chargehand.model.doctor.diagnosis import Diagnosis, diagnose
 from chargehand.model.doctor.facts import Other
@@ -318,9 +319,10 @@ def logged_as_json(running: Serving) -> None:  # spec: WP-10 SE-4
     eventually(lambda: running.logged("so "))
     lines = [json.loads(line) for line in running.log.read_text().splitlines()]
     assert all(set(line) >= {"ts", "level", "message", "component", "job"} for line in lines)
-    components = {line["message"]: line["component"] for line in lines}
-    assert (components["store"], components["node started"]) == ("host", "node")
-    (said,) = [line for line in lines if line["message"] == "worker says"]
+    assert lines[0]["component"] == "host"
+    (started,) = [line for line in lines if line.get("event") == Event.NODE_STARTED]
+    assert started["component"] == "node"
+    (said,) = [line for line in lines if line.get("event") == Event.WORKER_OUTPUT]
     assert (said["component"], said["job"], said["line"]) == ("worker:talk:0", ref.id, "so \x1b[31mit is\x7f")
     assert not set(running.log.read_text()) & {"\x1b", "\x7f"}
 

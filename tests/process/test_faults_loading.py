@@ -7,6 +7,7 @@ from faulthands import FAULTY, LIMITED, TESTED, at_work, counters, reports, show
 from world import World
 
 from chargehand import Chargehand, LivenessPolicy
+from chargehand.log import Event
 from chargehand.model.fleet.policy import StartPolicy
 from chargehand.model.job import State
 from chargehand.testing import eventually
@@ -86,8 +87,8 @@ def test_a_set_up_that_takes_its_time(make_hand: MakeHand, world: World) -> None
             assert counters(ref) == (0, 0, 0)
         spawned, ready = ({}, {})
         for line in hand.logs(count=5000):
-            for word, moments in (("worker spawned", spawned), ("worker ready", ready)):
-                if line["text"].startswith(word):
+            for event, moments in ((Event.WORKER_SPAWNED, spawned), (Event.WORKER_READY, ready)):
+                if f"event={event}" in line["text"]:
                     moments[line["component"]] = line["at_ms"]
         for crew, least in seconds.items():
             assert ready[f"worker:{crew}:0"] - spawned[f"worker:{crew}:0"] >= 990 * least

@@ -11,6 +11,7 @@ from faulthands import BRISK, FAULTY, counters, first_report, holder, reports, s
 from world import World, gone
 
 from chargehand import Chargehand
+from chargehand.log import Event
 from chargehand.node.output import KEPT
 from chargehand.processes import proc
 from chargehand.testing import eventually
@@ -93,7 +94,7 @@ def test_what_it_printed_and_logged(make_hand: MakeHand, world: World) -> None: 
         told = [line for line in hand.logs(component, count=5000) if "line " in line["text"]]
         assert [(line["level"], line["text"]) for line in told[9:1509]] == spoken(500)
         assert {line["job"] for line in told if line["level"] == "warning"} == {well.id, ill.id}
-        assert [line for line in hand.logs(component, count=5000) if line["text"].startswith("worker exited")]
+        assert [line for line in hand.logs(component, count=5000) if f"event={Event.WORKER_EXITED}" in line["text"]]
 
 
 def test_what_it_printed_last_carries_its_job(make_hand: MakeHand, world: World) -> None:  # spec: WP-10

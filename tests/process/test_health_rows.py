@@ -11,6 +11,7 @@ from orderhands import FAULTY, WRONG, become, command, pids, serving, workers
 from world import World
 
 from chargehand import Chargehand, LivenessPolicy, RestartPolicy
+from chargehand.log import Event
 from chargehand.testing import eventually
 
 MakeHand = Callable[..., Chargehand]
@@ -209,7 +210,7 @@ def test_a_queue_with_work_and_nobody_to_do_it_is_loud(world: World) -> None:  #
         }
         for queue, remedy in remedies.items():
             assert found[queue].endswith(remedy)
-            assert served.logged("a queue has work waiting and nobody to do it", f"queue={queue}", remedy)
+            assert served.logged(f"event={Event.QUEUE_UNSERVED}", f"queue={queue}", remedy)
         agree(hand, "error", "queue ghost has work waiting and nobody to do it: no crew serves it", *remedies.values())
         shown = command(world, "status").stdout
         for remedy in remedies.values():
@@ -220,7 +221,7 @@ def test_a_queue_with_work_and_nobody_to_do_it_is_loud(world: World) -> None:  #
         for name in ("wrong", "halted", "none"):
             refs[name].wait(30)
         eventually(lambda: set((hand.status() or {}).get("unserved", {})) == {"ghost"})
-        assert served.logged("a queue is served again, or empty", "queue=wrong")
+        assert served.logged(f"event={Event.QUEUE_SERVED}", "queue=wrong")
         found_now = hand.verdict()
         assert (found_now.status, len(found_now.reasons)) == ("error", 1)
     with serving(world, "hand.crew('ghost', 'crewhands:Doer')") as served:

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from orderhands import FAULTY, WRONG, answered, become, begin, command, end, pids, serving, together, workers
 from world import World
 
+from chargehand.log import Event
 from chargehand.testing import eventually
 
 CREWS = "hand.crew('talk', 'crewhands_seen:Talker', workers=1); hand.crew('other', 'crewhands_seen:Talker', workers=1)"
@@ -36,7 +37,9 @@ def test_logs_by_worker_and_by_job(world: World) -> None:  # spec: WP-10 CL-3 CL
         for ref in (first, second, third):
             ref.wait(30)
         eventually(lambda: served.logged("one of the second") and served.logged("one of the third"))
-        assert served.logged("worker says", "component=worker:talk:0", f"job={first.id}", "one of the first")
+        assert served.logged(
+            f"event={Event.WORKER_OUTPUT}", "component=worker:talk:0", f"job={first.id}", "one of the first"
+        )
         every, crew, worker, job, last, none, data = (
             told.stdout
             for told in together(
@@ -44,10 +47,12 @@ def test_logs_by_worker_and_by_job(world: World) -> None:  # spec: WP-10 CL-3 CL
                 "logs talk:0 -n 1", "logs -n 0", f"logs --job {second.id} --json",
             )
         )  # fmt: skip
-        for text in ("one of the first", "one of the second", "one of the third", "node started", "worker spawned"):
+        for text in ("one of the first", "one of the second", "one of the third"):
             assert text in every
+        for event in (Event.NODE_STARTED, Event.WORKER_SPAWNED):
+            assert f"event={event}" in every
         assert [text in crew for text in ("of the first", "of the second", "of the third")] == [True, True, False]
-        assert [text in worker for text in ("of the first", "of the third", "worker ready")] == [False, True, True]
+        assert [text in worker for text in ("of the first", "of the third", Event.WORKER_READY)] == [False, True, True]
         lines = job.splitlines()
         assert len(lines) == 2
         assert lines[0].endswith(f"worker:talk:0 [{first.id}] one of the first")
@@ -83,7 +88,7 @@ def test_logs_of_a_node_that_goes_away(world: World) -> None:  # spec: CL-3
         assert process.stdout
         assert process.stdout.readline()
     told = end(process)
-    assert "node stopping" in told.stdout
+    assert f"event={Event.NODE_STOPPING}" in told.stdout
     assert told.returncode == 1
     assert f"the node at {world.store} went away while it was listened to" in told.stderr
     told = command(world, "logs")

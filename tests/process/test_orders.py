@@ -9,6 +9,7 @@ from orderhands import FAULTY, WRONG, become, pids, serving, statuses, stays, te
 from world import World, gone
 
 from chargehand import Chargehand, ChargehandError, ConfigurationError, LivenessPolicy, UnknownCrew
+from chargehand.log import Event
 from chargehand.testing import eventually
 
 MakeHand = Callable[..., Chargehand]
@@ -168,7 +169,7 @@ def test_a_scale_outlives_node_and_host_until_the_configured_count_changes(world
         os.kill(node, signal.SIGKILL)
         eventually(lambda: (served.view() or {}).get("pid") not in (None, node))
         become(served.hand, three)
-        assert served.logged("crew has the count that a person set", "workers=3")
+        assert served.logged(f"event={Event.CREW_SCALED}", "workers=3")
         served.die_with_the_node()
     with serving(world, CREW.format(1)) as served:
         become(served.hand, three)

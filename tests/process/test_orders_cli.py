@@ -8,6 +8,7 @@ from orderhands import FAULTY, WRONG, answered, at_once, become, command, many, 
 from world import World, gone
 
 from chargehand import Chargehand
+from chargehand.log import Event
 from chargehand.testing import eventually
 
 TWO = "hand.crew('do', 'crewhands:Doer', workers=2); hand.crew('other', 'crewhands:Doer')"
@@ -42,7 +43,7 @@ def test_every_order_from_another_terminal(world: World) -> None:  # spec: CL-2 
         assert same.returncode == 0, same  # the same once more is no error
         assert "worker:other:1: goes" in down.stdout.splitlines()
         become(hand, dict.fromkeys(ALL, "healthy"))
-        assert served.logged("order", "verb=scale", "scope=other", "who=olga", "count=1")
+        assert served.logged(f"event={Event.ORDER}", "verb=scale", "scope=other", "who=olga", "count=1")
     assert hand.crashes() == []
 
 

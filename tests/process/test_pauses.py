@@ -9,6 +9,7 @@ from orderhands import FAULTY, WRONG, become, pids, serving, statuses, stays, te
 from world import World
 
 from chargehand import Chargehand, clock
+from chargehand.log import Event
 from chargehand.testing import eventually
 
 MakeHand = Callable[..., Chargehand]
@@ -174,7 +175,7 @@ def test_given_up_through_pause_resume_and_restarts(world: World) -> None:  # sp
     remedy = ("worker:wrong:0", "the model's name is wrong, as told", "remedy=", "chargehand reset worker:wrong:0")
     with serving(world, crews) as served:
         become(served.hand, wanted)
-        assert served.logged("worker given up", *remedy)
+        assert served.logged(f"event={Event.WORKER_GIVEN_UP}", *remedy)
         served.hand.pause()
         become(served.hand, {"wrong:0": "failed", "do:0": "paused"})
         told = texts(served.hand.resume())
@@ -186,16 +187,16 @@ def test_given_up_through_pause_resume_and_restarts(world: World) -> None:  # sp
         os.kill(node, signal.SIGKILL)
         eventually(lambda: (served.view() or {}).get("pid") not in (None, node))
         become(served.hand, wanted)
-        eventually(lambda: served.logged("worker is still given up", *remedy))
+        eventually(lambda: served.logged(f"event={Event.WORKER_STILL_GIVEN_UP}", *remedy))
         served.die_with_the_node()
     with serving(world, crews) as served:
         become(served.hand, wanted)
-        assert served.logged("worker is still given up", *remedy)
+        assert served.logged(f"event={Event.WORKER_STILL_GIVEN_UP}", *remedy)
         assert "the model's name is wrong" in workers(served.hand)["wrong:0"]["text"]
         assert len(served.hand.crashes()) == 1  # nobody tried it again
     with serving(world, crews.replace("'configuration'", "''")) as served:  # other settings of the crew clear it
         become(served.hand, {"wrong:0": "healthy", "do:0": "healthy"})
-        assert served.logged("worker is tried again: its code or settings have changed", "worker:wrong:0")
+        assert served.logged(f"event={Event.WORKER_FORGIVEN}", "worker:wrong:0")
 
 
 HANDLER = """
@@ -223,5 +224,5 @@ def test_a_deployed_fix_clears_it(world: World) -> None:  # spec: RP-6
     module.write_text(HANDLER.format("self.ready = True"))
     with serving(world, crews) as served:
         become(served.hand, "healthy")
-        assert served.logged("worker is tried again: its code or settings have changed", "worker:own:0")
+        assert served.logged(f"event={Event.WORKER_FORGIVEN}", "worker:own:0")
         assert ref.wait(30) == "mended"

@@ -5,6 +5,7 @@ from pathlib import Path
 from orderhands import pids, serving
 from world import World
 
+from chargehand.log import Event
 from chargehand.testing import eventually
 
 PATCH = """
@@ -46,7 +47,7 @@ def test_supervision_goes_on_after_an_error_and_is_handed_over_after_three(world
         assert world.put(do).wait(20) == 1
         assert (served.ready_pid(), pids(served.hand)) == (node, before), "nobody is touched"
         spring(3)
-        eventually(lambda: served.logged("too many unforeseen errors"))
+        eventually(lambda: served.logged(f"event={Event.SUPERVISION_ABORTED}"))
         eventually(lambda: (served.view() or {}).get("pid", node) != node, what="another node takes over")
         assert world.put(do).wait(20) == 1
-        assert served.log.read_text().count("supervision met an unforeseen error and goes on") == 3
+        assert served.log.read_text().count(f"event={Event.SUPERVISION_ERROR}") == 3

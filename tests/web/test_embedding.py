@@ -11,6 +11,7 @@ import httpx
 import pytest
 from embedserver import Server
 
+from chargehand.log import Event
 from chargehand.processes import proc
 from chargehand.testing import eventually
 
@@ -147,7 +148,7 @@ def test_without_workers_jobs_wait_for_a_second_command(start: Start) -> None:  
     assert [proc.stat(pid) is not None for pid in server.left()] == [True]  # the API alone
     assert server.hand.status() is None
     assert server.hand.job(job_id).state == "queued"
-    eventually(lambda: "work waits and nobody does it" in server.log.read_text(), what="it is said")
+    eventually(lambda: f"event={Event.QUEUE_UNSERVED}" in server.log.read_text(), what="it is said")
     worker = start(command="chargehand work embedjobs:hand", WORKER_PROCESSES="1", EMBED_WORKERS="no")
     assert server.result(job_id)["scores"] == {"a": 1.0}
     assert len(server.workers()) == 1
@@ -166,7 +167,7 @@ def test_many_api_processes_have_one_node(start: Start) -> None:  # spec: SV-11
     eventually(lambda: server.node() not in (None, node), 60, what="another node")
     assert [pid for pid in server.left() if is_node(pid)] == [server.node()]
     assert server.result(server.submit())["scores"] == {"a": 1.0}
-    assert "another node serves this store; waiting" in server.log.read_text()
+    assert f"event={Event.NODE_STANDBY}" in server.log.read_text()
     server.ctrl_c()
     server.ended()
 

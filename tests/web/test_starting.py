@@ -18,6 +18,7 @@ from embedserver import HERE, Server
 
 from chargehand import Chargehand, ChargehandError, ConfigurationError
 from chargehand.cli.init import init
+from chargehand.log import Event
 from chargehand.model.access import Scope
 from chargehand.web import serving
 
@@ -132,9 +133,9 @@ def test_serve_is_the_api_and_the_workers(start: Start) -> None:  # spec: CL-1
     assert second.answers("/healthz") == {"status": "ok"}
     server.signal(signal.SIGTERM)
     assert server.ended() == 0
-    assert "node stopped" in server.log.read_text()
+    assert f"event={Event.NODE_STOPPED}" in server.log.read_text()
     assert second.hand.status() is None
-    assert "worker spawned" not in second.log.read_text()
+    assert f"event={Event.WORKER_SPAWNED}" not in second.log.read_text()
     second.ctrl_c()
     assert second.ended() == 0
 

@@ -9,6 +9,7 @@ from webworld import Web
 
 from chargehand import Chargehand, RestartPolicy, UnknownCrew
 from chargehand.client import Client, Refused
+from chargehand.log import Event
 from chargehand.testing import eventually
 from chargehand.web.answers import WorkerStatus
 
@@ -137,7 +138,7 @@ def _a_job_in_hand(client: Client, gate: Path) -> None:
     assert client.health().status == "healthy"
     assert {each.component for each in client.health().components} == {"app", "worker:do:0", "worker:do:1"}
     assert [each.component for each in client.health("healthy").components if each.component == "app"] == ["app"]
-    assert any("worker spawned" in line.text for line in client.logs("do"))
+    assert any(f"event={Event.WORKER_SPAWNED}" in line.text for line in client.logs("do"))
     assert isinstance(client.doctor().well, bool)
     assert "told to stop" in client.cancel(job.id).text
     eventually(lambda: client.job(job.id).state == "cancelled")

@@ -376,7 +376,9 @@ class Node:
             self._diary.removed(component, clock.now_ms())
 
     def said(self, component: str, line: OutputLine) -> None:
-        log.at(line.level, "worker says", component=component, job=line.job, line=line.text)
+        log.at(
+            line.level, "worker says", event=log.Event.WORKER_OUTPUT, component=component, job=line.job, line=line.text
+        )
 
     # those who call
 
