@@ -1,4 +1,4 @@
-"""A few hundred histories with every run; thousands with `make simulate`."""
+"""The first 200 seeds of the campaign that `make simulate` runs, and that a seed gives the same history each time."""
 
 import pytest
 from profiles import PROFILES
@@ -7,13 +7,13 @@ from stage import Stage
 
 from campaign import histories
 
-ROUNDS, SEEDS = 6, 22
+PARTS, SEEDS = 4, 50
 
 
 # spec: WK-4 WK-6 WK-7 WK-8 WK-10 SV-3 SV-5 SV-6 SV-7 RP-7
-@pytest.mark.parametrize("round", range(ROUNDS))
-def test_the_promises_hold_in_seeded_histories(round: int) -> None:
-    _, _, broken = histories(range(round * SEEDS, (round + 1) * SEEDS))
+@pytest.mark.parametrize("part", range(PARTS))
+def test_the_promises_hold_in_seeded_histories(part: int) -> None:
+    _, _, broken = histories(range(part * SEEDS, (part + 1) * SEEDS))
     assert broken is None, broken
 
 
