@@ -1,9 +1,12 @@
 """Names for jobs and lives: unique everywhere, growing with time, made without asking anybody."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from chargehand import clock
+
+NewIds = Callable[[int], Iterator[str]]
+"""A source of ids: so many of them, in order."""
 
 
 def new_ids(count: int) -> Iterator[str]:

@@ -18,12 +18,11 @@ from profiles import Profile
 from chargehand.model import ledger, search
 from chargehand.model.fleet.place import Place
 from chargehand.store import Holder
-from chargehand.stores.sqlite import items
 from chargehand.stores.sqlite.store import SqliteStore
 from hands import Node
 
 EPOCH_MS = 1_700_000_000_000
-USUAL = (ledger.POLL, search.ENOUGH, search.LOOK_EVERY, items.new_ids)
+USUAL = (ledger.POLL, search.ENOUGH, search.LOOK_EVERY)
 """What a world changes in the shipped modules, as it was."""
 TABLES = ("job", "attempt", "pause", "node", "crew")
 
@@ -36,7 +35,9 @@ class Stage:
         self._folder = tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None)
         self.world: World | None = None
         path = Path(self._folder.name) / "sim.db"
-        self.store, self.people = (SqliteStore(path, tend=tend, now_ms=self._now_ms) for tend in (True, False))
+        self.store, self.people = (
+            SqliteStore(path, tend=tend, now_ms=self._now_ms, new_ids=self._new_ids) for tend in (True, False)
+        )
         for store in (self.store, self.people):
             db: Any = store._db
             db.pragma("synchronous", "OFF")
@@ -45,14 +46,13 @@ class Stage:
         return self.world.now_ms() if self.world else EPOCH_MS
 
     def _new_ids(self, count: int) -> Iterator[str]:
+        """The world's own ids: a seed gives the same history each time, so none comes from chance or the clock."""
         assert self.world is not None
         return (self.world.new_item_id() for _ in range(count))
 
     def clear(self, world: "World") -> None:
         """For the next world: nothing of the last is left, not even in the numbering."""
         self.world = world
-        # A history must be the same whenever it is told: what is found gets no ids by chance and by the clock.
-        items.new_ids = self._new_ids
         with self.people.transaction() as tx:
             for table in TABLES:
                 tx.execute(f"DELETE FROM chargehand_{table}")
@@ -61,7 +61,7 @@ class Stage:
 
     def close(self) -> None:
         """Nothing is left, not even in the shipped modules: others may need them as they are."""
-        ledger.POLL, search.ENOUGH, search.LOOK_EVERY, items.new_ids = USUAL
+        ledger.POLL, search.ENOUGH, search.LOOK_EVERY = USUAL
         self.store.close()
         self.people.close()
         self._folder.cleanup()

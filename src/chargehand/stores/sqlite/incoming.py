@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import Any
 
+from chargehand.ids import NewIds
 from chargehand.model.job import Enqueued, NewJob
 from chargehand.store import Discovered, Discovery, RecurringPlan
 from chargehand.stores.sqlite import items
@@ -34,6 +35,10 @@ _MOVE_ON = "UPDATE chargehand_recurring SET next_run_ms = ?3 WHERE name = ?1 AND
 
 class Incoming(FleetWriting):
     """The part of `chargehand.store.Transaction` that makes jobs."""
+
+    def __init__(self, db: Any, now_ms: int, new_ids: NewIds) -> None:
+        super().__init__(db, now_ms)
+        self._new_ids = new_ids
 
     def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
         rows = [self._row(job) for job in jobs]
@@ -73,7 +78,7 @@ class Incoming(FleetWriting):
         return Enqueued(rows[0][0], False)
 
     def discover(self, pages: Sequence[Discovery]) -> list[Discovered]:
-        return [items.discover(self._db, page, self._now) for page in pages]
+        return [items.discover(self._db, page, self._now, self._new_ids) for page in pages]
 
     def recur(self, plans: Sequence[RecurringPlan]) -> None:
         rows = self.execute("SELECT name, schedule, next_run_ms, last_job FROM chargehand_recurring")

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from chargehand.ids import new_ids
+from chargehand.ids import NewIds
 from chargehand.model.job import Found, State
 from chargehand.store import Discovered, Discovery
 
@@ -47,7 +47,7 @@ class ItemPast(msgspec.Struct, frozen=True, array_like=True):
 _pasts = msgspec.json.Decoder(list[list[ItemPast]])
 
 
-def discover(db: Any, page: Discovery, now_ms: int) -> Discovered:
+def discover(db: Any, page: Discovery, now_ms: int, new_ids: NewIds) -> Discovered:
     """Queue what is new in a page, in its order, and say what became of all of it."""
     items = [_text(found.item) for found in page.found]
     ((pasts,),) = db.execute(_NEWEST, (page.queue, json.dumps(items), max(1, page.most_done)))

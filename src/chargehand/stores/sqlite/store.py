@@ -18,6 +18,7 @@ import apsw
 
 from chargehand import clock
 from chargehand.errors import StoreError
+from chargehand.ids import NewIds, new_ids
 from chargehand.store import Retention
 from chargehand.stores.sqlite import ground
 from chargehand.stores.sqlite.prune import Surplus, overdue
@@ -47,8 +48,10 @@ class SqliteStore(SqliteReading):
         tend: bool = False,
         synchronous: str = "full",
         now_ms: Callable[[], int] = clock.now_ms,
+        new_ids: NewIds = new_ids,
     ) -> None:
         super().__init__(path, now_ms)
+        self._new_ids = new_ids
         self._synchronous = synchronous
         self._surplus = Surplus()
         with in_words(path), _opening:
@@ -171,7 +174,7 @@ class SqliteStore(SqliteReading):
     @contextmanager
     def transaction(self) -> Generator[SqliteTransaction]:
         with in_words(self.path, ENGINE), self._writing():
-            yield SqliteTransaction(self._db, self._now_ms())
+            yield SqliteTransaction(self._db, self._now_ms(), self._new_ids)
 
     def prune(self, retention: Retention, limit: int) -> int:
         with in_words(self.path):
