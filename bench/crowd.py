@@ -6,8 +6,8 @@ from typing import Any
 from chargehand import Chargehand, Crew, clock
 from chargehand.model.batch import Batch, Grant, Want
 from chargehand.model.job import Done, Settlement, settle
+from chargehand.model.records import CrewRow, Holder
 from chargehand.node.store_thread import execute
-from chargehand.store import CrewRow, Holder
 from chargehand.stores import open_store
 
 SIZE = 50
@@ -74,7 +74,7 @@ class Crowd:
         fill(self._hand, kind, count)
         self.store = open_store(str(path), node=True)
         with self.store.transaction() as tx:
-            tx.register(HOLDER, CREWS if kind == "limited" else (), {})
+            tx.fleet.register(HOLDER, CREWS if kind == "limited" else (), {})
         self._held: tuple[Settlement, ...] = ()
 
     def next_batch(self) -> Batch:
@@ -100,7 +100,7 @@ class Crowd:
 
     def finished(self) -> int:
         """How many finished jobs there are."""
-        (counts,) = self.store.counts()
+        (counts,) = self.store.jobs.counts()
         return counts.done
 
     def close(self) -> None:

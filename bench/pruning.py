@@ -11,9 +11,9 @@ from bench.row import Row, measures, p50, p99
 from bench.scene import PATIENCE, folder
 from chargehand import clock
 from chargehand.model.batch import Result
+from chargehand.model.records import Retention
 from chargehand.node import store_thread
 from chargehand.node.store_thread import Failure, StoreThread, Unusable
-from chargehand.store import Retention
 from chargehand.stores import open_store
 
 MANY = 1_000_000

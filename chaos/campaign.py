@@ -12,8 +12,8 @@ from chaos.judge import Verdict
 from chaos.killer import ENQUEUED_BY, Killer, Numbers
 from chargehand import Conflict, StoreError, clock
 from chargehand.model.job import State
+from chargehand.model.records import JobFilter
 from chargehand.processes import proc
-from chargehand.store import JobFilter
 
 TURN = 0.02
 PROGRESS, RELEASE = 5.0, 1.0
@@ -123,7 +123,7 @@ class Campaign:
                 continue
             try:
                 with self._world.hand.transaction() as tx:
-                    self._released += len(tx.retry([job.id]))
+                    self._released += len(tx.jobs.retry([job.id]))
             except Conflict:
                 continue  # another job has its key; once that is done
             except StoreError as error:

@@ -15,9 +15,9 @@ from chargehand import errors
 from chargehand.model import job
 from chargehand.model.doctor import causes
 from chargehand.model.fleet import death, lifecycle, orders, policy
+from chargehand.model.records import Retention
 from chargehand.node import output
 from chargehand.settings.known import PREFIX, SETTINGS
-from chargehand.store import Retention
 from chargehand.testing import faults, faults_loading
 
 PAGE = Path(__file__).with_name("reference.md")

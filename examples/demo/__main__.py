@@ -10,7 +10,7 @@ from typing import Any
 
 from chargehand import clock, log
 from chargehand.model.job import State
-from chargehand.store import JobFilter
+from chargehand.model.records import JobFilter
 
 from .jobs import Song, hand, measure
 

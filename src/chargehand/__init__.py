@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from chargehand.handler import Handler, Item, Job
     from chargehand.model.fleet.policy import LivenessPolicy, RestartPolicy, StartPolicy
     from chargehand.model.job import JobRecord, State
+    from chargehand.model.records import CrashFilter, JobFilter, Retention
     from chargehand.settings.plan import Page
-    from chargehand.store import CrashFilter, JobFilter, Retention
 
 _HOME = {
     "Chargehand": "chargehand.app",
@@ -37,7 +37,7 @@ _HOME = {
     **dict.fromkeys(("Handler", "Item", "Job"), "chargehand.handler"),
     **dict.fromkeys(("JobRecord", "State"), "chargehand.model.job"),
     **dict.fromkeys(("LivenessPolicy", "RestartPolicy", "StartPolicy"), "chargehand.model.fleet.policy"),
-    **dict.fromkeys(("CrashFilter", "JobFilter", "Retention"), "chargehand.store"),
+    **dict.fromkeys(("CrashFilter", "JobFilter", "Retention"), "chargehand.model.records"),
 }
 
 __all__ = [

@@ -33,12 +33,13 @@ from chargehand.host.offline import states
 from chargehand.host.operations import Operating
 from chargehand.model.fleet.policy import LivenessPolicy, RestartPolicy, StartPolicy
 from chargehand.model.job import Attempt, Enqueued, JobRecord, NewJob
+from chargehand.model.records import Counts, CrewRow, JobFilter, Retention
 from chargehand.model.topic import parse
 from chargehand.settings import Declared, Settings
 from chargehand.settings.plan import UNSET, CrewPlan, NodePlan, Page, check_crew, check_type, milliseconds, size
 from chargehand.settings.schedule import RecurringJob, Schedule
 from chargehand.settings.schedule import check as check_schedule
-from chargehand.store import Counts, CrewRow, JobFilter, Retention, Store, Transaction
+from chargehand.store import Store, Transaction
 from chargehand.stores import open_store, sqlite_path
 
 if TYPE_CHECKING:
@@ -252,7 +253,7 @@ class Chargehand(Operating):
     def enqueue_jobs(self, jobs: Sequence[NewJob], within: Transaction | None) -> list[Enqueued]:
         """Enqueue checked jobs. If the node's answer is lost the store is asked: ids make that the same jobs."""
         if within is not None:
-            return within.enqueue(jobs)
+            return within.jobs.enqueue(jobs)
         self._not_inside()
         if not jobs:
             return []
@@ -260,7 +261,7 @@ class Chargehand(Operating):
             with suppress(NoNode):
                 return self.calls.enqueue(jobs)
         with self._store() as store, store.transaction() as tx:
-            done = tx.enqueue(jobs)
+            done = tx.jobs.enqueue(jobs)
         for queue in {job.queue for job in jobs}:
             self.calls.hint(queue)
         return done
@@ -270,7 +271,7 @@ class Chargehand(Operating):
     def job(self, job_id: str) -> JobRecord:
         """One job; JobNotFound if it never was, or was pruned."""
         with self._store() as store:
-            job = store.job(job_id)
+            job = store.jobs.get(job_id)
         if job is None:
             raise JobNotFound(f"there is no job {job_id!r} in {self.path}")
         return job
@@ -278,22 +279,22 @@ class Chargehand(Operating):
     def jobs(self, which: JobFilter) -> list[JobRecord]:
         """A page of jobs, newest first."""
         with self._store() as store:
-            return store.jobs(which)
+            return store.jobs.find(which)
 
     def attempts(self, job_id: str) -> list[Attempt]:
         """Every attempt of one job, oldest first."""
         with self._store() as store:
-            return store.attempts(job_id)
+            return store.jobs.attempts(job_id)
 
     def counts(self) -> list[Counts]:
         """How many jobs every queue has in each state."""
         with self._store() as store:
-            return store.counts()
+            return store.jobs.counts()
 
     def known_crews(self) -> list[CrewRow]:
         """The crews that a node has registered in the store."""
         with self._store() as store:
-            return store.crews()
+            return store.fleet.crews()
 
     def status(self) -> dict[str, Any] | None:
         """What the node shows of itself and its workers; None if there is none, or it does not answer."""

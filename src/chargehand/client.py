@@ -13,7 +13,7 @@ from chargehand.errors import ChargehandError
 from chargehand.model.access import Operation
 from chargehand.model.fleet.orders import Answer
 from chargehand.model.job import JobRecord, State
-from chargehand.store import ClaimRow, CrashRecord, CrewRow, Pause, RecurringPlan
+from chargehand.model.records import ClaimRow, CrashRecord, CrewRow, Pause, RecurringPlan
 from chargehand.web import answers
 
 LISTEN_AGAIN = 1.0

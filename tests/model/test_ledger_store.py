@@ -25,9 +25,9 @@ from chargehand.model.job import (
     settle,
 )
 from chargehand.model.ledger import POLL, Ledger
+from chargehand.model.records import Discovered, Discovery, Holder, JobFilter
 from chargehand.node import chores
 from chargehand.node.store_thread import execute
-from chargehand.store import Discovered, Discovery, Holder, JobFilter
 from chargehand.stores.sqlite.store import SqliteStore
 
 MORNING = 1_700_000_000_000
@@ -54,7 +54,7 @@ class Node:
         )
         self.up: set[str] = set()
         with self.store.transaction() as tx:
-            tx.recover(self.holder, "the node died")
+            tx.jobs.recover(self.holder, "the node died")
 
     def write(self, *, fail: bool = False) -> None:
         """One batch; backoffs are made to nothing, because the store's clock is the real one."""
@@ -111,7 +111,7 @@ class Node:
             for worker in list(self.ledger.held):
                 self.ledger.finished(worker, Done(), self.now, 1)
             self.write()
-            if not self.ledger.held and not any(c.queued or c.running for c in self.store.counts()):
+            if not self.ledger.held and not any(c.queued or c.running for c in self.store.jobs.counts()):
                 break
         self.ledger.close(self.now)
         while not self.ledger.settled:
@@ -130,18 +130,18 @@ def test_every_job_ends_exactly_once_whatever_dies(seed: int) -> None:
             if chance.random() < 0.25:
                 new = tuple(NewJob(id=new_id(), queue=f"queue-{chance.choice('ab')}") for _ in range(4))
                 with store.transaction() as tx:
-                    tx.enqueue(new)
+                    tx.jobs.enqueue(new)
                 node.ledger.hint()
                 wanted += [job.id for job in new]
             node.step()
         node.finish()
-        found = {job.id: job for job in store.jobs(JobFilter(limit=10_000))}
+        found = {job.id: job for job in store.jobs.find(JobFilter(limit=10_000))}
         assert found.keys() == set(wanted), "none is lost and none invented"
         assert {job.state for job in found.values()} <= {State.DONE, State.FAILED}
         done = sorted(job.id for job in found.values() if job.state is State.DONE)
         assert sorted(node.accepted) == done, "every completion was accepted exactly once"
         for job in found.values():
-            history = [attempt.outcome for attempt in store.attempts(job.id)]
+            history = [attempt.outcome for attempt in store.jobs.attempts(job.id)]
             assert history.count("done") == (job.state is State.DONE)
             assert history.count("crashed") == job.crashes
             assert history.count("interrupted") == job.interruptions
@@ -164,7 +164,7 @@ def test_a_job_that_came_while_a_crew_had_nobody_is_found_by_a_later_poll(tmp_pa
     assert turn(made.next_batch(now)) == []
     made.gone("a0", Crashed("x"), now, None)
     with other.transaction() as tx:
-        tx.enqueue([NewJob(id="one", queue="queue-a")])
+        tx.jobs.enqueue([NewJob(id="one", queue="queue-a")])
     now += POLL
     assert turn(made.next_batch(now)) == []
     serve(made, "a0", crew="a", now=now)
@@ -183,7 +183,7 @@ def test_a_poll_without_a_stir_asks_the_store_for_nothing(tmp_path: Path) -> Non
     store.stirred()
     poll = Batch(wants=(Want("a", "queue-a", 1),), poll=True)
     with store.transaction() as tx:
-        tx.enqueue([NewJob(id="own", queue="queue-a")])
+        tx.jobs.enqueue([NewJob(id="own", queue="queue-a")])
     assert execute(store, poll, Holder("n", "l")) == Result()
     asked = execute(store, msgspec.structs.replace(poll, poll=False), Holder("n", "l"))
     assert [claim.id for claim in asked.grants[0].claims] == ["own"]
@@ -195,10 +195,10 @@ def test_a_poll_with_a_hint_claims_and_hears_what_others_have_written(tmp_path: 
     store, other = SqliteStore(tmp_path / "store.db"), SqliteStore(tmp_path / "store.db")
     holder, batch = Holder("n", "l"), Batch(wants=(Want("a", "queue-a", 1),), poll=True, hinted=True)
     with store.transaction() as tx:
-        tx.enqueue([NewJob(id="one", queue="queue-a"), NewJob(id="two", queue="queue-a")])
+        tx.jobs.enqueue([NewJob(id="one", queue="queue-a"), NewJob(id="two", queue="queue-a")])
     assert [claim.id for claim in execute(store, batch, holder).grants[0].claims] == ["one"]
     with other.transaction() as tx:
-        tx.cancel(["one"])
+        tx.jobs.cancel(["one"])
     heard = execute(store, batch, holder)
     assert (heard.cancelling, [claim.id for claim in heard.grants[0].claims]) == (("one",), ["two"])
     store.close()

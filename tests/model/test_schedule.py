@@ -15,8 +15,9 @@ import pytest
 
 from chargehand import ConfigurationError, JobFilter
 from chargehand.model.job import NewJob
+from chargehand.model.records import RecurringPlan
 from chargehand.settings.schedule import RecurringJob, Schedule, check, due, next_after, plans
-from chargehand.store import RecurringPlan, Store
+from chargehand.store import Store
 from chargehand.stores.sqlite.store import SqliteStore
 
 YEAR = 2026
@@ -186,16 +187,16 @@ class Scheduler:
     def __init__(self, store: Store, wall: Wall) -> None:
         self._store, self._wall = store, wall
         with store.transaction() as tx:
-            tx.recur(plans(ENTRIES, wall()))
-        self.known = store.recurring()
+            tx.jobs.recur(plans(ENTRIES, wall()))
+        self.known = store.jobs.recurring()
 
     def turn(self) -> list[tuple[str, int]]:
         fired: list[tuple[str, int]] = []
         for firing in due(self.known, self._wall()):
             with self._store.transaction() as tx:
-                if tx.fire(firing.name, firing.due_ms, firing.next_run_ms, firing.job):
+                if tx.jobs.fire(firing.name, firing.due_ms, firing.next_run_ms, firing.job):
                     fired.append((firing.name, firing.due_ms))
-            self.known = self._store.recurring()
+            self.known = self._store.jobs.recurring()
         return fired
 
 
@@ -219,18 +220,18 @@ def test_a_year_with_two_schedulers_on_one_store(stores: list[SqliteStore], wall
     chance = random.Random(11)
     fired: list[tuple[str, int]] = []
     while wall.at < end:
-        wall.at = min(known.next_run_ms for known in stores[0].recurring()) + chance.choice((0, 1, 40_000))
+        wall.at = min(known.next_run_ms for known in stores[0].jobs.recurring()) + chance.choice((0, 1, 40_000))
         if chance.random() < 0.02:
             nodes[chance.randrange(2)] = Scheduler(stores[chance.randrange(2)], wall)  # a node restarts
         for node in chance.sample(nodes, 2):
             fired += node.turn()
-        assert all(known.next_run_ms > wall.at for known in stores[0].recurring())
+        assert all(known.next_run_ms > wall.at for known in stores[0].jobs.recurring())
     assert max(Counter(fired).values()) == 1, "each time fires once, whoever tries"
     for entry in ENTRIES:
         own = [at for name, at in fired if name == entry.name]
         if entry.schedule.cron is not None:
             assert own == list(times(entry.schedule, start, own[-1] + 1)), entry.name
-    made = Counter(job.queue for job in stores[0].jobs(JobFilter(limit=1_000_000)))
+    made = Counter(job.queue for job in stores[0].jobs.find(JobFilter(limit=1_000_000)))
     assert made == Counter(name for name, _ in fired), "a job for every time"
     within = Counter(name for name, at in fired if at < end)
     assert (within["berlin"], within["york"], within["weekly"]) == (365, 365, 52)

@@ -8,7 +8,7 @@ from world import World
 
 from chargehand import Chargehand, LivenessPolicy, RestartPolicy
 from chargehand.crew import Crew, Ref
-from chargehand.store import CrashFilter, CrashRecord
+from chargehand.model.records import CrashFilter, CrashRecord
 from chargehand.testing import eventually
 
 Test = TypeVar("Test", bound=Callable[..., None])

@@ -42,7 +42,7 @@ def mark(world: World, *ids: str) -> None:
     """Cancel by the store alone, as somebody does who does not reach the node."""
     store = open_store(str(world.store))
     with store.transaction() as tx:
-        tx.cancel(ids)
+        tx.jobs.cancel(ids)
     store.close()
 
 
@@ -225,7 +225,7 @@ def test_an_outcome_that_was_sent_before_the_cancel_stands(
             os.kill(host.node_pid, signal.SIGSTOP)  # so that it reads the outcome after the cancel
             gate.touch()
             eventually(lambda: world.ends(ref))
-            tx.cancel([ref.id])
+            tx.jobs.cancel([ref.id])
         store.close()
         assert ref.job().cancel_ms is not None
         os.kill(host.node_pid, signal.SIGCONT)

@@ -14,7 +14,7 @@ from chargehand import Chargehand, JobFilter, UnknownCrew
 from chargehand.model.batch import Want
 from chargehand.model.job import Claim, State
 from chargehand.model.job import Settlement as Ended
-from chargehand.store import Holder
+from chargehand.model.records import Holder
 from chargehand.testing import eventually
 
 Work = Callable[..., Started]
@@ -24,7 +24,7 @@ NODE = Holder("here", "life")
 def claim(hand: Chargehand, queue: str, count: int) -> list[Claim]:
     """Hold jobs as a node does."""
     with hand.transaction() as tx:
-        (grant,) = tx.claim([Want(crew=queue, queue=queue, limit=count)], NODE)
+        (grant,) = tx.jobs.claim([Want(crew=queue, queue=queue, limit=count)], NODE)
     return list(grant.claims)
 
 
@@ -37,7 +37,7 @@ def fail(hand: Chargehand, claims: Sequence[Claim], reason: str = "raised", erro
             )
             for c in claims
         ]  # fmt: skip
-        assert tx.settle(ends, NODE) == []
+        assert tx.jobs.settle(ends, NODE) == []
 
 
 def failed(hand: Chargehand, queue: str, count: int, reason: str = "raised", **options: Any) -> list[str]:

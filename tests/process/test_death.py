@@ -12,9 +12,9 @@ from world import Started, World, gone
 from chargehand import Chargehand, JobFailed, LivenessPolicy, clock
 from chargehand.log import Event
 from chargehand.model.job import State
+from chargehand.model.records import Holder
 from chargehand.processes import proc
 from chargehand.processes.child import Life, end_earlier_lives, launch
-from chargehand.store import Holder
 from chargehand.stores import open_store
 from chargehand.testing import eventually
 
@@ -213,7 +213,7 @@ def take_away(world: World) -> None:
     """Give every running job back to its queue, as a successor does that has proof of its holder's death."""
     store = open_store(str(world.store))
     with store.transaction() as tx:
-        assert tx.recover(Holder("somebody", "another life"), "declared dead")
+        assert tx.jobs.recover(Holder("somebody", "another life"), "declared dead")
     store.close()
 
 

@@ -133,8 +133,8 @@ def copy_of_the_package(folder: Path) -> Path:
 def clock_set_back(served: Serving, world: World) -> None:  # cause: clock
     ahead = SqliteStore(world.store, now_ms=lambda: clock.now_ms() + 3_600_000)
     with ahead.transaction() as tx:
-        tx.pause("worker:do:9", "tim", None, 1)
-        tx.enqueue([served.hand.find_crew("do").new_job({"ledger": world.ledger})])
+        tx.fleet.pause("worker:do:9", "tim", None, 1)
+        tx.jobs.enqueue([served.hand.find_crew("do").new_job({"ledger": world.ledger})])
     ahead.close()
     found = examine(served.hand)
     assert "60 minutes in the future" in only(found, "clock").text

@@ -12,7 +12,7 @@ from world import World, gone
 from chargehand import Chargehand, JobFailed, RestartPolicy
 from chargehand.crew import Ref
 from chargehand.model.job import State
-from chargehand.store import CrashRecord
+from chargehand.model.records import CrashRecord
 from chargehand.testing import eventually
 
 MakeHand = Callable[..., Chargehand]

@@ -6,8 +6,8 @@ import msgspec
 
 from chargehand.model.batch import Note
 from chargehand.model.job import NewJob, State
+from chargehand.model.records import Holder
 from chargehand.node.chores import CancelJobs
-from chargehand.store import Holder
 
 if TYPE_CHECKING:
     from stage import World
@@ -40,7 +40,7 @@ class Callers:
         ]
         jobs = [msgspec.structs.replace(job, **options) for job in jobs]
         with world.stage.people.transaction() as tx:
-            tx.enqueue(jobs)
+            tx.jobs.enqueue(jobs)
         for job in jobs:
             world.oracle.jobs.enqueued(job)
         world.tally["jobs"] += len(jobs)
@@ -63,7 +63,7 @@ class Callers:
     def retry(self, job_id: str) -> None:
         """A person wants it tried again."""
         with self._world.stage.people.transaction() as tx:
-            done = tx.retry([job_id])
+            done = tx.jobs.retry([job_id])
         self._world.oracle.jobs.retried(job_id, bool(done))
 
     def cancel(self, job_id: str, *, through_node: bool = False) -> None:
@@ -74,7 +74,7 @@ class Callers:
             node.order(lambda: node.ledger.chore(chore, world.now))
             return
         with world.stage.people.transaction() as tx:
-            done = tx.cancel([job_id])
+            done = tx.jobs.cancel([job_id])
         world.oracle.jobs.cancelled(job_id, done)
 
     def _cancel(self) -> None:
@@ -96,8 +96,8 @@ class Callers:
         note = Note(seq=old.seq, fence=old.fence, worker="worker:ghost:0", age_ms=0)
         with world.stage.people.transaction() as tx:
             before = tx.execute("SELECT * FROM chargehand_job WHERE id = ?", (old.id,))
-            lost = tx.settle([old], Holder("sim", "an earlier life"))
-            tx.note([note])
+            lost = tx.jobs.settle([old], Holder("sim", "an earlier life"))
+            tx.jobs.note([note])
             after = tx.execute("SELECT * FROM chargehand_job WHERE id = ?", (old.id,))
         world.oracle.check(lost == [old.id] and before == after, f"a ghost settles job {old.id}, fence {old.fence}")
         world.tally["ghost: while running" if jobs.jobs[old.id].state == "running" else "ghost: other"] += 1

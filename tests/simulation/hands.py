@@ -191,7 +191,7 @@ class Node(Supervision):
 
     def apply_pauses(self) -> None:
         """What is paused, as the store says now."""
-        scopes = frozenset(pause.scope for pause in self.world.stage.people.pauses())
+        scopes = frozenset(pause.scope for pause in self.world.stage.people.fleet.pauses())
         self.oracle.paused(scopes)
         for component, claim in self.ledger.pause(scopes, self.world.now):
             self.hand_out(component, claim)

@@ -14,9 +14,9 @@ from chargehand.model.fleet.policy import Terms
 from chargehand.model.hands import Held, longest
 from chargehand.model.job import Claim, Found
 from chargehand.model.ledger import Ledger, Todo
+from chargehand.model.records import Discovery
 from chargehand.model.search import LONGEST_LOOK, Look
 from chargehand.node.chores import QueueFound
-from chargehand.store import Discovery
 
 if TYPE_CHECKING:
     from stage import World

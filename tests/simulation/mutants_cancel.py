@@ -57,7 +57,7 @@ CANCEL = (
     ),
     Mutant(
         name="a cancelled job is queued again",
-        file="stores/sqlite/transaction.py",
+        file="stores/sqlite/jobs.py",
         old="  state = iif(?3 = 'queued' AND cancel_ms IS NOT NULL, 'cancelled', ?3),\n",
         new="  state = ?3,\n",
         profile="cancel",
@@ -65,7 +65,7 @@ CANCEL = (
     ),
     Mutant(
         name="a good end does not stand if a cancel came before it",
-        file="stores/sqlite/transaction.py",
+        file="stores/sqlite/jobs.py",
         old="UPDATE chargehand_job NOT INDEXED SET state = 'done',",
         new="UPDATE chargehand_job NOT INDEXED SET state = iif(cancel_ms IS NULL, 'done', 'cancelled'),",
         profile="cancel",
@@ -73,7 +73,7 @@ CANCEL = (
     ),
     Mutant(
         name="a job that was retried is still cancelled",
-        file="stores/sqlite/transaction.py",
+        file="stores/sqlite/jobs.py",
         old="  cancel_ms = NULL, retried_ms = ?2\n",
         new="  retried_ms = ?2\n",
         profile="cancel",

@@ -6,7 +6,7 @@ WORK = (
     # the store
     Mutant(
         name="the fence is not checked when a good end is settled",
-        file="stores/sqlite/transaction.py",
+        file="stores/sqlite/jobs.py",
         old="WHERE seq = ended.value ->> 0 AND fence = ended.value ->> 1 AND state = 'running'",
         new="WHERE seq = ended.value ->> 0 AND state = 'running'",
         profile="ghosts",
@@ -14,7 +14,7 @@ WORK = (
     ),
     Mutant(
         name="the fence is not checked when another end is settled",
-        file="stores/sqlite/transaction.py",
+        file="stores/sqlite/jobs.py",
         old="WHERE seq = ?1 AND fence = ?2 AND state = 'running' RETURNING seq, fence",
         new="WHERE seq = ?1 AND ?2 AND state = 'running' RETURNING seq, ?2",
         profile="ghosts",
@@ -22,7 +22,7 @@ WORK = (
     ),
     Mutant(
         name="whoever settles may do so twice",
-        file="stores/sqlite/transaction.py",
+        file="stores/sqlite/jobs.py",
         old="WHERE seq = ended.value ->> 0 AND fence = ended.value ->> 1 AND state = 'running'",
         new="WHERE seq = ended.value ->> 0 AND fence = ended.value ->> 1",
         profile="ghosts",
@@ -30,7 +30,7 @@ WORK = (
     ),
     Mutant(
         name="a note is written whatever the fence",
-        file="stores/sqlite/transaction.py",
+        file="stores/sqlite/jobs.py",
         old="progress = coalesce(?5, progress)\nWHERE seq = ?1 AND fence = ?2 AND state = 'running'",
         new="progress = coalesce(?5, progress)\nWHERE seq = ?1 AND state = 'running' AND ?2",
         profile="ghosts",
@@ -45,14 +45,14 @@ WORK = (
     ),
     Mutant(
         name="a claim does not look at pauses",
-        file="stores/sqlite/transaction.py",
+        file="stores/sqlite/jobs.py",
         old="        if ends:\n",
         new="        if ends and want.limit > 99:\n",
         profile="paused behind the node's back",
     ),
     Mutant(
         name="oldest last",
-        file="stores/sqlite/transaction.py",
+        file="stores/sqlite/jobs.py",
         old="ORDER BY priority DESC, seq LIMIT ?2)",
         new="ORDER BY priority DESC, seq DESC LIMIT ?2)",
         profile="work",
@@ -60,7 +60,7 @@ WORK = (
     ),
     Mutant(
         name="the fence is not raised by a claim",
-        file="stores/sqlite/transaction.py",
+        file="stores/sqlite/jobs.py",
         old="SET state = 'running', fence = fence + 1,",
         new="SET state = 'running', fence = max(fence, 1),",
         profile="work",
@@ -68,7 +68,7 @@ WORK = (
     ),
     Mutant(
         name="recovery forgets who is unkillable",
-        file="stores/sqlite/transaction.py",
+        file="stores/sqlite/jobs.py",
         old="AND (?2 = '[]' OR worker IS NOT NULL AND worker NOT IN (SELECT value FROM json_each(?2)))",
         new="AND ?2 IS NOT NULL",
         profile="ghosts",
@@ -77,7 +77,7 @@ WORK = (
     Mutant(
         name="notes are not written",
         file="node/store_thread.py",
-        old="            tx.note(batch.notes)\n",
+        old="            tx.jobs.note(batch.notes)\n",
         new="            pass\n",
         profile="ghosts",
         first=1,
@@ -86,9 +86,9 @@ WORK = (
     Mutant(
         name="a batch is claimed before it is settled",
         file="node/store_thread.py",
-        old="        lost = tx.settle(batch.settlements, holder) if batch.settlements else []\n",
-        new="        grants = tx.claim(batch.wants, holder) if batch.wants else []\n"
-        "        lost = tx.settle(batch.settlements, holder) if batch.settlements else []\n",
+        old="        lost = tx.jobs.settle(batch.settlements, holder) if batch.settlements else []\n",
+        new="        grants = tx.jobs.claim(batch.wants, holder) if batch.wants else []\n"
+        "        lost = tx.jobs.settle(batch.settlements, holder) if batch.settlements else []\n",
         profile="work",
         first=3,
     ),

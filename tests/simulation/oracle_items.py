@@ -8,8 +8,8 @@ from typing import Any
 
 from oracle_jobs import JobPromises, Truth
 
+from chargehand.model.records import Discovered, Discovery
 from chargehand.node.chores import QueueFound
-from chargehand.store import Discovered, Discovery
 
 MOST_DONE = 3
 WINDOW_MS = 3_600_000
@@ -39,7 +39,7 @@ class ItemPromises(JobPromises):
     def _page(self, page: Discovery, said: Discovered) -> set[str]:
         """A page is in the store: each new item has a job, and the others have none."""
         crew, now = page.queue, self._world.now_ms()
-        rows = self._world.stage.store._all(_NEW, (crew, self._last_seq.get(crew, 0)))
+        rows = self._world.stage.store._db.execute(_NEW, (crew, self._last_seq.get(crew, 0))).fetchall()
         made = {item: "queued" if state == "queued" else "no progress" for _, _, item, state in rows}
         verdicts: dict[str, str] = {}
         for item in [found.item for found in page.found]:

@@ -22,8 +22,8 @@ from chargehand.model.job import (
     Settlement,
     Stopped,
 )
+from chargehand.model.records import CancelResult
 from chargehand.node.chores import CancelJobs
-from chargehand.store import CancelResult
 
 if TYPE_CHECKING:
     from stage import World
@@ -174,7 +174,7 @@ class JobPromises:
     def _noted(self, note: Note) -> None:
         """Whoever has a job is known by name: what an unkillable worker holds must be told from what others hold."""
         sql = "SELECT worker FROM chargehand_job WHERE seq = ? AND fence = ? AND state = 'running'"
-        rows = self._world.stage.people._all(sql, (note.seq, note.fence))
+        rows = self._world.stage.people._db.execute(sql, (note.seq, note.fence)).fetchall()
         self.check(rows in ([], [(note.worker,)]), f"{note.worker} has a job, but {rows} is written down")
 
     def _settled(self, settlement: Settlement) -> None:
@@ -260,8 +260,7 @@ class JobPromises:
     # the store against the truth
 
     def compare(self, ids: set[str]) -> None:
-        db: Any = self._world.stage.store
-        rows = db._all(_ROWS, (json.dumps(sorted(ids)),))
+        rows = self._world.stage.store._db.execute(_ROWS, (json.dumps(sorted(ids)),)).fetchall()
         self.check(len(rows) == len(ids), f"jobs are lost: {ids - {row[0] for row in rows}}")
         for job_id, state, run_at, attempts, crashes, interruptions, fence, reason, held, marked in rows:
             job = self.jobs[job_id]
@@ -277,7 +276,7 @@ class JobPromises:
     def final(self, poison: set[str]) -> None:
         """Everything has ended, well or with a reason; nothing twice."""
         self.compare(set(self.jobs))
-        counted = self._world.stage.people._all(
+        counted = self._world.stage.people._db.execute(
             "SELECT id, count(a.fence), sum(a.outcome = 'done') FROM chargehand_job j "
             "LEFT JOIN chargehand_attempt a ON a.job = j.seq GROUP BY id"
         )

@@ -82,7 +82,7 @@ class People(Callers):
     def pause(self, scope: str, for_ms: int | None = None) -> None:
         world = self._world
         with world.stage.people.transaction() as tx:
-            tx.pause(scope, "somebody", None, for_ms)
+            tx.fleet.pause(scope, "somebody", None, for_ms)
         world.note(f"pause {scope} for {for_ms}")
         world.oracle.jobs.paused[scope] = float("inf") if for_ms is None else world.now + for_ms / 1000
         self._tell_pauses()
@@ -92,7 +92,7 @@ class People(Callers):
     def resume(self, scope: str) -> None:
         world = self._world
         with world.stage.people.transaction() as tx:
-            tx.resume(scope)
+            tx.fleet.resume(scope)
         world.note(f"resume {scope}")
         world.oracle.jobs.paused.pop(scope, None)
         self._tell_pauses()

@@ -193,7 +193,7 @@ def paused_behind_the_nodes_back(stage: Stage) -> None:
     """A pause that nobody told the node of holds from the moment at which it is written."""
     world = begin(stage, 1)
     with world.stage.people.transaction() as tx:
-        tx.pause("a", "somebody", None)
+        tx.fleet.pause("a", "somebody", None)
     world.oracle.jobs.paused["a"] = float("inf")
     (waits,) = world.folk.enqueue(1, "a", delay_ms=0, timeout_ms=None)
     now_at(world, 10)

@@ -17,7 +17,7 @@ from profiles import Profile
 
 from chargehand.model import ledger, search
 from chargehand.model.fleet.place import Place
-from chargehand.store import Holder
+from chargehand.model.records import Holder
 from chargehand.stores.sqlite.store import SqliteStore
 from hands import Node
 
@@ -57,7 +57,7 @@ class Stage:
             for table in TABLES:
                 tx.execute(f"DELETE FROM chargehand_{table}")
             tx.execute("DELETE FROM sqlite_sequence")
-        self.store._version = -1
+        self.store._data_version = -1
 
     def close(self) -> None:
         """Nothing is left, not even in the shipped modules: others may need them as they are."""
@@ -155,7 +155,7 @@ class World(Clockwork):
         life = f"life {self.lives}"
         spared = {job for worker in occupied.values() for job in worker.hand}
         with self.stage.store.transaction() as tx:
-            recovered = tx.recover(Holder("sim", life), "the node died", tuple(occupied))
+            recovered = tx.jobs.recover(Holder("sim", life), "the node died", tuple(occupied))
         self.note(f"a node starts: {len(recovered)} jobs recovered, unkillable: {list(occupied.values())}")
         self.oracle.node_starts(self.counts, self.given_up)
         self.oracle.jobs.node_starts()
@@ -182,7 +182,7 @@ class World(Clockwork):
         left = [w for w in self.processes if w.node is not node]
         spared = {job for w in left for job in w.hand}
         with self.stage.store.transaction() as tx:
-            recovered = tx.recover(node.store.holder, "the node died", tuple(w.component for w in left))
+            recovered = tx.jobs.recover(node.store.holder, "the node died", tuple(w.component for w in left))
         self.note(f"{worker} is gone at last: {len(recovered)} jobs recovered")
         self.oracle.jobs.recovered(recovered, spared, some=True)
 

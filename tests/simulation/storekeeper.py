@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 from chargehand.errors import StoreError
 from chargehand.model.batch import Batch, Result
+from chargehand.model.records import Holder
 from chargehand.node.store_thread import execute
-from chargehand.store import Holder, Store
+from chargehand.store import Store
 
 if TYPE_CHECKING:
     from hands import Node

@@ -21,7 +21,8 @@ from chargehand.model.job import (
     State,
     settle,
 )
-from chargehand.store import Counts, CrewRow, Holder, JobFilter, Store, Transaction
+from chargehand.model.records import Counts, CrewRow, Holder, JobFilter
+from chargehand.store import Store, Transaction
 
 ME = Holder("node-a", "life-2")
 EARLIER_ME = Holder("node-a", "life-1")
@@ -49,14 +50,14 @@ def jobs(count: int, **options: Any) -> list[NewJob]:
 
 def put(store: Store, *new: NewJob) -> list[Enqueued]:
     with store.transaction() as tx:
-        return tx.enqueue(new)
+        return tx.jobs.enqueue(new)
 
 
 def ask(
     store: Store, limit: int = 1, *, asleep: int = 0, queue: str = "q", crew: str | None = None, holder: Holder = ME
 ) -> Grant:
     with store.transaction() as tx:
-        (grant,) = tx.claim([Want(crew or queue, queue, limit, asleep)], holder)
+        (grant,) = tx.jobs.claim([Want(crew or queue, queue, limit, asleep)], holder)
     return grant
 
 
@@ -74,37 +75,37 @@ def end(store: Store, claim: Claim, outcome: Outcome, *, holder: Holder = ME, **
     settlement = settle(claim, outcome, **where)
     assert settlement is not None
     with store.transaction() as tx:
-        return tx.settle([settlement], holder)
+        return tx.jobs.settle([settlement], holder)
 
 
 def cancel(store: Store, *ids: str) -> list[str]:
     """The ids of those that were cancelled at once."""
     with store.transaction() as tx:
-        return [one.id for one in tx.cancel(ids) if one.at_once]
+        return [one.id for one in tx.jobs.cancel(ids) if one.at_once]
 
 
 def release(store: Store, claim: Claim, why: str = "by hand") -> bool:
     with store.transaction() as tx:
-        return tx.release(claim.id, claim.fence, why)
+        return tx.jobs.release(claim.id, claim.fence, why)
 
 
 def note(store: Store, claim: Claim, worker: str = "worker:q:0", progress: str | None = None) -> None:
     with store.transaction() as tx:
-        tx.note([Note(seq=claim.seq, fence=claim.fence, worker=worker, age_ms=0, progress=progress)])
+        tx.jobs.note([Note(seq=claim.seq, fence=claim.fence, worker=worker, age_ms=0, progress=progress)])
 
 
 def retry(store: Store, *ids: str) -> list[str]:
     with store.transaction() as tx:
-        return tx.retry(ids)
+        return tx.jobs.retry(ids)
 
 
 def recover(store: Store, holder: Holder = ME, why: str = "the node ended") -> list[str]:
     with store.transaction() as tx:
-        return tx.recover(holder, why)
+        return tx.jobs.recover(holder, why)
 
 
 def record(store: Store, job_id: str) -> JobRecord:
-    found = store.job(job_id)
+    found = store.jobs.get(job_id)
     assert found is not None, f"job {job_id} is not in the store"
     return found
 
@@ -114,7 +115,7 @@ def state(store: Store, job_id: str) -> State:
 
 
 def everything(store: Store) -> list[JobRecord]:
-    return store.jobs(JobFilter(limit=1_000_000))
+    return store.jobs.find(JobFilter(limit=1_000_000))
 
 
 def plain(raw: msgspec.Raw | None) -> Any:
@@ -123,12 +124,12 @@ def plain(raw: msgspec.Raw | None) -> Any:
 
 def pause(store: Store, scope: str, for_ms: int | None = None) -> None:
     with store.transaction() as tx:
-        tx.pause(scope, "me", None, for_ms)
+        tx.fleet.pause(scope, "me", None, for_ms)
 
 
 def resume(store: Store, scope: str) -> bool:
     with store.transaction() as tx:
-        return tx.resume(scope)
+        return tx.fleet.resume(scope)
 
 
 def crew(name: str, queue: str = "q", workers: int = 1, timeout_ms: int | None = 5, **limits: int | None) -> CrewRow:
@@ -141,7 +142,7 @@ def crew(name: str, queue: str = "q", workers: int = 1, timeout_ms: int | None =
 
 def register(store: Store, *crews: CrewRow, holder: Holder = ME) -> None:
     with store.transaction() as tx:
-        tx.register(holder, crews, {})
+        tx.fleet.register(holder, crews, {})
 
 
 class Boom(Exception):
@@ -184,4 +185,4 @@ def bring(store: Store, wanted: State, **options: Any) -> Claim:
 
 def counted(store: Store) -> list[Counts]:
     """How many jobs every queue has; not when its last one was done."""
-    return [msgspec.structs.replace(counts, last_done_ms=None) for counts in store.counts()]
+    return [msgspec.structs.replace(counts, last_done_ms=None) for counts in store.jobs.counts()]

@@ -40,7 +40,8 @@ from chargehand.model.job import (
     State,
     settle,
 )
-from chargehand.store import CancelResult, Counts, Store
+from chargehand.model.records import CancelResult, Counts
+from chargehand.store import Store
 
 QUEUING: dict[str, Outcome] = {
     "raised": Raised("Traceback"),
@@ -54,7 +55,7 @@ QUEUING: dict[str, Outcome] = {
 
 def ask_to_cancel(store: Store, *ids: str) -> list[CancelResult]:
     with store.transaction() as tx:
-        return tx.cancel(ids)
+        return tx.jobs.cancel(ids)
 
 
 # what is asked for
@@ -98,8 +99,8 @@ def test_each_is_answered_in_the_order_of_asking_but_for_the_finished_and_the_un
 # spec: WK-8
 def test_asking_rolls_back_with_its_transaction(store: Store) -> None:
     claim = bring(store, State.RUNNING)
-    roll_back(store, lambda tx: tx.cancel([claim.id]))
-    assert (record(store, claim.id).cancel_ms, store.cancelling()) == (None, [])
+    roll_back(store, lambda tx: tx.jobs.cancel([claim.id]))
+    assert (record(store, claim.id).cancel_ms, store.jobs.cancelling()) == (None, [])
 
 
 # spec: WK-8
@@ -107,14 +108,14 @@ def test_those_to_be_cancelled_are_listed_while_they_run(store: Store, wall: Wal
     wall.at = NOON
     put(store, *jobs(6))
     first, second, third, *_ = take(store, 5)
-    assert store.cancelling() == []
+    assert store.jobs.cancelling() == []
     for claim in (second, first, third):
         ask_to_cancel(store, claim.id)
         wall.at += 1
-    assert store.cancelling() == [(second.id, 1), (first.id, 1), (third.id, 1)]
+    assert store.jobs.cancelling() == [(second.id, 1), (first.id, 1), (third.id, 1)]
     end(store, second, Done())
     end(store, first, Interrupted("cancelled"))
-    assert store.cancelling() == [(third.id, 1)]
+    assert store.jobs.cancelling() == [(third.id, 1)]
 
 
 # what comes of it
@@ -132,10 +133,10 @@ def test_where_it_would_be_queued_again_it_is_cancelled(store: Store, how: str, 
     found = record(store, claim.id)
     assert (found.state, found.reason, found.finished_ms) == (State.CANCELLED, "cancelled", NOON + 5)
     assert (found.cancel_ms, found.node, found.error) == (NOON, None, getattr(outcome, "error", None))
-    assert [(a.outcome, a.error, a.worker) for a in store.attempts(claim.id)] == (
+    assert [(a.outcome, a.error, a.worker) for a in store.jobs.attempts(claim.id)] == (
         [] if how == "returned" else [(how, getattr(outcome, "error", None), "w")]
     )
-    assert store.counts() == [Counts(queue="q", cancelled=1)]
+    assert store.jobs.counts() == [Counts(queue="q", cancelled=1)]
     wall.at += HOUR
     assert take(store, 5) == []
     assert put(store, job("next", key="k")) == [Enqueued("next", True)]
@@ -156,7 +157,7 @@ def test_an_end_that_came_first_stands(store: Store, outcome: Outcome, wanted: S
     ask_to_cancel(store, claim.id)
     assert end(store, claim, outcome) == []
     assert (state(store, claim.id), record(store, claim.id).reason) == (wanted, reason)
-    assert store.cancelling() == []
+    assert store.jobs.cancelling() == []
 
 
 # spec: WK-8, WK-4
@@ -167,7 +168,7 @@ def test_a_batch_of_all_kinds_is_told_apart(store: Store) -> None:
     outcomes: list[Outcome] = [Done(), Done(), Interrupted("x"), Interrupted("x")]
     made = [settle(claim, outcome) for claim, outcome in zip(claims, outcomes, strict=True)]
     with store.transaction() as tx:
-        assert tx.settle([one for one in made if one is not None], ME) == []
+        assert tx.jobs.settle([one for one in made if one is not None], ME) == []
     assert [state(store, claim.id) for claim in claims] == [State.DONE, State.DONE, State.CANCELLED, State.QUEUED]
 
 
@@ -178,7 +179,7 @@ def test_what_a_dead_life_held_is_cancelled_if_that_was_asked_for(store: Store) 
     ask_to_cancel(store, "one")
     assert sorted(recover(store)) == ["one", "two"]
     assert (state(store, "one"), state(store, "two")) == (State.CANCELLED, State.QUEUED)
-    assert [a.outcome for a in store.attempts("one")] == ["interrupted"]
+    assert [a.outcome for a in store.jobs.attempts("one")] == ["interrupted"]
 
 
 # spec: WK-8
@@ -197,7 +198,7 @@ def test_a_retry_forgets_that_it_was_to_be_cancelled(store: Store) -> None:
     assert retry(store, claim.id) == [claim.id]
     assert record(store, claim.id).cancel_ms is None
     again = take_one(store)
-    assert store.cancelling() == []
+    assert store.jobs.cancelling() == []
     end(store, again, Interrupted("x"))
     assert state(store, claim.id) is State.QUEUED
 
@@ -208,7 +209,7 @@ def test_a_stale_claim_cancels_nothing(store: Store) -> None:
     current = take_one(store)
     ask_to_cancel(store, stale.id)
     assert end(store, stale, Interrupted("x")) == [stale.id]
-    assert store.cancelling() == [(current.id, current.fence)]
+    assert store.jobs.cancelling() == [(current.id, current.fence)]
 
 
 # progress
@@ -261,4 +262,4 @@ def test_only_those_cancelled_at_once_are_gone_at_once(store: Store) -> None:
     running = bring(store, State.RUNNING)
     put(store, job("waits"))
     assert cancel(store, running.id, "waits") == ["waits"]
-    assert store.counts() == [Counts(queue="q", running=1, cancelled=1)]
+    assert store.jobs.counts() == [Counts(queue="q", running=1, cancelled=1)]

@@ -30,7 +30,8 @@ from builders import (
 
 from chargehand.model.batch import Grant, Note, Want
 from chargehand.model.job import Claim, Done, Interrupted, RetryLater, Returned, State
-from chargehand.store import Holder, Store
+from chargehand.model.records import Holder
+from chargehand.store import Store
 from chargehand.testing import eventually
 
 
@@ -105,7 +106,7 @@ def test_a_job_given_back_keeps_its_turn(store: Store) -> None:
 def test_no_more_than_the_limit_are_claimed(store: Store, limit: int) -> None:
     put(store, *jobs(10))
     assert len(take(store, limit)) == min(limit, 10)
-    (counts,) = store.counts()
+    (counts,) = store.jobs.counts()
     assert (counts.running, counts.queued) == (min(limit, 10), 10 - min(limit, 10))
 
 
@@ -121,7 +122,7 @@ def test_only_the_queue_that_was_asked_for_is_claimed_from(store: Store) -> None
 def test_several_wants_are_answered_in_order(store: Store) -> None:
     put(store, *jobs(3, queue="a"), *jobs(3, queue="b"))
     with store.transaction() as tx:
-        grants = tx.claim([Want("crew-b", "b", 2), Want("crew-a", "a", 5), Want("crew-c", "c", 1)], ME)
+        grants = tx.jobs.claim([Want("crew-b", "b", 2), Want("crew-a", "a", 5), Want("crew-c", "c", 1)], ME)
     assert [(grant.crew, len(grant.claims)) for grant in grants] == [("crew-b", 2), ("crew-a", 3), ("crew-c", 0)]
 
 
@@ -129,7 +130,7 @@ def test_several_wants_are_answered_in_order(store: Store) -> None:
 def test_two_wants_of_one_queue_in_one_batch_do_not_share(store: Store) -> None:
     put(store, *jobs(5))
     with store.transaction() as tx:
-        first, second = tx.claim([Want("a", "q", 3), Want("b", "q", 3)], ME)
+        first, second = tx.jobs.claim([Want("a", "q", 3), Want("b", "q", 3)], ME)
     ids = [claim.id for claim in (*first.claims, *second.claims)]
     assert len(ids) == len(set(ids)) == 5
 
@@ -137,15 +138,15 @@ def test_two_wants_of_one_queue_in_one_batch_do_not_share(store: Store) -> None:
 # spec: WK-3
 def test_a_job_enqueued_in_a_transaction_can_be_claimed_in_it(store: Store) -> None:
     with store.transaction() as tx:
-        tx.enqueue([job("one")])
-        (grant,) = tx.claim([Want("q", "q", 1)], ME)
+        tx.jobs.enqueue([job("one")])
+        (grant,) = tx.jobs.claim([Want("q", "q", 1)], ME)
     assert [claim.id for claim in grant.claims] == ["one"]
 
 
 # spec: WK-3
 def test_a_claim_that_is_rolled_back_was_never_made(store: Store) -> None:
     put(store, job("one"))
-    roll_back(store, lambda tx: tx.claim([Want("q", "q", 1)], ME))
+    roll_back(store, lambda tx: tx.jobs.claim([Want("q", "q", 1)], ME))
     found = record(store, "one")
     assert (found.state, found.fence, found.started_ms, found.node) == (State.QUEUED, 0, None, None)
 
@@ -220,8 +221,8 @@ def test_claiming_settling_and_recovering_at_once_completes_every_job_once(
             for claim in claims[::2]:
                 accepted += end(store, claim, Done(), holder=holder) == []
             with store.transaction() as tx:
-                tx.recover(Holder("node", "nobody"), "gone")
-            if not store.counts()[0].queued and not store.counts()[0].running:
+                tx.jobs.recover(Holder("node", "nobody"), "gone")
+            if not store.jobs.counts()[0].queued and not store.jobs.counts()[0].running:
                 return accepted
         raise AssertionError("it never ends")
 
@@ -255,7 +256,7 @@ def test_a_pause_is_of_one_crew_alone(store: Store) -> None:
     put(store, *jobs(4))
     pause(store, "a")
     with store.transaction() as tx:
-        a, b = tx.claim([Want("a", "q", 2), Want("b", "q", 2)], ME)
+        a, b = tx.jobs.claim([Want("a", "q", 2), Want("b", "q", 2)], ME)
     assert (len(a.claims), len(b.claims)) == (0, 2)
 
 
@@ -263,8 +264,8 @@ def test_a_pause_is_of_one_crew_alone(store: Store) -> None:
 def test_a_pause_in_the_very_transaction_of_the_claim_holds(store: Store) -> None:
     put(store, job("one"))
     with store.transaction() as tx:
-        tx.pause("*", "me", None)
-        (grant,) = tx.claim([Want("q", "q", 1)], ME)
+        tx.fleet.pause("*", "me", None)
+        (grant,) = tx.jobs.claim([Want("q", "q", 1)], ME)
     assert grant.claims == ()
 
 
@@ -371,7 +372,7 @@ def test_a_pause_of_one_worker_is_not_the_claims_business(store: Store) -> None:
     put(store, job("one"))
     pause(store, "worker:q:0")
     assert [claim.id for claim in take(store)] == ["one"]
-    assert [found.scope for found in store.pauses()] == ["worker:q:0"]
+    assert [found.scope for found in store.fleet.pauses()] == ["worker:q:0"]
 
 
 # time
@@ -426,7 +427,7 @@ def test_a_future_job_is_claimed_when_its_time_has_come(store: Store) -> None:
 # spec: WK-3
 def test_of_jobs_whose_time_has_come_the_highest_priority_is_first(store: Store) -> None:
     put(store, job("low", delay_ms=1), job("high", delay_ms=30, priority=5), job("now", priority=1))
-    eventually(lambda: ask(store, 0).claims == () and store.counts()[0].future == 0)
+    eventually(lambda: ask(store, 0).claims == () and store.jobs.counts()[0].future == 0)
     assert [claim.id for claim in take(store, 3)] == ["high", "now", "low"]
 
 
@@ -455,7 +456,7 @@ def test_a_job_that_asked_for_later_waits_that_long(store: Store) -> None:
     assert grant.claims == ()
     assert grant.next_in_ms is not None
     assert HOUR - 600_000 < grant.next_in_ms <= HOUR
-    assert store.counts()[0].future == 1
+    assert store.jobs.counts()[0].future == 1
 
 
 # who has it
@@ -466,7 +467,7 @@ def test_a_note_says_which_worker_has_the_job_and_for_how_long(store: Store) -> 
     claim = bring(store, State.RUNNING)
     before = record(store, claim.id).started_ms
     with store.transaction() as tx:
-        tx.note([Note(seq=claim.seq, fence=claim.fence, worker="worker:q:1", age_ms=HOUR)])
+        tx.jobs.note([Note(seq=claim.seq, fence=claim.fence, worker="worker:q:1", age_ms=HOUR)])
     found = record(store, claim.id)
     assert found.worker == "worker:q:1"
     assert found.started_ms is not None
@@ -480,7 +481,7 @@ def test_a_note_of_an_older_claim_is_not_taken_down(store: Store) -> None:
     new = take_one(store)
     was = record(store, new.id)
     with store.transaction() as tx:
-        tx.note([Note(seq=old.seq, fence=old.fence, worker="worker:q:1", age_ms=HOUR)])
+        tx.jobs.note([Note(seq=old.seq, fence=old.fence, worker="worker:q:1", age_ms=HOUR)])
     assert record(store, new.id) == was
 
 
@@ -488,7 +489,7 @@ def test_a_note_of_an_older_claim_is_not_taken_down(store: Store) -> None:
 def test_whoever_had_the_job_is_forgotten_with_the_claim(store: Store) -> None:
     claim = bring(store, State.RUNNING)
     with store.transaction() as tx:
-        tx.note([Note(seq=claim.seq, fence=claim.fence, worker="worker:q:1", age_ms=0)])
+        tx.jobs.note([Note(seq=claim.seq, fence=claim.fence, worker="worker:q:1", age_ms=0)])
     end(store, claim, Interrupted("stop"))
     assert (record(store, claim.id).node, record(store, claim.id).worker) == (None, None)
     take_one(store, holder=EARLIER_ME)

@@ -28,7 +28,8 @@ from builders import (
 )
 
 from chargehand.model.job import Done, GaveUp, Raised, State
-from chargehand.store import ClaimRow, JobFilter, Store
+from chargehand.model.records import ClaimRow, JobFilter
+from chargehand.store import Store
 
 # what is held
 
@@ -43,7 +44,7 @@ def test_what_is_held_is_listed_oldest_first_with_who_holds_it(store: Store, wal
     claim = take_one(store)
     note(store, claim, worker="worker:q:3")
     cancel(store, "b")
-    assert store.claims() == [
+    assert store.jobs.claims() == [
         ClaimRow(
             id="a", queue="other", label=None, fence=1, node="node-a", worker=None, started_ms=NOON, cancel_ms=None
         ),
@@ -58,9 +59,9 @@ def test_what_is_held_is_listed_oldest_first_with_who_holds_it(store: Store, wal
 def test_of_many_held_the_oldest_are_listed(store: Store) -> None:
     put(store, *jobs(20))
     claims = take(store, 20)
-    assert [row.id for row in store.claims(3)] == [claim.id for claim in claims[:3]]
-    assert len(store.claims()) == 20
-    assert store.claims(0) == []
+    assert [row.id for row in store.jobs.claims(3)] == [claim.id for claim in claims[:3]]
+    assert len(store.jobs.claims()) == 20
+    assert store.jobs.claims(0) == []
 
 
 # taking back
@@ -76,7 +77,7 @@ def test_a_claim_taken_back_by_hand_is_an_interruption(store: Store, wall: Wall)
     found = record(store, claim.id)
     assert (found.state, found.node, found.worker, found.finished_ms) == (State.QUEUED, None, None, None)
     assert (found.attempts, found.crashes, found.interruptions) == (0, 0, 1)
-    (attempt,) = store.attempts(claim.id)
+    (attempt,) = store.jobs.attempts(claim.id)
     assert (attempt.outcome, attempt.error, attempt.node) == ("interrupted", "a person said so", "node-a")
     assert (attempt.worker, attempt.duration_ms, attempt.started_ms) == ("worker:q:1", 250, NOON)
     assert take_one(store).fence == 2
@@ -96,9 +97,9 @@ def test_whoever_had_the_claim_that_was_taken_back_settles_nothing(store: Store)
 @pytest.mark.parametrize("now", [one for one in State if one is not State.RUNNING])
 def test_what_is_not_held_is_not_taken_back(store: Store, now: State) -> None:
     claim = bring(store, now)
-    was, history = record(store, claim.id), store.attempts(claim.id)
+    was, history = record(store, claim.id), store.jobs.attempts(claim.id)
     assert not release(store, claim)
-    assert (record(store, claim.id), store.attempts(claim.id)) == (was, history)
+    assert (record(store, claim.id), store.jobs.attempts(claim.id)) == (was, history)
 
 
 # spec: WK-4
@@ -115,7 +116,7 @@ def test_a_later_claim_is_not_taken_back_in_the_place_of_the_one_that_was_meant(
 def test_whatever_a_person_gives_as_the_reason_is_kept(store: Store, text: str) -> None:
     claim = bring(store, State.RUNNING)
     assert release(store, claim, text)
-    assert store.attempts(claim.id)[0].error == text.encode(errors="replace").decode()
+    assert store.jobs.attempts(claim.id)[0].error == text.encode(errors="replace").decode()
 
 
 # finding
@@ -127,10 +128,10 @@ def test_jobs_are_found_by_their_reason(store: Store) -> None:
     bring(store, State.DONE)
     put(store, job("one"), job("two", "other"))
     cancel(store, "one", "two")
-    assert [found.id for found in store.jobs(JobFilter(reason="gave up"))] == [gave_up.id]
-    assert [found.id for found in store.jobs(JobFilter(reason="cancelled"))] == ["two", "one"]
-    assert [found.id for found in store.jobs(JobFilter(reason="cancelled", queue="q"))] == ["one"]
-    assert store.jobs(JobFilter(reason="nothing of the kind")) == []
+    assert [found.id for found in store.jobs.find(JobFilter(reason="gave up"))] == [gave_up.id]
+    assert [found.id for found in store.jobs.find(JobFilter(reason="cancelled"))] == ["two", "one"]
+    assert [found.id for found in store.jobs.find(JobFilter(reason="cancelled", queue="q"))] == ["one"]
+    assert store.jobs.find(JobFilter(reason="nothing of the kind")) == []
 
 
 # spec: DB-3
@@ -141,9 +142,9 @@ def test_jobs_are_found_by_a_part_of_what_they_say_in_any_case_of_letters(store:
     for text, found in {
         "id-": "an-ID-1", "AN-id-1": "an-ID-1", "LABEL": "x2", "e l": "x2", "KEY": "x3", "oserr": "x5",
     }.items():  # fmt: skip
-        assert [one.id for one in store.jobs(JobFilter(text=text))] == [found], text
-    assert store.jobs(JobFilter(text="nobody says this")) == []
-    assert store.jobs(JobFilter(text="")) == everything(store)
+        assert [one.id for one in store.jobs.find(JobFilter(text=text))] == [found], text
+    assert store.jobs.find(JobFilter(text="nobody says this")) == []
+    assert store.jobs.find(JobFilter(text="")) == everything(store)
 
 
 # spec: DB-3
@@ -153,7 +154,7 @@ def test_every_sign_stands_for_itself(store: Store, text: str) -> None:
     if text != "\ud800":
         put(store, job("meant", label=f"before{text}after"))
     expected = [] if text == "\ud800" else ["meant"]
-    assert [found.id for found in store.jobs(JobFilter(text=text))] == expected
+    assert [found.id for found in store.jobs.find(JobFilter(text=text))] == expected
 
 
 # spec: DB-3
@@ -161,8 +162,8 @@ def test_a_very_long_text_is_looked_for(store: Store) -> None:
     claim = bring(store, State.RUNNING, max_attempts=1)
     long = "x" * 60_000
     end(store, claim, Raised(f"Error: {long}"))
-    assert [found.id for found in store.jobs(JobFilter(text=long.upper()))] == [claim.id]
-    assert store.jobs(JobFilter(text=f"{long}x")) == []
+    assert [found.id for found in store.jobs.find(JobFilter(text=long.upper()))] == [claim.id]
+    assert store.jobs.find(JobFilter(text=f"{long}x")) == []
 
 
 # spec: DB-3
@@ -170,7 +171,7 @@ def test_what_is_found_comes_in_pages(store: Store) -> None:
     put(store, *(job(f"{number}", label="even" if number % 2 == 0 else "odd") for number in range(10)))
     seen: list[str] = []
     before = None
-    while page := store.jobs(JobFilter(text="ODD", state=State.QUEUED, limit=2, before=before)):
+    while page := store.jobs.find(JobFilter(text="ODD", state=State.QUEUED, limit=2, before=before)):
         assert len(page) <= 2
         seen += [found.id for found in page]
         before = seen[-1]
@@ -195,7 +196,7 @@ def test_all_conditions_hold_together(store: Store) -> None:
             and reason in (None, one.reason)
             and (text is None or "x" in f"{one.id}{one.label}")
         ]
-        assert store.jobs(JobFilter(queue=queue, state=wanted, reason=reason, text=text)) == expected
+        assert store.jobs.find(JobFilter(queue=queue, state=wanted, reason=reason, text=text)) == expected
 
 
 # the clock
@@ -213,7 +214,7 @@ def test_the_stores_clock_can_be_read(store: Store, wall: Wall) -> None:
 def test_recovering_and_releasing_do_not_meet(store: Store) -> None:
     put(store, job("one"))
     claim = take_one(store, holder=EARLIER_ME)
-    roll_back(store, lambda tx: (tx.release("one", claim.fence, "x"), tx.recover(ME, "gone")))
+    roll_back(store, lambda tx: (tx.jobs.release("one", claim.fence, "x"), tx.jobs.recover(ME, "gone")))
     assert recover(store) == ["one"]
     assert not release(store, claim)
     assert record(store, "one").interruptions == 1

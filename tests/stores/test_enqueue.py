@@ -25,7 +25,8 @@ from builders import (
 
 from chargehand.errors import Conflict
 from chargehand.model.job import Enqueued, State
-from chargehand.store import CancelResult, Store, Transaction
+from chargehand.model.records import CancelResult
+from chargehand.store import Store, Transaction
 
 SIGNS = ["ä", "日本", "💥", "a'b\"c;--", "%s ? :x $1", "tab\\t"]
 
@@ -60,7 +61,7 @@ def test_a_new_job_has_nothing_that_only_work_can_give_it(store: Store) -> None:
     assert (found.attempts, found.crashes, found.interruptions, found.fence) == (0, 0, 0, 0)
     assert (found.progress, found.result, found.error, found.reason) == (None, None, None, None)
     assert (found.started_ms, found.finished_ms, found.node, found.worker) == (None, None, None, None)
-    assert store.attempts("one") == []
+    assert store.jobs.attempts("one") == []
 
 
 # spec: WK-1
@@ -102,7 +103,7 @@ def test_a_payload_at_the_limit_comes_back_whole(store: Store) -> None:
 def test_ten_thousand_jobs_go_in_with_one_transaction(store: Store) -> None:
     new = jobs(10_000)
     assert put(store, *new) == [Enqueued(one.id, True) for one in new]
-    (counts,) = store.counts()
+    (counts,) = store.jobs.counts()
     assert counts.queued == 10_000
     assert [claim.id for claim in take(store, 10)] == [one.id for one in new[:10]]
 
@@ -117,7 +118,7 @@ def test_enqueueing_nothing_is_nothing(store: Store) -> None:
 def test_a_batch_for_several_queues_is_answered_in_its_own_order(store: Store) -> None:
     new = [job(f"{n}", f"queue-{n % 3}") for n in range(9)]
     assert [answer.id for answer in put(store, *new)] == [f"{n}" for n in range(9)]
-    assert [(c.queue, c.queued) for c in store.counts()] == [("queue-0", 3), ("queue-1", 3), ("queue-2", 3)]
+    assert [(c.queue, c.queued) for c in store.jobs.counts()] == [("queue-0", 3), ("queue-1", 3), ("queue-2", 3)]
 
 
 # spec: WK-2
@@ -163,7 +164,7 @@ def test_run_at_wins_over_delay(store: Store) -> None:
 def test_a_taken_key_is_answered_with_its_holder(store: Store, holder: State) -> None:
     first = bring(store, holder, key="k")
     assert put(store, job("second", key="k")) == [Enqueued(first.id, False)]
-    assert store.job("second") is None
+    assert store.jobs.get("second") is None
 
 
 # spec: WK-2
@@ -294,7 +295,7 @@ def test_a_domain_write_and_its_job_commit_together(store: Store, store_factory:
     make_songs(store)
     with store.transaction() as tx:
         tx.execute("INSERT INTO song VALUES ('a.flac')")
-        tx.enqueue([job("one")])
+        tx.jobs.enqueue([job("one")])
     other = store_factory()
     assert count_songs(other) == 1
     assert state(other, "one") is State.QUEUED
@@ -306,14 +307,14 @@ def test_a_domain_write_and_its_job_roll_back_together(store: Store, first: str)
     def work(tx: Transaction) -> None:
         if first == "row":
             tx.execute("INSERT INTO song VALUES ('a.flac')")
-        tx.enqueue([job("one")])
+        tx.jobs.enqueue([job("one")])
         if first == "job":
             tx.execute("INSERT INTO song VALUES ('a.flac')")
 
     make_songs(store)
     roll_back(store, work)
     assert count_songs(store) == 0
-    assert store.job("one") is None
+    assert store.jobs.get("one") is None
 
 
 # spec: WK-2
@@ -322,15 +323,15 @@ def test_nobody_sees_a_job_before_its_transaction_has_committed(
 ) -> None:
     other = store_factory()
     with store.transaction() as tx:
-        tx.enqueue([job("one")])
-        assert other.job("one") is None
-        assert other.counts() == []
-    assert other.job("one") is not None
+        tx.jobs.enqueue([job("one")])
+        assert other.jobs.get("one") is None
+        assert other.jobs.counts() == []
+    assert other.jobs.get("one") is not None
 
 
 # spec: WK-2
 def test_a_store_goes_on_after_a_transaction_that_failed(store: Store) -> None:
-    roll_back(store, lambda tx: tx.enqueue([job("one")]))
+    roll_back(store, lambda tx: tx.jobs.enqueue([job("one")]))
     assert put(store, job("one")) == [Enqueued("one", True)]
 
 
@@ -339,13 +340,13 @@ def test_a_store_goes_on_after_a_transaction_that_failed(store: Store) -> None:
 def test_what_the_caller_raises_in_a_transaction_comes_out_as_it_is(store: Store, error: Exception) -> None:
     def work() -> None:
         with store.transaction() as tx:
-            tx.enqueue([job("one")])
+            tx.jobs.enqueue([job("one")])
             raise error
 
     with pytest.raises(type(error)) as caught:
         work()
     assert caught.value is error
-    assert store.job("one") is None
+    assert store.jobs.get("one") is None
 
 
 # spec: WK-2
@@ -355,16 +356,16 @@ def test_all_kinds_of_change_roll_back_together(store: Store) -> None:
     before = everything(store)
 
     def work(tx: Transaction) -> None:
-        tx.enqueue([job("new")])
-        assert tx.cancel([waiting.id]) == [CancelResult(waiting.id, True, 1)]
-        assert tx.retry([failed.id]) == [failed.id]
-        tx.pause("*", "me", None)
-        assert tx.recover(EARLIER_ME, "why") == [running.id]
+        tx.jobs.enqueue([job("new")])
+        assert tx.jobs.cancel([waiting.id]) == [CancelResult(waiting.id, True, 1)]
+        assert tx.jobs.retry([failed.id]) == [failed.id]
+        tx.fleet.pause("*", "me", None)
+        assert tx.jobs.recover(EARLIER_ME, "why") == [running.id]
 
     roll_back(store, work)
     assert everything(store) == before
-    assert store.pauses() == []
-    assert store.attempts(running.id) == []
+    assert store.fleet.pauses() == []
+    assert store.jobs.attempts(running.id) == []
 
 
 # spec: WK-2

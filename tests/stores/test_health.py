@@ -8,7 +8,7 @@ import pytest
 from builders import EARLIER_ME, HOUR, ME, NOON, Wall, bring, crew, job, plain, put, register, roll_back
 
 from chargehand.model.job import State
-from chargehand.store import (
+from chargehand.model.records import (
     CrashFilter,
     CrashRecord,
     CrashReport,
@@ -18,8 +18,8 @@ from chargehand.store import (
     Holder,
     Retention,
     Snapshot,
-    Store,
 )
+from chargehand.store import Store
 
 OTHER = Holder("node-b", "life-9")
 DAY = 24 * HOUR
@@ -40,16 +40,16 @@ def note(component: str = "worker:tag:0", status: str = "healthy", **options: An
 
 def project(store: Store, *notes: HealthNote, holder: Holder = ME) -> None:
     with store.transaction() as tx:
-        tx.project(notes, holder)
+        tx.fleet.project(notes, holder)
 
 
 def wipe(store: Store, components: list[str] | None = None, holder: Holder = ME) -> None:
     with store.transaction() as tx:
-        tx.wipe(holder, components)
+        tx.fleet.project((), holder, gone=components or (), complete=components is None)
 
 
 def names(store: Store) -> list[tuple[str, str]]:
-    return [(row.node, row.component) for row in store.health()]
+    return [(row.node, row.component) for row in store.fleet.health()]
 
 
 def crash(id: str = "c1", **options: Any) -> CrashReport:
@@ -64,16 +64,16 @@ def crash(id: str = "c1", **options: Any) -> CrashReport:
 
 def report(store: Store, *crashes: CrashReport, holder: Holder = ME) -> None:
     with store.transaction() as tx:
-        tx.report(crashes, holder)
+        tx.fleet.report(crashes, holder)
 
 
 def ids(store: Store, **which: Any) -> list[str]:
-    return [found.id for found in store.crashes(CrashFilter(**which))]
+    return [found.id for found in store.fleet.crashes(CrashFilter(**which))]
 
 
 def give_up(store: Store, *marks: GivenUpMark) -> None:
     with store.transaction() as tx:
-        tx.give_up(marks)
+        tx.fleet.mark(marks)
 
 
 def mark(component: str, reason: str = "why", fingerprint: str = "f", **options: Any) -> GivenUpMark:
@@ -82,11 +82,11 @@ def mark(component: str, reason: str = "why", fingerprint: str = "f", **options:
 
 def snap(store: Store) -> None:
     with store.transaction() as tx:
-        tx.snapshot()
+        tx.fleet.snapshot()
 
 
 def times(store: Store, since_ms: int = 0, limit: int = 1000) -> list[int]:
-    return [found.timestamp_ms for found in store.snapshots(since_ms, limit)]
+    return [found.timestamp_ms for found in store.fleet.snapshots(since_ms, limit)]
 
 
 # health
@@ -102,7 +102,7 @@ def test_a_row_says_all_that_the_note_said_at_the_stores_own_time(store: Store, 
     )  # fmt: skip
     project(store, said)
     wall.at = NOON + 1000
-    assert store.health() == [
+    assert store.fleet.health() == [
         HealthRow(
             component="worker:tag:0", node="node-a", status="busy", flags=("slow", "paused"), reason="why", pid=77,
             pid_start=123_456_789_012, incarnation="i-1", current_job="j-1", last_heartbeat_ms=NOON - 40,
@@ -116,7 +116,7 @@ def test_a_row_says_all_that_the_note_said_at_the_stores_own_time(store: Store, 
 def test_what_is_not_known_is_none(store: Store, wall: Wall) -> None:
     wall.at = NOON
     project(store, note("app", "starting"))
-    (row,) = store.health()
+    (row,) = store.fleet.health()
     unknown = (row.reason, row.pid, row.pid_start, row.incarnation, row.current_job, row.exit_code, row.signal)
     assert unknown == (None,) * 7
     assert (row.last_heartbeat_ms, row.age_ms, row.last_restart_ms) == (None, None, None)
@@ -127,7 +127,7 @@ def test_what_is_not_known_is_none(store: Store, wall: Wall) -> None:
 def test_a_later_note_replaces_the_row_whole(store: Store) -> None:
     project(store, note("app"), note(pid=77, reason="why", flags=("slow",), exit_code=3, metadata='{"a":1}'))
     project(store, note(status="stopped"))
-    app, row = store.health()
+    app, row = store.fleet.health()
     assert app.status == "healthy"
     assert (row.status, row.pid, row.reason, row.flags, row.exit_code) == ("stopped", None, None, (), None)
     assert plain(row.metadata) == {}
@@ -137,7 +137,7 @@ def test_a_later_note_replaces_the_row_whole(store: Store) -> None:
 def test_a_new_life_of_the_node_writes_the_same_rows(store: Store) -> None:
     project(store, note(status="old"), holder=EARLIER_ME)
     project(store, note(status="new"))
-    assert [row.status for row in store.health()] == ["new"]
+    assert [row.status for row in store.fleet.health()] == ["new"]
 
 
 # spec: HP-2
@@ -155,7 +155,7 @@ def test_the_age_of_a_heartbeat_grows_though_nobody_writes(store: Store, wall: W
     wall.at = NOON
     project(store, note(heartbeat_age_ms=0))
     for wall.at in (NOON, NOON + 29_999, NOON + DAY):
-        assert [row.age_ms for row in store.health()] == [wall.at - NOON]
+        assert [row.age_ms for row in store.fleet.health()] == [wall.at - NOON]
 
 
 # spec: HP-2
@@ -187,7 +187,7 @@ def test_a_new_life_wipes_what_its_own_node_left_and_nothing_else(store: Store) 
     snap(store)
     register(store, crew("tag"))
     assert names(store) == [("node-b", "app")]
-    assert (ids(store), len(store.given_up()), len(store.snapshots(0, 9))) == (["c1"], 1, 1)
+    assert (ids(store), len(store.fleet.given_up()), len(store.fleet.snapshots(0, 9))) == (["c1"], 1, 1)
 
 
 # spec: HP-1
@@ -195,25 +195,25 @@ def test_health_is_written_with_the_rest_of_the_transaction_or_not_at_all(store:
     project(store, note("app"))
 
     def work(tx: Any) -> None:
-        tx.wipe(ME)
-        tx.project([note("new")], ME)
-        tx.report([crash()], ME)
-        tx.give_up([mark("new")])
-        tx.snapshot()
+        tx.fleet.project((), ME, complete=True)
+        tx.fleet.project([note("new")], ME)
+        tx.fleet.report([crash()], ME)
+        tx.fleet.mark([mark("new")])
+        tx.fleet.snapshot()
 
     roll_back(store, work)
     assert names(store) == [("node-a", "app")]
-    assert (ids(store), store.given_up(), store.snapshots(0, 9)) == ([], [], [])
+    assert (ids(store), store.fleet.given_up(), store.fleet.snapshots(0, 9)) == ([], [], [])
 
 
 # spec: HP-1
 def test_health_decides_nothing_about_jobs(store: Store) -> None:
     claim = bring(store, State.RUNNING)
-    before = store.job(claim.id)
+    before = store.jobs.get(claim.id)
     project(store, note(current_job=claim.id, status="failed"))
     report(store, crash(job=claim.id))
     wipe(store)
-    assert store.job(claim.id) == before
+    assert store.jobs.get(claim.id) == before
 
 
 # spec: HP-2, SV-8
@@ -221,10 +221,10 @@ def test_health_decides_nothing_about_jobs(store: Store) -> None:
 def test_whatever_is_said_of_a_worker_comes_back_as_it_was(store: Store, text: str) -> None:
     metadata = msgspec.json.encode({"said": text}).decode()
     project(store, note(reason=text, flags=(text, text), current_job=text, metadata=metadata))
-    (row,) = store.health()
+    (row,) = store.fleet.health()
     assert (row.reason, row.flags, row.current_job, plain(row.metadata)) == (text, (text, text), text, {"said": text})
     snap(store)
-    (found,) = store.snapshots(0, 9)
+    (found,) = store.fleet.snapshots(0, 9)
     (component,) = plain(found.components)
     assert (component["flags"], component["current_job"]) == ([text, text], text)
 
@@ -239,8 +239,8 @@ def test_a_report_is_kept_whole_at_the_time_of_the_death(store: Store, wall: Wal
     wall.at = NOON + 1000
     facts = msgspec.structs.asdict(crash(age_ms=1250))
     expected = CrashRecord(**facts, node="node-a", at_ms=NOON - 250)
-    assert store.crash("c1") == expected
-    assert store.crashes(CrashFilter()) == [expected]
+    assert store.fleet.crash("c1") == expected
+    assert store.fleet.crashes(CrashFilter()) == [expected]
 
 
 # spec: HP-2
@@ -250,7 +250,7 @@ def test_what_a_report_does_not_know_is_none(store: Store) -> None:
         crash(pid=None, exit_code=None, signal=None, job=None, memory=None, uptime_ms=None, charged=False,
               stacks="", lines=(), frames=()),
     )  # fmt: skip
-    found = store.crash("c1")
+    found = store.fleet.crash("c1")
     assert found is not None
     assert (found.pid, found.exit_code, found.signal, found.job, found.memory, found.uptime_ms) == (None,) * 6
     assert (found.charged, found.stacks, found.lines, found.frames) == (False, "", (), ())
@@ -262,7 +262,7 @@ def test_a_report_that_is_known_is_not_written_again(store: Store, wall: Wall) -
     report(store, crash(text="first"), crash(text="again"))
     wall.at = NOON + HOUR
     report(store, crash(text="later"), crash("c2"), holder=OTHER)
-    found = store.crash("c1")
+    found = store.fleet.crash("c1")
     assert found is not None
     assert (found.text, found.node, found.at_ms) == ("first", "node-a", NOON)
     assert ids(store) == ["c2", "c1"]
@@ -271,7 +271,7 @@ def test_a_report_that_is_known_is_not_written_again(store: Store, wall: Wall) -
 # spec: HP-2
 def test_a_report_that_nobody_made_is_none(store: Store) -> None:
     report(store, crash())
-    assert store.crash("c2") is None
+    assert store.fleet.crash("c2") is None
     assert ids(store, before="c2") == []
 
 
@@ -332,7 +332,7 @@ def test_a_filter_lets_through_exactly_the_reports_it_says(store: Store) -> None
 @pytest.mark.parametrize("text", HOSTILE)
 def test_whatever_a_dying_worker_said_comes_back_as_it_was(store: Store, text: str) -> None:
     report(store, crash(text=text, follows=text, job=text, stacks=text, lines=(text, "x", text), frames=(text,)))
-    found = store.crash("c1")
+    found = store.fleet.crash("c1")
     assert found is not None
     assert (found.text, found.follows, found.job, found.stacks) == (text,) * 4
     assert (found.lines, found.frames) == ((text, "x", text), (text,))
@@ -346,14 +346,14 @@ def test_text_that_is_no_unicode_is_kept_as_far_as_it_is(store: Store) -> None:
     report(store, crash("c1", text=bad, stacks=bad, follows=bad, job=bad, lines=(bad,), frames=(bad,)), crash("c2"))
     project(store, note(reason=bad, flags=(bad,), current_job=bad))
     give_up(store, mark("worker:tag:0", reason=bad))
-    found = store.crash("c1")
+    found = store.fleet.crash("c1")
     assert found is not None
     assert (found.text, found.stacks, found.follows, found.job, found.lines, found.frames) == (
         shown, shown, shown, shown, (shown,), (shown,),
     )  # fmt: skip
-    (row,) = store.health()
+    (row,) = store.fleet.health()
     assert (row.reason, row.flags, row.current_job) == (shown, (shown,), shown)
-    assert [one.reason for one in store.given_up()] == [shown]
+    assert [one.reason for one in store.fleet.given_up()] == [shown]
     assert msgspec.json.encode((found, row))
     assert ids(store) == ["c2", "c1"]
 
@@ -370,7 +370,7 @@ def test_a_mark_is_kept_through_a_restart_with_the_stores_own_time(
     give_up(store, mark("worker:tag:1", at_ms=5), mark("worker:tag:0", reason="6 crashes", fingerprint="f1"))
     wall.at = NOON + HOUR
     register(store, crew("tag"))
-    assert store_factory().given_up() == [
+    assert store_factory().fleet.given_up() == [
         mark("worker:tag:0", reason="6 crashes", fingerprint="f1", at_ms=NOON),
         mark("worker:tag:1", at_ms=NOON),
     ]
@@ -382,18 +382,18 @@ def test_a_second_mark_of_a_worker_replaces_the_first(store: Store, wall: Wall) 
     give_up(store, mark("worker:tag:0", fingerprint="f1"))
     wall.at = NOON + 9
     give_up(store, mark("worker:tag:0", reason="other", fingerprint="f2"))
-    assert store.given_up() == [mark("worker:tag:0", reason="other", fingerprint="f2", at_ms=NOON + 9)]
+    assert store.fleet.given_up() == [mark("worker:tag:0", reason="other", fingerprint="f2", at_ms=NOON + 9)]
 
 
 # spec: RP-6
 def test_only_who_is_forgiven_is_forgotten(store: Store) -> None:
     give_up(store, *(mark(f"worker:tag:{number}") for number in range(4)))
     with store.transaction() as tx:
-        tx.forgive(["worker:tag:1", "nobody", "worker:tag:3"])
-    assert [one.component for one in store.given_up()] == ["worker:tag:0", "worker:tag:2"]
+        tx.fleet.mark((), cleared=["worker:tag:1", "nobody", "worker:tag:3"])
+    assert [one.component for one in store.fleet.given_up()] == ["worker:tag:0", "worker:tag:2"]
     with store.transaction() as tx:
-        tx.forgive([])
-    assert len(store.given_up()) == 2
+        tx.fleet.mark((), cleared=[])
+    assert len(store.fleet.given_up()) == 2
 
 
 # spec: RP-6
@@ -401,11 +401,11 @@ def test_a_mark_survives_pause_resume_and_the_wiping_of_health(store: Store) -> 
     give_up(store, mark("worker:tag:0"))
     project(store, note())
     with store.transaction() as tx:
-        tx.pause("*", "me", None)
-        tx.resume("*")
-        tx.wipe(ME)
-    assert store.health() == []
-    assert [one.component for one in store.given_up()] == ["worker:tag:0"]
+        tx.fleet.pause("*", "me", None)
+        tx.fleet.resume("*")
+        tx.fleet.project((), ME, complete=True)
+    assert store.fleet.health() == []
+    assert [one.component for one in store.fleet.given_up()] == ["worker:tag:0"]
 
 
 # history
@@ -418,7 +418,7 @@ def test_a_snapshot_is_everything_at_one_moment(store: Store, wall: Wall) -> Non
     project(store, note("worker:tag:0", flags=("slow",), current_job="j-1", pid=77, restart_count=2), note("app"))
     snap(store)
     wipe(store)
-    (found,) = store.snapshots(0, 10)
+    (found,) = store.fleet.snapshots(0, 10)
     assert found.timestamp_ms == NOON
     quiet = {"flags": [], "current_job": None, "pid": None, "restart_count": 0}
     assert plain(found.components) == [
@@ -433,7 +433,7 @@ def test_a_snapshot_is_everything_at_one_moment(store: Store, wall: Wall) -> Non
 def test_a_snapshot_of_nothing_is_empty(store: Store, wall: Wall) -> None:
     wall.at = NOON
     snap(store)
-    assert store.snapshots(0, 10) == [Snapshot(timestamp_ms=NOON, components=msgspec.Raw(b"[]"))]
+    assert store.fleet.snapshots(0, 10) == [Snapshot(timestamp_ms=NOON, components=msgspec.Raw(b"[]"))]
 
 
 # spec: HP-6
@@ -457,7 +457,7 @@ def test_of_one_moment_the_newest_snapshot_is_kept(store: Store, wall: Wall) -> 
     for status in ("starting", "healthy"):
         project(store, note(status=status))
         snap(store)
-    (found,) = store.snapshots(0, 10)
+    (found,) = store.fleet.snapshots(0, 10)
     assert [one["status"] for one in plain(found.components)] == ["healthy"]
 
 
@@ -470,7 +470,7 @@ def test_reports_older_than_the_age_are_pruned(store: Store, wall: Wall) -> None
     report(store, crash("old", age_ms=DAY + 1), crash("edge", age_ms=DAY), crash("new"))
     assert store.prune(Retention(crash_age_ms=DAY), 100) == 0
     assert ids(store) == ["new", "edge"]
-    assert (store.crash("old"), store.crash("edge") is not None) == (None, True)
+    assert (store.fleet.crash("old"), store.fleet.crash("edge") is not None) == (None, True)
     wall.at += 30 * DAY + 1
     store.prune(Retention(), 100)
     assert ids(store) == []
@@ -549,8 +549,8 @@ def test_pruning_reports_leaves_jobs_health_and_marks_alone(store: Store) -> Non
     report(store, crash(), crash("c2"))
     assert store.prune(Retention(crash_count=1), 100) == 0
     assert ids(store) == ["c2"]
-    assert (store.job("waiting") is None, store.job(finished.id) is None) == (False, False)
-    assert (len(store.health()), len(store.given_up())) == (1, 1)
+    assert (store.jobs.get("waiting") is None, store.jobs.get(finished.id) is None) == (False, False)
+    assert (len(store.fleet.health()), len(store.fleet.given_up())) == (1, 1)
 
 
 # spec: WK-12
@@ -559,4 +559,4 @@ def test_jobs_reports_and_history_are_pruned_together_and_jobs_are_counted(store
     report(store, crash())
     snap(store)
     assert store.prune(Retention(count=0, crash_count=0, history_age_ms=-HOUR), 100) == 1
-    assert (store.job(finished.id), ids(store), times(store)) == (None, [], [])
+    assert (store.jobs.get(finished.id), ids(store), times(store)) == (None, [], [])

@@ -28,7 +28,8 @@ from builders import (
 
 from chargehand.errors import Conflict
 from chargehand.model.job import Crashed, Done, Found, GaveUp, Interrupted, Raised, State
-from chargehand.store import Discovered, Discovery, JobFilter, Retention, Store
+from chargehand.model.records import Discovered, Discovery, JobFilter, Retention
+from chargehand.store import Store
 
 
 def page(*items: str | Found, queue: str = "q", **options: Any) -> Discovery:
@@ -39,7 +40,7 @@ def page(*items: str | Found, queue: str = "q", **options: Any) -> Discovery:
 
 def discover(store: Store, *items: str | Found, **options: Any) -> Discovered:
     with store.transaction() as tx:
-        (came,) = tx.discover([page(*items, **options)])
+        (came,) = tx.jobs.discover([page(*items, **options)])
     return came
 
 
@@ -80,8 +81,8 @@ def test_a_page_may_be_empty_and_may_have_a_thousand(store: Store) -> None:
 # spec: WK-10
 def test_several_pages_are_answered_each(store: Store) -> None:
     with store.transaction() as tx:
-        assert tx.discover([]) == []
-        assert tx.discover([page("a", "b"), page("b", "c"), page("a", queue="other")]) == [
+        assert tx.jobs.discover([]) == []
+        assert tx.jobs.discover([page("a", "b"), page("b", "c"), page("a", queue="other")]) == [
             Discovered(queued=2),
             Discovered(queued=1, held=1),
             Discovered(queued=1),
@@ -119,7 +120,7 @@ def test_an_item_may_have_any_name(store: Store, item: str) -> None:
     assert discover(store, item, f"{item}.") == Discovered(queued=2)
     assert [record(store, claim.id).item for claim in take(store, 5)] == [item, f"{item}."]
     assert discover(store, item) == HELD
-    assert [found.item for found in store.jobs(JobFilter(text=item))] == [f"{item}.", item]
+    assert [found.item for found in store.jobs.find(JobFilter(text=item))] == [f"{item}.", item]
 
 
 # spec: WK-10
@@ -138,7 +139,7 @@ def test_an_item_is_another_in_another_queue(store: Store) -> None:
 
 # spec: WK-10, WK-2
 def test_what_was_found_rolls_back(store: Store) -> None:
-    roll_back(store, lambda tx: tx.discover([page("a")]))
+    roll_back(store, lambda tx: tx.jobs.discover([page("a")]))
     assert everything(store) == []
     assert discover(store, "a") == QUEUED
 

@@ -46,7 +46,8 @@ from chargehand.model.job import (
     State,
     settle,
 )
-from chargehand.store import Counts, Store
+from chargehand.model.records import Counts
+from chargehand.store import Store
 
 
 def limit(store: Store, **limits: Any) -> None:
@@ -64,7 +65,7 @@ def keyed(*ids: str, **options: Any) -> list[NewJob]:
 
 
 def aside(store: Store, queue: str = "q") -> int:
-    return sum(counts.limited for counts in store.counts() if counts.queue == queue)
+    return sum(counts.limited for counts in store.jobs.counts() if counts.queue == queue)
 
 
 # of a queue
@@ -134,7 +135,7 @@ def test_crews_that_share_a_queue_share_the_smallest_limit(store: Store) -> None
     register(store, crew("a", limit=3), crew("b", limit=2, limit_per_key=5), crew("c", limit_per_key=1), crew("d"))
     put(store, *keyed("a1", "a2", "b1", "c1"))
     with store.transaction() as tx:
-        one, other = tx.claim([Want("a", "q", 1), Want("b", "q", 5)], ME)
+        one, other = tx.jobs.claim([Want("a", "q", 1), Want("b", "q", 5)], ME)
     assert names([*one.claims, *other.claims]) == ["a1", "b1"]
 
 
@@ -142,7 +143,7 @@ def test_crews_that_share_a_queue_share_the_smallest_limit(store: Store) -> None
 def test_the_limits_of_crews_are_known_from_the_store(store: Store) -> None:
     rows = [crew("a", limit=3), crew("b", limit_per_key=0), crew("c", limit=1, limit_per_key=2)]
     register(store, *rows)
-    assert store.crews() == rows
+    assert store.fleet.crews() == rows
 
 
 # of a key
@@ -182,7 +183,7 @@ def test_those_set_aside_are_queued_and_can_be_told_from_the_others(store: Store
     limit(store, limit_per_key=1)
     put(store, *keyed("a1", "a2", "a3"), *keyed("b1", delay_ms=HOUR))
     take(store, 5)
-    assert store.counts() == [Counts(queue="q", queued=3, future=1, limited=2, running=1)]
+    assert store.jobs.counts() == [Counts(queue="q", queued=3, future=1, limited=2, running=1)]
     assert state(store, "a2") is State.QUEUED
 
 
@@ -253,7 +254,7 @@ def take_back(store: Store, job_id: str) -> Claim:
     """The claim of a job that is held: its fence from the store."""
     found = record(store, job_id)
     with store.transaction() as tx:
-        tx.release(job_id, found.fence, "x")
+        tx.jobs.release(job_id, found.fence, "x")
     return take_one(store)
 
 
@@ -309,10 +310,10 @@ def test_limits_roll_back_with_their_transaction(store: Store) -> None:
     put(store, *keyed("a1", "a2"))
 
     def work(tx: Any) -> None:
-        (grant,) = tx.claim([Want("q", "q", 5)], ME)
+        (grant,) = tx.jobs.claim([Want("q", "q", 5)], ME)
         assert names(list(grant.claims)) == ["a1"]
-        tx.settle([settle(grant.claims[0], Done())], ME)
-        tx.register(ME, [], {})
+        tx.jobs.settle([settle(grant.claims[0], Done())], ME)
+        tx.fleet.register(ME, [], {})
 
     roll_back(store, work)
     assert names(take(store, 5)) == ["a1"]
@@ -327,8 +328,8 @@ def test_settling_and_claiming_in_one_transaction_use_the_slot_at_once(store: St
     made = settle(claim, Done())
     assert made is not None
     with store.transaction() as tx:
-        tx.settle([made], ME)
-        (grant,) = tx.claim([Want("q", "q", 5)], ME)
+        tx.jobs.settle([made], ME)
+        (grant,) = tx.jobs.claim([Want("q", "q", 5)], ME)
     assert names(list(grant.claims)) == ["a2"]
 
 
@@ -340,7 +341,7 @@ def test_many_that_end_at_once_free_as_many_slots(store: Store) -> None:
     assert len(claims) == 6
     made = [settle(claim, Done() if claim.id[0] == "a" else Interrupted("x")) for claim in claims]
     with store.transaction() as tx:
-        tx.settle([one for one in made if one], ME)
+        tx.jobs.settle([one for one in made if one], ME)
     assert names(take(store, 50)) == ["a3", "a4", "a5", "b0", "b1", "b2"]
 
 
@@ -449,9 +450,9 @@ def test_a_limit_that_changes_inside_a_transaction_holds_for_the_rest_of_it(stor
     limit(store, limit_per_key=1)
     put(store, *keyed("a1", "a2", "a3"))
     with store.transaction() as tx:
-        (first,) = tx.claim([Want("q", "q", 5)], ME)
-        tx.register(ME, [crew("q", limit_per_key=2)], {})
-        (second,) = tx.claim([Want("q", "q", 5)], ME)
+        (first,) = tx.jobs.claim([Want("q", "q", 5)], ME)
+        tx.fleet.register(ME, [crew("q", limit_per_key=2)], {})
+        (second,) = tx.jobs.claim([Want("q", "q", 5)], ME)
     assert names([*first.claims, *second.claims]) == ["a1", "a2"]
 
 

@@ -32,7 +32,8 @@ from builders import (
 
 from chargehand.model.batch import Want
 from chargehand.model.job import Crashed, Done, GaveUp, Interrupted, State, settle
-from chargehand.store import Counts, CrashFilter, JobFilter, Retention, Store
+from chargehand.model.records import Counts, CrashFilter, JobFilter, Retention
+from chargehand.store import Store
 
 ALL = Retention(count=0)
 DONE = Done()
@@ -49,11 +50,11 @@ def finish(store: Store, count: int, queue: str = "q", outcome: Done | GaveUp = 
 
 def scale(store: Store, name: str, count: int | None) -> None:
     with store.transaction() as tx:
-        tx.scale(name, count)
+        tx.fleet.scale(name, count)
 
 
 def scaled(store: Store) -> dict[str, tuple[int, int | None]]:
-    return {row.name: (row.workers, row.scaled) for row in store.crews()}
+    return {row.name: (row.workers, row.scaled) for row in store.fleet.crews()}
 
 
 # cancel
@@ -73,7 +74,7 @@ def test_a_waiting_job_is_cancelled_at_once(store: Store) -> None:
 def test_a_job_that_waits_for_its_time_is_cancelled_for_good(store: Store) -> None:
     put(store, job("later", delay_ms=40))
     assert cancel(store, "later") == ["later"]
-    assert store.counts() == [Counts(queue="q", cancelled=1)]
+    assert store.jobs.counts() == [Counts(queue="q", cancelled=1)]
     assert take(store) == []
 
 
@@ -127,7 +128,7 @@ def test_a_retry_keeps_the_history(store: Store) -> None:
     claim = bring(store, State.FAILED)
     retry(store, claim.id)
     end(store, take_one(store), Done())
-    assert [attempt.outcome for attempt in store.attempts(claim.id)] == ["gave up", "done"]
+    assert [attempt.outcome for attempt in store.jobs.attempts(claim.id)] == ["gave up", "done"]
 
 
 # spec: WK-1
@@ -143,7 +144,7 @@ def test_a_future_job_cancelled_and_retried_is_due_at_once(store: Store) -> None
     cancel(store, "later")
     retry(store, "later")
     assert take_one(store).id == "later"
-    assert store.counts() == [Counts(queue="q", running=1)]
+    assert store.jobs.counts() == [Counts(queue="q", running=1)]
 
 
 # pauses and crews
@@ -153,9 +154,9 @@ def test_a_future_job_cancelled_and_retried_is_due_at_once(store: Store) -> None
 def test_a_pause_keeps_who_when_and_why(store: Store) -> None:
     put(store, job("clock"))
     with store.transaction() as tx:
-        tx.pause("tag", "anna", "disk swap")
-        tx.pause("*", "ben", None)
-    everyone, tag = store.pauses()
+        tx.fleet.pause("tag", "anna", "disk swap")
+        tx.fleet.pause("*", "ben", None)
+    everyone, tag = store.fleet.pauses()
     assert (everyone.scope, everyone.who, everyone.reason) == ("*", "ben", None)
     assert (tag.scope, tag.who, tag.reason) == ("tag", "anna", "disk swap")
     assert tag.since_ms >= record(store, "clock").created_ms
@@ -165,15 +166,15 @@ def test_a_pause_keeps_who_when_and_why(store: Store) -> None:
 def test_pausing_again_is_one_pause_with_the_newest_reason(store: Store) -> None:
     for who, reason in (("anna", "one"), ("ben", "two")):
         with store.transaction() as tx:
-            tx.pause("*", who, reason)
-    assert [(p.who, p.reason) for p in store.pauses()] == [("ben", "two")]
+            tx.fleet.pause("*", who, reason)
+    assert [(p.who, p.reason) for p in store.fleet.pauses()] == [("ben", "two")]
 
 
 # spec: PD-1
 def test_a_pause_survives_a_restart(store_factory: Callable[[], Store]) -> None:
     with store_factory().transaction() as tx:
-        tx.pause("*", "anna", None)
-    assert [p.scope for p in store_factory().pauses()] == ["*"]
+        tx.fleet.pause("*", "anna", None)
+    assert [p.scope for p in store_factory().fleet.pauses()] == ["*"]
 
 
 # spec: PD-1
@@ -182,7 +183,7 @@ def test_a_pause_says_until_when_and_how_much_is_left(store: Store, wall: Wall) 
     pause(store, "tag", HOUR)
     pause(store, "*")
     wall.at += 1000
-    everyone, tag = store.pauses()
+    everyone, tag = store.fleet.pauses()
     assert (everyone.since_ms, everyone.until_ms, everyone.left_ms) == (NOON, None, None)
     assert (tag.since_ms, tag.until_ms, tag.left_ms) == (NOON, NOON + HOUR, HOUR - 1000)
 
@@ -192,19 +193,19 @@ def test_a_pause_that_ran_out_is_not_listed(store: Store, wall: Wall) -> None:
     wall.at = NOON
     pause(store, "short", HOUR)
     pause(store, "long", HOUR + 1)
-    assert [found.scope for found in store.pauses()] == ["long", "short"]
+    assert [found.scope for found in store.fleet.pauses()] == ["long", "short"]
     wall.at += HOUR
-    assert [(found.scope, found.left_ms) for found in store.pauses()] == [("long", 1)]
+    assert [(found.scope, found.left_ms) for found in store.fleet.pauses()] == [("long", 1)]
     wall.at += 1
-    assert store.pauses() == []
+    assert store.fleet.pauses() == []
 
 
 # spec: PD-1
 @pytest.mark.parametrize("text", ["it's; DROP TABLE --", "a\0b", "naïve 🎵\n\x1b[31m", "", "\ud800"])
 def test_whatever_a_person_gives_as_the_reason_is_kept(store: Store, text: str) -> None:
     with store.transaction() as tx:
-        tx.pause("*", text, text)
-    (found,) = store.pauses()
+        tx.fleet.pause("*", text, text)
+    (found,) = store.fleet.pauses()
     shown = text.encode(errors="replace").decode()
     assert (found.who, found.reason) == (shown, shown)
     assert resume(store, "*") is True
@@ -214,17 +215,17 @@ def test_whatever_a_person_gives_as_the_reason_is_kept(store: Store, text: str) 
 def test_crews_are_known_from_the_store(store: Store, store_factory: Callable[[], Store]) -> None:
     rows = [crew("a", "qa", 3), crew("b", "qb", 0, timeout_ms=None)]
     with store.transaction() as tx:
-        tx.register(ME, rows, {"pid": 1})
-    assert store_factory().crews() == rows
+        tx.fleet.register(ME, rows, {"pid": 1})
+    assert store_factory().fleet.crews() == rows
 
 
 # spec: ST-1
 def test_a_new_life_of_the_node_replaces_its_crews(store: Store) -> None:
     with store.transaction() as tx:
-        tx.register(EARLIER_ME, [crew("a"), crew("gone")], {})
+        tx.fleet.register(EARLIER_ME, [crew("a"), crew("gone")], {})
     with store.transaction() as tx:
-        tx.register(ME, [crew("a", workers=9), crew("new")], {})
-    assert [(row.name, row.workers) for row in store.crews()] == [("a", 9), ("new", 1)]
+        tx.fleet.register(ME, [crew("a", workers=9), crew("new")], {})
+    assert [(row.name, row.workers) for row in store.fleet.crews()] == [("a", 9), ("new", 1)]
 
 
 # spec: SV-10
@@ -261,7 +262,7 @@ def test_a_scaling_is_kept_though_the_rest_of_the_crew_changes(store: Store) -> 
     register(store, crew("a", "old", workers=2, timeout_ms=5))
     scale(store, "a", 5)
     register(store, crew("a", "new", workers=2, timeout_ms=None))
-    assert [(row.queue, row.timeout_ms, row.scaled) for row in store.crews()] == [("new", None, 5)]
+    assert [(row.queue, row.timeout_ms, row.scaled) for row in store.fleet.crews()] == [("new", None, 5)]
 
 
 # spec: SV-10
@@ -283,20 +284,20 @@ def test_scaling_a_crew_that_nobody_registered_makes_none(store: Store) -> None:
 def test_registering_does_not_touch_jobs_or_pauses(store: Store) -> None:
     bring(store, State.RUNNING)
     with store.transaction() as tx:
-        tx.pause("*", "anna", None)
+        tx.fleet.pause("*", "anna", None)
     before = everything(store)
     with store.transaction() as tx:
-        tx.register(ME, [], {})
-    assert (everything(store), len(store.pauses())) == (before, 1)
+        tx.fleet.register(ME, [], {})
+    assert (everything(store), len(store.fleet.pauses())) == (before, 1)
 
 
 # spec: ST-1
 def test_an_empty_store_is_empty(store: Store) -> None:
-    assert (store.counts(), store.crews(), store.pauses(), everything(store)) == ([], [], [], [])
-    assert (store.job("x"), store.attempts("x"), store.prune(Retention(), 10)) == (None, [], 0)
-    assert (store.health(), store.crashes(CrashFilter()), store.crash("x")) == ([], [], None)
-    assert (store.given_up(), store.snapshots(0, 10), store.waiting()) == ([], [], [])
-    assert (store.cancelling(), store.claims(), store.recurring()) == ([], [], [])
+    assert (store.jobs.counts(), store.fleet.crews(), store.fleet.pauses(), everything(store)) == ([], [], [], [])
+    assert (store.jobs.get("x"), store.jobs.attempts("x"), store.prune(Retention(), 10)) == (None, [], 0)
+    assert (store.fleet.health(), store.fleet.crashes(CrashFilter()), store.fleet.crash("x")) == ([], [], None)
+    assert (store.fleet.given_up(), store.fleet.snapshots(0, 10), store.jobs.waiting()) == ([], [], [])
+    assert (store.jobs.cancelling(), store.jobs.claims(), store.jobs.recurring()) == ([], [], [])
 
 
 # spec: ST-1
@@ -332,7 +333,7 @@ def test_counts_tell_every_state_of_every_queue(store: Store) -> None:
             for _ in range(repeat):
                 bring(store, wanted, queue=queue)
         put(store, *jobs(3 * repeat, queue=queue), *jobs(2 * repeat, queue=queue, delay_ms=HOUR))
-    assert all(counts.last_done_ms is not None for counts in store.counts())
+    assert all(counts.last_done_ms is not None for counts in store.jobs.counts())
     assert counted(store) == [
         Counts(queue="a", queued=5, future=2, running=1, done=1, failed=1, cancelled=1),
         Counts(queue="b", queued=10, future=4, running=2, done=2, failed=2, cancelled=2),
@@ -343,7 +344,7 @@ def test_counts_tell_every_state_of_every_queue(store: Store) -> None:
 @pytest.mark.parametrize("wanted", list(State))
 def test_counts_of_a_single_job(store: Store, wanted: State) -> None:
     bring(store, wanted)
-    (counts,) = store.counts()
+    (counts,) = store.jobs.counts()
     numbers = {one: getattr(counts, one.value) for one in State}
     assert numbers == {one: int(one is wanted) for one in State}
     assert counts.future == 0
@@ -352,17 +353,17 @@ def test_counts_of_a_single_job(store: Store, wanted: State) -> None:
 # spec: WK-1
 def test_counts_follow_a_job_through_its_life(store: Store) -> None:
     put(store, job("one", delay_ms=HOUR))
-    assert store.counts() == [Counts(queue="q", queued=1, future=1)]
+    assert store.jobs.counts() == [Counts(queue="q", queued=1, future=1)]
     cancel(store, "one")
-    assert store.counts() == [Counts(queue="q", cancelled=1)]
+    assert store.jobs.counts() == [Counts(queue="q", cancelled=1)]
     retry(store, "one")
-    assert store.counts() == [Counts(queue="q", queued=1)]
+    assert store.jobs.counts() == [Counts(queue="q", queued=1)]
     claim = take_one(store)
-    assert store.counts() == [Counts(queue="q", running=1)]
+    assert store.jobs.counts() == [Counts(queue="q", running=1)]
     end(store, claim, Interrupted("x"))
-    assert store.counts() == [Counts(queue="q", queued=1)]
+    assert store.jobs.counts() == [Counts(queue="q", queued=1)]
     end(store, take_one(store), GaveUp("x"))
-    assert store.counts() == [Counts(queue="q", failed=1)]
+    assert store.jobs.counts() == [Counts(queue="q", failed=1)]
 
 
 # pages
@@ -382,7 +383,7 @@ def test_pages_together_are_all_jobs_once(store: Store, size: int) -> None:
     put(store, *new)
     seen: list[str] = []
     before = None
-    while page := store.jobs(JobFilter(limit=size, before=before)):
+    while page := store.jobs.find(JobFilter(limit=size, before=before)):
         assert len(page) <= size
         seen += [found.id for found in page]
         before = seen[-1]
@@ -393,9 +394,9 @@ def test_pages_together_are_all_jobs_once(store: Store, size: int) -> None:
 def test_new_jobs_do_not_disturb_somebody_who_pages(store: Store) -> None:
     new = jobs(6)
     put(store, *new)
-    first = store.jobs(JobFilter(limit=3))
+    first = store.jobs.find(JobFilter(limit=3))
     put(store, *jobs(3))
-    second = store.jobs(JobFilter(limit=3, before=first[-1].id))
+    second = store.jobs.find(JobFilter(limit=3, before=first[-1].id))
     assert [found.id for found in (*first, *second)] == [one.id for one in reversed(new)]
 
 
@@ -408,15 +409,15 @@ def test_a_filter_lets_through_exactly_what_it_says(store: Store) -> None:
     assert len(found) == 10
     for queue, wanted in itertools.product(["a", "b", None, "none"], [*State, None]):
         expected = [one for one in found if queue in (None, one.queue) and wanted in (None, one.state)]
-        assert store.jobs(JobFilter(queue=queue, state=wanted)) == expected
+        assert store.jobs.find(JobFilter(queue=queue, state=wanted)) == expected
 
 
 # spec: DB-3
 def test_a_filter_and_a_page_work_together(store: Store) -> None:
     ids = [bring(store, State.DONE, queue=queue).id for queue in ("a", "b", "a", "b", "a")]
-    first = store.jobs(JobFilter(queue="a", state=State.DONE, limit=2))
+    first = store.jobs.find(JobFilter(queue="a", state=State.DONE, limit=2))
     assert [found.id for found in first] == [ids[4], ids[2]]
-    second = store.jobs(JobFilter(queue="a", state=State.DONE, limit=2, before=ids[2]))
+    second = store.jobs.find(JobFilter(queue="a", state=State.DONE, limit=2, before=ids[2]))
     assert [found.id for found in second] == [ids[0]]
 
 
@@ -424,7 +425,7 @@ def test_a_filter_and_a_page_work_together(store: Store) -> None:
 def test_a_listed_job_is_the_job(store: Store) -> None:
     for one in State:
         bring(store, one, queue=one.value, key="k", payload='{"x":1}', label="L")
-    assert all(found == store.job(found.id) for found in everything(store))
+    assert all(found == store.jobs.get(found.id) for found in everything(store))
 
 
 # pruning
@@ -454,7 +455,7 @@ def test_the_count_is_kept_for_each_queue_and_state(store: Store) -> None:
         finish(store, 3, queue)
         finish(store, 2, queue, GaveUp("x"))
     assert store.prune(Retention(count=2), 100) == 2
-    assert [(c.queue, c.done, c.failed) for c in store.counts()] == [("a", 2, 2), ("b", 2, 2)]
+    assert [(c.queue, c.done, c.failed) for c in store.jobs.counts()] == [("a", 2, 2), ("b", 2, 2)]
 
 
 # spec: WK-12
@@ -496,8 +497,8 @@ def test_jobs_finished_in_the_same_millisecond_are_pruned_to_the_count_and_no_fu
     new = jobs(50)
     put(store, *new)
     with store.transaction() as tx:
-        (grant,) = tx.claim([Want("q", "q", 50)], ME)
-        tx.settle([made for claim in grant.claims if (made := settle(claim, Done()))], ME)
+        (grant,) = tx.jobs.claim([Want("q", "q", 50)], ME)
+        tx.jobs.settle([made for claim in grant.claims if (made := settle(claim, Done()))], ME)
     assert store.prune(Retention(count=20), 100) == 30
     assert store.prune(Retention(count=20), 100) == 0
     assert len(everything(store)) == 20
@@ -510,11 +511,11 @@ def test_the_history_of_a_pruned_job_goes_with_it(store: Store) -> None:
     end(store, take_one(store), Done())
     kept = bring(store, State.FAILED)
     assert store.prune(Retention(count=1), 10) == 0
-    assert len(store.attempts("gone")) == 2
+    assert len(store.jobs.attempts("gone")) == 2
     bring(store, State.DONE)
     assert store.prune(Retention(count=1), 10) == 1
-    assert (store.job("gone"), store.attempts("gone")) == (None, [])
-    assert len(store.attempts(kept.id)) == 1
+    assert (store.jobs.get("gone"), store.jobs.attempts("gone")) == (None, [])
+    assert len(store.jobs.attempts(kept.id)) == 1
 
 
 # spec: WK-5, WK-12
@@ -522,9 +523,9 @@ def test_a_job_made_after_a_pruning_has_none_of_the_pruned_history(store: Store)
     bring(store, State.DONE)
     store.prune(ALL, 10)
     put(store, job("new"))
-    assert store.attempts("new") == []
+    assert store.jobs.attempts("new") == []
     end(store, take_one(store), Done())
-    assert [attempt.fence for attempt in store.attempts("new")] == [1]
+    assert [attempt.fence for attempt in store.jobs.attempts("new")] == [1]
 
 
 # spec: WK-12
@@ -539,6 +540,6 @@ def test_an_id_and_a_key_are_free_again_after_pruning(store: Store) -> None:
 def test_jobs_beside_the_pruned_ones_are_untouched(store: Store) -> None:
     finish(store, 20)
     waiting, running = bring(store, State.QUEUED, queue="x"), bring(store, State.RUNNING, queue="y")
-    before = [store.job(waiting.id), store.job(running.id)]
+    before = [store.jobs.get(waiting.id), store.jobs.get(running.id)]
     assert store.prune(ALL, 100) == 20
-    assert [store.job(waiting.id), store.job(running.id)] == before
+    assert [store.jobs.get(waiting.id), store.jobs.get(running.id)] == before

@@ -8,7 +8,8 @@ import msgspec
 from builders import HOUR, NOON, everything, job, put, record, roll_back, state, take
 
 from chargehand.model.job import NewJob, State
-from chargehand.store import RecurringPlan, Store
+from chargehand.model.records import RecurringPlan
+from chargehand.store import Store
 
 
 def plan(name: str = "nightly", schedule: str = "every 1h", next_run_ms: int = NOON, text: str = "{}") -> RecurringPlan:
@@ -17,12 +18,12 @@ def plan(name: str = "nightly", schedule: str = "every 1h", next_run_ms: int = N
 
 def recur(store: Store, *plans: RecurringPlan) -> None:
     with store.transaction() as tx:
-        tx.recur(plans)
+        tx.jobs.recur(plans)
 
 
 def fire(store: Store, due_ms: int, new: NewJob, name: str = "nightly", next_run_ms: int | None = None) -> bool:
     with store.transaction() as tx:
-        return tx.fire(name, due_ms, due_ms + HOUR if next_run_ms is None else next_run_ms, new)
+        return tx.jobs.fire(name, due_ms, due_ms + HOUR if next_run_ms is None else next_run_ms, new)
 
 
 # plans
@@ -30,10 +31,10 @@ def fire(store: Store, due_ms: int, new: NewJob, name: str = "nightly", next_run
 
 # spec: WK-11
 def test_plans_are_kept_by_name_for_everybody(store: Store, store_factory: Callable[[], Store]) -> None:
-    assert store.recurring() == []
+    assert store.jobs.recurring() == []
     b, a = plan("b", "0 3 * * *", NOON + 1, '{"queue":"ü 💥"}'), plan("a")
     recur(store, b, a)
-    assert store_factory().recurring() == [a, b]
+    assert store_factory().jobs.recurring() == [a, b]
 
 
 # spec: WK-11
@@ -41,7 +42,7 @@ def test_a_restart_neither_skips_nor_repeats(store: Store) -> None:
     """The node computes the next time from its start; the stored one is the truth while the schedule is the same."""
     recur(store, plan(next_run_ms=NOON))
     recur(store, plan(next_run_ms=NOON + 5 * HOUR, text='{"payload":"2"}'))
-    (found,) = store.recurring()
+    (found,) = store.jobs.recurring()
     assert (found.next_run_ms, found.job) == (NOON, '{"payload":"2"}')
 
 
@@ -50,7 +51,7 @@ def test_another_schedule_has_another_next_time_and_the_same_last_job(store: Sto
     recur(store, plan(next_run_ms=NOON))
     fire(store, NOON, job("one"))
     recur(store, plan(schedule="every 5m", next_run_ms=NOON + 7))
-    (found,) = store.recurring()
+    (found,) = store.jobs.recurring()
     assert (found.schedule, found.next_run_ms, found.last_job) == ("every 5m", NOON + 7, "one")
 
 
@@ -58,18 +59,18 @@ def test_another_schedule_has_another_next_time_and_the_same_last_job(store: Sto
 def test_plans_that_are_not_named_any_more_are_gone(store: Store) -> None:
     recur(store, plan("a"), plan("b"), plan("c"))
     recur(store, plan("b"))
-    assert [found.name for found in store.recurring()] == ["b"]
+    assert [found.name for found in store.jobs.recurring()] == ["b"]
     recur(store, plan("a", next_run_ms=NOON + 9), plan("b"))
-    assert [found.next_run_ms for found in store.recurring()] == [NOON + 9, NOON], "it begins anew"
+    assert [found.next_run_ms for found in store.jobs.recurring()] == [NOON + 9, NOON], "it begins anew"
     recur(store)
-    assert store.recurring() == []
+    assert store.jobs.recurring() == []
 
 
 # spec: WK-11, WK-2
 def test_plans_roll_back(store: Store) -> None:
     recur(store, plan("a"))
-    roll_back(store, lambda tx: tx.recur([plan("b")]))
-    assert [found.name for found in store.recurring()] == ["a"]
+    roll_back(store, lambda tx: tx.jobs.recur([plan("b")]))
+    assert [found.name for found in store.jobs.recurring()] == ["a"]
 
 
 # firing
@@ -80,7 +81,7 @@ def test_firing_enqueues_the_job_and_moves_on(store: Store) -> None:
     recur(store, plan(), plan("other"))
     assert fire(store, NOON, job("one", payload="[1]", priority=3))
     assert (state(store, "one"), record(store, "one").priority) == (State.QUEUED, 3)
-    assert [(found.name, found.next_run_ms, found.last_job) for found in store.recurring()] == [
+    assert [(found.name, found.next_run_ms, found.last_job) for found in store.jobs.recurring()] == [
         ("nightly", NOON + HOUR, "one"),
         ("other", NOON, None),
     ]
@@ -94,7 +95,7 @@ def test_a_time_is_fired_once(store: Store, store_factory: Callable[[], Store]) 
     assert not fire(store_factory(), NOON, job("three"))
     assert [found.id for found in everything(store)] == ["one"]
     assert fire(store_factory(), NOON + HOUR, job("next"))
-    assert store.recurring()[0].last_job == "next"
+    assert store.jobs.recurring()[0].last_job == "next"
 
 
 # spec: WK-11
@@ -103,14 +104,14 @@ def test_nothing_is_fired_for_another_time_or_another_name(store: Store) -> None
     assert not fire(store, NOON - 1, job())
     assert not fire(store, NOON + HOUR, job())
     assert not fire(store, NOON, job(), name="nobody")
-    assert (everything(store), store.recurring()) == ([], [plan()])
+    assert (everything(store), store.jobs.recurring()) == ([], [plan()])
 
 
 # spec: WK-11, WK-2
 def test_firing_rolls_back_as_a_whole(store: Store) -> None:
     recur(store, plan())
-    roll_back(store, lambda tx: tx.fire("nightly", NOON, NOON + HOUR, job("one")))
-    assert (everything(store), store.recurring()) == ([], [plan()])
+    roll_back(store, lambda tx: tx.jobs.fire("nightly", NOON, NOON + HOUR, job("one")))
+    assert (everything(store), store.jobs.recurring()) == ([], [plan()])
     assert fire(store, NOON, job("one"))
 
 
@@ -119,8 +120,8 @@ def test_firing_while_the_last_one_still_waits_under_its_key_moves_on_all_the_sa
     recur(store, plan())
     put(store, job("still there", key="nightly"))
     assert fire(store, NOON, job("one", key="nightly"))
-    assert store.job("one") is None
-    assert store.recurring() == [
+    assert store.jobs.get("one") is None
+    assert store.jobs.recurring() == [
         msgspec.structs.replace(plan(), next_run_ms=NOON + HOUR, last_job="still there"),
     ]
 

@@ -40,7 +40,8 @@ from chargehand.model.job import (
     State,
     settle,
 )
-from chargehand.store import Holder, Retention, Store
+from chargehand.model.records import Holder, Retention
+from chargehand.store import Store
 
 OUTCOMES: dict[str, Outcome] = {
     "done": Done('{"a":1}'),
@@ -61,7 +62,7 @@ def settlement(claim: Claim, outcome: Outcome, **where: Any) -> Settlement:
 
 def settle_all(store: Store, *settlements: Settlement, holder: Holder = ME) -> list[str]:
     with store.transaction() as tx:
-        return tx.settle(settlements, holder)
+        return tx.jobs.settle(settlements, holder)
 
 
 # what is written
@@ -125,7 +126,7 @@ def test_each_outcome_moves_its_own_counter_and_no_fence(store: Store, how: str)
 def test_every_attempt_is_recorded_with_when_where_how_long_and_why(store: Store, how: str) -> None:
     claim = bring(store, State.RUNNING)
     end(store, claim, OUTCOMES[how], worker="worker:q:3", pid=4711, duration_ms=250)
-    (attempt,) = store.attempts(claim.id)
+    (attempt,) = store.jobs.attempts(claim.id)
     assert (attempt.fence, attempt.node, attempt.worker, attempt.pid) == (1, "node-a", "worker:q:3", 4711)
     assert (attempt.outcome, attempt.duration_ms) == (how, 250)
     assert attempt.error == getattr(OUTCOMES[how], "error", None)
@@ -137,7 +138,7 @@ def test_every_attempt_is_recorded_with_when_where_how_long_and_why(store: Store
 def test_a_job_that_was_never_handed_out_has_no_attempt(store: Store) -> None:
     bring(store, State.QUEUED)
     (found,) = everything(store)
-    assert store.attempts(found.id) == []
+    assert store.jobs.attempts(found.id) == []
 
 
 # spec: WK-4, WK-5
@@ -145,7 +146,7 @@ def test_the_history_of_a_job_is_told_oldest_first(store: Store) -> None:
     put(store, job("one"))
     for how in ("interrupted", "crashed", "interrupted", "gave up"):
         end(store, take_one(store), OUTCOMES[how])
-    history = store.attempts("one")
+    history = store.jobs.attempts("one")
     assert [a.outcome for a in history] == ["interrupted", "crashed", "interrupted", "gave up"]
     assert [a.fence for a in history] == [1, 2, 3, 4]
 
@@ -155,9 +156,9 @@ def test_histories_are_not_mixed(store: Store) -> None:
     put(store, job("a"), job("b"))
     a, b = take(store, 2)
     settle_all(store, settlement(a, Crashed("x")), settlement(b, Done()))
-    assert [attempt.outcome for attempt in store.attempts("a")] == ["crashed"]
-    assert [attempt.outcome for attempt in store.attempts("b")] == ["done"]
-    assert store.attempts("nobody") == []
+    assert [attempt.outcome for attempt in store.jobs.attempts("a")] == ["crashed"]
+    assert [attempt.outcome for attempt in store.jobs.attempts("b")] == ["done"]
+    assert store.jobs.attempts("nobody") == []
 
 
 # spec: WK-6
@@ -176,7 +177,7 @@ def test_a_crash_counts_up_to_the_quarantine(store: Store) -> None:
     found = record(store, "one")
     assert (found.state, found.reason, found.crashes) == (State.FAILED, "poison", 3)
     assert take(store) == []
-    assert [a.outcome for a in store.attempts("one")] == ["crashed"] * 3
+    assert [a.outcome for a in store.jobs.attempts("one")] == ["crashed"] * 3
 
 
 # spec: WK-6
@@ -247,10 +248,10 @@ def test_a_stale_claim_settles_nothing(store: Store, how: str) -> None:
     stale = take_one(store, holder=EARLIER_ME)
     recover(store)
     current = take_one(store)
-    was, history = record(store, "one"), store.attempts("one")
+    was, history = record(store, "one"), store.jobs.attempts("one")
     assert end(store, stale, OUTCOMES[how], holder=EARLIER_ME) == ["one"]
     assert record(store, "one") == was
-    assert store.attempts("one") == history
+    assert store.jobs.attempts("one") == history
     assert end(store, current, Done("2")) == []
     assert plain(record(store, "one").result) == 2
 
@@ -260,9 +261,9 @@ def test_a_stale_claim_settles_nothing(store: Store, how: str) -> None:
 @pytest.mark.parametrize("how", OUTCOMES)
 def test_a_claim_that_has_ended_settles_nothing(store: Store, how: str, now: State) -> None:
     claim = bring(store, now)
-    was, history = record(store, claim.id), store.attempts(claim.id)
+    was, history = record(store, claim.id), store.jobs.attempts(claim.id)
     assert end(store, claim, OUTCOMES[how]) == [claim.id]
-    assert (record(store, claim.id), store.attempts(claim.id)) == (was, history)
+    assert (record(store, claim.id), store.jobs.attempts(claim.id)) == (was, history)
 
 
 # spec: WK-4
@@ -270,7 +271,7 @@ def test_a_stale_claim_enqueues_no_follow_up(store: Store) -> None:
     stale = bring(store, State.QUEUED)
     take_one(store)
     assert end(store, stale, Done("1", (job("follow"),))) == [stale.id]
-    assert store.job("follow") is None
+    assert store.jobs.get("follow") is None
 
 
 # spec: WK-4
@@ -279,7 +280,7 @@ def test_settling_twice_is_accepted_once(store: Store) -> None:
     assert end(store, claim, Done("1")) == []
     assert end(store, claim, Done("2")) == [claim.id]
     assert plain(record(store, claim.id).result) == 1
-    assert len(store.attempts(claim.id)) == 1
+    assert len(store.jobs.attempts(claim.id)) == 1
 
 
 # spec: WK-4
@@ -287,7 +288,7 @@ def test_the_same_settlement_twice_in_one_batch_is_accepted_once(store: Store) -
     claim = bring(store, State.RUNNING)
     settle_all(store, settlement(claim, Done("1")), settlement(claim, Done("2")))
     assert plain(record(store, claim.id).result) == 1
-    assert len(store.attempts(claim.id)) == 1
+    assert len(store.jobs.attempts(claim.id)) == 1
 
 
 # spec: WK-4
@@ -301,8 +302,8 @@ def test_a_stale_and_a_current_claim_of_one_job_in_one_batch_are_told_apart(stor
     )
     assert lost == [stale.id]
     assert plain(record(store, stale.id).result) == 2
-    assert [attempt.fence for attempt in store.attempts(stale.id)] == [current.fence]
-    assert store.job("stale follow") is None
+    assert [attempt.fence for attempt in store.jobs.attempts(stale.id)] == [current.fence]
+    assert store.jobs.get("stale follow") is None
     assert state(store, "current follow") is State.QUEUED
 
 
@@ -345,8 +346,8 @@ def test_follow_up_jobs_are_committed_with_the_settling(store: Store) -> None:
 # spec: WK-2
 def test_follow_up_jobs_roll_back_with_the_settling(store: Store) -> None:
     claim = bring(store, State.RUNNING)
-    roll_back(store, lambda tx: tx.settle([settlement(claim, Done("1", (job("follow"),)))], ME))
-    assert store.job("follow") is None
+    roll_back(store, lambda tx: tx.jobs.settle([settlement(claim, Done("1", (job("follow"),)))], ME))
+    assert store.jobs.get("follow") is None
     assert state(store, claim.id) is State.RUNNING
     assert end(store, claim, Done("1")) == []
 
@@ -356,7 +357,7 @@ def test_a_follow_up_whose_key_is_taken_is_the_one_that_is_there(store: Store) -
     put(store, job("there", "other", key="k"))
     claim = bring(store, State.RUNNING)
     end(store, claim, Done("1", (job("follow", "other", key="k"),)))
-    assert store.job("follow") is None
+    assert store.jobs.get("follow") is None
     assert state(store, "there") is State.QUEUED
 
 
@@ -381,7 +382,7 @@ def test_recovering_takes_back_what_an_earlier_life_held(store: Store) -> None:
     for one in new[:2]:
         found = record(store, one.id)
         assert (found.state, found.interruptions, found.attempts, found.crashes) == (State.QUEUED, 1, 0, 0)
-        (attempt,) = store.attempts(one.id)
+        (attempt,) = store.jobs.attempts(one.id)
         assert (attempt.outcome, attempt.error, attempt.node) == ("interrupted", "the node ended", "node-a")
     assert [claim.id for claim in take(store, 3)] == [one.id for one in new]
 
@@ -393,7 +394,7 @@ def test_recovering_touches_nothing_that_is_ours(store: Store) -> None:
     before = everything(store)
     assert recover(store) == []
     assert everything(store) == before
-    assert all(store.attempts(claim.id) == [] for claim in (mine, others[0]))
+    assert all(store.jobs.attempts(claim.id) == [] for claim in (mine, others[0]))
 
 
 # spec: WK-6
@@ -410,9 +411,9 @@ def test_the_attempt_of_a_recovered_job_names_the_worker_that_had_it(store: Stor
     put(store, job("one"))
     claim = take_one(store, holder=EARLIER_ME)
     with store.transaction() as tx:
-        tx.note([Note(seq=claim.seq, fence=claim.fence, worker="worker:q:1", age_ms=60_000)])
+        tx.jobs.note([Note(seq=claim.seq, fence=claim.fence, worker="worker:q:1", age_ms=60_000)])
     recover(store)
-    (attempt,) = store.attempts("one")
+    (attempt,) = store.jobs.attempts("one")
     assert attempt.worker == "worker:q:1"
     assert attempt.duration_ms >= 60_000
 
@@ -422,9 +423,9 @@ def test_a_life_that_was_declared_dead_and_wakes_up_settles_nothing(store: Store
     put(store, job("one"))
     stale = take_one(store, holder=EARLIER_ME)
     recover(store)
-    was, history = record(store, "one"), store.attempts("one")
+    was, history = record(store, "one"), store.jobs.attempts("one")
     assert end(store, stale, Done("1"), holder=EARLIER_ME) == ["one"]
-    assert (record(store, "one"), store.attempts("one")) == (was, history)
+    assert (record(store, "one"), store.jobs.attempts("one")) == (was, history)
 
 
 # spec: WK-6
@@ -433,7 +434,7 @@ def test_recovering_one_of_thousands_touches_that_one(store: Store) -> None:
     take(store, 1000)
     (lost,) = take(store, 1, holder=EARLIER_ME)
     assert recover(store) == [lost.id]
-    (counts,) = store.counts()
+    (counts,) = store.jobs.counts()
     assert (counts.running, counts.queued) == (1000, 1000)
 
 
@@ -443,8 +444,8 @@ def test_recovering_spares_what_an_unkillable_worker_holds_or_may_hold(store: St
     put(store, *(job(name) for name in ("its own", "a sibling's", "nobody knows whose")))
     own, sibling, unknown = take(store, 3, holder=earlier)
     with store.transaction() as tx:
-        tx.note([Note(seq=c.seq, fence=c.fence, worker=w, age_ms=0) for c, w in ((own, "w:0"), (sibling, "w:1"))])
+        tx.jobs.note([Note(seq=c.seq, fence=c.fence, worker=w, age_ms=0) for c, w in ((own, "w:0"), (sibling, "w:1"))])
     with store.transaction() as tx:
-        assert tx.recover(ME, "the node ended", spare=["w:0"]) == [sibling.id]
+        assert tx.jobs.recover(ME, "the node ended", spare=["w:0"]) == [sibling.id]
     assert (state(store, own.id), state(store, unknown.id)) == (State.RUNNING, State.RUNNING)
     assert sorted(recover(store)) == sorted([own.id, unknown.id])

@@ -39,7 +39,15 @@ from builders import (
 
 from chargehand.errors import ConfigurationError, StoreError
 from chargehand.model.job import Done, Found, State
-from chargehand.store import CrashFilter, Discovery, GivenUpMark, HealthNote, Holder, RecurringPlan, Retention
+from chargehand.model.records import (
+    CrashFilter,
+    Discovery,
+    GivenUpMark,
+    HealthNote,
+    Holder,
+    RecurringPlan,
+    Retention,
+)
 from chargehand.stores import open_store, sqlite_path
 from chargehand.stores.sqlite import ground, prune
 from chargehand.stores.sqlite.store import SqliteStore, check_engine
@@ -112,7 +120,7 @@ def test_whoever_writes_holds_the_lock_beside_the_file(path: Path) -> None:
 # spec: ST-2
 def test_a_transaction_that_fails_lets_go_of_the_lock(path: Path) -> None:
     with opened(path) as store, open(f"{path}-lock") as lock:
-        roll_back(store, lambda tx: tx.enqueue([job("one")]))
+        roll_back(store, lambda tx: tx.jobs.enqueue([job("one")]))
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
@@ -122,11 +130,11 @@ def test_reading_needs_no_lock(path: Path) -> None:
         put(store, job("one"))
         fcntl.flock(lock, fcntl.LOCK_EX)
         assert state(store, "one") is State.QUEUED
-        assert len(everything(store)) == len(store.counts()) == 1
-        assert (store.crews(), store.pauses(), store.attempts("one")) == ([], [], [])
-        assert (store.health(), store.crashes(CrashFilter()), store.given_up()) == ([], [], [])
-        assert (store.snapshots(0, 10), [queue for queue, _ in store.waiting()]) == ([], ["q"])
-        assert (store.cancelling(), store.claims(), store.recurring()) == ([], [], [])
+        assert len(everything(store)) == len(store.jobs.counts()) == 1
+        assert (store.fleet.crews(), store.fleet.pauses(), store.jobs.attempts("one")) == ([], [], [])
+        assert (store.fleet.health(), store.fleet.crashes(CrashFilter()), store.fleet.given_up()) == ([], [], [])
+        assert (store.fleet.snapshots(0, 10), [queue for queue, _ in store.jobs.waiting()]) == ([], ["q"])
+        assert (store.jobs.cancelling(), store.jobs.claims(), store.jobs.recurring()) == ([], [], [])
         assert store.prune(Retention(), 10) == 0
 
 
@@ -147,7 +155,7 @@ def test_many_threads_with_stores_of_their_own_write_without_an_error(path: Path
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(write, range(8)))
-    (counts,) = stores[0].counts()
+    (counts,) = stores[0].jobs.counts()
     assert counts.queued + counts.running == 200
     for store in stores:
         store.close()
@@ -255,8 +263,8 @@ def test_a_store_of_the_first_schema_is_brought_up_to_date_with_what_is_in_it(pa
     make_first_schema(path, *FIRST_DATA)
     with opened(path, create=False) as store:
         assert record(store, "old").payload == msgspec.Raw(b"[1]")
-        assert [(row.name, row.workers, row.scaled) for row in store.crews()] == [("tag", 2, None)]
-        assert [(found.scope, found.who, found.until_ms) for found in store.pauses()] == [("tag", "anna", None)]
+        assert [(row.name, row.workers, row.scaled) for row in store.fleet.crews()] == [("tag", 2, None)]
+        assert [(found.scope, found.who, found.until_ms) for found in store.fleet.pauses()] == [("tag", "anna", None)]
         with store.transaction() as tx:
             rows = tx.execute("SELECT version, applied_ms = 7, length(checksum) FROM chargehand_schema")
         assert rows == [(1, 1, 64), *((version, 0, 64) for version in range(2, store.migrate() + 1))]
@@ -268,23 +276,23 @@ def test_a_store_of_the_first_schema_can_do_all_that_is_new(path: Path) -> None:
     make_first_schema(path, *FIRST_DATA)
     with opened(path) as store:
         with store.transaction() as tx:
-            tx.scale("tag", 4)
-            tx.project([HealthNote(component="app", status="healthy")], ME)
-            tx.give_up([GivenUpMark(component="worker:tag:0", crew="tag", reason="why", fingerprint="f")])
-            tx.snapshot()
-        assert [row.scaled for row in store.crews()] == [4]
-        assert [row.component for row in store.health()] == ["app"]
-        assert [mark.component for mark in store.given_up()] == ["worker:tag:0"]
-        assert [queue for queue, _ in store.waiting()] == ["q"]
-        assert len(store.snapshots(0, 10)) == 1
+            tx.fleet.scale("tag", 4)
+            tx.fleet.project([HealthNote(component="app", status="healthy")], ME)
+            tx.fleet.mark([GivenUpMark(component="worker:tag:0", crew="tag", reason="why", fingerprint="f")])
+            tx.fleet.snapshot()
+        assert [row.scaled for row in store.fleet.crews()] == [4]
+        assert [row.component for row in store.fleet.health()] == ["app"]
+        assert [mark.component for mark in store.fleet.given_up()] == ["worker:tag:0"]
+        assert [queue for queue, _ in store.jobs.waiting()] == ["q"]
+        assert len(store.fleet.snapshots(0, 10)) == 1
         register(store, crew("tag", limit=1, limit_per_key=1))
         with store.transaction() as tx:
-            tx.discover([Discovery(queue="q", found=(Found(item="x"),), priority=0, max_attempts=1, timeout_ms=1)])
-            tx.recur([RecurringPlan(name="plan", schedule="s", job="{}", next_run_ms=1)])
+            tx.jobs.discover([Discovery(queue="q", found=(Found(item="x"),), priority=0, max_attempts=1, timeout_ms=1)])
+            tx.jobs.recur([RecurringPlan(name="plan", schedule="s", job="{}", next_run_ms=1)])
         assert [claim.id for claim in take(store, 5)] == ["old"]
         with store.transaction() as tx:
-            assert [one.at_once for one in tx.cancel(["old"])] == [False]
-        assert (len(store.cancelling()), len(store.claims()), len(store.recurring())) == (1, 1, 1)
+            assert [one.at_once for one in tx.jobs.cancel(["old"])] == [False]
+        assert (len(store.jobs.cancelling()), len(store.jobs.claims()), len(store.jobs.recurring())) == (1, 1, 1)
 
 
 # spec: ST-4
@@ -618,7 +626,7 @@ def test_an_application_keeps_its_own_tables_in_the_file(path: Path) -> None:
         with store.transaction() as tx:
             tx.execute("CREATE TABLE song (path TEXT PRIMARY KEY, tagged INTEGER)")
             tx.execute("INSERT INTO song VALUES (?, ?)", ("a.flac", 0))
-            tx.enqueue([job("one")])
+            tx.jobs.enqueue([job("one")])
         claim = take_one(store)
         with store.transaction() as tx:
             tx.execute("UPDATE song SET tagged = ? WHERE path = ?", [1, "a.flac"])
@@ -653,7 +661,7 @@ def test_what_a_node_of_another_name_held_is_recovered_under_that_name(path: Pat
         put(store, job("one"))
         take_one(store, holder=Holder("old-name", "old-life"))
         assert recover(store) == ["one"]
-        (attempt,) = store.attempts("one")
+        (attempt,) = store.jobs.attempts("one")
         assert attempt.node == "old-name"
 
 
@@ -679,7 +687,7 @@ def test_a_job_that_is_retried_while_it_is_about_to_be_pruned_keeps_its_history(
         store.meanwhile = lambda: retry(other, claim.id)
         assert store.prune(Retention(count=0), 10) == 0
         assert state(other, claim.id) is State.QUEUED
-        assert [attempt.outcome for attempt in other.attempts(claim.id)] == ["gave up"]
+        assert [attempt.outcome for attempt in other.jobs.attempts(claim.id)] == ["gave up"]
         store.close()
 
 

@@ -10,8 +10,9 @@ from builders import HOUR, ME, ask, cancel, crew, end, job, jobs, put, register,
 
 from chargehand.model.batch import Note, Want
 from chargehand.model.job import Done, Found, NewJob, Raised, settle
-from chargehand.store import CrashReport, Discovery, RecurringPlan, Retention
-from chargehand.stores.sqlite import reading, rows, transaction
+from chargehand.model.records import CrashReport, Discovery, RecurringPlan, Retention
+from chargehand.stores.sqlite import jobs as job_writing
+from chargehand.stores.sqlite import reading
 from chargehand.stores.sqlite.limits import LOOK_AT_ONCE
 from chargehand.stores.sqlite.store import SqliteStore
 
@@ -54,9 +55,9 @@ def crowd(store: SqliteStore, count: int) -> None:
 
 def finish(store: SqliteStore, count: int, queue: str) -> None:
     with store.transaction() as tx:
-        tx.enqueue([NewJob(id=f"finished-{queue}-{n}", queue=queue, priority=9) for n in range(count)])
-        (grant,) = tx.claim([Want(queue, queue, count)], ME)
-        tx.settle([made for claim in grant.claims if (made := settle(claim, Done()))], ME)
+        tx.jobs.enqueue([NewJob(id=f"finished-{queue}-{n}", queue=queue, priority=9) for n in range(count)])
+        (grant,) = tx.jobs.claim([Want(queue, queue, count)], ME)
+        tx.jobs.settle([made for claim in grant.claims if (made := settle(claim, Done()))], ME)
 
 
 def analyse(store: SqliteStore) -> None:
@@ -73,12 +74,12 @@ def fall_due(store: SqliteStore) -> None:
 def note(store: SqliteStore, progress: str | None = None) -> None:
     (claim,) = take(store, 1)
     with store.transaction() as tx:
-        tx.note([Note(seq=claim.seq, fence=claim.fence, worker="w", age_ms=1, progress=progress)])
+        tx.jobs.note([Note(seq=claim.seq, fence=claim.fence, worker="w", age_ms=1, progress=progress)])
 
 
 def report(store: SqliteStore, count: int) -> None:
     with store.transaction() as tx:
-        tx.report([crash(number) for number in range(count)], ME)
+        tx.fleet.report([crash(number) for number in range(count)], ME)
 
 
 def crash(number: int) -> CrashReport:
@@ -96,17 +97,17 @@ def snap(store: SqliteStore) -> None:
 def discover(store: SqliteStore, *items: str) -> None:
     found = tuple(Found(item=item) for item in items)
     with store.transaction() as tx:
-        tx.discover([Discovery(queue="q", found=found, priority=0, max_attempts=3, timeout_ms=1)])
+        tx.jobs.discover([Discovery(queue="q", found=found, priority=0, max_attempts=3, timeout_ms=1)])
 
 
 def fire(store: SqliteStore) -> None:
     with store.transaction() as tx:
-        assert tx.fire("plan-7", 7, 8, job())
+        assert tx.jobs.fire("plan-7", 7, 8, job())
 
 
 def plan_some(store: SqliteStore, count: int) -> None:
     with store.transaction() as tx:
-        tx.recur(
+        tx.jobs.recur(
             [RecurringPlan(name=f"plan-{n}", schedule="s", job="{}", next_run_ms=n) for n in range(count)],
         )
 
@@ -228,13 +229,13 @@ def test_finding_those_to_be_cancelled_looks_at_running_jobs_alone(store: Sqlite
 
 # spec: SV-11, WK-3
 def test_finding_orphans_looks_at_running_jobs_alone(store: SqliteStore) -> None:
-    first, *_ = plan(store, transaction._ORPHANS, ("life", "[]"))
+    first, *_ = plan(store, job_writing._ORPHANS, ("life", "[]"))
     assert first.endswith("USING INDEX chargehand_job_running")
 
 
 # spec: DB-2
 def test_counting_is_answered_from_the_indexes_alone(store: SqliteStore) -> None:
-    scans = [step for step in plan(store, rows._COUNTS, ()) if "SCAN" in step]
+    scans = [step for step in plan(store, reading._COUNTS, ()) if "SCAN" in step]
     assert scans
     assert [step for step in scans if "COVERING INDEX" not in step] == []
 
@@ -290,7 +291,7 @@ def test_work_takes_as_many_steps_with_thousands_set_aside(folder: Path, work: s
     for count in (20, 4000):
         store = SqliteStore(folder / f"{count}.db")
         limited(store, count)
-        assert store.counts()[0].limited == count - 1
+        assert store.jobs.counts()[0].limited == count - 1
         if work == "claim in vain":
             assert len(take(store, 100)) == 20
         claims = take(store, 2) if work == "settle" else []
@@ -348,7 +349,7 @@ def test_finding_an_item_again_takes_as_many_steps_with_thousands_of_jobs(folder
             name = "'again'" if kind == "done before" else "id"
             tx.execute(f"UPDATE chargehand_job SET item = {name}, finished_ms = 1")
         steps.append(steps_of(store, lambda store=store: discover(store, "again")))
-        assert store.counts()[0].queued == 1
+        assert store.jobs.counts()[0].queued == 1
         store.close()
     few, many = steps
     assert few > 20, "the counter counts"
@@ -417,8 +418,8 @@ def test_finding_queues_with_waiting_work_takes_as_many_steps_with_thousands_of_
         KINDS["future" if kind == "fallen due" else kind](store, count)
         if kind == "fallen due":
             fall_due(store)
-        steps.append(steps_of(store, store.waiting))
-        assert len(store.waiting()) >= 2
+        steps.append(steps_of(store, store.jobs.waiting))
+        assert len(store.jobs.waiting()) >= 2
         store.close()
     few, many = steps
     assert few > 20, "the counter counts"
@@ -432,7 +433,7 @@ def test_finding_queues_with_waiting_work_takes_more_steps_with_more_queues_and_
         store = SqliteStore(folder / f"{count}.db")
         for number in range(count):
             put(store, *jobs(20, queue=f"q{number}"))
-        steps.append(steps_of(store, store.waiting))
-        assert len(store.waiting()) == count
+        steps.append(steps_of(store, store.jobs.waiting))
+        assert len(store.jobs.waiting()) == count
         store.close()
     assert 5 * steps[0] < steps[1] <= 12 * steps[0]

@@ -29,7 +29,8 @@ from chargehand.model.job import (
     State,
     settle,
 )
-from chargehand.store import CancelResult, Discovered, Discovery, Holder, JobFilter, Store
+from chargehand.model.records import CancelResult, Discovered, Discovery, Holder, JobFilter
+from chargehand.store import Store
 
 machines = itertools.count()
 lives = st.sampled_from(["life-1", "life-2", "life-3"])
@@ -88,7 +89,7 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(allowed=st.sampled_from([None, 0, 2, 5]), allowed_per_key=st.sampled_from([None, 0, 1, 1, 2]))
     def limit(self, allowed: int | None, allowed_per_key: int | None) -> None:
         with self.store.transaction() as tx:
-            tx.register(
+            tx.fleet.register(
                 self.holder("node"), [crew("crew", self.queue, limit=allowed, limit_per_key=allowed_per_key)], {}
             )
         self.allowed, self.allowed_per_key = allowed, allowed_per_key
@@ -119,7 +120,7 @@ class StoreMachine(RuleBasedStateMachine):
             if taken is None:
                 self.jobs[one.id] = Expected(one.id, len(self.jobs), priority, key, limit_key, future=future)
         with self.store.transaction() as tx:
-            assert tx.enqueue(new) == answers
+            assert tx.jobs.enqueue(new) == answers
 
     @rule(items=st.lists(st.sampled_from(["i", "j", "k"]), max_size=4))
     def discover(self, items: list[str]) -> None:
@@ -138,7 +139,7 @@ class StoreMachine(RuleBasedStateMachine):
         found = tuple(Found(item=item) for item in items)
         page = Discovery(queue=self.queue, found=found, priority=1, max_attempts=3, timeout_ms=1, most_done=2)
         with self.store.transaction() as tx:
-            assert tx.discover([page]) == [
+            assert tx.jobs.discover([page]) == [
                 Discovered(
                     queued=expected["queued"],
                     held=expected["held"],
@@ -157,7 +158,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     def learn_names(self) -> None:
         """The ids of jobs for items are the store's own."""
-        listed = reversed(self.store.jobs(JobFilter(queue=self.queue, limit=10_000)))
+        listed = reversed(self.store.jobs.find(JobFilter(queue=self.queue, limit=10_000)))
         fresh = (found for found in listed if found.id not in self.jobs)
         renamed: dict[str, Expected] = {}
         for name, one in self.jobs.items():
@@ -187,7 +188,7 @@ class StoreMachine(RuleBasedStateMachine):
     def claim(self, limit: int, life: str) -> None:
         due = self.claimable()
         with self.store.transaction() as tx:
-            (grant,) = tx.claim([Want("crew", self.queue, limit)], self.holder(life))
+            (grant,) = tx.jobs.claim([Want("crew", self.queue, limit)], self.holder(life))
         assert [claim.id for claim in grant.claims] == [one.id for one in due[:limit]]
         for claim in grant.claims:
             one = self.jobs[claim.id]
@@ -217,7 +218,7 @@ class StoreMachine(RuleBasedStateMachine):
         if how != "retry":
             settlement = msgspec.structs.replace(settlement, delay_ms=0)  # as if the time had passed already
         with self.store.transaction() as tx:
-            assert tx.settle([settlement], self.holder(life)) == ([] if holds else [claim.id])
+            assert tx.jobs.settle([settlement], self.holder(life)) == ([] if holds else [claim.id])
         if not holds:
             return
         one.state, one.life = settlement.state, None
@@ -243,7 +244,7 @@ class StoreMachine(RuleBasedStateMachine):
         one = self.jobs[claim.id]
         holds = one.state is State.RUNNING and one.fence == claim.fence
         with self.store.transaction() as tx:
-            assert tx.release(claim.id, claim.fence, "by hand") is holds
+            assert tx.jobs.release(claim.id, claim.fence, "by hand") is holds
         if holds:
             self.come_back(one)
             one.interruptions += 1
@@ -253,7 +254,7 @@ class StoreMachine(RuleBasedStateMachine):
     def recover(self, life: str) -> None:
         dead = [one for one in self.jobs.values() if one.state is State.RUNNING and one.life != life]
         with self.store.transaction() as tx:
-            recovered = tx.recover(self.holder(life), "gone")
+            recovered = tx.jobs.recover(self.holder(life), "gone")
         assert sorted(self.jobs.keys() & set(recovered)) == sorted(one.id for one in dead)
         for one in dead:
             self.come_back(one)
@@ -265,7 +266,7 @@ class StoreMachine(RuleBasedStateMachine):
     def cancel(self, pick: int) -> None:
         one = self.any_job(pick)
         with self.store.transaction() as tx:
-            answer = tx.cancel([one.id])
+            answer = tx.jobs.cancel([one.id])
         alive = one.state in (State.QUEUED, State.RUNNING)
         assert answer == ([CancelResult(one.id, one.state is State.QUEUED, one.fence)] if alive else [])
         if one.state is State.RUNNING:
@@ -281,10 +282,10 @@ class StoreMachine(RuleBasedStateMachine):
         taken = self.key_holder(one.key)
         if retriable and taken is not None:
             with pytest.raises(Conflict, match=taken.id), self.store.transaction() as tx:
-                tx.retry([one.id])
+                tx.jobs.retry([one.id])
             return
         with self.store.transaction() as tx:
-            assert tx.retry([one.id]) == ([one.id] if retriable else [])
+            assert tx.jobs.retry([one.id]) == ([one.id] if retriable else [])
         if retriable:
             one.state, one.result = State.QUEUED, None
             one.to_cancel, one.retried = False, True
@@ -292,7 +293,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @invariant()
     def the_store_tells_the_same(self) -> None:
-        found = {one.id: one for one in self.store.jobs(JobFilter(queue=self.queue, limit=10_000))}
+        found = {one.id: one for one in self.store.jobs.find(JobFilter(queue=self.queue, limit=10_000))}
         assert found.keys() == self.jobs.keys(), "nothing is lost and nothing invented"
         for one in self.jobs.values():
             job = found[one.id]
@@ -303,10 +304,10 @@ class StoreMachine(RuleBasedStateMachine):
 
     @invariant()
     def those_to_be_cancelled_are_known(self) -> None:
-        known = {job_id: fence for job_id, fence in self.store.cancelling() if job_id in self.jobs}
+        known = {job_id: fence for job_id, fence in self.store.jobs.cancelling() if job_id in self.jobs}
         running = [one for one in self.jobs.values() if one.state is State.RUNNING]
         assert known == {one.id: one.fence for one in running if one.to_cancel}
-        assert {row.id for row in self.store.claims()} & self.jobs.keys() == {one.id for one in running}
+        assert {row.id for row in self.store.jobs.claims()} & self.jobs.keys() == {one.id for one in running}
 
     @invariant()
     def nothing_is_completed_twice(self) -> None:
@@ -314,8 +315,8 @@ class StoreMachine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         for one in self.jobs.values():
-            assert [(a.fence, a.outcome) for a in self.store.attempts(one.id)] == one.history
-        follows = self.store.jobs(JobFilter(queue=f"{self.queue}-follow", limit=10_000))
+            assert [(a.fence, a.outcome) for a in self.store.jobs.attempts(one.id)] == one.history
+        follows = self.store.jobs.find(JobFilter(queue=f"{self.queue}-follow", limit=10_000))
         assert len(follows) == len(self.completions), "a follow-up for every accepted completion, and no other"
 
 

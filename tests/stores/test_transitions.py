@@ -9,7 +9,8 @@ from builders import ME, bring, cancel, job, put, recover, release, retry, take
 
 from chargehand.model.batch import Note
 from chargehand.model.job import TRANSITIONS, Claim, Settlement, State
-from chargehand.store import Holder, Retention, Store
+from chargehand.model.records import Holder, Retention
+from chargehand.store import Store
 
 LATER_ME = Holder("node-a", "life-3")
 
@@ -20,7 +21,7 @@ def settling(to: State, *, fence: int = 0) -> Callable[[Store, Claim], None]:
             id=claim.id, seq=claim.seq, fence=claim.fence + fence, queue=claim.queue, state=to, outcome="x", error="e"
         )
         with store.transaction() as tx:
-            tx.settle([settlement], ME)
+            tx.jobs.settle([settlement], ME)
 
     return operate
 
@@ -32,7 +33,7 @@ def impossible(store: Store, claim: Claim) -> None:
 
 def note(store: Store, claim: Claim) -> None:
     with store.transaction() as tx:
-        tx.note([Note(seq=claim.seq, fence=claim.fence - 1, worker="worker:c:0", age_ms=5)])
+        tx.jobs.note([Note(seq=claim.seq, fence=claim.fence - 1, worker="worker:c:0", age_ms=5)])
 
 
 def prune(store: Store, claim: Claim) -> None:
@@ -72,10 +73,10 @@ OPERATIONS: dict[str, tuple[Callable[[Store, Claim], object], dict[State, State 
 def test_only_the_transitions_in_the_table_happen(store: Store, before: State, operation: str) -> None:
     operate, allowed = OPERATIONS[operation]
     claim = bring(store, before)
-    was = store.job(claim.id)
+    was = store.jobs.get(claim.id)
     assert was is not None
     operate(store, claim)
-    now = store.job(claim.id)
+    now = store.jobs.get(claim.id)
     if before not in allowed:
         if operation == "cancel" and before is State.RUNNING:
             assert now is not None
@@ -101,8 +102,8 @@ def test_an_operation_on_a_job_that_is_not_there_makes_none(store: Store, operat
     claim = bring(store, State.DONE)
     assert store.prune(Retention(count=0), 100) == 1
     OPERATIONS[operation][0](store, claim)
-    assert store.job(claim.id) is None
-    assert store.counts() == []
+    assert store.jobs.get(claim.id) is None
+    assert store.jobs.counts() == []
 
 
 # spec: WK-1
@@ -113,7 +114,7 @@ def test_an_operation_on_a_job_that_is_not_there_makes_none(store: Store, operat
 def test_a_job_beside_it_is_left_as_it_is(store: Store, before: State, operation: str) -> None:
     """Whatever is done to one job by its id or claim, one of another queue does not feel it."""
     beside = bring(store, before, queue="other")
-    was = store.job(beside.id)
+    was = store.jobs.get(beside.id)
     claim = bring(store, before)
     OPERATIONS[operation][0](store, claim)
-    assert store.job(beside.id) == was
+    assert store.jobs.get(beside.id) == was

@@ -30,7 +30,7 @@ def test_a_claim_says_how_many_more_could_be_taken(
     bring(store, State.DONE, queue="third")
     grant = ask(store, limit, asleep=asleep)
     assert (len(grant.claims), grant.waiting) == (taken, waiting)
-    assert store.counts()[1].queued == there - taken + 20
+    assert store.jobs.counts()[1].queued == there - taken + 20
 
 
 # spec: WK-3
@@ -73,7 +73,7 @@ def test_whoever_has_only_sleepers_learns_when_to_ask_again(store: Store, wall: 
 def test_what_one_crew_takes_does_not_wait_for_the_next(store: Store) -> None:
     put(store, *jobs(5))
     with store.transaction() as tx:
-        a, b = tx.claim([Want("a", "q", 2, 9), Want("b", "q", 2, 9)], ME)
+        a, b = tx.jobs.claim([Want("a", "q", 2, 9), Want("b", "q", 2, 9)], ME)
     assert (a.waiting, b.waiting) == (3, 1)
 
 
@@ -87,7 +87,7 @@ def test_every_queue_with_due_work_is_named_with_its_age(store: Store, wall: Wal
         put(store, *jobs(3, queue=queue))
     wall.at = NOON + 1000
     expected = {"c": 1000, "a": 999, "": 998, "B": 997, "a/b": 996, "ü": 995}
-    assert store.waiting() == sorted(expected.items())
+    assert store.jobs.waiting() == sorted(expected.items())
 
 
 # spec: SV-12
@@ -96,9 +96,9 @@ def test_a_queue_without_waiting_work_is_not_named(store: Store, other: State) -
     bring(store, other, queue="a")
     bring(store, other, queue="c")
     put(store, job("waits", "b"))
-    assert [queue for queue, _ in store.waiting()] == ["b"]
+    assert [queue for queue, _ in store.jobs.waiting()] == ["b"]
     cancel(store, "waits")
-    assert store.waiting() == []
+    assert store.jobs.waiting() == []
 
 
 # spec: SV-12
@@ -108,24 +108,24 @@ def test_the_age_is_of_the_one_that_is_taken_next(store: Store, wall: Wall) -> N
     wall.at = NOON + 500
     put(store, job("urgent", priority=1), job("usual"))
     wall.at = NOON + 1000
-    assert store.waiting() == [("q", 500)]
+    assert store.jobs.waiting() == [("q", 500)]
     assert take_one(store).id == "urgent"
-    assert store.waiting() == [("q", 1000)]
+    assert store.jobs.waiting() == [("q", 1000)]
     assert take_one(store).id == "old"
-    assert store.waiting() == [("q", 500)]
+    assert store.jobs.waiting() == [("q", 500)]
     take(store, 1)
-    assert store.waiting() == []
+    assert store.jobs.waiting() == []
 
 
 # spec: SV-12
 def test_work_that_fell_due_and_that_nobody_ever_asked_for_is_waiting(store: Store, wall: Wall) -> None:
     wall.at = NOON
     put(store, job("a", "a", delay_ms=HOUR), job("b", "b", delay_ms=2 * HOUR), job("c", "c", delay_ms=3 * HOUR))
-    assert store.waiting() == []
+    assert store.jobs.waiting() == []
     wall.at = NOON + HOUR
-    assert store.waiting() == [("a", 0)]
+    assert store.jobs.waiting() == [("a", 0)]
     wall.at = NOON + 2 * HOUR + 5
-    assert store.waiting() == [("a", HOUR + 5), ("b", 5)]
+    assert store.jobs.waiting() == [("a", HOUR + 5), ("b", 5)]
     assert record(store, "a").state is State.QUEUED
 
 
@@ -136,9 +136,9 @@ def test_a_queue_with_both_kinds_is_named_once_with_the_longer_age(store: Store,
     wall.at = NOON + 300
     put(store, job("now"))
     wall.at = NOON + 1000
-    assert store.waiting() == [("q", 900)]
+    assert store.jobs.waiting() == [("q", 900)]
     assert [claim.id for claim in take(store, 1)] == ["later"]
-    assert store.waiting() == [("q", 700)]
+    assert store.jobs.waiting() == [("q", 700)]
 
 
 # spec: SV-12
@@ -148,11 +148,11 @@ def test_a_job_that_comes_back_waits_from_when_it_is_due(store: Store, wall: Wal
     claim = take_one(store)
     wall.at = NOON + 1000
     end(store, claim, RetryLater(HOUR, "x"))
-    assert store.waiting() == []
+    assert store.jobs.waiting() == []
     wall.at += HOUR + 7
-    assert store.waiting() == [("q", 7)]
+    assert store.jobs.waiting() == [("q", 7)]
     end(store, take_one(store), Interrupted("x"))
-    assert store.waiting() == [("q", 7)]
+    assert store.jobs.waiting() == [("q", 7)]
 
 
 # spec: SV-12
@@ -160,4 +160,4 @@ def test_a_clock_that_is_set_back_makes_no_age_below_zero(store: Store, wall: Wa
     wall.at = NOON
     put(store, job("one"))
     wall.at = NOON - HOUR
-    assert store.waiting() == [("q", 0)]
+    assert store.jobs.waiting() == [("q", 0)]

@@ -15,7 +15,7 @@ from dashhands import HOSTILE
 from dashworld import CHROMIUM, CROWD, Served, axe, missing
 
 from chargehand.model.access import Scope
-from chargehand.store import JobFilter
+from chargehand.model.records import JobFilter
 from chargehand.testing import eventually
 
 WHY_NOT = missing()

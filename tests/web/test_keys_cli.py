@@ -21,7 +21,7 @@ from chargehand.client import Client, Refused, Unreachable
 from chargehand.errors import Conflict, JobNotFound
 from chargehand.model.batch import Want
 from chargehand.model.job import Done, GaveUp, settle
-from chargehand.store import CrewRow, Holder, JobFilter
+from chargehand.model.records import CrewRow, Holder, JobFilter
 from chargehand.testing import eventually
 from chargehand.web.answers import LogLine
 
@@ -85,7 +85,7 @@ def test_keys_are_made_listed_and_revoked(folder: Path, monkeypatch: pytest.Monk
 def test_commands_about_a_node_elsewhere(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:  # spec: CL-2 SE-5
     row = CrewRow(name="plain", queue="plain", handler="m:H", workers=1, max_attempts=3, timeout_ms=5)
     with web.hand.transaction() as tx:
-        tx.register(Holder("n", "l"), [row], {})
+        tx.fleet.register(Holder("n", "l"), [row], {})
     monkeypatch.setenv("CHARGEHAND_KEY", web.key("read", "enqueue", "control", name="ann"))
     with served(web) as url:
         monkeypatch.setenv("CHARGEHAND_REMOTE_URL", url)
@@ -129,7 +129,7 @@ def test_commands_about_a_node_elsewhere(web: Web, monkeypatch: pytest.MonkeyPat
 def test_a_job_elsewhere_is_waited_for(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:  # spec: CL-2
     row = CrewRow(name="plain", queue="plain", handler="m:H", workers=1, max_attempts=3, timeout_ms=5)
     with web.hand.transaction() as tx:
-        tx.register(Holder("n", "l"), [row], {})
+        tx.fleet.register(Holder("n", "l"), [row], {})
     with served(web) as url, ThreadPoolExecutor() as aside:
         monkeypatch.setenv("CHARGEHAND_REMOTE_URL", url)
         assert "nobody will do it" in waited(0)
@@ -180,10 +180,10 @@ def test_the_client_says_what_went_wrong(web: Web) -> None:
 
 def _end(web: Web, outcome: Done | GaveUp) -> None:
     with web.hand.transaction() as tx:
-        (grant,) = tx.claim([Want("plain", "plain", 1)], Holder("n", "l"))
+        (grant,) = tx.jobs.claim([Want("plain", "plain", 1)], Holder("n", "l"))
         settlement = settle(grant.claims[0], outcome)
         assert settlement is not None
-        tx.settle([settlement], Holder("n", "l"))
+        tx.jobs.settle([settlement], Holder("n", "l"))
 
 
 class _Nonsense(httpx.BaseTransport):

@@ -8,7 +8,7 @@ import pytest
 from fastapi import Depends
 from webworld import Web, problem
 
-from chargehand.store import JobFilter
+from chargehand.model.records import JobFilter
 from chargehand.web.answers import cursor
 from chargehand.web.auth import requires
 from chargehand.web.gate import BODY_LIMIT

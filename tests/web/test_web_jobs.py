@@ -7,14 +7,14 @@ from webworld import Web, problem
 
 from chargehand.model.batch import Want
 from chargehand.model.job import Crashed, Done, GaveUp, Outcome, settle
-from chargehand.store import CrashReport, CrewRow, Holder, JobFilter
+from chargehand.model.records import CrashReport, CrewRow, Holder, JobFilter
 
 ME = Holder("node", "life")
 
 
 def take(web: Web, queue: str = "plain") -> Any:
     with web.hand.transaction() as tx:
-        (grant,) = tx.claim([Want(queue, queue, 1)], ME)
+        (grant,) = tx.jobs.claim([Want(queue, queue, 1)], ME)
     return grant.claims[0]
 
 
@@ -26,7 +26,7 @@ def end(web: Web, outcome: Outcome, queue: str = "plain") -> str:
     settlement = settle(claim, outcome)
     assert settlement is not None
     with web.hand.transaction() as tx:
-        tx.settle([settlement], ME)
+        tx.jobs.settle([settlement], ME)
     return claim.id
 
 
@@ -65,7 +65,7 @@ def test_no_timeout_is_not_the_crews_timeout(web: Web) -> None:  # spec: WK-7
 def test_a_crew_that_only_the_store_knows_can_be_given_work(web: Web) -> None:  # spec: HT-3
     row = CrewRow(name="far", queue="away", handler="m:H", workers=1, max_attempts=9, timeout_ms=5, priority=2)
     with web.hand.transaction() as tx:
-        tx.register(ME, [row], {})
+        tx.fleet.register(ME, [row], {})
     made = web.post("/api/v1/jobs", {"queue": "away", "payload": [1]}, 201)
     job = web.hand.job(made["id"])
     assert (job.queue, job.max_attempts, job.timeout_ms, job.priority) == ("away", 9, 5, 2)
@@ -149,7 +149,7 @@ def test_a_job_tells_its_attempts_and_how_its_workers_died(web: Web) -> None:  #
         stacks="here", lines=("last line",),
     )  # fmt: skip
     with web.hand.transaction() as tx:
-        tx.report([report], ME)
+        tx.fleet.report([report], ME)
     job = web.get(f"/api/v1/jobs/{job_id}")
     assert [attempt["outcome"] for attempt in job["attempt_history"]] == ["crashed"]
     assert [(each["id"], each["lines"]) for each in job["crash_reports"]] == [("c1", ["last line"])]
@@ -199,7 +199,7 @@ def test_clearing_goes_on_where_it_stopped(web: Web) -> None:
 def test_queues_say_who_serves_them_and_how_long_their_work_waits(web: Web) -> None:  # spec: HT-3 SV-12
     row = CrewRow(name="plain", queue="plain", handler="m:H", workers=1, max_attempts=3, timeout_ms=5)
     with web.hand.transaction() as tx:
-        tx.register(ME, [row], {})
+        tx.fleet.register(ME, [row], {})
     web.post("/api/v1/jobs", {"crew": "plain"}, 201)
     (queue,) = web.get("/api/v1/queues")["queues"]
     assert (queue["crews"], queue["queued"], queue["paused"]) == (["plain"], 1, False)
@@ -262,7 +262,7 @@ def end_with(web: Web, key: str) -> str:
     settlement = settle(take(web), GaveUp("no use"))
     assert settlement is not None
     with web.hand.transaction() as tx:
-        assert tx.settle([settlement], ME) == []
+        assert tx.jobs.settle([settlement], ME) == []
     return made["id"]
 
 

@@ -5,9 +5,9 @@ from typing import Any
 from prometheus_client.parser import text_string_to_metric_families
 
 from chargehand.live.broker import Broker
+from chargehand.model.records import Counts
 from chargehand.model.tally import Tally
 from chargehand.model.topic import parse
-from chargehand.store import Counts
 from chargehand.web.metrics import MOST_QUEUES, MetricFacts, exposition
 
 

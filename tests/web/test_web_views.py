@@ -6,7 +6,7 @@ import pytest
 
 from chargehand.host.operations import Component
 from chargehand.model.health import FRESH_MS
-from chargehand.store import Counts, CrewRow, Pause
+from chargehand.model.records import Counts, CrewRow, Pause
 from chargehand.web.views import concurrency_of, info_of, queues_of, readiness_of, workers_of
 
 NOW = 1_000_000

@@ -13,7 +13,7 @@ from chargehand.errors import EXIT_ERROR, ConfigurationError, Conflict, JobNotFo
 from chargehand.host.operations import AT_ONCE, NOT_RETRIED
 from chargehand.model.fleet.orders import Answer
 from chargehand.model.job import JobRecord, State
-from chargehand.store import JobFilter
+from chargehand.model.records import JobFilter
 
 FEW = 20
 """So many are answered one by one, and done by a filter without a question."""

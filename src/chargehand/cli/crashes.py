@@ -6,7 +6,7 @@ import typer
 
 from chargehand import clock
 from chargehand.cli import find, show
-from chargehand.store import CrashFilter, CrashRecord
+from chargehand.model.records import CrashFilter, CrashRecord
 
 
 def crashes(

@@ -12,8 +12,8 @@ from chargehand.cli import bulk, crashes, find, show
 from chargehand.crew import Crew, JobOptions, Ref
 from chargehand.errors import PayloadError, UnknownCrew
 from chargehand.model.job import IN_WORDS, JobRecord, NewJob, State
+from chargehand.model.records import CrashFilter, JobFilter
 from chargehand.settings.plan import CrewPlan, milliseconds
-from chargehand.store import CrashFilter, JobFilter
 
 app = typer.Typer(help="Enqueue, list, show, retry and cancel jobs.", no_args_is_help=True)
 app.command("retry")(bulk.retry)

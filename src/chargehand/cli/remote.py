@@ -15,8 +15,17 @@ from chargehand.host.calls import NoNode
 from chargehand.host.operations import NOT_RETRIED, cancelling
 from chargehand.model.fleet.orders import Answer
 from chargehand.model.job import Attempt, Enqueued, JobRecord, NewJob
+from chargehand.model.records import (
+    ClaimRow,
+    Counts,
+    CrashFilter,
+    CrashRecord,
+    CrewRow,
+    JobFilter,
+    Pause,
+    RecurringPlan,
+)
 from chargehand.model.topic import RESYNC, Patterns
-from chargehand.store import ClaimRow, Counts, CrashFilter, CrashRecord, CrewRow, JobFilter, Pause, RecurringPlan
 from chargehand.web.answers import Diagnosed, JobDetail, LogLine, cursor
 
 KEY = "CHARGEHAND_KEY"

@@ -8,7 +8,7 @@ from chargehand.cli import find, show
 from chargehand.errors import EXIT_ERROR, summary
 from chargehand.host import nodelock
 from chargehand.model.health import shown_status
-from chargehand.store import Pause
+from chargehand.model.records import Pause
 
 
 def status(app: find.App = None, store: find.Store = None, json: find.Json = False) -> None:

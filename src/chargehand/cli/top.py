@@ -19,8 +19,8 @@ from chargehand.cli.board import Board
 from chargehand.errors import EXIT_ERROR
 from chargehand.host.feed import Watcher
 from chargehand.model.job import State
+from chargehand.model.records import JobFilter
 from chargehand.model.topic import DEFAULT, parse
-from chargehand.store import JobFilter
 
 REDRAW = 0.1
 """Seconds between two pictures, at least."""

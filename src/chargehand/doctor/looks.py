@@ -19,8 +19,8 @@ from chargehand.host import nodelock
 from chargehand.host.calls import Connection, NoNode
 from chargehand.model.doctor.wording import place_in
 from chargehand.model.health import APP
+from chargehand.model.records import CrashFilter
 from chargehand.processes import proc
-from chargehand.store import CrashFilter
 from chargehand.stores.sqlite import ground
 from chargehand.stores.sqlite.peek import ENGINE_ERROR, Peek, kind_of, known_schema, lockers, writers
 
@@ -284,7 +284,7 @@ def book(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 def _crashes(peek: Peek) -> list[dict[str, Any]]:
     """The newest of each crew; where it stood, instead of all that it wrote."""
     newest: dict[str, dict[str, Any]] = {}
-    for crash in peek.crashes(CrashFilter(limit=MOST_CRASHES)):
+    for crash in peek.fleet.crashes(CrashFilter(limit=MOST_CRASHES)):
         if crash.crew not in newest:
             known = {name: getattr(crash, name) for name in ("crew", "reason", "text", "signal", "at_ms")}
             newest[crash.crew] = {**known, "where": place_in(crash.stacks)}
@@ -292,23 +292,23 @@ def _crashes(peek: Peek) -> list[dict[str, Any]]:
 
 
 def _last_done(peek: Peek) -> dict[str, int]:
-    names = {row.queue for row in peek.crews()} | {queue for queue, _ in peek.waiting()}
+    names = {row.queue for row in peek.fleet.crews()} | {queue for queue, _ in peek.jobs.waiting()}
     found = {name: peek.last_done(name) for name in names}
     return {name: at for name, at in found.items() if at is not None}
 
 
 _LOOKS: dict[str, Callable[[Peek], Any]] = {
-    "pauses": lambda peek: peek.pauses(),
-    "crews": lambda peek: peek.crews(),
-    "given_up": lambda peek: peek.given_up(),
-    "waiting": lambda peek: dict(peek.waiting()),
+    "pauses": lambda peek: peek.fleet.pauses(),
+    "crews": lambda peek: peek.fleet.crews(),
+    "given_up": lambda peek: peek.fleet.given_up(),
+    "waiting": lambda peek: dict(peek.jobs.waiting()),
     "last_beat_ms": lambda peek: max(
-        (r.last_heartbeat_ms or 0 for r in peek.health() if r.component == APP), default=None
+        (r.last_heartbeat_ms or 0 for r in peek.fleet.health() if r.component == APP), default=None
     ),
     "newest_ms": lambda peek: peek.newest_ms(),
     "crashes": _crashes,
     "last_done": _last_done,
     "next_run": lambda peek: peek.next_run(),
-    "queues": lambda peek: peek.counts(),
+    "queues": lambda peek: peek.jobs.counts(),
 }
 """By the names that the facts have; the cheap ones first."""

@@ -18,7 +18,7 @@ from chargehand import __version__
 from chargehand.doctor.looks import ASKED, asked, holder
 from chargehand.errors import ChargehandError
 from chargehand.host.calls import Connection, NoNode
-from chargehand.store import CrashFilter
+from chargehand.model.records import CrashFilter
 from chargehand.stores.sqlite.peek import ENGINE_ERROR, Peek, engine_versions
 
 MOST_CRASHES = 50
@@ -61,11 +61,12 @@ def sections(name: str) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 _TABLES: dict[str, Callable[[Peek], Any]] = {
-    "health.json": lambda peek: peek.health(),
-    "crashes.json": lambda peek: peek.crashes(CrashFilter(limit=MOST_CRASHES)),
+    "health.json": lambda peek: peek.fleet.health(),
+    "crashes.json": lambda peek: peek.fleet.crashes(CrashFilter(limit=MOST_CRASHES)),
     "store.json": lambda peek: {
-        "schema": peek.schema(), "crews": peek.crews(), "pauses": peek.pauses(), "given_up": peek.given_up(),
-        "waiting": peek.waiting(), "queues": peek.counts(), "claims": len(peek.claims()),
+        "schema": peek.schema(), "crews": peek.fleet.crews(), "pauses": peek.fleet.pauses(),
+        "given_up": peek.fleet.given_up(), "waiting": peek.jobs.waiting(), "queues": peek.jobs.counts(),
+        "claims": len(peek.jobs.claims()),
     },
 }  # fmt: skip
 

@@ -57,7 +57,9 @@ def log_deeds(
 ) -> None:
     """Have the operator log say that whoever acts did this to each of these."""
     by = actor()
-    tx.log([Deed(who=who or by.who, origin=by.origin, verb=verb, target=each, detail=detail) for each in targets])
+    tx.access.log(
+        [Deed(who=who or by.who, origin=by.origin, verb=verb, target=each, detail=detail) for each in targets]
+    )
 
 
 class People:
@@ -82,23 +84,23 @@ class People:
             expires_ms=None if life is None else now + life,
         )  # fmt: skip
         with self._store() as store, store.transaction() as tx:
-            tx.add_key(key)
+            tx.access.add_key(key)
             log_deeds(tx, "create key", [f"key:{name}"], ", ".join(ordered))
         return secret, key
 
     def revoke_key(self, name: str) -> None:
         """End a key, by its name or id: within a second it opens nothing any more."""
         with self._store(create=False) as store, store.transaction() as tx:
-            if not tx.revoke_key(name):
+            if not tx.access.revoke_key(name):
                 raise ConfigurationError(f"there is no key {name!r} in use in {self.path}; `chargehand keys list`")
             log_deeds(tx, "revoke key", [f"key:{name}"])
 
     def api_keys(self) -> list[ApiKey]:
         """Every key, oldest first; revoked and expired ones, too."""
         with self._store() as store:
-            return store.api_keys()
+            return store.access.api_keys()
 
     def operations(self, which: OperationFilter | None = None) -> list[Operation]:
         """What people did, newest first."""
         with self._store() as store:
-            return store.operations(which or OperationFilter())
+            return store.access.operations(which or OperationFilter())

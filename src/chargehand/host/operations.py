@@ -19,9 +19,7 @@ from chargehand.live.bodies import StoreLook, StoreView
 from chargehand.model.fleet.orders import LONGEST_PAUSE_MS, Answer, Verb
 from chargehand.model.health import APP, FRESH_MS, Findings, Member, is_healthy, judge, shown_status, unserved
 from chargehand.model.job import State
-from chargehand.processes import proc
-from chargehand.settings.plan import milliseconds
-from chargehand.store import (
+from chargehand.model.records import (
     ClaimRow,
     CrashFilter,
     CrashRecord,
@@ -31,6 +29,8 @@ from chargehand.store import (
     RecurringPlan,
     Snapshot,
 )
+from chargehand.processes import proc
+from chargehand.settings.plan import milliseconds
 
 AT_ONCE = 500
 """Jobs cancelled or retried in one transaction."""
@@ -113,9 +113,9 @@ class Operating(People, ABC):
         except NoNode:
             self._node_must_be_absent()
             with self._store(create=False) as store:
-                _check_known(scope, [crew.name for crew in store.crews()])
+                _check_known(scope, [crew.name for crew in store.fleet.crews()])
                 with store.transaction() as tx:
-                    tx.pause(_kept(scope), who or actor().who, reason, for_ms)
+                    tx.fleet.pause(_kept(scope), who or actor().who, reason, for_ms)
                     log_deeds(tx, "pause", [_kept(scope)], reason, who)
         return [Answer(scope or "*", "is paused; no node runs now, and one that starts will heed it")]
 
@@ -126,7 +126,7 @@ class Operating(People, ABC):
         except NoNode:
             self._node_must_be_absent()
             with self._store(create=False) as store, store.transaction() as tx:
-                found = tx.resume(_kept(scope))
+                found = tx.fleet.resume(_kept(scope))
                 log_deeds(tx, "resume", [_kept(scope)])
         return [Answer(scope or "*", "is no longer paused; no node runs now" if found else "was not paused")]
 
@@ -139,7 +139,7 @@ class Operating(People, ABC):
                 found |= dict(self.calls.cancel(some, actor().who, actor().origin))
             except NoNode:
                 with self._store(create=False) as store, store.transaction() as tx:
-                    done = {job.id: job.at_once for job in tx.cancel(some)}
+                    done = {job.id: job.at_once for job in tx.jobs.cancel(some)}
                     log_deeds(tx, "cancel", [f"job:{job_id}" for job_id in done])
                 found |= done
         return [Answer(job_id, cancelling(found.get(job_id))) for job_id in ids]
@@ -149,7 +149,7 @@ class Operating(People, ABC):
         queued: set[str] = set()
         for start in range(0, len(ids), AT_ONCE):
             with self._store(create=False) as store, store.transaction() as tx:
-                done = tx.retry(ids[start : start + AT_ONCE])
+                done = tx.jobs.retry(ids[start : start + AT_ONCE])
                 log_deeds(tx, "retry", [f"job:{job_id}" for job_id in done])
             queued |= set(done)
         self.calls.hint(None)
@@ -158,7 +158,7 @@ class Operating(People, ABC):
     def release(self, job_id: str, fence: int) -> bool:
         """Take a claim back by hand, if it is still that one: for a worker that nobody can reach."""
         with self._store(create=False) as store, store.transaction() as tx:
-            done = tx.release(job_id, fence, f"released by {actor().who}")
+            done = tx.jobs.release(job_id, fence, f"released by {actor().who}")
             if done:
                 log_deeds(tx, "release", [f"job:{job_id}"], f"claim {fence}")
         self.calls.hint(None)
@@ -173,7 +173,7 @@ class Operating(People, ABC):
         queued = seen = 0
         while seen < most:
             with self._store(create=False) as store:
-                page = store.jobs(which)
+                page = store.jobs.find(which)
             queued += self._retry_each([job.id for job in page])
             seen += len(page)
             if len(page) < which.limit:
@@ -195,7 +195,7 @@ class Operating(People, ABC):
         while gone < most:
             limit = min(AT_ONCE, most - gone)
             with self._store(create=False) as store, store.transaction() as tx:
-                cleared = tx.clear_failed(queue, limit)
+                cleared = tx.jobs.clear(queue, limit)
                 if cleared:
                     log_deeds(tx, "clear failed", [f"queue:{queue}"], f"{len(cleared)} jobs")
             gone += len(cleared)
@@ -212,12 +212,12 @@ class Operating(People, ABC):
     def claims(self, limit: int = 1000) -> list[ClaimRow]:
         """Who holds what since when."""
         with self._store() as store:
-            return store.claims(limit)
+            return store.jobs.claims(limit)
 
     def waiting(self) -> list[tuple[str, int]]:
         """The queues that have due work, and for how many ms the next of it has been due."""
         with self._store() as store:
-            return store.waiting()
+            return store.jobs.waiting()
 
     def probe(self) -> None:
         """See that the store can be written and has the right schema; StoreError otherwise."""
@@ -227,7 +227,7 @@ class Operating(People, ABC):
     def recurrences(self) -> list[RecurringPlan]:
         """The recurring jobs, by name: when each is due next, and its last job."""
         with self._store() as store:
-            return store.recurring()
+            return store.jobs.recurring()
 
     def _order(self, verb: Verb, scope: str | None, **fields: Any) -> list[Answer]:
         fields.setdefault("who", actor().who)
@@ -257,12 +257,12 @@ class Operating(People, ABC):
     def pauses(self) -> list[Pause]:
         """What is paused, by whom, why and until when."""
         with self._store() as store:
-            return store.pauses()
+            return store.fleet.pauses()
 
     def health(self, status: str | None = None) -> list[Component]:
         """Every component as the store has it: the node (`app`) and its workers; of one status, if that is given."""
         with self._store() as store:
-            found = [_component(row) for row in store.health()]
+            found = [_component(row) for row in store.fleet.health()]
         return [component for component in found if status is None or component.status == status]
 
     def component(self, name: str) -> Component | None:
@@ -273,14 +273,14 @@ class Operating(People, ABC):
     def is_healthy(self, name: str, max_age: float = FRESH_MS / 1000) -> bool:
         """Whether the component is known to be well, by a beat that is no older than so many seconds."""
         with self._store() as store:
-            rows = [row for row in store.health() if row.component == name]
+            rows = [row for row in store.fleet.health() if row.component == name]
         return any(is_healthy(row.status, row.flags, row.age_ms, int(max_age * 1000)) and _pid(row) for row in rows)
 
     def verdict(self) -> Findings:
         """The whole system: healthy, degraded or error, with the reasons in words. Read from the store alone."""
         with self._store() as store:
-            rows = [(row, _component(row)) for row in store.health()]
-            waiting, crews, pauses = store.waiting(), store.crews(), store.pauses()
+            rows = [(row, _component(row)) for row in store.fleet.health()]
+            waiting, crews, pauses = store.jobs.waiting(), store.fleet.crews(), store.fleet.pauses()
         node = any(row.component == APP and is_healthy(row.status, (), row.age_ms) and _pid(row) for row, _ in rows)
         workers = [msgspec.to_builtins(shown) for row, shown in rows if row.component != APP]
         failing = next((row.reason for row, _ in rows if row.component == APP), None)
@@ -294,12 +294,12 @@ class Operating(People, ABC):
         if nodelock.holder(self.path) is not None or not self.path.exists():
             return []
         with self._store() as store:
-            return sorted(queue for queue, _ in store.waiting())
+            return sorted(queue for queue, _ in store.jobs.waiting())
 
     def why_waiting(self, queue: str) -> str | None:
         """Why nobody does what waits in this queue, as far as the store knows; None if somebody will."""
         with self._store() as store:
-            rows, crews, pauses = store.health(), store.crews(), store.pauses()
+            rows, crews, pauses = store.fleet.health(), store.fleet.crews(), store.fleet.pauses()
         queues = {crew.name: crew.queue for crew in crews}
         paused = [pause.scope for pause in pauses]
         if "*" in paused or (queue in queues.values() and all(n in paused for n, q in queues.items() if q == queue)):
@@ -317,17 +317,17 @@ class Operating(People, ABC):
     def history(self, since_ms: int = 0, limit: int = 1000) -> list[Snapshot]:
         """The snapshots from then on, if the history is switched on."""
         with self._store() as store:
-            return store.snapshots(since_ms, limit)
+            return store.fleet.snapshots(since_ms, limit)
 
     def crashes(self, which: CrashFilter | None = None) -> list[CrashRecord]:
         """Crash reports, newest first."""
         with self._store() as store:
-            return store.crashes(which or CrashFilter())
+            return store.fleet.crashes(which or CrashFilter())
 
     def crash(self, crash_id: str) -> CrashRecord:
         """One crash report."""
         with self._store() as store:
-            found = store.crash(crash_id)
+            found = store.fleet.crash(crash_id)
         if found is None:
             raise CrashNotFound(
                 f"there is no crash report {crash_id!r} in {self.path}; `chargehand crashes` lists them"

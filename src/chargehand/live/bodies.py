@@ -10,7 +10,8 @@ import msgspec
 
 from chargehand.model.figures import Figures, eta, rounded, together
 from chargehand.model.job import Claim, JobRecord, NewJob, Settlement, State, cut
-from chargehand.store import Counts, JobFilter, Store
+from chargehand.model.records import Counts, JobFilter
+from chargehand.store import Store
 
 LAST = 100
 """Jobs that are read beside those that run: the newest."""
@@ -58,25 +59,25 @@ def take(store: Store, look: StoreLook) -> StoreView:
     """Look at the store."""
     if look.only_if_stirred and not store.stirred():
         return StoreView(look=look)
-    newest = store.jobs(JobFilter(limit=LAST)) if look.jobs else []
+    newest = store.jobs.find(JobFilter(limit=LAST)) if look.jobs else []
     found = {job.id: job for job in reversed(newest)}
-    listed = {*found, *(claim.id for claim in (store.claims() if look.jobs else ()))}
+    listed = {*found, *(claim.id for claim in (store.jobs.claims() if look.jobs else ()))}
     gone: list[str] = []
     for job_id in dict.fromkeys((*look.ids, *listed)):
         if job_id not in found:
-            job = store.job(job_id)
+            job = store.jobs.get(job_id)
             if job is not None:
                 found[job_id] = job
             else:
                 gone.append(job_id)
     return StoreView(
         look=look,
-        counts=tuple(store.counts()) if look.queues else None,
-        waiting=tuple(store.waiting()) if look.queues else (),
+        counts=tuple(store.jobs.counts()) if look.queues else None,
+        waiting=tuple(store.jobs.waiting()) if look.queues else (),
         jobs=tuple(found.values()),
         listed=frozenset(listed),
         gone=tuple(gone),
-        served=tuple(crew.queue for crew in store.crews()) if look.crews else (),
+        served=tuple(crew.queue for crew in store.fleet.crews()) if look.crews else (),
     )
 
 

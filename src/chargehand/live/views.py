@@ -10,10 +10,10 @@ from chargehand.model.fleet.policy import RestartPolicy, budget
 from chargehand.model.hands import Held
 from chargehand.model.health import will_work
 from chargehand.model.job import Claim
+from chargehand.model.records import HealthNote
 from chargehand.processes import proc
 from chargehand.processes.child import Child
 from chargehand.protocol.worker import HealthFrame
-from chargehand.store import HealthNote
 
 TIMERS = ("incarnation", "job_s", "heartbeat_s", "started_s", "ready_s", "restart_in_s")
 """What changes by itself, or is nobody's business."""

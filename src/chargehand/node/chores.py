@@ -9,8 +9,16 @@ from typing import Any, assert_never
 import msgspec
 
 from chargehand.model.access import Deed
+from chargehand.model.records import (
+    CrashReport,
+    Discovery,
+    GivenUpMark,
+    HealthNote,
+    Holder,
+    RecurringPlan,
+)
 from chargehand.settings.schedule import Firing
-from chargehand.store import CrashReport, Discovery, GivenUpMark, HealthNote, Holder, RecurringPlan, Transaction
+from chargehand.store import Transaction
 
 
 class SetPause(msgspec.Struct, frozen=True, kw_only=True):
@@ -140,40 +148,38 @@ def do(chore: Chore, tx: Transaction, holder: Holder, now: float) -> Any:
     """Write it; what came of it, where somebody asked. `now`: monotonic, and not before the transaction began."""
     match chore:
         case CancelJobs():
-            found = tx.cancel(chore.ids)
+            found = tx.jobs.cancel(chore.ids)
             by = {"who": chore.who, "origin": chore.origin}
-            tx.log([Deed(verb="cancel", target=f"job:{job.id}", **by) for job in found])
+            tx.access.log([Deed(verb="cancel", target=f"job:{job.id}", **by) for job in found])
             return found
         case KeepDeed(deed):
-            tx.log([deed])
+            tx.access.log([deed])
         case QueueFound(_, page, looked_at):
             # Not when it was made: a store that is slow, or fails for a while, makes it older.
             age_ms = int((now - looked_at + LOOKED_BEFORE) * 1000)
-            return tx.discover([msgspec.structs.replace(page, age_ms=age_ms)])[0]
+            return tx.jobs.discover([msgspec.structs.replace(page, age_ms=age_ms)])[0]
         case Recur(plans):
-            tx.recur(plans)
+            tx.jobs.recur(plans)
         case Fire(firing):
-            return tx.fire(firing.name, firing.due_ms, firing.next_run_ms, firing.job)
+            return tx.jobs.fire(firing.name, firing.due_ms, firing.next_run_ms, firing.job)
         case SetPause():
-            tx.pause(chore.scope, chore.who, chore.reason, chore.for_ms)
+            tx.fleet.pause(chore.scope, chore.who, chore.reason, chore.for_ms)
         case ClearPause():
-            tx.resume(chore.scope)
+            tx.fleet.resume(chore.scope)
         case KeepScale(crew, count):
-            tx.scale(crew, count)
+            tx.fleet.scale(crew, count)
         case KeepReport(report):
-            tx.report([report], holder)
+            tx.fleet.report([report], holder)
         case KeepGivenUp(mark):
-            tx.give_up([mark])
+            tx.fleet.mark([mark])
         case Forgive(component):
-            tx.forgive([component])
+            tx.fleet.mark((), cleared=[component])
         case Project(notes, gone):
-            tx.project(notes, holder)
-            if gone:
-                tx.wipe(holder, gone)
+            tx.fleet.project(notes, holder, gone=gone)
         case Wipe():
-            tx.wipe(holder)
+            tx.fleet.project((), holder, complete=True)
         case TakeSnapshot():
-            tx.snapshot()
+            tx.fleet.snapshot()
         case LookAtPauses() | LookAtQueues():
             return None
         case _:

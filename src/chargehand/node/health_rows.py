@@ -12,10 +12,10 @@ from chargehand.live.views import health_note
 from chargehand.model.fleet.fleet import Fleet
 from chargehand.model.health import APP
 from chargehand.model.ledger import Ledger
+from chargehand.model.records import HealthNote
 from chargehand.node import chores
 from chargehand.node.handle import Handle
 from chargehand.processes import proc
-from chargehand.store import HealthNote
 
 BEAT = 5.0
 SOON = 0.05

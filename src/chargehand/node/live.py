@@ -19,12 +19,12 @@ from chargehand.model.health import judge
 from chargehand.model.job import State
 from chargehand.model.ledger import Ledger, Todo
 from chargehand.model.past import NEVER, Past
+from chargehand.model.records import Counts
 from chargehand.model.topic import HEALTH, Patterns, queue_topic, worker_topic
 from chargehand.node.handle import Handle
 from chargehand.node.live_jobs import LiveJobs
 from chargehand.node.reader import Reader
 from chargehand.settings.plan import NodePlan
-from chargehand.store import Counts
 
 WORK_GAP, WORK_AHEAD = 0.25, 1.0
 """Seconds between two states of a worker that differ only in its work, on average; after a quiet while, a few go at

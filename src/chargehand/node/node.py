@@ -23,6 +23,7 @@ from chargehand.model.fleet.fleet import Fleet
 from chargehand.model.fleet.pace import Pace
 from chargehand.model.job import FINISHED, Settlement, State
 from chargehand.model.ledger import Ledger
+from chargehand.model.records import CrewRow, Holder
 from chargehand.node import chores
 from chargehand.node.fingerprint import fingerprint
 from chargehand.node.health_rows import HealthRows
@@ -40,7 +41,6 @@ from chargehand.processes import proc
 from chargehand.processes.record import ProcessRecord
 from chargehand.protocol.frame import BadFrame, Frame, encode
 from chargehand.settings.plan import NodePlan
-from chargehand.store import CrewRow, Holder
 from chargehand.stores import open_store, sqlite_path
 
 PLAN_LIMIT = 16 << 20

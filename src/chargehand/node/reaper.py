@@ -14,13 +14,13 @@ from chargehand.model.fleet.death import Death, Reason, last_outcome
 from chargehand.model.fleet.fleet import Fleet
 from chargehand.model.fleet.lifecycle import Exited, Report, Status
 from chargehand.model.ledger import Ledger
+from chargehand.model.records import CrashReport
 from chargehand.node import chores
 from chargehand.node.handle import Handle
 from chargehand.node.loop import Loop
 from chargehand.processes import proc
 from chargehand.processes.child import end_strangers, kill_group
 from chargehand.processes.record import ProcessRecord
-from chargehand.store import CrashReport
 
 LONGEST_DYING = 30.0
 """Seconds that a process may take to die of a kill, at the most."""

@@ -20,13 +20,13 @@ from chargehand.model.fleet.orders import LONGEST_PAUSE_MS, Answer, AnswerCode, 
 from chargehand.model.health import judge, member_of, unserved
 from chargehand.model.job import NewJob
 from chargehand.model.ledger import Ledger
+from chargehand.model.records import CancelResult, Discovered, GivenUpMark, RecurringPlan
 from chargehand.node import chores
 from chargehand.node.server import Call, Server, Token
 from chargehand.node.store_thread import Opened
 from chargehand.node.supervisor import Supervisor
 from chargehand.settings import schedule
 from chargehand.settings.plan import NodePlan
-from chargehand.store import CancelResult, Discovered, GivenUpMark, RecurringPlan
 
 
 class Requests:

@@ -16,11 +16,11 @@ from chargehand import log
 from chargehand.errors import ChargehandError, PayloadError
 from chargehand.model.fleet.orders import Answer
 from chargehand.model.job import Enqueued, NewJob, check
+from chargehand.model.records import CancelResult
 from chargehand.node.log_buffer import LogBuffer, LogEntry
 from chargehand.node.loop import Channel, Loop
 from chargehand.protocol.control import FRAME_LIMIT, MOST_FOLLOWED, MOST_JOBS, Call, address_of
 from chargehand.protocol.frame import BadFrame, Frame, encode
-from chargehand.store import CancelResult
 
 LINES_AT_ONCE = 200
 """Log lines in one reply: they are cut at 4 KiB each, and a reply at 4 MiB."""

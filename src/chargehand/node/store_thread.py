@@ -15,8 +15,9 @@ import msgspec
 from chargehand import clock, log
 from chargehand.errors import ChargehandError, StoreError
 from chargehand.model.batch import Batch, Result
+from chargehand.model.records import CrewRow, GivenUpMark, Holder, Retention
 from chargehand.node import chores
-from chargehand.store import CrewRow, GivenUpMark, Holder, Retention, Store
+from chargehand.store import Store
 
 PRUNE_EVERY = 60.0
 PRUNE_AT_ONCE = 500
@@ -66,16 +67,16 @@ def execute(store: Store, batch: Batch, holder: Holder, monotonic: Callable[[], 
     if batch.poll and not (stirred or told):
         return Result()
     with store.transaction() as tx:
-        lost = tx.settle(batch.settlements, holder) if batch.settlements else []
+        lost = tx.jobs.settle(batch.settlements, holder) if batch.settlements else []
         if batch.notes:
-            tx.note(batch.notes)
+            tx.jobs.note(batch.notes)
         enqueued: list[Any] = []
         jobs = [job for request in batch.requests for job in request.jobs]
         if batch.requests:
-            answers = iter(tx.enqueue(jobs))
+            answers = iter(tx.jobs.enqueue(jobs))
             enqueued = [(request.token, tuple(next(answers) for _ in request.jobs)) for request in batch.requests]
         done = [chores.do(chore, tx, holder, monotonic()) for chore in batch.chores]
-        grants = tx.claim(batch.wants, holder) if batch.wants else []
+        grants = tx.jobs.claim(batch.wants, holder) if batch.wants else []
     about_pauses = stirred or any(isinstance(chore, chores.ABOUT_PAUSES) for chore in batch.chores)
     about_recurring = any(isinstance(chore, chores.Recur | chores.Fire) for chore in batch.chores)
     about_queues = any(isinstance(chore, chores.LookAtQueues) for chore in batch.chores)
@@ -85,16 +86,16 @@ def execute(store: Store, batch: Batch, holder: Holder, monotonic: Callable[[], 
         enqueued=tuple(enqueued),
         grants=tuple(grants),
         done=tuple(done),
-        cancelling=tuple(job_id for job_id, _ in store.cancelling()) if stirred else None,
+        cancelling=tuple(job_id for job_id, _ in store.jobs.cancelling()) if stirred else None,
         pauses=pauses_of(store) if about_pauses else None,
-        waiting=tuple(store.waiting()) if about_queues else None,
-        recurring=tuple(store.recurring()) if about_recurring else None,
+        waiting=tuple(store.jobs.waiting()) if about_queues else None,
+        recurring=tuple(store.jobs.recurring()) if about_recurring else None,
     )
 
 
 def pauses_of(store: Store) -> tuple[tuple[str, int | None], ...]:
     """What is paused, and for how many ms still."""
-    return tuple((pause.scope, pause.left_ms) for pause in store.pauses())
+    return tuple((pause.scope, pause.left_ms) for pause in store.fleet.pauses())
 
 
 class StoreThread(threading.Thread):
@@ -154,7 +155,7 @@ class StoreThread(threading.Thread):
         try:
             store = self._open()
             with store.transaction() as tx:
-                tx.register(self._holder, self._crews, self._about)
+                tx.fleet.register(self._holder, self._crews, self._about)
             self._tell(self._opened(store))
         except Exception as error:
             if not isinstance(error, ChargehandError):
@@ -177,15 +178,15 @@ class StoreThread(threading.Thread):
     def _opened(self, store: Store) -> Opened:
         return Opened(
             pauses=pauses_of(store),
-            given_up=tuple(store.given_up()),
-            scaled={crew.name: crew.scaled for crew in store.crews() if crew.scaled is not None},
+            given_up=tuple(store.fleet.given_up()),
+            scaled={crew.name: crew.scaled for crew in store.fleet.crews() if crew.scaled is not None},
             fingerprints=self._fingerprints(),
         )
 
     def _recover(self, store: Store, todo: Recover) -> None:
         try:
             with store.transaction() as tx:
-                recovered = tx.recover(self._holder, "the node ended while the job was running", todo.spare)
+                recovered = tx.jobs.recover(self._holder, "the node ended while the job was running", todo.spare)
             self._tell(Recovered(tuple(recovered)))
         except Exception as error:
             log.error("what an earlier node held cannot be taken back yet", why=error)

@@ -47,6 +47,7 @@ from chargehand.model.fleet.lifecycle import (
 from chargehand.model.hands import longest
 from chargehand.model.job import Claim, Settled
 from chargehand.model.ledger import Ledger, Todo
+from chargehand.model.records import Discovery
 from chargehand.model.search import LONGEST_LOOK, Look
 from chargehand.node import chores
 from chargehand.node.handle import Handle, take_on
@@ -72,7 +73,6 @@ from chargehand.protocol.worker import (
     outcomes,
 )
 from chargehand.settings.plan import CrewPlan, NodePlan
-from chargehand.store import Discovery
 
 REST = 0.02
 """Seconds for which a worker's pulse is not listened to after two frames in a row: small jobs change its state

@@ -8,10 +8,10 @@ import msgspec
 
 from chargehand.model.fleet.orders import MOST_WORKERS
 from chargehand.model.fleet.policy import LivenessPolicy, RestartPolicy, StartPolicy
+from chargehand.model.records import Retention
 from chargehand.settings import reading
 from chargehand.settings.plan import THREADS
 from chargehand.settings.reading import Secret
-from chargehand.store import Retention
 
 PREFIX = "CHARGEHAND_"
 ADMIN_KEY = "CHARGEHAND_ADMIN_KEY"

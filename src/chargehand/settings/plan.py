@@ -18,8 +18,8 @@ from chargehand.model.job import (
     check,
     check_size,
 )
+from chargehand.model.records import Retention
 from chargehand.settings.schedule import RecurringJob
-from chargehand.store import Retention
 
 THREADS = "PIPELINE_THREADS_PER_JOB"
 THREAD_LIMITS = (

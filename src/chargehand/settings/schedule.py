@@ -14,7 +14,7 @@ import msgspec
 from chargehand.errors import ConfigurationError
 from chargehand.ids import new_id
 from chargehand.model.job import NewJob
-from chargehand.store import RecurringPlan
+from chargehand.model.records import RecurringPlan
 
 SHORTEST_MS = 1000
 

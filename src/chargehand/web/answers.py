@@ -11,8 +11,15 @@ from chargehand.model.doctor.diagnosis import Diagnosis
 from chargehand.model.fleet.orders import Answer
 from chargehand.model.health import Verdict
 from chargehand.model.job import Attempt, JobRecord
+from chargehand.model.records import (
+    ClaimRow,
+    Counts,
+    CrashRecord,
+    CrewRow,
+    Pause,
+    RecurringPlan,
+)
 from chargehand.settings.plan import Page
-from chargehand.store import ClaimRow, Counts, CrashRecord, CrewRow, Pause, RecurringPlan
 
 
 class SupervisorInfo(msgspec.Struct, frozen=True, kw_only=True):

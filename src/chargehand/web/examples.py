@@ -7,7 +7,7 @@ from chargehand.model.doctor.causes import Finding, Severity
 from chargehand.model.fleet.orders import Answer
 from chargehand.model.health import Verdict
 from chargehand.model.job import Attempt, JobRecord, State
-from chargehand.store import ClaimRow, CrashRecord, CrewRow, Pause, RecurringPlan
+from chargehand.model.records import ClaimRow, CrashRecord, CrewRow, Pause, RecurringPlan
 from chargehand.web.answers import (
     Answers,
     Changed,

@@ -52,7 +52,9 @@ class Keyring:
 
     def _read(self) -> FoundKey:
         with self._hand._store() as store:  # pyright: ignore[reportPrivateUsage]
-            return FoundKey(tuple(store.api_keys()), {session.digest: session for session in store.sessions()})
+            return FoundKey(
+                tuple(store.access.api_keys()), {session.digest: session for session in store.access.sessions()}
+            )
 
     def forget(self) -> None:
         """Keys or sign-ins have changed here: the next request reads them anew."""
@@ -108,7 +110,7 @@ class Keyring:
 
         def write() -> None:
             with self._hand._store() as store, store.transaction() as tx:  # pyright: ignore[reportPrivateUsage]
-                tx.used_keys([(key_id, now)])
+                tx.access.touch_keys([(key_id, now)])
 
         try:
             await self._aside(write)
@@ -130,7 +132,7 @@ class Keyring:
 
         def write() -> None:
             with self._hand._store() as store, store.transaction() as tx:  # pyright: ignore[reportPrivateUsage]
-                tx.sign_in(session)
+                tx.access.sign_in(session)
 
         await self._aside(write)
         self.forget()
@@ -141,7 +143,7 @@ class Keyring:
 
         def write() -> None:
             with self._hand._store() as store, store.transaction() as tx:  # pyright: ignore[reportPrivateUsage]
-                tx.sign_out(keys.digest(cookie))
+                tx.access.sign_out(keys.digest(cookie))
 
         await self._aside(write)
         self.forget()

@@ -19,7 +19,7 @@ from prometheus_client.registry import Collector
 from chargehand import __version__
 from chargehand.errors import ChargehandError
 from chargehand.model.fleet.lifecycle import Status
-from chargehand.store import Counts, CrashFilter
+from chargehand.model.records import Counts, CrashFilter
 from chargehand.web.aside import Aside
 
 if TYPE_CHECKING:

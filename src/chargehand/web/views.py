@@ -10,8 +10,8 @@ from chargehand.host.operations import Component
 from chargehand.model.fleet.death import Reason
 from chargehand.model.fleet.lifecycle import ALIVE, Status
 from chargehand.model.health import APP, is_healthy, shown_status
+from chargehand.model.records import Counts, CrewRow, Pause
 from chargehand.settings.plan import Page
-from chargehand.store import Counts, CrewRow, Pause
 from chargehand.web.answers import (
     Concurrency,
     CrewConcurrency,

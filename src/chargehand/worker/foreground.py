@@ -86,7 +86,7 @@ class StandIn:
                 yield tx
                 if not self._commit:
                     raise _Undone
-                tx.enqueue(self.enqueued)
+                tx.jobs.enqueue(self.enqueued)
         except _Undone:
             self._tell("job.settle: all went well, and was taken back")
         self.settled = text

@@ -157,7 +157,7 @@ class Worker:
         import msgspec
 
         from chargehand.model.job import NewJob, Settlement, State
-        from chargehand.store import Holder
+        from chargehand.model.records import Holder
         from chargehand.stores import open_store
 
         text = perform.result_text(result, self.gives)
@@ -170,10 +170,10 @@ class Worker:
                 id=body["id"], seq=body["seq"], fence=body["fence"], queue=body["queue"], state=State.DONE,
                 outcome="done", result=text, worker=self._plan["component"], pid=os.getpid(), duration_ms=took,
             )  # fmt: skip
-            if tx.settle([settlement], Holder(self._plan["node"], self._plan["node_life"])):
+            if tx.jobs.settle([settlement], Holder(self._plan["node"], self._plan["node_life"])):
                 raise errors.ClaimLost(f"job {body['id']} was given to another worker; nothing was written")
             yield tx
-            tx.enqueue(msgspec.convert(self._follow, list[NewJob]))
+            tx.jobs.enqueue(msgspec.convert(self._follow, list[NewJob]))
         self._follow = []
         self._settled = True
 

@@ -1,6 +1,6 @@
-"""Keys, sign-ins, the operator log and remembered answers in SQLite: what is written of them.
+"""Writes API keys, sessions, the operator log and remembered answers to SQLite.
 
-Like the transaction that it is a part of, it neither begins nor ends anything, and takes no lock.
+Part of a transaction: it neither begins nor ends one, and takes no lock.
 """
 
 import json
@@ -11,7 +11,7 @@ import apsw
 
 from chargehand.errors import Conflict
 from chargehand.model.access import MOST_SESSIONS, REMEMBERED_MS, ApiKey, Deed, Remembered, Session
-from chargehand.stores.sqlite.rows import columns
+from chargehand.stores.sqlite.rows import columns, readable
 
 _KEY = """
 INSERT INTO chargehand_key (id, name, digest, scopes, created_ms, expires_ms, used_ms, revoked_ms)
@@ -33,16 +33,10 @@ INSERT OR REPLACE INTO chargehand_remembered (caller, key, digest, status, body,
 _REMEMBERED = f"""
 SELECT {columns(Remembered)} FROM chargehand_remembered WHERE caller = ? AND key = ? AND at_ms > ?
 """
-_CLEAR = """
-DELETE FROM chargehand_job WHERE seq IN (
-  SELECT seq FROM chargehand_job INDEXED BY chargehand_job_finished
-  WHERE queue = ?1 AND state = 'failed' AND state IN ('done', 'failed', 'cancelled') ORDER BY finished_ms LIMIT ?2)
-RETURNING id, seq
-"""
 
 
-class AccessWriting:
-    """The part of `chargehand.store.Transaction` that is about people."""
+class SqliteAccess:
+    """Keeps `chargehand.store.AccessWriting`."""
 
     def __init__(self, db: Any, now_ms: int) -> None:
         self._db, self._now = db, now_ms
@@ -60,7 +54,7 @@ class AccessWriting:
         self._db.executemany("DELETE FROM chargehand_session WHERE key = ?", gone)
         return bool(gone)
 
-    def used_keys(self, used: Sequence[tuple[str, int]]) -> None:
+    def touch_keys(self, used: Sequence[tuple[str, int]]) -> None:
         self._db.executemany(_USED, list(used))
 
     def sign_in(self, session: Session) -> None:
@@ -71,7 +65,10 @@ class AccessWriting:
         self._db.execute("DELETE FROM chargehand_session WHERE digest = ?", (digest,))
 
     def log(self, deeds: Sequence[Deed]) -> None:
-        rows = [(self._now, _text(d.who), d.verb, _text(d.target), _text(d.detail), _text(d.origin)) for d in deeds]
+        rows = [
+            (self._now, readable(d.who), d.verb, readable(d.target), readable(d.detail), readable(d.origin))
+            for d in deeds
+        ]
         self._db.executemany(_LOG, rows)
 
     def remember(self, answer: Remembered) -> None:
@@ -81,13 +78,3 @@ class AccessWriting:
     def remembered(self, caller: str, key: str) -> Remembered | None:
         rows = self._db.execute(_REMEMBERED, (caller, key, self._now - REMEMBERED_MS)).fetchall()
         return Remembered(**dict(zip(Remembered.__struct_fields__, rows[0], strict=True))) if rows else None
-
-    def clear_failed(self, queue: str, limit: int) -> list[str]:
-        gone = self._db.execute(_CLEAR, (queue, limit)).fetchall()
-        self._db.executemany("DELETE FROM chargehand_attempt WHERE job = ?", [(seq,) for _, seq in gone])
-        return [str(job_id) for job_id, _ in gone]
-
-
-def _text(said: str | None) -> str | None:
-    """What a shell gave us may be no Unicode: that must not fail an order."""
-    return None if said is None else said.encode(errors="replace").decode()

@@ -1,15 +1,15 @@
-"""What is written about crews and workers: who serves, what is paused, how each is, who died and why.
+"""Writes crews, pauses, health, crash reports and marks of given-up workers to SQLite.
 
-Like the transaction that it is a part of, it neither begins nor ends anything, and takes no lock.
+Part of a transaction: it neither begins nor ends one, and takes no lock.
 """
 
 import json
 from collections.abc import Sequence
 from typing import Any
 
-from chargehand.store import CrashReport, CrewRow, GivenUpMark, HealthNote, Holder
-from chargehand.stores.sqlite.access import AccessWriting
+from chargehand.model.records import CrashReport, CrewRow, GivenUpMark, HealthNote, Holder
 from chargehand.stores.sqlite.limits import Limits
+from chargehand.stores.sqlite.rows import readable
 
 _CREW = """
 INSERT INTO chargehand_crew (name, queue, handler, workers, max_attempts, timeout_ms, priority, allowed,
@@ -39,15 +39,11 @@ FROM chargehand_health
 """
 
 
-class FleetWriting(AccessWriting):
-    """The part of `chargehand.store.Transaction` that is not about jobs."""
+class SqliteFleet:
+    """Keeps `chargehand.store.FleetWriting`."""
 
-    def __init__(self, db: Any, now_ms: int) -> None:
-        super().__init__(db, now_ms)
-        self._limits = Limits(db)
-
-    def execute(self, sql: str, bindings: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        return self._db.execute(sql, tuple(bindings)).fetchall()
+    def __init__(self, db: Any, now_ms: int, limits: Limits) -> None:
+        self._db, self._now, self._limits = db, now_ms, limits
 
     # crews
 
@@ -56,10 +52,10 @@ class FleetWriting(AccessWriting):
         self._db.execute(_PAUSE, (scope, readable(who), readable(reason), self._now, until))
 
     def resume(self, scope: str) -> bool:
-        return any(held for (held,) in self.execute(_RESUME, (scope, self._now)))
+        return any(held for (held,) in self._db.execute(_RESUME, (scope, self._now)).fetchall())
 
     def register(self, holder: Holder, crews: Sequence[CrewRow], about: dict[str, Any]) -> None:
-        known = self.execute("SELECT name, workers, scaled FROM chargehand_crew")
+        known = self._db.execute("SELECT name, workers, scaled FROM chargehand_crew")
         scaled = {(name, workers): count for name, workers, count in known}
         self._db.execute("DELETE FROM chargehand_crew")
         rows = [
@@ -74,14 +70,18 @@ class FleetWriting(AccessWriting):
         sql = "INSERT OR REPLACE INTO chargehand_node (name, life, started_ms, about) VALUES (?, ?, ?, ?)"
         self._db.execute("DELETE FROM chargehand_node")
         self._db.execute(sql, (holder.node, holder.life, self._now, json.dumps(about)))
-        self.wipe(holder)
+        self.project((), holder, complete=True)
 
     def scale(self, crew: str, count: int | None) -> None:
         self._db.execute("UPDATE chargehand_crew SET scaled = ? WHERE name = ?", (count, crew))
 
     # workers
 
-    def project(self, notes: Sequence[HealthNote], holder: Holder) -> None:
+    def project(
+        self, notes: Sequence[HealthNote], holder: Holder, *, gone: Sequence[str] = (), complete: bool = False
+    ) -> None:
+        if complete:
+            self._db.execute("DELETE FROM chargehand_health WHERE node = ?", (holder.node,))
         rows = [
             (
                 holder.node, n.component, n.status, _texts(n.flags), readable(n.reason), n.pid, n.pid_start,
@@ -91,16 +91,11 @@ class FleetWriting(AccessWriting):
             for n in notes
         ]  # fmt: skip
         self._db.executemany(_HEALTH, rows)
+        sql = "DELETE FROM chargehand_health WHERE node = ? AND component = ?"
+        self._db.executemany(sql, [(holder.node, component) for component in gone])
 
     def _ago(self, age_ms: int | None) -> int | None:
         return None if age_ms is None else self._now - age_ms
-
-    def wipe(self, holder: Holder, components: Sequence[str] | None = None) -> None:
-        if components is None:
-            self._db.execute("DELETE FROM chargehand_health WHERE node = ?", (holder.node,))
-        else:
-            sql = "DELETE FROM chargehand_health WHERE node = ? AND component = ?"
-            self._db.executemany(sql, [(holder.node, component) for component in components])
 
     def report(self, crashes: Sequence[CrashReport], holder: Holder) -> None:
         rows = [
@@ -113,22 +108,15 @@ class FleetWriting(AccessWriting):
         ]  # fmt: skip
         self._db.executemany(_CRASH, rows)
 
-    def give_up(self, marks: Sequence[GivenUpMark]) -> None:
-        rows = [(m.component, m.crew, readable(m.reason), m.fingerprint, self._now) for m in marks]
+    def mark(self, given_up: Sequence[GivenUpMark], *, cleared: Sequence[str] = ()) -> None:
+        rows = [(m.component, m.crew, readable(m.reason), m.fingerprint, self._now) for m in given_up]
         self._db.executemany(_GIVE_UP, rows)
-
-    def forgive(self, components: Sequence[str]) -> None:
         sql = "DELETE FROM chargehand_given_up WHERE component = ?"
-        self._db.executemany(sql, [(component,) for component in components])
+        self._db.executemany(sql, [(component,) for component in cleared])
 
     def snapshot(self) -> None:
         self._db.execute(_SNAPSHOT, (self._now,))
 
 
-def readable(said: str | None) -> str | None:
-    """What a dying worker, or a shell, said may be no Unicode (a file's name): that must not fail the whole batch."""
-    return None if said is None else said.encode(errors="replace").decode()
-
-
-def _texts(said: Sequence[str]) -> str | None:
-    return readable(json.dumps(said, ensure_ascii=False))
+def _texts(texts: Sequence[str]) -> str | None:
+    return readable(json.dumps(texts, ensure_ascii=False))

@@ -12,7 +12,7 @@ import msgspec
 
 from chargehand.ids import NewIds
 from chargehand.model.job import Found, State
-from chargehand.store import Discovered, Discovery
+from chargehand.model.records import Discovered, Discovery
 
 Verdict = Literal["queued", "held", "set aside", "no progress"]
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from chargehand.store import CrewRow
+from chargehand.model.records import CrewRow
 
 LOOK_AT_ONCE = 200
 """Jobs over their key's limit that one claim looks at, at most, beyond those that it was asked for."""

@@ -13,7 +13,8 @@ import apsw
 from chargehand import clock
 from chargehand.errors import StoreError
 from chargehand.stores.sqlite import ground
-from chargehand.stores.sqlite.reading import SqliteReading
+from chargehand.stores.sqlite.database import Database
+from chargehand.stores.sqlite.reading import SqliteFleetReading, SqliteJobReading
 from chargehand.stores.sqlite.store import migrations
 from chargehand.stores.sqlite.words import NO_DATABASE, in_words
 
@@ -37,39 +38,41 @@ SELECT max(at) FROM (
 _TABLES = "SELECT sql FROM sqlite_schema WHERE tbl_name LIKE 'chargehand_%' AND sql IS NOT NULL ORDER BY rootpage"
 
 
-class Peek(SqliteReading):
-    """What can be asked of a store, whatever its schema; some of it fails if that is not the one that we know."""
+class Peek:
+    """Reads a store of any schema version; methods that need tables of another version raise the engine's error."""
 
     def __init__(self, path: Path) -> None:
-        super().__init__(path, clock.now_ms)
         with in_words(path):
             if ground.beginning_of(path) not in (b"", b"SQLite format 3\0"):
                 raise StoreError(NO_DATABASE.format(path=path))
-            self._db = apsw.Connection(str(path), apsw.SQLITE_OPEN_READONLY)
-            self._db.set_busy_timeout(BUSY_MS)
+            connection = apsw.Connection(str(path), apsw.SQLITE_OPEN_READONLY)
+            connection.set_busy_timeout(BUSY_MS)
+        self._db = Database(path, connection, clock.now_ms)
+        self.jobs = SqliteJobReading(self._db)
+        self.fleet = SqliteFleetReading(self._db)
 
     def schema(self) -> int:
         """The version of its schema; 0 if it has none yet."""
-        return int(self._all(_VERSION)[0][0]) if "chargehand_schema" in self.tables() else 0
+        return int(self._db.all(_VERSION)[0][0]) if "chargehand_schema" in self.tables() else 0
 
     def tables(self) -> str:
         """The statements that would make its tables and indexes."""
-        return ";\n".join(str(sql) for (sql,) in self._all(_TABLES))
+        return ";\n".join(str(sql) for (sql,) in self._db.all(_TABLES))
 
     def last_done(self, queue: str) -> int | None:
         """When a job of that queue was done last."""
-        return self._all(_LAST_DONE, (queue,))[0][0]
+        return self._db.all(_LAST_DONE, (queue,))[0][0]
 
     def next_run(self) -> dict[str, int]:
         """In how many ms the first future job of each queue is due."""
-        return {str(queue): int(left) for queue, left in self._all(_NEXT_RUN, (self._now_ms(),))}
+        return {str(queue): int(left) for queue, left in self._db.all(_NEXT_RUN, (self._db.now_ms(),))}
 
     def newest_ms(self) -> int | None:
         """The newest time that anybody wrote."""
-        return self._all(_NEWEST)[0][0]
+        return self._db.all(_NEWEST)[0][0]
 
     def close(self) -> None:
-        self._db.close()
+        self._db.connection.close()
 
 
 def engine_versions() -> dict[str, str]:

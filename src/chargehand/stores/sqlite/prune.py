@@ -7,7 +7,7 @@ import msgspec
 
 from chargehand.model.access import REMEMBERED_MS
 from chargehand.model.job import FINISHED
-from chargehand.store import Retention
+from chargehand.model.records import Retention
 
 TEXTS_AT_ONCE = 100
 """Crash reports, and snapshots, deleted in one transaction, at most: each may be many pages long."""

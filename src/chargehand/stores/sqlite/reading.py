@@ -1,12 +1,8 @@
-"""What can be asked of an SQLite store. It reads beside whoever writes: it takes no lock and writes nothing."""
-
-from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import Any
+"""The reading parts of an SQLite store. They run beside writers: they take no lock and write nothing."""
 
 from chargehand.model.access import ApiKey, Operation, OperationFilter, Session
 from chargehand.model.job import Attempt, JobRecord
-from chargehand.store import (
+from chargehand.model.records import (
     ClaimRow,
     Counts,
     CrashFilter,
@@ -19,9 +15,8 @@ from chargehand.store import (
     RecurringPlan,
     Snapshot,
 )
-from chargehand.stores.sqlite.fleet import readable
-from chargehand.stores.sqlite.rows import columns, counts_of, records, where
-from chargehand.stores.sqlite.words import in_words
+from chargehand.stores.sqlite.database import Database
+from chargehand.stores.sqlite.rows import columns, counts_of, readable, records, where
 
 _JOBS = f"SELECT {columns(JobRecord)} FROM chargehand_job"
 _ATTEMPTS = f"""
@@ -32,7 +27,23 @@ _SAYS = """
 EXISTS (SELECT 1 FROM (SELECT lower(?) AS wanted) WHERE instr(lower(id), wanted) OR instr(lower(label), wanted)
   OR instr(lower(key), wanted) OR instr(lower(item), wanted) OR instr(lower(error), wanted))
 """
-# Both look through those that run, which are few.
+# Each SELECT is answered from an index alone.
+_COUNTS = """
+SELECT queue, 'queued', count(*), NULL FROM chargehand_job
+  WHERE state = 'queued' AND waits_for IS NULL GROUP BY queue
+UNION ALL
+SELECT queue, 'future', count(*), NULL FROM chargehand_job
+  WHERE state = 'queued' AND waits_for = 'time' GROUP BY queue
+UNION ALL
+SELECT queue, 'limited', count(*), NULL FROM chargehand_job
+  WHERE state = 'queued' AND waits_for = 'limit' GROUP BY queue
+UNION ALL
+SELECT queue, 'running', count(*), NULL FROM chargehand_job WHERE state = 'running' GROUP BY queue
+UNION ALL
+SELECT queue, state, count(*), max(finished_ms) FROM chargehand_job
+  WHERE state IN ('done', 'failed', 'cancelled') GROUP BY queue, state
+"""
+# Both scan the running jobs, which are few.
 _CANCELLING = """
 SELECT id, fence FROM chargehand_job INDEXED BY chargehand_job_running
 WHERE state = 'running' AND cancel_ms IS NOT NULL ORDER BY cancel_ms, seq
@@ -60,8 +71,8 @@ _OPERATIONS = f"SELECT {columns(Operation)} FROM chargehand_operation"
 _SNAPSHOTS = f"""
 SELECT {columns(Snapshot)} FROM chargehand_history WHERE timestamp_ms >= ? ORDER BY timestamp_ms LIMIT ?
 """
-# From queue to queue, a step in the index each: nothing here walks over the jobs of one. What has fallen due is among
-# the future ones until somebody claims from the queue; nobody may ever do, and just then this is asked.
+# Steps through the index from queue to queue and never over the jobs of one queue. A scheduled job that has become due
+# stays among the future ones until the next claim from its queue; this is asked just when no such claim comes.
 _WAITING = """
 WITH RECURSIVE
   ready(queue) AS (
@@ -91,27 +102,16 @@ SELECT queue, ?1 - min(since_ms) FROM due WHERE since_ms <= ?1 GROUP BY queue OR
 """
 
 
-class SqliteReading:
-    """The part of `chargehand.store.Store` that only reads."""
+class SqliteJobReading:
+    """Keeps `chargehand.store.JobReading`."""
 
-    def __init__(self, path: Path, now_ms: Callable[[], int]) -> None:
-        self.path, self._now_ms = path, now_ms
-        self._version = 0
-        self._db: Any = None  # apsw's own types need Python 3.12
+    def __init__(self, db: Database) -> None:
+        self._db = db
 
-    def _all(self, sql: str, bindings: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        with in_words(self.path):
-            return self._db.execute(sql, tuple(bindings)).fetchall()
+    def get(self, job_id: str) -> JobRecord | None:
+        return next(iter(records(JobRecord, self._db.all(f"{_JOBS} WHERE id = ?", (job_id,)))), None)
 
-    def stirred(self) -> bool:
-        with in_words(self.path):
-            seen, self._version = self._version, int(self._db.pragma("data_version"))
-            return seen != self._version
-
-    def job(self, job_id: str) -> JobRecord | None:
-        return next(iter(records(JobRecord, self._all(f"{_JOBS} WHERE id = ?", (job_id,)))), None)
-
-    def jobs(self, which: JobFilter) -> list[JobRecord]:
+    def find(self, which: JobFilter) -> list[JobRecord]:
         condition, bindings = where(
             {
                 "queue = ?": which.queue,
@@ -123,41 +123,44 @@ class SqliteReading:
             }
         )
         sql = f"{_JOBS} WHERE {condition} ORDER BY seq DESC LIMIT ?"
-        return records(JobRecord, self._all(sql, (*bindings, which.limit)))
+        return records(JobRecord, self._db.all(sql, (*bindings, which.limit)))
 
     def attempts(self, job_id: str) -> list[Attempt]:
-        return records(Attempt, self._all(_ATTEMPTS, (job_id,)))
+        return records(Attempt, self._db.all(_ATTEMPTS, (job_id,)))
 
     def counts(self) -> list[Counts]:
-        with in_words(self.path):
-            return counts_of(self._db)
+        return counts_of(self._db.all(_COUNTS))
 
     def cancelling(self) -> list[tuple[str, int]]:
-        return [(str(job_id), int(fence)) for job_id, fence in self._all(_CANCELLING)]
+        return [(str(job_id), int(fence)) for job_id, fence in self._db.all(_CANCELLING)]
 
     def claims(self, limit: int = 1000) -> list[ClaimRow]:
-        return records(ClaimRow, self._all(_CLAIMS, (limit,)))
+        return records(ClaimRow, self._db.all(_CLAIMS, (limit,)))
 
     def recurring(self) -> list[RecurringPlan]:
-        return records(RecurringPlan, self._all(_RECURRING))
-
-    def now_ms(self) -> int:
-        return self._now_ms()
+        return records(RecurringPlan, self._db.all(_RECURRING))
 
     def waiting(self) -> list[tuple[str, int]]:
-        return [(str(queue), int(age)) for queue, age in self._all(_WAITING, (self._now_ms(),))]
+        return [(str(queue), int(age)) for queue, age in self._db.all(_WAITING, (self._db.now_ms(),))]
+
+
+class SqliteFleetReading:
+    """Keeps `chargehand.store.FleetReading`."""
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
 
     def crews(self) -> list[CrewRow]:
-        return records(CrewRow, self._all(_CREWS))
+        return records(CrewRow, self._db.all(_CREWS))
 
     def pauses(self) -> list[Pause]:
-        return records(Pause, self._all(_PAUSES, (self._now_ms(),)))
+        return records(Pause, self._db.all(_PAUSES, (self._db.now_ms(),)))
 
     def health(self) -> list[HealthRow]:
-        return records(HealthRow, self._all(_HEALTH, (self._now_ms(),)))
+        return records(HealthRow, self._db.all(_HEALTH, (self._db.now_ms(),)))
 
     def crash(self, crash_id: str) -> CrashRecord | None:
-        rows = self._all(f"{_CRASHES} WHERE id = ?", (self._now_ms(), crash_id))
+        rows = self._db.all(f"{_CRASHES} WHERE id = ?", (self._db.now_ms(), crash_id))
         return next(iter(records(CrashRecord, rows)), None)
 
     def crashes(self, which: CrashFilter) -> list[CrashRecord]:
@@ -170,22 +173,29 @@ class SqliteReading:
             }
         )
         sql = f"{_CRASHES} WHERE {condition} ORDER BY at_ms DESC, seq DESC LIMIT ?"
-        return records(CrashRecord, self._all(sql, (self._now_ms(), *bindings, which.limit)))
+        return records(CrashRecord, self._db.all(sql, (self._db.now_ms(), *bindings, which.limit)))
 
     def given_up(self) -> list[GivenUpMark]:
-        return records(GivenUpMark, self._all(_GIVEN_UP))
+        return records(GivenUpMark, self._db.all(_GIVEN_UP))
 
     def snapshots(self, since_ms: int, limit: int) -> list[Snapshot]:
-        return records(Snapshot, self._all(_SNAPSHOTS, (since_ms, limit)))
+        return records(Snapshot, self._db.all(_SNAPSHOTS, (since_ms, limit)))
+
+
+class SqliteAccessReading:
+    """Keeps `chargehand.store.AccessReading`."""
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
 
     def api_keys(self) -> list[ApiKey]:
-        return records(ApiKey, self._all(_KEYS))
+        return records(ApiKey, self._db.all(_KEYS))
 
     def sessions(self) -> list[Session]:
-        return records(Session, self._all(_SESSIONS, (self._now_ms(),)))
+        return records(Session, self._db.all(_SESSIONS, (self._db.now_ms(),)))
 
     def operations(self, which: OperationFilter) -> list[Operation]:
         asked = {"who = ?": which.who, "verb = ?": which.verb, "target = ?": which.target, "id < ?": which.before}
         condition, bindings = where(asked)
         sql = f"{_OPERATIONS} WHERE {condition} ORDER BY id DESC LIMIT ?"
-        return records(Operation, self._all(sql, (*bindings, which.limit)))
+        return records(Operation, self._db.all(sql, (*bindings, which.limit)))

@@ -1,4 +1,4 @@
-"""SQLite rows into records, and the reading questions that take more than one statement."""
+"""Converts SQLite rows to records, and texts to what SQLite can hold. It runs no statement."""
 
 import json
 from collections.abc import Callable, Iterable
@@ -8,13 +8,13 @@ import msgspec
 
 from chargehand.model.access import Scope
 from chargehand.model.job import State
-from chargehand.store import Counts
+from chargehand.model.records import Counts
 
 Record = TypeVar("Record", bound=msgspec.Struct)
 
 
 def columns(kind: type[msgspec.Struct], **computed: str) -> str:
-    """What to select for records of this kind: its fields by their names, but for those that are computed."""
+    """Returns the columns to select for records of this kind: its fields by name, or what `computed` gives instead."""
     return ", ".join(computed.get(name, name) for name in kind.__struct_fields__)
 
 
@@ -37,11 +37,11 @@ _MADE_FROM: dict[str, Callable[[Any], Any]] = {
     "state": State,
     "charged": bool,
 }
-"""Columns that are not what their fields are. A name means the same in every table."""
+"""How to make the value of a field from its column, where they differ. A name means the same in every table."""
 
 
 def records(kind: type[Record], rows: Iterable[tuple[Any, ...]]) -> list[Record]:
-    """Rows of `columns(kind)` as records."""
+    """Returns rows of `columns(kind)` as records."""
     names = kind.__struct_fields__
     made_from = [(at, _MADE_FROM[name]) for at, name in enumerate(names) if name in _MADE_FROM]
     found: list[Record] = []
@@ -54,33 +54,15 @@ def records(kind: type[Record], rows: Iterable[tuple[Any, ...]]) -> list[Record]
 
 
 def where(conditions: dict[str, Any]) -> tuple[str, list[Any]]:
-    """Those of the conditions that are given a value, as one, and what to bind to it."""
+    """Joins the conditions whose value is not None. Returns the SQL and its bindings."""
     asked = {sql: value for sql, value in conditions.items() if value is not None}
     return " AND ".join(("1", *asked)), list(asked.values())
 
 
-# Each question is answered from an index alone.
-_COUNTS = """
-SELECT queue, 'queued', count(*), NULL FROM chargehand_job
-  WHERE state = 'queued' AND waits_for IS NULL GROUP BY queue
-UNION ALL
-SELECT queue, 'future', count(*), NULL FROM chargehand_job
-  WHERE state = 'queued' AND waits_for = 'time' GROUP BY queue
-UNION ALL
-SELECT queue, 'limited', count(*), NULL FROM chargehand_job
-  WHERE state = 'queued' AND waits_for = 'limit' GROUP BY queue
-UNION ALL
-SELECT queue, 'running', count(*), NULL FROM chargehand_job WHERE state = 'running' GROUP BY queue
-UNION ALL
-SELECT queue, state, count(*), max(finished_ms) FROM chargehand_job
-  WHERE state IN ('done', 'failed', 'cancelled') GROUP BY queue, state
-"""
-
-
-def counts_of(db: Any) -> list[Counts]:
-    """Every queue that has jobs, with how many in each state."""
+def counts_of(rows: Iterable[tuple[Any, ...]]) -> list[Counts]:
+    """Returns the counts of each queue, from rows of queue, state, number and last end."""
     found: dict[str, dict[str, int]] = {}
-    for queue, state, number, last in db.execute(_COUNTS):
+    for queue, state, number, last in rows:
         of_queue = found.setdefault(str(queue), {})
         if state in ("future", "limited"):
             of_queue["queued"] = of_queue.get("queued", 0) + int(number)
@@ -88,3 +70,8 @@ def counts_of(db: Any) -> list[Counts]:
             of_queue["last_done_ms"] = int(last)
         of_queue[str(state)] = of_queue.get(str(state), 0) + int(number)
     return [Counts(queue=queue, **states) for queue, states in sorted(found.items())]
+
+
+def readable(text: str | None) -> str | None:
+    """Replaces what is no Unicode: the last output of a worker, or a file's name, must not fail the whole batch."""
+    return None if text is None else text.encode(errors="replace").decode()

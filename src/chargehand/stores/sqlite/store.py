@@ -13,16 +13,18 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
 import apsw
 
 from chargehand import clock
 from chargehand.errors import StoreError
 from chargehand.ids import NewIds, new_ids
-from chargehand.store import Retention
+from chargehand.model.records import Retention
 from chargehand.stores.sqlite import ground
+from chargehand.stores.sqlite.database import Database
 from chargehand.stores.sqlite.prune import Surplus, overdue
-from chargehand.stores.sqlite.reading import SqliteReading
+from chargehand.stores.sqlite.reading import SqliteAccessReading, SqliteFleetReading, SqliteJobReading
 from chargehand.stores.sqlite.transaction import SqliteTransaction
 from chargehand.stores.sqlite.words import ENGINE, LONGEST_WAIT, NO_DATABASE, in_words
 
@@ -37,8 +39,8 @@ _ours: dict[Path, set[int]] = {}
 _opening = threading.Lock()
 
 
-class SqliteStore(SqliteReading):
-    """See the module and `chargehand.store.Store`."""
+class SqliteStore:
+    """Keeps `chargehand.store.Store`."""
 
     def __init__(
         self,
@@ -50,7 +52,9 @@ class SqliteStore(SqliteReading):
         now_ms: Callable[[], int] = clock.now_ms,
         new_ids: NewIds = new_ids,
     ) -> None:
-        super().__init__(path, now_ms)
+        self.path, self._now_ms = path, now_ms
+        self._db: Any = None  # untyped: apsw's own types need Python 3.12
+        self._data_version = 0
         self._new_ids = new_ids
         self._synchronous = synchronous
         self._surplus = Surplus()
@@ -64,6 +68,10 @@ class SqliteStore(SqliteReading):
             except BaseException:
                 self._let_go()
                 raise
+        reading = Database(path, self._db, now_ms)
+        self.jobs = SqliteJobReading(reading)
+        self.fleet = SqliteFleetReading(reading)
+        self.access = SqliteAccessReading(reading)
 
     # opening
 
@@ -132,10 +140,20 @@ class SqliteStore(SqliteReading):
 
     def _schema_version(self) -> int:
         known = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'chargehand_schema'"
-        if not self._all(known):
+        if not self._db.execute(known).fetchall():
             return 0
-        version = self._all("SELECT coalesce(max(version), 0) FROM chargehand_schema")[0][0]
+        ((version,),) = self._db.execute("SELECT coalesce(max(version), 0) FROM chargehand_schema").fetchall()
         return int(version)
+
+    # reading
+
+    def stirred(self) -> bool:
+        with in_words(self.path):
+            seen, self._data_version = self._data_version, int(self._db.pragma("data_version"))
+            return seen != self._data_version
+
+    def now_ms(self) -> int:
+        return self._now_ms()
 
     # writing
 

@@ -11,7 +11,7 @@ from chargehand.errors import Conflict
 from chargehand.model.access import Remembered
 from chargehand.model.fleet.orders import Answer
 from chargehand.model.job import JobRecord, NewJob, State
-from chargehand.store import CrashFilter, JobFilter
+from chargehand.model.records import CrashFilter, JobFilter
 from chargehand.web import examples
 from chargehand.web.answers import JobDetail, JobPage, Made, MadeMany, cursor
 from chargehand.web.auth import caller_of
@@ -94,14 +94,16 @@ async def _make(
             status, answer = answer_of(_made(jobs, hand.enqueue_jobs(jobs, None)))
             return status, msgspec.json.encode(answer), {}
         with hand.transaction() as tx:
-            before = tx.remembered(caller.name, once)
+            before = tx.access.remembered(caller.name, once)
             if before is not None:
                 if before.digest != digest:
                     raise Problem(422, "idempotency-key-reused", "this Idempotency-Key was used for another request")
                 return before.status, before.body.encode(), {"Idempotency-Replayed": "true"}
-            status, answer = answer_of(_made(jobs, tx.enqueue(jobs)))
+            status, answer = answer_of(_made(jobs, tx.jobs.enqueue(jobs)))
             body = msgspec.json.encode(answer)
-            tx.remember(Remembered(caller=caller.name, key=once, digest=digest, status=status, body=body.decode()))
+            tx.access.remember(
+                Remembered(caller=caller.name, key=once, digest=digest, status=status, body=body.decode())
+            )
         return status, body, {}
 
     return await act(request, make)

@@ -10,7 +10,7 @@ from chargehand.host import nodelock
 from chargehand.model.access import OperationFilter
 from chargehand.model.fleet.orders import Answer
 from chargehand.model.job import State
-from chargehand.store import CrashFilter, CrashRecord
+from chargehand.model.records import CrashFilter, CrashRecord
 from chargehand.web import examples
 from chargehand.web.answers import (
     Changed,

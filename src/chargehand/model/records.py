@@ -1,0 +1,264 @@
+"""The records that are written to a store and read from it, apart from jobs (`model.job`) and access (`model.access`).
+
+Plain data: no record here decides or does anything.
+"""
+
+import msgspec
+
+from chargehand.model.job import IN_WORDS, Found, State
+
+
+class Holder(msgspec.Struct, frozen=True):
+    """The owner of a claim: a node by its name, and the id of this one life of the node, which never comes twice."""
+
+    node: str
+    life: str
+
+
+class CrewRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A registered crew. Readers need it because they do not import the application."""
+
+    name: str
+    queue: str
+    handler: str
+    workers: int
+    max_attempts: int
+    timeout_ms: int | None
+    priority: int = 0
+    limit: int | None = None
+    """How many jobs of the crew's queue may run at a time, in the whole cluster."""
+    limit_per_key: int | None = None
+    """How many jobs that share a `limit_key` may run at a time."""
+    scaled: int | None = None
+    """The worker count that a person set while the crew ran; it holds until the configured count changes."""
+
+
+class Pause(msgspec.Struct, frozen=True, kw_only=True):
+    """A pause flag of one worker (`worker:crew:index`), of a crew (its name) or of everything (`*`)."""
+
+    scope: str
+    who: str
+    reason: str | None
+    since_ms: int
+    until_ms: int | None = None
+    left_ms: int | None = None
+    """The time left by the store's clock when the flag was read; None: until somebody resumes."""
+
+
+class HealthNote(msgspec.Struct, frozen=True, kw_only=True):
+    """The health of one component, as its supervisor writes it: with ages, because the store has its own clock."""
+
+    component: str
+    status: str
+    flags: tuple[str, ...] = ()
+    reason: str | None = None
+    pid: int | None = None
+    pid_start: int | None = None
+    """The process's start time in kernel ticks: a pid alone may belong to another process by now."""
+    incarnation: str | None = None
+    current_job: str | None = None
+    heartbeat_age_ms: int | None = None
+    restart_count: int = 0
+    restart_age_ms: int | None = None
+    exit_code: int | None = None
+    signal: int | None = None
+    created_age_ms: int = 0
+    metadata: str = "{}"
+    """A JSON object: telemetry and other details for readers."""
+
+
+class HealthRow(msgspec.Struct, frozen=True, kw_only=True):
+    """The health of one component, as another process reads it. It may be out of date: check the pid and the age."""
+
+    component: str
+    node: str
+    status: str
+    flags: tuple[str, ...]
+    reason: str | None
+    pid: int | None
+    pid_start: int | None
+    incarnation: str | None
+    current_job: str | None
+    last_heartbeat_ms: int | None
+    restart_count: int
+    last_restart_ms: int | None
+    exit_code: int | None
+    signal: int | None
+    created_at_ms: int
+    metadata: msgspec.Raw
+    age_ms: int | None
+    """The age of the last heartbeat by the store's clock when the row was read."""
+
+
+class CrashReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What is kept of the unexpected death of a worker."""
+
+    id: str
+    component: str
+    crew: str
+    incarnation: str
+    pid: int | None
+    reason: str
+    """One of the codes of `chargehand.model.fleet.death`; exit code and signal are separate facts."""
+    text: str
+    """The reason as a sentence, for people."""
+    exit_code: int | None
+    signal: int | None
+    job: str | None
+    memory: int | None
+    uptime_ms: int | None
+    """The time since the worker became ready; None if it never did."""
+    charged: bool
+    follows: str
+    """What was decided: when the worker is restarted, or that it was given up."""
+    stacks: str = ""
+    lines: tuple[str, ...] = ()
+    """The last lines of the worker's log."""
+    frames: tuple[str, ...] = ()
+    """What the worker sent that was no valid frame, shortened."""
+    age_ms: int = 0
+
+
+class CrashRecord(CrashReport, frozen=True, kw_only=True):
+    """A crash report as it is read."""
+
+    node: str
+    at_ms: int
+
+
+class CrashFilter(msgspec.Struct, frozen=True, kw_only=True):
+    """Which crash reports to list, newest first; `before` is the id of the last report of the previous page."""
+
+    component: str | None = None
+    crew: str | None = None
+    job: str | None = None
+    before: str | None = None
+    limit: int = 20
+
+
+class GivenUpMark(msgspec.Struct, frozen=True, kw_only=True):
+    """A worker that was given up; kept across restarts, until the fingerprint changes or a person restarts it."""
+
+    component: str
+    crew: str
+    reason: str
+    fingerprint: str
+    at_ms: int = 0
+    """Set by the store; ignored when the mark is written."""
+
+
+class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """The health of every component at one moment, for people and charts; no decision is made from it."""
+
+    timestamp_ms: int
+    components: msgspec.Raw
+    """A JSON array of objects: component, status, flags, current_job, pid, restart_count."""
+
+
+class CancelResult(msgspec.Struct, frozen=True):
+    """The effect of a cancel: the job ended at once, or it is running and its worker must be told about `fence`."""
+
+    id: str
+    at_once: bool
+    fence: int
+
+
+class RecurringPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """A recurring job. The store keeps `schedule` without reading it; the node computes the next time from it."""
+
+    name: str
+    schedule: str
+    job: str
+    """The NewJob to enqueue, as JSON, without its id."""
+    next_run_ms: int
+    """By the store's clock. If the schedule of a plan has not changed, the stored time is kept."""
+    last_job: str | None = None
+
+
+class Discovery(msgspec.Struct, frozen=True, kw_only=True):
+    """A page of items that a crew's `discover` found, and the settings of the job for each item."""
+
+    queue: str
+    found: tuple[Found, ...]
+    priority: int
+    max_attempts: int
+    timeout_ms: int | None
+    most_done: int = 3
+    """An item that was done this often within the window and is found again makes no progress."""
+    window_ms: int = 3_600_000
+    age_ms: int = 0
+    """The time since the look began. An item that was done after that may be in the page only because the look read it
+    before."""
+
+
+class Discovered(msgspec.Struct, frozen=True, kw_only=True):
+    """How many items of a page were queued, already had a live job, were set aside before, or are set aside now."""
+
+    queued: int = 0
+    held: int = 0
+    set_aside: int = 0
+    no_progress: tuple[str, ...] = ()
+    """The items that are set aside now."""
+
+
+class ClaimRow(msgspec.Struct, frozen=True, kw_only=True, rename=IN_WORDS):
+    """A claim: which worker of which node holds which job, and since when."""
+
+    id: str
+    queue: str
+    label: str | None
+    fence: int
+    node: str
+    worker: str | None
+    started_ms: int
+    cancel_ms: int | None
+
+
+class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
+    """Which jobs to list, newest first; `before` is the id of the last job of the previous page."""
+
+    queue: str | None = None
+    state: State | None = None
+    reason: str | None = None
+    text: str | None = None
+    """Part of the id, label, key, item or error; upper and lower case are the same."""
+    before: str | None = None
+    below: int | None = None
+    """The `seq` of the last job of the previous page; unlike `before` it stays valid when that job is pruned."""
+    limit: int = 50
+
+
+class Counts(msgspec.Struct, frozen=True, kw_only=True):
+    """How many jobs of a queue are in each state.
+
+    Of the queued jobs, `future` wait for their time, and `limited` were set aside because their key has as many running
+    jobs as its limit allows.
+    """
+
+    queue: str
+    queued: int = 0
+    future: int = 0
+    limited: int = 0
+    running: int = 0
+    done: int = 0
+    failed: int = 0
+    cancelled: int = 0
+    last_done_ms: int | None = None
+    """When the last job that is done ended."""
+
+
+class Retention(msgspec.Struct, frozen=True, kw_only=True):
+    """How long finished jobs are kept: up to `age_ms`, and up to `count` for each queue and state."""
+
+    age_ms: int = 7 * 86_400_000
+    """Finished jobs."""
+    count: int = 1_000_000
+    """Finished jobs, for each queue and state."""
+    crash_age_ms: int = 30 * 86_400_000
+    """Crash reports."""
+    crash_count: int = 1_000
+    """Crash reports of all crews together."""
+    history_age_ms: int = 7 * 86_400_000
+    """Snapshots of health, if that history is switched on."""
+    operation_age_ms: int = 366 * 86_400_000
+    """The operator log."""

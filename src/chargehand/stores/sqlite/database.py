@@ -1,0 +1,20 @@
+"""An open SQLite connection with its file and its clock. It begins no transaction and takes no lock."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from chargehand.stores.sqlite.words import in_words
+
+
+class Database:
+    """Runs reading statements and turns the engine's errors into the store's."""
+
+    def __init__(self, path: Path, connection: Any, now_ms: Callable[[], int]) -> None:
+        self.path, self.now_ms = path, now_ms
+        self.connection = connection  # untyped: apsw's own types need Python 3.12
+
+    def all(self, sql: str, bindings: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """Returns every row of a statement."""
+        with in_words(self.path):
+            return self.connection.execute(sql, tuple(bindings)).fetchall()

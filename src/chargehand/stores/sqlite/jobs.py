@@ -1,0 +1,367 @@
+"""Writes jobs to SQLite: enqueues, claims, settles, cancels and deletes them.
+
+Part of a transaction: it neither begins nor ends one, and takes no lock.
+"""
+
+import json
+from collections.abc import Sequence
+from itertools import chain
+from typing import Any
+
+import apsw
+import msgspec
+
+from chargehand.errors import Conflict
+from chargehand.ids import NewIds
+from chargehand.model.batch import Grant, Note, Want
+from chargehand.model.job import Claim, Enqueued, NewJob, Settlement, State
+from chargehand.model.records import CancelResult, Discovered, Discovery, Holder, RecurringPlan
+from chargehand.stores.sqlite import items
+from chargehand.stores.sqlite.limits import Limits
+from chargehand.stores.sqlite.rows import columns, readable
+
+ROWS_AT_ONCE = 50
+"""Many jobs are inserted so many in a statement: half the cost of one each."""
+_ROW = "(?, ?, 'queued', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_INSERT, _INSERT_MANY = (
+    f"""
+INSERT INTO chargehand_job (id, queue, state, waits_for, priority, run_at_ms, max_attempts, timeout_ms, key,
+                            limit_key, created_ms, label, payload)
+VALUES {", ".join([_ROW] * rows)} ON CONFLICT DO NOTHING
+"""
+    for rows in (1, ROWS_AT_ONCE)
+)
+_TAKEN = """
+SELECT id FROM chargehand_job WHERE id = ?1
+UNION ALL
+SELECT id FROM chargehand_job WHERE queue = ?2 AND key = ?3 AND state IN ('queued', 'running') LIMIT 1
+"""
+_PLAN = "INSERT INTO chargehand_recurring (name, schedule, job, next_run_ms, last_job) VALUES (?, ?, ?, ?, ?)"
+_MOVE_ON = "UPDATE chargehand_recurring SET next_run_ms = ?3 WHERE name = ?1 AND next_run_ms = ?2 RETURNING name"
+PROMOTE_AT_ONCE = 200
+"""Future jobs made due by one claim, at most: a million that fall due together must not make one claim slow."""
+
+_PROMOTE = """
+UPDATE chargehand_job SET waits_for = NULL WHERE seq IN (
+  SELECT seq FROM chargehand_job
+  WHERE queue = ?1 AND state = 'queued' AND waits_for = 'time' AND run_at_ms <= ?2 ORDER BY run_at_ms LIMIT ?3)
+"""
+# Claims and good ends are the hot path. Each is one statement for a whole batch, in and out as one JSON text: every row
+# that crosses into Python by itself would take and release the interpreter, and make the node's main thread wait.
+_CLAIM_FIELDS = columns(Claim, fence="fence + 1", waited_ms="max(0, ?3 - run_at_ms)")
+_FIND = f"""
+SELECT json_group_array(json_array({_CLAIM_FIELDS})) FROM (
+  SELECT * FROM chargehand_job
+  WHERE queue = ?1 AND state = 'queued' AND waits_for IS NULL ORDER BY priority DESC, seq LIMIT ?2)
+"""
+_FIND_THESE = f"""
+SELECT json_group_array(json_array({_CLAIM_FIELDS})) FROM chargehand_job WHERE seq IN (SELECT value FROM json_each(?1))
+"""
+_CLAIM = """
+UPDATE chargehand_job SET state = 'running', fence = fence + 1, node = ?2, life = ?3, worker = NULL, started_ms = ?4
+WHERE seq IN (SELECT value FROM json_each(?1))
+"""
+_DONE = """
+UPDATE chargehand_job NOT INDEXED SET state = 'done', finished_ms = ?2, result = ended.value ->> 2, error = NULL,
+  reason = NULL, node = NULL, life = NULL, worker = NULL
+FROM json_each(?1) AS ended
+WHERE seq = ended.value ->> 0 AND fence = ended.value ->> 1 AND state = 'running'
+"""
+_DONE_ATTEMPTS = """
+INSERT INTO chargehand_attempt (job, fence, node, worker, pid, started_ms, duration_ms, outcome)
+SELECT value ->> 0, value ->> 1, ?2, value ->> 3, value ->> 4, ?3 - (value ->> 5), value ->> 5, 'done'
+FROM json_each(?1)
+"""
+_NEXT = "SELECT min(run_at_ms) FROM chargehand_job WHERE queue = ?1 AND state = 'queued' AND waits_for = 'time'"
+# What a claim must know before it takes anything: which pauses hold, and when the next future job falls due.
+_LOOK = f"""
+SELECT (SELECT json_group_array(until_ms) FROM chargehand_pause
+  WHERE scope IN ('*', ?2) AND (until_ms IS NULL OR until_ms > ?3)), ({_NEXT})
+"""
+_WAITING = """
+SELECT count(*) FROM (
+  SELECT 1 FROM chargehand_job WHERE queue = ? AND state = 'queued' AND waits_for IS NULL LIMIT ?)
+"""
+# Where a job would be queued again, but its end was asked for, it is cancelled. One that is queued has no progress.
+_SETTLE = """
+UPDATE chargehand_job SET
+  state = iif(?3 = 'queued' AND cancel_ms IS NOT NULL, 'cancelled', ?3),
+  waits_for = iif(cancel_ms IS NULL, ?4, NULL),
+  run_at_ms = coalesce(?5, run_at_ms),
+  finished_ms = iif(?3 = 'queued' AND cancel_ms IS NULL, NULL, ?6),
+  result = ?7, error = ?8,
+  reason = iif(?3 = 'queued' AND cancel_ms IS NOT NULL, 'cancelled', ?9),
+  attempts = attempts + ?10, crashes = crashes + ?11, interruptions = interruptions + ?12,
+  progress = iif(?3 = 'queued' AND cancel_ms IS NULL, NULL, progress),
+  node = NULL, life = NULL, worker = NULL
+WHERE seq = ?1 AND fence = ?2 AND state = 'running' RETURNING seq, fence
+"""
+_ATTEMPT = "INSERT INTO chargehand_attempt VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_NOTE = """
+UPDATE chargehand_job SET worker = ?3, started_ms = ?4, progress = coalesce(?5, progress)
+WHERE seq = ?1 AND fence = ?2 AND state = 'running'
+"""
+_ORPHANS = """
+SELECT id, seq, fence, queue, node, worker, started_ms FROM chargehand_job
+WHERE state = 'running' AND life <> ?1
+  AND (?2 = '[]' OR worker IS NOT NULL AND worker NOT IN (SELECT value FROM json_each(?2)))
+"""
+_HELD = """
+SELECT seq, queue, node, life, worker, started_ms FROM chargehand_job WHERE id = ?1 AND fence = ?2 AND state = 'running'
+"""
+# At once, or, while it runs, a mark that says since when: the first one stays.
+_CANCEL = """
+UPDATE chargehand_job SET
+  state = iif(state = 'queued', 'cancelled', state),
+  waits_for = NULL,
+  finished_ms = iif(state = 'queued', ?2, finished_ms),
+  reason = iif(state = 'queued', 'cancelled', reason),
+  cancel_ms = iif(state = 'running', coalesce(cancel_ms, ?2), cancel_ms)
+WHERE id = ?1 AND state IN ('queued', 'running') RETURNING id, state = 'cancelled', fence, queue, seq
+"""
+_RETRY = """
+UPDATE chargehand_job SET state = 'queued', waits_for = NULL, run_at_ms = ?2, finished_ms = NULL, reason = NULL,
+  error = NULL, result = NULL, attempts = 0, crashes = 0, interruptions = 0, progress = NULL,
+  cancel_ms = NULL, retried_ms = ?2
+WHERE id = ?1 AND state IN ('failed', 'cancelled') RETURNING id
+"""
+_CLEAR = """
+DELETE FROM chargehand_job WHERE seq IN (
+  SELECT seq FROM chargehand_job INDEXED BY chargehand_job_finished
+  WHERE queue = ?1 AND state = 'failed' AND state IN ('done', 'failed', 'cancelled') ORDER BY finished_ms LIMIT ?2)
+RETURNING id, seq
+"""
+
+
+_claims = msgspec.json.Decoder(list[Claim])
+_encoder = msgspec.json.Encoder()
+
+
+class SqliteJobs:
+    """Keeps `chargehand.store.JobWriting`."""
+
+    def __init__(self, db: Any, now_ms: int, limits: Limits, new_ids: NewIds) -> None:
+        self._db, self._now, self._limits, self._new_ids = db, now_ms, limits, new_ids
+
+    def _all(self, sql: str, bindings: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+        return self._db.execute(sql, bindings).fetchall()
+
+    def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        rows = [self._row(job) for job in jobs]
+        self._db.execute("SAVEPOINT enqueue")
+        before = self._db.total_changes()
+        self._insert(rows)
+        if self._db.total_changes() - before == len(rows):
+            self._db.execute("RELEASE enqueue")
+            return [Enqueued(job.id, True) for job in jobs]
+        # Some were there already; which, is dearer to find out, so it is asked only now.
+        self._db.execute("ROLLBACK TO enqueue; RELEASE enqueue")
+        created = {row[0] for row in self._db.executemany(f"{_INSERT} RETURNING id", rows)}
+        answers: list[Enqueued] = []
+        for job in jobs:
+            answers.append(Enqueued(job.id, True) if job.id in created else self._existing(job))
+            created.discard(job.id)
+        return answers
+
+    def _insert(self, rows: Sequence[tuple[Any, ...]]) -> None:
+        """Insert those that are not there yet, in order."""
+        single = len(rows) - len(rows) % ROWS_AT_ONCE
+        if single:
+            starts = range(0, single, ROWS_AT_ONCE)
+            self._db.executemany(_INSERT_MANY, (tuple(chain(*rows[at : at + ROWS_AT_ONCE])) for at in starts))
+        self._db.executemany(_INSERT, rows[single:])
+
+    def _row(self, job: NewJob) -> tuple[Any, ...]:
+        run_at = self._now + job.delay_ms if job.run_at_ms is None else job.run_at_ms
+        waits_for = "time" if run_at > self._now else None
+        return (
+            job.id, job.queue, waits_for, job.priority, run_at, job.max_attempts, job.timeout_ms, job.key,
+            job.limit_key, self._now, job.label, job.payload,
+        )  # fmt: skip
+
+    def _existing(self, job: NewJob) -> Enqueued:
+        rows = self._all(_TAKEN, (job.id, job.queue, job.key))
+        return Enqueued(rows[0][0], False)
+
+    def claim(self, wants: Sequence[Want], holder: Holder) -> list[Grant]:
+        return [self._claim(want, holder) for want in wants]
+
+    def _claim(self, want: Want, holder: Holder) -> Grant:
+        ((pauses, run_at),) = self._all(_LOOK, (want.queue, want.crew, self._now))
+        ends: list[int | None] = json.loads(pauses)
+        if ends:
+            # Nobody writes anything when a pause runs out, so whoever asks must learn now when to ask again.
+            left = None if None in ends else max(end for end in ends if end is not None) - self._now
+            return Grant(want.crew, (), left, limited=True)
+        room = self._limits.room(want.queue)
+        if room == 0:
+            return Grant(want.crew, (), None, limited=True)  # whoever makes room will ask again
+        if run_at is not None and run_at <= self._now:
+            self._db.execute(_PROMOTE, (want.queue, self._now, PROMOTE_AT_ONCE))
+            ((run_at,),) = self._all(_NEXT, (want.queue,))
+        limit, asleep = want.limit, want.asleep
+        if room is not None:
+            limit = min(limit, room)
+            asleep = min(asleep, room - limit)
+        if self._limits.of(want.queue).key is None:
+            claims, waiting, next_in = *self._take(want.queue, limit, asleep, holder), None
+        else:
+            claims, waiting, next_in = self._take_what_keys_allow(want.queue, limit, asleep, holder)
+        if next_in is None and len(claims) + waiting < limit + asleep:
+            next_in = None if run_at is None else max(0, run_at - self._now)
+        limited = (limit < want.limit) or self._limits.of(want.queue).key is not None
+        return Grant(want.crew, tuple(claims), next_in, waiting, limited)
+
+    def _take(self, queue: str, limit: int, asleep: int, holder: Holder) -> tuple[list[Claim], int]:
+        ((found,),) = self._all(_FIND, (queue, limit, self._now))
+        claims = _claims.decode(found)
+        self._hold([claim.seq for claim in claims], holder)
+        waiting = 0
+        if asleep:
+            ((waiting,),) = self._all(_WAITING, (queue, asleep))
+        return claims, waiting
+
+    def _take_what_keys_allow(
+        self, queue: str, limit: int, asleep: int, holder: Holder
+    ) -> tuple[list[Claim], int, int | None]:
+        chosen = self._limits.choose(queue, limit, asleep)
+        ((found,),) = self._all(_FIND_THESE, (json.dumps(chosen.seqs), None, self._now))
+        claims = {claim.seq: claim for claim in _claims.decode(found)}
+        self._hold(chosen.seqs, holder)
+        return [claims[seq] for seq in chosen.seqs], chosen.waiting, 0 if chosen.cut_short else None
+
+    def _hold(self, seqs: Sequence[int], holder: Holder) -> None:
+        if seqs:
+            self._db.execute(_CLAIM, (json.dumps(seqs), holder.node, holder.life, self._now))
+
+    def settle(self, settlements: Sequence[Settlement], holder: Holder) -> list[str]:
+        good = [s for s in settlements if s.state is State.DONE and not s.follow]
+        if good and self._end_well(good, holder):
+            settlements = [s for s in settlements if s.state is not State.DONE or s.follow]
+        return self._settle(settlements, holder) if settlements else []
+
+    def _end_well(self, settlements: Sequence[Settlement], holder: Holder) -> bool:
+        """All of them at once; if one of the claims no longer holds, nothing is written and the answer is no."""
+        text = _encoder.encode(
+            [(s.seq, s.fence, s.result, s.worker, s.pid, s.duration_ms) for s in settlements]
+        ).decode()
+        self._db.execute("SAVEPOINT settle")
+        self._db.execute(_DONE, (text, self._now))
+        kept = self._db.changes() == len(settlements)
+        if kept:
+            self._db.execute(_DONE_ATTEMPTS, (text, holder.node, self._now))
+            self._limits.freed((s.queue, s.seq) for s in settlements)
+        self._db.execute("RELEASE settle" if kept else "ROLLBACK TO settle; RELEASE settle")
+        return kept
+
+    def _settle(self, settlements: Sequence[Settlement], holder: Holder) -> list[str]:
+        rows = [self._settle_row(settlement) for settlement in settlements]
+        held = set(self._db.executemany(_SETTLE, rows))
+        kept: list[Settlement] = []
+        lost: list[str] = []
+        for s in settlements:
+            if (s.seq, s.fence) in held:
+                held.discard((s.seq, s.fence))  # a second one of the same claim comes too late
+                kept.append(s)
+            else:
+                lost.append(s.id)
+        self._db.executemany(
+            _ATTEMPT,
+            [
+                (
+                    s.seq,
+                    s.fence,
+                    holder.node,
+                    s.worker,
+                    s.pid,
+                    self._now - s.duration_ms,
+                    s.duration_ms,
+                    s.outcome,
+                    s.error,
+                )
+                for s in kept
+                if s.outcome is not None
+            ],
+        )
+        self._limits.freed((s.queue, s.seq) for s in kept)
+        follow = [job for s in kept for job in s.follow]
+        if follow:
+            self.enqueue(follow)
+        return lost
+
+    def _settle_row(self, s: Settlement) -> tuple[Any, ...]:
+        queued = s.state is State.QUEUED
+        run_at = self._now + s.delay_ms if queued and s.delay_ms else None
+        return (
+            s.seq, s.fence, s.state.value, "time" if run_at is not None else None, run_at,
+            self._now, s.result, s.error, s.reason, s.attempts, s.crashes, s.interruptions,
+        )  # fmt: skip
+
+    def note(self, notes: Sequence[Note]) -> None:
+        rows = [(n.seq, n.fence, n.worker, self._now - n.age_ms, readable(n.progress)) for n in notes]
+        self._db.executemany(_NOTE, rows)
+
+    def cancel(self, ids: Sequence[str]) -> list[CancelResult]:
+        rows = list(self._db.executemany(_CANCEL, [(job_id, self._now) for job_id in ids]))
+        self._limits.freed((queue, seq) for _, at_once, _, queue, seq in rows if at_once)
+        return [CancelResult(job_id, bool(at_once), fence) for job_id, at_once, fence, _, _ in rows]
+
+    def release(self, job_id: str, fence: int, why: str) -> bool:
+        held = self._all(_HELD, (job_id, fence))
+        for seq, queue, node, life, worker, started_ms in held:
+            taken_back = Settlement(
+                id=job_id, seq=seq, fence=fence, queue=queue, state=State.QUEUED, outcome="interrupted",
+                error=readable(why), interruptions=1, worker=worker, duration_ms=max(0, self._now - started_ms),
+            )  # fmt: skip
+            self.settle([taken_back], Holder(node, life))
+        return bool(held)
+
+    def discover(self, pages: Sequence[Discovery]) -> list[Discovered]:
+        return [items.discover(self._db, page, self._now, self._new_ids) for page in pages]
+
+    def recur(self, plans: Sequence[RecurringPlan]) -> None:
+        rows = self._all("SELECT name, schedule, next_run_ms, last_job FROM chargehand_recurring")
+        known = {name: (schedule, next_run_ms, last_job) for name, schedule, next_run_ms, last_job in rows}
+        self._db.execute("DELETE FROM chargehand_recurring")
+        for plan in plans:
+            schedule, next_run_ms, last_job = known.get(plan.name, (None, 0, None))
+            if schedule != plan.schedule:
+                next_run_ms = plan.next_run_ms
+            self._db.execute(_PLAN, (plan.name, plan.schedule, plan.job, next_run_ms, last_job))
+
+    def fire(self, name: str, due_ms: int, next_run_ms: int, job: NewJob) -> bool:
+        if not self._all(_MOVE_ON, (name, due_ms, next_run_ms)):
+            return False
+        (made,) = self.enqueue([job])
+        self._db.execute("UPDATE chargehand_recurring SET last_job = ? WHERE name = ?", (made.id, name))
+        return True
+
+    def retry(self, ids: Sequence[str]) -> list[str]:
+        queued: list[str] = []
+        for job_id in ids:
+            try:
+                queued += [row[0] for row in self._all(_RETRY, (job_id, self._now))]
+            except apsw.ConstraintError:
+                (queue, key), *_ = self._all("SELECT queue, key FROM chargehand_job WHERE id = ?", (job_id,))
+                taken = self._all(_TAKEN, ("", queue, key))[0][0]
+                raise Conflict(f"job {job_id} cannot be retried: its key {key!r} is held by job {taken}") from None
+        return queued
+
+    def recover(self, holder: Holder, why: str, spare: Sequence[str] = ()) -> list[str]:
+        # A file has one node, so every other life is an earlier one of it, whatever it was called.
+        orphans = self._all(_ORPHANS, (holder.life, json.dumps(list(spare))))
+        held = [
+            (node, Settlement(
+                id=job_id, seq=seq, fence=fence, queue=queue, state=State.QUEUED, outcome="interrupted", error=why,
+                interruptions=1, worker=worker, duration_ms=max(0, self._now - started_ms),
+            ))
+            for job_id, seq, fence, queue, node, worker, started_ms in orphans
+        ]  # fmt: skip
+        for name in {node for node, _ in held}:
+            self.settle([s for node, s in held if node == name], Holder(name, holder.life))
+        return [s.id for _, s in held]
+
+    def clear(self, queue: str, limit: int) -> list[str]:
+        gone = self._db.execute(_CLEAR, (queue, limit)).fetchall()
+        self._db.executemany("DELETE FROM chargehand_attempt WHERE job = ?", [(seq,) for _, seq in gone])
+        return [str(job_id) for job_id, _ in gone]
