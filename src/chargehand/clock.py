@@ -1,32 +1,32 @@
-"""The only reader of time. Nothing else may ask the operating system what time it is, or sleep."""
+"""The only module that reads the time or sleeps."""
 
 import time
 
 monotonic = time.monotonic
-"""Seconds that only go forward: for every duration inside one process."""
+"""Seconds on a monotonic clock, for durations within one process."""
 
 sleep = time.sleep  # noqa: TID251 (here, and nowhere else)
-"""For loops that must wait for something which cannot be waited for; never to order two events."""
+"""Sleeps; only for loops that poll something that cannot be waited for, never to order two events."""
 
 
 def now_ms() -> int:
-    """Wall-clock time in whole milliseconds since 1970: for what is stored and shown."""
+    """Returns the wall-clock time in milliseconds since 1970, for values that are stored or shown."""
     return time.time_ns() // 1_000_000
 
 
 def local_time(ms: int) -> str:
-    """A moment as people here write it."""
+    """Formats a time as local date and time, to the second."""
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(ms / 1000))
 
 
 def hour(ms: int) -> str:
-    """A moment as people say it: the hour and minute, with the date if it is not today's."""
+    """Formats a time as local hour and minute, with the date unless it is today's."""
     then, today = time.localtime(ms / 1000), time.localtime()
     same = then[:3] == today[:3]
     return time.strftime("%H:%M" if same else "%Y-%m-%d %H:%M", then)
 
 
 def utc_time(seconds: float) -> str:
-    """A moment as machines read it (RFC 3339), to the millisecond."""
+    """Formats a time as RFC 3339 in UTC, to the millisecond."""
     whole = int(seconds)
     return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(whole))}.{int((seconds - whole) * 1000):03}Z"

@@ -1,6 +1,6 @@
-"""Python values to JSON text and back: plain data, dataclasses, msgspec structs, pydantic models. Never pickle.
+"""Converts Python values to JSON and back: plain data, dataclasses, msgspec structs and pydantic models. Never pickle.
 
-It imports no library until a value needs one, because workers load it.
+Workers load this module, so it imports msgspec only when a value needs it.
 """
 
 import json
@@ -9,11 +9,11 @@ from typing import Any
 from chargehand.errors import PayloadError
 
 _CHANGED: tuple[Any, ...] = (bytes, bytearray, memoryview, set, frozenset)
-"""What could be written, but would come back as something else."""
+"""Types that msgspec could encode, but that would be decoded as a different type."""
 
 
 def _plain(value: Any) -> Any:
-    """A model as plain data; asked by the encoder for whatever JSON does not know."""
+    """Converts a value that JSON does not support into plain data; called by the encoder."""
     dump = getattr(value, "model_dump", None)
     if dump is not None:
         return dump(mode="json")
@@ -25,6 +25,7 @@ def _plain(value: Any) -> Any:
 
 
 def _refuse(value: Any) -> Any:
+    """Converts a pydantic model nested in another value; raises TypeError for anything else."""
     dump = getattr(value, "model_dump", None)
     if dump is not None:
         return dump(mode="json")
@@ -38,7 +39,7 @@ _PLAIN_TYPES: tuple[Any, ...] = (dict, list, str, int, float, bool)
 
 
 def to_json(value: Any, what: str) -> str:
-    """JSON text of a value; `what` names it in the error."""
+    """Encodes a value as JSON; `what` names the value in the error message. Raises PayloadError."""
     if value is None:
         return "null"
     try:
@@ -54,7 +55,7 @@ def _refuse_constant(name: str) -> Any:
 
 
 def from_json(text: str | bytes, wanted: Any, what: str) -> Any:
-    """The value of a JSON text as the wanted type; a PayloadError that says where it does not fit."""
+    """Decodes JSON as the wanted type. Raises PayloadError, which says where the value does not match."""
     try:
         value = json.loads(text, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
@@ -63,7 +64,7 @@ def from_json(text: str | bytes, wanted: Any, what: str) -> Any:
 
 
 def as_type(value: Any, wanted: Any, what: str) -> Any:
-    """Plain data as the wanted type."""
+    """Converts plain data to the wanted type. Raises PayloadError."""
     if wanted in (None, Any, object):
         return value
     if wanted in _PLAIN_TYPES:
@@ -80,15 +81,16 @@ def as_type(value: Any, wanted: Any, what: str) -> Any:
     except (TypeError, ValueError) as error:
         name = getattr(wanted, "__qualname__", str(wanted))
         places = _places(error)
-        said = "; ".join(f"{place}: {text}" if place else text for place, text in places[:3])
+        first = "; ".join(f"{place}: {text}" if place else text for place, text in places[:3])
         more = f"; and {len(places) - 3} more" if len(places) > 3 else ""
-        wrong = PayloadError(f"{what} is of the wrong type, not a {name}: {said}{more}")
+        wrong = PayloadError(f"{what} is of the wrong type, not a {name}: {first}{more}")
         wrong.places = places
         raise wrong from error
 
 
 def _places(error: Exception) -> tuple[tuple[str, str], ...]:
-    """Where something does not fit, and what; pydantic's values are not repeated: they may be long, or secret."""
+    """Returns the path and message of each validation error, without pydantic's input values: they may be long or
+    secret."""
     listed = getattr(error, "errors", None)
     if listed is not None:
         return tuple(("/".join(str(step) for step in one["loc"]), str(one["msg"])) for one in listed())
@@ -97,9 +99,9 @@ def _places(error: Exception) -> tuple[tuple[str, str], ...]:
 
 
 def encode_typed(value: Any, wanted: Any, what: str) -> str:
-    """JSON text of a value after a check that it is what the other side expects."""
+    """Encodes a value as JSON after checking that the receiver can decode it as the wanted type."""
     text = to_json(value, what)
     if wanted in (None, Any, object) or (type(value) is wanted and hasattr(wanted, "model_validate")):
-        return text  # a pydantic model has checked itself; dataclasses and structs have not
+        return text  # pydantic models validate when they are created; dataclasses and structs do not
     from_json(text, wanted, what)
     return text

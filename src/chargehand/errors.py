@@ -1,6 +1,6 @@
-"""Everything that Chargehand raises: one root, few leaves, each with the exit status that the command line gives it.
+"""The exceptions that Chargehand raises, each with the exit status that the command line returns for it.
 
-It must stay free of imports: workers, the node and the API all load it.
+This module must not import anything: workers, the node and the API all load it.
 """
 
 EXIT_ERROR = 1
@@ -9,77 +9,80 @@ EXIT_UNRECOVERABLE = 3
 EXIT_STORE = 4
 EXIT_SET_UP = 5
 
+STACKS_FOLLOW = "; it stood here:\n"
+"""Separates a crash's description from the stack traces in a stored error text."""
+
 
 class ChargehandError(Exception):
-    """The root: whoever catches this catches all that Chargehand raises on purpose."""
+    """The base class of all exceptions that Chargehand raises on purpose."""
 
     exit_code = EXIT_ERROR
 
 
 class ConfigurationError(ChargehandError):
-    """A setting, a crew or a handler is wrong in a way that trying again cannot mend."""
+    """A setting, a crew or a handler is invalid; retrying cannot help."""
 
     exit_code = EXIT_CONFIGURATION
 
 
 class UnrecoverableError(ChargehandError):
-    """Raised by a handler: this process cannot go on, and neither could its successor."""
+    """Raised by a handler: the process cannot continue, and restarting it cannot help."""
 
     exit_code = EXIT_UNRECOVERABLE
 
 
 class StoreError(ChargehandError):
-    """The store cannot be used: absent, damaged, read-only, full, too new."""
+    """The store cannot be used: it is missing, damaged, read-only, full, or has a newer schema."""
 
     exit_code = EXIT_STORE
 
 
 class StoreBusy(StoreError):
-    """Somebody has held the store's write lock for longer than we wait."""
+    """Another process held the store's write lock for longer than the busy timeout."""
 
 
 class PayloadError(ChargehandError, ValueError):
-    """A payload, a result or a job's option is not JSON, too large, or of the wrong type."""
+    """A payload, a result or a job option is not valid JSON, is too large, or has the wrong type."""
 
     exit_code = EXIT_CONFIGURATION
     places: tuple[tuple[str, str], ...] = ()
-    """Where in it something does not fit (`songs/0/path`), and what."""
+    """The validation errors, each as a path into the value (`songs/0/path`) and a message."""
 
 
 class UnknownCrew(ChargehandError, LookupError):
-    """No crew has that name."""
+    """No crew has this name."""
 
     exit_code = EXIT_CONFIGURATION
 
 
 class TopicError(ChargehandError, ValueError):
-    """No topic can be of that name."""
+    """The topic or topic pattern is invalid."""
 
     exit_code = EXIT_CONFIGURATION
 
 
 class JobNotFound(ChargehandError, LookupError):
-    """No job has that id (it never existed, or was pruned)."""
+    """No job has this id: it never existed, or it was pruned."""
 
 
 class CrashNotFound(ChargehandError, LookupError):
-    """No crash report has that id (it never existed, or was pruned)."""
+    """No crash report has this id: it never existed, or it was pruned."""
 
 
 class NobodyServes(ChargehandError):
-    """No node serves the store, or it does not answer."""
+    """No node serves the store, or the node does not answer."""
 
 
 class Conflict(ChargehandError):
-    """What was asked is not possible in the state that the job is in."""
+    """The operation is not possible in the job's current state."""
 
 
 class ClaimLost(ChargehandError):
-    """The job is no longer this worker's to settle: it was declared dead and the job given to another."""
+    """The job no longer belongs to this worker: the worker was declared dead and the job was given to another one."""
 
 
 class JobFailed(ChargehandError):
-    """The job that was waited for has failed for good."""
+    """The job that the caller waited for has failed permanently."""
 
     def __init__(self, job_id: str, reason: str, error: str | None) -> None:
         text = summary(error)
@@ -88,8 +91,9 @@ class JobFailed(ChargehandError):
 
 
 def summary(error: str | None, limit: int = 300) -> str:
-    """Of a traceback the exception's own words, in one line; of any other text the text."""
-    lines = (error or "").partition("; it stood here:")[0].splitlines()
+    """Returns an error text in one line: the exception's message of a traceback, any other text without its stack
+    traces."""
+    lines = (error or "").partition(STACKS_FOLLOW)[0].splitlines()
     frames = [number for number, line in enumerate(lines) if line.startswith('  File "')]
     if frames:
         after = range(frames[-1] + 1, len(lines))
@@ -99,19 +103,19 @@ def summary(error: str | None, limit: int = 300) -> str:
 
 
 class JobCancelled(ChargehandError):
-    """The job that was waited for was cancelled."""
+    """The job that the caller waited for was cancelled."""
 
 
 class Retry(ChargehandError):
-    """Raised by a handler: not now; try again after so many seconds."""
+    """Raised by a handler: retry the job after `after` seconds."""
 
     def __init__(self, after: float, reason: str = "") -> None:
-        super().__init__(reason or f"again in {after:g} s")
+        super().__init__(reason or f"retry in {after:g} s")
         self.after = after
 
 
 class GiveUp(ChargehandError):
-    """Raised by a handler: this job can never succeed; fail it at once, with this reason."""
+    """Raised by a handler: the job can never succeed; it fails at once with this reason and is not retried."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -119,4 +123,4 @@ class GiveUp(ChargehandError):
 
 
 class Cancelled(ChargehandError):
-    """Raised inside a handler by `job.progress`: somebody cancelled the job."""
+    """Raised inside a handler by `job.progress` when the job has been cancelled."""

@@ -1,4 +1,4 @@
-"""What a user's handler is, and what it is given. Loaded in every worker, so it imports nothing heavy."""
+"""The base class of handlers, and the job object that a handler receives. Workers load it: it imports nothing heavy."""
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
@@ -9,14 +9,14 @@ if TYPE_CHECKING:
     from chargehand.store import Transaction
 
 inside_worker = False
-"""Whether this process is a worker; set by it before it imports the handler."""
+"""Whether this process is a worker; the worker sets it before it imports the handler."""
 
 Payload = TypeVar("Payload")
 Result = TypeVar("Result")
 
 
-class Desk(Protocol):
-    """What a job can ask of the worker that performs it."""
+class JobContext(Protocol):
+    """The operations that a worker, or a test, provides to the job that it performs."""
 
     def progress(self, done: float | None, total: float | None, stage: str | None, detail: str | None) -> None: ...
     def is_cancelled(self) -> bool: ...
@@ -25,9 +25,9 @@ class Desk(Protocol):
 
 
 class Job(Generic[Payload]):
-    """One job in a handler's hands: what is to be done, and the ways to speak of it while doing it."""
+    """A job as its handler receives it: the payload, and methods to report progress and enqueue further jobs."""
 
-    __slots__ = ("_desk", "attempt", "crashes", "id", "item", "label", "payload", "queue")
+    __slots__ = ("_context", "attempt", "crashes", "id", "item", "label", "payload", "queue")
 
     def __init__(
         self,
@@ -38,16 +38,16 @@ class Job(Generic[Payload]):
         label: str | None,
         attempt: int,
         crashes: int,
-        desk: Desk,
+        context: JobContext,
         item: str | None = None,
     ) -> None:
         self.id, self.queue, self.payload, self.label = id, queue, payload, label
         self.item = item
-        """What it is in the application's own tables, if `discover` named it."""
+        """The item's key in the application's own tables, if `discover` returned it."""
         self.attempt = attempt
-        """1 the first time, and so on; interruptions are not counted."""
+        """The number of this attempt, from 1; interruptions are not counted."""
         self.crashes = crashes
-        self._desk = desk
+        self._context = context
 
     def progress(
         self,
@@ -57,29 +57,30 @@ class Job(Generic[Payload]):
         stage: str | None = None,
         detail: str | None = None,
     ) -> None:
-        """Say how far the job is. Cheap: call it as often as you like. Raises Cancelled if somebody cancelled it."""
-        self._desk.progress(done, total, stage, detail)
+        """Reports the job's progress; cheap enough to call in a loop. Raises Cancelled if the job was cancelled."""
+        self._context.progress(done, total, stage, detail)
 
     @property
     def cancelled(self) -> bool:
-        """Whether somebody cancelled the job: for handlers that would rather ask than be interrupted by `progress`."""
-        return self._desk.is_cancelled()
+        """Whether the job was cancelled, for handlers that check instead of being interrupted by `progress`."""
+        return self._context.is_cancelled()
 
     def enqueue(self, crew: "Crew[Any, Any] | str", payload: Any, **options: Any) -> str:
-        """Enqueue another job, to be committed with this one's end; if this one does not end well, it never was."""
-        return self._desk.enqueue(crew, payload, options)
+        """Enqueues another job when this one is done, in the same transaction; if this one is not done, nothing is
+        enqueued."""
+        return self._context.enqueue(crew, payload, options)
 
     def settle(self, result: Any = None) -> "AbstractContextManager[Transaction]":
-        """A transaction in which the handler writes its own rows and this job ends as done, together or not at all.
+        """Opens a transaction in which the handler writes its own rows and this job becomes done, atomically.
 
-        For crews declared `transactional`. Raises ClaimLost, and writes nothing, if the job is no longer this
-        worker's. Return from the handler after the block; what it returns then is not used.
+        Only for crews declared `transactional`. Raises ClaimLost, and writes nothing, if the job no longer belongs to
+        this worker. Return from the handler after the block; its return value is ignored.
         """
-        return self._desk.settle(result)
+        return self._context.settle(result)
 
 
 class Item:
-    """Something that needs work, found by `discover`: its key, what a job for it is given, and a label for people."""
+    """An item of the application that needs work, as `discover` returns it: its key, the job's payload, and a label."""
 
     __slots__ = ("key", "label", "payload")
 
@@ -87,48 +88,52 @@ class Item:
         self.key, self.payload, self.label = key, payload, label
 
 
-def _nobody_to_ask(seconds: float) -> None:
-    """Outside a worker there is no limit to be moved."""
+def _no_limit(seconds: float) -> None:
+    """Does nothing: outside a worker, `set_up` has no time limit."""
 
 
 class Handler(Generic[Payload, Result]):
-    """Derive from this: one object a worker process, set up once, then performing one job after the other."""
+    """The base class of handlers: every worker process creates one object, sets it up once and performs jobs with
+    it."""
 
-    ask_for_time: Callable[[float], None] = staticmethod(_nobody_to_ask)
+    ask_for_time: Callable[[float], None] = staticmethod(_no_limit)
     threads: int = 1
-    """How many threads a job may use (PIPELINE_THREADS_PER_JOB), for libraries that do not read the environment."""
+    """The number of threads a job may use (PIPELINE_THREADS_PER_JOB), for libraries that do not read the environment.
+    """
 
     def set_up(self) -> "Awaitable[None] | None":
-        """Load what all jobs need. Plain or async."""
+        """Loads what all jobs need, such as a model. May be async."""
 
     def more_time(self, seconds: float) -> None:
-        """For a `set_up` that takes longer than the limit (5 minutes): let it go on for so many seconds from now."""
+        """Extends the time limit of `set_up` (5 minutes by default) to `seconds` from now."""
         self.ask_for_time(seconds)
 
     def discover(self, after: str | None, limit: int) -> "Iterable[str | Item] | Awaitable[Iterable[str | Item]]":
-        """Name up to `limit` items of the application's own that need work, in the order of their keys, those after
-        `after` (None: from the beginning). For crews declared `discovers=True`; 30 seconds at most. Plain or async."""
+        """Returns up to `limit` items that need work, ordered by key, whose keys follow `after` (None: from the start).
+
+        Only for crews declared `discovers=True`. Must return within 30 seconds. May be async.
+        """
         raise NotImplementedError(f"{type(self).__qualname__} has no discover(after, limit)")
 
     def perform(self, job: Job[Payload]) -> "Result | Awaitable[Result]":
-        """Do one job and return its result. Plain or async."""
+        """Performs one job and returns its result. May be async."""
         raise NotImplementedError(f"{type(self).__qualname__} has no perform(job)")
 
     def perform_batch(self, jobs: list[Job[Payload]]) -> "Sequence[Result | Exception] | Awaitable[Any]":
-        """Do several jobs at once and return, in their order, the result of each, or the exception that it would have
-        raised. For crews declared with `batch=`; up to so many jobs, and often fewer. Plain or async.
+        """Performs several jobs and returns, in the same order, each job's result or the exception that it failed with.
 
-        What it raises itself is taken as raised by all of them; but if that is Cancelled, from one job's `progress`,
-        that one ends, and the others are performed again without it.
+        Only for crews declared with `batch=`; a batch has at most that many jobs, and often fewer. May be async. An
+        exception raised by this method counts for every job of the batch; if it is Cancelled, raised by one job's
+        `progress`, only that job ends and the others are performed again.
         """
         raise NotImplementedError(f"{type(self).__qualname__} has no perform_batch(jobs)")
 
     def tear_down(self) -> "Awaitable[None] | None":
-        """Let go of it, when the worker stops in order. Plain or async."""
+        """Releases resources when the worker stops gracefully. May be async."""
 
     @classmethod
     def types(cls) -> tuple[Any, Any]:
-        """The payload's and the result's type, as given in `Handler[Song, Labels]`; Any where nothing is given."""
+        """Returns the payload type and the result type of `Handler[Payload, Result]`; Any where none is given."""
         for base in cls.__mro__:
             for origin in getattr(base, "__orig_bases__", ()):
                 if get_origin(origin) is Handler:

@@ -1,4 +1,4 @@
-"""Names for jobs and lives: unique everywhere, growing with time, made without asking anybody."""
+"""Creates ids for jobs and process incarnations: globally unique, ordered by time, generated without coordination."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -10,12 +10,12 @@ NewIds = Callable[[int], Iterator[str]]
 
 
 def new_ids(count: int) -> Iterator[str]:
-    """So many ids of 32 hex digits, in order: 48 bits of milliseconds, 80 bits of chance."""
+    """Yields `count` consecutive ids of 32 hex digits: 48 bits of milliseconds and 80 random bits."""
     first = (clock.now_ms() << 80) + int.from_bytes(os.urandom(10), "big")
     for number in range(first, first + count):
         yield f"{number:032x}"
 
 
 def new_id() -> str:
-    """One id."""
+    """Returns one new id."""
     return next(new_ids(1))

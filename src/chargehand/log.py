@@ -1,7 +1,7 @@
-"""The package's log: constant messages, facts as fields, for people or (CHARGEHAND_LOG=json) for machines.
+"""The package's log: constant messages with fields, written for people or, with CHARGEHAND_LOG=json, for machines.
 
-Libraries do not own their users' logging: only the node and the command line, which are processes of ours, call
-`configure`; in others `speak` asks first. There a record carries its facts in `record.facts`, too.
+Only Chargehand's own processes (the node and the command line) call `configure`; a user's process calls
+`configure_if_unset`, which respects the application's logging. Every record carries its fields in `record.facts`.
 """
 
 import json
@@ -19,13 +19,13 @@ from chargehand import clock
 from chargehand.errors import ConfigurationError
 
 MOST_LINES = 10_000
-"""Kept for a reader that is slow; past that they are dropped, and counted."""
-LAST_WORDS = 1.0
-"""Seconds that the end of a process may wait for its log."""
+"""Lines that are buffered for a slow reader; further lines are dropped and counted."""
+FLUSH_TIMEOUT = 1.0
+"""Seconds that an exiting process waits for its log to be written."""
 FORMS = ("human", "json")
 
 request_id: ContextVar[str | None] = ContextVar("chargehand_request_id", default=None)
-"""Whoever serves a request sets this, and every line that is logged on its behalf says so."""
+"""The id of the HTTP request that is being served; added to every record that is logged meanwhile."""
 
 _logger = logging.getLogger("chargehand")
 
@@ -59,22 +59,22 @@ class Event(StrEnum):
 
 
 def info(message: str, **facts: Any) -> None:
-    """Something that an operator wants to find later."""
+    """Logs an event that an operator may look up later."""
     _say(logging.INFO, message, facts)
 
 
 def warning(message: str, **facts: Any) -> None:
-    """Something that an operator should see."""
+    """Logs an event that an operator should see."""
     _say(logging.WARNING, message, facts)
 
 
 def error(message: str, *, trace: bool = False, **facts: Any) -> None:
-    """Something that an operator must see; `trace` adds the present exception."""
+    """Logs an event that an operator must see; `trace` adds the current exception."""
     _say(logging.ERROR, message, facts, trace)
 
 
 def at(level: str, message: str, **facts: Any) -> None:
-    """The same, at a level by its name."""
+    """Logs an event at the level of this name."""
     _say(logging.getLevelNamesMapping()[level.upper()], message, facts)
 
 
@@ -86,20 +86,20 @@ def _say(level: int, message: str, facts: dict[str, Any], trace: bool = False) -
 
 
 def form() -> str:
-    """How the log is written: CHARGEHAND_LOG, or for people."""
+    """Returns the log format: CHARGEHAND_LOG, or "human" if that is not set."""
     found = os.environ.get("CHARGEHAND_LOG") or FORMS[0]
     if found.lower() not in FORMS:
-        raise ConfigurationError(f"CHARGEHAND_LOG is {found!r}; allowed are: {', '.join(FORMS)}")
+        raise ConfigurationError(f"CHARGEHAND_LOG is {found!r}; must be one of: {', '.join(FORMS)}")
     return found.lower()
 
 
 def escaped(text: str) -> str:
-    """Text without control characters: no line can be forged, and no terminal moved."""
+    """Escapes control characters, so that a text cannot forge log lines or control a terminal."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 class Human(logging.Formatter):
-    """One line: time, level, message, component, job, other facts. A traceback follows, indented."""
+    """Formats a record as one line: time, level, message, component, job, other fields; tracebacks follow, indented."""
 
     def __init__(self, component: str) -> None:
         super().__init__()
@@ -116,7 +116,7 @@ class Human(logging.Formatter):
 
 
 def _words(facts: dict[str, Any]) -> list[str]:
-    """What is known, as name=value."""
+    """Formats the fields that are set as name=value."""
     return [f"{name}={_shown(value)}" for name, value in facts.items() if value is not None]
 
 
@@ -126,7 +126,7 @@ def _shown(value: Any) -> str:
 
 
 class Json(logging.Formatter):
-    """One object a line: ts, level, message, component, job, and the facts by their names."""
+    """Formats a record as one line of JSON: ts, level, message, component, job, and the other fields by name."""
 
     def __init__(self, component: str) -> None:
         super().__init__()
@@ -145,11 +145,11 @@ class Json(logging.Formatter):
             line["exception"] = _plain(self.formatException(record.exc_info))
         for name, value in facts.items():
             line[f"{name}_" if name in line else name] = _plain(value)
-        return json.dumps(line).replace("\x7f", "\\u007f")  # the one control character that JSON leaves as it is
+        return json.dumps(line).replace("\x7f", "\\u007f")  # the only control character that json does not escape
 
 
 def _plain(value: Any) -> Any:
-    """A fact as JSON has it; whatever that does not know, as text."""
+    """Converts a field to a JSON value; types that JSON does not support become text."""
     match value:
         case None | bool() | int():
             return value
@@ -158,11 +158,11 @@ def _plain(value: Any) -> Any:
         case list() | tuple():
             return [_plain(each) for each in value]  # pyright: ignore[reportUnknownVariableType]
         case _:
-            return str(value).encode(errors="replace").decode()  # half a character of a file's name is not JSON
+            return str(value).encode(errors="replace").decode()  # file names may contain lone surrogates
 
 
-class _Beside(logging.Handler):
-    """Hands lines to a thread that writes them, so that whoever logs never waits for a terminal or a pipe."""
+class _ThreadHandler(logging.Handler):
+    """Writes lines in a thread, so that logging never blocks on a terminal or a pipe."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -174,7 +174,7 @@ class _Beside(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         line = self.format(record)
         if self._dropped and not self._lines.full():
-            lost = {"msg": "lines before this one were dropped: nobody read them in time", "levelname": "WARNING"}
+            lost = {"msg": "earlier log lines were dropped because they were not read in time", "levelname": "WARNING"}
             about = logging.makeLogRecord({**lost, "facts": {"count": self._dropped}})
             line = f"{line}\n{self.format(about)}"
             self._dropped = 0
@@ -189,18 +189,18 @@ class _Beside(logging.Handler):
                 sys.stderr.write(line + "\n")
                 sys.stderr.flush()
             except (OSError, ValueError):
-                self._dropped += 1  # nobody is there any more to read it
+                self._dropped += 1  # standard error is closed
 
     def finish(self) -> None:
-        """Let the thread write what it has, for a moment."""
+        """Stops the thread after it has written the buffered lines; waits FLUSH_TIMEOUT seconds at most."""
         try:
             self._lines.put_nowait(None)
         except queue.Full:
             return
-        self._thread.join(LAST_WORDS)
+        self._thread.join(FLUSH_TIMEOUT)
 
 
-_beside: list[_Beside] = []
+_thread_handlers: list[_ThreadHandler] = []
 _configured: list[logging.Handler] = []
 
 
@@ -209,19 +209,20 @@ def configure(
     component: str = "host",
     *,
     style: str | None = None,
-    beside: bool = False,
+    in_thread: bool = False,
     journal: logging.Handler | None = None,
 ) -> None:
-    """Write the package's log to standard error, as this component.
+    """Writes the package's log to standard error, with this component name.
 
-    `beside`: from a thread, dropping what nobody reads. `style` is one of FORMS; without it CHARGEHAND_LOG says.
+    With `in_thread`, a thread writes the lines, and drops them if they are not read in time. `style` is one of FORMS;
+    the default is CHARGEHAND_LOG. `journal` is an additional handler.
     """
     if journal is not None:
         _logger.addHandler(journal)
     handler: logging.Handler = logging.StreamHandler(sys.stderr)
-    if beside:
-        handler = _Beside()
-        _beside.append(handler)
+    if in_thread:
+        handler = _ThreadHandler()
+        _thread_handlers.append(handler)
     handler.setFormatter(Json(component) if (style or form()) == "json" else Human(component))
     _configured.append(handler)
     _logger.addHandler(handler)
@@ -229,8 +230,8 @@ def configure(
     _logger.propagate = False
 
 
-def speak(level: str, style: str) -> None:
-    """In a process that is not ours: write to standard error if nobody has said where logs go, else into theirs."""
+def configure_if_unset(level: str, style: str) -> None:
+    """Configures the log in a user's process: uses the application's handlers, or standard error if it has none."""
     if _configured:
         return
     if _logger.hasHandlers():
@@ -240,12 +241,12 @@ def speak(level: str, style: str) -> None:
 
 
 def _with_facts(record: logging.LogRecord) -> bool:
-    """For formatters that know nothing of facts: they follow the message."""
+    """Appends the fields to the message, for formatters that do not know about them."""
     record.msg = " ".join([str(record.msg), *_words(getattr(record, "facts", {}))])
     return True
 
 
 def finish() -> None:
-    """Before the process ends: have the last lines written."""
-    for handler in _beside:
+    """Flushes the log before the process exits."""
+    for handler in _thread_handlers:
         handler.finish()

@@ -84,14 +84,14 @@ def test_the_form_is_a_setting(monkeypatch: pytest.MonkeyPatch) -> None:  # spec
     monkeypatch.setenv("CHARGEHAND_LOG", "JSON")
     assert log.form() == "json"
     monkeypatch.setenv("CHARGEHAND_LOG", "xml")
-    with pytest.raises(ConfigurationError, match="CHARGEHAND_LOG is 'xml'; allowed are: human, json"):
+    with pytest.raises(ConfigurationError, match="CHARGEHAND_LOG is 'xml'; must be one of: human, json"):
         log.form()
 
 
 def test_lines_that_nobody_read_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     """A reader that is slow: what was dropped is said, in the same form."""
     monkeypatch.setattr(log, "MOST_LINES", 1)
-    handler = log._Beside()
+    handler = log._ThreadHandler()
     handler.setFormatter(log.Json("node"))
     handler.finish()  # from here on nobody writes
     for _ in range(3):

@@ -27,8 +27,8 @@ class DiesAfter(Handler[dict[str, Any], str]):
         write(job.payload["ledger"], "start", job.id, os.getpid())
         while not Path(job.payload["gate"]).exists():
             clock.sleep(0.002)
-        desk: Any = job._desk  # pyright: ignore[reportPrivateUsage]
-        desk._work = LastWords(desk._work)
+        context: Any = job._context  # pyright: ignore[reportPrivateUsage]
+        context._work = LastWords(context._work)
         return "said"
 
 
@@ -37,16 +37,16 @@ class Garbler(Handler[dict[str, Any], str]):
 
     def perform(self, job: Job[dict[str, Any]]) -> str:
         write(job.payload["ledger"], "start", job.id, os.getpid())
-        desk: Any = job._desk  # pyright: ignore[reportPrivateUsage]
+        context: Any = job._context  # pyright: ignore[reportPrivateUsage]
         match job.payload["into"]:
             case "nothing":
                 return "said"
             case "pulse":
-                desk.outlet.send(b"\x00\xff|{[" * 50 + b"\nHEALTH|{}\n" + b"HEALTH|" + b"[" * 5000 + b"\n")
+                context.outlet.send(b"\x00\xff|{[" * 50 + b"\nHEALTH|{}\n" + b"HEALTH|" + b"[" * 5000 + b"\n")
             case "work":
-                desk._work.sendall(b"DONE|{half of an outcome\n")
+                context._work.sendall(b"DONE|{half of an outcome\n")
             case _:  # the outcome of a job that it does not have
-                desk._work.sendall(b'DONE|{"id":"another","fence":1,"result":1}\n')
+                context._work.sendall(b'DONE|{"id":"another","fence":1,"result":1}\n')
         while True:
             clock.sleep(60)
 

@@ -70,11 +70,11 @@ class Rough(Handler[dict[str, Any], Any]):
         return {"code": done.returncode}  # a handler that takes its child's death for a result
 
     def ready_again(self, job: Job[Any]) -> None:
-        desk: Any = job._desk  # pyright: ignore[reportPrivateUsage]
-        desk._work.sendall(b"READY|{}\n")
+        context: Any = job._context  # pyright: ignore[reportPrivateUsage]
+        context._work.sendall(b"READY|{}\n")
         wait_for_ever()
 
     def empty_lines(self, job: Job[Any]) -> None:
-        desk: Any = job._desk  # pyright: ignore[reportPrivateUsage]
-        desk._work.sendall(b"\n" * 200_000)
+        context: Any = job._context  # pyright: ignore[reportPrivateUsage]
+        context._work.sendall(b"\n" * 200_000)
         wait_for_ever()

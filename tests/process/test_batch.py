@@ -327,4 +327,4 @@ def test_a_crew_whose_handler_takes_no_batches_is_given_up_in_words(hand: Charge
         (worker,) = eventually(
             lambda: [w for w in (hand.status() or {}).get("workers", ()) if w["status"] == "failed"], what="given up"
         )
-    assert "has no perform_batch(jobs), and its crew has batch=2" in worker["text"]
+    assert "has no perform_batch(jobs), but its crew has batch=2" in worker["text"]

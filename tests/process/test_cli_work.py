@@ -311,7 +311,7 @@ def test_run_settles_in_a_transaction_that_is_taken_back(world: World, hand: Cha
 
 ENDS = [
     ("raise", 1, "RuntimeError: as told", "a worker would try it 4 times in all, then fail the job"),
-    ("retry", 1, "again in 7 s", "a worker would try it again after 7 s, 4 times at most"),
+    ("retry", 1, "retry in 7 s", "a worker would try it again after 7 s, 4 times at most"),
     ("give up", 1, "it is hopeless", "a worker would fail the job for good"),
     ("exit", 1, "SystemExit: 7", "a worker would try it"),
     ("object", 1, "the result cannot be written as JSON", "a worker would fail the job for good"),
@@ -390,7 +390,7 @@ def test_check_imports_every_handler_in_a_process_of_its_own(world: World) -> No
         "the crew takes tryjobs.Labels, but the handler takes tryjobs.Song / "
         "the crew gives int, but the handler gives float"
     )
-    assert "another class of that name" in wrong["twin"]
+    assert "a different class with the same name" in wrong["twin"]
     assert "has no discover(after, limit)" in wrong["blind"]
     assert "handler 'no_such_module:Handler' cannot be imported: ModuleNotFoundError" in wrong["missing"]
     assert "has no perform(job)" in wrong["idle"]

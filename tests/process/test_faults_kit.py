@@ -30,8 +30,8 @@ class Sent:
     def send(self, data):
         said.append([self.into, data.decode("latin-1")])
 
-class Desk:
-    outlet, _tell = Sent("pulse"), Sent("work").send
+class JobContext:
+    outlet, _send = Sent("pulse"), Sent("work").send
     def progress(self, *told):
         sys.stderr.write("progress\\n")
         sys.stderr.flush()
@@ -40,7 +40,7 @@ said, beats, over = [], [clock.monotonic()], threading.Event()
 
 def beat():
     while not over.wait(0.01):
-        with Desk.outlet._lock:
+        with JobContext.outlet._lock:
             beats.append(clock.monotonic())
             sys.stderr.write("." if dots else "")
             sys.stderr.flush()
@@ -55,7 +55,7 @@ handler.ask_for_time = lambda seconds: said.append(["more time", seconds])
 handler.set_up()
 before, cpu = resident(), time.process_time()
 threading.Thread(target=beat, daemon=True).start()
-job = Job(id="j1", queue="q", payload=json.loads(sys.argv[1]), label=None, attempt=1, crashes=0, desk=Desk())
+job = Job(id="j1", queue="q", payload=json.loads(sys.argv[1]), label=None, attempt=1, crashes=0, context=JobContext())
 try:
     result, error = handler.perform(job), None
 except BaseException as raised:
@@ -125,8 +125,8 @@ def kit(tmp_path: Path) -> Iterator[Kit]:
 
 def perform(**payload: Any) -> Any:
     """In this process, for what harms nobody."""
-    desk: Any = None
-    job = Job(id="j1", queue="q", payload=payload, label=None, attempt=1, crashes=0, desk=desk)
+    context: Any = None
+    job = Job(id="j1", queue="q", payload=payload, label=None, attempt=1, crashes=0, context=context)
     return Faulty().perform(job)
 
 
@@ -144,7 +144,7 @@ def test_every_fault_has_one_sentence() -> None:
     ("payload", "error", "words"),
     [
         ({"fault": "raise", "text": "no such note"}, RuntimeError, "no such note"),
-        ({"fault": "retry", "after": 3}, Retry, "again in 3 s"),
+        ({"fault": "retry", "after": 3}, Retry, "retry in 3 s"),
         ({"fault": "give up", "reason": "no such song"}, GiveUp, "no such song"),
         ({"fault": "sys.exit", "code": 7}, SystemExit, "7"),
         ({"fault": "sing"}, GiveUp, "no fault 'sing'; there are: raise, retry, give up"),

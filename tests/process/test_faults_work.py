@@ -106,7 +106,7 @@ def test_what_only_ends_the_attempt(make_hand: MakeHand, world: World) -> None: 
             (raised, "raised", "RuntimeError: no such note"),
             (left, "raised", "SystemExit: 3"),
             (memory, "raised", "MemoryError"),
-            (retry, "retries used up", "again in 0 s"),
+            (retry, "retries used up", "retry in 0 s"),
             (given_up, "gave up", "no such song"),
         ):
             with pytest.raises(JobFailed, match=reason):

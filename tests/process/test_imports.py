@@ -94,3 +94,28 @@ def test_a_worker_is_light(hand: Chargehand, world: World) -> None:  # spec: WP-
         assert [heavy for heavy in ("apsw", "msgspec", "pydantic", "_asyncio") if heavy in mapped] == []
         mapped = Path(f"/proc/{host.node_pid}/maps").read_text()
         assert [heavy for heavy in ("pydantic", "_asyncio") if heavy in mapped] == []
+
+
+def test_a_worker_loads_few_modules() -> None:
+    """The worker's main module loads only these modules of the package, and no third-party library."""
+    script = "import sys; from chargehand.worker.main import main; print('\\n'.join(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    loaded = done.stdout.split()
+    assert sorted(name for name in loaded if name.partition(".")[0] == "chargehand") == [
+        "chargehand",
+        "chargehand.clock",
+        "chargehand.codec",
+        "chargehand.errors",
+        "chargehand.handler",
+        "chargehand.processes",
+        "chargehand.processes.prctl",
+        "chargehand.protocol",
+        "chargehand.protocol.frame",
+        "chargehand.worker",
+        "chargehand.worker.main",
+        "chargehand.worker.perform",
+        "chargehand.worker.pulse",
+        "chargehand.worker.thread_cap",
+    ]
+    heavy = {"msgspec", "pydantic", "fastapi", "apsw", "asyncio", "logging"}
+    assert heavy.isdisjoint(loaded)

@@ -17,7 +17,7 @@ from chargehand.errors import EXIT_ERROR, EXIT_SET_UP, ConfigurationError, Paylo
 from chargehand.model.job import NewJob
 from chargehand.settings.plan import CrewPlan
 from chargehand.worker import perform, thread_cap
-from chargehand.worker.foreground import Foreground, StandIn
+from chargehand.worker.foreground import Foreground, LocalContext
 
 REST = 0.1
 """Seconds between two lines of progress."""
@@ -86,7 +86,7 @@ def run(
         if job is None:
             job = _job(known, "null") if item is None else _discovered(known, here, item)
         crews = {name: each.plan for name, each in hand.crews.items()}
-        desk = StandIn(hand, crew=plan, crews=crews, commit=commit, tell=tell)
+        desk = LocalContext(hand, crew=plan, crews=crews, commit=commit, report=tell)
         text = _perform(here, job, item, desk, tell)
         show.json(codec.from_json(text, None, "the result"))
         sys.stdout.flush()
@@ -131,7 +131,7 @@ def _set_up(plan: CrewPlan) -> Foreground:
     return here
 
 
-def _perform(here: Foreground, job: NewJob, item: str | None, desk: StandIn, tell: Teller) -> str:
+def _perform(here: Foreground, job: NewJob, item: str | None, desk: LocalContext, tell: Teller) -> str:
     taken = here.payload_of(job.payload, f"the payload of job {job.id}")
     try:
         return here.perform(taken, desk, id=job.id, queue=job.queue, label=job.label, item=item)

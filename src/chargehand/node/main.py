@@ -20,7 +20,7 @@ def main(tether_fd: int) -> None:
     tether.set_inheritable(False)
     plan = _read_plan(tether)
     journal = LogBuffer()
-    log.configure(plan.log_level, "node", style=plan.log, beside=True, journal=journal)
+    log.configure(plan.log_level, "node", style=plan.log, in_thread=True, journal=journal)
     adopt_orphans()
     try:
         node = Node(plan, tether, journal)

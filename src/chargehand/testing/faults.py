@@ -76,7 +76,7 @@ def _seconds(step: "Step") -> float:
 
 
 def _worker(job: "Task") -> "Worker":
-    return cast("Worker", job._desk)  # pyright: ignore[reportPrivateUsage]
+    return cast("Worker", job._context)  # pyright: ignore[reportPrivateUsage]
 
 
 def _fault(name: str, sentence: str) -> "Callable[[Act], Act]":
@@ -230,7 +230,7 @@ def _garbage(job: "Task", step: "Step") -> None:
     garbage = b"\x00\xff|{[ no frame\n" * step.get("lines", 5)
     match step["into"]:
         case "work":
-            _worker(job)._tell(garbage)  # pyright: ignore[reportPrivateUsage]
+            _worker(job)._send(garbage)  # pyright: ignore[reportPrivateUsage]
         case "pulse":
             _worker(job).outlet.send(garbage)
         case other:
@@ -240,7 +240,7 @@ def _garbage(job: "Task", step: "Step") -> None:
 @_fault("half a frame", "Writes half of its outcome into the work socket, and sleeps for `seconds` (for ever).")
 def _half_a_frame(job: "Task", step: "Step") -> None:
     frame = encode("DONE", {"id": job.id, "fence": 1, "result": None})
-    _worker(job)._tell(frame[: len(frame) // 2])  # pyright: ignore[reportPrivateUsage]
+    _worker(job)._send(frame[: len(frame) // 2])  # pyright: ignore[reportPrivateUsage]
     clock.sleep(_seconds(step))
 
 

@@ -16,7 +16,7 @@ from chargehand.crew import Crew, Ref
 from chargehand.handler import Handler
 from chargehand.ids import new_id
 from chargehand.model.job import Attempt, JobRecord, NewJob, State
-from chargehand.worker.foreground import Foreground, StandIn
+from chargehand.worker.foreground import Foreground, LocalContext
 from chargehand.worker.perform import result_text
 
 Payload = TypeVar("Payload")
@@ -40,21 +40,21 @@ def perform(
     whole = isinstance(handler, type)
     here = Foreground(handler() if whole else handler)
     crews = None if hand is None else {name: crew.plan for name, crew in hand.crews.items()}
-    desk = StandIn(hand, crews=crews, commit=hand is not None)
+    context = LocalContext(hand, crews=crews, commit=hand is not None)
     what = f"the payload for {type(here.handler).__qualname__}"
     try:
         if whole:
             here.set_up()
         try:
             taken = here.payload_of(codec.to_json(payload, what), what)
-            text = here.perform(taken, desk, id=new_id(), queue="test", item=item, attempt=attempt)
+            text = here.perform(taken, context, id=new_id(), queue="test", item=item, attempt=attempt)
         finally:
             if whole:
                 here.tear_down()
     finally:
         here.close()
         if enqueued is not None:
-            enqueued += desk.enqueued
+            enqueued += context.enqueued
     return codec.from_json(text, here.handler.types()[1], "the result")
 
 

@@ -30,7 +30,7 @@ async def hosted(site: Site) -> AsyncGenerator[None]:
     """Host a node, unless workers are elsewhere; whatever is wrong with the settings is raised before anything runs."""
     hand = site.hand
     hand.plan()
-    log.speak(hand.log_level, hand.settings.log)
+    log.configure_if_unset(hand.log_level, hand.settings.log)
     log.info("store", path=hand.path)
     site.open()
     host = hand.host() if hand.settings.embed_workers else None

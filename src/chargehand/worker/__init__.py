@@ -1,1 +1,1 @@
-"""The worker process. Every worker loads this package: nothing heavy is imported here."""
+"""The worker process. Every worker loads this package, so it imports nothing heavy."""

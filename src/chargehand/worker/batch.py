@@ -1,4 +1,4 @@
-"""Several jobs performed at once, in a worker whose crew is declared with `batch=`: each has its own end."""
+"""Performs a batch of jobs in a worker whose crew is declared with `batch=`; every job has its own outcome."""
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from chargehand import codec, errors
 from chargehand.handler import Job
-from chargehand.worker import outcome
+from chargehand.worker import perform
 
 if TYPE_CHECKING:
     from chargehand.worker.main import Worker
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 Fatal = errors.ConfigurationError | errors.UnrecoverableError
 
 
-class Seat:
-    """One job of several: what it can ask of the worker, for itself alone, and how it ended."""
+class BatchedJob:
+    """One job of a batch: the context that the handler's Job uses, and the job's outcome."""
 
     def __init__(self, worker: "Worker", body: dict[str, Any]) -> None:
         self._worker, self.id = worker, str(body["id"])
@@ -23,7 +23,7 @@ class Seat:
         self._follow: list[dict[str, Any]] = []
 
     def progress(self, done: float | None, total: float | None, stage: str | None, detail: str | None) -> None:
-        self._worker.said(self.id, done, total, stage, detail)
+        self._worker.report_progress(self.id, done, total, stage, detail)
         if self.is_cancelled():
             raise errors.Cancelled(f"job {self.id} was cancelled")
 
@@ -35,79 +35,88 @@ class Seat:
         return self._follow[-1]["id"]
 
     def settle(self, result: Any) -> AbstractContextManager[Any]:
-        return self._worker.settle(result)  # which refuses: crews with batches are not transactional
+        return self._worker.settle(result)  # raises: crews with batches are not transactional
 
-    def again(self) -> None:
-        """The job is performed from the beginning: it has enqueued nothing yet."""
+    def reset(self) -> None:
+        """Discards the jobs that this job enqueued, before it is performed again."""
         self._follow.clear()
 
-    def ended(self, result: Any) -> bytes:
-        """The frame for a result, or for an exception in its place."""
+    def outcome_frame(self, result: Any) -> bytes:
+        """Returns the frame that reports this result, or this exception in place of a result."""
         if isinstance(result, BaseException):
-            if self.is_cancelled() and outcome.is_cancellation(result):
-                return outcome.cancelled(self._about, result)
+            if self.is_cancelled() and perform.is_cancellation(result):
+                return perform.cancelled_frame(self._about, result)
             self._worker.errors += 1
-            return outcome.failure(self._about, result)
+            return perform.failure_frame(self._about, result)
         try:
-            frame = outcome.done(self._about, result, self._follow, self._worker.gives)
+            frame = perform.done_frame(self._about, result, self._follow, self._worker.gives)
         except BaseException as error:
-            return self.ended(error)
+            return self.outcome_frame(error)
         self._worker.done += 1
         return frame
 
 
 def attempt(worker: "Worker", bodies: list[dict[str, Any]], takes: Any) -> tuple[list[bytes], Fatal | None]:
-    """The outcome of each job, and why the process must end, if it must: jobs without an outcome go back unharmed.
+    """Performs the jobs and returns the frames not yet sent, and the error that must end the process, if any.
 
-    What has ended while others are performed again is said at once: whoever cancelled it waits, and so does the node.
+    Jobs without an outcome are returned to the queue. If some jobs must be performed again, the outcomes of the others
+    are sent first, because their callers and the node wait for them.
     """
     frames: list[bytes] = []
-    left: list[tuple[Seat, Job[Any]]] = []
+    left: list[tuple[BatchedJob, Job[Any]]] = []
     for body in bodies:
-        seat = Seat(worker, body)
+        context = BatchedJob(worker, body)
         try:
-            payload = codec.as_type(body["payload"], takes, f"the payload of job {seat.id}")
+            payload = codec.as_type(body["payload"], takes, f"the payload of job {context.id}")
         except BaseException as error:
-            frames.append(seat.ended(error))
+            frames.append(context.outcome_frame(error))
             continue
         job: Job[Any] = Job(
-            id=seat.id, queue=body["queue"], payload=payload, label=body.get("label"),
-            attempt=body["attempts"] + 1, crashes=body["crashes"], item=body.get("item"), desk=seat,
+            id=context.id, queue=body["queue"], payload=payload, label=body.get("label"),
+            attempt=body["attempts"] + 1, crashes=body["crashes"], item=body.get("item"), context=context,
         )  # fmt: skip
-        left.append((seat, job))
+        left.append((context, job))
     fatal: Fatal | None = None
     while left:
         results, again = _perform(worker, left)
-        for (seat, _), result in zip(left, results, strict=True):
+        for (context, _), result in zip(left, results, strict=True):
             if isinstance(result, Fatal):
                 fatal = result
-            elif seat not in again:
-                frames.append(seat.ended(result))
-        left = [(seat, job) for seat, job in left if seat in again]
+            elif context not in again:
+                frames.append(context.outcome_frame(result))
+        left = [(context, job) for context, job in left if context in again]
         if left and frames:
-            worker.some_ended(b"".join(frames))
+            worker.send_early(b"".join(frames))
             frames.clear()
     return frames, fatal
 
 
-def _perform(worker: "Worker", left: list[tuple[Seat, Job[Any]]]) -> tuple[list[Any], set[Seat]]:
-    """What came of each job; and those that must be performed again, because another's cancelling stopped them."""
+def _perform(worker: "Worker", left: list[tuple[BatchedJob, Job[Any]]]) -> tuple[list[Any], set[BatchedJob]]:
+    """Returns each job's result or exception, and the jobs to perform again because another one's cancellation
+    stopped them."""
     assert worker.handler is not None
     try:
-        results: Any = worker.finish(worker.handler.perform_batch([job for _, job in left]))
+        results: Any = worker.resolve(worker.handler.perform_batch([job for _, job in left]))
         return _one_for_each(results, len(left)), set()
-    except BaseException as error:  # sys.exit(), too, is the jobs' own failure
-        stopped = {seat for seat, _ in left if seat.is_cancelled()} if outcome.is_cancellation(error) else set[Seat]()
-        again = {seat for seat, _ in left} - stopped if stopped else set[Seat]()
-        for seat in again:
-            seat.again()
+    except BaseException as error:  # sys.exit() counts as a failure of the jobs, too
+        stopped = (
+            {context for context, _ in left if context.is_cancelled()}
+            if perform.is_cancellation(error)
+            else set[BatchedJob]()
+        )
+        again = {context for context, _ in left} - stopped if stopped else set[BatchedJob]()
+        for context in again:
+            context.reset()
         return [error] * len(left), again
 
 
 def _one_for_each(results: Any, count: int) -> list[Any]:
+    """Returns the results as a list. Raises TypeError or ValueError unless there is exactly one per job."""
     kind = cast(type[Any], type(results))
     if issubclass(kind, str | bytes | Mapping | set | frozenset) or not hasattr(kind, "__len__"):
-        raise TypeError(f"perform_batch returned a {kind.__name__}; expected the results in the jobs' order")
+        raise TypeError(
+            f"perform_batch returned a {kind.__name__}; expected a sequence of results in the order of the jobs"
+        )
     if len(results) != count:
-        raise ValueError(f"perform_batch returned {len(results)} results for {count} jobs; expected one for each")
+        raise ValueError(f"perform_batch returned {len(results)} results for {count} jobs; expected one per job")
     return list(results)

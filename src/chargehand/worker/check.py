@@ -1,6 +1,6 @@
-"""What runs in the process that examines a handler: it imports it as a worker would, and says what is wrong with it.
+"""The process behind `chargehand check`: imports a handler as a worker would and reports what is wrong with it.
 
-It loads no more than a worker does, so that what the handler costs is seen.
+It loads no more modules than a worker, so that the measured import time and memory are the handler's own.
 """
 
 import json
@@ -14,10 +14,11 @@ from chargehand.processes.prctl import die_with_parent
 from chargehand.worker import perform, thread_cap
 
 
-def main(told: int, parent: int) -> None:
-    """The whole life of the process: read the plan, look, tell, end at once."""
+def main(report_fd: int, parent: int) -> None:
+    """Runs the process: reads the plan from standard input, checks the handler, writes the result to `report_fd`, and
+    exits."""
     die_with_parent(parent)
-    os.set_inheritable(told, False)
+    os.set_inheritable(report_fd, False)
     plan = json.loads(sys.stdin.buffer.read())
     sys.path[:] = plan["python_path"]
     handler.inside_worker = True
@@ -37,14 +38,15 @@ def main(told: int, parent: int) -> None:
     except (Exception, SystemExit) as error:
         what = "set_up" if "seconds" in found else "the import"
         found["wrong"].append(f"{what} raised {type(error).__name__}: {error}{_place(error)}")
-    os.write(told, json.dumps(found).encode())
+    os.write(report_fd, json.dumps(found).encode())
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError):
             stream.flush()
-    os._exit(0)  # threads that the import left running are not waited for
+    os._exit(0)  # does not wait for threads that the import started
 
 
 def _set_up(kind: type[handler.Handler[Any, Any]], count: int) -> None:
+    """Runs the handler's `set_up` and `tear_down`."""
     performer = kind()
     performer.threads = count
     for step in (performer.set_up, performer.tear_down):
@@ -59,6 +61,7 @@ def _set_up(kind: type[handler.Handler[Any, Any]], count: int) -> None:
 
 
 def _place(error: BaseException) -> str:
+    """Returns the file and line at which the exception was raised, in brackets."""
     import traceback
 
     frames = traceback.extract_tb(error.__traceback__)
@@ -66,13 +69,13 @@ def _place(error: BaseException) -> str:
 
 
 def memory() -> int:
-    """Bytes resident."""
+    """Returns this process's resident memory in bytes."""
     with open("/proc/self/statm") as file:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def faults(kind: type[handler.Handler[Any, Any]], plan: dict[str, Any]) -> list[str]:
-    """What does not fit between a handler and its crew, in words."""
+    """Returns the mismatches between a handler and its crew, one sentence each."""
     found: list[str] = []
     if plan["discovers"] and not perform.has_own(kind, "discover"):
         found.append("the crew is declared discovers=True, but the handler has no discover(after, limit)")
@@ -82,7 +85,8 @@ def faults(kind: type[handler.Handler[Any, Any]], plan: dict[str, Any]) -> list[
         if crew is None or ours is None or _same(crew, ours):
             if crew is not None and ours is not None and _copied(crew, own):
                 found.append(
-                    f"{word} {crew['name']}, but the handler's is another class of that name: is it made twice?"
+                    f"the crew {word} {crew['name']}, but the handler's is a different class with the same name: "
+                    "is the class defined twice?"
                 )
             continue
         found.append(f"the crew {word} {crew['name']}, but the handler {word} {ours['name']}")
@@ -90,12 +94,12 @@ def faults(kind: type[handler.Handler[Any, Any]], plan: dict[str, Any]) -> list[
 
 
 def _same(one: dict[str, Any], other: dict[str, Any]) -> bool:
-    """Whether the two are the same by name; a plain `dict` is any dict."""
+    """Whether the two types have the same name; a bare `dict` matches any dict."""
     return one["name"] == other["name"] or ((one["bare"] or other["bare"]) and one["plain"] == other["plain"])
 
 
 def _copied(crew: dict[str, Any], own: Any) -> bool:
-    """Whether what the crew names can be imported here, and is not what the handler has."""
+    """Whether the crew's type can be imported here and is a different class from the handler's."""
     module: Any = sys.modules.get(crew["module"])
     if module is None or not crew["bare"] or not isinstance(own, type) or get_origin(own) is not None:
         return False
@@ -105,7 +109,7 @@ def _copied(crew: dict[str, Any], own: Any) -> bool:
 
 
 def described(kind: Any) -> dict[str, Any] | None:
-    """A type by its names, so that it can be compared in another process; None: anything."""
+    """Describes a type by its names, so that another process can compare it; None means any type."""
     if kind in (None, Any, object):
         return None
     origin = get_origin(kind) or kind
@@ -120,6 +124,7 @@ def described(kind: Any) -> dict[str, Any] | None:
 
 
 def _name(kind: Any) -> str:
+    """Returns a type's qualified name, with its type arguments."""
     origin, inner = get_origin(kind), get_args(kind)
     if origin is not None and inner:
         return f"{_name(origin)}[{', '.join(_name(part) for part in inner)}]"

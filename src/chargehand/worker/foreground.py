@@ -1,6 +1,6 @@
-"""One job performed in this very process, without a node: for `chargehand run`, where a debugger works, and for tests.
+"""Performs one job in this process, without a node: for `chargehand run`, where a debugger works, and for tests.
 
-The handler cannot tell: its payload and its result pass through JSON and the same checks as in a worker.
+Payload and result pass through JSON and the same checks as in a worker.
 """
 
 import json
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
     from chargehand.app import Chargehand
 
 PAGE = 500
-"""Items asked for at once, when one of them is looked for."""
+"""The page size when `discover` is searched for one item."""
 
 
 class _Undone(Exception):
-    """Takes a transaction back that went well."""
+    """Rolls back a transaction that succeeded."""
 
 
-def _unheard(text: str) -> None:
-    """Nobody listens."""
+def _discard(text: str) -> None:
+    """Ignores a message."""
 
 
-class StandIn:
-    """What a job can ask of its worker, when there is none."""
+class LocalContext:
+    """The operations that a job calls, when no worker performs it."""
 
     def __init__(
         self,
@@ -39,34 +39,35 @@ class StandIn:
         crew: CrewPlan | None = None,
         crews: Mapping[str, CrewPlan] | None = None,
         commit: bool = False,
-        tell: Callable[[str], None] = _unheard,
+        report: Callable[[str], None] = _discard,
     ) -> None:
-        self._hand, self._crew, self._crews, self._commit, self._tell = hand, crew, crews, commit, tell
+        self._hand, self._crew, self._crews, self._commit, self._report = hand, crew, crews, commit, report
         self.enqueued: list[NewJob] = []
         self.settled: str | None = None
-        """The result, as JSON, that `job.settle` was given."""
+        """The result passed to `job.settle`, as JSON."""
 
     def progress(self, done: float | None, total: float | None, stage: str | None, detail: str | None) -> None:
         share = perform.number("done", done), perform.number("total", total)
         numbers = "/".join(f"{each:g}" for each in share if each is not None)
-        self._tell(f"progress: {' '.join(str(part) for part in (numbers, stage, detail) if part)}")
+        self._report(f"progress: {' '.join(str(part) for part in (numbers, stage, detail) if part)}")
 
     def is_cancelled(self) -> bool:
         return False
 
     def enqueue(self, crew: Any, payload: Any, options: dict[str, Any]) -> str:
         if self.settled is not None:
-            raise errors.ChargehandError("this job has ended in job.settle(): enqueue inside its block, or before")
+            raise errors.ChargehandError("job.settle() has ended this job: enqueue inside its block, or before it")
         if isinstance(crew, str):
             job = new_job(self._plan_of(crew), codec.to_json(payload, "the payload"), **options)
         else:
             job = crew.new_job(payload, **options)
         self.enqueued.append(job)
-        self._tell(f"{'enqueues' if self._commit else 'would enqueue'} in queue {job.queue}: {job.payload}")
+        self._report(f"{'enqueues' if self._commit else 'would enqueue'} in queue {job.queue}: {job.payload}")
         return job.id
 
     def _plan_of(self, crew: str) -> CrewPlan:
-        if self._crews is None:  # a handler by itself: nobody knows which crews there are
+        """Returns the plan of the crew with this name. Raises UnknownCrew."""
+        if self._crews is None:  # a handler without an application: the crews are not known
             return CrewPlan(name=crew, queue=crew, handler="")
         if crew not in self._crews:
             raise errors.UnknownCrew(f"there is no crew {crew!r}; there are: {', '.join(sorted(self._crews))}")
@@ -75,7 +76,7 @@ class StandIn:
     @contextmanager
     def settle(self, result: Any) -> Generator[Any]:
         if self._hand is None:
-            raise errors.ConfigurationError("job.settle() needs a store to write to: perform(…, hand=hand)")
+            raise errors.ConfigurationError("job.settle() needs a store: call perform(…, hand=hand)")
         if self._crew is not None and not self._crew.transactional:
             raise errors.ConfigurationError(
                 f"crew {self._crew.name!r} is not declared transactional=True, so job.settle() cannot be used in it"
@@ -88,33 +89,33 @@ class StandIn:
                     raise _Undone
                 tx.jobs.enqueue(self.enqueued)
         except _Undone:
-            self._tell("job.settle: all went well, and was taken back")
+            self._report("job.settle: succeeded, and was rolled back")
         self.settled = text
 
     def finish(self) -> None:
-        """The job has ended well: what it enqueued goes with that, unless `settle` took it along."""
+        """Enqueues what the job enqueued, after it has succeeded, unless `settle` has already done so."""
         if self._commit and self.settled is None and self._hand is not None and self.enqueued:
             self._hand.enqueue_jobs(self.enqueued, None)
 
 
 class Foreground:
-    """A handler's life in this process: set up, perform, tear down; each plain or async."""
+    """Runs a handler in this process: set up, perform, tear down; each may be async."""
 
     def __init__(self, handler: Handler[Any, Any]) -> None:
         self.handler = handler
         self._runner: Any = None
 
     def set_up(self) -> None:
-        self._finish(self.handler.set_up())
+        self._resolve(self.handler.set_up())
 
     def payload_of(self, text: str, what: str) -> Any:
-        """The payload as the handler takes it."""
+        """Converts a JSON payload to the handler's payload type."""
         return codec.as_type(json.loads(text), self.handler.types()[0], what)
 
     def perform(
         self,
         payload: Any,
-        desk: StandIn,
+        context: LocalContext,
         *,
         id: str,
         queue: str,
@@ -122,26 +123,26 @@ class Foreground:
         item: str | None = None,
         attempt: int = 1,
     ) -> str:
-        """Perform one job with a payload as the handler takes it; the result as JSON. Whatever it raises is raised."""
+        """Performs one job and returns its result as JSON. Exceptions of the handler are raised unchanged."""
         job: Job[Any] = Job(
-            id=id, queue=queue, payload=payload, label=label, attempt=attempt, crashes=0, item=item, desk=desk
+            id=id, queue=queue, payload=payload, label=label, attempt=attempt, crashes=0, item=item, context=context
         )
         if perform.has_own(type(self.handler), "perform"):
-            result = self._finish(self.handler.perform(job))
+            result = self._resolve(self.handler.perform(job))
         else:
-            (result,) = self._finish(self.handler.perform_batch([job]))
+            (result,) = self._resolve(self.handler.perform_batch([job]))
             if isinstance(result, Exception):
                 raise result
         gives = perform.checkable(self.handler.types()[1])
-        text = perform.result_text(result, gives) if desk.settled is None else desk.settled
-        desk.finish()
+        text = perform.result_text(result, gives) if context.settled is None else context.settled
+        context.finish()
         return text
 
     def find(self, key: str) -> dict[str, Any] | None:
-        """What `discover` says of an item, asked page by page; None if it does not name it."""
+        """Searches the pages of `discover` for an item; None if it is not returned."""
         after: str | None = None
         while True:
-            found: Any = self._finish(self.handler.discover(after, PAGE))
+            found: Any = self._resolve(self.handler.discover(after, PAGE))
             items = [perform.item_of(each) for each in found]
             for item in items:
                 if item["item"] == key:
@@ -152,7 +153,7 @@ class Foreground:
 
     def tear_down(self) -> None:
         try:
-            self._finish(self.handler.tear_down())
+            self._resolve(self.handler.tear_down())
         finally:
             self.close()
 
@@ -161,8 +162,8 @@ class Foreground:
             self._runner.close()
             self._runner = None
 
-    def _finish(self, result: Any) -> Any:
-        """A plain value as it is, an awaitable's once it has it."""
+    def _resolve(self, result: Any) -> Any:
+        """Returns a plain value unchanged, and the result of an awaitable."""
         if not hasattr(result, "__await__"):
             return result
         import asyncio

@@ -1,7 +1,7 @@
-"""A worker's log records on their way to the node: one structured line each, with the job's id, on standard error.
+"""Sends a worker's log records to the node: one structured line per record, with the job's id, on standard error.
 
-Imported only once a handler's code has imported `logging`, and only where that left the root logger alone: an
-application that configured its own logging keeps it, and what that prints reaches the node as plain lines.
+The worker imports this module only after a handler's code has imported `logging`. If the application has configured the
+root logger, that is left alone, and its output reaches the node as plain lines.
 """
 
 import json
@@ -10,9 +10,9 @@ import os
 from collections.abc import Callable
 
 MARK = "\x1e"
-"""Begins a line that is a structured record; see chargehand.node.output."""
+"""Starts a line that holds a structured record; `chargehand.node.output` reads it."""
 LONGEST = 4000
-"""Characters of a record: a line has to fit into a pipe's buffer whole, so that nothing can come between."""
+"""The maximum length of a record in characters: a line must fit into the pipe's buffer to be written atomically."""
 
 
 class _Forward(logging.Handler):
@@ -32,13 +32,13 @@ class _Forward(logging.Handler):
 
 
 def forward(current_job: Callable[[], str | None]) -> bool:
-    """Send records of the root logger to the node, from INFO on, unless the application has its own way."""
+    """Sends records of the root logger, from INFO on, to the node, unless the application has configured it."""
     root = logging.getLogger()
     if root.handlers:
         return True
     handler = _Forward(current_job)
     handler.setFormatter(logging.Formatter("%(name)s: %(message)s"))
     root.addHandler(handler)
-    if root.level == logging.WARNING:  # as Python leaves it
+    if root.level == logging.WARNING:  # Python's default
         root.setLevel(logging.INFO)
     return True

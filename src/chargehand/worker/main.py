@@ -1,8 +1,9 @@
-"""What runs in a worker process: the main thread takes a job, performs it, sends the outcome; the pulse reports.
+"""The worker process: the main thread receives a job, performs it and sends the outcome; the pulse thread reports
+health.
 
-Two sockets lead to the node, one for each flow. Work: jobs in, outcomes out, used by the main thread alone; it may
-wait. Pulse: health out, requests in; it never makes the work wait, and of health only the newest matters.
-Nothing heavy is imported before the handler asks for it.
+Two sockets connect it to the node. The work socket carries jobs in and outcomes out; only the main thread uses it, and
+it may block. The pulse socket carries health reports out and requests in; it never blocks the work, and only the latest
+report matters. Nothing heavy is imported until the handler imports it.
 """
 
 import atexit
@@ -19,16 +20,24 @@ from chargehand import clock, codec, errors, handler
 from chargehand.handler import Handler, Job
 from chargehand.processes.prctl import adopt_orphans, die_with_parent
 from chargehand.protocol.frame import WORK_FRAME_LIMIT, Frame, encode
-from chargehand.worker import outcome, perform, thread_cap
-from chargehand.worker.pulse import REST, Forking, FrameWriter, Inbox, Pulse, catch_signals, kill_own_session
+from chargehand.worker import perform, thread_cap
+from chargehand.worker.pulse import (
+    REPORT_INTERVAL,
+    ForkGuard,
+    FrameWriter,
+    Inbox,
+    Pulse,
+    catch_signals,
+    kill_own_session,
+)
 
 TEXT_LIMIT = 200
-"""Characters of a progress text."""
+"""The maximum length of a progress text in characters."""
 REASON_LIMIT = 4000
 
 
 class Worker:
-    """One life of a worker, and what its jobs can ask of it."""
+    """One incarnation of a worker, and the operations that its jobs can call."""
 
     def __init__(
         self,
@@ -46,15 +55,15 @@ class Worker:
         self.paused: bool = plan["paused"]
         self.current: str | None = None
         self.cancelled: set[tuple[str, int]] = set()
-        """Jobs, and their fences, that a person cancelled while they were here."""
+        """The ids and fences of current jobs that have been cancelled."""
         self.turns = 0
-        """Advanced by the working thread only: the witness that it still works."""
+        """Incremented only by the main thread, which proves that it is not stuck."""
         self.done = 0
         self.errors = 0
         self.memory = 0
-        """Bytes resident, read with every beat."""
+        """Resident memory in bytes, updated with every heartbeat."""
         self._progress: tuple[str, dict[str, Any]] | None = None
-        """How far a job is, and which: of several the one that spoke last."""
+        """The id of a job and its progress; in a batch, that of the job which reported last."""
         self.unreported = False
         self.reported_at = 0.0
         self._follow: list[dict[str, Any]] = []
@@ -67,20 +76,19 @@ class Worker:
         self._task: Any = None
         self.handler: Handler[Any, Any] | None = None
         self.gives: Any = None
-        """What the handler says that its results are, if that can be checked."""
+        """The handler's result type, if results can be checked against it."""
 
-    # health
-
+    # health reports
     def changed(self) -> None:
-        """Have the newest state sent: at once, or, if that was done a moment ago, by the pulse in another moment."""
-        if clock.monotonic() - self.reported_at >= REST:
+        """Reports the new state at once, or within REPORT_INTERVAL if the last report was sent a moment ago."""
+        if clock.monotonic() - self.reported_at >= REPORT_INTERVAL:
             self.report()
         elif not self.unreported:
             self.unreported = True
             os.write(self._wake, b"\0")
 
     def report(self) -> None:
-        """Send the newest state."""
+        """Sends the current state to the node."""
         self.unreported, self.reported_at = False, clock.monotonic()
         body: dict[str, Any] = {
             "component_id": self._plan["component"],
@@ -96,15 +104,16 @@ class Worker:
             body["current_job"], body["progress"] = self._progress
         self.outlet.send(encode("HEALTH", body))
 
-    # what a job can ask
-
+    # operations that a job can call
     def progress(self, done: float | None, total: float | None, stage: str | None, detail: str | None) -> None:
-        self.said(self._body["id"], done, total, stage, detail)
+        self.report_progress(self._body["id"], done, total, stage, detail)
         if self.is_cancelled():
             raise errors.Cancelled(f"job {self.current} was cancelled")
 
-    def said(self, job: str, done: float | None, total: float | None, stage: str | None, detail: str | None) -> None:
-        """That job is so far."""
+    def report_progress(
+        self, job: str, done: float | None, total: float | None, stage: str | None, detail: str | None
+    ) -> None:
+        """Reports a job's progress."""
         self.turns += 1
         how_far = {
             "done": perform.number("done", done),
@@ -119,8 +128,8 @@ class Worker:
         return bool(self.cancelled) and (self._body.get("id"), self._body.get("fence")) in self.cancelled
 
     def cancel(self, job_id: str, fence: int) -> None:
-        """The node says that this job is cancelled; called by the pulse. A coroutine is interrupted where it waits,
-        unless it has other jobs in hand as well."""
+        """Marks a job as cancelled; called by the pulse thread. Interrupts the job's coroutine, unless it performs a
+        batch."""
         self.cancelled.add((job_id, fence))
         task, runner = self._task, self._runner
         if self.is_cancelled() and task is not None and runner is not None:
@@ -128,12 +137,12 @@ class Worker:
 
     def enqueue(self, crew: Any, payload: Any, options: dict[str, Any]) -> str:
         if self._settled:
-            raise errors.ChargehandError("this job has ended in job.settle(): enqueue inside its block, or before")
+            raise errors.ChargehandError("job.settle() has ended this job: enqueue inside its block, or before it")
         self._follow.append(self.new_job(crew, payload, options))
         return self._follow[-1]["id"]
 
     def new_job(self, crew: Any, payload: Any, options: dict[str, Any]) -> dict[str, Any]:
-        """A job that a handler enqueues, as it goes to the node."""
+        """Returns a job that a handler enqueues, in the form that is sent to the node."""
         import msgspec
 
         from chargehand.settings.plan import CrewPlan, new_job
@@ -180,25 +189,25 @@ class Worker:
     # the work
 
     def serve(self) -> int:
-        """Set up, perform until asked to stop, tear down. Returns the exit code."""
+        """Sets up the handler, performs jobs until asked to stop, and tears down. Returns the exit code."""
         try:
             self.handler = perform.load(self._plan["handler"], self._plan["batch"])()
             self.handler.ask_for_time = self._more_time
             self.handler.threads = self._plan["threads"]
             self._forward_logging()
-            self.finish(self.handler.set_up())
+            self.resolve(self.handler.set_up())
         except Exception as error:
             return self._fatal(error, errors.EXIT_SET_UP)
         takes, gives = self.handler.types()
         self.gives = perform.checkable(gives)
         self.status = "healthy"
         self.report()
-        self._tell(encode("READY", {}))
+        self._send(encode("READY", {}))
         for frame in self._frames:
             if frame.kind == "STOP":
                 break
             if frame.kind == "LOOK":
-                self._look(frame.read())
+                self._discover(frame.read())
             if frame.kind in ("JOB", "JOBS"):
                 handle = self._perform if frame.kind == "JOB" else self._perform_batch
                 code = handle(frame.read(), takes)
@@ -206,28 +215,28 @@ class Worker:
                     return code
         self.status = "stopping"
         self.report()
-        self.finish(self.handler.tear_down())
+        self.resolve(self.handler.tear_down())
         return 0
 
     def _forward_logging(self) -> None:
-        """Have log records carry the job's id, once the handler's code has loaded `logging` and not configured it."""
+        """Sends log records with the job's id, once the handler's code has imported `logging` and not configured it."""
         if not self._forwarding and "logging" in sys.modules:
             from chargehand.worker.logs import forward
 
             self._forwarding = forward(lambda: self.current if self._body else None)
 
     def _more_time(self, seconds: float) -> None:
-        self._tell(encode("MORETIME", {"seconds": perform.number("seconds", seconds)}))
+        self._send(encode("MORETIME", {"seconds": perform.number("seconds", seconds)}))
 
-    def finish(self, result: Any) -> Any:
-        """A plain value as it is, an awaitable's once it has it."""
+    def resolve(self, result: Any) -> Any:
+        """Returns a plain value unchanged, and the result of an awaitable."""
         if not hasattr(result, "__await__"):
             return result
         import asyncio
 
         async def waited() -> Any:
             self._task = asyncio.current_task()
-            if self.is_cancelled():  # before there was a task to cancel
+            if self.is_cancelled():  # cancelled before the task existed
                 raise errors.Cancelled(f"job {self.current} was cancelled")
             return await result
 
@@ -238,7 +247,7 @@ class Worker:
             self._task = None
 
     def _perform(self, body: dict[str, Any], takes: Any) -> int | None:
-        """One job, from hand-over to outcome. An exit code if the process must end."""
+        """Performs one job and sends its outcome. Returns an exit code if the process must end."""
         self._begin(body["id"], body)
         code: int | None = None
         try:
@@ -249,7 +258,7 @@ class Worker:
         return code
 
     def _perform_batch(self, bodies: list[dict[str, Any]], takes: Any) -> int | None:
-        """Several jobs at once; otherwise the same."""
+        """Performs a batch of jobs and sends their outcomes. Returns an exit code if the process must end."""
         from chargehand.worker.batch import attempt
 
         self._begin(bodies[0]["id"], bodies[0] if len(bodies) == 1 else {})
@@ -264,45 +273,48 @@ class Worker:
         self._forward_logging()
         self.changed()
 
-    def some_ended(self, frames: bytes) -> None:
-        """Some of several jobs are through, and the handler goes on with the others: say so."""
+    def send_early(self, frames: bytes) -> None:
+        """Sends the outcomes of some jobs of a batch while the handler continues with the others."""
         if os.getpid() != self._pid:
-            os._exit(0)  # a process that the handler forked has come back from it; it is no worker
+            os._exit(0)  # a process that the handler forked has returned from it; it is not a worker
         self.turns += 1
-        self._tell(frames)
+        self._send(frames)
 
     def _end(self, frames: bytes | None) -> None:
-        """The handler is through: say so."""
+        """Resets the state after a job or a batch, and sends the outcomes."""
         if os.getpid() != self._pid:
-            os._exit(0)  # as above
+            os._exit(0)  # see send_early
         self.current, self._progress = None, None
-        self.cancelled.clear()  # before it is said: what is cancelled after that is of the next
+        self.cancelled.clear()  # before the outcome is sent: later cancellations concern the next job
         self.turns += 1
         if frames:
-            self._tell(frames)
+            self._send(frames)
 
-    def _look(self, body: dict[str, Any]) -> None:
-        """Ask the handler what needs work in the application's own tables."""
+    def _discover(self, body: dict[str, Any]) -> None:
+        """Calls the handler's `discover` and sends the items that it returns."""
         self.turns += 1
         assert self.handler is not None
         limit: int = body["limit"]
         try:
-            found = self.finish(self.handler.discover(body["after"], limit))
+            found = self.resolve(self.handler.discover(body["after"], limit))
             items = [perform.item_of(each) for each in found]
             if len(items) > limit:
-                raise errors.ConfigurationError(f"discover named {len(items)} items; it was asked for {limit} at most")
+                raise errors.ConfigurationError(f"discover returned {len(items)} items; the limit was {limit}")
             frame = encode("FOUND", {"items": items, "more": len(items) == limit})
             if len(frame) > WORK_FRAME_LIMIT:
-                raise errors.PayloadError(f"a page of {len(items)} items has {len(frame):,} bytes: make it smaller")
+                raise errors.PayloadError(
+                    f"a page of {len(items)} items has {len(frame):,} bytes; the maximum is {WORK_FRAME_LIMIT:,}"
+                )
         except Exception as error:
             import traceback
 
             self.errors += 1
-            frame = encode("FOUND", {"error": outcome.cut("".join(traceback.format_exception(error)))})
+            frame = encode("FOUND", {"error": perform.truncate("".join(traceback.format_exception(error)))})
         self.turns += 1
-        self._tell(frame)
+        self._send(frame)
 
     def _attempt(self, body: dict[str, Any], takes: Any) -> bytes:
+        """Performs one job and returns the frame with its outcome."""
         performer = self.handler
         assert performer is not None
         about = {"id": body["id"], "fence": body["fence"]}
@@ -310,47 +322,47 @@ class Worker:
             payload = codec.as_type(body["payload"], takes, f"the payload of job {body['id']}")
             job: Job[Any] = Job(
                 id=body["id"], queue=body["queue"], payload=payload, label=body.get("label"),
-                attempt=body["attempts"] + 1, crashes=body["crashes"], item=body.get("item"), desk=self,
+                attempt=body["attempts"] + 1, crashes=body["crashes"], item=body.get("item"), context=self,
             )  # fmt: skip
-            result = self.finish(performer.perform(job))
+            result = self.resolve(performer.perform(job))
             if self._settled:
                 return encode("SETTLED", about)
-            frame = outcome.done(about, result, self._follow, self.gives)
+            frame = perform.done_frame(about, result, self._follow, self.gives)
             self.done += 1
             return frame
         except (errors.ConfigurationError, errors.UnrecoverableError):
             raise
-        except BaseException as error:  # sys.exit() and a CancelledError that got away, too, are the job's own failure
+        except BaseException as error:  # sys.exit() and a stray CancelledError count as failures of the job, too
             if self._settled:
                 return encode("SETTLED", about)
-            if self.is_cancelled() and outcome.is_cancellation(error):
-                return outcome.cancelled(about, error)
+            if self.is_cancelled() and perform.is_cancellation(error):
+                return perform.cancelled_frame(about, error)
             self.errors += 1
-            return outcome.failure(about, error)
+            return perform.failure_frame(about, error)
 
     def _fatal(self, error: Exception, otherwise: int) -> int:
-        """Tell the node why this process ends, in words; the code for it."""
+        """Sends the reason why this process ends, and returns its exit code."""
         import traceback
 
         known = isinstance(error, errors.ConfigurationError | errors.UnrecoverableError)
         code = error.exit_code if known else otherwise
         why = str(error) if known else "".join(traceback.format_exception(error))
-        self._tell(encode("FATAL", {"code": code, "why": why[-REASON_LIMIT:]}))
+        self._send(encode("FATAL", {"code": code, "why": why[-REASON_LIMIT:]}))
         return code
 
-    def _tell(self, frame: bytes) -> None:
-        """Send on the work socket, in order, waiting if need be."""
+    def _send(self, frame: bytes) -> None:
+        """Sends frames on the work socket, in order; may block."""
         try:
             self._work.sendall(frame)
         except (BrokenPipeError, ConnectionResetError):
-            kill_own_session()  # the node is gone: so are we
+            kill_own_session()  # the node has exited
 
 
 def main(work_fd: int, pulse_fd: int, stacks_fd: int, parent: int) -> None:
-    """The whole life of a worker process."""
+    """Runs a worker process from start to exit."""
     die_with_parent(parent)
-    _say_where_we_stand(stacks_fd)
-    adopt_orphans()  # so that what a job leaves behind stays below this worker, and ends with it
+    _enable_stack_dumps(stacks_fd)
+    adopt_orphans()  # processes that a job leaves behind stay below this worker and end with it
     work, pulse = socket.socket(fileno=work_fd), socket.socket(fileno=pulse_fd)
     for sock in (work, pulse):
         sock.setblocking(True)
@@ -364,23 +376,23 @@ def main(work_fd: int, pulse_fd: int, stacks_fd: int, parent: int) -> None:
     thread_cap.cap(plan["threads"])
     reading, writing = catch_signals()
     worker = Worker(work, pulse, inbox, frames, plan, writing)
-    Forking(work, pulse, reading, writing)
+    ForkGuard(work, pulse, reading, writing)
     Pulse(worker, pulse, reading, plan["beat"], plan["grace"]).start()
-    _leave(_serve(worker))
+    _exit(_serve(worker))
 
 
-def _say_where_we_stand(stacks_fd: int) -> None:
-    """Write the stacks of all threads, when we crash in C code or are asked to, where the node can read them."""
+def _enable_stack_dumps(stacks_fd: int) -> None:
+    """Writes the stacks of all threads to a file that the node reads, on a crash in C code and on SIGUSR1."""
     os.set_inheritable(stacks_fd, False)
     streams: tuple[Any, ...] = (sys.stdout, sys.stderr)
     for stream in streams:
-        stream.reconfigure(line_buffering=True)  # what is printed must not die with us
+        stream.reconfigure(line_buffering=True)  # output must not be lost in a crash
     faulthandler.enable(stacks_fd, all_threads=True)
     faulthandler.register(signal.SIGUSR1, stacks_fd, all_threads=True, chain=False)
 
 
 def _serve(worker: Worker) -> int:
-    """The exit code, however the work ends."""
+    """Returns the exit code, however the work ends."""
     try:
         return worker.serve()
     except SystemExit as left:  # a handler called sys.exit
@@ -395,9 +407,9 @@ def _serve(worker: Worker) -> int:
         return errors.EXIT_ERROR
 
 
-def _leave(code: int) -> NoReturn:
-    """End now. Threads that a handler left running are not waited for: they would beat on as a worker that is none."""
-    atexit._run_exitfuncs()  # pyright: ignore[reportPrivateUsage] (there is no public way that leaves threads alone)
+def _exit(code: int) -> NoReturn:
+    """Exits without waiting for threads that a handler left running: they would go on as if in a worker."""
+    atexit._run_exitfuncs()  # pyright: ignore[reportPrivateUsage] (no public function does this without joining threads)
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError):
             stream.flush()

@@ -1,17 +1,23 @@
-"""What performing a job means, whoever does it: a worker, `chargehand run`, a test. Workers load it: nothing heavy."""
+"""How a job is performed and its outcome encoded, by a worker, `chargehand run` or a test.
+
+Workers load this module, so it imports nothing heavy.
+"""
 
 from importlib import import_module
 from typing import Any, cast
 
 from chargehand import codec, errors
 from chargehand.handler import Handler, Item
+from chargehand.protocol.frame import WORK_FRAME_LIMIT, encode, encode_done
 
 ITEM_LIMIT = 1000
 RESULT_LIMIT = 1 << 20
+ERROR_LIMIT = 64 * 1024
+LONGEST_RETRY = 100 * 365 * 86_400
 
 
 def load(name: str, batch: int = 1) -> type[Handler[Any, Any]]:
-    """The handler's class by its name, 'module:Class'; ConfigurationError if there is none that could work."""
+    """Imports a handler class by its name, 'module:Class'. Raises ConfigurationError if it cannot be used."""
     module, _, attribute = name.partition(":")
     try:
         found: Any = import_module(module)
@@ -25,27 +31,27 @@ def load(name: str, batch: int = 1) -> type[Handler[Any, Any]]:
         raise errors.ConfigurationError(f"handler {name!r} is not a class derived from chargehand.Handler")
     kind = cast(type[Handler[Any, Any]], found)
     if batch > 1 and not has_own(kind, "perform_batch"):
-        raise errors.ConfigurationError(f"handler {name!r} has no perform_batch(jobs), and its crew has batch={batch}")
+        raise errors.ConfigurationError(f"handler {name!r} has no perform_batch(jobs), but its crew has batch={batch}")
     if batch == 1 and not has_own(kind, "perform"):
         raise errors.ConfigurationError(f"handler {name!r} has no perform(job)")
     return kind
 
 
 def has_own(kind: type[Handler[Any, Any]], method: str) -> bool:
-    """Whether the class, or one between it and Handler, defines the method."""
+    """Whether the class, or a base class below Handler, defines the method."""
     return any(method in vars(each) for each in kind.__mro__ if each is not Handler)
 
 
 def item_of(found: Any) -> dict[str, Any]:
-    """What `discover` named, as it goes to the node."""
+    """Converts an item that `discover` returned to the form that is sent to the node."""
     item = Item(found) if isinstance(found, str) else found
     if not isinstance(item, Item):
-        raise errors.ConfigurationError(f"discover named {found!r}; expected texts, or chargehand.Item")
+        raise errors.ConfigurationError(f"discover returned {found!r}; expected str or chargehand.Item")
     words: tuple[Any, Any] = (item.key, item.label or "")
     if not all(isinstance(word, str) for word in words) or not 1 <= len(item.key) <= ITEM_LIMIT:
         raise errors.ConfigurationError(
-            f"discover named an item {words[0]!r:.100} with label {words[1]!r:.100}; "
-            f"expected texts, the key of 1 to {ITEM_LIMIT} characters"
+            f"discover returned an item {words[0]!r:.100} with label {words[1]!r:.100}; "
+            f"both must be str, the key of 1 to {ITEM_LIMIT} characters"
         )
     if item.payload is None and item.label is None:
         return {"item": item.key}
@@ -53,16 +59,18 @@ def item_of(found: Any) -> dict[str, Any]:
 
     text = codec.to_json(item.payload, f"the payload of item {item.key!r}")
     if len(text) > RESULT_LIMIT:
-        raise errors.PayloadError(f"the payload of item {item.key!r:.100} has {len(text):,} characters: too large")
+        raise errors.PayloadError(
+            f"the payload of item {item.key!r:.100} has {len(text):,} characters; the maximum is {RESULT_LIMIT:,}"
+        )
     return {"item": item.key, "payload": json.loads(text), "label": item.label}
 
 
 def number(name: str, value: Any) -> float | None:
-    """A number of a progress report."""
+    """Converts a number of a progress report to float. Raises ValueError unless it is finite."""
     if value is None:
         return None
     given = float(value)
-    if given - given != 0:  # infinite, or not a number at all
+    if given - given != 0:  # infinite or NaN
         raise ValueError(f"progress: {name} is {value!r}; expected a finite number")
     return given
 
@@ -71,20 +79,67 @@ _MODELS = ("model_validate", "__dataclass_fields__", "__struct_fields__")
 
 
 def checkable(gives: Any) -> Any:
-    """That kind of result, if it can be told without a doubt whether one is of it: models, and what JSON has."""
+    """Returns the result type if results can be checked against it (models and JSON's own types), else None."""
     known = gives in (dict, list, str, int, float, bool) or any(hasattr(gives, name) for name in _MODELS)
     return gives if known else None
 
 
 def result_text(result: Any, gives: Any = None) -> str:
-    """A result as JSON text; PayloadError if it is none, or too large, or not what the handler gives.
+    """Encodes a result as JSON. Raises PayloadError if it is not JSON, is too large, or does not match `gives`.
 
-    Otherwise the job would be done, and nobody could ever read what came of it. `gives` is checkable; what is of that
-    class is believed.
+    Without this check the job would be done with a result that no caller can read. `gives` must be checkable; instances
+    of it are not checked again.
     """
     text = codec.to_json(result, "the result")
     if gives is not None and not isinstance(result, gives):
         codec.from_json(text, gives, "the result")
     if len(text) * 4 > RESULT_LIMIT and len(text.encode()) > RESULT_LIMIT:
-        raise errors.PayloadError(f"the result has {len(text.encode()):,} bytes of JSON; allowed are {RESULT_LIMIT:,}")
+        raise errors.PayloadError(
+            f"the result has {len(text.encode()):,} bytes of JSON; the maximum is {RESULT_LIMIT:,}"
+        )
     return text
+
+
+def truncate(text: str) -> str:
+    """Shortens a text to ERROR_LIMIT characters; keeps its beginning and its end."""
+    if len(text) <= ERROR_LIMIT:
+        return text
+    return f"{text[: ERROR_LIMIT // 2]}\n… cut …\n{text[-ERROR_LIMIT // 2 :]}"
+
+
+def done_frame(about: dict[str, Any], result: Any, follow: list[dict[str, Any]], gives: Any) -> bytes:
+    """Returns the frame that reports a result and the jobs enqueued with it. Raises PayloadError if it is too large."""
+    frame = encode_done(about["id"], about["fence"], result_text(result, gives), follow)
+    if len(frame) > WORK_FRAME_LIMIT:
+        raise errors.PayloadError(
+            f"the result and the {len(follow)} jobs that it enqueues have {len(frame):,} bytes; "
+            f"the maximum is {WORK_FRAME_LIMIT:,}"
+        )
+    return frame
+
+
+def is_cancellation(error: BaseException) -> bool:
+    """Whether the exception is Cancelled, or asyncio's CancelledError (compared by name: asyncio may not be loaded)."""
+    return isinstance(error, errors.Cancelled) or type(error).__name__ == "CancelledError"
+
+
+def cancelled_frame(about: dict[str, Any], error: BaseException) -> bytes:
+    """Returns the frame that reports that the job ended because it was cancelled."""
+    return encode("CANCELLED", {**about, "error": truncate(str(error))})
+
+
+def failure_frame(about: dict[str, Any], error: BaseException) -> bytes:
+    """Returns the frame that reports an exception of the handler."""
+    import traceback
+
+    text = truncate("".join(traceback.format_exception(error)))
+    match error:
+        case errors.Retry():
+            seconds = min(max(0.0, error.after), LONGEST_RETRY) if error.after == error.after else 0.0
+            return encode("RETRY", {**about, "after_ms": int(seconds * 1000), "error": truncate(str(error))})
+        case errors.GiveUp():
+            return encode("GAVEUP", {**about, "error": truncate(str(error.reason))})
+        case errors.PayloadError():
+            return encode("GAVEUP", {**about, "error": text})
+        case _:
+            return encode("RAISED", {**about, "error": text})

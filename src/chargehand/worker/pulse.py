@@ -1,6 +1,6 @@
-"""The worker's lines to its node: the work socket's frames, the pulse that beats beside the work, and its signals.
+"""The worker's connections to the node: the work socket's frames, the pulse thread with its heartbeat, and signals.
 
-Loaded in every worker: it imports nothing heavy, and knows nothing of handlers.
+Every worker loads this module: it imports nothing heavy and does not know handlers.
 """
 
 import os
@@ -16,12 +16,12 @@ from chargehand.protocol.frame import WORK_FRAME_LIMIT, BadFrame, Decoder, Frame
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
 PULSE_FRAME_LIMIT = 4096
-REST = 0.02
-"""Seconds between two reports of health, however often the state changes: of health only the newest matters."""
+REPORT_INTERVAL = 0.02
+"""The minimum number of seconds between two health reports: only the latest state matters."""
 
 
 class Reporter(Protocol):
-    """Whoever has a state to report: the worker."""
+    """An object whose state the pulse thread reports: the worker."""
 
     status: str
     paused: bool
@@ -34,7 +34,8 @@ class Reporter(Protocol):
 
 
 class FrameWriter:
-    """The pulse socket's sending side, shared by both threads: a frame goes whole or not at all, and never waits."""
+    """The sending side of the pulse socket, shared by both threads: sends a frame whole or not at all, and never
+    blocks."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
@@ -42,7 +43,7 @@ class FrameWriter:
         self._lock = threading.Lock()
 
     def send(self, frame: bytes) -> None:
-        """Send, or drop if the node is not reading. What was begun is finished first, so that lines stay lines."""
+        """Sends a frame, or drops it if the node is not reading. Completes a partially sent frame first."""
         with self._lock:
             self._rest = self._push(self._rest)
             if not self._rest:
@@ -50,17 +51,17 @@ class FrameWriter:
                 self._rest = rest if len(rest) < len(frame) else b""
 
     def _push(self, data: bytes) -> bytes:
-        """What of the data could not be sent."""
+        """Sends what the socket accepts, and returns the rest."""
         try:
             return data[self._sock.send(data, socket.MSG_DONTWAIT) :] if data else b""
         except BlockingIOError:
             return data
         except (BrokenPipeError, ConnectionResetError):
-            return kill_own_session()  # the node is gone: so are we
+            return kill_own_session()  # the node has exited
 
 
 class Inbox:
-    """The frames on the work socket, one at a time. Its turns show that the main thread is not stuck while idle."""
+    """Iterates over the frames on the work socket; its counter shows that an idle main thread is not stuck."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
@@ -70,14 +71,14 @@ class Inbox:
         self.turns = 0
 
     def turn_every(self, seconds: float) -> None:
-        """How often an idle main thread shows that it still turns."""
+        """Sets how often an idle main thread increments `turns`."""
         self._turn = seconds * 1000
 
     def __iter__(self) -> Iterator[Frame]:
         decoder = Decoder(WORK_FRAME_LIMIT)
         while True:
             self.turns += 1
-            # Not a recv that waits: the kernel wakes it up also when the node has read what we sent, for nothing.
+            # Not a blocking recv: the kernel would wake it whenever the node has read what this process sent.
             if not self._poller.poll(self._turn):
                 continue
             for frame in decoder.feed(receive(self._sock)):
@@ -87,7 +88,8 @@ class Inbox:
 
 
 class Pulse(threading.Thread):
-    """Beats, and listens for what cannot wait for the main thread: requests of the node, and SIGTERM."""
+    """The thread that sends heartbeats and handles what cannot wait for the main thread: the node's requests and
+    SIGTERM."""
 
     def __init__(self, worker: Reporter, sock: socket.socket, wakeup: int, beat: float, grace: float) -> None:
         super().__init__(name="pulse", daemon=True)
@@ -103,8 +105,8 @@ class Pulse(threading.Thread):
         next_beat = clock.monotonic()
         while True:
             now = clock.monotonic()
-            moment_over = self._worker.unreported and now >= self._worker.reported_at + REST
-            if now >= next_beat or moment_over:
+            report_due = self._worker.unreported and now >= self._worker.reported_at + REPORT_INTERVAL
+            if now >= next_beat or report_due:
                 self._worker.memory = resident()
                 self._worker.report()
                 next_beat = now + self._beat
@@ -112,15 +114,15 @@ class Pulse(threading.Thread):
                 kill_own_session()
             due = next_beat if self._kill_at is None else min(next_beat, self._kill_at)
             if self._worker.unreported:
-                due = min(due, self._worker.reported_at + REST)
+                due = min(due, self._worker.reported_at + REPORT_INTERVAL)
             for descriptor, _ in poller.poll(max(0.0, due - now) * 1000 + 1):
                 if descriptor == self._wakeup:
                     self._signalled(os.read(self._wakeup, 64))
                 else:
-                    self._told(receive(self._sock))
+                    self._requested(receive(self._sock))
 
-    def _told(self, data: bytes) -> None:
-        """What cannot wait for the main thread. To stop is said on the work socket as well, and heard there."""
+    def _requested(self, data: bytes) -> None:
+        """Handles pause, resume and cancel requests. STOP is sent on the work socket as well, and handled there."""
         for frame in self._decoder.feed(data):
             if isinstance(frame, Frame) and frame.kind in ("PAUSE", "RESUME"):
                 self._worker.paused = frame.kind == "PAUSE"
@@ -130,19 +132,20 @@ class Pulse(threading.Thread):
                 self._worker.cancel(body["id"], body["fence"])
 
     def _signalled(self, numbers: bytes) -> None:
+        """Handles SIGTERM: starts the grace period; a second SIGTERM kills the worker."""
         for number in numbers:
             if number != signal.SIGTERM:
                 continue
             if self._kill_at is not None:
                 kill_own_session()
-            # The node answers this with a STOP after whatever it has already sent; the main thread obeys that.
+            # The node answers the report with STOP, after the jobs it has already sent; the main thread then stops.
             self._kill_at = clock.monotonic() + self._grace
             self._worker.status = "stopping"
             self._worker.report()
 
 
 def receive(sock: socket.socket) -> bytes:
-    """What the node sent. If it is gone, or has let go of us, this process ends here."""
+    """Receives data from the node. If the node has exited or closed the connection, this process ends here."""
     try:
         return sock.recv(1 << 16) or kill_own_session()
     except ConnectionResetError:
@@ -150,22 +153,23 @@ def receive(sock: socket.socket) -> bytes:
 
 
 def resident() -> int:
-    """The memory that this process has in use, in bytes."""
+    """Returns the resident memory of this process in bytes."""
     try:
         with open("/proc/self/statm", "rb") as file:
             return int(file.read().split()[1]) * PAGE
     except OSError:
-        return 0  # the handler has used up all descriptors; the beat matters more
+        return 0  # the handler has used up all file descriptors; the heartbeat must go on
 
 
 def kill_own_session() -> NoReturn:
-    """End this worker and its process group, now."""
+    """Kills this worker and its process group at once."""
     os.killpg(0, signal.SIGKILL)
-    raise SystemExit(errors.EXIT_ERROR)  # never reached: the signal is there before the call returns
+    raise SystemExit(errors.EXIT_ERROR)  # never reached: the signal is delivered before killpg returns
 
 
 def catch_signals() -> tuple[int, int]:
-    """SIGTERM wakes the pulse, even while C code holds the main thread; SIGINT is the supervisor's business."""
+    """Makes SIGTERM wake the pulse thread, even while C code holds the main thread; ignores SIGINT, which the host
+    handles."""
     reading, writing = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
     signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
     ignore: Callable[[int, Any], None] = lambda number, frame: None  # noqa: E731 (not SIG_IGN: children inherit that)
@@ -174,24 +178,26 @@ def catch_signals() -> tuple[int, int]:
     return reading, writing
 
 
-class Forking:
-    """A process that a handler forks is no worker: it neither speaks for one nor hears its signals.
+class ForkGuard:
+    """Detaches processes that a handler forks: they do not use the worker's sockets or receive its signals.
 
-    Signals wait while the fork is under way, so that one which is meant for the child never finds it half a worker.
+    Signals are blocked during the fork, so that one sent to the child never reaches it before it is detached.
     """
 
     def __init__(self, work: socket.socket, pulse: socket.socket, *pipe: int) -> None:
         self._sockets, self._pipe = (work, pulse), pipe
-        self._before = threading.local()
-        os.register_at_fork(before=self._hold, after_in_parent=self._go_on, after_in_child=self._be_nobody)
+        self._saved = threading.local()
+        os.register_at_fork(
+            before=self._block_signals, after_in_parent=self._unblock_signals, after_in_child=self._detach_child
+        )
 
-    def _hold(self) -> None:
-        self._before.mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT})
+    def _block_signals(self) -> None:
+        self._saved.mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT})
 
-    def _go_on(self) -> None:
-        signal.pthread_sigmask(signal.SIG_SETMASK, self._before.mask)
+    def _unblock_signals(self) -> None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, self._saved.mask)
 
-    def _be_nobody(self) -> None:
+    def _detach_child(self) -> None:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -199,4 +205,4 @@ class Forking:
             sock.close()
         for descriptor in self._pipe:
             os.close(descriptor)
-        self._go_on()
+        self._unblock_signals()

@@ -1,25 +1,29 @@
-"""A cap on the threads of libraries that do not read it from the environment: set when, and if, they are imported.
+"""Limits the threads of libraries that do not read a limit from the environment, when a handler imports them.
 
-Loaded in every worker: it imports nothing, and least of all those libraries.
+Every worker loads this module: it must not import those libraries itself.
 """
 
 import sys
 from collections.abc import Callable
-from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from importlib.machinery import ModuleSpec
 
 
 class _Cap:
-    """Finds a module as Python would, once, and has something done to it as soon as it is loaded."""
+    """An import hook that finds a module as usual, once, and calls a function after the module is loaded."""
 
     def __init__(self, name: str, then: Callable[[ModuleType], None]) -> None:
         self._name, self._then = name, then
 
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        """Part of the import system's protocol."""
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> "ModuleSpec | None":
+        """Implements the import system's finder protocol."""
         if name != self._name:
             return None
+        from importlib.machinery import PathFinder  # loaded only if the library is
+
         sys.meta_path.remove(self)
         spec = PathFinder.find_spec(name, path)
         if spec is not None and spec.loader is not None:
@@ -35,7 +39,7 @@ class _Cap:
 
 
 def cap(threads: int) -> None:
-    """From now on an onnxruntime session that is not told otherwise uses so many threads."""
+    """Sets the default number of threads of onnxruntime sessions to `threads`."""
 
     def of_onnxruntime(module: Any) -> None:
         made = module.InferenceSession.__init__
