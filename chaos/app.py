@@ -28,11 +28,11 @@ def hand_of(folder: Path, limits: str) -> Chargehand:
     """The same application in hosts, enqueuer and campaign; `limits` are 'lifted' or 'default'."""
     if limits == "default":
         hand = Chargehand(store_of(folder), restart=HASTY, liveness=LIVELY)
-        hand.crew("idle", "chaos.hands:Worker", workers=2)
+        hand.crew("idle", "chaos.handlers:Worker", workers=2)
         return hand
     hand = Chargehand(store_of(folder), restart=LIFTED, liveness=LIVELY)
-    hand.crew("work", "chaos.hands:Worker", workers=WORK)
-    hand.crew("settle", "chaos.hands:Settler", workers=SETTLE, transactional=True)
+    hand.crew("work", "chaos.handlers:Worker", workers=WORK)
+    hand.crew("settle", "chaos.handlers:Settler", workers=SETTLE, transactional=True)
     return hand
 
 

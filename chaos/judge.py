@@ -12,7 +12,7 @@ import apsw
 
 from chaos import ledger
 from chaos.app import store_of
-from chaos.hands import AsTold
+from chaos.handlers import AsTold
 from chargehand.log import Event
 
 

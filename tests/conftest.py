@@ -57,14 +57,15 @@ def end_of_all() -> None:
     eventually(lambda: not descendants(), 15, what=f"processes left behind: {[describe(p) for p in descendants()]}")
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def nothing_is_left_behind() -> Iterator[None]:
+    """For folders whose tests start processes: every test ends its own."""
     yield
     end_of_all()
 
 
 @pytest.fixture(autouse=True, scope="module")
 def nothing_is_left_behind_by_a_module() -> Iterator[None]:
-    """Also by tests that start no process, and so do not look each by itself."""
+    """For the others: checked once a module, because the check takes longer than most tests."""
     yield
     end_of_all()

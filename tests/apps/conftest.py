@@ -11,6 +11,10 @@ from tonearm import weights
 from tonearm.errors import WeightsError
 
 
+@pytest.fixture(autouse=True)
+def every_test_ends_its_processes(nothing_is_left_behind: None) -> None: ...
+
+
 @pytest.fixture(scope="session")
 def weights_folder(pytestconfig: pytest.Config) -> Path:
     """The networks' weights, fetched once into pytest's own cache; tests that need them are skipped without a network.

@@ -70,7 +70,7 @@ def test_a_scan_by_the_crew_wakes_who_sleeps_and_would_listen(tmp_path: Path) ->
     music = tmp_path / "music"
     music.mkdir()
     library, folder = shelves.opened(tmp_path / "home", music)
-    all_crews = crews.build(tmp_path / "home", workers=1, idle_exit=0.2, tagger="deafhands:Deaf")
+    all_crews = crews.build(tmp_path / "home", workers=1, idle_exit=0.2, tagger="refusing_tagger:Deaf")
     all_crews.hand.log_level = "CRITICAL"
 
     def listeners() -> list[str]:

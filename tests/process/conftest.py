@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from crewapp import MADE, chargehand
+from scripted_app import MADE, chargehand
 from world import Started, World
 
 from chargehand import Chargehand
 
 
 @pytest.fixture(autouse=True)
-def everything_closed() -> Iterator[None]:
+def everything_closed(nothing_is_left_behind: None) -> Iterator[None]:
     """A reference that is used after its Chargehand was closed opens that again: close what is open at the end."""
     yield
     while MADE:

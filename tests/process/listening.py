@@ -12,10 +12,11 @@ from typing import Any
 
 import httpx
 from httpx_sse import EventSource
-from world import HERE, World
+from world import World
 
 from chargehand import clock
 from chargehand.testing import eventually
+from paths import python_path
 
 
 def free_port() -> int:
@@ -33,9 +34,9 @@ class Served:
         self.start()
 
     def start(self) -> None:
-        path = os.pathsep.join(filter(None, (str(HERE), os.environ.get("PYTHONPATH"))))
+        path = python_path()
         env = {**os.environ, "CHARGEHAND_URL": str(self.world.store), "PYTHONPATH": path}
-        command = ["-m", "uvicorn", "eventhands:app", "--port", str(self.port), "--timeout-graceful-shutdown", "1"]
+        command = ["-m", "uvicorn", "events_app:app", "--port", str(self.port), "--timeout-graceful-shutdown", "1"]
         with open(self.world.folder / "uvicorn.log", "ab") as log:
             self.process = subprocess.Popen([sys.executable, *command], env=env, stdout=log, stderr=log)
         eventually(self.up, 30, what="the server is up")

@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import warm
-from world import HERE
+
+from paths import python_path
 
 Told = subprocess.CompletedProcess[str]
 
 
 def environment_of(**environment: str) -> dict[str, str]:
     env = {key: value for key, value in os.environ.items() if not key.startswith("CHARGEHAND_URL")}
-    path = os.pathsep.join(filter(None, (str(HERE), os.environ.get("PYTHONPATH"))))
-    return {**env, "PYTHONPATH": path, "COLUMNS": "200", **environment}
+    return {**env, "PYTHONPATH": python_path(), "COLUMNS": "200", **environment}
 
 
 def chargehand(*words: str, cwd: Path | None = None, stdin: str = "", **environment: str) -> Told:

@@ -38,7 +38,7 @@ def ids(refs: list[Ref[Any]]) -> list[str]:
 
 @pytest.mark.parametrize("handler", ["Batcher", "AsyncBatcher"])
 def test_jobs_are_performed_together(hand: Chargehand, world: World, handler: str) -> None:  # spec: WK-3 WK-5 WP-3
-    crew = hand.crew("do", f"batchhands:{handler}", workers=1, batch=16, batch_wait_ms=LONG)
+    crew = hand.crew("do", f"batch_handlers:{handler}", workers=1, batch=16, batch_wait_ms=LONG)
     refs = put(world, crew, *({"result": n} for n in range(48)))
     with hand.running():
         assert [ref.wait(20) for ref in refs] == list(range(48))
@@ -47,7 +47,7 @@ def test_jobs_are_performed_together(hand: Chargehand, world: World, handler: st
 
 
 def test_a_few_go_after_the_wait(hand: Chargehand, world: World) -> None:  # spec: WK-3
-    crew = hand.crew("do", "batchhands:Batcher", workers=1, batch=16, batch_wait_ms=20)
+    crew = hand.crew("do", "batch_handlers:Batcher", workers=1, batch=16, batch_wait_ms=20)
     refs = put(world, crew, *[{}] * 19)
     with hand.running():
         assert [ref.wait(20) for ref in refs] == [16] * 16 + [3] * 3
@@ -55,7 +55,7 @@ def test_a_few_go_after_the_wait(hand: Chargehand, world: World) -> None:  # spe
 
 
 def test_those_that_come_meanwhile_join(hand: Chargehand, world: World) -> None:  # spec: WK-3
-    crew = hand.crew("do", "batchhands:Batcher", workers=1, batch=4, batch_wait_ms=LONG)
+    crew = hand.crew("do", "batch_handlers:Batcher", workers=1, batch=4, batch_wait_ms=LONG)
     with hand.running():
         refs = [world.put(crew) for _ in range(3)]
         eventually(lambda: [ref.job().state for ref in refs] == [State.RUNNING] * 3, what="all are claimed and wait")
@@ -66,7 +66,7 @@ def test_those_that_come_meanwhile_join(hand: Chargehand, world: World) -> None:
 
 
 def test_the_highest_priority_goes_first(hand: Chargehand, world: World) -> None:  # spec: WK-3
-    crew = hand.crew("do", "batchhands:Batcher", workers=1, batch=4, batch_wait_ms=LONG)
+    crew = hand.crew("do", "batch_handlers:Batcher", workers=1, batch=4, batch_wait_ms=LONG)
     low, high = put(world, crew, *[{}] * 4, priority=1), put(world, crew, *[{}] * 4, priority=5)
     with hand.running():
         for ref in low + high:
@@ -75,7 +75,7 @@ def test_the_highest_priority_goes_first(hand: Chargehand, world: World) -> None
 
 
 def test_two_workers_share_the_batches(hand: Chargehand, world: World) -> None:  # spec: WK-3 WP-9
-    crew = hand.crew("do", "batchhands:Batcher", workers=2, batch=8, batch_wait_ms=5, recycle_jobs=40)
+    crew = hand.crew("do", "batch_handlers:Batcher", workers=2, batch=8, batch_wait_ms=5, recycle_jobs=40)
     refs = put(world, crew, *[{}] * 400)
     with hand.running():
         for ref in refs:
@@ -88,7 +88,7 @@ def test_two_workers_share_the_batches(hand: Chargehand, world: World) -> None: 
 
 
 def test_a_batch_of_one_uses_perform(hand: Chargehand) -> None:  # spec: WK-5
-    crew = hand.crew("do", "batchhands:OneByOne", workers=1, batch=1)
+    crew = hand.crew("do", "batch_handlers:OneByOne", workers=1, batch=1)
     with hand.running():
         assert crew.enqueue({}).wait(20) == "alone"
 
@@ -96,7 +96,7 @@ def test_a_batch_of_one_uses_perform(hand: Chargehand) -> None:  # spec: WK-5
 def test_what_a_crew_finds_is_performed_together(hand: Chargehand, world: World) -> None:  # spec: WK-10
     crew = hand.crew(
         "find",
-        "batchhands:Finder",
+        "batch_handlers:Finder",
         discovers=True,
         workers=1,
         batch=4,
@@ -114,7 +114,7 @@ def test_what_a_crew_finds_is_performed_together(hand: Chargehand, world: World)
 
 
 def test_each_has_its_own_end(hand: Chargehand, world: World) -> None:  # spec: WK-2 WK-5
-    crew = hand.crew("do", "batchhands:Batcher", workers=1, batch=6, batch_wait_ms=20, max_attempts=2)
+    crew = hand.crew("do", "batch_handlers:Batcher", workers=1, batch=6, batch_wait_ms=20, max_attempts=2)
     after = [("do", {"ledger": world.ledger, "result": "after"})]
     ends = (
         {},
@@ -140,7 +140,7 @@ def test_each_has_its_own_end(hand: Chargehand, world: World) -> None:  # spec: 
 
 
 def test_a_payload_of_the_wrong_type_fails_alone(hand: Chargehand, world: World) -> None:  # spec: WK-5 SE-3
-    crew = hand.crew("do", "batchhands:Batcher", workers=1, batch=3, batch_wait_ms=LONG)
+    crew = hand.crew("do", "batch_handlers:Batcher", workers=1, batch=3, batch_wait_ms=LONG)
     refs = crew.enqueue_many([{"ledger": world.ledger}, ["no", "dict"], {"ledger": world.ledger}])
     with hand.running():
         assert [refs[0].wait(20), refs[2].wait(20)] == [2, 2]
@@ -152,7 +152,7 @@ def test_a_payload_of_the_wrong_type_fails_alone(hand: Chargehand, world: World)
     ("how", "error"), [("short", "2 results for 3 jobs"), ("text", "returned a str"), ("raise", "all of them")]
 )
 def test_what_is_wrong_with_all_fails_all(hand: Chargehand, world: World, how: str, error: str) -> None:  # spec: WK-5
-    crew = hand.crew("do", "batchhands:Batcher", workers=1, batch=3, batch_wait_ms=LONG, max_attempts=1)
+    crew = hand.crew("do", "batch_handlers:Batcher", workers=1, batch=3, batch_wait_ms=LONG, max_attempts=1)
     refs = put(world, crew, {}, {"all": how}, {})
     with hand.running():
         for ref in refs:
@@ -164,7 +164,7 @@ def test_what_is_wrong_with_all_fails_all(hand: Chargehand, world: World, how: s
 
 
 def test_one_poison_among_many_is_quarantined_alone(hand: Chargehand, world: World) -> None:  # spec: WK-6 RP-7
-    crew = hand.crew("do", "batchhands:Batcher", workers=2, batch=16, batch_wait_ms=LONG)
+    crew = hand.crew("do", "batch_handlers:Batcher", workers=2, batch=16, batch_wait_ms=LONG)
     refs = put(world, crew, *({"end": "exit"} if n == 7 else {} for n in range(16)))
     bad = refs.pop(7)
     with hand.running():
@@ -180,7 +180,7 @@ def test_one_poison_among_many_is_quarantined_alone(hand: Chargehand, world: Wor
 
 
 def test_a_kill_in_the_middle_brings_all_back(hand: Chargehand, world: World) -> None:  # spec: WK-6 SV-2
-    crew = hand.crew("do", "batchhands:Batcher", workers=1, batch=8, batch_wait_ms=LONG)
+    crew = hand.crew("do", "batch_handlers:Batcher", workers=1, batch=8, batch_wait_ms=LONG)
     gate = world.gate()
     refs = put(world, crew, *[{}] * 7, {"gate": str(gate)})
     with hand.running():
@@ -193,7 +193,7 @@ def test_a_kill_in_the_middle_brings_all_back(hand: Chargehand, world: World) ->
 def test_a_stop_interrupts_all_of_a_batch(make_hand: MakeHand, world: World) -> None:  # spec: WP-6 PD-3 WK-6
     short = LivenessPolicy(beat=0.2, silent=60, grace=0.2, terminate=0.2)
     first = make_hand(liveness=short)
-    crew = first.crew("do", "batchhands:Batcher", workers=1, batch=3, batch_wait_ms=LONG)
+    crew = first.crew("do", "batch_handlers:Batcher", workers=1, batch=3, batch_wait_ms=LONG)
     gate = world.gate()
     refs = put(world, crew, {}, {}, {"gate": str(gate)})
     with first.running():
@@ -205,7 +205,7 @@ def test_a_stop_interrupts_all_of_a_batch(make_hand: MakeHand, world: World) -> 
 
 
 def test_a_drain_lets_the_batch_finish(hand: Chargehand, world: World) -> None:  # spec: PD-2
-    crew = hand.crew("do", "batchhands:Batcher", workers=1, batch=3, batch_wait_ms=LONG)
+    crew = hand.crew("do", "batch_handlers:Batcher", workers=1, batch=3, batch_wait_ms=LONG)
     gate = world.gate()
     refs = put(world, crew, {}, {}, {"gate": str(gate)})
     with hand.running():
@@ -223,7 +223,7 @@ def test_a_drain_lets_the_batch_finish(hand: Chargehand, world: World) -> None: 
 
 
 def test_over_time_all_that_are_in_hand_are_timed_out(hand: Chargehand, world: World) -> None:  # spec: WK-7
-    crew = hand.crew("do", "batchhands:Batcher", workers=1, batch=2, batch_wait_ms=LONG, max_attempts=1)
+    crew = hand.crew("do", "batch_handlers:Batcher", workers=1, batch=2, batch_wait_ms=LONG, max_attempts=1)
     gate = str(world.gate())
     refs = [world.put(crew, options={"timeout": 0.2}), world.put(crew, Path(gate), options={"timeout": 0.4})]
     with hand.running():
@@ -244,7 +244,7 @@ def cancelled(ref: Ref[Any]) -> None:
 
 
 def test_one_that_heeds_its_cancel_ends_and_the_others_go_on(hand: Chargehand, world: World) -> None:  # spec: WK-8
-    crew = hand.crew("do", "batchhands:Batcher", workers=1, batch=3, batch_wait_ms=LONG)
+    crew = hand.crew("do", "batch_handlers:Batcher", workers=1, batch=3, batch_wait_ms=LONG)
     refs = put(world, crew, {}, {"gate": str(world.gate()), "heeds": True}, {})
     with hand.running():
         pid = world.started(refs[1])
@@ -258,7 +258,7 @@ def test_one_that_heeds_its_cancel_ends_and_the_others_go_on(hand: Chargehand, w
 def test_a_cancel_that_stops_the_handler_has_the_others_performed_again(  # spec: WK-8 WK-9
     hand: Chargehand, world: World
 ) -> None:
-    crew = hand.crew("do", "batchhands:Batcher", workers=1, batch=3, batch_wait_ms=LONG)
+    crew = hand.crew("do", "batch_handlers:Batcher", workers=1, batch=3, batch_wait_ms=LONG)
     slow = world.gate()
     refs = put(world, crew, {}, {"gate": f"{slow}-never", "steps": 4}, {"gate": str(slow)})
     with hand.running():
@@ -278,7 +278,7 @@ def test_a_cancel_that_stops_the_handler_has_the_others_performed_again(  # spec
 def test_one_that_does_not_heed_its_cancel_costs_the_others_nothing(make_hand: MakeHand, world: World) -> None:
     """Spec: WK-8. The worker is replaced; the cancelled job ends, the others are interrupted and done."""
     hand = make_hand(liveness=LivenessPolicy(beat=0.2, silent=60, grace=2.0, terminate=0.2, cancel=0.2))
-    crew = hand.crew("do", "batchhands:Batcher", workers=1, batch=3, batch_wait_ms=20)
+    crew = hand.crew("do", "batch_handlers:Batcher", workers=1, batch=3, batch_wait_ms=20)
     refs = put(world, crew, {}, {"gate": str(world.gate())}, {})
     with hand.running():
         pid = world.started(refs[1])
@@ -291,7 +291,7 @@ def test_one_that_does_not_heed_its_cancel_costs_the_others_nothing(make_hand: M
 
 
 def test_one_that_waits_to_be_joined_is_cancelled_at_once(hand: Chargehand, world: World) -> None:  # spec: WK-8
-    crew = hand.crew("do", "batchhands:Batcher", workers=1, batch=3, batch_wait_ms=LONG)
+    crew = hand.crew("do", "batch_handlers:Batcher", workers=1, batch=3, batch_wait_ms=LONG)
     with hand.running():
         refs = [world.put(crew), world.put(crew)]
         eventually(lambda: [ref.job().state for ref in refs] == [State.RUNNING] * 2, what="both are claimed and wait")
@@ -318,11 +318,11 @@ def test_one_that_waits_to_be_joined_is_cancelled_at_once(hand: Chargehand, worl
 )
 def test_a_wrong_setting_is_named(hand: Chargehand, options: dict[str, Any], error: str) -> None:  # spec: CF-1
     with pytest.raises(ConfigurationError, match=error):
-        hand.crew("do", "batchhands:Batcher", **options)
+        hand.crew("do", "batch_handlers:Batcher", **options)
 
 
 def test_a_crew_whose_handler_takes_no_batches_is_given_up_in_words(hand: Chargehand) -> None:  # spec: WP-8 RP-5
-    hand.crew("do", "batchhands:OneByOne", workers=1, batch=2)
+    hand.crew("do", "batch_handlers:OneByOne", workers=1, batch=2)
     with hand.running():
         (worker,) = eventually(
             lambda: [w for w in (hand.status() or {}).get("workers", ()) if w["status"] == "failed"], what="given up"

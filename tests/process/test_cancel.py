@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from crewapp import LIVELY, QUICK
-from faulthands import FAULTY, counters, reports, sibling
+from fault_checks import FAULTY, counters, reports, sibling
+from scripted_app import LIVELY, QUICK
 from workworld import workers_of
 from world import World, gone
 
@@ -50,7 +50,7 @@ def mark(world: World, *ids: str) -> None:
 
 
 def test_a_waiting_job_is_cancelled_at_once(hand: Chargehand, world: World) -> None:  # spec: WK-8
-    do = hand.crew("do", "crewhands:Doer", workers=1)
+    do = hand.crew("do", "scripted_handlers:Doer", workers=1)
     gate = world.gate()
     with hand.running():
         busy = world.put(do, gate)
@@ -68,7 +68,7 @@ def test_a_waiting_job_is_cancelled_at_once(hand: Chargehand, world: World) -> N
 
 
 def test_a_waiting_job_is_cancelled_without_a_node(hand: Chargehand, world: World) -> None:  # spec: WK-8 CL-2
-    do = hand.crew("do", "crewhands:Doer", workers=1)
+    do = hand.crew("do", "scripted_handlers:Doer", workers=1)
     first, second = world.put(do), world.put(do)
     assert first.cancel() == CANCELLED
     ended(first, 1)
@@ -92,7 +92,7 @@ def test_a_job_in_the_nodes_memory_is_cancelled_unattempted(  # spec: WK-8
     # What is claimed ahead goes back as soon as the job before it turns out long; in this node it does not.
     (tmp_path / "sitecustomize.py").write_text(AHEAD)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, (str(tmp_path), os.environ.get("PYTHONPATH")))))
-    do = hand.crew("do", "crewhands:Doer", workers=1)
+    do = hand.crew("do", "scripted_handlers:Doer", workers=1)
     gate = world.gate()
     with hand.running():
         world.put(do).wait(20)  # how long jobs take is known now, so that others are claimed ahead
@@ -138,7 +138,7 @@ def test_a_running_job_hears_of_it_at_its_next_word_of_progress(hand: Chargehand
 def test_a_result_stands_though_the_job_was_cancelled(  # spec: WK-8
     hand: Chargehand, world: World, how: str, result: str
 ) -> None:
-    crew = hand.crew("do", "workhands:Cancellable", workers=1)
+    crew = hand.crew("do", "discovery_handlers:Cancellable", workers=1)
     with hand.running():
         ref = world.put(crew, how=how)
         world.started(ref)
@@ -152,7 +152,7 @@ def test_a_result_stands_though_the_job_was_cancelled(  # spec: WK-8
 def test_a_job_that_raises_when_it_is_cancelled_is_not_tried_again(
     hand: Chargehand, world: World
 ) -> None:  # spec: WK-8
-    crew = hand.crew("do", "workhands:Cancellable", workers=1)
+    crew = hand.crew("do", "discovery_handlers:Cancellable", workers=1)
     with hand.running():
         ref = world.put(crew, how="raises")
         world.started(ref)
@@ -164,7 +164,7 @@ def test_a_job_that_raises_when_it_is_cancelled_is_not_tried_again(
 
 
 def test_a_coroutine_is_interrupted_where_it_waits(hand: Chargehand, world: World) -> None:  # spec: WK-8 WP-3
-    crew = hand.crew("do", "workhands:AsyncCancellable", workers=1)
+    crew = hand.crew("do", "discovery_handlers:AsyncCancellable", workers=1)
     with hand.running():
         for _ in range(5):
             ref = world.put(crew)
@@ -214,7 +214,7 @@ def test_an_outcome_that_was_sent_before_the_cancel_stands(
     make_hand: MakeHand, world: World
 ) -> None:  # spec: WK-8 SV-2
     hand = make_hand(liveness=PATIENT)
-    crew = hand.crew("do", "crewhands:Doer", workers=1)
+    crew = hand.crew("do", "scripted_handlers:Doer", workers=1)
     with hand.running() as host:
         gate = world.gate()
         ref = world.put(crew, gate, result="r")
@@ -357,7 +357,7 @@ def test_progress_is_seen_and_written_once_a_second_at_most(hand: Chargehand, wo
 
 def test_progress_is_that_of_the_job_itself(hand: Chargehand, world: World) -> None:  # spec: WK-9
     """The two sockets of a worker are not ordered: what a job said last may come when its successor is in hand."""
-    crew = hand.crew("do", "workhands:Cancellable", workers=1)
+    crew = hand.crew("do", "discovery_handlers:Cancellable", workers=1)
     with hand.running() as host:
         assert host.ready.wait(20)
         for n in range(10):

@@ -41,7 +41,7 @@ def fail(hand: Chargehand, claims: Sequence[Claim], reason: str = "raised", erro
 
 
 def failed(hand: Chargehand, queue: str, count: int, reason: str = "raised", **options: Any) -> list[str]:
-    crew = hand.crews.get(queue) or hand.crew(queue, "crewhands:Doer")
+    crew = hand.crews.get(queue) or hand.crew(queue, "scripted_handlers:Doer")
     crew.enqueue_many([{}] * count, **options)
     claims = claim(hand, queue, count)
     fail(hand, claims, reason)
@@ -93,7 +93,7 @@ def test_retry_by_filters_in_pages(world: World, hand: Chargehand) -> None:  # s
 
 def test_a_taken_key_stops_nobody_else(world: World, hand: Chargehand) -> None:  # spec: CL-5
     keyed: list[str] = []
-    crew = hand.crew("do", "crewhands:Doer")
+    crew = hand.crew("do", "scripted_handlers:Doer")
     for key in ("a", "b"):
         keyed.append(crew.enqueue({}, key=key).id)
     fail(hand, claim(hand, "do", 2))
@@ -121,7 +121,7 @@ def test_a_taken_key_among_more_ids_than_one_transaction_has(world: World, hand:
 
 
 def test_cancel_by_ids_and_filters(world: World, hand: Chargehand) -> None:  # spec: WK-8 CL-5
-    crew = hand.crew("do", "crewhands:Doer")
+    crew = hand.crew("do", "scripted_handlers:Doer")
     refs = crew.enqueue_many([{}] * 25)
     (running,) = claim(hand, "do", 1)
     foreseen = chargehand("jobs", "cancel", running.id, refs[1].id, "--dry-run", cwd=world.folder)
@@ -184,7 +184,7 @@ def test_what_is_not_meant_is_refused(world: World, hand: Chargehand, words: str
 def test_list_by_reason_and_text_and_show_with_crash_reports(world: World, work: Work) -> None:  # spec: CL-3
     started = work()
     started.ready()
-    do = started.hand.crew("do", "crewhands:Doer")
+    do = started.hand.crew("do", "scripted_handlers:Doer")
     bad = world.put(do, end="exit", code=7, options={"label": "the bad one", "max_attempts": 1, "limit_key": "k"})
     eventually(lambda: bad.job().state == "failed", 60)
     good = world.put(do)
@@ -203,7 +203,7 @@ def test_list_by_reason_and_text_and_show_with_crash_reports(world: World, work:
 
 
 def test_claims_and_their_release(world: World, hand: Chargehand) -> None:  # spec: CL-2 CL-3
-    hand.crew("do", "crewhands:Doer").enqueue({}, label="mine")
+    hand.crew("do", "scripted_handlers:Doer").enqueue({}, label="mine")
     (held,) = claim(hand, "do", 1)
     here: dict[str, Any] = {"cwd": world.folder}
     (row,) = answered("claims", "--json", **here)
@@ -231,7 +231,7 @@ def test_claims_and_their_release(world: World, hand: Chargehand) -> None:  # sp
 
 
 def test_recurring_jobs_are_shown(world: World, hand: Chargehand) -> None:  # spec: CL-3
-    crew = hand.crew("do", "crewhands:Doer", workers=0)
+    crew = hand.crew("do", "scripted_handlers:Doer", workers=0)
     none = chargehand("recurring", "--store", str(world.store))
     assert none.returncode == 4  # there is no store yet
     hand.recurring("nightly", crew, {"a": 1}, cron="0 3 * * *", zone="Europe/Berlin")
@@ -251,7 +251,7 @@ def test_recurring_jobs_are_shown(world: World, hand: Chargehand) -> None:  # sp
 def test_wake(world: World, work: Work, hand: Chargehand) -> None:  # spec: WK-10 CL-2
     started = work()
     started.ready()
-    for more in ((), ("--app", "crewapp:hand")):
+    for more in ((), ("--app", "scripted_app:hand")):
         refused = chargehand("wake", "do", *more, CHARGEHAND_URL=str(world.store))
         assert refused.returncode == 2
         assert "crew 'do' is not declared discovers=True" in refused.stderr
@@ -268,7 +268,7 @@ def test_wake(world: World, work: Work, hand: Chargehand) -> None:  # spec: WK-1
 
 
 def run(world: World, *words: str, **settings: Any) -> Any:
-    return chargehand("run", "tryjobs:hand", *words, CHARGEHAND_URL=str(world.store), **settings)
+    return chargehand("run", "runnable_app:hand", *words, CHARGEHAND_URL=str(world.store), **settings)
 
 
 def test_run_performs_one_job_here(world: World) -> None:  # spec: CL-5 WK-5
@@ -375,10 +375,10 @@ def test_run_checks_types_as_a_worker_does(world: World) -> None:  # spec: CL-5
 
 def test_check_imports_every_handler_in_a_process_of_its_own(world: World) -> None:  # spec: CL-5 WP-2
     settings: dict[str, Any] = {"CHARGEHAND_URL": str(world.store)}
-    fine = chargehand("check", "tryjobs:hand", **settings)
+    fine = chargehand("check", "runnable_app:hand", **settings)
     assert (fine.returncode, fine.stderr) == (0, "")
-    assert "tryhands:Tagger" in fine.stdout
-    told = chargehand("check", "tryjobs:wrong", "--json", **settings)
+    assert "runnable_handlers:Tagger" in fine.stdout
+    told = chargehand("check", "runnable_app:wrong", "--json", **settings)
     assert (told.returncode, told.stderr) == (2, "")
     found = {each["crew"]: each for each in json.loads(told.stdout)}
     wrong = {name: " / ".join(each["wrong"]) for name, each in found.items()}
@@ -387,7 +387,7 @@ def test_check_imports_every_handler_in_a_process_of_its_own(world: World) -> No
     assert found["fine"]["seconds"] > 0
     assert 0 < found["fine"]["memory"] < 1 << 30
     assert wrong["types"] == (
-        "the crew takes tryjobs.Labels, but the handler takes tryjobs.Song / "
+        "the crew takes runnable_app.Labels, but the handler takes runnable_app.Song / "
         "the crew gives int, but the handler gives float"
     )
     assert "a different class with the same name" in wrong["twin"]
@@ -396,13 +396,13 @@ def test_check_imports_every_handler_in_a_process_of_its_own(world: World) -> No
     assert "has no perform(job)" in wrong["idle"]
     assert "the import raised RuntimeError: no licence found (" in wrong["raises"]
     assert wrong["dies"] == "the process was ended by signal SIGABRT; its last lines: libmodel: illegal something"
-    table = chargehand("check", "tryjobs:wrong", "--crew", "idle", "--crew", "fine", **settings)
+    table = chargehand("check", "runnable_app:wrong", "--crew", "idle", "--crew", "fine", **settings)
     assert (table.returncode, len(table.stdout.splitlines())) == (2, 3)
     assert not world.store.exists()
 
 
 def test_check_has_a_limit_and_leaves_nothing_behind(world: World) -> None:  # spec: CL-5
-    told = chargehand("check", "tryjobs:slow", "--limit", "1", "--json", CHARGEHAND_URL=str(world.store))
+    told = chargehand("check", "runnable_app:slow", "--limit", "1", "--json", CHARGEHAND_URL=str(world.store))
     assert told.returncode == 2
     slow, hosts = json.loads(told.stdout)
     assert slow["wrong"] == ["the import took longer than 1 s"]
@@ -410,7 +410,7 @@ def test_check_has_a_limit_and_leaves_nothing_behind(world: World) -> None:  # s
 
 
 def test_check_sets_up_if_it_is_told_to(world: World) -> None:  # spec: CL-5
-    words = ("check", "tryjobs:ready", "--json")
+    words = ("check", "runnable_app:ready", "--json")
     late, unready = answered(*words, CHARGEHAND_URL=str(world.store))
     assert late["ok"]
     assert unready["ok"]

@@ -42,7 +42,7 @@ def test_everything_works_from_another_terminal(world: World, work: Work) -> Non
 
 
 def test_status_without_a_node_says_so(world: World, hand: Chargehand) -> None:
-    hand.crew("do", "crewhands:Doer").enqueue({})
+    hand.crew("do", "scripted_handlers:Doer").enqueue({})
     told = chargehand("status", cwd=world.folder)
     assert told.returncode == 1
     assert "chargehand work APP" in told.stdout
@@ -62,7 +62,7 @@ def test_every_command_has_help(words: str) -> None:  # spec: CL-3
 def test_ctrl_c_ends_everything_in_order(world: World, work: Work) -> None:  # spec: WP-6
     started = work(typed=True)
     started.ready()
-    do = started.hand.crew("do", "crewhands:Doer")
+    do = started.hand.crew("do", "scripted_handlers:Doer")
     gate = world.gate()
     ref = world.put(do, gate)
     world.started(ref)
@@ -78,7 +78,7 @@ def test_a_second_ctrl_c_does_not_wait(world: World, work: Work) -> None:  # spe
     started = work(typed=True)
     started.ready()
     gate = world.gate()
-    ref = world.put(started.hand.crew("do", "crewhands:Doer"), gate)
+    ref = world.put(started.hand.crew("do", "scripted_handlers:Doer"), gate)
     world.started(ref)
     started.kill(signal.SIGINT)
     eventually(lambda: (started.view() or {}).get("stopping"))
@@ -92,26 +92,26 @@ def test_a_second_ctrl_c_does_not_wait(world: World, work: Work) -> None:  # spe
 
 BAD: list[tuple[list[str], int, str]] = [
     (
-        ["jobs", "enqueue", "nobody", "1", "--app", "crewapp:hand"],
+        ["jobs", "enqueue", "nobody", "1", "--app", "scripted_app:hand"],
         2,
         "no crew 'nobody'; there are: do, other",
     ),
-    (["jobs", "enqueue", "do", "{a:", "--app", "crewapp:hand"], 2, "the payload is not JSON"),
-    (["jobs", "enqueue", "other", "7", "--app", "crewapp:hand"], 2, "expected dict, got int"),
-    (["jobs", "enqueue", "do", "NaN", "--app", "crewapp:hand"], 2, "JSON"),
+    (["jobs", "enqueue", "do", "{a:", "--app", "scripted_app:hand"], 2, "the payload is not JSON"),
+    (["jobs", "enqueue", "other", "7", "--app", "scripted_app:hand"], 2, "expected dict, got int"),
+    (["jobs", "enqueue", "do", "NaN", "--app", "scripted_app:hand"], 2, "JSON"),
     (
-        ["jobs", "enqueue", "do", "1", "--delay", "-5", "--app", "crewapp:hand"],
+        ["jobs", "enqueue", "do", "1", "--delay", "-5", "--app", "scripted_app:hand"],
         2,
         "delay is -5000 ms; allowed is 0",
     ),
-    (["jobs", "enqueue", "do", "1", "--priority", "99999999", "--app", "crewapp:hand"], 2, "priority is 99999999"),
-    (["jobs", "enqueue", "do", "1", "--key", "k" * 300, "--app", "crewapp:hand"], 2, "key has 300 characters"),
-    (["jobs", "show", "nothing", "--app", "crewapp:hand"], 1, "there is no job 'nothing'"),
-    (["jobs", "list", "--state", "lost", "--app", "crewapp:hand"], 2, "lost"),
+    (["jobs", "enqueue", "do", "1", "--priority", "99999999", "--app", "scripted_app:hand"], 2, "priority is 99999999"),
+    (["jobs", "enqueue", "do", "1", "--key", "k" * 300, "--app", "scripted_app:hand"], 2, "key has 300 characters"),
+    (["jobs", "show", "nothing", "--app", "scripted_app:hand"], 1, "there is no job 'nothing'"),
+    (["jobs", "list", "--state", "lost", "--app", "scripted_app:hand"], 2, "lost"),
     (["work", "no_such_module:hand"], 2, "cannot be imported"),
-    (["work", "crewhands:nothing"], 2, "is not a Chargehand object"),
+    (["work", "scripted_handlers:nothing"], 2, "is not a Chargehand object"),
     (["work", "json"], 2, "has 0 Chargehand objects"),
-    (["work", "crewapp:hand", "--log-level", "LOUD"], 2, "allowed are DEBUG, INFO, WARNING, ERROR"),
+    (["work", "scripted_app:hand", "--log-level", "LOUD"], 2, "allowed are DEBUG, INFO, WARNING, ERROR"),
     (["status", "--store", "mysql://root@localhost/jobs"], 2, "'mysql' is not supported"),
     (["status", "--store", "/nowhere/chargehand.db"], 4, "there is no store at /nowhere/chargehand.db"),
     (["status"], 4, "there is no chargehand.db in"),
@@ -131,7 +131,7 @@ def test_bad_input_gets_a_sentence_and_an_exit_status(
 
 def test_a_payload_that_is_too_large(world: World) -> None:  # spec: SE-3
     text = json.dumps("x" * (1 << 20))
-    words = ["jobs", "enqueue", "do", "-", "--app", "crewapp:hand"]
+    words = ["jobs", "enqueue", "do", "-", "--app", "scripted_app:hand"]
     told = chargehand(*words, stdin=text, CHARGEHAND_URL=str(world.store))
     assert told.returncode == 2
     assert "1,048,578 bytes of JSON, more than the 1,048,576 allowed" in told.stderr
@@ -160,7 +160,7 @@ SPOILT = [
 
 
 @pytest.mark.parametrize(("spoil", "sentence"), SPOILT, ids=[s[0].__name__ for s in SPOILT])
-@pytest.mark.parametrize("words", ["work crewapp:hand", "jobs enqueue do -a crewapp:hand", "status"])
+@pytest.mark.parametrize("words", ["work scripted_app:hand", "jobs enqueue do -a scripted_app:hand", "status"])
 def test_a_store_that_cannot_be_used(  # spec: ST-2 ST-4
     world: World, spoil: Callable[[Path], None], sentence: str, words: str
 ) -> None:
@@ -175,7 +175,7 @@ def test_a_store_that_cannot_be_used(  # spec: ST-2 ST-4
 
 def test_a_handler_that_cannot_be_imported(world: World, hand: Chargehand) -> None:  # spec: RP-5
     missing = hand.crew("missing", "no_such_module:Nothing", workers=1)
-    broken = hand.crew("broken", "crewhands:NoSetUp", workers=1)
+    broken = hand.crew("broken", "scripted_handlers:NoSetUp", workers=1)
     wrong = hand.crew("wrong", "json:JSONDecoder", workers=1)
     refs = [crew.enqueue({}) for crew in (missing, broken, wrong)]
 
@@ -197,7 +197,7 @@ def test_a_read_only_disk(world: World) -> None:  # spec: ST-2
     disk.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m,ro", "tmpfs", str(disk)], check=True)
     try:
-        told = chargehand("work", "crewapp:hand", CHARGEHAND_URL=str(disk / "chargehand.db"))
+        told = chargehand("work", "scripted_app:hand", CHARGEHAND_URL=str(disk / "chargehand.db"))
         assert told.returncode == 4
         assert "Read-only file system" in told.stderr
     finally:

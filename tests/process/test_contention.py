@@ -9,18 +9,19 @@ import sys
 from pathlib import Path
 
 import pytest
-from world import HERE, World, gone
+from world import World, gone
 
 from chargehand import Chargehand, clock
 from chargehand.testing import eventually
+from paths import python_path
 
 ENQUEUER = """
 import json, sys
-from crewapp import chargehand
+from scripted_app import chargehand
 from chargehand import clock
 path, ledger, mode, count = sys.argv[1:]
 hand = chargehand(path)
-do = hand.crew("do", "crewhands:Doer")
+do = hand.crew("do", "scripted_handlers:Doer")
 waits, ids = [], []
 for n in range(int(count)):
     began = clock.monotonic()
@@ -39,7 +40,7 @@ print(json.dumps({"ids": ids, "worst": max(waits), "total": sum(waits)}))
 def start(world: World, *arguments: str) -> "subprocess.Popen[str]":
     return subprocess.Popen(
         [sys.executable, "-c", arguments[0], str(world.store), world.ledger, *arguments[1:]],
-        env={**os.environ, "PYTHONPATH": str(HERE)},
+        env={**os.environ, "PYTHONPATH": python_path()},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -49,7 +50,7 @@ def start(world: World, *arguments: str) -> "subprocess.Popen[str]":
 def test_eight_processes_enqueue_while_the_node_works(  # spec: ST-2 WK-3
     hand: Chargehand, world: World, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    hand.crew("do", "crewhands:Doer", workers=2)
+    hand.crew("do", "scripted_handlers:Doer", workers=2)
     with hand.transaction() as tx:
         tx.execute("CREATE TABLE song (title TEXT)")
     with hand.running() as host:
@@ -90,7 +91,7 @@ HELD = float(os.environ.get("CHARGEHAND_TEST_HELD", "3"))
 
 def test_a_worker_dies_while_somebody_holds_the_write_lock(hand: Chargehand, world: World) -> None:  # spec: SV-3
     """For a while nobody can write; meanwhile every death is noticed and every place filled."""
-    do = hand.crew("do", "crewhands:Doer", workers=2)
+    do = hand.crew("do", "scripted_handlers:Doer", workers=2)
     gate = world.gate()
     with hand.running():
         refs = [world.put(do, gate) for _ in range(2)]
@@ -145,10 +146,10 @@ def test_the_store_fails_for_a_while_and_nothing_is_lost(world: World, hand: Cha
     try:
         small = World(disk)
         small.ledger = world.ledger
-        from crewapp import chargehand
+        from scripted_app import chargehand
 
         other = chargehand(small.store)
-        do = other.crew("do", "crewhands:Doer", workers=1)
+        do = other.crew("do", "scripted_handlers:Doer", workers=1)
         gate = world.gate()
         with other.running():
             ref = world.put(do, gate, result="x" * 40_000)
@@ -171,13 +172,13 @@ def test_the_store_fails_for_a_while_and_nothing_is_lost(world: World, hand: Cha
 
 def test_a_store_whose_path_is_very_long(tmp_path: Path) -> None:
     """A Unix socket's name may have 107 bytes; a store's path may be longer."""
-    from crewapp import chargehand
+    from scripted_app import chargehand
 
     folder = tmp_path / ("d" * 100) / ("e" * 100)
     folder.mkdir(parents=True)
     world = World(folder)
     hand = chargehand(world.store)
-    do = hand.crew("do", "crewhands:Doer", workers=1)
+    do = hand.crew("do", "scripted_handlers:Doer", workers=1)
     with hand.running() as host:
         assert host.ready.wait(20)
         assert hand.status()

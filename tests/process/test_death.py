@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from crewapp import LIVELY, QUICK
+from scripted_app import LIVELY, QUICK
 from world import Started, World, gone
 
 from chargehand import Chargehand, JobFailed, LivenessPolicy, clock
@@ -27,7 +27,7 @@ MakeHand = Callable[..., Chargehand]
 def test_a_killed_workers_job_runs_again_on_a_sibling_every_time(  # spec: WK-6 SV-2
     hand: Chargehand, world: World
 ) -> None:
-    do = hand.crew("do", "crewhands:Doer", workers=3)
+    do = hand.crew("do", "scripted_handlers:Doer", workers=3)
     with hand.running():
         for _ in range(KILLS):
             hit_gate, calm_gate = world.gate(), world.gate()
@@ -47,7 +47,7 @@ def test_a_killed_workers_job_runs_again_on_a_sibling_every_time(  # spec: WK-6 
 
 
 def test_a_job_that_kills_three_workers_is_quarantined(hand: Chargehand, world: World) -> None:  # spec: WK-6
-    do = hand.crew("do", "crewhands:Doer", workers=2)
+    do = hand.crew("do", "scripted_handlers:Doer", workers=2)
     with hand.running():
         poison = world.put(do, end="exit", code=7)
         with pytest.raises(JobFailed, match="poison"):
@@ -60,7 +60,7 @@ def test_a_job_that_kills_three_workers_is_quarantined(hand: Chargehand, world: 
 
 
 def test_an_outcome_sent_before_the_death_counts(hand: Chargehand, world: World) -> None:  # spec: SV-2
-    do = hand.crew("do", "crewhands_late:DiesAfter", workers=2)
+    do = hand.crew("do", "dying_handlers:DiesAfter", workers=2)
     with hand.running() as host:
         for _ in range(5):
             gate = world.gate()
@@ -77,7 +77,7 @@ def test_an_outcome_sent_before_the_death_counts(hand: Chargehand, world: World)
 
 
 def test_children_of_a_killed_worker_die_with_it(hand: Chargehand, world: World) -> None:  # spec: WP-1
-    do = hand.crew("do", "crewhands:Doer", workers=1)
+    do = hand.crew("do", "scripted_handlers:Doer", workers=1)
     gate = world.gate()
     with hand.running():
         ref = world.put(do, gate, children=["sleep", "fork", "session", "daemon", "stranger"])
@@ -94,7 +94,7 @@ def test_children_of_a_killed_worker_die_with_it(hand: Chargehand, world: World)
 
 @pytest.mark.parametrize("into", ["work", "pulse", "another job's outcome"])
 def test_a_worker_that_talks_nonsense_is_replaced(hand: Chargehand, world: World, into: str) -> None:  # spec: SV-8
-    talk = hand.crew("talk", "crewhands_late:Garbler", workers=2)
+    talk = hand.crew("talk", "dying_handlers:Garbler", workers=2)
     with hand.running() as host:
         assert host.ready.wait(20)
         node = host.node_pid
@@ -115,7 +115,7 @@ def test_a_killed_host_leaves_nobody_and_loses_nothing(world: World, work: Work)
     first = work()
     pids = all_pids(first)
     short, stuck = world.gate(), world.gate()
-    do = first.hand.crew("do", "crewhands:Doer")
+    do = first.hand.crew("do", "scripted_handlers:Doer")
     finishing = world.put(do, short, children=["sleep"])
     unfinished = world.put(do, stuck, children=["sleep", "fork"])
     world.started(finishing)
@@ -147,7 +147,7 @@ def test_an_idle_nodes_host_is_killed(world: World, work: Work) -> None:  # spec
 def test_a_killed_node_is_replaced_and_its_workers_are_gone(world: World, work: Work) -> None:  # spec: WP-7
     started = work()
     gate = world.gate()
-    do = started.hand.crew("do", "crewhands:Doer")
+    do = started.hand.crew("do", "scripted_handlers:Doer")
     node, *workers = all_pids(started)
     ref = world.put(do, gate, children=["sleep", "fork", "session", "daemon"])
     world.started(ref)
@@ -167,7 +167,7 @@ def test_a_killed_node_is_replaced_and_its_workers_are_gone(world: World, work: 
 def test_host_and_node_are_killed_together(world: World, work: Work) -> None:  # spec: WP-7 SV-11
     first = work()
     gate = world.gate()
-    do = first.hand.crew("do", "crewhands:Doer")
+    do = first.hand.crew("do", "scripted_handlers:Doer")
     node, *workers = all_pids(first)
     ref = world.put(do, gate, children=["sleep", "fork", "daemon"])
     world.started(ref)
@@ -192,7 +192,7 @@ def test_host_and_node_are_killed_together(world: World, work: Work) -> None:  #
 def test_a_stopped_worker_is_declared_dead_and_never_comes_back(  # spec: SV-6 WK-4
     hand: Chargehand, world: World
 ) -> None:
-    do = hand.crew("do", "crewhands:Doer", workers=2)
+    do = hand.crew("do", "scripted_handlers:Doer", workers=2)
     gate = world.gate()
     with hand.running():
         ref = world.put(do, gate)
@@ -221,7 +221,7 @@ def test_the_late_outcome_of_one_declared_dead_changes_nothing(  # spec: WK-4
     world: World, make_hand: MakeHand
 ) -> None:
     hand = make_hand(liveness=LivenessPolicy(beat=0.2, silent=60))
-    do = hand.crew("do", "crewhands:Doer", workers=2)
+    do = hand.crew("do", "scripted_handlers:Doer", workers=2)
     gates = world.gate(), world.gate()
     with hand.running():
         ref = world.put(do, gates[0], result="r")
@@ -243,7 +243,7 @@ def test_the_late_outcome_of_one_declared_dead_changes_nothing(  # spec: WK-4
 
 def test_a_ghost_writes_none_of_its_own_rows_either(world: World, make_hand: MakeHand) -> None:  # spec: WK-4
     hand = make_hand(liveness=LivenessPolicy(beat=0.2, silent=60))
-    settle = hand.crew("settle", "crewhands:Settler", workers=2, transactional=True)
+    settle = hand.crew("settle", "scripted_handlers:Settler", workers=2, transactional=True)
     with hand.transaction() as tx:
         tx.execute("CREATE TABLE song (title TEXT, worker INTEGER)")
     gate = world.gate()
@@ -269,7 +269,7 @@ def test_a_ghost_writes_none_of_its_own_rows_either(world: World, make_hand: Mak
 
 
 def test_a_stopped_node_kills_nobody_when_it_goes_on(hand: Chargehand, world: World) -> None:  # spec: SV-3
-    do = hand.crew("do", "crewhands:Doer", workers=2)
+    do = hand.crew("do", "scripted_handlers:Doer", workers=2)
     gate = world.gate()
     with hand.running() as host:
         ref = world.put(do, gate)
@@ -287,7 +287,7 @@ def test_a_stopped_node_kills_nobody_when_it_goes_on(hand: Chargehand, world: Wo
 
 
 def test_sigterm_lets_the_job_finish_and_the_worker_is_replaced(hand: Chargehand, world: World) -> None:  # spec: WP-6
-    do = hand.crew("do", "crewhands:Doer", workers=1)
+    do = hand.crew("do", "scripted_handlers:Doer", workers=1)
     gate = world.gate()
     with hand.running():
         ref = world.put(do, gate)
@@ -307,7 +307,7 @@ def test_sigterm_lets_the_job_finish_and_the_worker_is_replaced(hand: Chargehand
 
 
 def test_a_second_sigterm_kills(hand: Chargehand, world: World) -> None:  # spec: WP-6
-    do = hand.crew("do", "crewhands:Doer", workers=1)
+    do = hand.crew("do", "scripted_handlers:Doer", workers=1)
     gate = world.gate()
     with hand.running():
         ref = world.put(do, gate, children=["sleep"])
@@ -327,7 +327,7 @@ def test_a_stop_gives_back_what_does_not_finish_in_the_grace(  # spec: WP-6 PD-3
     world: World, make_hand: MakeHand
 ) -> None:
     hand = make_hand(liveness=LivenessPolicy(beat=0.2, grace=0.3, terminate=0.2))
-    do = hand.crew("do", "crewhands:Doer", workers=4)
+    do = hand.crew("do", "scripted_handlers:Doer", workers=4)
     gate = world.gate()
     with hand.running():
         refs = [world.put(do, gate, children=["sleep"]) for _ in range(6)]
@@ -343,7 +343,7 @@ def test_a_second_node_waits_and_takes_over(world: World, work: Work) -> None:  
     node = first.ready()["pid"]
     second = work()
     eventually(lambda: f"event={Event.NODE_STANDBY}" in second.log.read_text())
-    do = first.hand.crew("do", "crewhands:Doer")
+    do = first.hand.crew("do", "scripted_handlers:Doer")
     assert world.put(do).wait(20) == 1
     first.kill(signal.SIGINT)
     assert first.end() == 0

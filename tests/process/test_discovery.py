@@ -14,11 +14,11 @@ from pathlib import Path
 from statistics import median
 
 import pytest
-from crewapp import QUICK
-from faulthands import workers
-from workhands import HARD_NAMES, Table, number_of
+from discovery_handlers import HARD_NAMES, Table, number_of
+from fault_checks import workers
+from scripted_app import QUICK
 from workworld import application, jobs_of, workers_of
-from world import HERE, World
+from world import World
 
 from chargehand import Chargehand, ConfigurationError, JobFilter, UnknownCrew, clock
 from chargehand.doctor.examine import examine
@@ -65,7 +65,7 @@ def test_every_row_is_done_and_none_by_two_at_once(  # spec: WK-10 WK-6 WP-7
     table.add(["000000-poison", f"{ROWS // 2:06}-poison"], "poison")
     table.add(["000000-gives-up", f"{ROWS // 2:06}-gives-up"], "raises")
     table.add(["000000-never"], "never")
-    hand.crew("rows", "workhands:Rows", workers=4, discovers=True, environment=application(world))
+    hand.crew("rows", "discovery_handlers:Rows", workers=4, discovers=True, environment=application(world))
     kills = 12
     with hand.running() as host:
         for kill in range(1, kills + 1):
@@ -113,7 +113,7 @@ def not_waited(world: World) -> float:
 def test_no_copy_of_the_backlog_is_kept(hand: Chargehand, world: World, table: Table) -> None:  # spec: WK-10
     table.add((f"{n:06}" for n in range(5)), "gate")
     table.add(f"{n:06}" for n in range(5, 700))
-    hand.crew("rows", "workhands:Rows", workers=2, discovers=True, environment=application(world))
+    hand.crew("rows", "discovery_handlers:Rows", workers=2, discovers=True, environment=application(world))
     with hand.running():
         eventually(lambda: len(world.lines("begin")) == 2)
         until = clock.monotonic() + LOOK_EVERY
@@ -128,7 +128,7 @@ def test_no_copy_of_the_backlog_is_kept_under_a_limit(hand: Chargehand, world: W
     """Spec: WK-10 WK-13. Of a queue at its limit fewer are claimed than wanted; that does not mean that it is empty."""
     table.add(["000000"], "gate")
     table.add(f"{n:06}" for n in range(1, 700))
-    hand.crew("rows", "workhands:Rows", workers=2, discovers=True, limit=1, environment=application(world))
+    hand.crew("rows", "discovery_handlers:Rows", workers=2, discovers=True, limit=1, environment=application(world))
     with hand.running():
         eventually(lambda: len(world.lines("begin")) == 1)
         until = clock.monotonic() + LOOK_EVERY
@@ -145,7 +145,7 @@ def test_an_item_without_progress_is_set_aside_and_can_be_retried(  # spec: WK-1
     hand: Chargehand, world: World, table: Table
 ) -> None:
     table.add(["stuck"], "never")
-    hand.crew("rows", "workhands:Rows", workers=2, discovers=True, environment=application(world))
+    hand.crew("rows", "discovery_handlers:Rows", workers=2, discovers=True, environment=application(world))
     with hand.running():
 
         def aside() -> bool:
@@ -176,7 +176,7 @@ def test_a_poison_item_is_quarantined_and_the_rest_done(  # spec: WK-10 WK-6
 ) -> None:
     table.add(["a"], "poison")
     table.add(["b", "c", "d"])
-    hand.crew("rows", "workhands:Rows", workers=1, discovers=True, environment=application(world))
+    hand.crew("rows", "discovery_handlers:Rows", workers=1, discovers=True, environment=application(world))
     with hand.running():
         eventually(lambda: table.left() == 0, what="the rest is done")
         eventually(lambda: jobs_of(hand, "a")[0].state is State.FAILED, what="quarantined")
@@ -196,7 +196,7 @@ def test_a_cancelled_item_is_set_aside_until_it_is_retried(  # spec: WK-10 WK-8
     hand: Chargehand, world: World, table: Table
 ) -> None:
     table.add(["a"], "gate")
-    hand.crew("rows", "workhands:Rows", workers=1, discovers=True, environment=application(world))
+    hand.crew("rows", "discovery_handlers:Rows", workers=1, discovers=True, environment=application(world))
     with hand.running():
         eventually(lambda: begun(world)["a"] == 1)
         (job,) = jobs_of(hand, "a")
@@ -216,7 +216,7 @@ def test_a_cancelled_item_is_set_aside_until_it_is_retried(  # spec: WK-10 WK-8
 
 def test_a_crash_leaves_the_item_eligible(hand: Chargehand, world: World, table: Table) -> None:  # spec: WK-10 WK-6
     table.add(["a", "b"], "gate")
-    hand.crew("rows", "workhands:Rows", workers=2, discovers=True, environment=application(world))
+    hand.crew("rows", "discovery_handlers:Rows", workers=2, discovers=True, environment=application(world))
     with hand.running() as host:
         eventually(lambda: len(world.lines("begin")) == 2)
         pids = {key: int(pid) for key, pid, _ in world.lines("begin")}
@@ -240,7 +240,7 @@ def test_a_crash_leaves_the_item_eligible(hand: Chargehand, world: World, table:
 def test_a_crew_looks_again_by_itself_and_at_once_when_it_is_woken(  # spec: WK-10
     hand: Chargehand, world: World, table: Table
 ) -> None:
-    hand.crew("rows", "workhands:Rows", workers=2, discovers=True, environment=application(world))
+    hand.crew("rows", "discovery_handlers:Rows", workers=2, discovers=True, environment=application(world))
     with hand.running():
         eventually(lambda: looks(world) >= 3, what="it looks, and finds nothing")
         moments = [float(at) for _, at, _ in world.lines("look")]
@@ -259,7 +259,7 @@ def test_a_wake_that_comes_while_somebody_looks_is_heard(  # spec: WK-10
     hand: Chargehand, world: World, table: Table
 ) -> None:
     """The look under way may have passed what is new."""
-    hand.crew("rows", "workhands:Rows", workers=1, discovers=True, environment=application(world))
+    hand.crew("rows", "discovery_handlers:Rows", workers=1, discovers=True, environment=application(world))
     with hand.running():
         eventually(lambda: looks(world) >= 1)
         for n in range(5):
@@ -273,7 +273,7 @@ def test_a_wake_that_comes_while_somebody_looks_is_heard(  # spec: WK-10
 
 def test_waking_a_crew_that_cannot_look_is_refused(hand: Chargehand) -> None:  # spec: WK-10
     """Without a node it is no error: whoever starts looks anyway."""
-    hand.crew("do", "crewhands:Doer", workers=1)
+    hand.crew("do", "scripted_handlers:Doer", workers=1)
     hand.wake("do")
     with hand.running() as host:
         assert host.ready.wait(20)
@@ -285,7 +285,7 @@ def test_waking_a_crew_that_cannot_look_is_refused(hand: Chargehand) -> None:  #
 
 
 def test_a_paused_crew_does_not_look(hand: Chargehand, world: World, table: Table) -> None:  # spec: WK-10 PD-1
-    hand.crew("rows", "workhands:Rows", workers=2, discovers=True, environment=application(world))
+    hand.crew("rows", "discovery_handlers:Rows", workers=2, discovers=True, environment=application(world))
     hand.open()
     hand.pause("rows", reason="a test")
     table.add(["a"])
@@ -303,7 +303,7 @@ def test_a_paused_crew_does_not_look(hand: Chargehand, world: World, table: Tabl
 
 
 def test_an_item_may_have_any_characters(hand: Chargehand, world: World) -> None:  # spec: WK-10
-    hand.crew("names", "workhands:Names", workers=2, discovers=True, environment=application(world))
+    hand.crew("names", "discovery_handlers:Names", workers=2, discovers=True, environment=application(world))
     with hand.running():
         eventually(lambda: len(list(world.folder.glob("named-*"))) == len(HARD_NAMES), what="all done")
         eventually(lambda: hand.counts()[0].done == len(HARD_NAMES))
@@ -315,7 +315,7 @@ def test_items_may_have_payload_and_label_and_be_found_asynchronously(  # spec: 
 ) -> None:
     keys = [f"{n:04}" for n in range(PAGE + 10)]
     table.add(keys)
-    hand.crew("rows", "workhands:AsyncRows", workers=2, discovers=True, environment=application(world))
+    hand.crew("rows", "discovery_handlers:AsyncRows", workers=2, discovers=True, environment=application(world))
     with hand.running():
         eventually(lambda: hand.counts() and hand.counts()[0].done == len(keys))
         (job,) = jobs_of(hand, "0007")
@@ -329,7 +329,7 @@ def test_the_item_in_hand_is_shown_as_crew_and_item(  # spec: HP-5 WK-10 WK-9
     hand: Chargehand, world: World, table: Table
 ) -> None:
     table.add(["albums/a b/ü.flac"], "gate")
-    hand.crew("rows", "workhands:Rows", workers=1, discovers=True, environment=application(world))
+    hand.crew("rows", "discovery_handlers:Rows", workers=1, discovers=True, environment=application(world))
     with hand.running():
         eventually(lambda: world.lines("begin"))
         shown = workers(hand)["worker:rows:0"]
@@ -346,7 +346,7 @@ def test_what_is_done_while_somebody_looks_is_not_done_again(  # spec: WK-10
 ) -> None:
     """A look names what it read a while ago; an item whose job has ended since then says nothing about its row now."""
     table.add(["a"], "gate")
-    hand.crew("rows", "workhands:SlowlyLooking", workers=2, discovers=True, environment=application(world))
+    hand.crew("rows", "discovery_handlers:SlowlyLooking", workers=2, discovers=True, environment=application(world))
     with hand.running():
         eventually(lambda: begun(world)["a"] == 1)
         (world.folder / "slowly").touch()
@@ -373,7 +373,7 @@ WRONG = [
 def test_a_look_that_fails_is_told_tried_again_and_costs_nobody(  # spec: WK-10 CL-4
     hand: Chargehand, world: World
 ) -> None:
-    hand.crew("err", "workhands:Erring", workers=1, discovers=True, environment=application(world))
+    hand.crew("err", "discovery_handlers:Erring", workers=1, discovers=True, environment=application(world))
     (world.folder / "look").write_text(WRONG[0])
     with hand.running() as host:
         assert host.ready.wait(20)
@@ -406,7 +406,7 @@ def logged(hand: Chargehand) -> list[dict[str, str]]:
 
 def test_a_worker_that_dies_while_it_looks_is_replaced(hand: Chargehand, world: World) -> None:  # spec: WK-10 SV-2
     (world.folder / "look").write_text("exit")
-    hand.crew("err", "workhands:Erring", workers=2, discovers=True, environment=application(world))
+    hand.crew("err", "discovery_handlers:Erring", workers=2, discovers=True, environment=application(world))
     with hand.running():
         eventually(lambda: hand.crashes())
         (world.folder / "look").unlink()
@@ -423,7 +423,7 @@ def test_a_look_that_hangs_costs_its_worker_and_nobody_else(  # spec: WK-10
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, (str(tmp_path), os.environ.get("PYTHONPATH")))))
     (world.folder / "look").write_text("hang")
     hand = make_hand(restart=QUICK)
-    err = hand.crew("err", "workhands:Erring", workers=2, discovers=True, environment=application(world))
+    err = hand.crew("err", "discovery_handlers:Erring", workers=2, discovers=True, environment=application(world))
     with hand.running():
         eventually(lambda: world.lines("look"))
         err.enqueue(None).wait(5)  # the other one works meanwhile
@@ -449,7 +449,7 @@ def test_a_row_in_the_stores_own_file_and_its_job_end_together(hand: Chargehand,
         for key in keys:
             tx.execute("INSERT INTO song (key) VALUES (?)", (key,))
     hand.crew(
-        "songs", "workhands:Together", workers=3, discovers=True, transactional=True,
+        "songs", "discovery_handlers:Together", workers=3, discovers=True, transactional=True,
         environment={**application(world), "STORE": str(world.store)},
     )  # fmt: skip
     together = """
@@ -469,14 +469,15 @@ def test_a_row_in_the_stores_own_file_and_its_job_end_together(hand: Chargehand,
     assert hand.counts()[0].done >= len(keys)
 
 
-assert HERE.name == "process"
 assert len({number_of(f"{n:06}") for n in range(10_000)}) == 10_000, "every row has a lock of its own"
 
 
 def test_a_crew_that_finds_nothing_goes_to_sleep_and_is_woken_to_look(  # spec: WK-10 WP-3
     hand: Chargehand, world: World, table: Table
 ) -> None:
-    hand.crew("rows", "workhands:Rows", workers=1, discovers=True, idle_exit=0.2, environment=application(world))
+    hand.crew(
+        "rows", "discovery_handlers:Rows", workers=1, discovers=True, idle_exit=0.2, environment=application(world)
+    )
     with hand.running():
         eventually(lambda: [w["text"] for w in workers_of(hand)] == ["idle"])
         table.add(["new"])

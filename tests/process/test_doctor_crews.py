@@ -6,7 +6,7 @@ import signal
 from collections.abc import Callable
 from pathlib import Path
 
-from orderhands import serving, statuses, together, workers
+from operating import serving, statuses, together, workers
 from world import World
 
 from chargehand import Chargehand

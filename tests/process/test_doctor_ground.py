@@ -9,11 +9,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from crewapp import chargehand
-from orderhands import become
+from operating import become
+from scripted_app import chargehand
 from test_contention import fill
 from test_doctor_node import doctor, only
-from world import HERE, World
+from world import World
 
 from chargehand import StoreError, clock
 from chargehand.doctor.examine import examine, find_and_examine
@@ -111,7 +111,7 @@ def test_a_full_disk(world: World) -> None:  # spec: CL-4 # cause: disk-full sto
     small_disk(disk, "1m")
     try:
         hand = chargehand(disk / "chargehand.db")
-        hand.crew("do", "crewhands:Doer", workers=1)
+        hand.crew("do", "scripted_handlers:Doer", workers=1)
         with hand.running():
             become(hand, "healthy")
             fill(disk / "ballast")
@@ -137,7 +137,7 @@ def test_a_frozen_disk(world: World) -> None:  # spec: CL-4 SV-3 # cause: store-
         pytest.skip("NOT PROVEN HERE: needs root and a loop device, to have a disk of its own")
     try:
         hand = chargehand(disk / "chargehand.db")
-        hand.crew("do", "crewhands:Doer", workers=1)
+        hand.crew("do", "scripted_handlers:Doer", workers=1)
         with hand.running():
             become(hand, "healthy")
             subprocess.run(["fsfreeze", "--freeze", str(disk)], check=True)
@@ -163,7 +163,7 @@ def test_a_name_that_is_too_long(address: str, tmp_path: Path) -> None:
 def test_every_cause_has_a_test_that_creates_it() -> None:  # spec: CL-4
     """`unexplained` is what must not be: nobody knows how to create it."""
     shown: set[str] = set()
-    for file in HERE.glob("test_*.py"):
+    for file in Path(__file__).parent.glob("test_*.py"):
         for words in re.findall(r"# cause: ([a-z -]+)$", file.read_text(), re.MULTILINE):
             shown |= set(words.split())
     assert set(CAUSES) - shown == {"unexplained"}

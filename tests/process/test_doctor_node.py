@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from orderhands import FAULTY, WRONG, Serving, become, serving
+from operating import FAULTY, WRONG, Serving, become, serving
 from terminal import Told
 from terminal import chargehand as terminal
 from test_contention import HOLDER
@@ -30,7 +30,7 @@ from chargehand.model.doctor.facts import Other
 from chargehand.stores.sqlite.store import SqliteStore, migrations
 from chargehand.testing import eventually
 
-CREW = "hand.crew('do', 'crewhands:Doer', workers=1)"
+CREW = "hand.crew('do', 'scripted_handlers:Doer', workers=1)"
 PATIENT = "liveness=LivenessPolicy(beat=0.2, silent=5.0, grace=60, terminate=0.5)"
 FREEZER = Path("/sys/fs/cgroup/freezer")
 
@@ -71,7 +71,7 @@ def well(served: Serving) -> None:
 
 
 def nothing_due(served: Serving, world: World) -> None:  # cause: future failed-jobs
-    crew = served.hand.crew("do", "crewhands:Doer")
+    crew = served.hand.crew("do", "scripted_handlers:Doer")
     later, failed = crew.enqueue({}, delay=7210), world.put(crew, end="give up")
     eventually(lambda: failed.job().state == "failed")
     found = examine(served.hand)
@@ -232,7 +232,7 @@ def lock_held(store: Path, *before: str) -> "Generator[subprocess.Popen[str]]":
 
 
 def test_a_node_that_starts_and_one_in_another_container(world: World) -> None:  # spec: CL-4 SV-11
-    from crewapp import chargehand as made
+    from scripted_app import chargehand as made
 
     hand = made(world.store)
     hand.open()
@@ -280,12 +280,12 @@ def test_after_a_kill(world: World, monkeypatch: pytest.MonkeyPatch) -> None:  #
     other.folder.mkdir()
     with serving(world, f"{CREW}; {wrong}") as served:
         become(served.hand, {"do:0": "healthy", "wrong:0": "failed"})
-        ref = world.put(served.hand.crew("do", "crewhands:Doer"), world.gate(), children=["session"])
+        ref = world.put(served.hand.crew("do", "scripted_handlers:Doer"), world.gate(), children=["session"])
         world.started(ref)
         (child,) = world.children_of(1)
         eventually(lambda: served.hand.health("healthy"))
         served.die_with_the_node()
-    talk = "hand.crew('talk', 'crewhands_seen:Talker')"
+    talk = "hand.crew('talk', 'reporting_handlers:Talker')"
     with serving(other, f"{CREW}; {talk}", CHARGEHAND_LOG="json") as running:
         become(running.hand, "healthy")
         logged_as_json(running)
@@ -314,7 +314,7 @@ def test_after_a_kill(world: World, monkeypatch: pytest.MonkeyPatch) -> None:  #
 
 def logged_as_json(running: Serving) -> None:  # spec: WP-10 SE-4
     """Every line of the node's log is one object, with its component and job; the workers' own lines, too."""
-    ref = running.hand.crew("talk", "crewhands_seen:Talker").enqueue({"lines": ["so \x1b[31mit is\x7f"]})
+    ref = running.hand.crew("talk", "reporting_handlers:Talker").enqueue({"lines": ["so \x1b[31mit is\x7f"]})
     ref.wait(30)
     eventually(lambda: running.logged("so "))
     lines = [json.loads(line) for line in running.log.read_text().splitlines()]
@@ -333,9 +333,9 @@ SECRET = "sesame-open-4711"
 def packed(world: World) -> None:
     """The bundle of a running node, without what is nobody's business."""
     file = world.folder / "doctor.tar.gz"
-    from crewapp import chargehand as made
+    from scripted_app import chargehand as made
 
-    do = made(world.store).crew("do", "crewhands:Doer")
+    do = made(world.store).crew("do", "scripted_handlers:Doer")
     do.enqueue({"ledger": world.ledger, "end": "raise", "text": f"payload-{SECRET}"}, max_attempts=1)
     hidden = {
         "CHARGEHAND_ADMIN_KEY": SECRET,

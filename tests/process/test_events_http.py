@@ -10,8 +10,8 @@ from pathlib import Path
 
 import httpx
 import pytest
-from crewapp import chargehand
 from listening import Listener, Served, Table
+from scripted_app import chargehand
 from terminal import chargehand as cli
 from world import World
 
@@ -47,7 +47,7 @@ def listen() -> Iterator[Callable[..., Listener]]:
 
 def crew_of(world: World) -> tuple[Chargehand, Crew[dict[str, object], object]]:
     hand = chargehand(world.store)
-    return hand, hand.crew("step", "crewhands_steps:Stepper", max_attempts=1)
+    return hand, hand.crew("step", "progress_handlers:Stepper", max_attempts=1)
 
 
 def all_healthy(table: Table) -> None:

@@ -7,8 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from crewapp import QUICK
-from faulthands import (
+from fault_checks import (
     BRISK,
     FAULTY,
     LIMITED,
@@ -22,6 +21,7 @@ from faulthands import (
     worker,
     workers,
 )
+from scripted_app import QUICK
 from world import World, gone
 
 from chargehand import Chargehand, JobFailed, LivenessPolicy, clock

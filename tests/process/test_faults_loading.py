@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from importlib import import_module
 
-from faulthands import FAULTY, LIMITED, TESTED, at_work, counters, reports, shows, sibling, worker
+from fault_checks import FAULTY, LIMITED, TESTED, at_work, counters, reports, shows, sibling, worker
 from world import World
 
 from chargehand import Chargehand, LivenessPolicy

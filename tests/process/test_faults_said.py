@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from faulthands import BRISK, FAULTY, counters, first_report, holder, reports, shows, sibling, workers
+from fault_checks import BRISK, FAULTY, counters, first_report, holder, reports, shows, sibling, workers
 from world import World, gone
 
 from chargehand import Chargehand
@@ -109,7 +109,7 @@ def test_what_it_printed_last_carries_its_job(make_hand: MakeHand, world: World)
 
 def test_what_it_printed_last_is_not_lost_with_it(make_hand: MakeHand, world: World) -> None:  # spec: WP-10
     hand = make_hand(liveness=BRISK)
-    crew = hand.crew("do", "crewhands_late:Unflushed", workers=1, environment=PLAIN)
+    crew = hand.crew("do", "dying_handlers:Unflushed", workers=1, environment=PLAIN)
     with hand.running():
         ref = world.put(crew, lines=500)
         assert list(first_report(hand, ref).lines) == [f"info    line {n}" for n in range(300, 500)]

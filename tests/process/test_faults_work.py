@@ -5,8 +5,20 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from crewapp import QUICK
-from faulthands import BRISK, FAULTY, LIMITED, at_work, counters, first_report, reports, shows, sibling, worker, workers
+from fault_checks import (
+    BRISK,
+    FAULTY,
+    LIMITED,
+    at_work,
+    counters,
+    first_report,
+    reports,
+    shows,
+    sibling,
+    worker,
+    workers,
+)
+from scripted_app import QUICK
 from world import World, gone
 
 from chargehand import Chargehand, JobFailed, RestartPolicy

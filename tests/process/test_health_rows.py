@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from orderhands import FAULTY, WRONG, become, command, pids, serving, workers
+from operating import FAULTY, WRONG, become, command, pids, serving, workers
 from world import World
 
 from chargehand import Chargehand, LivenessPolicy, RestartPolicy
@@ -19,7 +19,7 @@ ONCE = "once:{}:{}"
 
 
 def test_rows_say_who_it_really_is(hand: Chargehand, world: World) -> None:  # spec: HP-2 HP-4 HP-5 HP-8
-    do = hand.crew("do", "crewhands:Doer", workers=2)
+    do = hand.crew("do", "scripted_handlers:Doer", workers=2)
     gate = world.gate()
     with hand.running() as host:
         become(hand, "healthy")
@@ -61,7 +61,7 @@ def test_rows_say_who_it_really_is(hand: Chargehand, world: World) -> None:  # s
 
 
 def test_rows_of_the_dead_are_not_believed(world: World) -> None:  # spec: HP-3 HP-4 HP-2
-    crews = "hand.crew('do', 'crewhands:Doer', workers=2)"
+    crews = "hand.crew('do', 'scripted_handlers:Doer', workers=2)"
     with serving(world, crews) as served:
         become(served.hand, "healthy")
         eventually(lambda: len(served.hand.health("healthy")) == 3)
@@ -85,7 +85,7 @@ def test_rows_of_the_dead_are_not_believed(world: World) -> None:  # spec: HP-3 
 
 def test_the_node_beats_and_keeps_a_history(make_hand: MakeHand, world: World) -> None:  # spec: HP-7 HP-6 HP-5
     hand = make_hand(history=True)
-    do = hand.crew("do", "crewhands:Doer", workers=1)
+    do = hand.crew("do", "scripted_handlers:Doer", workers=1)
     gate = world.gate()
     with hand.running():
         become(hand, "healthy")
@@ -166,7 +166,7 @@ def test_a_flagged_worker_is_not_shown_as_healthy(make_hand: MakeHand) -> None: 
 
 def test_a_machine_that_has_a_new_name(world: World) -> None:  # spec: HP-2 HP-3
     """As a container has after every start."""
-    crews = "hand.crew('do', 'crewhands:Doer', workers=1)"
+    crews = "hand.crew('do', 'scripted_handlers:Doer', workers=1)"
     with serving(world, crews, NODE_NAME="a") as served:
         eventually(lambda: len(served.hand.health("healthy")) == 2)
         served.die_with_the_node()
@@ -181,9 +181,9 @@ def test_a_machine_that_has_a_new_name(world: World) -> None:  # spec: HP-2 HP-3
 
 CREWS = f"""
 hand.crew("wrong", "{FAULTY}", environment={{"CHARGEHAND_FAULT_SET_UP": ONCE}})
-hand.crew("halted", "crewhands:Doer")
-hand.crew("none", "crewhands:Doer")
-hand.crew("still", "crewhands:Doer")
+hand.crew("halted", "scripted_handlers:Doer")
+hand.crew("none", "scripted_handlers:Doer")
+hand.crew("still", "scripted_handlers:Doer")
 """
 
 
@@ -197,7 +197,7 @@ def test_a_queue_with_work_and_nobody_to_do_it_is_loud(world: World) -> None:  #
         hand.pause("still")
         become(hand, {"wrong:0": "failed", "halted:0": "stopped", "still:0": "paused"})
         names = ("wrong", "halted", "none", "still", "ghost")
-        refs = {name: world.put(hand.crew(name, "crewhands:Doer")) for name in names}
+        refs = {name: world.put(hand.crew(name, "scripted_handlers:Doer")) for name in names}
         found: dict[str, str] = eventually(
             lambda: len(u := (hand.status() or {}).get("unserved", {})) == 4 and u, what="at the next beat, 5 s"
         )  # type: ignore[assignment]
@@ -224,5 +224,5 @@ def test_a_queue_with_work_and_nobody_to_do_it_is_loud(world: World) -> None:  #
         assert served.logged(f"event={Event.QUEUE_SERVED}", "queue=wrong")
         found_now = hand.verdict()
         assert (found_now.status, len(found_now.reasons)) == ("error", 1)
-    with serving(world, "hand.crew('ghost', 'crewhands:Doer')") as served:
-        assert served.hand.crew("ghost", "crewhands:Doer").ref(refs["ghost"].id).wait(30) == 1
+    with serving(world, "hand.crew('ghost', 'scripted_handlers:Doer')") as served:
+        assert served.hand.crew("ghost", "scripted_handlers:Doer").ref(refs["ghost"].id).wait(30) == 1

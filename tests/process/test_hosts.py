@@ -7,26 +7,27 @@ import sys
 from collections.abc import Callable
 
 import pytest
-from world import HERE, Started, World, gone
+from world import Started, World, gone
 
 from chargehand import Chargehand, StoreError
 from chargehand.model.job import State
 from chargehand.testing import eventually
+from paths import python_path
 
 
 def script(world: World, text: str) -> "subprocess.Popen[str]":
     head = (
-        "import os, sys\nfrom crewapp import chargehand\nfrom chargehand import clock\n"
-        f"hand = chargehand({str(world.store)!r})\ndo = hand.crew('do', 'crewhands:Doer', workers=1)\n"
+        "import os, sys\nfrom scripted_app import chargehand\nfrom chargehand import clock\n"
+        f"hand = chargehand({str(world.store)!r})\ndo = hand.crew('do', 'scripted_handlers:Doer', workers=1)\n"
     )
     return subprocess.Popen(
         [sys.executable, "-c", head + text],
-        env={**os.environ, "PYTHONPATH": str(HERE)}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env={**os.environ, "PYTHONPATH": python_path()}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
 
 
 def test_a_host_may_be_gone_at_once(hand: Chargehand, world: World, capfd: pytest.CaptureFixture[str]) -> None:
-    do = hand.crew("do", "crewhands:Doer", workers=1)
+    do = hand.crew("do", "scripted_handlers:Doer", workers=1)
     for _ in range(5):
         with hand.running():
             pass
@@ -75,7 +76,7 @@ def test_a_second_ctrl_c_ends_what_jobs_started_too(  # spec: WP-6
 ) -> None:
     started = work()
     started.ready()
-    do = started.hand.crew("do", "crewhands:Doer")
+    do = started.hand.crew("do", "scripted_handlers:Doer")
     ref = world.put(do, world.gate(), children=["sleep", "fork", "session", "daemon"])
     world.started(ref)
     children = world.children_of(4)
@@ -88,7 +89,7 @@ def test_a_second_ctrl_c_ends_what_jobs_started_too(  # spec: WP-6
 
 
 def test_a_store_that_is_deleted_acknowledges_nothing_more(hand: Chargehand, world: World) -> None:  # spec: ST-2
-    do = hand.crew("do", "crewhands:Doer", workers=1)
+    do = hand.crew("do", "scripted_handlers:Doer", workers=1)
     with hand.running():
         assert world.put(do).wait(20) == 1
         for end in ("", "-wal", "-shm"):
@@ -99,7 +100,7 @@ def test_a_store_that_is_deleted_acknowledges_nothing_more(hand: Chargehand, wor
 
 
 def test_nothing_is_enqueued_by_an_empty_list(hand: Chargehand, world: World) -> None:
-    do = hand.crew("do", "crewhands:Doer", workers=1)
+    do = hand.crew("do", "scripted_handlers:Doer", workers=1)
     with hand.running() as host:
         assert host.ready.wait(20)
         assert do.enqueue_many([]) == []
@@ -107,11 +108,11 @@ def test_nothing_is_enqueued_by_an_empty_list(hand: Chargehand, world: World) ->
 
 def test_a_worker_that_would_host_a_node_is_told_so(world: World) -> None:
     (world.folder / "unguarded.py").write_text(
-        "from crewapp import chargehand\nfrom chargehand import Handler\n"
+        "from scripted_app import chargehand\nfrom chargehand import Handler\n"
         "class H(Handler):\n    def perform(self, job): return 1\n"
         f"hand = chargehand({str(world.store)!r})\ncrew = hand.crew('c', 'unguarded:H', workers=1)\n"
         "with hand.running():\n    crew.enqueue(1).wait(3)\n"
     )
-    env = {**os.environ, "PYTHONPATH": f"{HERE}{os.pathsep}{world.folder}"}
+    env = {**os.environ, "PYTHONPATH": python_path(world.folder)}
     done = subprocess.run([sys.executable, "-m", "unguarded"], env=env, capture_output=True, text=True, check=False)
     assert "if __name__ == '__main__':" in done.stderr

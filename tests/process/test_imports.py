@@ -6,11 +6,10 @@ import sys
 import venv
 from pathlib import Path
 
-from world import HERE, World
+from world import World
 
 from chargehand import Chargehand
-
-ROOT = HERE.parent.parent
+from paths import ROOT, python_path
 
 
 def test_only_workers_import_what_a_handler_needs(hand: Chargehand, world: World) -> None:  # spec: WP-2
@@ -20,17 +19,17 @@ def test_only_workers_import_what_a_handler_needs(hand: Chargehand, world: World
         "    file.write(f'{os.getpid()}\\n')\n"
     )
     (world.folder / "heavy_app.py").write_text(
-        "from crewapp import chargehand\n"
+        "from scripted_app import chargehand\n"
         f"hand = chargehand({str(world.store)!r})\n"
-        "crew = hand.crew('heavy', 'crewhands:Heavy', workers=2)\n"
+        "crew = hand.crew('heavy', 'scripted_handlers:Heavy', workers=2)\n"
     )
-    environment = {**os.environ, "PYTHONPATH": f"{HERE}{os.pathsep}{world.folder}"}
+    environment = {**os.environ, "PYTHONPATH": python_path(world.folder)}
     log = world.folder / "log"
     with open(log, "wb") as out:
         host = subprocess.Popen(
             [sys.executable, "-m", "chargehand", "work", "heavy_app:hand"], env=environment, stderr=out, stdout=out
         )
-    crew = hand.crew("heavy", "crewhands:Heavy")
+    crew = hand.crew("heavy", "scripted_handlers:Heavy")
     try:
         workers = {crew.enqueue(None).wait(20) for _ in range(20)}
         for command in (["status"], ["jobs", "list"], ["jobs", "enqueue", "heavy", "1"]):
@@ -88,7 +87,7 @@ def test_the_wheel_without_extras_imports_and_works(world: World) -> None:
 
 def test_a_worker_is_light(hand: Chargehand, world: World) -> None:  # spec: WP-2
     """A bare worker has loaded neither the store's engine nor msgspec; the node nothing of the web."""
-    bare = hand.crew("bare", "crewhands_bare:Bare", workers=1)
+    bare = hand.crew("bare", "minimal_handlers:Bare", workers=1)
     with hand.running() as host:
         mapped = Path(f"/proc/{bare.enqueue(None).wait(20)}/maps").read_text()
         assert [heavy for heavy in ("apsw", "msgspec", "pydantic", "_asyncio") if heavy in mapped] == []

@@ -28,7 +28,7 @@ def test_limits_hold_and_nothing_is_left_waiting(hand: Chargehand, world: World,
     """Small jobs, as fast as they go: every slot that is freed is used again, though nobody enqueues anything."""
     most = MOST if which != "key" else 8
     lim = hand.crew(
-        "lim", "workhands:Limited", workers=8, limit=None if which == "key" else MOST,
+        "lim", "discovery_handlers:Limited", workers=8, limit=None if which == "key" else MOST,
         limit_per_key=None if which == "queue" else 1, environment=application(world),
     )  # fmt: skip
     with hand.running() as host:
@@ -48,7 +48,7 @@ def test_limits_hold_and_nothing_is_left_waiting(hand: Chargehand, world: World,
 def test_limits_under_eight_workers_and_kills(hand: Chargehand, world: World) -> None:  # spec: WK-13 WK-6
     chance = random.Random(13)
     lim = hand.crew(
-        "lim", "workhands:Limited", workers=8, limit=MOST, limit_per_key=1, environment=application(world)
+        "lim", "discovery_handlers:Limited", workers=8, limit=MOST, limit_per_key=1, environment=application(world)
     )  # fmt: skip
     payloads: list[dict[str, Any]] = [
         {"most": MOST, "key": f"k{chance.randrange(KEYS)}", "seconds": 0.01} for _ in range(JOBS)
@@ -102,7 +102,7 @@ def test_a_slot_that_an_interrupted_raised_or_cancelled_job_had_is_free(  # spec
 
 
 def test_one_key_at_its_limit_does_not_hold_up_the_others(hand: Chargehand, world: World) -> None:  # spec: WK-13
-    lim = hand.crew("lim", "workhands:Limited", workers=2, limit_per_key=1, environment=application(world))
+    lim = hand.crew("lim", "discovery_handlers:Limited", workers=2, limit_per_key=1, environment=application(world))
     gate = world.gate()
     with hand.running() as host:
         assert host.ready.wait(20)

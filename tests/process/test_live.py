@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from crewapp import chargehand as make
 from listening import Table
+from scripted_app import chargehand as make
 from terminal import answered, chargehand, environment_of
 from world import Started, World
 
@@ -59,8 +59,8 @@ async def follow(hand: Chargehand, job_id: str) -> list[str]:
 
 
 def test_jobs_are_followed_whoever_changes_them(hand: Chargehand, world: World) -> None:  # spec: WK-5 EV-2 EV-3
-    do = hand.crew("do", "crewhands:Doer", workers=1, max_attempts=1)
-    own = hand.crew("own", "crewhands:Settler", workers=1, transactional=True)
+    do = hand.crew("do", "scripted_handlers:Doer", workers=1, max_attempts=1)
+    own = hand.crew("own", "scripted_handlers:Settler", workers=1, transactional=True)
     with hand.transaction() as tx:
         tx.execute("CREATE TABLE song (title TEXT, worker INTEGER)")
     with pytest.raises(TopicError):
@@ -115,7 +115,7 @@ def test_without_a_node_the_store_is_read_and_a_node_is_found_again(
     world: World, work: Callable[..., Started]
 ) -> None:  # spec: EV-6 EV-5
     hand = make(world.store)
-    do = hand.crew("do", "crewhands:Doer")
+    do = hand.crew("do", "scripted_handlers:Doer")
     early = world.put(do)
     seen = Subscriber(hand, "*")
     health = seen.wait("system:health", status="error")

@@ -7,13 +7,13 @@ import subprocess
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from orderhands import FAULTY, WRONG, answered, become, begin, command, end, pids, serving, together, workers
+from operating import FAULTY, WRONG, answered, become, begin, command, end, pids, serving, together, workers
 from world import World
 
 from chargehand.log import Event
 from chargehand.testing import eventually
 
-CREWS = "hand.crew('talk', 'crewhands_seen:Talker', workers=1); hand.crew('other', 'crewhands_seen:Talker', workers=1)"
+CREWS = "\n".join(f"hand.crew('{name}', 'reporting_handlers:Talker', workers=1)" for name in ("talk", "other"))
 
 
 @contextmanager
@@ -30,7 +30,7 @@ def following(world: World, *words: str) -> "Generator[subprocess.Popen[str]]":
 def test_logs_by_worker_and_by_job(world: World) -> None:  # spec: WP-10 CL-3 CL-5
     with serving(world, CREWS) as served:
         become(served.hand, "healthy")
-        talk, other = (served.hand.crew(name, "crewhands_seen:Talker") for name in ("talk", "other"))
+        talk, other = (served.hand.crew(name, "reporting_handlers:Talker") for name in ("talk", "other"))
         first = talk.enqueue({"lines": ["one of the first", "two \x1b[31mof the first"]})
         second = talk.enqueue({"lines": ["one of the second"]})
         third = other.enqueue({"lines": ["one of the third"]})
@@ -67,7 +67,7 @@ def test_logs_by_worker_and_by_job(world: World) -> None:  # spec: WP-10 CL-3 CL
 def test_logs_follow(world: World) -> None:  # spec: CL-5
     with serving(world, CREWS) as served:
         become(served.hand, "healthy")
-        talk, other = (served.hand.crew(name, "crewhands_seen:Talker") for name in ("talk", "other"))
+        talk, other = (served.hand.crew(name, "reporting_handlers:Talker") for name in ("talk", "other"))
         talk.enqueue({"lines": ["before"]}).wait(30)
         eventually(lambda: served.logged("before"))
         with following(world, "talk", "-n", "1") as plain, following(world, "talk:0", "-n", "1", "--json") as data:
@@ -100,7 +100,7 @@ def test_many_long_lines(world: World) -> None:  # spec: SE-3 CL-5
     """As many as may be asked for come, however long they are."""
     with serving(world, CREWS) as served:
         become(served.hand, "healthy")
-        talk = served.hand.crew("talk", "crewhands_seen:Talker")
+        talk = served.hand.crew("talk", "reporting_handlers:Talker")
         for _ in range(5):
             talk.enqueue({"lines": ["x" * 4000] * 240}).wait(60)
         eventually(lambda: served.log.read_text().count("x" * 4000) == 1200, 60)

@@ -5,7 +5,7 @@ import signal
 from collections.abc import Callable
 
 import pytest
-from orderhands import FAULTY, WRONG, become, pids, serving, statuses, stays, texts, workers
+from operating import FAULTY, WRONG, become, pids, serving, statuses, stays, texts, workers
 from world import World, gone
 
 from chargehand import Chargehand, ChargehandError, ConfigurationError, LivenessPolicy, UnknownCrew
@@ -20,7 +20,7 @@ def test_drain_finishes_the_long_job_and_takes_nothing_more(  # spec: PD-2 SV-10
     make_hand: MakeHand, world: World
 ) -> None:
     hand = make_hand(liveness=HASTY)
-    do = hand.crew("do", "crewhands:Doer", workers=1)
+    do = hand.crew("do", "scripted_handlers:Doer", workers=1)
     gate = world.gate()
     with hand.running():
         long = world.put(do, gate)
@@ -47,7 +47,7 @@ def test_drain_finishes_the_long_job_and_takes_nothing_more(  # spec: PD-2 SV-10
 
 def test_stop_interrupts_after_the_grace_and_charges_nobody(make_hand: MakeHand, world: World) -> None:  # spec: PD-3
     hand = make_hand(liveness=HASTY)
-    do = hand.crew("do", "crewhands:Doer", workers=2)
+    do = hand.crew("do", "scripted_handlers:Doer", workers=2)
     gates = world.gate(), world.gate()
     with hand.running():
         refs = [world.put(do, gate, children=["sleep"]) for gate in gates]
@@ -75,7 +75,7 @@ def test_stop_interrupts_after_the_grace_and_charges_nobody(make_hand: MakeHand,
 
 
 def test_a_stop_within_the_grace_settles_the_job(hand: Chargehand, world: World) -> None:  # spec: PD-3
-    do = hand.crew("do", "crewhands:Doer", workers=1)
+    do = hand.crew("do", "scripted_handlers:Doer", workers=1)
     gate = world.gate()
     with hand.running():
         ref = world.put(do, gate)
@@ -92,8 +92,8 @@ def test_a_stop_within_the_grace_settles_the_job(hand: Chargehand, world: World)
 
 
 def test_restart_gives_new_processes_to_one_a_crew_or_all(hand: Chargehand, world: World) -> None:  # spec: SV-10
-    do = hand.crew("do", "crewhands:Doer", workers=2)
-    hand.crew("other", "crewhands:Doer", workers=1)
+    do = hand.crew("do", "scripted_handlers:Doer", workers=2)
+    hand.crew("other", "scripted_handlers:Doer", workers=1)
     everybody = {"do:0", "do:1", "other:0"}
     with hand.running():
         become(hand, "healthy")
@@ -126,7 +126,7 @@ def test_restart_gives_new_processes_to_one_a_crew_or_all(hand: Chargehand, worl
 
 
 def test_scale_up_and_down_live(hand: Chargehand, world: World) -> None:  # spec: SV-10
-    do = hand.crew("do", "crewhands:Doer", workers=1)
+    do = hand.crew("do", "scripted_handlers:Doer", workers=1)
     gate = world.gate()
     with hand.running():
         become(hand, {"do:0": "healthy"})
@@ -156,7 +156,7 @@ def test_scale_up_and_down_live(hand: Chargehand, world: World) -> None:  # spec
     assert (hand.crashes(), {ref.job().interruptions for ref in refs}) == ([], {0})
 
 
-CREW = "hand.crew('do', 'crewhands:Doer', workers={})"
+CREW = "hand.crew('do', 'scripted_handlers:Doer', workers={})"
 
 
 def test_a_scale_outlives_node_and_host_until_the_configured_count_changes(world: World) -> None:  # spec: SV-10
@@ -223,7 +223,7 @@ def test_a_reset_that_does_not_help(hand: Chargehand) -> None:  # spec: RP-6
 
 
 def test_orders_that_cannot_be(hand: Chargehand) -> None:  # spec: SV-10
-    hand.crew("do", "crewhands:Doer", workers=1)
+    hand.crew("do", "scripted_handlers:Doer", workers=1)
     hand.open()
     for order in (hand.start, hand.stop, hand.drain, hand.restart, hand.reset):
         with pytest.raises(ChargehandError, match=r"no node serves .*; start one with `chargehand work APP`"):

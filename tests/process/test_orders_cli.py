@@ -4,14 +4,14 @@ import os
 import signal
 from typing import Any
 
-from orderhands import FAULTY, WRONG, answered, at_once, become, command, many, pids, said, serving, statuses, together
+from operating import FAULTY, WRONG, answered, at_once, become, command, many, pids, said, serving, statuses, together
 from world import World, gone
 
 from chargehand import Chargehand
 from chargehand.log import Event
 from chargehand.testing import eventually
 
-TWO = "hand.crew('do', 'crewhands:Doer', workers=2); hand.crew('other', 'crewhands:Doer')"
+TWO = "hand.crew('do', 'scripted_handlers:Doer', workers=2); hand.crew('other', 'scripted_handlers:Doer')"
 ALL = {"do:0", "do:1", "other:0"}
 
 
@@ -152,7 +152,7 @@ def test_every_command_explains_itself() -> None:  # spec: CL-3
 
 
 def test_resume_names_those_that_stay_given_up(world: World) -> None:  # spec: RP-6 CL-2
-    crews = f"hand.crew('wrong', '{FAULTY}', environment={WRONG}); hand.crew('do', 'crewhands:Doer')"
+    crews = f"hand.crew('wrong', '{FAULTY}', environment={WRONG}); hand.crew('do', 'scripted_handlers:Doer')"
     with serving(world, crews) as served:
         become(served.hand, {"wrong:0": "failed", "do:0": "healthy"})
         lines: dict[str, Any] = dict(line.split(": ", 1) for line in said(world, "resume").splitlines())
@@ -163,7 +163,9 @@ def test_resume_names_those_that_stay_given_up(world: World) -> None:  # spec: R
 
 
 def test_a_crew_without_workers_can_be_told_too(world: World) -> None:  # spec: PD-1 CL-3
-    with serving(world, "hand.crew('do', 'crewhands:Doer'); hand.crew('empty', 'crewhands:Doer', workers=0)") as served:
+    with serving(
+        world, "hand.crew('do', 'scripted_handlers:Doer'); hand.crew('empty', 'scripted_handlers:Doer', workers=0)"
+    ) as served:
         become(served.hand, {"do:0": "healthy"})
         told = command(world, "pause", "empty")
         assert [pause.scope for pause in served.hand.pauses()] == ["empty"]

@@ -5,7 +5,7 @@ import signal
 from collections.abc import Callable
 from typing import Any
 
-from orderhands import FAULTY, WRONG, become, pids, serving, statuses, stays, texts, workers
+from operating import FAULTY, WRONG, become, pids, serving, statuses, stays, texts, workers
 from world import World
 
 from chargehand import Chargehand, clock
@@ -13,7 +13,7 @@ from chargehand.log import Event
 from chargehand.testing import eventually
 
 MakeHand = Callable[..., Chargehand]
-TWO = "hand.crew('do', 'crewhands:Doer', workers=2)"
+TWO = "hand.crew('do', 'scripted_handlers:Doer', workers=2)"
 
 
 def running(hand: Chargehand) -> int:
@@ -26,8 +26,8 @@ def finish(world: World, gate: Any, refs: list[Any]) -> None:
 
 
 def test_current_jobs_finish_and_nothing_new_is_taken(hand: Chargehand, world: World) -> None:  # spec: PD-1
-    do = hand.crew("do", "crewhands:Doer", workers=2)
-    other = hand.crew("other", "crewhands:Doer", workers=1)
+    do = hand.crew("do", "scripted_handlers:Doer", workers=2)
+    other = hand.crew("other", "scripted_handlers:Doer", workers=1)
     gate = world.gate()
     with hand.running():
         become(hand, "healthy")
@@ -60,7 +60,7 @@ def test_current_jobs_finish_and_nothing_new_is_taken(hand: Chargehand, world: W
 
 
 def test_what_was_claimed_ahead_goes_back(hand: Chargehand, world: World) -> None:  # spec: PD-1 WK-3
-    do = hand.crew("do", "crewhands:Doer", workers=2)
+    do = hand.crew("do", "scripted_handlers:Doer", workers=2)
     with hand.running():
         do.enqueue_many([{"ledger": world.ledger}] * 3000)
         eventually(lambda: len(world.lines("end")) > 200)
@@ -77,7 +77,7 @@ def test_what_was_claimed_ahead_goes_back(hand: Chargehand, world: World) -> Non
 
 
 def test_every_worker_paused_by_itself_holds_nothing_back(hand: Chargehand, world: World) -> None:  # spec: PD-1
-    do = hand.crew("do", "crewhands:Doer", workers=2)
+    do = hand.crew("do", "scripted_handlers:Doer", workers=2)
     with hand.running():
         do.enqueue_many([{"ledger": world.ledger}] * 3000)
         eventually(lambda: len(world.lines("end")) > 200)
@@ -91,7 +91,7 @@ def test_every_worker_paused_by_itself_holds_nothing_back(hand: Chargehand, worl
 
 
 def test_one_worker_is_paused_and_its_siblings_go_on(hand: Chargehand, world: World) -> None:  # spec: PD-1 SV-10
-    do = hand.crew("do", "crewhands:Doer", workers=2)
+    do = hand.crew("do", "scripted_handlers:Doer", workers=2)
     with hand.running():
         become(hand, "healthy")
         assert set(texts(hand.pause("do:0"))) == {"worker:do:0"}
@@ -109,7 +109,7 @@ def test_one_worker_is_paused_and_its_siblings_go_on(hand: Chargehand, world: Wo
 
 
 def test_a_pause_runs_out_by_itself(hand: Chargehand, world: World) -> None:  # spec: PD-1
-    do = hand.crew("do", "crewhands:Doer", workers=1)
+    do = hand.crew("do", "scripted_handlers:Doer", workers=1)
     with hand.running():
         become(hand, "healthy")
         began = clock.monotonic()
@@ -124,7 +124,7 @@ def test_a_pause_runs_out_by_itself(hand: Chargehand, world: World) -> None:  # 
 
 def test_pauses_over_each_other(hand: Chargehand, world: World) -> None:  # spec: PD-1
     """Whoever resumes one scope is not told that work goes on while another pause holds it."""
-    do = hand.crew("do", "crewhands:Doer", workers=1)
+    do = hand.crew("do", "scripted_handlers:Doer", workers=1)
     with hand.running():
         become(hand, "healthy")
         hand.pause()
@@ -138,7 +138,7 @@ def test_pauses_over_each_other(hand: Chargehand, world: World) -> None:  # spec
 
 
 def test_without_a_node_and_for_a_node_that_starts(hand: Chargehand, world: World) -> None:  # spec: PD-1 CL-2
-    do = hand.crew("do", "crewhands:Doer", workers=1)
+    do = hand.crew("do", "scripted_handlers:Doer", workers=1)
     ref = world.put(do)
     (answer,) = hand.pause(reason="before it starts", who="olga")
     assert (answer.component, answer.text) == ("*", "is paused; no node runs now, and one that starts will heed it")
@@ -155,7 +155,7 @@ def test_a_pause_survives_the_death_of_host_and_node(world: World) -> None:  # s
     with serving(world, TWO) as served:
         become(served.hand, "healthy")
         served.hand.pause("do", reason="keep still", who="olga")
-        ref = world.put(served.hand.crew("do", "crewhands:Doer"))
+        ref = world.put(served.hand.crew("do", "scripted_handlers:Doer"))
         node = served.ready_pid()
         os.kill(node, signal.SIGKILL)
         eventually(lambda: (served.view() or {}).get("pid") not in (None, node))
@@ -170,7 +170,7 @@ def test_a_pause_survives_the_death_of_host_and_node(world: World) -> None:  # s
 
 
 def test_given_up_through_pause_resume_and_restarts(world: World) -> None:  # spec: RP-6 RP-5
-    crews = f"hand.crew('wrong', '{FAULTY}', environment={WRONG}); hand.crew('do', 'crewhands:Doer')"
+    crews = f"hand.crew('wrong', '{FAULTY}', environment={WRONG}); hand.crew('do', 'scripted_handlers:Doer')"
     wanted = {"wrong:0": "failed", "do:0": "healthy"}
     remedy = ("worker:wrong:0", "the model's name is wrong, as told", "remedy=", "chargehand reset worker:wrong:0")
     with serving(world, crews) as served:

@@ -26,7 +26,7 @@ ROUGH = [
 
 
 def test_it_fails_alone(hand: Chargehand, world: World) -> None:  # spec: WK-5 SV-8
-    rough = hand.crew("rough", "crewhands_rough:Rough", workers=2, max_attempts=1)
+    rough = hand.crew("rough", "misbehaving_handlers:Rough", workers=2, max_attempts=1)
     with hand.running() as host:
         assert host.ready.wait(20)
         node = host.node_pid
@@ -41,7 +41,7 @@ def test_it_fails_alone(hand: Chargehand, world: World) -> None:  # spec: WK-5 S
 
 
 def test_it_forks_and_ends_its_children(hand: Chargehand, world: World) -> None:  # spec: WP-1
-    rough = hand.crew("rough", "crewhands_rough:Rough", workers=1)
+    rough = hand.crew("rough", "misbehaving_handlers:Rough", workers=1)
     with hand.running():
         assert world.put(rough, do="fork_and_terminate").wait(20) == "well"
         ref = world.put(rough, do="fork_and_return")
@@ -52,7 +52,7 @@ def test_it_forks_and_ends_its_children(hand: Chargehand, world: World) -> None:
 
 
 def test_a_thread_that_it_left_does_not_keep_a_dead_worker_alive(hand: Chargehand, world: World) -> None:  # spec: RP-5
-    rough = hand.crew("rough", "crewhands_rough:Rough", workers=1)
+    rough = hand.crew("rough", "misbehaving_handlers:Rough", workers=1)
     with hand.running():
         ref = world.put(rough, do="thread_then_end")
         pid = world.started(ref)
@@ -66,7 +66,7 @@ def test_a_stop_past_the_grace_makes_no_result_of_a_childs_death(  # spec: WP-6 
     world: World, make_hand: MakeHand
 ) -> None:
     hand = make_hand(liveness=LivenessPolicy(beat=0.2, grace=0.3, terminate=0.5))
-    rough = hand.crew("rough", "crewhands_rough:Rough", workers=4)
+    rough = hand.crew("rough", "misbehaving_handlers:Rough", workers=4)
     with hand.running():
         refs = [world.put(rough, do="wait_for_a_child") for _ in range(4)]
         for ref in refs:

@@ -5,7 +5,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from orderhands import FAULTY, become, pids, serving, statuses, stays, workers
+from operating import FAULTY, become, pids, serving, statuses, stays, workers
 from world import World, gone
 
 from chargehand import Chargehand, JobFailed, RestartPolicy
@@ -23,7 +23,7 @@ def spawned(hand: Chargehand, component: str | None = None) -> list[dict[str, An
 
 
 def test_recycled_after_exactly_so_many_jobs(hand: Chargehand) -> None:  # spec: WP-9
-    look = hand.crew("look", "crewhands_seen:Mirror", workers=1, recycle_jobs=3)
+    look = hand.crew("look", "reporting_handlers:Mirror", workers=1, recycle_jobs=3)
     with hand.running():
         seen = [ref.wait(30)["pid"] for ref in look.enqueue_many([None] * 9)]
         assert [len(set(seen[n : n + 3])) for n in (0, 3, 6)] == [1, 1, 1]
@@ -50,7 +50,7 @@ def test_recycled_when_it_has_grown_too_large(hand: Chargehand) -> None:  # spec
 
 
 def test_a_worker_sleeps_when_it_is_idle_and_comes_back_with_work(hand: Chargehand, world: World) -> None:  # spec: WP-3
-    do = hand.crew("do", "crewhands:Doer", workers=2, idle_exit=0.3)
+    do = hand.crew("do", "scripted_handlers:Doer", workers=2, idle_exit=0.3)
     with hand.running():
         become(hand, "healthy")
         first = pids(hand)
@@ -85,7 +85,7 @@ def test_one_job_wakes_one_worker(hand: Chargehand) -> None:  # spec: WP-3
 
 @pytest.mark.parametrize("scope", ["do", pytest.param("do:0"), None])
 def test_a_paused_worker_sleeps_too(hand: Chargehand, world: World, scope: str | None) -> None:  # spec: WP-3 PD-1
-    do = hand.crew("do", "crewhands:Doer", workers=1, idle_exit=0.2)
+    do = hand.crew("do", "scripted_handlers:Doer", workers=1, idle_exit=0.2)
     with hand.running():
         eventually(lambda: statuses(hand))
         hand.pause(scope)
@@ -101,7 +101,7 @@ def test_a_paused_worker_sleeps_too(hand: Chargehand, world: World, scope: str |
 def test_the_environment_of_each_worker(hand: Chargehand) -> None:  # spec: WP-3
     names = ["CUDA_VISIBLE_DEVICES", "TEST_TWICE", "TEST_PLAIN"]
     own = {"CUDA_VISIBLE_DEVICES": "{index}", "TEST_TWICE": "{index}/{index}", "TEST_PLAIN": "{other} {}"}
-    look = hand.crew("look", "crewhands_seen:Mirror", workers=2, environment=own)
+    look = hand.crew("look", "reporting_handlers:Mirror", workers=2, environment=own)
     found: dict[int, list[str]] = {}
     with hand.running():
         become(hand, "healthy")
@@ -117,10 +117,10 @@ def test_the_environment_of_each_worker(hand: Chargehand) -> None:  # spec: WP-3
 
 
 def test_threads_are_limited_before_anything_is_imported(hand: Chargehand) -> None:  # spec: WP-11
-    hand.crew("one", "crewhands_seen:Mirror")
-    hand.crew("three", "crewhands_seen:Mirror", threads=3)
-    hand.crew("two", "crewhands_seen:Mirror", threads=2)
-    hand.crew("own", "crewhands_seen:Mirror", threads=2, environment={"OMP_NUM_THREADS": "7"})
+    hand.crew("one", "reporting_handlers:Mirror")
+    hand.crew("three", "reporting_handlers:Mirror", threads=3)
+    hand.crew("two", "reporting_handlers:Mirror", threads=2)
+    hand.crew("own", "reporting_handlers:Mirror", threads=2, environment={"OMP_NUM_THREADS": "7"})
     with hand.running():
         found = {name: crew.enqueue(None).wait(30) for name, crew in hand.crews.items()}
     for name, count in (("one", "1"), ("three", "3"), ("two", "2")):
@@ -129,8 +129,8 @@ def test_threads_are_limited_before_anything_is_imported(hand: Chargehand) -> No
 
 
 def test_threads_of_a_standalone_worker(world: World) -> None:  # spec: WP-11 CF-1
-    with serving(world, "hand.crew('look', 'crewhands_seen:Mirror')", PIPELINE_THREADS_PER_JOB="5") as served:
-        found = served.hand.crew("look", "crewhands_seen:Mirror").enqueue(None).wait(30)
+    with serving(world, "hand.crew('look', 'reporting_handlers:Mirror')", PIPELINE_THREADS_PER_JOB="5") as served:
+        found = served.hand.crew("look", "reporting_handlers:Mirror").enqueue(None).wait(30)
         assert {found[variable] for variable in (THREADS, *THREAD_LIMITS)} == {"5"}
 
 
@@ -139,8 +139,8 @@ def test_no_more_are_started_than_fit(make_hand: MakeHand, what: str, words: str
     room: dict[str, Any] = {what: 5 * 2**30}
     need: dict[str, Any] = {what: "2 GiB"}
     hand = make_hand(starts=StartPolicy(**room))
-    hand.crew("big", "crewhands:Doer", workers=3, **need)
-    hand.crew("small", "crewhands:Doer", workers=1)
+    hand.crew("big", "scripted_handlers:Doer", workers=3, **need)
+    hand.crew("small", "scripted_handlers:Doer", workers=1)
     with hand.running():
         some = {"big:0": "healthy", "big:1": "healthy", "big:2": "stopped", "small:0": "healthy"}
         waiting = become(hand, some)["big:2"]
@@ -156,7 +156,7 @@ def test_no_more_are_started_than_fit(make_hand: MakeHand, what: str, words: str
 
 def test_one_that_can_never_fit_is_loud(make_hand: MakeHand, world: World) -> None:  # spec: SV-12 SV-9
     hand = make_hand(starts=StartPolicy(memory=2**30))
-    big = hand.crew("big", "crewhands:Doer", workers=1, memory="2 GiB")
+    big = hand.crew("big", "scripted_handlers:Doer", workers=1, memory="2 GiB")
     with hand.running():
         become(hand, {"big:0": "stopped"})
         world.put(big)
@@ -165,7 +165,7 @@ def test_one_that_can_never_fit_is_loud(make_hand: MakeHand, world: World) -> No
 
 def test_starts_are_staggered(make_hand: MakeHand) -> None:  # spec: SV-9
     hand = make_hand(starts=StartPolicy(stagger=0.3))
-    hand.crew("do", "crewhands:Doer", workers=4)
+    hand.crew("do", "scripted_handlers:Doer", workers=4)
     with hand.running():
         become(hand, "healthy")
         moments = [entry["at_ms"] for entry in spawned(hand)]
@@ -193,8 +193,8 @@ def test_few_load_at_a_time(make_hand: MakeHand) -> None:  # spec: SV-9
 def test_the_breaker_tries_one_and_a_reset_closes_it(make_hand: MakeHand, world: World) -> None:  # spec: SV-9
     hand = make_hand(restart=RestartPolicy(first_pause=0.3, longest_pause=0.6, rapid_limit=100, lifetime_limit=200))
     mended = world.folder / "mended"
-    bad = hand.crew("bad", "crewhands_seen:Fragile", workers=3, environment={"TEST_MENDED": str(mended)})
-    good = hand.crew("do", "crewhands:Doer", workers=2)
+    bad = hand.crew("bad", "reporting_handlers:Fragile", workers=3, environment={"TEST_MENDED": str(mended)})
+    good = hand.crew("do", "scripted_handlers:Doer", workers=2)
 
     def crashes_of(component: str) -> int:
         return sum(report.component == component for report in hand.crashes())
@@ -224,7 +224,7 @@ def test_the_breaker_tries_one_and_a_reset_closes_it(make_hand: MakeHand, world:
 
 
 def test_a_job_that_takes_too_long(hand: Chargehand, world: World) -> None:  # spec: WK-7 RP-7
-    slow = hand.crew("slow", "crewhands:Doer", workers=1, timeout=0.5, max_attempts=1)
+    slow = hand.crew("slow", "scripted_handlers:Doer", workers=1, timeout=0.5, max_attempts=1)
     with hand.running():
         ref = world.put(slow, world.gate(), children=["sleep"])
         pid = world.started(ref)
@@ -232,7 +232,7 @@ def test_a_job_that_takes_too_long(hand: Chargehand, world: World) -> None:  # s
             ref.wait(30)
         job = ref.job()
         assert (job.crashes, job.interruptions, job.attempts) == (0, 0, 1)
-        assert "crewhands.py" in (job.error or "")  # where it stood
+        assert "scripted_handlers.py" in (job.error or "")  # where it stood
         assert [gone(child) for child in (pid, *world.children())] == [True, True]
         assert world.put(slow, options={"timeout": None}).wait(30) == 1
         (worker,) = workers(hand).values()

@@ -34,7 +34,7 @@ def test_it_keeps_its_job_and_its_place_and_the_rest_goes_on(  # spec: WP-7
 ) -> None:
     first = work()
     node = first.ready()["pid"]
-    do = first.hand.crew("do", "crewhands:Doer")
+    do = first.hand.crew("do", "scripted_handlers:Doer")
     gate = world.gate()
     ref = world.put(do, gate)
     frozen = world.started(ref)

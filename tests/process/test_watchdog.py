@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from orderhands import pids, serving
+from operating import pids, serving
 from world import World
 
 from chargehand.log import Event
@@ -30,10 +30,10 @@ def test_supervision_goes_on_after_an_error_and_is_handed_over_after_three(world
     traps.mkdir()
     patched = f"import sys\nif 'chargehand.node.main' in ' '.join(sys.orig_argv):\n    exec({PATCH!r})\n"
     (world.folder / "sitecustomize.py").write_text(patched)
-    with serving(world, "do = hand.crew('do', 'crewhands:Doer', workers=2)", TRAPS=str(traps)) as served:
+    with serving(world, "do = hand.crew('do', 'scripted_handlers:Doer', workers=2)", TRAPS=str(traps)) as served:
         served.ready()
         node, before = served.ready_pid(), pids(served.hand)
-        do = served.hand.crew("do", "crewhands:Doer")
+        do = served.hand.crew("do", "scripted_handlers:Doer")
 
         def spring(number: int) -> None:
             trap = Path(traps / f"trap-{number}")

@@ -14,7 +14,7 @@ from chargehand.testing import eventually
 
 
 def test_a_job_is_done_by_a_worker_process(hand: Chargehand, world: World) -> None:  # spec: WP-1 WK-5
-    do = hand.crew("do", "crewhands:Doer", workers=2)
+    do = hand.crew("do", "scripted_handlers:Doer", workers=2)
     with hand.running() as host:
         ref = world.put(do, result={"a": [1, None, "ü"]})
         assert ref.wait(20) == {"a": [1, None, "ü"]}
@@ -28,7 +28,7 @@ def test_a_job_is_done_by_a_worker_process(hand: Chargehand, world: World) -> No
 
 
 def test_waiting_works_from_an_event_loop(hand: Chargehand, world: World) -> None:  # spec: WK-5
-    do = hand.crew("do", "crewhands:Doer", workers=1)
+    do = hand.crew("do", "scripted_handlers:Doer", workers=1)
 
     async def many() -> list[Any]:
         refs = [await do.enqueue_async({"ledger": world.ledger, "result": n}) for n in range(20)]
@@ -39,7 +39,7 @@ def test_waiting_works_from_an_event_loop(hand: Chargehand, world: World) -> Non
 
 
 def test_a_wait_ends_in_time_though_the_job_does_not(hand: Chargehand, world: World) -> None:
-    do = hand.crew("do", "crewhands:Doer", workers=1)
+    do = hand.crew("do", "scripted_handlers:Doer", workers=1)
     gate = world.gate()
     with hand.running():
         ref = world.put(do, gate)
@@ -76,7 +76,7 @@ class Song:
 
 
 def test_many_jobs_of_a_type(hand: Chargehand, world: World) -> None:  # spec: WK-2
-    do = hand.crew("typed", "crewhands_typed:Length", takes=Song, gives=float, workers=2)
+    do = hand.crew("typed", "typed_handlers:Length", takes=Song, gives=float, workers=2)
     with hand.running():
         refs = do.enqueue_many(Song(f"{n}.flac", n) for n in range(500))
         assert [ref.wait(20) for ref in refs] == [n * 2.0 for n in range(500)]
@@ -85,7 +85,7 @@ def test_many_jobs_of_a_type(hand: Chargehand, world: World) -> None:  # spec: W
 
 
 def test_a_job_that_raises_is_tried_again_and_then_fails(hand: Chargehand, world: World) -> None:  # spec: WK-5
-    do = hand.crew("do", "crewhands:Doer", workers=1, max_attempts=1)
+    do = hand.crew("do", "scripted_handlers:Doer", workers=1, max_attempts=1)
     with hand.running():
         failing = world.put(do, end="raise", text="no such file: a.flac")
         with pytest.raises(JobFailed, match=r"no such file: a\.flac"):
@@ -103,7 +103,7 @@ def test_a_job_that_raises_is_tried_again_and_then_fails(hand: Chargehand, world
 
 
 def test_jobs_that_a_job_enqueues_come_with_its_end(hand: Chargehand, world: World) -> None:  # spec: WK-2
-    do = hand.crew("do", "crewhands:Doer", workers=1, max_attempts=1)
+    do = hand.crew("do", "scripted_handlers:Doer", workers=1, max_attempts=1)
     following = [("do", {"ledger": world.ledger, "result": "after"})]
     with hand.running():
         good = world.put(do, follow=following)
@@ -117,7 +117,7 @@ def test_jobs_that_a_job_enqueues_come_with_its_end(hand: Chargehand, world: Wor
 
 
 def test_a_job_and_the_callers_own_rows_commit_together(hand: Chargehand, world: World) -> None:  # spec: WK-2 ST-2
-    do = hand.crew("do", "crewhands:Doer", workers=1)
+    do = hand.crew("do", "scripted_handlers:Doer", workers=1)
     with hand.transaction() as tx:
         tx.execute("CREATE TABLE song (title TEXT)")
 
@@ -140,7 +140,7 @@ def test_a_job_and_the_callers_own_rows_commit_together(hand: Chargehand, world:
 
 
 def test_enqueuing_past_the_transaction_that_one_is_in_is_refused(hand: Chargehand, world: World) -> None:
-    do = hand.crew("do", "crewhands:Doer", workers=1)
+    do = hand.crew("do", "scripted_handlers:Doer", workers=1)
     with hand.transaction() as tx:
         with pytest.raises(Exception, match="within=tx"):
             do.enqueue({})
@@ -156,7 +156,7 @@ def jobs_told(hand: Chargehand) -> list[tuple[str, str]]:
 
 
 def test_a_handler_settles_in_its_own_transaction(hand: Chargehand, world: World) -> None:  # spec: WK-4 WK-10
-    settle = hand.crew("settle", "crewhands:Settler", workers=2, transactional=True, max_attempts=1)
+    settle = hand.crew("settle", "scripted_handlers:Settler", workers=2, transactional=True, max_attempts=1)
     with hand.transaction() as tx:
         tx.execute("CREATE TABLE song (title TEXT, worker INTEGER)")
     with hand.running():
@@ -172,7 +172,7 @@ def test_a_handler_settles_in_its_own_transaction(hand: Chargehand, world: World
 
 
 def test_only_transactional_crews_may_settle(hand: Chargehand, world: World) -> None:
-    settle = hand.crew("settle", "crewhands:Settler", workers=1)
+    settle = hand.crew("settle", "scripted_handlers:Settler", workers=1)
     with hand.running():
         world.put(settle, title="x")
         eventually(lambda: (hand.status() or {"workers": [{}]})["workers"][0].get("status") == "failed")
@@ -181,7 +181,7 @@ def test_only_transactional_crews_may_settle(hand: Chargehand, world: World) -> 
 
 
 def test_a_unique_key_is_one_job_while_it_is_not_done(hand: Chargehand, world: World) -> None:  # spec: WK-2
-    do = hand.crew("do", "crewhands:Doer", workers=1)
+    do = hand.crew("do", "scripted_handlers:Doer", workers=1)
     gate = world.gate()
     with hand.running():
         first = world.put(do, gate, options={"key": "a.flac"})
@@ -196,7 +196,7 @@ def test_a_unique_key_is_one_job_while_it_is_not_done(hand: Chargehand, world: W
 
 
 def test_an_urgent_job_goes_first(hand: Chargehand, world: World) -> None:  # spec: WK-3
-    do = hand.crew("do", "crewhands:Doer", workers=1)
+    do = hand.crew("do", "scripted_handlers:Doer", workers=1)
     refs = [world.put(do, options={"priority": priority}) for priority in (0, 0, 5, -3)]
     with hand.running():
         for ref in refs:
@@ -206,7 +206,7 @@ def test_an_urgent_job_goes_first(hand: Chargehand, world: World) -> None:  # sp
 
 
 def test_a_delayed_job_waits_for_its_time(hand: Chargehand, world: World) -> None:  # spec: WK-2
-    do = hand.crew("do", "crewhands:Doer", workers=1)
+    do = hand.crew("do", "scripted_handlers:Doer", workers=1)
     with hand.running():
         later = world.put(do, options={"delay": 0.6})
         later.wait(20)
@@ -217,8 +217,8 @@ def test_a_delayed_job_waits_for_its_time(hand: Chargehand, world: World) -> Non
 
 def test_a_slow_load_asks_for_more_time(make_hand: Callable[..., Chargehand], world: World) -> None:  # spec: WP-5 SV-5
     hand = make_hand(liveness=LivenessPolicy(beat=0.1, set_up=0.3, first_frame=5))
-    patient = hand.crew("patient", "crewhands_slow:Patient", workers=1)
-    hasty = hand.crew("hasty", "crewhands_slow:Hasty", workers=1)
+    patient = hand.crew("patient", "slow_handlers:Patient", workers=1)
+    hasty = hand.crew("hasty", "slow_handlers:Hasty", workers=1)
     with hand.running():
         ref, never = patient.enqueue(None), hasty.enqueue(None)
         assert ref.wait(20) == "loaded"

@@ -1,4 +1,4 @@
-"""What the tests of discovery, cancel and limits ask about the application of `workhands`."""
+"""What the tests of discovery, cancel and limits ask about the application of `discovery_handlers`."""
 
 from typing import Any
 

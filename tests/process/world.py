@@ -7,13 +7,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from crewapp import chargehand
+from scripted_app import chargehand
 
 from chargehand.crew import Crew, Ref
 from chargehand.processes import proc
 from chargehand.testing import eventually
+from paths import python_path
 
-HERE = Path(__file__).parent
 WORK = "from chargehand.cli.work import work; work({!r})"
 """What `chargehand work` does."""
 
@@ -70,11 +70,12 @@ class Started:
 
     def __init__(self, world: World, *, typed: bool = False, **environment: str) -> None:
         """Typed, or called: reading a command line takes longer than all the rest of a start."""
-        path = os.pathsep.join(filter(None, (str(HERE), os.environ.get("PYTHONPATH"))))
-        env = {**os.environ, "CHARGEHAND_URL": str(world.store), "PYTHONPATH": path, **environment}
+        env = {**os.environ, "CHARGEHAND_URL": str(world.store), "PYTHONPATH": python_path(), **environment}
         self.log = world.folder / f"log-{os.urandom(4).hex()}"
         with open(self.log, "wb") as log:
-            words = ["-m", "chargehand", "work", "crewapp:hand"] if typed else ["-c", WORK.format("crewapp:hand")]
+            words = (
+                ["-m", "chargehand", "work", "scripted_app:hand"] if typed else ["-c", WORK.format("scripted_app:hand")]
+            )
             self.process = subprocess.Popen([sys.executable, *words], env=env, stderr=log, stdout=log)
         self.hand = chargehand(world.store)
 

@@ -11,6 +11,7 @@ from actors import Worker
 from application import Application
 from clockwork import Clockwork
 from fates import Fates
+from hands import Node
 from oracle import Oracle
 from people import People
 from profiles import Profile
@@ -19,7 +20,6 @@ from chargehand.model import ledger, search
 from chargehand.model.fleet.place import Place
 from chargehand.model.records import Holder
 from chargehand.stores.sqlite.store import SqliteStore
-from hands import Node
 
 EPOCH_MS = 1_700_000_000_000
 USUAL = (ledger.POLL, search.ENOUGH, search.LOOK_EVERY)

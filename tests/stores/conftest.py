@@ -25,11 +25,6 @@ MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 """These tests commit thousands of times and never cut the power: the disk would only slow them down."""
 
 
-@pytest.fixture(autouse=True)
-def nothing_is_left_behind() -> None:
-    """Looked at once a module: looking takes longer than most of these tests, which start no process."""
-
-
 @pytest.fixture
 def folder() -> Iterator[Path]:
     with TemporaryDirectory(prefix="chargehand-test-", dir=MEMORY) as name:

@@ -11,6 +11,10 @@ from webworld import Web
 MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 
 
+@pytest.fixture(autouse=True)
+def every_test_ends_its_processes(nothing_is_left_behind: None) -> None: ...
+
+
 @pytest.fixture
 def folder() -> Iterator[Path]:
     with TemporaryDirectory(prefix="chargehand-web-", dir=MEMORY) as name:

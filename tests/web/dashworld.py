@@ -17,11 +17,11 @@ import httpx
 
 from chargehand import Chargehand, clock
 from chargehand.testing import eventually
+from paths import ROOT, python_path
 
-HERE = Path(__file__).parent
 CHROMIUM = next((path for path in ("/usr/bin/chromium", "/usr/bin/chromium-browser") if os.path.exists(path)), None)
 
-SOURCE = HERE.parent.parent / "src" / "chargehand" / "web" / "dashboard" / "source"
+SOURCE = ROOT / "src" / "chargehand" / "web" / "dashboard" / "source"
 
 
 CROWD = int(os.environ.get("CHARGEHAND_TEST_JOBS", "20000"))
@@ -64,21 +64,21 @@ def free_port() -> int:
 
 
 class Served:
-    """The application of `dashhands` on a store in this folder."""
+    """The application of `dashboard_app` on a store in this folder."""
 
     def __init__(self, folder: Path, **environment: str) -> None:
         self.folder, self.port, self._environment = folder, free_port(), environment
         self.store = folder / "chargehand.db"
         self.url = f"http://127.0.0.1:{self.port}/chargehand"
         self.hand = Chargehand(self.store)
-        self.steps = self.hand.crew("steps", "dashsteps:Steps", max_attempts=1)
+        self.steps = self.hand.crew("steps", "dashboard_handlers:Steps", max_attempts=1)
         self.faults = self.hand.crew("faults", "chargehand.testing.faults:Faulty", max_attempts=1)
         self.start()
 
     def start(self) -> None:
-        path = os.pathsep.join(filter(None, (str(HERE), os.environ.get("PYTHONPATH"))))
+        path = python_path()
         env = {**os.environ, **self._environment, "CHARGEHAND_URL": str(self.store), "PYTHONPATH": path}
-        command = ["-m", "uvicorn", "dashhands:app", "--port", str(self.port), "--timeout-graceful-shutdown", "1"]
+        command = ["-m", "uvicorn", "dashboard_app:app", "--port", str(self.port), "--timeout-graceful-shutdown", "1"]
         with open(self.folder / "uvicorn.log", "ab") as log:
             self.process = subprocess.Popen([sys.executable, *command], env=env, stdout=log, stderr=log)
         eventually(self.up, 30, what="the server is up")

@@ -14,8 +14,8 @@ import httpx
 from chargehand import Chargehand
 from chargehand.processes import proc
 from chargehand.testing import eventually
+from paths import python_path
 
-HERE = Path(__file__).parent
 RUN = "CHARGEHAND_TEST_RUN"
 
 
@@ -25,12 +25,12 @@ def free_port() -> int:
 
 
 class Server:
-    """`uvicorn embedapp:app`, or another command, and what tests ask of it."""
+    """`uvicorn service_app:app`, or another command, and what tests ask of it."""
 
-    def __init__(self, folder: Path, *words: str, command: str = "uvicorn embedapp:app", **environment: str) -> None:
+    def __init__(self, folder: Path, *words: str, command: str = "uvicorn service_app:app", **environment: str) -> None:
         self.folder, self.store = folder, folder / "chargehand.db"
         self.run, self.port = f"run-{uuid.uuid4().hex}", free_port()
-        path = os.pathsep.join(filter(None, (str(folder), str(HERE), os.environ.get("PYTHONPATH"))))
+        path = python_path(folder)
         self.environment = {
             **os.environ, "CHARGEHAND_URL": str(self.store), "PYTHONPATH": path, RUN: self.run, **environment
         }  # fmt: skip

@@ -1,6 +1,6 @@
 """Pictures of every page of the dashboard, light and dark, of a server with something to see: docs/images/.
 
-PYTHONPATH=src .venv/bin/python tests/web/shots.py [FOLDER]
+PYTHONPATH=src:tests .venv/bin/python tests/web/shots.py [FOLDER]
 """
 
 import os

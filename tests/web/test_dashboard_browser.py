@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from dashhands import HOSTILE
+from dashboard_app import HOSTILE
 from dashworld import CHROMIUM, CROWD, Served, axe, missing
 
 from chargehand.model.access import Scope

@@ -74,7 +74,7 @@ def test_workers_are_supervised_while_the_api_holds_its_interpreter(server: Serv
         eventually(lambda: before[1] not in (now := server.workers()) and len(now) == 2, 60, what="another worker")
         gate = server.folder / "open"
         gate.touch()
-        crew = server.hand.crew("tag", "embedhands:Tagger")
+        crew = server.hand.crew("tag", "service_handlers:Tagger")
         assert crew.enqueue({"path": "y", "gate": str(gate)}).wait(30)["scores"] == {"y": 1.0}
         assert stuck
         assert not answers  # the API was busy all the time
@@ -149,7 +149,7 @@ def test_without_workers_jobs_wait_for_a_second_command(start: Start) -> None:  
     assert server.hand.status() is None
     assert server.hand.job(job_id).state == "queued"
     eventually(lambda: f"event={Event.QUEUE_UNSERVED}" in server.log.read_text(), what="it is said")
-    worker = start(command="chargehand work embedjobs:hand", WORKER_PROCESSES="1", EMBED_WORKERS="no")
+    worker = start(command="chargehand work service_jobs:hand", WORKER_PROCESSES="1", EMBED_WORKERS="no")
     assert server.result(job_id)["scores"] == {"a": 1.0}
     assert len(server.workers()) == 1
     worker.signal(signal.SIGTERM)
@@ -180,7 +180,7 @@ def is_node(pid: int) -> bool:
 
 
 def test_a_reload_is_quick_and_leaves_nothing(start: Start, tmp_path: Path) -> None:  # spec: SV-11
-    (tmp_path / "reloaded.py").write_text("from embedapp import app\n")
+    (tmp_path / "reloaded.py").write_text("from service_app import app\n")
     server = start("--reload", "--reload-dir", str(tmp_path), command="uvicorn reloaded:app", CHARGEHAND_GRACE="600")
     first = server.answers()["pid"]
     server.workers()
@@ -188,7 +188,7 @@ def test_a_reload_is_quick_and_leaves_nothing(start: Start, tmp_path: Path) -> N
     gate = server.folder / "gate"
     job_id = server.submit(gate=str(gate))
     server.started(gate)
-    (tmp_path / "reloaded.py").write_text("from embedapp import app  # changed\n")
+    (tmp_path / "reloaded.py").write_text("from service_app import app  # changed\n")
     eventually(lambda: server.node() not in (None, node), 60, what="another node, though a job never ends")
     assert server.answers()["pid"] != first
     assert [pid for pid in server.left() if is_node(pid)] == [server.node()]

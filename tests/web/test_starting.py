@@ -14,15 +14,15 @@ from typing import Any
 
 import httpx
 import pytest
-from embedserver import HERE, Server
+from embedserver import Server
 
 from chargehand import Chargehand, ChargehandError, ConfigurationError
 from chargehand.cli.init import init
 from chargehand.log import Event
 from chargehand.model.access import Scope
 from chargehand.web import serving
+from paths import HANDLERS, ROOT
 
-ROOT = HERE.parent.parent
 Start = Callable[..., Server]
 
 
@@ -124,12 +124,12 @@ def test_a_type_checker_sees_what_crews_take_and_give(tmp_path: Path) -> None:
 
 
 def test_serve_is_the_api_and_the_workers(start: Start) -> None:  # spec: CL-1
-    server = start(command="chargehand serve embedjobs:hand")
+    server = start(command="chargehand serve service_jobs:hand")
     assert server.answers("/healthz") == {"status": "ok"}
     assert f"address=http://127.0.0.1:{server.port}" in server.log.read_text()
-    crew = server.hand.crew("tag", "embedhands:Tagger")
+    crew = server.hand.crew("tag", "service_handlers:Tagger")
     assert crew.enqueue({"path": "z"}).wait(30)["scores"] == {"z": 1.0}
-    second = start(command="chargehand serve embedjobs:hand", EMBED_WORKERS="0")
+    second = start(command="chargehand serve service_jobs:hand", EMBED_WORKERS="0")
     assert second.answers("/healthz") == {"status": "ok"}
     server.signal(signal.SIGTERM)
     assert server.ended() == 0
@@ -175,9 +175,9 @@ def test_serve_says_where_it_cannot_listen(hand: Chargehand) -> None:
 
 
 def test_serve_speaks_in_sentences(tmp_path: Path) -> None:
-    for name in ("embedjobs.py", "embedhands.py"):
-        shutil.copy(HERE / name, tmp_path)
-    done = run("chargehand", "serve", "embedjobs:hand", "--host", "0.0.0.0", cwd=tmp_path)
+    for name in ("service_jobs.py", "service_handlers.py"):
+        shutil.copy(HANDLERS / name, tmp_path)
+    done = run("chargehand", "serve", "service_jobs:hand", "--host", "0.0.0.0", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
     assert "no key exists" in done.stderr.splitlines()[-1]
     assert "Traceback" not in done.stderr

@@ -1,4 +1,4 @@
-"""Handlers for the process tests. Workers import this module, hundreds of times: it loads no more than they need."""
+"""Handlers that do what their payload says. Workers import this module hundreds of times: keep its imports few."""
 
 import os
 import sys

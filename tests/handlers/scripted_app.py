@@ -1,4 +1,4 @@
-"""The application of the process tests, which the command line starts, too; what its workers do is in `crewhands`."""
+"""The application of the process tests, also for `chargehand work`; its handlers are in `scripted_handlers`."""
 
 import os
 from pathlib import Path
@@ -22,8 +22,8 @@ def chargehand(path: Path | str, **settings: Any) -> Chargehand:
     return MADE[-1]
 
 
-# The application for `chargehand work crewapp:hand`; its store is named by CHARGEHAND_URL.
+# The application for `chargehand work scripted_app:hand`; its store is named by CHARGEHAND_URL.
 if "CHARGEHAND_URL" in os.environ:
     hand = chargehand("unused")
-    do = hand.crew("do", "crewhands:Doer", workers=int(os.environ.get("TEST_WORKERS", "2")))
-    other = hand.crew("other", "crewhands:Doer", takes=dict, workers=1)
+    do = hand.crew("do", "scripted_handlers:Doer", workers=int(os.environ.get("TEST_WORKERS", "2")))
+    other = hand.crew("other", "scripted_handlers:Doer", takes=dict, workers=1)

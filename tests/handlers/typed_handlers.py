@@ -1,4 +1,4 @@
-"""A typed handler whose module imports nothing from the tests: only its own idea of what it takes."""
+"""A typed handler whose module imports nothing of the tests."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""Handlers that take longer to load than they may: one asks, one does not."""
+"""Handlers that load longer than the limit: one asks for more time, one does not."""
 
 from typing import Any
 

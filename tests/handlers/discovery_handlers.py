@@ -14,7 +14,7 @@ from typing import Any
 from zlib import crc32
 
 import apsw
-from crewhands import write
+from scripted_handlers import write
 
 from chargehand import Cancelled, GiveUp, Handler, Item, Job, clock
 

@@ -1,4 +1,4 @@
-"""An application for the dashboard's tests and pictures: crews that work, wait, fail and die as they are told."""
+"""The application of the dashboard's tests and screenshots: one crew reports progress, one fails on request."""
 
 import os
 
@@ -26,7 +26,7 @@ document.getElementById("songs").append(state("busy"), progress(0.5, "Songs hear
 hand = Chargehand(
     os.environ.get("CHARGEHAND_URL"), restart=RestartPolicy(first_pause=0.01, longest_pause=0.5, rapid_limit=2)
 )
-steps = hand.crew("steps", "dashsteps:Steps", workers=int(os.environ.get("DASH_WORKERS", "2")), max_attempts=1)
+steps = hand.crew("steps", "dashboard_handlers:Steps", workers=int(os.environ.get("DASH_WORKERS", "2")), max_attempts=1)
 faults = hand.crew("faults", FAULTY, workers=1, max_attempts=1)
 hand.pages.append(Page("Songs", "/songs"))
 

@@ -8,34 +8,29 @@ import sys
 from collections.abc import Callable, Generator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import warm
-from crewapp import chargehand
-from world import HERE, WORK, Started, World
+from scripted_app import chargehand
+from world import WORK, Started, World
 
 from chargehand import Chargehand, clock
 from chargehand.testing import eventually
+from paths import python_path
 
 FAULTY = "chargehand.testing.faults:Faulty"
 WRONG = {"CHARGEHAND_FAULT_SET_UP": "configuration"}
 Told = subprocess.CompletedProcess[str]
 
 
-def python_path(*folders: Path) -> str:
-    """These, and what this process was given: another process must find the same package."""
-    return os.pathsep.join(filter(None, (*map(str, folders), os.environ.get("PYTHONPATH"))))
-
-
 class Serving(Started):
     """`chargehand work` on an application whose crews the test writes down."""
 
     def __init__(self, world: World, crews: str, settings: str, environment: dict[str, str]) -> None:
-        text = f"from crewapp import *\nhand = chargehand('unused'{settings and ', ' + settings})\n{crews}\n"
+        text = f"from scripted_app import *\nhand = chargehand('unused'{settings and ', ' + settings})\n{crews}\n"
         name = f"application_{os.urandom(4).hex()}"  # a new text of the same size within a second would not be compiled
         (world.folder / f"{name}.py").write_text(text)
-        folders = python_path(world.folder, HERE)
+        folders = python_path(world.folder)
         env = {**os.environ, "CHARGEHAND_URL": str(world.store), "PYTHONPATH": folders, **environment}
         self.log = world.folder / f"log-{os.urandom(4).hex()}"
         command = [sys.executable, "-c", WORK.format(f"{name}:hand")]
@@ -80,7 +75,7 @@ def begin(*words: str) -> "subprocess.Popen[str]":
 
 def _environment() -> dict[str, str]:
     env = {key: value for key, value in os.environ.items() if key != "CHARGEHAND_URL"}
-    return env | {"PYTHONPATH": python_path(HERE), "COLUMNS": "200", "LOGNAME": "olga"}
+    return env | {"PYTHONPATH": python_path(), "COLUMNS": "200", "LOGNAME": "olga"}
 
 
 def _python(*words: str) -> "subprocess.Popen[str]":

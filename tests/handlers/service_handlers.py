@@ -1,9 +1,9 @@
-"""Its heavy module, for workers only."""
+"""The handlers of the web service. Only workers import this module."""
 
 import os
 from pathlib import Path
 
-from embedjobs import Labels, Song
+from service_jobs import Labels, Song
 
 from chargehand import Handler, Job, clock
 

@@ -1,4 +1,4 @@
-"""The smallest handler there is."""
+"""The smallest possible handler."""
 
 import os
 from typing import Any

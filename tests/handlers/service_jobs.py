@@ -1,4 +1,4 @@
-"""The light module of the service that the tests of embedding run."""
+"""The crews and types of the web service, without its handlers."""
 
 from pydantic import BaseModel
 
@@ -18,4 +18,4 @@ class Labels(BaseModel):
 hand = Chargehand(
     liveness=LivenessPolicy(grace=4.0), restart=RestartPolicy(first_pause=0.05, longest_pause=0.1, breaker_window=0)
 )
-tag = hand.crew("tag", "embedhands:Tagger", takes=Song, gives=Labels)
+tag = hand.crew("tag", "service_handlers:Tagger", takes=Song, gives=Labels)

@@ -1,4 +1,4 @@
-"""A tag crew without networks: whatever it is handed sounds the same. Imported in workers."""
+"""A crew for Tonearm that loads no network and refuses every song. Workers import this module."""
 
 from typing import Any
 

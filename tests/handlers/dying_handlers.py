@@ -1,4 +1,4 @@
-"""Handlers whose process dies the moment it has told its outcome, or anything; or tells what it should not."""
+"""Handlers whose process dies right after it has sent something, or sends what the protocol does not allow."""
 
 import os
 import signal
@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from crewhands import write
+from scripted_handlers import write
 
 from chargehand import Handler, Job, clock
 

@@ -1,4 +1,4 @@
-"""A handler that does what handlers should not, on request."""
+"""A handler that exits, forks, leaks threads or raises odd errors, as its payload says."""
 
 import os
 import subprocess
@@ -6,7 +6,7 @@ import sys
 import threading
 from typing import Any
 
-from crewhands import write
+from scripted_handlers import write
 
 from chargehand import GiveUp, Handler, Job, UnrecoverableError, clock
 

@@ -1,4 +1,4 @@
-"""A module whose import goes wrong, in the way that HOW says."""
+"""A module whose import fails in the way that the environment variable HOW names."""
 
 import os
 import signal
@@ -18,6 +18,6 @@ match os.environ["HOW"]:
         subprocess.Popen(["sleep", "300"])
         clock.sleep(300)
     case _:
-        from tryjobs import hand
+        from runnable_app import hand
 
         hand.host()

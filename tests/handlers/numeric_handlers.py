@@ -1,4 +1,4 @@
-"""Handlers that load real numeric libraries and count the threads that those make."""
+"""Handlers that load numeric libraries and count the threads that these start."""
 
 import os
 from typing import Any

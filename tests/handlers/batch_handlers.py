@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from crewhands import write
+from scripted_handlers import write
 
 from chargehand import Cancelled, GiveUp, Handler, Job, Retry, clock
 

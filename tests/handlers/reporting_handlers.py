@@ -1,4 +1,4 @@
-"""Handlers that show what they find: their environment, their output, their own breaking."""
+"""Handlers that report their environment, print lines, or crash while they load."""
 
 import os
 import sys

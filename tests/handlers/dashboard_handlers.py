@@ -1,4 +1,4 @@
-"""The handler of the dashboard's application: workers import this module, and nothing of the web."""
+"""The handler of the dashboard's application. Workers import this module; it imports no web framework."""
 
 import sys
 from typing import Any

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from tryjobs import Labels, rows
-from tryjobs import Song as TheSong
+from runnable_app import Labels, rows
+from runnable_app import Song as TheSong
 
 from chargehand import ConfigurationError, GiveUp, Handler, Item, Job, Retry, UnrecoverableError
 
@@ -115,7 +115,7 @@ class Song:
     path: str
 
 
-Song.__module__ = "tryjobs"
+Song.__module__ = "runnable_app"
 
 
 class Twin(Handler[Song, Any]):

@@ -1,4 +1,4 @@
-"""The service itself: an application with a lifespan and a route that holds the interpreter."""
+"""A web service with a lifespan, and a route that holds the interpreter lock."""
 
 import ctypes
 import os
@@ -6,8 +6,8 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from embedjobs import Labels, Song, hand, tag
 from fastapi import FastAPI, Request
+from service_jobs import Labels, Song, hand, tag
 
 HELD = ctypes.PyDLL(None)
 """Calls into the C library that do not let go of the interpreter."""

@@ -1,4 +1,4 @@
-"""A handler that says how far it is."""
+"""A handler that reports progress."""
 
 from pathlib import Path
 from typing import Any

@@ -1,14 +1,14 @@
-"""An application with events for the tests: a crew that says how far it is, served by uvicorn."""
+"""An application that uvicorn serves, with a route that streams the events of a job."""
 
 import os
 
-from crewapp import chargehand
 from fastapi import FastAPI
+from scripted_app import chargehand
 from starlette.responses import Response
 
 if "CHARGEHAND_URL" in os.environ:
     hand = chargehand("unused")
-    step = hand.crew("step", "crewhands_steps:Stepper", workers=2, max_attempts=1)
+    step = hand.crew("step", "progress_handlers:Stepper", workers=2, max_attempts=1)
     app = FastAPI()
     hand.attach(app)
 
