@@ -7,7 +7,6 @@ from chargehand import Chargehand, Crew, clock
 from chargehand.model.batch import Batch, Grant, Want
 from chargehand.model.job import Done, Settlement, settle
 from chargehand.model.records import CrewRow, Holder
-from chargehand.node.store_thread import execute
 from chargehand.stores import open_store
 
 SIZE = 50
@@ -93,7 +92,7 @@ class Crowd:
         """Seconds that the store needs to settle a batch and claim the next."""
         batch = self.next_batch()
         began = clock.monotonic()
-        result = execute(self.store, batch, HOLDER)
+        result = self.store.turn(batch, HOLDER)
         took = clock.monotonic() - began
         self.took(result.grants[0], result.lost)
         return took

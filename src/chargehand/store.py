@@ -5,12 +5,13 @@ three parts (`jobs`, `fleet`, `access`), and a store reads in the same three. Ti
 pass durations.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
+from chargehand import clock
 from chargehand.model.access import ApiKey, Deed, Operation, OperationFilter, Remembered, Session
-from chargehand.model.batch import Grant, Note, Want
+from chargehand.model.batch import Batch, Grant, Note, Result, Want
 from chargehand.model.job import Attempt, Enqueued, JobRecord, NewJob, Settlement
 from chargehand.model.records import (
     CancelResult,
@@ -311,6 +312,13 @@ class Store(Protocol):
 
     def transaction(self) -> AbstractContextManager[Transaction]:
         """Begins a transaction: it commits at the end of the block, and rolls back if the block raises."""
+        ...
+
+    def turn(self, batch: Batch, holder: Holder, monotonic: Callable[[], float] = clock.monotonic) -> Result:
+        """Executes a node's batch in one transaction, with the reads that go with it.
+
+        `monotonic` is the clock of the times in the batch.
+        """
         ...
 
     def stirred(self) -> bool:

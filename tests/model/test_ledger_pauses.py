@@ -4,6 +4,7 @@ import pytest
 from ledger_builders import T, claims, fast, grant, ledger, named, request, serve, working
 
 from chargehand.model.batch import Grant, Result, Want
+from chargehand.model.chores import Forgive
 from chargehand.model.hands import SECONDS_AHEAD
 from chargehand.model.job import Done, State
 from chargehand.model.ledger import CHORE_WAIT, POLL, Ledger
@@ -243,14 +244,16 @@ def test_a_closed_ledger_does_not_ask_for_its_sleepers() -> None:
 
 # chores
 
+ONE, TWO = Forgive("one"), Forgive("two")
+
 
 # spec: SV-3, HP-1
 def test_a_chore_is_written_at_once_if_nobody_waits_for_the_work() -> None:
     made = ledger()
-    made.chore("one", T)
-    made.chore("two", T)
+    made.chore(ONE, T)
+    made.chore(TWO, T)
     assert made.batch_due(T) == T
-    assert made.next_batch(T).chores == ("one", "two")
+    assert made.next_batch(T).chores == (ONE, TWO)
     made.confirm(Result(), T)
     assert made.next_batch(T).chores == ()
 
@@ -259,7 +262,7 @@ def test_a_chore_is_written_at_once_if_nobody_waits_for_the_work() -> None:
 @pytest.mark.parametrize("work", ["outcome", "request"])
 def test_a_chore_gives_way_to_the_work_but_not_for_long(work: str) -> None:
     made = working(2)
-    made.chore("one", T)
+    made.chore(ONE, T)
     if work == "outcome":
         made.finished("w0", Done(), T, None)
     else:
@@ -267,25 +270,25 @@ def test_a_chore_gives_way_to_the_work_but_not_for_long(work: str) -> None:
     assert made.next_batch(T).chores == ()
     made.confirm(Result(), T)
     made.enqueue(request("y"), T + CHORE_WAIT)
-    assert made.next_batch(T + CHORE_WAIT).chores == ("one",)
+    assert made.next_batch(T + CHORE_WAIT).chores == (ONE,)
 
 
 # spec: SV-3
 def test_chores_of_a_batch_that_failed_are_kept_in_order() -> None:
     made = ledger()
-    made.chore("one", T)
+    made.chore(ONE, T)
     made.next_batch(T)
-    made.chore("two", T)
+    made.chore(TWO, T)
     made.failed(T, 0.5)
     assert made.batch_due(T) == T + 0.5
-    assert made.next_batch(T + 0.5).chores == ("one", "two")
+    assert made.next_batch(T + 0.5).chores == (ONE, TWO)
 
 
 # spec: PD-3
 def test_a_ledger_is_not_settled_while_a_chore_waits() -> None:
     made = ledger()
     made.close(T)
-    made.chore("one", T)
+    made.chore(ONE, T)
     assert not made.settled
     made.next_batch(T)
     assert not made.settled

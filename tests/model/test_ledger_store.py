@@ -9,6 +9,7 @@ import pytest
 from ledger_builders import T, ledger, named, request, serve
 
 from chargehand.ids import new_id
+from chargehand.model import chores
 from chargehand.model.batch import Batch, Result, Want
 from chargehand.model.job import (
     Crashed,
@@ -26,8 +27,6 @@ from chargehand.model.job import (
 )
 from chargehand.model.ledger import POLL, Ledger
 from chargehand.model.records import Discovered, Discovery, Holder, JobFilter
-from chargehand.node import chores
-from chargehand.node.store_thread import execute
 from chargehand.stores.sqlite.store import SqliteStore
 
 MORNING = 1_700_000_000_000
@@ -68,7 +67,7 @@ class Node:
                 self.ledger.enqueue(request, self.now)
             return
         at_once = tuple(msgspec.structs.replace(s, delay_ms=0) for s in batch.settlements)
-        result = execute(self.store, msgspec.structs.replace(batch, settlements=at_once), self.holder)
+        result = self.store.turn(msgspec.structs.replace(batch, settlements=at_once), self.holder)
         lost = set(result.lost)
         assert not lost, "this node's own claims always hold"
         self.accepted += [s.id for s in batch.settlements if s.state is State.DONE]
@@ -157,7 +156,7 @@ def test_a_job_that_came_while_a_crew_had_nobody_is_found_by_a_later_poll(tmp_pa
     made, holder, now = ledger("a", "b"), Holder("node", "life"), T
 
     def turn(batch: Batch) -> list[str]:
-        return [named(todo) for _, todo in made.confirm(execute(store, batch, holder), now)]
+        return [named(todo) for _, todo in made.confirm(store.turn(batch, holder), now)]
 
     serve(made, "a0", crew="a")
     serve(made, "b0", crew="b")
@@ -184,8 +183,8 @@ def test_a_poll_without_a_stir_asks_the_store_for_nothing(tmp_path: Path) -> Non
     poll = Batch(wants=(Want("a", "queue-a", 1),), poll=True)
     with store.transaction() as tx:
         tx.jobs.enqueue([NewJob(id="own", queue="queue-a")])
-    assert execute(store, poll, Holder("n", "l")) == Result()
-    asked = execute(store, msgspec.structs.replace(poll, poll=False), Holder("n", "l"))
+    assert store.turn(poll, Holder("n", "l")) == Result()
+    asked = store.turn(msgspec.structs.replace(poll, poll=False), Holder("n", "l"))
     assert [claim.id for claim in asked.grants[0].claims] == ["own"]
     store.close()
 
@@ -196,10 +195,10 @@ def test_a_poll_with_a_hint_claims_and_hears_what_others_have_written(tmp_path: 
     holder, batch = Holder("n", "l"), Batch(wants=(Want("a", "queue-a", 1),), poll=True, hinted=True)
     with store.transaction() as tx:
         tx.jobs.enqueue([NewJob(id="one", queue="queue-a"), NewJob(id="two", queue="queue-a")])
-    assert [claim.id for claim in execute(store, batch, holder).grants[0].claims] == ["one"]
+    assert [claim.id for claim in store.turn(batch, holder).grants[0].claims] == ["one"]
     with other.transaction() as tx:
         tx.jobs.cancel(["one"])
-    heard = execute(store, batch, holder)
+    heard = store.turn(batch, holder)
     assert (heard.cancelling, [claim.id for claim in heard.grants[0].claims]) == (("one",), ["two"])
     store.close()
     other.close()
@@ -212,17 +211,17 @@ def test_a_page_is_as_old_as_its_look_whenever_it_is_stored(tmp_path: Path) -> N
     store, holder = SqliteStore(tmp_path / "store.db", now_ms=lambda: wall[0]), Holder("n", "l")
     page = Discovery(queue="queue-a", found=(Found(item="x"),), priority=0, max_attempts=3, timeout_ms=None)
     first = Batch(chores=(chores.QueueFound("a", page, 0.0),), wants=(Want("a", "queue-a", 1),))
-    (claim,) = execute(store, first, holder, lambda: 0.0).grants[0].claims
+    (claim,) = store.turn(first, holder, lambda: 0.0).grants[0].claims
     looked_at = 5.0
     wall[0] = MORNING + 6000
     settlement = settle(claim, Done())
     assert settlement is not None
-    execute(store, Batch(settlements=(settlement,)), holder)
+    store.turn(Batch(settlements=(settlement,)), holder)
     wall[0] = MORNING + 60_000
     late = Batch(chores=(chores.QueueFound("a", page, looked_at),))
-    assert execute(store, late, holder, lambda: 60.0).done == (Discovered(held=1),)
+    assert store.turn(late, holder, lambda: 60.0).done == (Discovered(held=1),)
     afterwards = Batch(chores=(chores.QueueFound("a", page, 59.0),))
-    assert execute(store, afterwards, holder, lambda: 60.0).done == (Discovered(queued=1),)
+    assert store.turn(afterwards, holder, lambda: 60.0).done == (Discovered(queued=1),)
     store.close()
 
 
@@ -230,7 +229,7 @@ def test_a_page_is_as_old_as_its_look_whenever_it_is_stored(tmp_path: Path) -> N
 def test_a_batch_settles_enqueues_and_claims_in_one_transaction(tmp_path: Path) -> None:
     store, holder = SqliteStore(tmp_path / "store.db"), Holder("n", "l")
     want = (Want("a", "queue-a", 5),)
-    first = execute(store, Batch(requests=(request("x", "y", token=1), request("z", token=2)), wants=want), holder)
+    first = store.turn(Batch(requests=(request("x", "y", token=1), request("z", token=2)), wants=want), holder)
     assert first.enqueued == ((1, (Enqueued("x", True), Enqueued("y", True))), (2, (Enqueued("z", True),)))
     assert [claim.id for claim in first.grants[0].claims] == ["x", "y", "z"]
     store.close()

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from chargehand.model.batch import Note
+from chargehand.model.chores import CancelJobs
 from chargehand.model.job import NewJob, State
 from chargehand.model.records import Holder
-from chargehand.node.chores import CancelJobs
 
 if TYPE_CHECKING:
     from stage import World

@@ -11,8 +11,8 @@ from storekeeper import NEVER, Storekeeper
 from supervision import Supervision
 
 from chargehand.model.batch import Batch, Result
+from chargehand.model.chores import CancelJobs, QueueFound
 from chargehand.model.fleet.lifecycle import Occupied, PausesChanged, StopAsked, Tick, WorkWaits
-from chargehand.node.chores import CancelJobs, QueueFound
 
 if TYPE_CHECKING:
     from stage import World

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from actors import Worker
 
+from chargehand.model.chores import QueueFound
 from chargehand.model.fleet.fleet import Fleet
 from chargehand.model.fleet.lifecycle import Action, Broken, Event, Framed, MoreTime, Status
 from chargehand.model.fleet.policy import Terms
@@ -16,7 +17,6 @@ from chargehand.model.job import Claim, Found
 from chargehand.model.ledger import Ledger, Todo
 from chargehand.model.records import Discovery
 from chargehand.model.search import LONGEST_LOOK, Look
-from chargehand.node.chores import QueueFound
 
 if TYPE_CHECKING:
     from stage import World

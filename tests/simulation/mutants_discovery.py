@@ -50,7 +50,7 @@ DISCOVERY = (
     ),
     Mutant(
         name="a page that waited for the store is taken for new",
-        file="node/chores.py",
+        file="stores/turn.py",
         old="            age_ms = int((now - looked_at + LOOKED_BEFORE) * 1000)\n",
         new="            age_ms = int(LOOKED_BEFORE * 1000)\n",
         profile="discovery",

@@ -76,7 +76,7 @@ WORK = (
     ),
     Mutant(
         name="notes are not written",
-        file="node/store_thread.py",
+        file="stores/turn.py",
         old="            tx.jobs.note(batch.notes)\n",
         new="            pass\n",
         profile="ghosts",
@@ -85,7 +85,7 @@ WORK = (
     ),
     Mutant(
         name="a batch is claimed before it is settled",
-        file="node/store_thread.py",
+        file="stores/turn.py",
         old="        lost = tx.jobs.settle(batch.settlements, holder) if batch.settlements else []\n",
         new="        grants = tx.jobs.claim(batch.wants, holder) if batch.wants else []\n"
         "        lost = tx.jobs.settle(batch.settlements, holder) if batch.settlements else []\n",

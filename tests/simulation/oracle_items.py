@@ -8,8 +8,8 @@ from typing import Any
 
 from oracle_jobs import JobPromises, Truth
 
+from chargehand.model.chores import QueueFound
 from chargehand.model.records import Discovered, Discovery
-from chargehand.node.chores import QueueFound
 
 MOST_DONE = 3
 WINDOW_MS = 3_600_000

@@ -11,6 +11,7 @@ import msgspec
 from clockwork import Broken
 
 from chargehand.model.batch import Batch, Note, Result
+from chargehand.model.chores import CancelJobs
 from chargehand.model.job import (
     Claim,
     Done,
@@ -23,7 +24,6 @@ from chargehand.model.job import (
     Stopped,
 )
 from chargehand.model.records import CancelResult
-from chargehand.node.chores import CancelJobs
 
 if TYPE_CHECKING:
     from stage import World

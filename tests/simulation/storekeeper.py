@@ -1,4 +1,4 @@
-"""The simulated store thread: the shipped `execute` on the real SQL, slow or failing as the seed will have it."""
+"""The simulated store thread: the shipped `turn` on the real SQL, slow or failing as the seed decides."""
 
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, cast
 from chargehand.errors import StoreError
 from chargehand.model.batch import Batch, Result
 from chargehand.model.records import Holder
-from chargehand.node.store_thread import execute
 from chargehand.store import Store
+from chargehand.stores.turn import turn
 
 if TYPE_CHECKING:
     from hands import Node
@@ -75,7 +75,7 @@ class Storekeeper:
             return
         world.tally["store: failed"] += 1
         try:
-            result = execute(cast(Store, Failing(world.stage.store)), batch, self.holder, lambda: world.now)
+            result = turn(cast(Store, Failing(world.stage.store)), batch, self.holder, lambda: world.now)
         except StoreError:
             node.order(self._failed)
         else:  # nothing was to be written
@@ -89,7 +89,7 @@ class Storekeeper:
         node, world = self._node, self._world
         if not node.alive and (not world.is_last(self.holder.life) or world.chance.random() < 0.5):
             return  # it died before its commit. (A successor has its lock: later than that it cannot come.)
-        result = execute(world.stage.store, batch, self.holder, lambda: world.now)
+        result = world.stage.store.turn(batch, self.holder, lambda: world.now)
         world.oracle.jobs.committed(batch, result)
         world.after(delay, lambda: node.order(lambda: self._confirmed(batch, result)))
 

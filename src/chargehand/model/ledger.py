@@ -5,11 +5,11 @@ in flight at a time; what happens meanwhile goes into the next.
 """
 
 from collections.abc import Callable, Collection, Container, Iterable, Mapping
-from typing import Any
 
 import msgspec
 
 from chargehand.model.batch import Batch, Note, Request, Result, Want
+from chargehand.model.chores import Chore
 from chargehand.model.hands import Bench, Held
 from chargehand.model.job import Claim, Interrupted, Outcome, Returned, Settlement, State, Stopped, settle
 from chargehand.model.search import Look, Search
@@ -65,7 +65,7 @@ class Ledger:
         self._dismissed: set[str] = set()
         self._settlements: list[Settlement] = []
         self._requests: list[Request] = []
-        self._chores: list[Any] = []
+        self._chores: list[Chore] = []
         self._chores_since: float | None = None
         self._held_back: frozenset[str] = frozenset()
         """Workers that a person has paused by themselves."""
@@ -309,7 +309,7 @@ class Ledger:
         for job in request.jobs:
             self._stir(job.queue, now + job.delay_ms / 1000, now)
 
-    def chore(self, chore: Any, now: float, *, urgent: bool = False) -> None:
+    def chore(self, chore: Chore, now: float, *, urgent: bool = False) -> None:
         """Something else to be written: soon, or with the next batch."""
         self._chores.append(chore)
         if urgent or self._chores_since is None:
@@ -415,7 +415,7 @@ class Ledger:
                 hinted |= bench.hungry
                 bench.hungry = False  # until this claim comes back full, or somebody hints meanwhile
                 wants.append(Want(crew, bench.queue, room, asleep))
-        chores: tuple[Any, ...] = ()
+        chores: tuple[Chore, ...] = ()
         if self._chores_since is not None and (not self._busy or now - self._chores_since >= CHORE_WAIT):
             chores, self._chores, self._chores_since = tuple(self._chores), [], None
         self.in_flight = Batch(

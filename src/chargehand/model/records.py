@@ -5,7 +5,7 @@ Plain data: no record here decides or does anything.
 
 import msgspec
 
-from chargehand.model.job import IN_WORDS, Found, State
+from chargehand.model.job import IN_WORDS, Found, NewJob, State
 
 
 class Holder(msgspec.Struct, frozen=True):
@@ -173,6 +173,15 @@ class RecurringPlan(msgspec.Struct, frozen=True, kw_only=True):
     next_run_ms: int
     """By the store's clock. If the schedule of a plan has not changed, the stored time is kept."""
     last_job: str | None = None
+
+
+class Firing(msgspec.Struct, frozen=True, kw_only=True):
+    """A recurring job that is due: for which time, when it is due next, and what to enqueue."""
+
+    name: str
+    due_ms: int
+    next_run_ms: int
+    job: NewJob
 
 
 class Discovery(msgspec.Struct, frozen=True, kw_only=True):

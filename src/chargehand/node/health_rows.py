@@ -9,11 +9,11 @@ from collections.abc import Mapping
 import msgspec
 
 from chargehand.live.views import health_note
+from chargehand.model import chores
 from chargehand.model.fleet.fleet import Fleet
 from chargehand.model.health import APP
 from chargehand.model.ledger import Ledger
 from chargehand.model.records import HealthNote
-from chargehand.node import chores
 from chargehand.node.handle import Handle
 from chargehand.processes import proc
 

@@ -14,12 +14,12 @@ from chargehand import clock
 from chargehand.live import bodies
 from chargehand.live.bodies import StoreLook, StoreView
 from chargehand.live.broker import Broker
+from chargehand.model import chores
 from chargehand.model.batch import Batch, Result
 from chargehand.model.job import FINISHED, JobRecord, Settlement, State
 from chargehand.model.ledger import Ledger, Todo
 from chargehand.model.search import Look as Search
 from chargehand.model.topic import Patterns, job_topic
-from chargehand.node import chores
 
 MOST_CHANGES = 500
 """Jobs whose changes are gathered; of more, those are left out that nobody was ever told of."""

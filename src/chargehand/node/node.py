@@ -17,6 +17,7 @@ import msgspec
 
 from chargehand import __version__, clock, log
 from chargehand.errors import EXIT_ERROR, EXIT_STORE, summary
+from chargehand.model import chores
 from chargehand.model.batch import Batch, Result
 from chargehand.model.diary import Diary
 from chargehand.model.fleet.fleet import Fleet
@@ -24,7 +25,6 @@ from chargehand.model.fleet.pace import Pace
 from chargehand.model.job import FINISHED, Settlement, State
 from chargehand.model.ledger import Ledger
 from chargehand.model.records import CrewRow, Holder
-from chargehand.node import chores
 from chargehand.node.fingerprint import fingerprint
 from chargehand.node.health_rows import HealthRows
 from chargehand.node.live import Live

@@ -10,12 +10,12 @@ from typing import Any
 
 from chargehand import clock, log
 from chargehand.ids import new_id
+from chargehand.model import chores
 from chargehand.model.fleet.death import Death, Reason, last_outcome
 from chargehand.model.fleet.fleet import Fleet
 from chargehand.model.fleet.lifecycle import Exited, Report, Status
 from chargehand.model.ledger import Ledger
 from chargehand.model.records import CrashReport
-from chargehand.node import chores
 from chargehand.node.handle import Handle
 from chargehand.node.loop import Loop
 from chargehand.processes import proc

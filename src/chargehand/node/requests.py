@@ -11,6 +11,7 @@ import msgspec
 from chargehand import clock, log
 from chargehand.errors import ConfigurationError, UnknownCrew, summary
 from chargehand.live.views import worker_view
+from chargehand.model import chores
 from chargehand.model.access import Deed
 from chargehand.model.batch import Batch, Request, Result
 from chargehand.model.fleet import orders
@@ -21,7 +22,6 @@ from chargehand.model.health import judge, member_of, unserved
 from chargehand.model.job import NewJob
 from chargehand.model.ledger import Ledger
 from chargehand.model.records import CancelResult, Discovered, GivenUpMark, RecurringPlan
-from chargehand.node import chores
 from chargehand.node.server import Call, Server, Token
 from chargehand.node.store_thread import Opened
 from chargehand.node.supervisor import Supervisor

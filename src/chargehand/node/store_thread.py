@@ -16,8 +16,8 @@ from chargehand import clock, log
 from chargehand.errors import ChargehandError, StoreError
 from chargehand.model.batch import Batch, Result
 from chargehand.model.records import CrewRow, GivenUpMark, Holder, Retention
-from chargehand.node import chores
 from chargehand.store import Store
+from chargehand.stores.turn import pauses_of
 
 PRUNE_EVERY = 60.0
 PRUNE_AT_ONCE = 500
@@ -58,44 +58,6 @@ class Unusable(msgspec.Struct, frozen=True):
 
 
 News = Opened | Recovered | Result | Failure | Unusable
-
-
-def execute(store: Store, batch: Batch, holder: Holder, monotonic: Callable[[], float] = clock.monotonic) -> Result:
-    """One batch in one transaction."""
-    stirred = batch.poll and (store.stirred() or batch.unsure)
-    told = batch.hinted or batch.settlements or batch.notes or batch.requests or batch.chores
-    if batch.poll and not (stirred or told):
-        return Result()
-    with store.transaction() as tx:
-        lost = tx.jobs.settle(batch.settlements, holder) if batch.settlements else []
-        if batch.notes:
-            tx.jobs.note(batch.notes)
-        enqueued: list[Any] = []
-        jobs = [job for request in batch.requests for job in request.jobs]
-        if batch.requests:
-            answers = iter(tx.jobs.enqueue(jobs))
-            enqueued = [(request.token, tuple(next(answers) for _ in request.jobs)) for request in batch.requests]
-        done = [chores.do(chore, tx, holder, monotonic()) for chore in batch.chores]
-        grants = tx.jobs.claim(batch.wants, holder) if batch.wants else []
-    about_pauses = stirred or any(isinstance(chore, chores.ABOUT_PAUSES) for chore in batch.chores)
-    about_recurring = any(isinstance(chore, chores.Recur | chores.Fire) for chore in batch.chores)
-    about_queues = any(isinstance(chore, chores.LookAtQueues) for chore in batch.chores)
-    return Result(
-        stirred=stirred,
-        lost=tuple(lost),
-        enqueued=tuple(enqueued),
-        grants=tuple(grants),
-        done=tuple(done),
-        cancelling=tuple(job_id for job_id, _ in store.jobs.cancelling()) if stirred else None,
-        pauses=pauses_of(store) if about_pauses else None,
-        waiting=tuple(store.jobs.waiting()) if about_queues else None,
-        recurring=tuple(store.jobs.recurring()) if about_recurring else None,
-    )
-
-
-def pauses_of(store: Store) -> tuple[tuple[str, int | None], ...]:
-    """What is paused, and for how many ms still."""
-    return tuple((pause.scope, pause.left_ms) for pause in store.fleet.pauses())
 
 
 class StoreThread(threading.Thread):
@@ -167,7 +129,7 @@ class StoreThread(threading.Thread):
                 self._recover(store, todo)
                 continue
             try:
-                self._tell(execute(store, todo, self._holder))
+                self._tell(store.turn(todo, self._holder))
             except StoreError as error:
                 self._tell(Failure(str(error)))
             except Exception as error:

@@ -13,6 +13,7 @@ import msgspec
 
 from chargehand import clock, log
 from chargehand.errors import summary
+from chargehand.model import chores
 from chargehand.model.fleet.fleet import Fleet
 from chargehand.model.fleet.lifecycle import (
     Action,
@@ -49,7 +50,6 @@ from chargehand.model.job import Claim, Settled
 from chargehand.model.ledger import Ledger, Todo
 from chargehand.model.records import Discovery
 from chargehand.model.search import LONGEST_LOOK, Look
-from chargehand.node import chores
 from chargehand.node.handle import Handle, take_on
 from chargehand.node.loop import Loop
 from chargehand.node.output import OutputLine

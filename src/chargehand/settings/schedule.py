@@ -14,7 +14,7 @@ import msgspec
 from chargehand.errors import ConfigurationError
 from chargehand.ids import new_id
 from chargehand.model.job import NewJob
-from chargehand.model.records import RecurringPlan
+from chargehand.model.records import Firing, RecurringPlan
 
 SHORTEST_MS = 1000
 
@@ -32,15 +32,6 @@ class RecurringJob(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     schedule: Schedule
-    job: NewJob
-
-
-class Firing(msgspec.Struct, frozen=True, kw_only=True):
-    """That one is due: for which time, when it is due next, and what to enqueue."""
-
-    name: str
-    due_ms: int
-    next_run_ms: int
     job: NewJob
 
 

@@ -20,13 +20,15 @@ import apsw
 from chargehand import clock
 from chargehand.errors import StoreError
 from chargehand.ids import NewIds, new_ids
-from chargehand.model.records import Retention
+from chargehand.model.batch import Batch, Result
+from chargehand.model.records import Holder, Retention
 from chargehand.stores.sqlite import ground
 from chargehand.stores.sqlite.database import Database
 from chargehand.stores.sqlite.prune import Surplus, overdue
 from chargehand.stores.sqlite.reading import SqliteAccessReading, SqliteFleetReading, SqliteJobReading
 from chargehand.stores.sqlite.transaction import SqliteTransaction
 from chargehand.stores.sqlite.words import ENGINE, LONGEST_WAIT, NO_DATABASE, in_words
+from chargehand.stores.turn import turn
 
 SAFE_ENGINES = ((3, 51, 3), (3, 50, 7), (3, 44, 6))
 """The first versions, newest line first, without the defect that damages WAL files written by several processes."""
@@ -193,6 +195,9 @@ class SqliteStore:
     def transaction(self) -> Generator[SqliteTransaction]:
         with in_words(self.path, ENGINE), self._writing():
             yield SqliteTransaction(self._db, self._now_ms(), self._new_ids)
+
+    def turn(self, batch: Batch, holder: Holder, monotonic: Callable[[], float] = clock.monotonic) -> Result:
+        return turn(self, batch, holder, monotonic)
 
     def prune(self, retention: Retention, limit: int) -> int:
         with in_words(self.path):

@@ -1,0 +1,132 @@
+"""What a node writes besides the work itself: pauses, counts, crash reports, health. Plain data.
+
+The ledger carries chores to the store and repeats them on failure, so none is lost, and none may be harmful when it is
+done twice.
+"""
+
+from typing import Any
+
+import msgspec
+
+from chargehand.model.access import Deed
+from chargehand.model.records import CrashReport, Discovery, Firing, GivenUpMark, HealthNote, RecurringPlan
+
+
+class SetPause(msgspec.Struct, frozen=True, kw_only=True):
+    """Pauses a scope for a person; `token` says whom to answer."""
+
+    token: Any
+    scope: str
+    who: str
+    reason: str | None
+    for_ms: int | None
+
+
+class ClearPause(msgspec.Struct, frozen=True, kw_only=True):
+    """Resumes a scope for a person."""
+
+    token: Any
+    scope: str
+
+
+class CancelJobs(msgspec.Struct, frozen=True, kw_only=True):
+    """Cancels jobs for a person."""
+
+    token: Any
+    ids: tuple[str, ...]
+    who: str = ""
+    origin: str = ""
+
+
+class KeepDeed(msgspec.Struct, frozen=True):
+    """Appends an order to the operator log."""
+
+    deed: Deed
+
+
+class QueueFound(msgspec.Struct, frozen=True):
+    """Queues a page that a crew's `discover` found; `looked_at` is when (monotonic) it was asked to look."""
+
+    crew: str
+    page: Discovery
+    looked_at: float
+
+
+class Recur(msgspec.Struct, frozen=True):
+    """Registers the application's recurring jobs."""
+
+    plans: tuple[RecurringPlan, ...]
+
+
+class Fire(msgspec.Struct, frozen=True):
+    """Enqueues a recurring job that is due."""
+
+    firing: Firing
+
+
+class KeepScale(msgspec.Struct, frozen=True):
+    """Keeps the worker count that a person set for a crew."""
+
+    crew: str
+    count: int
+
+
+class KeepReport(msgspec.Struct, frozen=True):
+    """Keeps the report of a crash."""
+
+    report: CrashReport
+
+
+class KeepGivenUp(msgspec.Struct, frozen=True):
+    """Marks a worker as given up."""
+
+    mark: GivenUpMark
+
+
+class Forgive(msgspec.Struct, frozen=True):
+    """Clears the mark of a worker that was given up."""
+
+    component: str
+
+
+class Project(msgspec.Struct, frozen=True):
+    """Writes the newest health of these components, and deletes that of `gone`."""
+
+    notes: tuple[HealthNote, ...]
+    gone: tuple[str, ...] = ()
+
+
+class Wipe(msgspec.Struct, frozen=True):
+    """Deletes all health rows of this node, at its graceful shutdown."""
+
+
+class TakeSnapshot(msgspec.Struct, frozen=True):
+    """Appends the present health to the history."""
+
+
+class LookAtPauses(msgspec.Struct, frozen=True):
+    """Reads the pauses again, because one has expired."""
+
+
+class LookAtQueues(msgspec.Struct, frozen=True):
+    """Reads which queues have due jobs."""
+
+
+Chore = (
+    SetPause
+    | ClearPause
+    | CancelJobs
+    | KeepDeed
+    | QueueFound
+    | Recur
+    | Fire
+    | KeepScale
+    | KeepReport
+    | KeepGivenUp
+    | Forgive
+    | Project
+    | Wipe
+    | TakeSnapshot
+    | LookAtPauses
+    | LookAtQueues
+)

@@ -1,0 +1,98 @@
+"""One turn of a node over the parts of the contract: a Batch in one transaction, then the reads that go with it.
+
+Every store may use this function as its `turn`; a store that can do a turn in one round trip has its own.
+"""
+
+from collections.abc import Callable
+from typing import Any, assert_never
+
+import msgspec
+
+from chargehand.model import chores
+from chargehand.model.access import Deed
+from chargehand.model.batch import Batch, Result
+from chargehand.model.records import Holder
+from chargehand.store import Store, Transaction
+
+LOOKED_BEFORE = 1.0
+"""Seconds added to the age of a look: the store's clock and the node's are not the same."""
+
+
+def turn(store: Store, batch: Batch, holder: Holder, monotonic: Callable[[], float]) -> Result:
+    """Executes a batch in one transaction, in this order: settle, note, enqueue, chores, claim."""
+    stirred = batch.poll and (store.stirred() or batch.unsure)
+    has_work = batch.hinted or batch.settlements or batch.notes or batch.requests or batch.chores
+    if batch.poll and not (stirred or has_work):
+        return Result()
+    with store.transaction() as tx:
+        lost = tx.jobs.settle(batch.settlements, holder) if batch.settlements else []
+        if batch.notes:
+            tx.jobs.note(batch.notes)
+        enqueued: list[Any] = []
+        if batch.requests:
+            answers = iter(tx.jobs.enqueue([job for request in batch.requests for job in request.jobs]))
+            enqueued = [(request.token, tuple(next(answers) for _ in request.jobs)) for request in batch.requests]
+        done = [_do(chore, tx, holder, monotonic()) for chore in batch.chores]
+        grants = tx.jobs.claim(batch.wants, holder) if batch.wants else []
+    kinds = {type(chore) for chore in batch.chores}
+    read_pauses = stirred or not kinds.isdisjoint((chores.SetPause, chores.ClearPause, chores.LookAtPauses))
+    read_recurring = not kinds.isdisjoint((chores.Recur, chores.Fire))
+    return Result(
+        stirred=stirred,
+        lost=tuple(lost),
+        enqueued=tuple(enqueued),
+        grants=tuple(grants),
+        done=tuple(done),
+        cancelling=tuple(job_id for job_id, _ in store.jobs.cancelling()) if stirred else None,
+        pauses=pauses_of(store) if read_pauses else None,
+        waiting=tuple(store.jobs.waiting()) if chores.LookAtQueues in kinds else None,
+        recurring=tuple(store.jobs.recurring()) if read_recurring else None,
+    )
+
+
+def pauses_of(store: Store) -> tuple[tuple[str, int | None], ...]:
+    """Returns the scope of every pause, and for how many ms it still holds."""
+    return tuple((pause.scope, pause.left_ms) for pause in store.fleet.pauses())
+
+
+def _do(chore: chores.Chore, tx: Transaction, holder: Holder, now: float) -> Any:
+    """Writes a chore and returns its result, if it has one. `now` is monotonic, taken inside the transaction."""
+    match chore:
+        case chores.CancelJobs():
+            found = tx.jobs.cancel(chore.ids)
+            by = {"who": chore.who, "origin": chore.origin}
+            tx.access.log([Deed(verb="cancel", target=f"job:{job.id}", **by) for job in found])
+            return found
+        case chores.KeepDeed(deed):
+            tx.access.log([deed])
+        case chores.QueueFound(_, page, looked_at):
+            # Computed now and not when the chore was made: a store that is slow, or fails for a while, adds to the age.
+            age_ms = int((now - looked_at + LOOKED_BEFORE) * 1000)
+            return tx.jobs.discover([msgspec.structs.replace(page, age_ms=age_ms)])[0]
+        case chores.Recur(plans):
+            tx.jobs.recur(plans)
+        case chores.Fire(firing):
+            return tx.jobs.fire(firing.name, firing.due_ms, firing.next_run_ms, firing.job)
+        case chores.SetPause():
+            tx.fleet.pause(chore.scope, chore.who, chore.reason, chore.for_ms)
+        case chores.ClearPause():
+            tx.fleet.resume(chore.scope)
+        case chores.KeepScale(crew, count):
+            tx.fleet.scale(crew, count)
+        case chores.KeepReport(report):
+            tx.fleet.report([report], holder)
+        case chores.KeepGivenUp(mark):
+            tx.fleet.mark([mark])
+        case chores.Forgive(component):
+            tx.fleet.mark((), cleared=[component])
+        case chores.Project(notes, gone):
+            tx.fleet.project(notes, holder, gone=gone)
+        case chores.Wipe():
+            tx.fleet.project((), holder, complete=True)
+        case chores.TakeSnapshot():
+            tx.fleet.snapshot()
+        case chores.LookAtPauses() | chores.LookAtQueues():
+            return None
+        case _:
+            assert_never(chore)
+    return None
