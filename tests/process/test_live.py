@@ -23,8 +23,8 @@ from chargehand.errors import TopicError
 from chargehand.live.broker import Broker, Wire
 from chargehand.model.topic import parse
 from chargehand.node.loop import Channel, Loop
-from chargehand.node.server import Call
 from chargehand.node.subscribers import Subscribers
+from chargehand.protocol.control import Call
 from chargehand.protocol.frame import Decoder, Frame
 
 
@@ -58,7 +58,12 @@ async def follow(hand: Chargehand, job_id: str) -> list[str]:
     return [event["job"]["state"] async for event in ref.events()]
 
 
-def test_jobs_are_followed_whoever_changes_them(hand: Chargehand, world: World) -> None:  # spec: WK-5 EV-2 EV-3
+def test_jobs_are_followed_whoever_changes_them(  # spec: WK-5 EV-2 EV-3
+    hand: Chargehand, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The node does not poll: each change by another process must reach it as a hint.
+    (tmp_path / "sitecustomize.py").write_text("import chargehand.node.live as live\nlive.POLL = 3600.0\n")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, (str(tmp_path), os.environ.get("PYTHONPATH")))))
     do = hand.crew("do", "scripted_handlers:Doer", workers=1, max_attempts=1)
     own = hand.crew("own", "scripted_handlers:Settler", workers=1, transactional=True)
     with hand.transaction() as tx:

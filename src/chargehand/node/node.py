@@ -23,23 +23,26 @@ from chargehand.model.diary import Diary
 from chargehand.model.fleet.fleet import Fleet
 from chargehand.model.fleet.pace import Pace
 from chargehand.model.job import FINISHED, Settlement, State
-from chargehand.model.ledger import Ledger
+from chargehand.model.ledger import Ledger, Todo
 from chargehand.model.records import CrewRow, Holder
 from chargehand.node.fingerprint import fingerprint
+from chargehand.node.followers import Followers
 from chargehand.node.health_rows import HealthRows
 from chargehand.node.live import Live
 from chargehand.node.log_buffer import LogBuffer
 from chargehand.node.loop import Channel, Loop
 from chargehand.node.output import OutputLine
 from chargehand.node.reader import Reader
+from chargehand.node.replies import answer_enqueue, refuse
 from chargehand.node.requests import Requests
-from chargehand.node.server import Server
+from chargehand.node.server import Documents, Server
 from chargehand.node.store_thread import Failure, News, Opened, Recovered, StoreThread, Unusable
 from chargehand.node.subscribers import Subscribers
 from chargehand.node.supervisor import Supervisor
 from chargehand.processes import proc
 from chargehand.processes.record import ProcessRecord
 from chargehand.protocol.frame import BadFrame, Frame, encode
+from chargehand.protocol.worker import ProgressFrame
 from chargehand.settings.plan import NodePlan
 from chargehand.stores import open_store, sqlite_path
 
@@ -60,7 +63,7 @@ UNKILLABLE_EVERY = 0.5
 class Node:
     """One life of a node. `step` is one turn; `run` is all of them."""
 
-    def __init__(self, plan: NodePlan, tether: socket.socket, journal: LogBuffer) -> None:
+    def __init__(self, plan: NodePlan, tether: socket.socket, log_buffer: LogBuffer) -> None:
         self._plan = plan
         self._started_ms = clock.now_ms()
         self._loop = Loop()
@@ -81,9 +84,8 @@ class Node:
         batching = {crew.name: (crew.batch, crew.batch_wait_ms / 1000) for crew in plan.crews}
         queues = [(crew.name, crew.queue) for crew in plan.crews]
         limited = {crew.queue for crew in plan.crews if crew.limit is not None or crew.limit_per_key is not None}
-        self._server = Server(self._loop, Path(f"{store}-sock"), self, _raise_descriptor_limit() // 2, journal)
-        awaited = self._server.followers
-        self._ledger = Ledger(queues, chance.random, now, discovering, batching, limited, awaited)
+        self._followers = Followers()
+        self._ledger = Ledger(queues, chance.random, now, discovering, batching, limited, self._followers.by_job)
         self._supervisor = Supervisor(self._loop, plan, self._fleet, self._ledger, self._lives, self)
         self._supervisor.keep_free(self._unkillable)
         self._projection = HealthRows(self._fleet, self._ledger, self._supervisor.hands, history=plan.history, now=now)
@@ -94,15 +96,16 @@ class Node:
         self._loop.add(self._reader.ready, lambda _: self._see())
         self._live = Live(
             self._lives.life, plan, self._fleet, self._ledger, self._supervisor.hands, self._reader,
-            lambda: (self._office.unserved, self._failing, self._ledger.blind),
+            lambda: (self._requests.unserved, self._failing, self._ledger.blind),
         )  # fmt: skip
-        self.began, self.worked, self.heard = self._live.began, self._live.worked, self._live.heard
-        self._outlets = Subscribers(self._live)
-        self.subscribe, self.unsubscribe = self._outlets.subscribe, self._outlets.unsubscribe
-        self._office = Requests(plan, self._fleet, self._ledger, self._supervisor, self._server)
-        self.enqueue = self._office.enqueue
-        self.order, self.cancel, self.wake = self._office.order, self._office.cancel, self._office.wake
-        self.check_scope = self._office.check_scope
+        self._subscribers = Subscribers(self._live)
+        self._requests = Requests(
+            plan, self._fleet, self._ledger, self._supervisor, self._live, self._followers
+        )  # fmt: skip
+        self._server = Server(
+            self._loop, Path(f"{store}-sock"), _raise_descriptor_limit() // 2, self._requests, self._subscribers,
+            self._followers, log_buffer, Documents(self.status, self._past, self._history),
+        )  # fmt: skip
         self._sleeping = [crew.name for crew in plan.crews if crew.idle_exit is not None]
         """Crews whose workers go to sleep for want of work."""
         self._open = False
@@ -218,7 +221,7 @@ class Node:
             self._ledger.benches[crew].asleep = self._fleet.could_wake(crew)
         if self._live.watched or now >= self._live.due():
             self._live.step(now)
-            self._outlets.send()
+            self._subscribers.send()
         self._brisk_until = now + BRISK
 
     def _forgive(self, now: float, waited: float = 0.0) -> bool:
@@ -232,7 +235,7 @@ class Node:
         """When `_tend` has something to do."""
         due = now + LONGEST_WAIT
         if self._gone_at is None:
-            ledger, office = self._ledger, self._office
+            ledger, office = self._ledger, self._requests
             fire_at = None if self._fleet.stopping else office.fire_due(now)
             others = (office.pauses_due, ledger.looks_due(), ledger.gathered_due(), fire_at)
             for moment in (self._projection.due(), *others):
@@ -247,11 +250,11 @@ class Node:
             self._diary.weigh(self._fleet.places, clock.now_ms())
             for chore in self._projection.chores(now, self._failing):
                 self._ledger.chore(chore, now)
-        if self._office.pauses_due is not None and now >= self._office.pauses_due:
-            self._office.pauses_due = None
+        if self._requests.pauses_due is not None and now >= self._requests.pauses_due:
+            self._requests.pauses_due = None
             self._ledger.chore(chores.LookAtPauses(), now)
         if not self._fleet.stopping:
-            self._office.fire(now)
+            self._requests.fire(now)
         for component, todo in (*self._ledger.looks(now), *self._ledger.gathered(now)):
             self._supervisor.hand_out(component, todo)
 
@@ -298,7 +301,7 @@ class Node:
         match news:
             case Opened():
                 self._open = True
-                self._office.opened(news, now)
+                self._requests.opened(news, now)
                 self._tether.send(encode("READY", {"pid": os.getpid()}))
             case Recovered(jobs):
                 if jobs:
@@ -318,7 +321,7 @@ class Node:
             log.error("the store fails; outcomes are kept and tried again", why=why)
         self._failing = why
         for request in self._ledger.failed(now, self._pause):
-            self._server.refuse(request.token, why, "StoreError")
+            refuse(request.token, why, "StoreError")
         self._pause = min(self._pause * 2, LONGEST_PAUSE)
 
     def _committed(self, result: Result, now: float) -> None:
@@ -331,8 +334,8 @@ class Node:
         for component, claim in self._ledger.confirm(result, now):
             self._supervisor.hand_out(component, claim)
         for token, enqueued in result.enqueued:
-            self._server.answer(token, enqueued)
-        self._office.committed(batch, result, now)
+            answer_enqueue(token, enqueued)
+        self._requests.committed(batch, result, now)
         self._live.committed(batch, result, now)
         if batch.settlements:
             self._diary.ended(batch.settlements, result.lost, clock.now_ms())
@@ -340,7 +343,7 @@ class Node:
             log.warning("an outcome came too late and changed nothing", event=log.Event.OUTCOME_LATE, job=job_id)
         for settlement in batch.settlements:
             if settlement.outcome == "done" or settlement.state in FINISHED:
-                self._server.ended(settlement.id)
+                self._followers.ended(settlement.id)
             if settlement.outcome not in (None, "done") and settlement.id not in result.lost:
                 _tell_failure(settlement)
 
@@ -351,7 +354,7 @@ class Node:
     # the supervisor speaks
 
     def ended(self, component: str, job_id: str, seconds: float) -> None:
-        self._server.ended(job_id)
+        self._followers.ended(job_id)
         self._ledger.hint()
         self._live.settled(job_id)
         self._diary.done(component, job_id, int(seconds * 1000), clock.now_ms())
@@ -364,7 +367,7 @@ class Node:
         self._ledger.chore(chore, clock.monotonic())
 
     def given_up(self, component: str, reason: str) -> None:
-        self.keep(self._office.mark(component, reason))
+        self.keep(self._requests.mark(component, reason))
 
     def changed(self, component: str) -> None:
         self._projection.changed(component, clock.monotonic())
@@ -375,6 +378,15 @@ class Node:
         else:
             self._diary.removed(component, clock.now_ms())
 
+    def began(self, component: str, todo: Todo) -> None:
+        self._live.began(component, todo)
+
+    def worked(self, component: str) -> None:
+        self._live.worked(component)
+
+    def heard(self, component: str, job: str | None, progress: ProgressFrame | None) -> None:
+        self._live.heard(component, job, progress)
+
     def said(self, component: str, line: OutputLine) -> None:
         log.at(
             line.level, "worker says", event=log.Event.WORKER_OUTPUT, component=component, job=line.job, line=line.text
@@ -382,22 +394,15 @@ class Node:
 
     # those who call
 
-    def hint(self, queue: str | None) -> None:
-        self._office.hint(queue)
-
-    def hurry(self) -> None:
-        self._ledger.hurry(clock.monotonic())
-        self._live.written(clock.monotonic())
-
-    def past(self) -> list[dict[str, Any]]:
+    def _past(self) -> list[dict[str, Any]]:
         return self._live.past.told(clock.now_ms())
 
-    def diary(self, component: str) -> dict[str, Any] | None:
+    def _history(self, component: str) -> dict[str, Any] | None:
         now = clock.now_ms()
         found = self._diary.told(component, now)
         return None if found is None else {"component": component, "node": self._plan.node, "at_ms": now, **found}
 
-    def view(self) -> dict[str, Any]:
+    def status(self) -> dict[str, Any]:
         busy = self._store.busy_since
         return {
             "node": self._plan.node,
@@ -412,7 +417,7 @@ class Node:
             },
             "unkillable": [{"component": life.component, "pid": life.pid} for life in self._unkillable],
             "tally": {**self._ledger.tally.view(), "events_dropped": self._live.broker.dropped},
-            **self._office.view(store_failing=self._failing),
+            **self._requests.view(store_failing=self._failing),
         }
 
     # the end

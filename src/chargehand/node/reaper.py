@@ -6,12 +6,12 @@ Nothing of a worker may be left when its job is given back and its place filled.
 import signal
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+
+import msgspec
 
 from chargehand import clock, log
 from chargehand.ids import new_id
-from chargehand.model import chores
-from chargehand.model.fleet.death import Death, Reason, last_outcome
+from chargehand.model.fleet.death import Death, Evidence, Reason, last_outcome
 from chargehand.model.fleet.fleet import Fleet
 from chargehand.model.fleet.lifecycle import Exited, Report, Status
 from chargehand.model.ledger import Ledger
@@ -47,8 +47,6 @@ class Reaper:
         self._oom_before: deque[tuple[float, int]] = deque()
         self.dying: dict[int, Handle] = {}
         """Dead workers, by pid, of whom something is still left."""
-        self._facts: tuple[Handle, dict[str, Any]] | None = None
-        """The one that is being judged, and what is known of its death."""
 
     def beat(self) -> None:
         """From time to time: what the kernel killed a while ago has died by now. (A large process takes its time.)"""
@@ -119,20 +117,21 @@ class Reaper:
             exit_code=code, signal=number, job=job,
             **({"jobs": len(jobs)} if len(jobs) > 1 else {}),
         )  # fmt: skip
-        facts: dict[str, Any] = {
-            "incarnation": hand.child.mark,
-            "pid": hand.child.pid,
-            "exit_code": code,
-            "signal": number,
-            "job": job,
-            "memory": hand.health.memory if hand.health else None,
-            "uptime_ms": None if place.ready_at is None else int((now - place.ready_at) * 1000),
-            "stacks": stacks,
-            "frames": tuple(hand.bad),
-        }
-        self._facts = hand, facts
-        self._tell(Exited(component=hand.component, death=death, crew_done=self._ledger.benches[hand.crew].done))
-        self._facts = None
+        lines = hand.output.lines if hand.output is not None else ()
+        evidence = Evidence(
+            incarnation=hand.child.mark,
+            pid=hand.child.pid,
+            exit_code=code,
+            signal=number,
+            job=job,
+            memory=hand.health.memory if hand.health else None,
+            uptime_ms=None if place.ready_at is None else int((now - place.ready_at) * 1000),
+            stacks=stacks,
+            lines=tuple(f"{line.level:7} {line.text}" for line in lines),
+            frames=tuple(hand.bad),
+        )
+        done = self._ledger.benches[hand.crew].done
+        self._tell(Exited(component=hand.component, death=death, crew_done=done, evidence=evidence))
 
     def _was_out_of_memory(self, hand: Handle, number: int | None) -> bool:
         if number != signal.SIGKILL or hand.killed:
@@ -142,23 +141,16 @@ class Reaper:
         self._oom_kills += 1
         return True
 
-    def report(self, report: Report) -> chores.KeepReport:
-        """What is known of a death. One that never became a process has no more than its reason."""
-        nothing = ("pid", "exit_code", "signal", "job", "memory", "uptime_ms")
-        facts: dict[str, Any] = {"incarnation": "", **dict.fromkeys(nothing)}
-        if self._facts is not None and self._facts[0].component == report.component:
-            hand, facts = self._facts
-            if hand.output is not None:
-                facts["lines"] = tuple(f"{line.level:7} {line.text}" for line in hand.output.lines)
-        return chores.KeepReport(
-            CrashReport(
-                id=new_id(),
-                component=report.component,
-                crew=report.component.split(":")[1],
-                reason=report.reason,
-                text=report.text,
-                charged=report.charged,
-                follows=report.follows,
-                **facts,
-            )
-        )
+
+def crash_report(report: Report) -> CrashReport:
+    """Make the crash report that the store keeps."""
+    return CrashReport(
+        id=new_id(),
+        component=report.component,
+        crew=report.component.split(":")[1],
+        reason=report.reason,
+        text=report.text,
+        charged=report.charged,
+        follows=report.follows,
+        **msgspec.structs.asdict(report.evidence),
+    )

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from chargehand import clock, log
-from chargehand.errors import ConfigurationError, UnknownCrew, summary
+from chargehand.errors import ChargehandError, ConfigurationError, UnknownCrew, summary
 from chargehand.live.views import worker_view
 from chargehand.model import chores
 from chargehand.model.access import Deed
@@ -22,9 +22,12 @@ from chargehand.model.health import judge, member_of, unserved
 from chargehand.model.job import NewJob
 from chargehand.model.ledger import Ledger
 from chargehand.model.records import CancelResult, Discovered, GivenUpMark, RecurringPlan
-from chargehand.node.server import Call, Server, Token
+from chargehand.node.followers import Followers
+from chargehand.node.live import Live
+from chargehand.node.replies import Token, answer_order, refuse_with, reply
 from chargehand.node.store_thread import Opened
 from chargehand.node.supervisor import Supervisor
+from chargehand.protocol.control import Call
 from chargehand.settings import schedule
 from chargehand.settings.plan import NodePlan
 
@@ -38,10 +41,11 @@ class Requests:
         fleet: Fleet,
         ledger: Ledger,
         supervisor: Supervisor,
-        server: Server,
+        live: Live,
+        followers: Followers,
     ) -> None:
         self._plan, self._fleet, self._ledger, self._supervisor = plan, fleet, ledger, supervisor
-        self._server, self._answer = server, server.answer_order
+        self._live, self._followers = live, followers
         self._fingerprints: dict[str, str] = {}
         self._opened = False
         self._orders: list[tuple[Token, Call]] = []
@@ -84,7 +88,7 @@ class Requests:
         self._ledger.chore(chores.Recur(tuple(schedule.plans(self._plan.recurring, clock.now_ms()))), now)
         self._supervisor.act(self._fleet.begin(now, failed))
         for token, call in self._orders:
-            self._server.order(token, call)
+            self.order(token, call)
 
     def mark(self, component: str, reason: str) -> chores.KeepGivenUp:
         """That this worker was given up on, for the lives to come."""
@@ -113,16 +117,16 @@ class Requests:
             if isinstance(chore, chores.CancelJobs):
                 found: list[CancelResult] = done
                 self._cancelled([job.id for job in found if not job.at_once], now)
-                self._server.answer_cancel(chore.token, found)
+                self._answer_cancel(chore.token, found)
             elif isinstance(chore, chores.Fire):
                 self._ledger.hint(chore.firing.job.queue)
                 log.info("recurring job is due", name=chore.firing.name, fired="by us" if done else "by another")
             elif isinstance(chore, chores.QueueFound):
                 self._found(chore.crew, done, now)
             elif isinstance(chore, chores.SetPause):
-                self._answer(chore.token, self._pausing(chore))
+                answer_order(chore.token, self._pausing(chore))
             elif isinstance(chore, chores.ClearPause):
-                self._answer(chore.token, orders.resumed(self._fleet, chore.scope))
+                answer_order(chore.token, orders.resumed(self._fleet, chore.scope))
 
     def _paused(self, pauses: tuple[tuple[str, int | None], ...], now: float) -> None:
         self._pauses = [scope for scope, _ in pauses]
@@ -193,22 +197,42 @@ class Requests:
         cancel = chores.CancelJobs(token=token, ids=call.ids, who=call.who, origin=call.origin)
         self._ledger.chore(cancel, clock.monotonic())
 
+    def _answer_cancel(self, token: Token, found: Sequence[CancelResult]) -> None:
+        """Answer which jobs are cancelled, and which are about to be."""
+        reply(token, cancelled=[[job.id, job.at_once] for job in found])
+        for job in found:
+            if job.at_once:
+                self._followers.ended(job.id)
+
     def enqueue(self, token: Token, jobs: tuple[NewJob, ...]) -> None:
         self._ledger.enqueue(Request(token, jobs), clock.monotonic())
 
     def hint(self, queue: str | None) -> None:
+        """Look for work in this queue, or in all: another process has written into the store."""
         self._ledger.hint(queue)
+        self._live.written(clock.monotonic())
+
+    def hurry(self) -> None:
+        """Write outcomes soon: a caller waits for a job, which may have ended a moment ago."""
+        self._ledger.hurry(clock.monotonic())
 
     def check_scope(self, scope: str | None) -> None:
         """UnknownCrew, with those that there are, if there is nothing of that name."""
         orders.places_of(self._fleet, scope)
 
     def order(self, token: Token, call: Call) -> None:
-        """Carry out what a person ordered; ConfigurationError or UnknownCrew if that cannot be."""
+        """Carry out an order and answer it. An order that comes before the store is open waits until it is."""
         if not self._opened:
-            self._orders.append((token, call))  # nobody works yet, and nobody knows what was remembered
+            self._orders.append((token, call))
             return
-        now = clock.monotonic()
+        try:
+            self._carry_out(token, call, clock.monotonic())
+        except ChargehandError as error:
+            log.warning("order refused", verb=call.verb, scope=call.scope or "*", who=call.who, why=error)
+            refuse_with(token, error)
+
+    def _carry_out(self, token: Token, call: Call, now: float) -> None:
+        """Carry out an order. ConfigurationError or UnknownCrew if it cannot be carried out."""
         try:
             verb = Verb(call.verb)
         except ValueError:
@@ -231,11 +255,11 @@ class Requests:
                 assert call.scope is not None
                 assert call.count is not None
                 self._ledger.chore(chores.KeepScale(call.scope, call.count), now)
-                self._answer(token, answers)
+                answer_order(token, answers)
             case _:
                 actions, answers = orders.carry_out(self._fleet, verb, call.scope, now)
                 self._supervisor.act(actions)
-                self._answer(token, answers)
+                answer_order(token, answers)
         self._ledger.chore(chores.KeepDeed(self._deed(verb, call)), now)
 
     def _deed(self, verb: Verb, call: Call) -> Deed:

@@ -13,7 +13,7 @@ from chargehand.live.broker import Subscription, Wire
 from chargehand.model.topic import parse
 from chargehand.node.live import Live
 from chargehand.node.loop import Channel
-from chargehand.node.server import Call
+from chargehand.protocol.control import Call
 
 MOST_TOPICS = 10_000
 """That one caller can want: an API process asks for all who watch through it."""

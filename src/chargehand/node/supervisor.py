@@ -53,7 +53,7 @@ from chargehand.model.search import LONGEST_LOOK, Look
 from chargehand.node.handle import Handle, take_on
 from chargehand.node.loop import Loop
 from chargehand.node.output import OutputLine
-from chargehand.node.reaper import Reaper
+from chargehand.node.reaper import Reaper, crash_report
 from chargehand.processes import proc
 from chargehand.processes.child import Life, spawn_error
 from chargehand.processes.record import ProcessRecord
@@ -214,7 +214,7 @@ class Supervisor:
                 if self._fleet.places[component].flags != flags:
                     self._ears.changed(component)
             case Report():
-                self._ears.keep(self._burial.report(action))
+                self._ears.keep(chores.KeepReport(crash_report(action)))
             case GivenUp(component, reason):
                 remedy = f"chargehand reset {component}"
                 log.error(

@@ -84,6 +84,25 @@ class Death(msgspec.Struct, frozen=True, kw_only=True):
         return self.exit_code in _FATAL and (self.said is not None or not self.had_job)
 
 
+class Evidence(msgspec.Struct, frozen=True, kw_only=True):
+    """What was known of a process when it died, for its crash report; empty if the process was never started."""
+
+    incarnation: str = ""
+    pid: int | None = None
+    exit_code: int | None = None
+    signal: int | None = None
+    job: str | None = None
+    """The job that the worker held; of several, the first."""
+    memory: int | None = None
+    uptime_ms: int | None = None
+    """Since the worker was ready; None if it never was."""
+    stacks: str = ""
+    lines: tuple[str, ...] = ()
+    """The last lines of its log."""
+    frames: tuple[str, ...] = ()
+    """What it sent that was not a frame, cut."""
+
+
 def _name(number: int) -> str:
     """A signal's name, in brackets, if it has one."""
     return f", {signal.Signals(number).name}" if number in set(signal.Signals) else ""

@@ -250,7 +250,7 @@ class Fleet(Roster):
         death, ready_at = event.death, place.ready_at
         self._admission.look_again()
         place.end()
-        place.exit_code, place.signal = death.exit_code, death.signal
+        place.exit_code, place.signal, place.evidence = death.exit_code, death.signal, event.evidence
         place.history.rested(self._restart, ready_at, now)
         if place.status is Status.STOPPING and place.verdict is None:
             place.move(Status.STOPPED)

@@ -5,7 +5,7 @@ from enum import StrEnum
 
 import msgspec
 
-from chargehand.model.fleet.death import Death, Reason
+from chargehand.model.fleet.death import Death, Evidence, Reason
 
 
 class Status(StrEnum):
@@ -92,6 +92,8 @@ class Exited(msgspec.Struct, frozen=True, kw_only=True):
     death: Death
     crew_done: int
     """How many jobs its crew has got out of the way so far."""
+    evidence: Evidence = Evidence()
+    """What the crash report will say of the process."""
 
 
 class StopAsked(msgspec.Struct, frozen=True):
@@ -201,6 +203,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     charged: bool
     follows: str
+    evidence: Evidence = Evidence()
 
 
 class GivenUp(msgspec.Struct, frozen=True):

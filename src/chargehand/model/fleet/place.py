@@ -7,7 +7,7 @@ from enum import StrEnum
 
 import msgspec
 
-from chargehand.model.fleet.death import Reason
+from chargehand.model.fleet.death import Evidence, Reason
 from chargehand.model.fleet.lifecycle import ALIVE, TRANSITIONS, Status
 from chargehand.model.fleet.policy import History
 
@@ -37,6 +37,8 @@ class Place(msgspec.Struct):
     restarted_at: float | None = None
     exit_code: int | None = None
     signal: int | None = None
+    evidence: Evidence = Evidence()
+    """What the report of the last death will say of the process; empty once the report is made."""
 
     # what is planned
     start_at: float | None = None

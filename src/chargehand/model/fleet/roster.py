@@ -9,7 +9,7 @@ import msgspec
 
 from chargehand.model.fleet.admission import Admission
 from chargehand.model.fleet.breaker import Breakers
-from chargehand.model.fleet.death import Reason
+from chargehand.model.fleet.death import Evidence, Reason
 from chargehand.model.fleet.ending import Ending
 from chargehand.model.fleet.lifecycle import (
     Action,
@@ -254,6 +254,8 @@ class Roster:
 def _report(place: Place, charged: bool, follows: str) -> Report:
     assert place.reason is not None
     assert place.text is not None
+    evidence, place.evidence = place.evidence, Evidence()
     return Report(
-        component=place.component, reason=place.reason, text=place.text, charged=charged, follows=follows
+        component=place.component, reason=place.reason, text=place.text, charged=charged, follows=follows,
+        evidence=evidence,
     )  # fmt: skip

@@ -1,0 +1,41 @@
+"""Replies on the node's control socket: each names the call that it answers, and says what became of it."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from chargehand.errors import ChargehandError
+from chargehand.model.fleet.orders import Answer
+from chargehand.model.job import Enqueued
+from chargehand.node.loop import Channel
+from chargehand.protocol.frame import encode
+
+Token = tuple[Channel, int]
+"""A caller: the connection, and the number of the call on it."""
+
+
+def reply(token: Token, **body: Any) -> None:
+    """Answer a call."""
+    channel, call = token
+    channel.send(encode("REPLY", {"call": call, **body}))
+
+
+def refuse(token: Token, why: str, kind: str = "ChargehandError") -> None:
+    """Answer that the request was not carried out. `kind` names the exception that the caller raises."""
+    reply(token, error=why, kind=kind)
+
+
+def refuse_with(token: Token, error: ChargehandError) -> None:
+    """Answer with an error that the caller raises again."""
+    refuse(token, str(error), type(error).__name__)
+
+
+def answer_order(token: Token, answers: Sequence[Answer]) -> None:
+    """Answer an order with what will happen to each worker."""
+    reply(token, answers=msgspec.to_builtins(answers))
+
+
+def answer_enqueue(token: Token, enqueued: Sequence[Enqueued]) -> None:
+    """Answer that the jobs are durable."""
+    reply(token, enqueued=[[job.id, job.created] for job in enqueued])
