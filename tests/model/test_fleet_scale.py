@@ -145,6 +145,6 @@ def test_only_a_crew_can_be_scaled(crew: str | None) -> None:
 @pytest.mark.parametrize("count", [None, -1, MOST_WORKERS + 1])
 def test_only_a_sensible_count_is_taken(count: int | None) -> None:
     world = started()
-    with pytest.raises(ConfigurationError, match="allowed is 0 to"):
+    with pytest.raises(ConfigurationError, match="must be 0 to"):
         world.scale(count)
     assert world.statuses == ["healthy"]

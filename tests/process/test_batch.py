@@ -308,10 +308,10 @@ def test_one_that_waits_to_be_joined_is_cancelled_at_once(hand: Chargehand, worl
 @pytest.mark.parametrize(
     ("options", "error"),
     [
-        ({"batch": 0}, "batch is 0; allowed is 1 to 1000"),
-        ({"batch": 1001}, "batch is 1001; allowed is 1 to 1000"),
+        ({"batch": 0}, "batch is 0; must be 1 to 1000"),
+        ({"batch": 1001}, "batch is 1001; must be 1 to 1000"),
         ({"batch": "16"}, "batch"),
-        ({"batch_wait_ms": -1}, "batch_wait_ms is -1; allowed is 0 to 60000"),
+        ({"batch_wait_ms": -1}, "batch_wait_ms is -1; must be 0 to 60000"),
         ({"batch_wait_ms": 60_001}, "batch_wait_ms is 60001"),
         ({"batch": 2, "transactional": True}, "transactional"),
     ],

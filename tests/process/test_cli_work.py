@@ -296,7 +296,7 @@ def test_run_settles_in_a_transaction_that_is_taken_back(world: World, hand: Cha
 
     done = run(world, "settles", '"one"')
     assert (done.returncode, json.loads(done.stdout)) == (0, {"title": "one"})
-    assert "taken back" in done.stderr
+    assert "rolled back" in done.stderr
     spoilt = run(world, "settles", '"spoil"', "--commit")
     assert (spoilt.returncode, spoilt.stdout) == (1, "")
     assert (songs(), states(hand)) == ([], {})

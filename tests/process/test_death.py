@@ -14,7 +14,7 @@ from chargehand.log import Event
 from chargehand.model.job import State
 from chargehand.model.records import Holder
 from chargehand.processes import proc
-from chargehand.processes.child import Life, end_earlier_lives, launch
+from chargehand.processes.child import Life, kill_leftovers, launch
 from chargehand.stores import open_store
 from chargehand.testing import eventually
 
@@ -374,7 +374,7 @@ def test_pids_are_told_apart_by_their_start(world: World) -> None:  # spec: SV-1
     life = Life(boot=proc.boot_id(), pid=innocent.pid, start=innocent.start - 1, component="worker:do:0")
     other_boot = Life(boot="another", pid=innocent.pid, start=innocent.start, component="worker:do:0")
     # It leads a session whose number is its pid, but it started before, so it cannot descend from that worker.
-    assert end_earlier_lives([other_boot], "nobody/", 1.0) == []
+    assert kill_leftovers([other_boot], "nobody/", 1.0) == []
     assert proc.alive(innocent.pid, innocent.start)
     assert life.start < innocent.start
     innocent.signal(signal.SIGKILL)

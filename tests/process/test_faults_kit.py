@@ -148,8 +148,8 @@ def test_every_fault_has_one_sentence() -> None:
         ({"fault": "give up", "reason": "no such song"}, GiveUp, "no such song"),
         ({"fault": "sys.exit", "code": 7}, SystemExit, "7"),
         ({"fault": "sing"}, GiveUp, "no fault 'sing'; there are: raise, retry, give up"),
-        ({"fault": "garbage", "into": "the wind"}, GiveUp, "allowed are: work, pulse"),
-        ({"fault": "children", "kinds": ["nice"]}, GiveUp, "there are: plain, session, daemon"),
+        ({"fault": "garbage", "into": "the wind"}, GiveUp, "must be one of: work, pulse"),
+        ({"fault": "children", "kinds": ["nice"]}, GiveUp, "must be one of: plain, session, daemon"),
         ({"fault": "nap", "seconds": 0, "then": {"fault": "raise", "text": "next"}}, RuntimeError, "next"),
     ],
 )
@@ -299,7 +299,7 @@ def test_it_waits_at_a_gate(kit: Kit, tmp_path: Path) -> None:
         ("raise", RuntimeError, "the model file"),
         ("configuration", ConfigurationError, "the model's name"),
         ("unrecoverable", UnrecoverableError, "this machine"),
-        ("slow", ConfigurationError, "'slow'; allowed are: slow:SECONDS"),
+        ("slow", ConfigurationError, "'slow'; must be one of: slow:SECONDS"),
     ],
 )
 def test_its_loading_raises(

@@ -237,7 +237,7 @@ def test_orders_that_cannot_be(hand: Chargehand) -> None:  # spec: SV-10
         with pytest.raises(UnknownCrew, match="there is no crew 'nobody'; there are: do"):
             hand.scale("nobody", 1)
         for count in (-1, 1001):
-            with pytest.raises(ConfigurationError, match="allowed is 0 to 1000"):
+            with pytest.raises(ConfigurationError, match="must be 0 to 1000"):
                 hand.scale("do", count)
         for seconds in (0, -1, float("nan"), 1e9):
             with pytest.raises(ChargehandError):

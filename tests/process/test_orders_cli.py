@@ -116,7 +116,7 @@ def test_wrong_orders_get_a_sentence(world: World) -> None:  # spec: CL-3
         ("scale nobody 2", "there is no crew 'nobody'; there are: do, other"),
         ("scale do:0 2", "scale needs a crew"),
         ("scale do many", "valid integer"),
-        ("scale do 1001", "allowed is 0 to 1000"),
+        ("scale do 1001", "must be 0 to 1000"),
         ("scale do -- -1", "greater than or equal to 0"),
         ("scale do", "count"),
         ("pause do --for soon", "expected a length such as 90s, 10m, 1.5h or 2d"),

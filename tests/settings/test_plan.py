@@ -65,12 +65,12 @@ def test_a_sound_crew_is_accepted(options: dict[str, Any]) -> None:
         ({"handler": "a..b:C"}, "handler"),
         ({"handler": "a/b.py:C"}, "handler"),
         ({"handler": "a:C()"}, "handler"),
-        ({"workers": -1}, "'tag': workers is -1; allowed is 0 to 1000"),
+        ({"workers": -1}, "'tag': workers is -1; must be 0 to 1000"),
         ({"workers": 1001}, "workers is 1001"),
-        ({"max_attempts": 0}, "'tag': max_attempts is 0; allowed is 1"),
+        ({"max_attempts": 0}, "'tag': max_attempts is 0; must be 1"),
         ({"timeout_ms": 0}, "'tag': timeout is 0"),
         ({"timeout_ms": -5}, "timeout is -5"),
-        ({"priority": 10_000_000}, "'tag': priority is 10000000; allowed is"),
+        ({"priority": 10_000_000}, "'tag': priority is 10000000; must be"),
         ({"environment": {"A=B": "x"}}, "'tag'.*(environment|A=B)"),
         ({"environment": {"A": "a\0b"}}, "'tag'.*(environment|A)"),
     ],
@@ -117,7 +117,7 @@ def test_seconds_become_whole_milliseconds(seconds: float, expected: int) -> Non
 # spec: CF-1
 @pytest.mark.parametrize("seconds", [float("nan"), float("inf"), -float("inf"), "5", None, True, [1], 1j])
 def test_what_is_no_number_of_seconds_is_refused_in_words(seconds: Any) -> None:
-    with pytest.raises(PayloadError, match=r"delay is .*; expected a number of seconds"):
+    with pytest.raises(PayloadError, match=r"delay is .*; must be a number of seconds"):
         milliseconds("delay", seconds)
 
 
@@ -152,7 +152,7 @@ def test_a_jobs_own_options_win() -> None:
 
 
 def test_a_job_has_one_time() -> None:
-    with pytest.raises(PayloadError, match="delay and run_at both say when"):
+    with pytest.raises(PayloadError, match="delay and run_at"):
         new_job(plan(), "1", delay=1.5, run_at_ms=9)
 
 
@@ -173,21 +173,21 @@ def test_every_job_has_an_id_of_its_own() -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"delay": -1}, "delay is -1000 ms; allowed is 0"),
+        ({"delay": -1}, "delay is -1000 ms; must be 0"),
         ({"delay": float("nan")}, "delay"),
-        ({"delay": "1"}, "delay is '1'; expected a number"),
+        ({"delay": "1"}, "delay is '1'; must be a number"),
         ({"delay": 1e20}, "delay"),
         ({"timeout": 0}, "timeout is 0"),
         ({"timeout": -1}, "timeout is -1000"),
         ({"timeout": 0.0001}, "timeout is 0"),
         ({"timeout": True}, "timeout is True"),
-        ({"priority": 1.5}, "priority is 1.5; expected a whole number"),
+        ({"priority": 1.5}, "priority is 1.5; must be a whole number"),
         ({"priority": "high"}, "priority is 'high'"),
         ({"priority": True}, "priority is True"),
-        ({"priority": 10**9}, "priority is 1000000000; allowed is"),
+        ({"priority": 10**9}, "priority is 1000000000; must be"),
         ({"max_attempts": 0}, "max_attempts is 0"),
-        ({"max_attempts": 2.0}, "max_attempts is 2.0; expected a whole number"),
-        ({"run_at_ms": 1.5}, "run_at_ms is 1.5; expected a whole number"),
+        ({"max_attempts": 2.0}, "max_attempts is 2.0; must be a whole number"),
+        ({"run_at_ms": 1.5}, "run_at_ms is 1.5; must be a whole number"),
         ({"run_at_ms": True}, "run_at_ms is True"),
         ({"run_at_ms": 10**30}, "run_at"),
         ({"label": "x" * 201}, "label has 201"),
@@ -209,7 +209,7 @@ def test_a_payload_over_the_limit_is_refused_in_words() -> None:
 @pytest.mark.parametrize("kind", [5, "Song", [int], {"a": int}, len])
 @pytest.mark.parametrize("word", ["takes", "gives"])
 def test_what_is_no_type_is_refused(word: str, kind: Any) -> None:
-    with pytest.raises(ConfigurationError, match=f"crew 'tag': {word} is .*, which is no type"):
+    with pytest.raises(ConfigurationError, match=f"crew 'tag': {word} is .*, which is not a type"):
         check_type("tag", word, kind)
 
 

@@ -200,7 +200,7 @@ def test_wrong_settings_stop_the_start(make: Make, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("CHARGEHAND_CREW_NOBODY_WORKERS", "3")
     app = FastAPI()
     make().attach(app)
-    with pytest.raises(ConfigurationError, match="the crew NOBODY is not there"):
+    with pytest.raises(ConfigurationError, match="the crew NOBODY does not exist"):
         serve(app)
 
 

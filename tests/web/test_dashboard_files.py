@@ -109,7 +109,7 @@ def test_an_application_can_name_its_own_pages(web: Web) -> None:
     web.hand.pages.append(Page("Songs", "/songs"))
     assert web.get("/api/v1/info")["pages"] == [{"title": "Songs", "url": "/songs"}]
     for title, url in (("", "/songs"), ("Songs", "javascript:alert(1)")):
-        with pytest.raises(ConfigurationError, match="it needs a title"):
+        with pytest.raises(ConfigurationError, match="must have a title"):
             Page(title, url)
 
 

@@ -314,7 +314,7 @@ def check(job: NewJob) -> NewJob:
         if text is None:
             continue
         if not 1 <= len(text) <= NAME_LIMIT:
-            raise PayloadError(f"{name} has {len(text)} characters; allowed are 1 to {NAME_LIMIT}")
+            raise PayloadError(f"{name} has {len(text)} characters; must have 1 to {NAME_LIMIT}")
         if not text.isprintable():
             raise PayloadError(f"{name} {text!r} contains control characters")
     _within("priority", job.priority, -PRIORITY_LIMIT, PRIORITY_LIMIT)
@@ -354,4 +354,4 @@ def check_size(text: str) -> str:
 
 def _within(name: str, value: int, low: int, high: int, unit: str = "") -> None:
     if not low <= value <= high:
-        raise PayloadError(f"{name} is {value}{unit and ' '}{unit}; allowed is {low} to {high}{unit and ' '}{unit}")
+        raise PayloadError(f"{name} is {value}{unit and ' '}{unit}; must be {low} to {high}{unit and ' '}{unit}")

@@ -173,11 +173,13 @@ def parse(topics: Iterable[str], most: int = MOST_PATTERNS) -> Patterns:
     """Topics and patterns as somebody wrote them; a TopicError that says what is wrong, and what there is."""
     texts = tuple(dict.fromkeys(text.strip() for text in topics)) or DEFAULT
     if len(texts) > most:
-        raise TopicError(f"{len(texts)} topics; allowed are {most}")
+        raise TopicError(f"{len(texts)} topics; the maximum is {most}")
     split = {text: text.split(":") for text in texts}
     for text, segments in split.items():
         if len(text) > LONGEST or not text.isprintable():
-            raise TopicError(f"a topic of {len(text)} characters, or with control characters; allowed are {LONGEST}")
+            raise TopicError(
+                f"invalid topic of {len(text)} characters; must have at most {LONGEST}, without control characters"
+            )
         if "" in segments or segments.count("*") > 4 or not any(_meet(segments, form.split(":")) for form in FORMS):
             raise TopicError(f"there is no topic {text!r}; there are: {', '.join(FORMS)}; * is one segment or more")
     return Patterns(

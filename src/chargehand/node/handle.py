@@ -71,7 +71,7 @@ class Handle:
     def ask_where_it_stands(self, number: int) -> None:
         """Have its threads' stacks written, and see what the kernel says of them."""
         self.child.signal(number)
-        self._kernel = proc.where_threads_stand(self.child.pid)
+        self._kernel = proc.thread_states(self.child.pid)
 
     def stacks(self) -> str:
         """What it wrote of its threads' stacks, of itself or because it was asked; and the kernel's view of them."""

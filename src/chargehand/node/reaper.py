@@ -19,7 +19,7 @@ from chargehand.model.records import CrashReport
 from chargehand.node.handle import Handle
 from chargehand.node.loop import Loop
 from chargehand.processes import proc
-from chargehand.processes.child import end_strangers, kill_group
+from chargehand.processes.child import kill_group, kill_orphans
 from chargehand.processes.record import ProcessRecord
 
 LONGEST_DYING = 30.0
@@ -77,7 +77,7 @@ class Reaper:
     def _bury(self, hand: Handle) -> None:
         others = [other.child for other in self.dying.values() if other is not hand]
         try:
-            left = bool(end_strangers([other.child.pid for other in self._hands.values()], others))
+            left = bool(kill_orphans([other.child.pid for other in self._hands.values()], others))
         except OSError as error:  # no descriptor to look with: then nobody knows, and it is looked again
             log.warning("what a dead worker left cannot be seen", component=hand.component, why=error.strerror)
             left = True

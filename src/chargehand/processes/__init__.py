@@ -1,1 +1,1 @@
-"""Processes of the operating system: start, signal, look at and record them. Nothing heavy is imported here."""
+"""Starts, signals, inspects and records processes of the operating system. Imports nothing heavy."""

@@ -1,8 +1,9 @@
-"""Start, watch and signal processes: the only place that does. It decides nothing about them.
+"""Starts, watches and signals processes. No other module does; this one takes no decisions about them.
 
-A process is named by its pid and its start time together, so that nobody is ever mistaken for one who had the same
-pid before. What a worker started becomes the node's child when the worker dies, however far it has drifted (workers and
-node are subreapers). What a dead node's workers started is found by its session, and by the mark in its environment.
+A process is identified by its pid and its start time, so that a reused pid is never mistaken for it. Node and workers
+are subreapers: a process that a worker started becomes the node's child when the worker dies, even if it has left the
+worker's session. Processes left by the workers of a dead node are found by their session, and by a mark in their
+environment.
 """
 
 import errno
@@ -20,18 +21,18 @@ from chargehand.processes.proc import MARK, Stat, boot_id, mark_of, pids, sessio
 
 
 class Life(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A process that was started, as it can be found again by somebody who did not start it."""
+    """A process that was started, as recorded for a process that did not start it."""
 
     boot: str
     pid: int
     start: int
     component: str
     over: bool = False
-    """Nothing is left of it."""
+    """Whether the process and all its descendants have ended."""
 
 
 class Child:
-    """A process that we started, with a descriptor that becomes readable when it dies."""
+    """A child process, with a file descriptor that becomes readable when it exits."""
 
     def __init__(self, process: "subprocess.Popen[bytes]", component: str, mark: str) -> None:
         self._process = process
@@ -45,32 +46,32 @@ class Child:
         return self.pidfd
 
     def exit(self) -> tuple[int | None, int | None] | None:
-        """Exit code and signal of a dead child (one of them is None); None while it lives."""
+        """Returns exit code and signal of a child that has exited (one of them is None); None while it runs."""
         code = self._process.poll()
         if code is None:
             return None
         return (None, -code) if code < 0 else (code, None)
 
     def wait(self, timeout: float) -> bool:
-        """Whether it is dead, within so many seconds."""
+        """Waits up to `timeout` seconds and returns whether the child has exited."""
         poller = select.poll()
         poller.register(self.pidfd, select.POLLIN)
         return bool(poller.poll(max(0, timeout * 1000)))
 
     def signal(self, number: int) -> None:
-        """Signal the process alone."""
+        """Sends a signal to the process alone."""
         try:
             signal.pidfd_send_signal(self.pidfd, number)
         except (ProcessLookupError, PermissionError):
-            return  # it was quicker, or has become somebody whom we may not signal
+            return  # it has exited, or has changed its user
 
     def signal_session(self, number: int) -> None:
-        """Signal everything in its session: its own group, and the groups that its children made."""
+        """Sends a signal to every process in its session."""
         self.signal(number)
         self.signal_descendants(number)
 
     def signal_descendants(self, number: int) -> None:
-        """Signal everything in its session but itself."""
+        """Sends a signal to every other process in its session."""
         for pid in session_members(self.pid):
             if pid != self.pid:
                 _signal(pid, number)
@@ -89,9 +90,9 @@ def launch(
     name: str,
     output: int | None = None,
 ) -> Child:
-    """A fresh interpreter in a session of its own that runs `code`, inheriting nothing but the descriptors named.
+    """Starts an interpreter that runs `code` in a new session and inherits only the given file descriptors.
 
-    `output`: a descriptor for all that it prints.
+    `output` is a file descriptor for standard output and standard error.
     """
     process = subprocess.Popen(
         [sys.executable, "-c", code, name],
@@ -109,21 +110,21 @@ def _signal(pid: int, number: int) -> None:
     try:
         os.kill(pid, number)
     except (ProcessLookupError, PermissionError):
-        return  # gone meanwhile; or it may not be signalled, and then it is seen that it is still there
+        return  # it has exited; or it may not be signalled, and the caller sees that it still exists
 
 
-def end_strangers(known: Sequence[int], others: Sequence[Child]) -> list[int]:
-    """Kill and reap those of our children that we did not start, and name those that are not gone yet.
+def kill_orphans(known: Sequence[int], others: Sequence[Child]) -> list[int]:
+    """Kills and reaps children that this process did not start, and returns the pids of those that have not ended yet.
 
-    They are what dead workers left: a living one adopts its own orphans. What was certainly left by one of the `others`
-    is killed, too, but not named. Cheap when there are none.
+    Such children were left by dead workers; a living worker adopts its own. Processes left by one of the `others` are
+    killed but not returned. Cheap if there are none.
     """
     while True:
         with open(f"/proc/self/task/{os.getpid()}/children") as file:
             children = [int(pid) for pid in file.read().split()]
         strangers = [pid for pid in children if pid not in known]
         reaped = [pid for pid in strangers if _reap(pid)]
-        if not reaped:  # what was reaped may have had children, which are ours only now
+        if not reaped:  # children of reaped processes become children of this process only now
             break
     for pid in strangers:
         _signal(pid, signal.SIGKILL)
@@ -131,6 +132,7 @@ def end_strangers(known: Sequence[int], others: Sequence[Child]) -> list[int]:
 
 
 def _reap(pid: int) -> bool:
+    """Reaps a child; returns whether it had ended."""
     try:
         return os.waitpid(pid, os.WNOHANG)[0] == pid
     except ChildProcessError:
@@ -138,22 +140,23 @@ def _reap(pid: int) -> bool:
 
 
 def _left_by(pid: int, worker: Child) -> bool:
+    """Whether the process descends from this worker."""
     seen = stat(pid)
     return seen is not None and (seen.session == worker.pid or mark_of(pid) == worker.mark)
 
 
 def kill_group(child: Child) -> None:
-    """SIGKILL to the worker's process group: one call, for the ordinary case."""
+    """Kills the worker's process group with one system call, which suffices in the usual case."""
     try:
         os.killpg(child.pid, signal.SIGKILL)
     except (ProcessLookupError, PermissionError):
-        return  # nobody is left in it, or somebody who changed user; `end_strangers` finds whoever is ours
+        return  # the group is empty, or a member has changed its user; `kill_orphans` finds the rest
 
 
-def end_earlier_lives(lives: Sequence[Life], mark_prefix: str, limit: float) -> list[Life]:
-    """End whatever earlier nodes left, with all that descends from it. Returns those that cannot be killed.
+def kill_leftovers(lives: Sequence[Life], mark_prefix: str, limit: float) -> list[Life]:
+    """Kills the processes that earlier nodes left, and their descendants. Returns those that cannot be killed.
 
-    Found by boot, pid and start time, by session, and by the mark that descendants inherit.
+    Processes are found by boot, pid and start time, by session, and by the mark that descendants inherit.
     """
     boot = boot_id()
     ours = {life.pid: life for life in lives if life.boot == boot}
@@ -176,14 +179,14 @@ def end_earlier_lives(lives: Sequence[Life], mark_prefix: str, limit: float) -> 
 
 
 def _whose(pid: int, seen: Stat, ours: Mapping[int, Life], mark_prefix: str) -> str | None:
-    """The worker that this process is, or descends from; None if it is nobody of ours."""
+    """Returns the worker that this process is or descends from; None if it is unrelated."""
     life = ours.get(pid)
     if life is not None and life.start == seen.start:
         return life.component
     leader = ours.get(seen.session)
     if leader is not None and seen.start >= leader.start and seen.session != os.getsid(0):
         now = stat(leader.pid)
-        if now is None or now.start == leader.start:  # otherwise somebody else has its number by now
+        if now is None or now.start == leader.start:  # otherwise the pid has been reused
             return leader.component
     mark = mark_of(pid)
     if mark is None or not mark.startswith(mark_prefix):
@@ -192,7 +195,7 @@ def _whose(pid: int, seen: Stat, ours: Mapping[int, Life], mark_prefix: str) -> 
 
 
 def spawn_error(error: OSError) -> str:
-    """Why a process could not be made, in words."""
+    """Describes why a process could not be started."""
     if error.errno in (errno.EAGAIN, errno.ENOMEM):
-        return f"the system has no room for another process ({error.strerror})"
+        return f"the system cannot create another process ({error.strerror})"
     return f"{error.strerror or error}"

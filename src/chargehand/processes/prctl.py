@@ -1,4 +1,5 @@
-"""The two bonds between processes that the kernel keeps for us. Loaded in every worker: it imports nothing heavy."""
+"""Two process attributes of Linux: child subreaper and parent death signal. Workers load it: it imports nothing
+heavy."""
 
 import ctypes
 import os
@@ -15,12 +16,13 @@ def _prctl(option: int, value: int) -> None:
 
 
 def adopt_orphans() -> None:
-    """From now on whatever loses its parent below us becomes our child: nothing slips away."""
+    """Makes this process a subreaper: orphaned descendants become its children."""
     _prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
 def die_with_parent(parent: int) -> None:
-    """Be killed by the kernel when the thread that started us ends; at once if that has happened already."""
+    """Makes the kernel kill this process when the thread that started it ends; kills it at once if that has
+    happened."""
     _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os.kill(os.getpid(), signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""What /proc says of processes and of the machine. Reads only; it starts and signals nothing."""
+"""Reads /proc: processes and the machine's memory. It starts and signals nothing."""
 
 import os
 import re
@@ -6,12 +6,12 @@ import re
 import msgspec
 
 MARK = "CHARGEHAND_LIFE"
-"""The environment variable by which the descendants of a worker are recognised."""
+"""The environment variable that identifies the descendants of a worker."""
 TICK = os.sysconf("SC_CLK_TCK")
 
 
 class Stat(msgspec.Struct, frozen=True):
-    """What /proc says of a process."""
+    """The status of a process, from /proc/PID/stat."""
 
     state: str
     parent: int
@@ -22,18 +22,18 @@ class Stat(msgspec.Struct, frozen=True):
 
     @property
     def dead(self) -> bool:
-        """Whether nothing of it runs any more: a leader can be a corpse while its threads are still ending."""
+        """Whether no thread runs any more: the main thread can be a zombie while others are still ending."""
         return self.state in "ZX" and self.threads <= 1
 
 
 def boot_id() -> str:
-    """The name of this boot of the machine: pids mean nothing across boots."""
+    """Returns the id of the current boot: pids are not comparable across boots."""
     with open("/proc/sys/kernel/random/boot_id") as file:
         return file.read().strip()
 
 
 def stat(pid: int) -> Stat | None:
-    """The process, unless it is gone."""
+    """Returns the status of a process; None if it does not exist."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             text = file.read()
@@ -45,23 +45,23 @@ def stat(pid: int) -> Stat | None:
 
 
 def alive(pid: int, start: int) -> bool:
-    """Whether that very process is there, and not only its corpse."""
+    """Whether the process with this pid and start time exists and is not a zombie."""
     found = stat(pid)
     return found is not None and found.start == start and not found.dead
 
 
 def pids() -> list[int]:
-    """Every process on the machine that we may see."""
+    """Returns the pids of all visible processes."""
     return [int(name) for name in os.listdir("/proc") if name.isdigit()]
 
 
 def mark_of(pid: int) -> str | None:
-    """The mark that a process inherited from the worker it descends from."""
+    """Returns the mark that a process inherited from a worker; None if it has none or cannot be read."""
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:
             environment = file.read()
     except OSError:
-        return None  # gone, or another user's
+        return None  # it has exited, or belongs to another user
     for entry in environment.split(b"\0"):
         if entry.startswith(MARK.encode() + b"="):
             return entry[len(MARK) + 1 :].decode(errors="replace")
@@ -69,7 +69,7 @@ def mark_of(pid: int) -> str | None:
 
 
 def session_members(session: int) -> list[int]:
-    """Living processes of a session. Its number is not given to anybody else while one of them lives."""
+    """Returns the living processes of a session; the kernel does not reuse its id while one of them lives."""
     found: list[int] = []
     for pid in pids():
         seen = stat(pid)
@@ -79,7 +79,7 @@ def session_members(session: int) -> list[int]:
 
 
 def cpu_of(leader: int) -> float | None:
-    """CPU seconds used so far by a worker and everything in its session; None if that cannot be told."""
+    """Returns the CPU seconds used by a worker and all processes of its session; None if they cannot be read."""
     try:
         own = stat(leader)
     except OSError:
@@ -90,8 +90,8 @@ def cpu_of(leader: int) -> float | None:
     return own.cpu + sum(seen.cpu for seen in others if seen is not None)
 
 
-def where_threads_stand(pid: int) -> str:
-    """What the kernel says of each thread of a process: its state, and what it waits for in the kernel."""
+def thread_states(pid: int) -> str:
+    """Describes each thread of a process: its state, and the kernel function in which it waits."""
     lines: list[str] = []
     for task in sorted(_listed(f"/proc/{pid}/task"), key=int):
         found = stat(int(task))
@@ -109,7 +109,7 @@ def _listed(folder: str) -> list[str]:
     try:
         return os.listdir(folder)
     except OSError:
-        return []  # it is gone
+        return []  # it has exited
 
 
 def _text(path: str) -> str:
@@ -117,17 +117,17 @@ def _text(path: str) -> str:
         with open(path) as file:
             return file.read().strip()
     except OSError:
-        return ""  # gone, or not for us to read
+        return ""  # it has exited, or may not be read
 
 
 def oom_kills() -> int:
-    """How many processes the kernel has killed for want of memory so far, as far as it tells us."""
+    """Returns how many processes the kernel's out-of-memory killer has killed since boot; 0 if unknown."""
     found = re.search(r"^oom_kill (\d+)$", _text("/proc/vmstat"), re.MULTILINE)
     return int(found[1]) if found else 0
 
 
 def memory_of_machine() -> int:
-    """The bytes of memory that we may use: the machine's, or less if a control group says so."""
+    """Returns the memory available in bytes: the machine's, or the limit of the control group if that is lower."""
     limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
     for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
         text = _text(path)

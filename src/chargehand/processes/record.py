@@ -1,6 +1,6 @@
-"""Which processes a node has started, in a file beside the store: so that its successor finds and ends them.
+"""Records the processes that a node started, in a file beside the store, so that the next node can find and kill them.
 
-It does not wait for the store, and needs no sync: it matters only while the machine runs, and a boot's name guards it.
+Writing does not use the store and is not synced: the file matters only until the next boot, whose id it contains.
 """
 
 import hashlib
@@ -12,14 +12,14 @@ import msgspec
 from chargehand import log
 from chargehand.ids import new_id
 from chargehand.processes import proc
-from chargehand.processes.child import Child, Life, end_earlier_lives
+from chargehand.processes.child import Child, Life, kill_leftovers
 
 LONGEST = 4096
-"""Lines after which the file is written anew with what lives."""
+"""The number of lines after which the file is rewritten without ended processes."""
 
 
 class ProcessRecord:
-    """The record of one node's life, and of the workers that it started."""
+    """The record of one incarnation of a node and of the workers that it started."""
 
     def __init__(self, store: Path) -> None:
         self._path = Path(f"{store}-lives")
@@ -31,17 +31,18 @@ class ProcessRecord:
         self._lines = 0
 
     def end_earlier(self, limit: float) -> list[Life]:
-        """End whatever earlier nodes of this store left, then begin a new record. Returns what cannot be killed."""
-        unkillable = end_earlier_lives(self._read(), f"{self._store_mark}/", limit)
+        """Kills what earlier nodes of this store left, and starts a new record. Returns the processes that cannot be
+        killed."""
+        unkillable = kill_leftovers(self._read(), f"{self._store_mark}/", limit)
         self._write(unkillable)
         return unkillable
 
     def add(self, child: Child) -> None:
-        """Remember a process that was just started."""
+        """Records a process that was just started."""
         self._append(self._life_of(child))
 
     def drop(self, child: Child) -> None:
-        """Forget a process of which nothing is left: its pid may soon be somebody else's."""
+        """Records that a process and its descendants have ended: its pid may be reused."""
         self._append(msgspec.structs.replace(self._life_of(child), over=True))
 
     def _life_of(self, child: Child) -> Life:
@@ -54,15 +55,16 @@ class ProcessRecord:
             with open(self._path, "ab") as file:
                 file.write(msgspec.json.encode(life) + b"\n")
         except OSError as error:
-            # A full disk must not stop supervision; the mark in the process's environment still leads to it.
+            # A full disk must not stop supervision; the process can still be found by the mark in its environment.
             log.warning("a process could not be recorded", file=self._path, why=error.strerror)
         self._lines += 1
 
     def forget(self) -> None:
-        """A clean end: nothing is left to find."""
+        """Deletes the record after a graceful shutdown."""
         self._path.unlink(missing_ok=True)
 
     def _read(self) -> list[Life]:
+        """Returns the recorded processes that have not ended."""
         try:
             lines = self._path.read_bytes().splitlines()
         except FileNotFoundError:
@@ -72,7 +74,7 @@ class ProcessRecord:
             try:
                 life = msgspec.json.decode(line, type=Life)
             except msgspec.DecodeError:
-                log.warning("a torn line in the record of processes was passed over", file=self._path)
+                log.warning("an incomplete line in the record of processes was ignored", file=self._path)
                 continue
             lives[life.boot, life.pid, life.start] = life
         return [life for life in lives.values() if not life.over]

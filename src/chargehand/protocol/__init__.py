@@ -1,1 +1,1 @@
-"""The frames on the sockets between host, node and worker. Workers load it: nothing heavy is imported here."""
+"""The frames on the sockets between host, node and worker. Workers load this package, so it imports nothing heavy."""

@@ -1,4 +1,4 @@
-"""The node's control socket: its address, its requests and their limits, as both sides know them."""
+"""The node's control socket: its address, its requests and their limits, for both the server and the clients."""
 
 import os
 from collections.abc import Generator
@@ -11,14 +11,14 @@ from chargehand.model.job import NewJob
 
 FRAME_LIMIT = 4 << 20
 MOST_JOBS = 1000
-"""In one request; more go straight to the store."""
+"""The maximum number of jobs in one request; larger batches are written to the store directly."""
 MOST_FOLLOWED = 10_000
-"""Jobs that one caller can wait for at a time."""
+"""The maximum number of jobs that one caller can wait for at the same time."""
 LONGEST_ADDRESS = 100
 
 
 class Call(msgspec.Struct, frozen=True):
-    """A request; which fields matter depends on its kind."""
+    """A request; which fields are used depends on its kind."""
 
     call: int
     jobs: tuple[NewJob, ...] = ()
@@ -40,7 +40,7 @@ class Call(msgspec.Struct, frozen=True):
 
 @contextmanager
 def address_of(path: Path) -> Generator[str]:
-    """A name for the socket that the kernel accepts: too long a path is reached through its folder's descriptor."""
+    """Yields an address that the kernel accepts: a path that is too long is reached through its folder's descriptor."""
     if len(os.fsencode(path)) <= LONGEST_ADDRESS:
         yield str(path)
         return

@@ -1,6 +1,7 @@
-"""The lines on the sockets: `KIND|{json}` and a newline. Encode whole, decode piece by piece.
+"""The frames on the sockets: `KIND|{json}` and a newline. Encodes whole frames and decodes a stream incrementally.
 
-It must never fail, grow or slow down whatever bytes come; and it imports nothing heavy, because workers load it.
+Decoding must not fail, use unbounded memory or slow down, whatever bytes arrive. Workers load this module, so it
+imports nothing heavy.
 """
 
 import json
@@ -10,23 +11,23 @@ from typing import Any, NamedTuple
 KEPT_OF_A_BAD_LINE = 200
 LONGEST_KIND = 32
 WORK_FRAME_LIMIT = 16 << 20
-"""Bytes of a job or an outcome on its way, with all that the outcome enqueues."""
+"""The maximum size in bytes of a job or an outcome, including the jobs that the outcome enqueues."""
 
 _encoder = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 _decoder = json.JSONDecoder()
 
 
 class Frame(NamedTuple):
-    """One well-formed line: its kind and its body, still encoded."""
+    """A well-formed frame: its kind and its encoded body."""
 
     kind: str
     body: bytes
 
     def read(self) -> Any:
-        """The body as plain data; raises ValueError if it is not JSON."""
+        """Decodes the body. Raises ValueError if it is not JSON."""
         text = self.body.decode()
         try:
-            value, end = _decoder.raw_decode(text)  # without looking for blanks around it: we write none
+            value, end = _decoder.raw_decode(text)  # does not skip whitespace: frames contain none around the body
         except RecursionError as error:
             raise ValueError("nested too deeply") from error
         if end != len(text):
@@ -35,26 +36,26 @@ class Frame(NamedTuple):
 
 
 class BadFrame(NamedTuple):
-    """One line that is not a frame, cut to what a report may keep."""
+    """A line that is not a frame, truncated for reports."""
 
     why: str
     line: bytes
 
 
 def encode(kind: str, body: Any) -> bytes:
-    """One frame as bytes, newline included."""
+    """Encodes a frame, including its newline."""
     return f"{kind}|{_encoder.encode(body)}\n".encode(errors="replace")
 
 
 def encode_done(job: str, fence: int, result: str, follow: list[dict[str, Any]]) -> bytes:
-    """The frame that says that a job is done. The result is JSON text already, and is put in as it is."""
+    """Encodes the DONE frame; the result is JSON already and is inserted unchanged."""
     more = f',"follow":{_encoder.encode(follow)}' if follow else ""
     text = f'DONE|{{"id":{_encoder.encode(job)},"fence":{fence}{more},"result":{result}}}\n'
     return text.encode(errors="replace")
 
 
 class Decoder:
-    """Cuts a stream of bytes into frames; holds at most `limit` bytes of an unfinished line."""
+    """Splits a stream of bytes into frames; buffers at most `limit` bytes of an incomplete line."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -62,9 +63,9 @@ class Decoder:
         self._skipping = False
 
     def feed(self, data: bytes) -> list[Frame | BadFrame]:
-        """The frames that `data` completes. A line over the limit gives one BadFrame and is skipped to its end."""
+        """Returns the frames that `data` completes; a line over the limit yields one BadFrame and is skipped."""
         if data.count(b"\n") == 1 and data.endswith(b"\n") and not (self._tail or self._skipping):
-            line = data[:-1]  # one whole line, as nearly always
+            line = data[:-1]  # the usual case: exactly one line
             return [_parse(line) if len(line) <= self._limit else _too_long(line, self._limit)]
         found: list[Frame | BadFrame] = []
         *lines, rest = data.split(b"\n")
@@ -85,7 +86,7 @@ class Decoder:
         return found
 
     def end(self) -> list[BadFrame]:
-        """What is left unfinished when the stream ends: half a frame is a bad one."""
+        """Returns a BadFrame if the stream ended in the middle of a line."""
         line = bytes(self._tail[:KEPT_OF_A_BAD_LINE])
         self._tail.clear()
         return [BadFrame("the stream ended in the middle of a line", line)] if line else []
@@ -105,5 +106,5 @@ def _parse(line: bytes) -> Frame | BadFrame:
 
 @lru_cache(maxsize=64)
 def _kind(name: bytes) -> str | None:
-    """The kind of that name, if it may be one; there are few, and each comes thousands of times a second."""
+    """Returns the kind, or None if it is malformed; cached, because few kinds arrive thousands of times a second."""
     return name.decode("ascii") if name.isalpha() and name.isupper() else None

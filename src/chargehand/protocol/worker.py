@@ -1,4 +1,4 @@
-"""What node and worker tell each other, as the node reads and writes it. The worker's side is plain JSON."""
+"""The messages between node and worker, as the node reads and writes them; the worker uses plain JSON."""
 
 from collections.abc import Sequence
 
@@ -23,7 +23,7 @@ from chargehand.model.job import (
 
 
 class JobFrame(msgspec.Struct, frozen=True):
-    """A job on its way to a worker."""
+    """A job that is sent to a worker."""
 
     id: str
     seq: int
@@ -37,7 +37,7 @@ class JobFrame(msgspec.Struct, frozen=True):
 
 
 class FoundItem(msgspec.Struct, frozen=True):
-    """One item that a look found."""
+    """One item that `discover` returned."""
 
     item: str
     payload: msgspec.Raw = msgspec.Raw(b"null")
@@ -45,7 +45,7 @@ class FoundItem(msgspec.Struct, frozen=True):
 
 
 class FoundFrame(msgspec.Struct, frozen=True):
-    """What came of a look: the items, in order, and whether there may be more; or why it failed."""
+    """The result of `discover`: the items, in order, and whether there may be more; or the error."""
 
     items: tuple[FoundItem, ...] = ()
     more: bool = False
@@ -53,7 +53,7 @@ class FoundFrame(msgspec.Struct, frozen=True):
 
 
 class OutcomeFrame(msgspec.Struct, frozen=True):
-    """An attempt's end on its way from a worker; which fields matter depends on the kind."""
+    """The outcome of an attempt, from a worker; which fields are used depends on the kind."""
 
     id: str
     fence: int
@@ -64,7 +64,7 @@ class OutcomeFrame(msgspec.Struct, frozen=True):
 
 
 class ProgressFrame(msgspec.Struct, frozen=True):
-    """How far a job is."""
+    """A job's progress."""
 
     done: float | None = None
     total: float | None = None
@@ -73,7 +73,7 @@ class ProgressFrame(msgspec.Struct, frozen=True):
 
 
 class HealthFrame(msgspec.Struct, frozen=True):
-    """A worker's newest state."""
+    """A worker's current state."""
 
     component_id: str
     incarnation: str
@@ -87,13 +87,13 @@ class HealthFrame(msgspec.Struct, frozen=True):
 
 
 class MoreTimeFrame(msgspec.Struct, frozen=True):
-    """A worker that is loading asks for so many seconds from now."""
+    """A starting worker's request to extend its time limit to this many seconds from now."""
 
     seconds: float
 
 
 class FatalFrame(msgspec.Struct, frozen=True):
-    """Why a worker is about to end by its own decision."""
+    """The reason why a worker is about to exit."""
 
     code: int
     why: str
@@ -108,7 +108,7 @@ _encoder = msgspec.json.Encoder()
 
 
 def job_frame(claim: Claim) -> bytes:
-    """The line that hands a job over."""
+    """Encodes the frame that sends a job to a worker."""
     body = JobFrame(
         claim.id, claim.seq, claim.fence, claim.queue, claim.label, claim.attempts, claim.crashes,
         msgspec.Raw(claim.payload.encode()), claim.item,
@@ -117,23 +117,23 @@ def job_frame(claim: Claim) -> bytes:
 
 
 def batch_frame(claims: Sequence[Claim]) -> bytes:
-    """The line that hands several over together."""
+    """Encodes the frame that sends a batch of jobs to a worker."""
     return b"JOBS|[%b]\n" % b",".join(job_frame(claim)[4:-1] for claim in claims)
 
 
 def found_of(frame: FoundFrame) -> tuple[Found, ...]:
-    """The items, checked as jobs are."""
+    """Returns the items, checked like jobs. Raises ValueError."""
     items: list[Found] = []
     for each in frame.items:
         if not 1 <= len(each.item) <= ITEM_LIMIT:
-            raise ValueError(f"an item of {len(each.item)} characters; allowed are 1 to {ITEM_LIMIT}")
+            raise ValueError(f"an item of {len(each.item)} characters; must have 1 to {ITEM_LIMIT}")
         payload = check_payload(bytes(each.payload).decode())
         items.append(Found(item=each.item, payload=payload, label=each.label and each.label[:NAME_LIMIT]))
     return tuple(items)
 
 
 def outcome_of(kind: str, body: OutcomeFrame) -> Outcome:
-    """What the worker says became of its job; a ValueError if that is nothing that can be said."""
+    """Converts a frame of this kind to an outcome. Raises ValueError if it is invalid."""
     match kind:
         case "DONE":
             follow = tuple(check(job) for job in body.follow) if body.follow else ()

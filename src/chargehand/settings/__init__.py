@@ -1,4 +1,4 @@
-"""What an application is told from outside, read and checked once."""
+"""The settings of an application: read from code, files and the environment, and checked once."""
 
 from chargehand.settings.known import ADMIN_KEY, Settings
 from chargehand.settings.layers import read

@@ -1,6 +1,6 @@
-"""Reads `.env` files: KEY=VALUE a line, quotes, comments, `export`. It runs nothing and replaces nothing.
+"""Reads `.env` files: one KEY=VALUE per line, with quotes, comments and `export`; nothing is executed or expanded.
 
-An error names the file and the line, never what stands there: such files hold secrets.
+Errors name the file and the line but never quote the line, because such files hold secrets.
 """
 
 import re
@@ -19,7 +19,7 @@ _ESCAPES = {"n": "\n", "r": "\r", "t": "\t"}
 
 
 def read(path: Path) -> dict[str, tuple[str, int]]:
-    """What the file sets, each with the number of its line; nothing, if there is no such file."""
+    """Returns the variables that the file sets, each with its line number; an empty dict if the file does not exist."""
     try:
         text = path.read_text("utf-8-sig").replace("\r\n", "\n")
     except FileNotFoundError:
@@ -35,13 +35,14 @@ def read(path: Path) -> dict[str, tuple[str, int]]:
         line = text.count("\n", 0, at) + 1
         entry = _ENTRY.match(text, at)
         if entry is None:
-            raise ConfigurationError(f"{path}, line {line}: expected NAME=VALUE, the value quoted if it has a quote")
+            raise ConfigurationError(f"{path}, line {line}: expected NAME=VALUE; quote a value that contains a quote")
         found[entry["name"]] = (_value(entry), line)
         at = entry.end()
     return found
 
 
 def _value(entry: re.Match[str]) -> str:
+    """Returns the value of an entry without quotes, escapes and comments."""
     if entry["plain"] is not None:
         return entry["plain"]
     if entry["quoted"] is not None:

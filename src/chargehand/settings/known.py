@@ -1,4 +1,4 @@
-"""Every setting that there is: its name, how it is read, what is allowed."""
+"""All settings: their names, how each is read, and which values are allowed."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,69 +15,70 @@ from chargehand.settings.reading import Secret
 
 PREFIX = "CHARGEHAND_"
 ADMIN_KEY = "CHARGEHAND_ADMIN_KEY"
-"""Not for nodes and workers: handlers have no business with it."""
-Path_ = tuple[str, ...]
-"""A setting by where it stands: ("url",), ("liveness", "grace"), ("crews", "TAG", "workers")."""
+"""Not passed to nodes and workers: handlers must not see it."""
+SettingPath = tuple[str, ...]
+"""The path of a setting: ("url",), ("liveness", "grace"), ("crews", "TAG", "workers")."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that can be set from outside."""
+    """All settings of an application."""
 
     url: str
-    """The store."""
+    """The store's path or URL."""
     node: str
     """This machine's name among nodes."""
     embed_workers: bool = True
-    """Whether an API runs the workers, too; if not, `chargehand work` does."""
+    """Whether an API process also runs the workers; if not, `chargehand work` does."""
     worker_processes: int | None = None
-    """Workers of the crew that is marked default, or is the only one."""
+    """The number of workers of the default crew, or of the only one."""
     pipeline_threads_per_job: int | None = None
-    """A cap on the threads of numeric libraries in each worker."""
+    """The maximum number of threads of numeric libraries in each worker."""
     crews: dict[str, dict[str, int]] = {}
-    """Workers and threads of single crews, by `crew_key`."""
+    """Workers and threads of individual crews, by `crew_key`."""
     cors_origins: tuple[str, ...] = ()
-    """Other sites whose pages may call the API."""
+    """Origins whose pages may call the API."""
     allowed_hosts: tuple[str, ...] = ()
-    """The only names that the API may be called by; none given: any."""
+    """The host names under which the API may be called; if empty, any."""
     host: str = "127.0.0.1"
-    """Where `chargehand serve` listens."""
+    """The address on which `chargehand serve` listens."""
     port: int = 8356
-    """The port there; 0: any free one."""
+    """The port on which `chargehand serve` listens; 0 means any free port."""
     admin_key: Secret | None = None
-    """A key that may do everything, for containers."""
+    """A key with all scopes, for containers."""
     log_level: str = "INFO"
-    """What is worth a line."""
+    """The minimum level of log messages."""
     log: str = "human"
-    """How a line looks: `human` or `json`."""
+    """The log format: `human` or `json`."""
     synchronous: str = "full"
-    """`full`: what was acknowledged survives a power cut; `normal`: it survives crashes, and is faster."""
+    """`full`: acknowledged writes survive a power failure; `normal`: they survive crashes only, and writing is
+    faster."""
     history: bool = False
-    """Whether snapshots of everybody's health are kept."""
+    """Whether periodic snapshots of every component's health are kept."""
     restart: RestartPolicy = RestartPolicy()
     liveness: LivenessPolicy = LivenessPolicy()
     starts: StartPolicy = StartPolicy()
     retention: Retention = Retention()
     origins: dict[str, str] = {}
-    """Where each setting that somebody made comes from, in words."""
+    """The origin of every setting that was set, as text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One setting: where it stands, how it is read, by which other names it goes in the environment."""
+    """One setting: its path, its reader, its allowed values as text, and its additional environment variables."""
 
-    path: Path_
+    path: SettingPath
     read: Callable[[Any], Any]
     allowed: str
     others: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
-        """As it stands in the TOML file."""
+        """The setting's name in the TOML file."""
         return ".".join(self.path)
 
     @property
     def variables(self) -> tuple[str, ...]:
-        """Its names in the environment, the last wins."""
+        """The setting's environment variables; the last one takes precedence."""
         return (*self.others, PREFIX + "_".join(self.path).upper())
 
 
@@ -94,6 +95,7 @@ CREW_SETTINGS = {
 
 
 def _of_policies() -> list[Setting]:
+    """Returns one setting per field of every policy."""
     found: list[Setting] = []
     for table, policy in POLICIES.items():
         for field in msgspec.structs.fields(policy):
@@ -111,7 +113,7 @@ def _of_policies() -> list[Setting]:
 SETTINGS = [
     Setting(("url",), reading.text, "a path, or sqlite:///path/to/file.db"),
     Setting(("node",), reading.name, "a name of 1 to 200 printable characters without blanks", ("NODE_NAME",)),
-    Setting(("embed_workers",), reading.truth, "1, true, yes, 0, false or no", ("EMBED_WORKERS",)),
+    Setting(("embed_workers",), reading.boolean, "1, true, yes, 0, false or no", ("EMBED_WORKERS",)),
     Setting(("worker_processes",), *CREW_SETTINGS["workers"], ("WORKER_PROCESSES",)),
     Setting(("pipeline_threads_per_job",), *CREW_SETTINGS["threads"], (THREADS,)),
     Setting(("cors_origins",), reading.origins, "origins such as https://example.org, with commas", ("CORS_ORIGINS",)),
@@ -122,7 +124,7 @@ SETTINGS = [
     Setting(("log_level",), reading.one_of("DEBUG", "INFO", "WARNING", "ERROR"), "DEBUG, INFO, WARNING or ERROR"),
     Setting(("log",), reading.one_of("human", "json"), "human or json"),
     Setting(("synchronous",), reading.one_of("full", "normal"), "full or normal"),
-    Setting(("history",), reading.truth, "1, true, yes, 0, false or no"),
+    Setting(("history",), reading.boolean, "1, true, yes, 0, false or no"),
     *_of_policies(),
 ]
 BY_PATH = {setting.path: setting for setting in SETTINGS}
@@ -130,5 +132,5 @@ BY_VARIABLE = {variable: setting for setting in SETTINGS for variable in setting
 
 
 def crew_key(name: str) -> str:
-    """A crew's name as it stands in the environment: `tag-fast` is TAG_FAST."""
+    """Returns a crew's name as it is spelled in environment variables: `tag-fast` becomes TAG_FAST."""
     return "".join(c if c.isalnum() else "_" for c in name).upper()

@@ -1,8 +1,8 @@
-"""What an application is told from outside: read and checked once, when its Chargehand is made.
+"""Reads the settings of an application once, when its Chargehand object is created.
 
-Code, then `chargehand.toml`, then `.env`, then the environment: the later wins. The two files stand beside the
-application's module. A value that cannot be meant is a ConfigurationError that names the setting, where it comes from,
-the value and what is allowed; so is a name that nobody knows.
+Settings come from code, `chargehand.toml`, `.env` and the environment; later ones override earlier ones. The two files
+are in the folder of the application's module. An invalid value raises a ConfigurationError that names the setting, its
+origin, the value and the allowed values; so does an unknown name.
 """
 
 import os
@@ -23,16 +23,16 @@ from chargehand.settings.known import (
     CREW_SETTINGS,
     POLICIES,
     PREFIX,
-    Path_,
     Setting,
+    SettingPath,
     Settings,
     crew_key,
 )
 
 CONFIG = "CHARGEHAND_CONFIG"
 _CREW = re.compile(rf"{PREFIX}CREW_(.+)_(WORKERS|THREADS)")
-_NOT_OURS = re.compile(
-    # The command line's, the processes' own, tests'; and what Kubernetes sets for a service called "chargehand".
+_IGNORED = re.compile(
+    # Variables of the command line, of processes and of tests, and those that Kubernetes sets for a service.
     rf"{PREFIX}(APP|CONFIG|KEY|REMOTE_URL|LIFE|TEST_.*|FAULT_.*|SERVICE_.*|PORT_\d+_.*)"
 )
 
@@ -43,18 +43,18 @@ class _Found:
     origin: str
 
 
-Layer = dict[Path_, _Found]
+Layer = dict[SettingPath, _Found]
 
 
 def read(folder: Path, given: Mapping[str, Any], environment: Mapping[str, str] = os.environ) -> Settings:
-    """The settings of an application whose module stands in that folder and which was given these in code."""
+    """Reads the settings of an application whose module is in this folder and which passed `given` in code."""
     file = folder / ".env"
     lines = dotenv.read(file)
     found = _from_code(given)
     found |= _from_toml(*_toml_file(folder, lines, environment))
     found |= _from_dotenv(file, lines)
     found |= _from_environment(environment)
-    return _put_together(folder, found)
+    return _build(folder, found)
 
 
 # the four layers
@@ -77,7 +77,7 @@ def _from_code(given: Mapping[str, Any]) -> Layer:
 
 
 def _toml_file(folder: Path, lines: Mapping[str, tuple[str, int]], environment: Mapping[str, str]) -> tuple[Path, bool]:
-    """The TOML file, and whether it must be there."""
+    """Returns the path of the TOML file, and whether it must exist."""
     named = environment.get(CONFIG)
     if named:
         return Path(named).expanduser().absolute(), True
@@ -90,7 +90,7 @@ def _toml_file(folder: Path, lines: Mapping[str, tuple[str, int]], environment: 
 def _from_toml(file: Path, must: bool) -> Layer:
     if not must and not file.exists():
         return {}
-    import tomllib  # workers that import an application without such a file do not load it
+    import tomllib  # not loaded in workers whose application has no such file
 
     try:
         with file.open("rb") as opened:
@@ -104,10 +104,10 @@ def _from_toml(file: Path, must: bool) -> Layer:
         for path, part in _flat(file, key, value) if is_table else [((key,), value)]:
             _check_known(file, path)
             found[path] = _checked(_setting(path), ".".join(path), part, f"in {file}")
-    return _beside(file.parent, found)
+    return _resolve_path(file.parent, found)
 
 
-def _flat(file: Path, key: str, table: Any) -> list[tuple[Path_, Any]]:
+def _flat(file: Path, key: str, table: Any) -> list[tuple[SettingPath, Any]]:
     if not isinstance(table, dict):
         raise ConfigurationError(f"{file}: {key} is {table!r}; expected a table, [{key}]")
     parts = cast("dict[str, Any]", table)
@@ -120,17 +120,17 @@ def _flat(file: Path, key: str, table: Any) -> list[tuple[Path_, Any]]:
     ]
 
 
-def _check_known(file: Path, path: Path_) -> None:
+def _check_known(file: Path, path: SettingPath) -> None:
     known = [".".join(each) for each in BY_PATH]
     if path[0] == "crews":
         known = [".".join((*path[:2], option)) for option in CREW_SETTINGS]
     if ".".join(path) not in known:
         name = ".".join(path)
         near = reading.nearest(name.lower().removeprefix(PREFIX.lower()), known)
-        raise ConfigurationError(f"{file}: nobody knows the setting {name}{near}")
+        raise ConfigurationError(f"{file}: unknown setting {name}{near}")
 
 
-def _setting(path: Path_) -> Setting:
+def _setting(path: SettingPath) -> Setting:
     return Setting(path, *CREW_SETTINGS[path[2]]) if path[0] == "crews" else BY_PATH[path]
 
 
@@ -138,12 +138,14 @@ def _from_dotenv(file: Path, lines: Mapping[str, tuple[str, int]]) -> Layer:
     texts = {name: text for name, (text, _) in lines.items()}
     for name, (text, line) in lines.items():
         if "${" in text and (name in BY_VARIABLE or name.startswith(PREFIX)):
-            raise ConfigurationError(f"{name} ({file}, line {line}) refers to another variable; that is not replaced")
-    return _beside(file.parent, _from_variables(texts, lambda name: f"{file}, line {lines[name][1]}"))
+            raise ConfigurationError(
+                f"{name} ({file}, line {line}) refers to another variable; references are not expanded"
+            )
+    return _resolve_path(file.parent, _from_variables(texts, lambda name: f"{file}, line {lines[name][1]}"))
 
 
 def _from_environment(environment: Mapping[str, str]) -> Layer:
-    # Kubernetes sets CHARGEHAND_PORT=tcp://… beside a service of that name: that is no port.
+    # Kubernetes sets CHARGEHAND_PORT=tcp://… for a service of that name, which is not a port number.
     texts = {
         name: text for name, text in environment.items() if name != "CHARGEHAND_PORT" or not text.startswith("tcp://")
     }
@@ -151,18 +153,18 @@ def _from_environment(environment: Mapping[str, str]) -> Layer:
 
 
 def _from_variables(texts: Mapping[str, str], origin: Callable[[str], str]) -> Layer:
-    """What is set, an empty text counting as not set; the general name of a setting before its own."""
+    """Reads variables; an empty one counts as not set, and a setting's own variable overrides its general one."""
     found: Layer = {}
     for name, setting in BY_VARIABLE.items():
         if texts.get(name):
             found[setting.path] = _checked(setting, name, texts[name], origin(name))
     for name, text in texts.items():
-        if not text or name in BY_VARIABLE or not name.startswith(PREFIX) or _NOT_OURS.fullmatch(name):
+        if not text or name in BY_VARIABLE or not name.startswith(PREFIX) or _IGNORED.fullmatch(name):
             continue
         crew = _CREW.fullmatch(name)
         if crew is None:
             near = reading.nearest(name, [*BY_VARIABLE, f"{PREFIX}CREW_NAME_WORKERS"])
-            raise ConfigurationError(f"nobody knows the setting {name} ({origin(name)}){near}")
+            raise ConfigurationError(f"unknown setting {name} ({origin(name)}){near}")
         path = ("crews", crew[1], crew[2].lower())
         found[path] = _checked(_setting(path), name, text, origin(name))
     return found
@@ -173,18 +175,19 @@ def _checked(setting: Setting, name: str, value: Any, origin: str) -> _Found:
         return _Found(setting.read(value), f"{name} {origin}")
     except ValueError:
         shown = "not shown" if setting.read is reading.secret else repr(value)
-        raise ConfigurationError(f"{name} is {shown} ({origin}); allowed is {setting.allowed}") from None
+        raise ConfigurationError(f"{name} is {shown} ({origin}); must be {setting.allowed}") from None
 
 
-def _beside(folder: Path, found: Layer) -> Layer:
-    """A path in a file is meant from where the file is."""
+def _resolve_path(folder: Path, found: Layer) -> Layer:
+    """Resolves a store path relative to the folder of the file that sets it."""
     url = found.get(("url",))
     if url is not None and ":" not in url.value:
         found[("url",)] = _Found(str(folder / Path(url.value).expanduser()), url.origin)
     return found
 
 
-def _put_together(folder: Path, found: Layer) -> Settings:
+def _build(folder: Path, found: Layer) -> Settings:
+    """Combines the values of all layers into Settings."""
     values: dict[str, Any] = {"url": str(folder / "chargehand.db"), "node": socket.gethostname()}
     crews: dict[str, dict[str, int]] = {}
     parts: dict[str, dict[str, Any]] = {name: {} for name in POLICIES}

@@ -1,4 +1,4 @@
-"""Settings, read and checked once: what a crew is, what a node is told. Plain data that can cross a socket."""
+"""The plans of crews and of a node: checked settings as plain data that can be sent over a socket."""
 
 import re
 from typing import Any, get_origin
@@ -32,15 +32,16 @@ THREAD_LIMITS = (
     "NUMBA_NUM_THREADS",
     "RAYON_NUM_THREADS",
 )
-"""The environment variables by which numeric libraries are told how many threads to make; read when they are loaded."""
+"""The environment variables that limit the threads of numeric libraries; the libraries read them when they are
+loaded."""
 MOST_AT_ONCE = 1000
-"""Jobs in a batch."""
-LONGEST_GATHERING_MS = 60_000
+"""The maximum number of jobs in a batch."""
+LONGEST_BATCH_WAIT_MS = 60_000
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(i?)B?", re.IGNORECASE)
 
 
 class Page(msgspec.Struct, frozen=True):
-    """A page of the application's own, for the dashboard's navigation: `hand.pages.append(Page("Songs", "/songs"))`."""
+    """A page of the application for the dashboard's navigation: `hand.pages.append(Page("Songs", "/songs"))`."""
 
     title: str
     url: str
@@ -48,13 +49,13 @@ class Page(msgspec.Struct, frozen=True):
     def __post_init__(self) -> None:
         if not self.title.strip() or not self.url.startswith(("/", "http://", "https://")):
             raise ConfigurationError(
-                f"page {self.title!r} at {self.url!r}: it needs a title, and an address that begins with /, http:// or "
-                "https://"
+                f"page {self.title!r} at {self.url!r}: must have a title, and an address that begins with /, http:// "
+                "or https://"
             )
 
 
 class CrewPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """One crew: who performs which queue's jobs, and what a job is given unless it says otherwise."""
+    """One crew: its queue, its handler, its workers, and the default options of its jobs."""
 
     name: str
     queue: str
@@ -70,9 +71,10 @@ class CrewPlan(msgspec.Struct, frozen=True, kw_only=True):
     limit_per_key: int | None = None
     threads: int = 1
     batch: int = 1
-    """So many jobs a worker is handed at once, at most; with more than one its handler has `perform_batch`."""
+    """The maximum number of jobs that a worker receives at once; if it is more than 1, the handler needs
+    `perform_batch`."""
     batch_wait_ms: int = 20
-    """How long jobs wait for others to be handed out with."""
+    """How long a job may wait for others to form a batch."""
     recycle_jobs: int | None = None
     recycle_memory: int | None = None
     idle_exit: float | None = None
@@ -80,7 +82,7 @@ class CrewPlan(msgspec.Struct, frozen=True, kw_only=True):
     gpu_memory: int | None = None
 
     def terms(self) -> Terms:
-        """What it asks of its supervisor."""
+        """Returns the part of the plan that the supervisor needs."""
         return Terms(
             workers=self.workers,
             recycle_jobs=self.recycle_jobs,
@@ -91,13 +93,13 @@ class CrewPlan(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def environment_of(self, index: int) -> dict[str, str]:
-        """What one of its workers finds in its environment: thread limits first, the crew's own words last."""
+        """Returns a worker's additional environment variables: thread limits first, overridden by the crew's own."""
         own = {name: text.replace("{index}", str(index)) for name, text in self.environment.items()}
         return {THREADS: str(self.threads), **dict.fromkeys(THREAD_LIMITS, str(self.threads)), **own}
 
 
 class NodePlan(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that a node needs to know; the host sends it when it starts one."""
+    """The configuration of a node; the host sends it when it starts one."""
 
     store: str
     node: str
@@ -115,7 +117,7 @@ class NodePlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check_crew(plan: CrewPlan) -> CrewPlan:
-    """The plan, or a ConfigurationError that names the setting, the value and what is allowed."""
+    """Returns the plan. Raises a ConfigurationError that names the setting, the value and the allowed values."""
     try:
         msgspec.convert(msgspec.to_builtins(plan), CrewPlan)
     except (msgspec.ValidationError, TypeError) as error:
@@ -123,13 +125,13 @@ def check_crew(plan: CrewPlan) -> CrewPlan:
     for name, value in (("name", plan.name), ("queue", plan.queue)):
         if not 1 <= len(value) <= NAME_LIMIT or not value.isprintable() or any(c in value for c in ":*/ "):
             raise ConfigurationError(
-                f"crew {name} {value!r}: allowed are 1 to {NAME_LIMIT} printable characters without : * / or blanks"
+                f"crew {name} {value!r}: must have 1 to {NAME_LIMIT} printable characters, without : * / or blanks"
             )
     module, colon, attribute = plan.handler.partition(":")
     if not colon or not all(part.isidentifier() for part in (*module.split("."), *attribute.split("."))):
         raise ConfigurationError(f"crew {plan.name!r}: handler {plan.handler!r} is not of the form 'module:Class'")
     if not 0 <= plan.workers <= MOST_WORKERS:
-        raise ConfigurationError(f"crew {plan.name!r}: workers is {plan.workers}; allowed is 0 to {MOST_WORKERS}")
+        raise ConfigurationError(f"crew {plan.name!r}: workers is {plan.workers}; must be 0 to {MOST_WORKERS}")
     try:
         own = NewJob(id="x", queue=plan.queue, max_attempts=plan.max_attempts, timeout_ms=plan.timeout_ms)
         check(msgspec.structs.replace(own, priority=plan.priority))
@@ -137,11 +139,11 @@ def check_crew(plan: CrewPlan) -> CrewPlan:
         raise ConfigurationError(f"crew {plan.name!r}: {error}") from None
     _at_least("threads", plan, 1)
     _within("batch", plan, 1, MOST_AT_ONCE)
-    _within("batch_wait_ms", plan, 0, LONGEST_GATHERING_MS)
+    _within("batch_wait_ms", plan, 0, LONGEST_BATCH_WAIT_MS)
     if plan.batch > 1 and plan.transactional:
         raise ConfigurationError(
-            f"crew {plan.name!r}: batch is {plan.batch} and transactional is True; allowed is one of them: "
-            "a job of a batch cannot be settled in a transaction of its handler's own"
+            f"crew {plan.name!r}: batch is {plan.batch} and transactional is True; the two cannot be combined: "
+            "a job of a batch cannot be settled in a transaction of its handler"
         )
     for name in ("recycle_jobs", "limit", "limit_per_key"):
         _at_least(name, plan, 1)
@@ -151,55 +153,57 @@ def check_crew(plan: CrewPlan) -> CrewPlan:
         pair: tuple[Any, Any] = (key, text)
         if not all(isinstance(part, str) and "\0" not in part for part in pair) or not key or "=" in key:
             raise ConfigurationError(
-                f"crew {plan.name!r}: environment {key!r}={text!r}; expected texts, the name without '='"
+                f"crew {plan.name!r}: environment {key!r}={text!r}; both must be str, the name without '='"
             )
     return plan
 
 
 def check_type(crew: str, word: str, kind: Any) -> None:
-    """ConfigurationError unless it is a type, or nothing."""
+    """Raises ConfigurationError unless `kind` is a type or None."""
     meant = kind is None or kind is Any or isinstance(kind, type) or get_origin(kind) is not None
     if not meant and not hasattr(kind, "__supertype__") and not hasattr(kind, "__value__"):  # NewType, type X = ...
         raise ConfigurationError(
-            f"crew {crew!r}: {word} is {kind!r}, which is no type; give a class, such as a dataclass, or dict, str"
+            f"crew {crew!r}: {word} is {kind!r}, which is not a type; use a class, such as a dataclass, dict or str"
         )
 
 
 def _at_least(name: str, plan: CrewPlan, least: int) -> None:
     value = getattr(plan, name)
     if value is not None and not value >= least:
-        raise ConfigurationError(f"crew {plan.name!r}: {name} is {value!r}; allowed is {least} or more")
+        raise ConfigurationError(f"crew {plan.name!r}: {name} is {value!r}; must be {least} or more")
 
 
 def _within(name: str, plan: CrewPlan, least: int, most: int) -> None:
     value = getattr(plan, name)
     if not least <= value <= most:
-        raise ConfigurationError(f"crew {plan.name!r}: {name} is {value!r}; allowed is {least} to {most}")
+        raise ConfigurationError(f"crew {plan.name!r}: {name} is {value!r}; must be {least} to {most}")
 
 
 def size(name: str, value: Any) -> int | None:
-    """A number of bytes from a user: a whole number, or a text such as '800 MB' or '1.5 GiB'."""
+    """Returns a number of bytes, given as an int or as a string such as '800 MB' or '1.5 GiB'."""
     if value is None or (isinstance(value, int) and not isinstance(value, bool) and value >= 0):
         return value
     found = _SIZE.fullmatch(value.strip()) if isinstance(value, str) else None
     if found is None:
-        raise ConfigurationError(f"{name} is {value!r}; expected bytes, or a text such as '800 MB' or '1.5 GiB'")
+        raise ConfigurationError(
+            f"{name} is {value!r}; must be a number of bytes, or a string such as '800 MB' or '1.5 GiB'"
+        )
     base = 1024 if found[3] else 1000
     return int(float(found[1]) * base ** " KMGT".index(found[2].upper() or " "))
 
 
 def milliseconds(name: str, seconds: float) -> int:
-    """Seconds from a user, as the whole milliseconds that everything inside uses."""
+    """Converts seconds to whole milliseconds. Raises PayloadError."""
     number: Any = seconds
     if not isinstance(number, int | float) or isinstance(number, bool) or number - number != 0:
-        raise PayloadError(f"{name} is {seconds!r}; expected a number of seconds")
+        raise PayloadError(f"{name} is {seconds!r}; must be a number of seconds")
     if abs(number) > LONGEST_DELAY_MS // 1000:
-        raise PayloadError(f"{name} is too many seconds; allowed are up to {LONGEST_DELAY_MS // 1000}")
+        raise PayloadError(f"{name} is too long; the maximum is {LONGEST_DELAY_MS // 1000} seconds")
     return round(number * 1000)
 
 
 UNSET: Any = object()
-"""For options whose None means something (no timeout)."""
+"""The default of options for which None has a meaning, such as no timeout."""
 
 
 def new_job(
@@ -216,9 +220,9 @@ def new_job(
     timeout: float | None = UNSET,
     limit_key: str | None = None,
 ) -> NewJob:
-    """A job for this crew: its own options, and the crew's where it has none. Checked."""
+    """Returns a checked job for this crew; options that are not given are the crew's."""
     if run_at_ms is not None and delay:
-        raise PayloadError("delay and run_at both say when: give one of them")
+        raise PayloadError("delay and run_at cannot be combined")
     job = NewJob(
         id=id or new_id(),
         queue=plan.queue,
@@ -239,14 +243,14 @@ def new_job(
     for name in ("label", "key", "limit_key"):
         text: Any = getattr(job, name)
         if text is not None and not isinstance(text, str):
-            raise PayloadError(f"{name} is {text!r}; expected a text")
+            raise PayloadError(f"{name} is {text!r}; must be a string")
     for name in ("priority", "max_attempts", "run_at_ms"):
         value: Any = getattr(job, name)
         if value is not None and (not isinstance(value, int) or isinstance(value, bool)):
-            raise PayloadError(f"{name} is {value!r}; expected a whole number")
+            raise PayloadError(f"{name} is {value!r}; must be a whole number")
     return check(job)
 
 
 def with_payload(model: NewJob, id: str, payload: str) -> NewJob:
-    """Another job like the model, which was checked already."""
+    """Returns a copy of an already checked job with another id and payload."""
     return msgspec.structs.replace(model, id=id, payload=check_size(payload))

@@ -1,4 +1,4 @@
-"""How the text or value of one setting is read: what is meant, or a ValueError."""
+"""Parses the value of one setting, given as text or as a Python value. Raises ValueError if it is invalid."""
 
 import math
 import re
@@ -9,14 +9,14 @@ from chargehand.errors import ConfigurationError
 from chargehand.model.job import NAME_LIMIT
 from chargehand.settings import plan
 
-LEAST_OWN = 16
-"""Characters of a key that a person chose (CHARGEHAND_ADMIN_KEY): a shorter one can be guessed."""
-_TRUTHS = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
+SHORTEST_SECRET = 16
+"""The minimum length of a key that a person chose (CHARGEHAND_ADMIN_KEY): a shorter one can be guessed."""
+_BOOLEANS = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
 _ORIGIN = re.compile(r"https?://[^\s/,;'\"\\]+")
 
 
 class Secret:
-    """A text that is never shown by accident."""
+    """A string that `repr` does not show."""
 
     __slots__ = ("value",)
 
@@ -28,32 +28,32 @@ class Secret:
 
 
 def text(value: Any) -> str:
-    """A text that says something."""
+    """Parses a non-empty string."""
     if not isinstance(value, str) or not value.strip() or "\0" in value:
         raise ValueError
     return value.strip()
 
 
 def name(value: Any) -> str:
-    """A printable text without blanks."""
+    """Parses a printable string without blanks."""
     found = text(value)
     if len(found) > NAME_LIMIT or not found.isprintable() or " " in found:
         raise ValueError
     return found
 
 
-def truth(value: Any) -> bool:
-    """Yes or no, in any case."""
+def boolean(value: Any) -> bool:
+    """Parses a boolean, in any case."""
     if isinstance(value, bool):
         return value
-    found = _TRUTHS.get(str(value).strip().lower())
+    found = _BOOLEANS.get(str(value).strip().lower())
     if found is None:
         raise ValueError
     return found
 
 
 def whole(least: int, most: int) -> Callable[[Any], int]:
-    """A whole number within these bounds."""
+    """Returns a parser of whole numbers within these bounds."""
 
     def read(value: Any) -> int:
         if isinstance(value, str) and re.fullmatch(r"\s*[0-9]{1,18}\s*", value):
@@ -66,7 +66,7 @@ def whole(least: int, most: int) -> Callable[[Any], int]:
 
 
 def seconds(value: Any) -> float:
-    """A number that is not negative."""
+    """Parses a number that is not negative."""
     found = float(value) if isinstance(value, str) else value
     if not isinstance(found, int | float) or isinstance(found, bool) or not math.isfinite(found) or found < 0:
         raise ValueError
@@ -74,7 +74,7 @@ def seconds(value: Any) -> float:
 
 
 def size(value: Any) -> int | None:
-    """Bytes."""
+    """Parses a number of bytes."""
     try:
         return plan.size("", int(value) if isinstance(value, str) and value.isdecimal() else value)
     except ConfigurationError:
@@ -82,7 +82,7 @@ def size(value: Any) -> int | None:
 
 
 def one_of(*words: str) -> Callable[[Any], str]:
-    """One of these words, written in any case."""
+    """Returns a parser that accepts one of these words, in any case."""
     known = {word.lower(): word for word in words}
 
     def read(value: Any) -> str:
@@ -94,7 +94,7 @@ def one_of(*words: str) -> Callable[[Any], str]:
 
 
 def names(value: Any) -> tuple[str, ...]:
-    """Names, from a list or a text with commas."""
+    """Parses names from a list or from a string with commas."""
     parts: Any = value.split(",") if isinstance(value, str) else value
     if not isinstance(parts, list | tuple):
         raise ValueError
@@ -102,7 +102,7 @@ def names(value: Any) -> tuple[str, ...]:
 
 
 def origins(value: Any) -> tuple[str, ...]:
-    """Origins, from a list or a text with commas."""
+    """Parses origins from a list or from a string with commas."""
     found = tuple(each.rstrip("/") for each in names(value))
     if not all(_ORIGIN.fullmatch(origin) for origin in found):
         raise ValueError
@@ -110,15 +110,15 @@ def origins(value: Any) -> tuple[str, ...]:
 
 
 def secret(value: Any) -> Secret:
-    """A text that is long enough not to be guessed."""
+    """Parses a string that is long enough not to be guessed."""
     found = text(value)
-    if len(found) < LEAST_OWN or not found.isascii() or not found.isprintable() or " " in found:
+    if len(found) < SHORTEST_SECRET or not found.isascii() or not found.isprintable() or " " in found:
         raise ValueError
     return Secret(found)
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """What was probably meant, as the end of a sentence."""
+    """Returns "; did you mean …?" with the most similar known word, or an empty string."""
     from difflib import get_close_matches
 
     found = get_close_matches(word, list(known), 1)

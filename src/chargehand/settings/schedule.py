@@ -1,7 +1,7 @@
-"""Recurring jobs: when each is due next, and which are due now. The node asks; the store decides who fires.
+"""Recurring jobs: when each is due next, and which are due now. The store makes sure that each one is enqueued once.
 
-Times are wall-clock milliseconds. A cron expression is read in its own time zone: a time that a clock change skips is
-run at once after it, one that comes twice is run once, as Debian's cron does; intervals know no clock changes.
+Times are wall-clock milliseconds. A cron expression is evaluated in its own time zone: a time skipped by a clock change
+runs right after it, and a time that occurs twice runs once, as in Debian's cron. Intervals ignore clock changes.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ SHORTEST_MS = 1000
 
 
 class Schedule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Either a cron expression with its time zone, or an interval."""
+    """A cron expression with its time zone, or an interval."""
 
     cron: str | None = None
     zone: str = "UTC"
@@ -28,7 +28,7 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class RecurringJob(msgspec.Struct, frozen=True, kw_only=True):
-    """A recurring job as it is declared: plain data on its way to the node."""
+    """A recurring job as the application declared it."""
 
     name: str
     schedule: Schedule
@@ -36,45 +36,46 @@ class RecurringJob(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check(name: str, schedule: Schedule) -> Schedule:
-    """The schedule, or a ConfigurationError that says what is wrong with it."""
+    """Returns the schedule. Raises ConfigurationError if it is invalid."""
     if (schedule.cron is None) == (schedule.every_ms is None):
-        raise ConfigurationError(f"recurring job {name!r}: give either cron or every, and not both")
+        raise ConfigurationError(f"recurring job {name!r}: set either cron or every")
     cron: Any = schedule.cron
     if cron is not None and not isinstance(cron, str):
-        raise ConfigurationError(f"recurring job {name!r}: cron is {cron!r}; expected a text as '0 3 * * *'")
+        raise ConfigurationError(f"recurring job {name!r}: cron is {cron!r}; must be a string such as '0 3 * * *'")
     if schedule.every_ms is not None and schedule.zone != "UTC":
-        raise ConfigurationError(f"recurring job {name!r}: a time zone goes with cron; `every` counts seconds")
+        raise ConfigurationError(f"recurring job {name!r}: a time zone can only be combined with cron")
     if schedule.every_ms is not None and schedule.every_ms < SHORTEST_MS:
-        raise ConfigurationError(f"recurring job {name!r}: every {schedule.every_ms} ms; allowed is 1 s or more")
+        raise ConfigurationError(f"recurring job {name!r}: every is {schedule.every_ms} ms; must be 1 s or more")
     try:
         next_after(schedule, 0)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
-        raise ConfigurationError(f"recurring job {name!r}: there is no time zone {schedule.zone!r}") from error
+        raise ConfigurationError(f"recurring job {name!r}: unknown time zone {schedule.zone!r}") from error
     return schedule
 
 
 def next_after(schedule: Schedule, moment_ms: int) -> int:
-    """The first time after that moment."""
+    """Returns the first due time after this moment."""
     if schedule.every_ms is not None:
         return moment_ms + schedule.every_ms
     simulated = _cronsim()
     start = datetime.fromtimestamp(moment_ms / 1000, ZoneInfo(schedule.zone))
     try:
-        # In an hour that comes twice it may begin with a time of the first one.
+        # In an hour that occurs twice, the first time it yields may belong to the first occurrence.
         times = simulated.CronSim(schedule.cron, start)
         found: datetime = next(time for time in times if time.timestamp() * 1000 > moment_ms)
     except simulated.CronSimError as error:
         raise ConfigurationError(
-            f"cron expression {schedule.cron!r}: {error}; expected minute, hour, day of the month, month and day of "
-            "the week that exist, as in '0 3 * * *'"
+            f"cron expression {schedule.cron!r}: {error}; must be minute, hour, day of the month, month and day of "
+            "the week, as in '0 3 * * *'"
         ) from error
     except StopIteration:
-        raise ConfigurationError(f"cron expression {schedule.cron!r} never comes true") from None
+        raise ConfigurationError(f"cron expression {schedule.cron!r} never matches") from None
     return int(found.timestamp() * 1000)
 
 
 def in_words(schedule: Schedule) -> str:
-    """The schedule for people; a cron expression stays one where the library that explains it is missing."""
+    """Describes the schedule; a cron expression is returned unchanged if the library that explains it is not
+    installed."""
     if schedule.every_ms is not None:
         return f"every {schedule.every_ms / 1000:g} s"
     try:
@@ -93,7 +94,7 @@ def _cronsim() -> Any:
 
 
 def plans(entries: Sequence[RecurringJob], now_ms: int) -> list[RecurringPlan]:
-    """What the store is to keep; where it knows an unchanged schedule already, its own next time stays."""
+    """Returns the rows to store; for an unchanged schedule the store keeps the next due time that it has."""
     return [
         RecurringPlan(
             name=entry.name,
@@ -106,7 +107,7 @@ def plans(entries: Sequence[RecurringJob], now_ms: int) -> list[RecurringPlan]:
 
 
 def due(known: Sequence[RecurringPlan], now_ms: int) -> list[Firing]:
-    """Which are due now: each once, however often it was missed, and then from now on as planned."""
+    """Returns the recurring jobs that are due now, each once, however many runs were missed."""
     return [
         Firing(
             name=plan.name,
@@ -120,7 +121,7 @@ def due(known: Sequence[RecurringPlan], now_ms: int) -> list[Firing]:
 
 
 def _following(schedule: Schedule, due_ms: int, now_ms: int) -> int:
-    """The next time after one that was due; an interval keeps its step however late it was looked at."""
+    """Returns the next due time; an interval keeps its phase, however late this is called."""
     if schedule.every_ms is None:
         return next_after(schedule, now_ms)
     return due_ms + schedule.every_ms * ((now_ms - due_ms) // schedule.every_ms + 1)

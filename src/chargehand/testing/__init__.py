@@ -1,4 +1,4 @@
-"""What tests need, ours and our users': waiting without sleeping for a guess, jobs without processes."""
+"""Helpers for tests: wait for a condition, perform a job without processes, replace a crew by a function."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -14,7 +14,7 @@ Found = TypeVar("Found")
 
 
 def eventually(condition: Callable[[], Found], timeout: float = 20.0, *, what: str = "") -> Found:
-    """The first true value of the condition; AssertionError if there is none within the timeout (seconds)."""
+    """Polls the condition and returns its first true value. Raises AssertionError after `timeout` seconds."""
     until = clock.monotonic() + timeout
     pause = 0.001
     while not (found := condition()):
@@ -26,7 +26,7 @@ def eventually(condition: Callable[[], Found], timeout: float = 20.0, *, what: s
 
 
 def __getattr__(name: str) -> Any:
-    """Loaded when they are used: workers load the faults beside them, and must stay small."""
+    """Loads `fake` and `perform` on first use: workers load the faults in this package and must stay small."""
     if name not in ("fake", "perform"):
         raise AttributeError(f"module 'chargehand.testing' has no attribute {name!r}")
     from chargehand.testing import stand_in

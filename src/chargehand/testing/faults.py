@@ -1,6 +1,6 @@
-"""A handler that misbehaves on request in every way a worker can: for tests of supervision, ours and our users'.
+"""A handler that fails on request in every way a worker can, for tests of supervision.
 
-A crew names it `chargehand.testing.faults:Faulty`. Workers load this module, so it imports nothing heavy.
+A crew refers to it as `chargehand.testing.faults:Faulty`. Workers load this module, so it imports nothing heavy.
 """
 
 import logging
@@ -25,18 +25,18 @@ if TYPE_CHECKING:
     Act: TypeAlias = Callable[[Task, Step], None]
 
 FAULTS: dict[str, str] = {}
-"""What `fault` in a payload may say, each with one sentence; its parameters stand beside it in the payload."""
+"""The values of `fault` in a payload, each with its description; its parameters are in the payload, too."""
 LIFETIME = 300
-"""Seconds after which whatever a fault left behind ends by itself, should nobody have ended it."""
+"""Seconds after which processes and threads that a fault left behind end by themselves."""
 
-_logger = logging.getLogger(__name__)  # imported before the first job, as in any handler, for the worker to see it
+_logger = logging.getLogger(__name__)  # before the first job, so that the worker forwards log records
 _acts: dict[str, "Act"] = {}
 
 
 class Faulty(Handler[dict[str, Any], Any]):
-    """Does the payload's `fault`, then that of the payload in its `then`, and so on; at a good end returns `result`.
+    """Performs the payload's `fault`, then that of the payload in its `then`, and so on; finally returns `result`.
 
-    With a `ledger` it appends to that file `start ID PID`, and at a good end `end ID PID`.
+    With a `ledger`, it appends `start ID PID` to that file, and `end ID PID` when it succeeds.
     """
 
     def set_up(self) -> None:
@@ -64,7 +64,7 @@ def _act(name: str) -> "Act":
 
 
 def _note(job: "Task", *words: object) -> None:
-    """One line in the job's ledger, whole, even if the process is killed right after."""
+    """Appends one line to the job's ledger, atomically, even if the process is killed right afterwards."""
     if "ledger" in job.payload:
         descriptor = os.open(job.payload["ledger"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         os.write(descriptor, (" ".join(str(word) for word in words) + "\n").encode())
@@ -88,7 +88,7 @@ def _fault(name: str, sentence: str) -> "Callable[[Act], Act]":
     return enter
 
 
-# ends that Python knows
+# exceptions
 
 
 @_fault("raise", "Raises a RuntimeError with `text`.")
@@ -96,7 +96,7 @@ def _raise(job: "Task", step: "Step") -> None:
     raise RuntimeError(step.get("text", "as told"))
 
 
-@_fault("retry", "Raises Retry, to be tried again `after` so many seconds (0).")
+@_fault("retry", "Raises Retry with a delay of `after` seconds (0).")
 def _retry(job: "Task", step: "Step") -> None:
     raise Retry(after=step.get("after", 0))
 
@@ -106,7 +106,7 @@ def _give_up(job: "Task", step: "Step") -> None:
     raise GiveUp(step.get("reason", "as told"))
 
 
-@_fault("sys.exit", "Calls sys.exit with `code` (1): an exception, and no end of the process.")
+@_fault("sys.exit", "Calls sys.exit with `code` (1): an exception that does not end the process.")
 def _sys_exit(job: "Task", step: "Step") -> None:
     sys.exit(step.get("code", 1))
 
@@ -119,7 +119,7 @@ def _exit(job: "Task", step: "Step") -> None:
     os._exit(step.get("code", 1))
 
 
-@_fault("segfault", "Ends the process with SIGSEGV, out of C code.")
+@_fault("segfault", "Ends the process with SIGSEGV, from C code.")
 def _segfault(job: "Task", step: "Step") -> None:
     from chargehand.testing.faults_deeds import segfault
 
@@ -146,43 +146,43 @@ def _memory(job: "Task", step: "Step") -> None:
     exhaust_memory(step.get("bytes", 64 << 20))
 
 
-@_fault("hog", "Uses `bytes` of memory for `seconds` (0), then gives them back.")
+@_fault("hog", "Uses `bytes` of memory for `seconds` (0), then releases them.")
 def _hog(job: "Task", step: "Step") -> None:
     from chargehand.testing.faults_deeds import hog_memory
 
     hog_memory(step["bytes"], step.get("seconds", 0))
 
 
-@_fault("leak", "Uses `bytes` of memory and never gives them back.")
+@_fault("leak", "Uses `bytes` of memory and never releases them.")
 def _leak(job: "Task", step: "Step") -> None:
     from chargehand.testing.faults_deeds import leak_memory
 
     leak_memory(step["bytes"])
 
 
-# work that does not end, or takes its time
+# jobs that hang or take long
 
 
-@_fault("nap", "Sleeps for `seconds` (for ever): beats come, no CPU is used.")
+@_fault("nap", "Sleeps for `seconds` (forever): sends heartbeats, uses no CPU.")
 def _nap(job: "Task", step: "Step") -> None:
     clock.sleep(_seconds(step))
 
 
-@_fault("spin", "Uses CPU in Python for `seconds` (for ever): beats come.")
+@_fault("spin", "Uses CPU in Python for `seconds` (forever): sends heartbeats.")
 def _spin(job: "Task", step: "Step") -> None:
     until = clock.monotonic() + _seconds(step)
     while clock.monotonic() < until:
         pass
 
 
-@_fault("sleep in c", "Sleeps in C for `seconds` (for ever) with the interpreter held: no beats, no CPU.")
+@_fault("sleep in c", "Sleeps in C for `seconds` (forever) while holding the GIL: no heartbeats, no CPU.")
 def _sleep_in_c(job: "Task", step: "Step") -> None:
     from chargehand.testing.faults_deeds import sleep_in_c
 
     sleep_in_c(_seconds(step))
 
 
-@_fault("burn in c", "Uses CPU in C for `seconds` (for ever) with the interpreter held: no beats.")
+@_fault("burn in c", "Uses CPU in C for `seconds` (forever) while holding the GIL: no heartbeats.")
 def _burn_in_c(job: "Task", step: "Step") -> None:
     from chargehand.testing.faults_deeds import burn_in_c
 
@@ -198,34 +198,34 @@ def _wait(job: "Task", step: "Step") -> None:
         clock.sleep(0.005)
 
 
-@_fault("deadlock", "Two threads, the main thread one of them, wait for each other's lock for ever.")
+@_fault("deadlock", "Deadlocks the main thread with another thread.")
 def _deadlock(job: "Task", step: "Step") -> None:
     from chargehand.testing.faults_deeds import deadlock
 
     deadlock()
 
 
-@_fault("stop", "Stops itself with SIGSTOP; if somebody continues it, the job goes on.")
+@_fault("stop", "Stops itself with SIGSTOP; the job continues after a SIGCONT.")
 def _stop(job: "Task", step: "Step") -> None:
     os.kill(os.getpid(), signal.SIGSTOP)
 
 
-@_fault("ignore sigterm", "Ignores SIGTERM for `seconds` (for ever), and notes `ignoring ID PID` once it does.")
+@_fault("ignore sigterm", "Ignores SIGTERM for `seconds` (forever), and notes `ignoring ID PID` once it does.")
 def _ignore_sigterm(job: "Task", step: "Step") -> None:
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
     _note(job, "ignoring", job.id, os.getpid())
     try:
         clock.sleep(_seconds(step))
-    finally:  # in this order, so that what came meanwhile is not heard afterwards
+    finally:  # in this order, so that a SIGTERM which arrived meanwhile is discarded
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         signal.signal(signal.SIGTERM, before)
 
 
-# what is said to the node
+# messages to the node
 
 
-@_fault("garbage", "Writes `lines` (5) that are no frames `into` its `work` or its `pulse` socket, and goes on.")
+@_fault("garbage", "Writes `lines` (5) that are not frames `into` its `work` or its `pulse` socket, and continues.")
 def _garbage(job: "Task", step: "Step") -> None:
     garbage = b"\x00\xff|{[ no frame\n" * step.get("lines", 5)
     match step["into"]:
@@ -234,23 +234,23 @@ def _garbage(job: "Task", step: "Step") -> None:
         case "pulse":
             _worker(job).outlet.send(garbage)
         case other:
-            raise GiveUp(f"into is {other!r}; allowed are: work, pulse")
+            raise GiveUp(f"into is {other!r}; must be one of: work, pulse")
 
 
-@_fault("half a frame", "Writes half of its outcome into the work socket, and sleeps for `seconds` (for ever).")
+@_fault("half a frame", "Writes half of its outcome into the work socket, and sleeps for `seconds` (forever).")
 def _half_a_frame(job: "Task", step: "Step") -> None:
     frame = encode("DONE", {"id": job.id, "fence": 1, "result": None})
     _worker(job)._send(frame[: len(frame) // 2])  # pyright: ignore[reportPrivateUsage]
     clock.sleep(_seconds(step))
 
 
-@_fault("silent", "Keeps its beats from being sent for `seconds` (for ever): no beats, no CPU, the interpreter free.")
+@_fault("silent", "Blocks its heartbeats for `seconds` (forever): no heartbeats, no CPU, the GIL is free.")
 def _silent(job: "Task", step: "Step") -> None:
     with _worker(job).outlet._lock:  # pyright: ignore[reportPrivateUsage]
         clock.sleep(_seconds(step))
 
 
-@_fault("output", "Writes `lines` (1) to stdout, as many to stderr, and as many to the log.")
+@_fault("output", "Writes `lines` (1) to each of stdout, stderr and the log.")
 def _output(job: "Task", step: "Step") -> None:
     for number in range(step.get("lines", 1)):
         sys.stdout.write(f"line {number} to stdout\n")
@@ -260,7 +260,7 @@ def _output(job: "Task", step: "Step") -> None:
     sys.stderr.flush()
 
 
-# what is left behind
+# processes and threads that are left behind
 
 
 @_fault("threads", "Leaves `count` (1) threads running.")

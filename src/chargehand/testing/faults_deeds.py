@@ -1,4 +1,4 @@
-"""The misdeeds that need more than a line or two: in C, with locks, memory, processes. Loaded when one is asked for."""
+"""The faults that need more than a few lines: C code, locks, memory, processes. Loaded when one is requested."""
 
 import ctypes
 import mmap
@@ -18,14 +18,15 @@ _kept: list[object] = []
 
 
 def segfault() -> None:
-    """Read the memory at address 0: the kernel ends the process with SIGSEGV."""
+    """Reads address 0: the kernel ends the process with SIGSEGV."""
     ctypes.string_at(0)
 
 
 def sleep_in_c(seconds: float) -> None:
-    """Wait in C, interpreter held, for a lock that this thread has already: no CPU, and no signal ends it early."""
+    """Waits in C, holding the GIL, for a mutex that this thread already holds: uses no CPU, and no signal interrupts
+    it."""
     library = ctypes.PyDLL(None)
-    mutex = (ctypes.c_long * 8)()  # all zeros is an unlocked one, and none is larger
+    mutex = (ctypes.c_long * 8)()  # zeros are an unlocked mutex; no platform's is larger
     until = clock.now_ms() + int(seconds * 1000)
     when = (ctypes.c_long * 2)(until // 1000, until % 1000 * 1_000_000)
     library.pthread_mutex_lock(mutex)
@@ -33,16 +34,16 @@ def sleep_in_c(seconds: float) -> None:
 
 
 def burn_in_c(seconds: float) -> None:
-    """Use CPU in one call of C code that does not let go of the interpreter before so many seconds have passed.
+    """Uses CPU in one call of C code that holds the GIL for `seconds`.
 
-    Every part of it is written in C, so the loop in which Python changes threads is not reached until its end.
+    Every part of the expression is implemented in C, so the interpreter cannot switch threads before its end.
     """
     until = clock.monotonic() + seconds
     deque(takewhile(until.__gt__, iter(clock.monotonic, None)), maxlen=0)
 
 
 def deadlock() -> None:
-    """Have two threads wait for each other's lock: this one, and one that is started for it."""
+    """Makes two threads wait for each other's lock: this one and a new one."""
     first, second, both = threading.Lock(), threading.Lock(), threading.Barrier(2)
 
     def other() -> None:
@@ -57,12 +58,12 @@ def deadlock() -> None:
 
 
 def wait_for_a_lock_that_never_comes(lock: threading.Lock) -> None:
-    """A name that is easily found in a stack."""
+    """Waits for the lock; its name is easy to find in a stack trace."""
     lock.acquire()
 
 
 def exhaust_memory(size: int) -> None:
-    """Allow so many bytes of address space more than there are, allocate until MemoryError, and lift the limit."""
+    """Limits the address space to `size` bytes more than used, allocates until MemoryError, and removes the limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     limit = int(Path("/proc/self/statm").read_text().split()[0]) * mmap.PAGESIZE + size
     resource.setrlimit(resource.RLIMIT_AS, (limit if hard == resource.RLIM_INFINITY else min(limit, hard), hard))
@@ -76,31 +77,31 @@ def exhaust_memory(size: int) -> None:
 
 
 def hog_memory(size: int, seconds: float) -> None:
-    """Use so many bytes for so long."""
+    """Uses `size` bytes of memory for `seconds`."""
     with _memory_in_use(size):
         clock.sleep(seconds)
 
 
 def leak_memory(size: int) -> None:
-    """Use so many bytes for ever."""
+    """Uses `size` bytes of memory and never releases them."""
     _kept.append(_memory_in_use(size))
 
 
 def _memory_in_use(size: int) -> mmap.mmap:
-    """Not from the allocator, which may keep what it is given back."""
+    """Maps `size` bytes directly: the allocator might keep memory that is freed."""
     memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     for page in range(0, size, mmap.PAGESIZE):
-        memory[page] = 1  # only what was written to is really there
+        memory[page] = 1  # pages are allocated when they are first written
     return memory
 
 
 def start_child(kind: str, lifetime: int) -> int:
-    """A process that lives on by itself for so many seconds; its pid."""
-    if kind == "daemon":  # in a session of its own, and its parent is gone at once
+    """Starts a process that runs for `lifetime` seconds, and returns its pid."""
+    if kind == "daemon":  # in a new session, and orphaned at once
         text = f"sleep {lifetime} >/dev/null 2>&1 & echo $!"
         return int(subprocess.check_output(["sh", "-c", text], start_new_session=True))
     if kind not in ("plain", "session"):
-        raise GiveUp(f"there is no kind {kind!r} of children; there are: plain, session, daemon")
+        raise GiveUp(f"kind is {kind!r}; must be one of: plain, session, daemon")
     child = subprocess.Popen(["sleep", str(lifetime)], start_new_session=kind == "session")
     _kept.append(child)
     return child.pid

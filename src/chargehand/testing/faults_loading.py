@@ -1,4 +1,4 @@
-"""Faults of a handler's `set_up`, named by the environment variable CHARGEHAND_FAULT_SET_UP of its crew."""
+"""Faults of a handler's `set_up`, selected by the environment variable CHARGEHAND_FAULT_SET_UP of its crew."""
 
 import os
 from typing import Any
@@ -10,21 +10,21 @@ VARIABLE = "CHARGEHAND_FAULT_SET_UP"
 FOREVER = 365 * 86_400.0
 
 SET_UP_FAULTS: dict[str, str] = {
-    "slow:SECONDS": "Takes so long to load.",
-    "slow:SECONDS:MORE": "Takes so long to load, after it has asked for MORE seconds.",
+    "slow:SECONDS": "Takes SECONDS to load.",
+    "slow:SECONDS:MORE": "Takes SECONDS to load, after it has requested MORE seconds.",
     "forever": "Never ends.",
     "raise": "Raises a RuntimeError.",
     "configuration": "Raises a ConfigurationError.",
     "unrecoverable": "Raises an UnrecoverableError.",
-    "exit:CODE": "Ends the process at once with that code.",
-    "segfault": "Ends the process with SIGSEGV, out of C code.",
-    "once:FILE:FAULT": "Creates the file and does the fault, if there is no such file yet; its path has no colon.",
+    "exit:CODE": "Ends the process at once with this code.",
+    "segfault": "Ends the process with SIGSEGV, from C code.",
+    "once:FILE:FAULT": "Creates the file and performs the fault, unless the file exists; the path has no colon.",
 }
-"""What the variable may say, each with one sentence."""
+"""The values of the variable, each with its description."""
 
 
 def misload(handler: Handler[Any, Any]) -> None:
-    """Do what the variable says; nothing if it is not set."""
+    """Performs the fault that the variable selects; does nothing if it is not set."""
     fault = os.environ.get(VARIABLE, "")
     if fault:
         _misload(handler, fault)
@@ -55,11 +55,11 @@ def _misload(handler: Handler[Any, Any], fault: str) -> None:
             if _first(path):
                 _misload(handler, ":".join(rest))
         case _:
-            raise errors.ConfigurationError(f"{VARIABLE} is {fault!r}; allowed are: {', '.join(SET_UP_FAULTS)}")
+            raise errors.ConfigurationError(f"{VARIABLE} is {fault!r}; must be one of: {', '.join(SET_UP_FAULTS)}")
 
 
 def _first(path: str) -> bool:
-    """Whether the file was not there; now it is. Of several processes one is the first."""
+    """Creates the file; returns False if it exists. Atomic: of several processes, only one gets True."""
     try:
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
     except FileExistsError:

@@ -1,4 +1,4 @@
-"""Tests without processes: a handler performs one job here; a crew's jobs are done by a function."""
+"""Tests without processes: perform one job in this process, or let a function perform a crew's jobs."""
 
 import inspect
 import os
@@ -32,10 +32,12 @@ def perform(
     enqueued: list[NewJob] | None = None,
     hand: Chargehand | None = None,
 ) -> Result:
-    """What the handler makes of one job, as whoever waits for it would get it. What it raises is raised here.
+    """Performs one job in this process and returns its result, as a caller would receive it. Exceptions are raised
+    unchanged.
 
-    A class is set up and torn down; an object is taken as it is, for a model that many tests share. `enqueued` is
-    given what the job enqueues. With `hand`, `job.settle` writes to its store and `job.enqueue` enqueues.
+    A handler class is set up and torn down; a handler object is used as it is, which lets tests share a model. The jobs
+    that the job enqueues are appended to `enqueued`. With `hand`, `job.settle` writes to its store and `job.enqueue`
+    enqueues.
     """
     whole = isinstance(handler, type)
     here = Foreground(handler() if whole else handler)
@@ -67,7 +69,7 @@ class _FakeRef(Ref[Any]):
 
     def job(self) -> JobRecord:
         if self.id not in self._records:
-            raise errors.JobNotFound(f"there is no job {self.id!r}: this crew is a fake, and was given no such job")
+            raise errors.JobNotFound(f"there is no job {self.id!r}: it was not enqueued in this fake crew")
         return self._records[self.id]
 
     def attempts(self) -> list[Attempt]:
@@ -85,7 +87,7 @@ class _FakeRef(Ref[Any]):
         return "has ended already"
 
     def retry(self) -> str:
-        raise errors.ChargehandError("a fake job is performed once, when it is enqueued: enqueue it again")
+        raise errors.ChargehandError("a fake job is performed once, when it is enqueued; enqueue it again instead")
 
     def wait(self, timeout: float | None = None) -> Any:
         return self._outcome(self.job())
@@ -96,14 +98,15 @@ class _FakeRef(Ref[Any]):
 
 @contextmanager
 def fake(crew: Crew[Payload, Result], function: Callable[[Payload], Result]) -> Generator[list[Payload]]:
-    """In this block the function does the crew's jobs, at once and here: no store, no node, no model.
+    """Lets a function perform the crew's jobs within the block, at once and in this process: no store, no node, no
+    handler.
 
-    It is given the payload as a handler would be; its result, or what it raises, is what `wait` and `result` of the
-    Ref give. An AssertionError is the test's own and is raised at once. Delays, and what becomes of a transaction that
-    a job was enqueued in, are of no account; what asks the store itself does not know these jobs. Gives the payloads.
+    The function receives the payload as a handler would; `wait` and `result` of the Ref return its result or raise its
+    exception. An AssertionError is the test's own and is raised at once. Delays are ignored, and so is a rollback of
+    the transaction in which a job was enqueued; the store does not contain these jobs. Yields the list of payloads.
     """
     if inspect.iscoroutinefunction(function):
-        raise TypeError("fake() takes a plain function: its result is wanted at once")
+        raise TypeError("fake() needs a plain function, not a coroutine function")
     hand: Chargehand = crew._hand  # pyright: ignore[reportPrivateUsage]
     given: list[Payload] = []
     records: dict[str, JobRecord] = {}
@@ -123,10 +126,12 @@ def fake(crew: Crew[Payload, Result], function: Callable[[Payload], Result]) -> 
 
     def enqueue_many(payloads: Iterable[Payload], *, within: Any = None, **options: Any) -> list[Any]:
         if "key" in options:
-            raise errors.PayloadError("many jobs cannot share one key: enqueue them one by one with keys of their own")
+            raise errors.PayloadError(
+                "several jobs cannot share one key: enqueue them one by one, each with its own key"
+            )
         many = list(payloads)
         for payload in many:
-            crew.new_job(payload, **options)  # all of them are checked before the first is performed
+            crew.new_job(payload, **options)  # check all payloads before the first job is performed
         return [enqueue(payload, **options) for payload in many]
 
     patched: dict[str, Any] = {"enqueue": enqueue, "enqueue_async": enqueue_async, "enqueue_many": enqueue_many}
@@ -135,7 +140,7 @@ def fake(crew: Crew[Payload, Result], function: Callable[[Payload], Result]) -> 
 
 
 def _done(function: Callable[[Any], Any], payload: Any, gives: Any) -> tuple[State, str | None, str, str | None]:
-    """How it ended: the state, the reason, the result as JSON, the error."""
+    """Calls the function and returns the job's state, reason, result as JSON, and error."""
     try:
         text = result_text(function(payload))
     except AssertionError:
@@ -146,7 +151,7 @@ def _done(function: Callable[[Any], Any], payload: Any, gives: Any) -> tuple[Sta
         return State.FAILED, "gave up", "null", str(error.reason)
     except Exception as error:
         return State.FAILED, "raised", "null", "".join(traceback.format_exception(error))
-    codec.from_json(text, gives, "the fake's result")  # a fake that gives what no handler may give proves nothing
+    codec.from_json(text, gives, "the fake's result")  # the fake must return what a handler may return
     return State.DONE, None, text, None
 
 

@@ -177,7 +177,7 @@ def scale(fleet: Fleet, crew: str | None, count: int | None, now: float) -> tupl
     if crew is None or crew not in fleet.crews:
         raise UnknownCrew(f"scale needs a crew; there is no crew {crew!r}; there are: {', '.join(fleet.crews)}")
     if count is None or not 0 <= count <= MOST_WORKERS:
-        raise ConfigurationError(f"scale {crew!r} to {count}: allowed is 0 to {MOST_WORKERS}")
+        raise ConfigurationError(f"scale {crew!r} to {count}; must be 0 to {MOST_WORKERS}")
     actions: list[Action] = []
     answers: list[Answer] = []
     for place in fleet.crew(crew):
