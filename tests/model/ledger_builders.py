@@ -65,5 +65,5 @@ def working(workers: int = 1, now: float = T, awaited: Container[str] = ()) -> L
 
 def fast(of: Ledger, mean: float) -> Ledger:
     """As if jobs had been taking so long on average."""
-    of.benches["a"].mean = mean
+    of.pools["a"].mean = mean
     return of

@@ -21,7 +21,7 @@ from chargehand.model.fleet.lifecycle import (
 )
 from chargehand.model.fleet.orders import Verb
 from chargehand.model.fleet.policy import StartPolicy
-from chargehand.model.hands import SECONDS_AHEAD
+from chargehand.model.held import SECONDS_AHEAD
 
 ONE_AT_A_TIME = StartPolicy(stagger=0.0, most_loading=1)
 
@@ -169,11 +169,11 @@ def test_a_recycled_worker_neither_opens_nor_closes_a_breaker() -> None:  # spec
 
 def test_who_woke_for_work_asks_for_it() -> None:  # spec: WP-3
     made = ledger()
-    made.benches["a"].asleep = 1
+    made.pools["a"].asleep = 1
     made.next_batch(T)
     made.confirm(Result(grants=(Grant("a", (), None, 1),)), T)
     assert made.waiting() == {"a": 1}
-    made.benches["a"].asleep = 0
+    made.pools["a"].asleep = 0
     serve(made, "w0")
     assert made.batch_due(T) == T
     assert made.next_batch(T).poll is False
@@ -184,6 +184,6 @@ def test_what_only_a_paused_worker_could_do_goes_back() -> None:  # spec: PD-1
     made.next_batch(T)
     grant(made, 1, 2)
     made._held_back = frozenset()
-    made.benches["a"].let_go("w0")
+    made.pools["a"].remove("w0")
     assert made.batch_due(T) == T
     assert [s.id for s in made.next_batch(T).settlements] == ["job-1", "job-2"]

@@ -4,7 +4,7 @@ import pytest
 from ledger_builders import T, fast, grant, ledger, serve, working
 
 from chargehand.model.batch import Result, Want
-from chargehand.model.hands import MOST_AHEAD, SECONDS_AHEAD
+from chargehand.model.held import MOST_AHEAD, SECONDS_AHEAD
 from chargehand.model.job import (
     Claim,
     Crashed,
@@ -57,8 +57,8 @@ def test_each_crew_wants_for_its_own_workers() -> None:
 def test_the_look_ahead_bridges_a_commit_and_no_more(mean: float | None, ahead: int) -> None:
     made = ledger()
     serve(made, "w0", "w1")
-    made.benches["a"].mean = mean
-    assert made.benches["a"].room() == 2 + ahead
+    made.pools["a"].mean = mean
+    assert made.pools["a"].room() == 2 + ahead
     assert made.next_batch(T).wants == (Want("a", "queue-a", 2 + ahead),)
 
 
@@ -67,7 +67,7 @@ def test_what_is_in_memory_already_is_not_wanted_again() -> None:
     made = fast(working(2), SECONDS_AHEAD / 10)
     made.next_batch(T)
     grant(made, *range(10, 25))
-    assert made.benches["a"].room() == 5
+    assert made.pools["a"].room() == 5
 
 
 # spec: WK-3
@@ -80,12 +80,12 @@ def test_busy_workers_with_slow_jobs_want_nothing() -> None:
 def test_the_mean_follows_the_jobs() -> None:
     made = working()
     made.finished("w0", Done(), T + 8, None)
-    assert made.benches["a"].mean == 8
+    assert made.pools["a"].mean == 8
     made.next_batch(T + 8)
     grant(made, 1, now=T + 8)
     made.finished("w0", Done(), T + 8, None)
-    assert made.benches["a"].mean == 7
-    assert made.benches["a"].done == 2
+    assert made.pools["a"].mean == 7
+    assert made.pools["a"].done == 2
 
 
 # handing out
@@ -122,7 +122,7 @@ def test_a_worker_has_one_job_in_hand() -> None:
     made.next_batch(T)
     grant(made, 1, 2, 3)
     assert list(made.held) == ["w0"]
-    assert len(made.benches["a"].ahead) == 2
+    assert len(made.pools["a"].prefetched) == 2
 
 
 # spec: WK-3
@@ -200,7 +200,7 @@ def test_a_worker_that_was_never_ready_can_die() -> None:
     made = ledger()
     assert made.gone("w0", Crashed("x"), T, None) == []
     assert made.settled
-    assert made.benches["a"].hands == set()
+    assert made.pools["a"].available == set()
 
 
 # spec: WK-6

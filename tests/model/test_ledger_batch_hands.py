@@ -6,7 +6,7 @@ import pytest
 from ledger_builders import T, claims, ledger, named, serve
 
 from chargehand.model.batch import Grant, Note, Result, Want
-from chargehand.model.hands import MOST_TOGETHER, longest
+from chargehand.model.held import MOST_TOGETHER, longest
 from chargehand.model.job import Claim, Crashed, Done, Interrupted, Raised, Settlement, State, Stopped, TimedOut
 from chargehand.model.ledger import NOTE_AFTER, Ledger
 
@@ -58,8 +58,8 @@ def test_what_waits_to_be_joined_is_not_wanted_again() -> None:  # spec: WK-3
 
 def test_quick_batches_are_claimed_ahead() -> None:  # spec: WK-3
     made = crew(4)
-    made.benches["a"].mean = 0.01
-    assert made.benches["a"].room() == 4 + 2 * 4
+    made.pools["a"].mean = 0.01
+    assert made.pools["a"].room() == 4 + 2 * 4
 
 
 # going together
@@ -108,7 +108,7 @@ def test_without_a_wait_whatever_is_there_goes_at_once() -> None:  # spec: WK-3
 
 def test_the_wait_begins_when_somebody_is_idle() -> None:  # spec: WK-3
     made = busy(2)
-    made.benches["a"].mean = 0.001
+    made.pools["a"].mean = 0.001
     assert give(made, *claims(7)) == []
     assert made.gathered_due() is None
     now = T + 5
@@ -120,7 +120,7 @@ def test_the_wait_begins_when_somebody_is_idle() -> None:  # spec: WK-3
 
 def test_a_worker_that_is_through_gets_a_full_batch_at_once() -> None:  # spec: WK-3
     made = busy(2)
-    made.benches["a"].mean = 0.001
+    made.pools["a"].mean = 0.001
     give(made, *claims(7, 8, 9))
     made.finished("w0", Done(), T, 1, "job-1")
     assert named(made.finished("w0", Done(), T, 1, "job-0")) == "job-7 job-8"
@@ -199,7 +199,7 @@ def test_each_is_settled_by_itself() -> None:  # spec: WK-5
     made.finished("w0", Done(), T + 3, 7)
     assert made.held == {}
     assert list(settled(made, T + 3)) == ["job-2"]
-    assert made.benches["a"].done == 3
+    assert made.pools["a"].done == 3
 
 
 @pytest.mark.parametrize(
@@ -234,11 +234,11 @@ def test_one_poison_among_many_is_the_only_one_that_is_quarantined() -> None:  #
         made.confirm(Result(), T)
         waiting = [claims(int(s.id[-1]), crashes=crashes[s.id])[0] for s in again]
         if waiting:
-            made.benches["a"].ahead.extend(waiting)
+            made.pools["a"].prefetched.extend(waiting)
             made.gathered(T)
     assert done == {"job-0", "job-1", "job-3"}
     assert crashes == {"job-0": 1, "job-1": 1, "job-2": 2, "job-3": 1}  # and its third was its last
-    assert made.benches["a"].done == 4
+    assert made.pools["a"].done == 4
 
 
 # cancelling

@@ -4,7 +4,7 @@ import pytest
 from ledger_builders import T, fast, grant, ledger, named, request, serve, working
 
 from chargehand.model.batch import Result, Want
-from chargehand.model.hands import SECONDS_AHEAD
+from chargehand.model.held import SECONDS_AHEAD
 from chargehand.model.job import (
     Done,
     Enqueued,
@@ -42,9 +42,9 @@ def test_what_happens_while_a_batch_is_in_flight_goes_into_the_next() -> None:
 # spec: WK-4
 def test_an_outcome_waits_a_moment_for_others_that_work() -> None:
     made = fast(working(3), 60.0)
-    made.benches["a"].hungry = False
+    made.pools["a"].check_store = False
     made.finished("w0", Done(), T + 0.01, None)
-    made.benches["a"].idle.clear()
+    made.pools["a"].idle.clear()
     assert made.batch_due(T + 0.01) == pytest.approx(T + 0.01 + LONGEST_WAIT)
 
 
@@ -52,12 +52,12 @@ def test_an_outcome_waits_a_moment_for_others_that_work() -> None:
 def test_an_outcome_that_somebody_awaits_waits_a_shorter_moment_and_takes_the_others_with_it() -> None:
     awaited: set[str] = set()
     made = fast(working(4, awaited=awaited), 60.0)
-    made.benches["a"].hungry = False
+    made.pools["a"].check_store = False
     awaited.add("job-1")  # whoever waits comes while it runs
     made.finished("w0", Done(), T, None)
     made.finished("w1", Done(), T + 0.001, None)
     made.finished("w2", Done(), T + 0.002, None)
-    made.benches["a"].idle.clear()
+    made.pools["a"].idle.clear()
     assert made.batch_due(T + 0.002) == pytest.approx(T + 0.001 + AWAITED_WAIT)
     assert len(made.next_batch(T + 0.003).settlements) == 3
 
@@ -65,10 +65,10 @@ def test_an_outcome_that_somebody_awaits_waits_a_shorter_moment_and_takes_the_ot
 # spec: WK-4
 def test_whoever_comes_to_wait_just_after_the_end_hurries_what_is_not_written_yet() -> None:
     made = fast(working(3), 60.0)
-    made.benches["a"].hungry = False
+    made.pools["a"].check_store = False
     made.hurry(T)  # nothing has ended: nothing hurries
     made.finished("w0", Done(), T, None)
-    made.benches["a"].idle.clear()
+    made.pools["a"].idle.clear()
     assert made.batch_due(T) == pytest.approx(T + LONGEST_WAIT)
     made.hurry(T + 0.001)
     assert made.batch_due(T + 0.001) == pytest.approx(T + 0.001 + AWAITED_WAIT)
@@ -77,10 +77,10 @@ def test_whoever_comes_to_wait_just_after_the_end_hurries_what_is_not_written_ye
 # spec: WK-4
 def test_an_awaited_outcome_does_not_make_an_older_one_wait_longer() -> None:
     made = fast(working(3, awaited={"job-1"}), 60.0)
-    made.benches["a"].hungry = False
+    made.pools["a"].check_store = False
     made.finished("w0", Done(), T, None)
     made.finished("w1", Done(), T + LONGEST_WAIT - AWAITED_WAIT / 2, None)
-    made.benches["a"].idle.clear()
+    made.pools["a"].idle.clear()
     assert made.batch_due(T + LONGEST_WAIT) == pytest.approx(T + LONGEST_WAIT)
 
 
@@ -96,7 +96,7 @@ def test_enough_outcomes_are_written_at_once() -> None:
     made = working(ENOUGH_OUTCOMES + 1)
     for n in range(ENOUGH_OUTCOMES):
         made.finished(f"w{n}", Done(), T, None)
-    made.benches["a"].idle.clear()
+    made.pools["a"].idle.clear()
     assert made.batch_due(T) == T
 
 
@@ -199,7 +199,7 @@ def test_a_hint_that_comes_while_everybody_is_busy_is_not_lost() -> None:
     made = fast(working(), 60.0)
     made.next_batch(T)
     made.confirm(Result(), T)
-    made.benches["a"].hungry = False
+    made.pools["a"].check_store = False
     made.hint("queue-a")
     assert made.next_batch(T).wants == ()
     made.confirm(Result(), T)

@@ -4,7 +4,7 @@ import pytest
 from ledger_builders import T, fast, grant, ledger, request, serve, working
 
 from chargehand.model.batch import Result, Want
-from chargehand.model.hands import SECONDS_AHEAD
+from chargehand.model.held import SECONDS_AHEAD
 from chargehand.model.job import (
     Crashed,
     Done,
@@ -183,7 +183,7 @@ def test_a_dismissed_worker_may_finish_and_gets_nothing_more() -> None:
     assert made.batch_due(T) == T
     ends = {s.id: s.outcome for s in made.next_batch(T).settlements}
     assert ends == {"job-0": "done", "job-1": None, "job-2": None}, "what nobody can be handed goes back"
-    assert "w0" not in made.benches["a"].idle
+    assert "w0" not in made.pools["a"].idle
 
 
 # spec: WP-6
@@ -228,7 +228,7 @@ def test_a_worker_dismissed_before_it_was_ready_is_handed_nothing() -> None:
     grant(made, 1, 2)
     made.dismiss("w1")
     assert made.welcome("w1", "a", T) is None
-    assert "w1" not in made.benches["a"].idle
+    assert "w1" not in made.pools["a"].idle
 
 
 # spec: WK-6
@@ -243,5 +243,5 @@ def test_when_the_last_worker_of_a_crew_is_gone_nothing_is_kept_from_other_nodes
     else:
         grant(made, 1, 2)
         made.gone("w0", Crashed("x"), T, None)
-    assert not made.benches["a"].ahead
+    assert not made.pools["a"].prefetched
     assert {s.id for s in made.next_batch(T).settlements} == {"job-0", "job-1", "job-2"}

@@ -5,7 +5,7 @@ from ledger_builders import T, claims, fast, grant, ledger, named, request, serv
 
 from chargehand.model.batch import Grant, Result, Want
 from chargehand.model.chores import Forgive
-from chargehand.model.hands import SECONDS_AHEAD
+from chargehand.model.held import SECONDS_AHEAD
 from chargehand.model.job import Done, State
 from chargehand.model.ledger import CHORE_WAIT, POLL, Ledger
 
@@ -89,7 +89,7 @@ def test_a_paused_worker_is_handed_nothing_and_its_crew_works_on() -> None:
     assert made.next_batch(T).wants == (Want("a", "queue-a", 1),)
     assert grant(made, 1) == [f"{OTHER} job-1"]
     made.finished(OTHER, Done(), T, None)
-    assert list(made.benches["a"].idle) == [OTHER]
+    assert list(made.pools["a"].idle) == [OTHER]
 
 
 # spec: PD-1, SV-10
@@ -101,7 +101,7 @@ def test_a_paused_worker_finishes_what_it_has() -> None:
     made.pause([ME], T)
     assert made.held[ME].claim.id == "job-1"
     assert made.finished(ME, Done(), T, None) is None
-    assert ME not in made.benches["a"].idle
+    assert ME not in made.pools["a"].idle
     assert [s.state for s in made.next_batch(T).settlements] == [State.DONE]
 
 
@@ -136,7 +136,7 @@ def test_pausing_and_resuming_twice_is_as_once(scopes: list[str]) -> None:
         assert made.pause(scopes, T) == []
     for _ in range(2):
         assert made.pause([], T) == []
-    assert list(made.benches["a"].idle) == [ME]
+    assert list(made.pools["a"].idle) == [ME]
     made.next_batch(T)
     assert grant(made, 1) == [f"{ME} job-1"]
 
@@ -156,7 +156,7 @@ def test_a_resume_hands_nothing_to_who_cannot_take_it(how: str) -> None:
     elif how == "gone":
         made.gone(ME, Done(), T, None)
     assert made.pause([], T) == []
-    assert ME not in made.benches["a"].idle
+    assert ME not in made.pools["a"].idle
 
 
 # spec: PD-1
@@ -179,7 +179,7 @@ def test_a_pause_of_the_crew_and_of_the_worker_are_two() -> None:
 
 def sleeping(asleep: int = 2) -> Ledger:
     made = ledger()
-    made.benches["a"].asleep = asleep
+    made.pools["a"].asleep = asleep
     return made
 
 

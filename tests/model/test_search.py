@@ -153,7 +153,7 @@ def test_the_first_that_is_ready_looks_and_the_others_wait() -> None:
     assert made.welcome("w0", "a", T) == Look("a", None)
     assert made.welcome("w1", "a", T) is None
     assert made.looks(T) == []
-    assert list(made.benches["a"].idle) == ["w1"]
+    assert list(made.pools["a"].idle) == ["w1"]
 
 
 # spec: WK-10
@@ -213,7 +213,7 @@ def test_a_crew_that_sleeps_is_woken_to_look() -> None:
     made = discovering("w0")
     stored(made, None, more=False, queued=0)
     made.gone("w0", Interrupted("it slept"), T, None)
-    made.benches["a"].asleep = 1
+    made.pools["a"].asleep = 1
     resumed, later = 5.0, LOOK_ASLEEP + 100
     for moment, paused, woken in (
         (3.0, False, {}), (4.0, True, {}), (resumed, False, {"a": 1}), (later, True, {}), (later + 1, False, {"a": 1}),
@@ -281,12 +281,12 @@ def test_one_that_is_paused_and_resumed_while_it_looks_is_handed_one_thing_at_a_
     made.pause(["worker-other", "worker:a:0"], T)
     assert made.searches["a"].asked == "w0"
     made._held_back = frozenset({"w0"})  # as a pause of that worker alone does
-    made.benches["a"].let_go("w0")
+    made.pools["a"].remove("w0")
     assert made.pause([], T) == [], "it has not come back from its look"
     assert "w0" not in made.held
     stored(made, None, more=False, queued=0)
     assert made.looked("w0", T) is not None
-    assert list(made.benches["a"].idle) == []
+    assert list(made.pools["a"].idle) == []
 
 
 # cancel and progress

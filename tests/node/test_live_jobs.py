@@ -9,7 +9,7 @@ from chargehand.live import bodies
 from chargehand.live.bodies import StoreLook, StoreView
 from chargehand.live.broker import Broker
 from chargehand.model.batch import Batch, Request, Result
-from chargehand.model.hands import Held
+from chargehand.model.held import Held
 from chargehand.model.job import Claim, Done, Enqueued, Interrupted, JobRecord, NewJob, State, settle
 from chargehand.model.ledger import Ledger
 from chargehand.model.topic import parse

@@ -81,8 +81,8 @@ def test_a_waiting_job_is_cancelled_without_a_node(hand: Chargehand, world: Worl
 
 
 AHEAD = """
-import chargehand.model.hands, chargehand.model.ledger
-chargehand.model.hands.SECONDS_AHEAD, chargehand.model.ledger.NOTE_AFTER = 60.0, 3600.0
+import chargehand.model.held, chargehand.model.ledger
+chargehand.model.held.SECONDS_AHEAD, chargehand.model.ledger.NOTE_AFTER = 60.0, 3600.0
 """
 
 

@@ -105,7 +105,7 @@ class Node(Supervision):
             for component, todo in (*self.ledger.looks(now), *self.ledger.gathered(now)):
                 self.hand_out(component, todo)
         for crew in self._sleeping:
-            self.ledger.benches[crew].asleep = self.fleet.could_wake(crew)
+            self.ledger.pools[crew].asleep = self.fleet.could_wake(crew)
         self._plan(self.store.submit())
         if self.fleet.stopping:
             self._perhaps_end()

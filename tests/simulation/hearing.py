@@ -12,7 +12,7 @@ from chargehand.model.chores import QueueFound
 from chargehand.model.fleet.fleet import Fleet
 from chargehand.model.fleet.lifecycle import Action, Broken, Event, Framed, MoreTime, Status
 from chargehand.model.fleet.policy import Terms
-from chargehand.model.hands import Held, longest
+from chargehand.model.held import Held, longest
 from chargehand.model.job import Claim, Found
 from chargehand.model.ledger import Ledger, Todo
 from chargehand.model.records import Discovery

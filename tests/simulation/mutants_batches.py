@@ -13,7 +13,7 @@ BATCHES = (
     ),
     Mutant(
         name="a job with a past goes with others",
-        file="model/hands.py",
+        file="model/held.py",
         old="    return claim.crashes > 0 or claim.attempts > 0\n",
         new="    return claim.crashes > 1 or claim.attempts > 1\n",
         profile="several",
@@ -21,7 +21,7 @@ BATCHES = (
     ),
     Mutant(
         name="the end of one job is taken for that of another",
-        file="model/hands.py",
+        file="model/held.py",
         old="        if job is not None and job != self.claim.id:\n",
         new="        if job is None:\n",
         profile="several",
@@ -36,7 +36,7 @@ BATCHES = (
     ),
     Mutant(
         name="a batch has the time of the least patient of its jobs",
-        file="model/hands.py",
+        file="model/held.py",
         old="    return max(timeouts) / 1000 if",
         new="    return min(timeouts) / 1000 if",
         profile="several",
@@ -44,7 +44,7 @@ BATCHES = (
     ),
     Mutant(
         name="a batch with an endless job has a timeout",
-        file="model/hands.py",
+        file="model/held.py",
         old=" if len(timeouts) == len(claims) else None\n",
         new=" if timeouts else None\n",
         profile="several",
@@ -52,16 +52,16 @@ BATCHES = (
     ),
     Mutant(
         name="jobs wait for others for ever",
-        file="model/hands.py",
+        file="model/held.py",
         old="                self.gather_until = now + self.batch_wait\n",
         new="                self.gather_until = now + 3600\n",
         profile="several at once",
     ),
     Mutant(
         name="all that is there goes together",
-        file="model/hands.py",
-        old="        return min(len(self.ahead), self.batch)\n",
-        new="        return len(self.ahead)\n",
+        file="model/held.py",
+        old="        return min(len(self.prefetched), self.batch)\n",
+        new="        return len(self.prefetched)\n",
         profile="several",
         first=6,
     ),

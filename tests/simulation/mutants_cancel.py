@@ -51,8 +51,8 @@ CANCEL = (
     Mutant(
         name="what waits in memory is handed out though it is cancelled",
         file="model/ledger.py",
-        old="            for claim in [claim for claim in bench.ahead if claim.id in jobs]:\n",
-        new="            for claim in [claim for claim in bench.ahead if not jobs]:\n",
+        old="            for claim in [claim for claim in pool.prefetched if claim.id in jobs]:\n",
+        new="            for claim in [claim for claim in pool.prefetched if not jobs]:\n",
         profile="cancelled wherever it is",
     ),
     Mutant(

@@ -60,7 +60,7 @@ DISCOVERY = (
     Mutant(
         name="a paused crew looks",
         file="model/ledger.py",
-        old="        return due is not None and due <= now and not self.closed and not bench.paused\n",
+        old="        return due is not None and due <= now and not self.closed and not pool.paused\n",
         new="        return due is not None and due <= now and not self.closed\n",
         profile="discovery",
         first=14,
@@ -68,8 +68,8 @@ DISCOVERY = (
     Mutant(
         name="a paused crew keeps the node awake",
         file="model/ledger.py",
-        old="for bench, search in benches if bench.idle and not bench.paused]",
-        new="for bench, search in benches if bench.idle]",
+        old="for pool, search in pools if pool.idle and not pool.paused]",
+        new="for pool, search in pools if pool.idle]",
         profile="discovery",
         first=14,
     ),

@@ -106,8 +106,8 @@ RESTARTS = (
     Mutant(
         name="failed is cleared by start",
         file="model/fleet/orders.py",
-        old='    if place.status is Status.FAILED:\n        return [], f"was given up',
-        new='    if place.status is Status.FAILED and place.paused:\n        return [], f"was given up',
+        old="    if place.status is Status.FAILED:\n        return [], AnswerCode.GIVEN_UP",
+        new="    if place.status is Status.FAILED and place.paused:\n        return [], AnswerCode.GIVEN_UP",
         profile="people",
         first=85,
         seeds=150,

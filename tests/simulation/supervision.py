@@ -152,5 +152,5 @@ class Supervision(Hearing):
         self.oracle.buried(worker)
         cancelled = place.recalled if place.verdict is Reason.CANCELLED else None
         self.ledger.gone(component, outcome, now, worker.pid, cancelled)
-        self.tell(Exited(component=component, death=death, crew_done=self.ledger.benches[worker.crew].done))
+        self.tell(Exited(component=component, death=death, crew_done=self.ledger.pools[worker.crew].done))
         self.oracle.after_burial(component, worker.crew)

@@ -7,8 +7,8 @@ import msgspec
 from chargehand.live import bodies
 from chargehand.model.fleet.place import Place
 from chargehand.model.fleet.policy import RestartPolicy, budget
-from chargehand.model.hands import Held
 from chargehand.model.health import will_work
+from chargehand.model.held import Held
 from chargehand.model.job import Claim
 from chargehand.model.records import HealthNote
 from chargehand.processes import proc

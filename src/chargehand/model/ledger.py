@@ -10,7 +10,7 @@ import msgspec
 
 from chargehand.model.batch import Batch, Note, Request, Result, Want
 from chargehand.model.chores import Chore
-from chargehand.model.hands import Bench, Held
+from chargehand.model.held import Held, Pool
 from chargehand.model.job import Claim, Interrupted, Outcome, Returned, Settlement, State, Stopped, settle
 from chargehand.model.search import Look, Search
 from chargehand.model.tally import Tally
@@ -53,12 +53,12 @@ class Ledger:
         self._awaited = awaited
         self._limited = frozenset(limited)
         self.searches = {crew: Search(crew, look_at=now) for crew in discovering}
-        self.benches = {crew: Bench(queue) for crew, queue in crews}
+        self.pools = {crew: Pool(queue) for crew, queue in crews}
         for crew, (most, wait) in (batching or {}).items():
-            self.benches[crew].batch, self.benches[crew].batch_wait = most, wait
-        self._gathering = [bench for bench in self.benches.values() if bench.batch > 1]
+            self.pools[crew].batch, self.pools[crew].batch_wait = most, wait
+        self._gathering = [pool for pool in self.pools.values() if pool.batch > 1]
         self._jitter = jitter
-        self.tally = Tally({bench.queue for bench in self.benches.values()})
+        self.tally = Tally({pool.queue for pool in self.pools.values()})
         """What is counted for those who watch."""
         self.held: dict[str, Held] = {}
         self._crew_of: dict[str, str] = {}
@@ -67,7 +67,7 @@ class Ledger:
         self._requests: list[Request] = []
         self._chores: list[Chore] = []
         self._chores_since: float | None = None
-        self._held_back: frozenset[str] = frozenset()
+        self._paused_workers: frozenset[str] = frozenset()
         """Workers that a person has paused by themselves."""
         self._waiting: dict[str, int] = {}
         self._write_at: float | None = None
@@ -84,11 +84,11 @@ class Ledger:
     def welcome(self, worker: str, crew: str, now: float) -> Todo | None:
         """The worker is ready: the job it gets at once, if there is one in memory."""
         self._crew_of[worker] = crew
-        bench = self.benches[crew]
-        if worker not in self._held_back and worker not in self._dismissed:
-            bench.hands.add(worker)
-        bench.hungry |= bench.owed
-        bench.owed = False
+        pool = self.pools[crew]
+        if worker not in self._paused_workers and worker not in self._dismissed:
+            pool.available.add(worker)
+        pool.check_store |= pool.owed
+        pool.owed = False
         return self._next(worker, now)
 
     def finished(
@@ -96,14 +96,14 @@ class Ledger:
     ) -> Todo | None:
         """The worker's attempt (of several: at this job) has ended: what it gets next, if that was all it had."""
         held = self.held[worker]
-        bench = self.benches[self._crew_of[worker]]
+        pool = self.pools[self._crew_of[worker]]
         if held.others:
             claim, following = held.take(job), None
         else:
             del self.held[worker]
             claim, following = held.claim, self._next(worker, now)
-        bench.took(now - held.since)
-        bench.done += 1
+        pool.record_duration(now - held.since)
+        pool.done += 1
         self._record(claim, held.since, outcome, now, worker=worker, pid=pid)
         return following
 
@@ -111,17 +111,17 @@ class Ledger:
         """How far the worker is with its job, or with this one of several."""
         held = self.held.get(worker)
         if held is not None and (job is None or held.find(job)):
-            held.say(job or held.claim.id, progress)
+            held.set_progress(job or held.claim.id, progress)
             held.progress_at = max(held.progress_at, now)
 
     def cancelled(self, jobs: Collection[str], now: float) -> list[tuple[str, str]]:
         """These running jobs are cancelled: what waits in memory ends here; who has which of the others in hand."""
-        for bench in self.benches.values():
-            for claim in [claim for claim in bench.ahead if claim.id in jobs]:
-                bench.ahead.remove(claim)
+        for pool in self.pools.values():
+            for claim in [claim for claim in pool.prefetched if claim.id in jobs]:
+                pool.prefetched.remove(claim)
                 settlement = settle(claim, Stopped())
                 assert settlement is not None
-                self._pend(msgspec.structs.replace(settlement, outcome=None), now)  # nobody has attempted it
+                self._add_settlement(msgspec.structs.replace(settlement, outcome=None), now)  # nobody has attempted it
         return [(worker, job) for worker, held in self.held.items() for job in held.claims if job in jobs]
 
     def gone(
@@ -136,13 +136,13 @@ class Ledger:
         crew = self._crew_of.pop(worker, None)
         if crew is None:
             return []
-        bench = self.benches[crew]
+        pool = self.pools[crew]
         search = self.searches.get(crew)
         if search is not None and search.asked == worker:
             search.failed(f"{worker} ended while it was looking", now)
-        bench.let_go(worker)
-        if bench.stranded:
-            self._give_back(bench, now)
+        pool.remove(worker)
+        if pool.stranded:
+            self._give_back(pool, now)
         held = self.held.pop(worker, None)
         if held is None:
             return []
@@ -150,28 +150,28 @@ class Ledger:
             meant = cancelled is None or job in cancelled
             its = outcome if meant else Interrupted(f"{worker} was replaced, for another job of its batch")
             if self._record(claim, held.since, its, now, worker=worker, pid=pid) is State.FAILED:
-                bench.done += 1
+                pool.done += 1
         return list(held.claims.values())
 
     def _next(self, worker: str, now: float) -> Todo | None:
-        bench = self.benches[self._crew_of[worker]]
-        if worker in self._dismissed or worker in self._held_back:
+        pool = self.pools[self._crew_of[worker]]
+        if worker in self._dismissed or worker in self._paused_workers:
             return None
         search = self.searches.get(self._crew_of[worker])
-        if search is not None and self._should_look(search, bench, now):
+        if search is not None and self._should_look(search, pool, now):
             return search.begin(worker, now)
-        todo = None if self.closed or not bench.ahead else self._take(worker, bench, now)
+        todo = None if self.closed or not pool.prefetched else self._take(worker, pool, now)
         if todo is None:
-            bench.idle.append(worker)
+            pool.idle.append(worker)
         return todo
 
-    def _take(self, worker: str, bench: Bench, now: float) -> Claim | list[Claim] | None:
+    def _take(self, worker: str, pool: Pool, now: float) -> Claim | list[Claim] | None:
         """Of what waits in memory, what this worker has in hand from now on."""
-        if bench.batch == 1:
-            claim = bench.ahead.popleft()
+        if pool.batch == 1:
+            claim = pool.prefetched.popleft()
             self.held[worker] = Held(claim, now)
             return claim
-        claims = bench.gather(now)
+        claims = pool.gather(now)
         if not claims:
             return None
         self.held[worker] = Held(claims[0], now, {claim.id: claim for claim in claims[1:]})
@@ -179,36 +179,36 @@ class Ledger:
 
     def gathered(self, now: float) -> list[tuple[str, Todo]]:
         """Who, being idle, is handed what has waited for others long enough."""
-        return [each for bench in self._gathering for each in self._deal(bench, now)]
+        return [each for pool in self._gathering for each in self._assign(pool, now)]
 
-    def _deal(self, bench: Bench, now: float) -> list[tuple[str, Todo]]:
+    def _assign(self, pool: Pool, now: float) -> list[tuple[str, Todo]]:
         """Who, being idle, is handed what."""
         handed: list[tuple[str, Todo]] = []
-        while bench.ahead and bench.idle:
-            todo = self._take(bench.idle[0], bench, now)
+        while pool.prefetched and pool.idle:
+            todo = self._take(pool.idle[0], pool, now)
             if todo is None:
                 break
-            handed.append((bench.idle.popleft(), todo))
+            handed.append((pool.idle.popleft(), todo))
         return handed
 
     def gathered_due(self) -> float | None:
         """When that is."""
         if not self._gathering:
             return None
-        due = [bench.gather_until for bench in self._gathering if bench.idle and bench.ahead]
+        due = [pool.gather_until for pool in self._gathering if pool.idle and pool.prefetched]
         return min((moment for moment in due if moment is not None), default=None)
 
-    def _should_look(self, search: Search, bench: Bench, now: float) -> bool:
+    def _should_look(self, search: Search, pool: Pool, now: float) -> bool:
         due = search.due()
-        return due is not None and due <= now and not self.closed and not bench.paused
+        return due is not None and due <= now and not self.closed and not pool.paused
 
     def looks(self, now: float) -> list[tuple[str, Look]]:
         """Who, being idle, should look for work now."""
         found: list[tuple[str, Look]] = []
         for crew, search in self.searches.items():
-            bench = self.benches[crew]
-            if bench.idle and self._should_look(search, bench, now):
-                worker = bench.idle.popleft()
+            pool = self.pools[crew]
+            if pool.idle and self._should_look(search, pool, now):
+                worker = pool.idle.popleft()
                 found.append((worker, search.begin(worker, now)))
         return found
 
@@ -216,8 +216,8 @@ class Ledger:
         """When an idle worker should look; None while none may."""
         if not self.searches or self.closed:
             return None
-        benches = ((self.benches[crew], search) for crew, search in self.searches.items())
-        due = [search.due() for bench, search in benches if bench.idle and not bench.paused]
+        pools = ((self.pools[crew], search) for crew, search in self.searches.items())
+        due = [search.due() for pool, search in pools if pool.idle and not pool.paused]
         return min((moment for moment in due if moment is not None), default=None)
 
     @property
@@ -235,30 +235,30 @@ class Ledger:
         self._dismissed.add(worker)
         crew = self._crew_of.get(worker)
         if crew is not None:
-            self.benches[crew].let_go(worker)
+            self.pools[crew].remove(worker)
 
     def pause(self, scopes: Collection[str], now: float) -> list[tuple[str, Todo]]:
         """These are paused now and nobody else (`*`, crews, workers). Who, being no longer so, is handed what."""
         handed: list[tuple[str, Todo]] = []
-        held_back = frozenset(scope for scope in scopes if scope.startswith("worker:"))
-        freed, self._held_back = self._held_back - held_back, held_back
-        for crew, bench in self.benches.items():
+        paused_workers = frozenset(scope for scope in scopes if scope.startswith("worker:"))
+        freed, self._paused_workers = self._paused_workers - paused_workers, paused_workers
+        for crew, pool in self.pools.items():
             paused = "*" in scopes or crew in scopes
-            if paused and not bench.paused:
-                self._give_back(bench, now)
-            if bench.paused and not paused:
-                bench.hungry = True
-                self._rouse(crew, now)
-            bench.paused = paused
-            for worker in bench.hands & held_back:
-                bench.let_go(worker)
+            if paused and not pool.paused:
+                self._give_back(pool, now)
+            if pool.paused and not paused:
+                pool.check_store = True
+                self._search_soon(crew, now)
+            pool.paused = paused
+            for worker in pool.available & paused_workers:
+                pool.remove(worker)
         for worker in sorted(freed):
             if worker not in self._crew_of or worker in self._dismissed:
                 crew = worker.split(":")[1]
-                self.benches[crew].hungry = True  # it may be asleep, and wanted now
-                self._rouse(crew, now)
+                self.pools[crew].check_store = True  # it may be asleep, and wanted now
+                self._search_soon(crew, now)
                 continue
-            self.benches[self._crew_of[worker]].hands.add(worker)
+            self.pools[self._crew_of[worker]].available.add(worker)
             search = self.searches.get(self._crew_of[worker])
             busy = worker in self.held or (search is not None and search.asked == worker)
             claim = None if busy else self._next(worker, now)
@@ -266,7 +266,7 @@ class Ledger:
                 handed.append((worker, claim))
         return handed
 
-    def _rouse(self, crew: str, now: float) -> None:
+    def _search_soon(self, crew: str, now: float) -> None:
         if crew in self.searches:
             self.searches[crew].rouse(now)
 
@@ -284,10 +284,10 @@ class Ledger:
         settlement = settle(claim, outcome, jitter=self._jitter(), worker=worker, pid=pid, duration_ms=duration)
         if settlement is None:
             return None
-        self._pend(settlement, now)
+        self._add_settlement(settlement, now)
         return settlement.state
 
-    def _pend(self, settlement: Settlement, now: float) -> None:
+    def _add_settlement(self, settlement: Settlement, now: float) -> None:
         self._settlements.append(settlement)
         if self._write_at is None:
             self._write_at = now + LONGEST_WAIT
@@ -295,11 +295,11 @@ class Ledger:
         if settlement.id in self._awaited:
             self.hurry(now)
         if settlement.state is State.QUEUED:
-            self._stir(settlement.queue, now + settlement.delay_ms / 1000, now)
+            self._expect_jobs(settlement.queue, now + settlement.delay_ms / 1000, now)
         elif settlement.queue in self._limited:
-            self._stir(settlement.queue, now, now)  # its slot is free for another
+            self._expect_jobs(settlement.queue, now, now)  # its slot is free for another
         for job in settlement.follow:
-            self._stir(job.queue, now + job.delay_ms / 1000, now)
+            self._expect_jobs(job.queue, now + job.delay_ms / 1000, now)
 
     # requests and hints
 
@@ -307,7 +307,7 @@ class Ledger:
         """Jobs to be written with the next batch."""
         self._requests.append(request)
         for job in request.jobs:
-            self._stir(job.queue, now + job.delay_ms / 1000, now)
+            self._expect_jobs(job.queue, now + job.delay_ms / 1000, now)
 
     def chore(self, chore: Chore, now: float, *, urgent: bool = False) -> None:
         """Something else to be written: soon, or with the next batch."""
@@ -317,38 +317,38 @@ class Ledger:
 
     def hint(self, queue: str | None = None) -> None:
         """Somebody says that there is work in this queue (or that any may have some)."""
-        for bench in self.benches.values():
-            if queue is None or bench.queue == queue:
-                bench.hungry = True
+        for pool in self.pools.values():
+            if queue is None or pool.queue == queue:
+                pool.check_store = True
 
     def hurry(self, now: float) -> None:
         """Somebody has come to wait for a job, which may have ended a moment ago: what is not written yet hurries."""
         if self._write_at is not None:
             self._write_at = min(self._write_at, now + AWAITED_WAIT)
 
-    def _stir(self, queue: str, at: float, now: float) -> None:
-        for bench in self.benches.values():
-            if bench.queue != queue:
+    def _expect_jobs(self, queue: str, at: float, now: float) -> None:
+        for pool in self.pools.values():
+            if pool.queue != queue:
                 continue
             if at <= now:
-                bench.hungry = True
+                pool.check_store = True
             else:
-                bench.due_at = at if bench.due_at is None else min(bench.due_at, at)
+                pool.due_at = at if pool.due_at is None else min(pool.due_at, at)
 
     def close(self, now: float) -> None:
         """Take nothing more: what waits in memory goes back to the queue as it came."""
         self.closed = True
-        for bench in self.benches.values():
-            self._give_back(bench, now)
+        for pool in self.pools.values():
+            self._give_back(pool, now)
 
-    def _give_back(self, bench: Bench, now: float, keep: int = 0) -> None:
+    def _give_back(self, pool: Pool, now: float, keep: int = 0) -> None:
         """What the crew has in memory, but for the first so many, goes back to the queue as it came."""
-        returned = list(bench.ahead)[keep:]
+        returned = list(pool.prefetched)[keep:]
         for claim in returned:
-            bench.ahead.pop()
+            pool.prefetched.pop()
             settlement = settle(claim, Returned())
             assert settlement is not None
-            self._pend(settlement, now)
+            self._add_settlement(settlement, now)
 
     @property
     def settled(self) -> bool:
@@ -372,14 +372,14 @@ class Ledger:
         if self._write_at is not None:
             # Nobody else is going to join this transaction if nobody is working.
             due = min(due, self._write_at if self.held else now)
-        for bench in self.benches.values():
-            if bench.stranded:
+        for pool in self.pools.values():
+            if pool.stranded:
                 return now
-            if self.closed or not (bench.asleep if not bench.idle else bench.room()) or bench.paused:
+            if self.closed or not (pool.asleep if not pool.idle else pool.room()) or pool.paused:
                 continue
-            if bench.hungry:
+            if pool.check_store:
                 return now
-            due = min(due, self._poll_at, bench.due_at or self._poll_at)
+            due = min(due, self._poll_at, pool.due_at or self._poll_at)
         for held in self.held.values():
             if not held.noted:
                 moment = held.since + NOTE_AFTER
@@ -404,17 +404,17 @@ class Ledger:
         notes = self._notes(now)
         hinted = False
         wants: list[Want] = []
-        for crew, bench in self.benches.items():
-            if bench.stranded:
-                self._give_back(bench, now)
-            if bench.due_at is not None and bench.due_at <= now:
-                bench.due_at, bench.hungry = None, True
-            room = 0 if self.closed else bench.room()
-            asleep = 0 if self.closed or bench.paused else bench.asleep
-            if (room or asleep) and (bench.hungry or poll):
-                hinted |= bench.hungry
-                bench.hungry = False  # until this claim comes back full, or somebody hints meanwhile
-                wants.append(Want(crew, bench.queue, room, asleep))
+        for crew, pool in self.pools.items():
+            if pool.stranded:
+                self._give_back(pool, now)
+            if pool.due_at is not None and pool.due_at <= now:
+                pool.due_at, pool.check_store = None, True
+            room = 0 if self.closed else pool.room()
+            asleep = 0 if self.closed or pool.paused else pool.asleep
+            if (room or asleep) and (pool.check_store or poll):
+                hinted |= pool.check_store
+                pool.check_store = False  # until this claim comes back full, or somebody hints meanwhile
+                wants.append(Want(crew, pool.queue, room, asleep))
         chores: tuple[Chore, ...] = ()
         if self._chores_since is not None and (not self._busy or now - self._chores_since >= CHORE_WAIT):
             chores, self._chores, self._chores_since = tuple(self._chores), [], None
@@ -441,9 +441,9 @@ class Ledger:
             if new or (held.noted and held.progress is not None and held.progress_at <= now):
                 notes += held.notes(worker, now)
             if new:
-                bench = self.benches[self._crew_of[worker]]
-                bench.takes(now - held.since)
-                self._give_back(bench, now, keep=bench.useful())
+                pool = self.pools[self._crew_of[worker]]
+                pool.raise_mean(now - held.since)
+                self._give_back(pool, now, keep=pool.useful())
         return notes
 
     def confirm(self, result: Result, now: float) -> list[tuple[str, Todo]]:
@@ -455,32 +455,32 @@ class Ledger:
         handed: list[tuple[str, Todo]] = []
         wanted = {want.crew: want.limit for want in batch.wants}
         if result.stirred:
-            for crew, bench in self.benches.items():
-                bench.hungry |= crew not in wanted
+            for crew, pool in self.pools.items():
+                pool.check_store |= crew not in wanted
         for grant in result.grants:
-            bench = self.benches[grant.crew]
-            self.tally.claimed(bench.queue, grant.claims)
+            pool = self.pools[grant.crew]
+            self.tally.claimed(pool.queue, grant.claims)
             if grant.crew in self.searches:
                 new = sum(claim.fence == 1 and claim.item is not None for claim in grant.claims)
                 short = len(grant.claims) < wanted[grant.crew] and not grant.limited
                 self.searches[grant.crew].taken(new, short=short)
             if grant.waiting:
                 self._waiting[grant.crew] = grant.waiting
-                bench.owed = True
+                pool.owed = True
             if grant.claims and len(grant.claims) >= wanted[grant.crew]:
-                bench.hungry = True
+                pool.check_store = True
             elif grant.next_in_ms is not None:
                 due = now + grant.next_in_ms / 1000
-                bench.due_at = due if bench.due_at is None else min(bench.due_at, due)
-            if not bench.ahead:
-                bench.gather_until = None  # what waited is gone, and these have not waited
-            bench.ahead.extend(grant.claims)
-            if self.closed or not bench.hands or bench.paused:
-                self._give_back(bench, now)
-            handed += self._deal(bench, now)
+                pool.due_at = due if pool.due_at is None else min(pool.due_at, due)
+            if not pool.prefetched:
+                pool.gather_until = None  # what waited is gone, and these have not waited
+            pool.prefetched.extend(grant.claims)
+            if self.closed or not pool.available or pool.paused:
+                self._give_back(pool, now)
+            handed += self._assign(pool, now)
         for crew, search in self.searches.items():
-            bench, due = self.benches[crew], search.due_asleep()
-            asleep = bench.asleep and not bench.hands and not bench.paused and not self.closed
+            pool, due = self.pools[crew], search.due_asleep()
+            asleep = pool.asleep and not pool.available and not pool.paused and not self.closed
             if asleep and due is not None and due <= now:
                 self._waiting.setdefault(crew, 1)  # nobody is awake to look, and there may be work
         return handed
@@ -497,9 +497,9 @@ class Ledger:
             self._chores_since = now
         if batch.settlements and self._write_at is None:
             self._write_at = now
-        unsaid = {note.seq: note for note in batch.notes}
-        for held in self.held.values() if unsaid else ():
-            held.unsaid(unsaid)
+        lost = {note.seq: note for note in batch.notes}
+        for held in self.held.values() if lost else ():
+            held.not_written(lost)
         self.hint()
         self._again_at = now + pause
         return batch.requests

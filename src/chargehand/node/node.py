@@ -218,7 +218,7 @@ class Node:
         if self._open and now >= tend_at:
             self._tend(now)
         for crew in self._sleeping:
-            self._ledger.benches[crew].asleep = self._fleet.could_wake(crew)
+            self._ledger.pools[crew].asleep = self._fleet.could_wake(crew)
         if self._live.watched or now >= self._live.due():
             self._live.step(now)
             self._subscribers.send()

@@ -130,7 +130,7 @@ class Reaper:
             lines=tuple(f"{line.level:7} {line.text}" for line in lines),
             frames=tuple(hand.bad),
         )
-        done = self._ledger.benches[hand.crew].done
+        done = self._ledger.pools[hand.crew].done
         self._tell(Exited(component=hand.component, death=death, crew_done=done, evidence=evidence))
 
     def _was_out_of_memory(self, hand: Handle, number: int | None) -> bool:

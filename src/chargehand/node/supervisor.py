@@ -45,7 +45,7 @@ from chargehand.model.fleet.lifecycle import (
     Terminate,
     Tick,
 )
-from chargehand.model.hands import longest
+from chargehand.model.held import longest
 from chargehand.model.job import Claim, Settled
 from chargehand.model.ledger import Ledger, Todo
 from chargehand.model.records import Discovery

@@ -50,7 +50,7 @@ class Held(msgspec.Struct):
         taken, self.claim = self.claim, self.others.pop(next(iter(self.others)))
         return taken
 
-    def say(self, job: str, progress: str) -> None:
+    def set_progress(self, job: str, progress: str) -> None:
         """That job's progress is to be written."""
         self.progress = {**(self.progress or {}), job: progress}
 
@@ -66,17 +66,17 @@ class Held(msgspec.Struct):
         self.noted, self.progress_at = True, now + PROGRESS_EVERY
         return new
 
-    def unsaid(self, notes: Mapping[int, Note]) -> None:
+    def not_written(self, notes: Mapping[int, Note]) -> None:
         """These (by the job's number) did not reach the store: what they said of these claims is to be said again."""
         for job, claim in self.claims.items():
             note = notes.get(claim.seq)
             if note is not None and note.fence == claim.fence:
                 self.noted = False
                 if note.progress is not None and job not in (self.progress or {}):
-                    self.say(job, note.progress)
+                    self.set_progress(job, note.progress)
 
 
-class Bench(msgspec.Struct):
+class Pool(msgspec.Struct):
     """One crew as the ledger sees it."""
 
     queue: str
@@ -85,10 +85,10 @@ class Bench(msgspec.Struct):
     batch_wait: float = 0.0
     """Seconds for which jobs wait for others to be handed out with."""
     idle: deque[str] = msgspec.field(default_factory=deque[str])
-    ahead: deque[Claim] = msgspec.field(default_factory=deque[Claim])
-    hands: set[str] = msgspec.field(default_factory=set[str])
+    prefetched: deque[Claim] = msgspec.field(default_factory=deque[Claim])
+    available: set[str] = msgspec.field(default_factory=set[str])
     """Workers that may be handed something: ready, and neither dismissed nor paused by themselves."""
-    hungry: bool = True
+    check_store: bool = True
     """Whether the store may have something for us: a hint came, or the last claim came back full."""
     due_at: float | None = None
     gather_until: float | None = None
@@ -102,53 +102,53 @@ class Bench(msgspec.Struct):
     """Workers that would be started if there were work for them."""
     paused: bool = False
 
-    def let_go(self, worker: str) -> None:
+    def remove(self, worker: str) -> None:
         """The worker is handed nothing more."""
-        self.hands.discard(worker)
+        self.available.discard(worker)
         if worker in self.idle:
             self.idle.remove(worker)
 
     @property
     def stranded(self) -> bool:
         """Whether there is something in memory that nobody can be handed."""
-        return bool(self.ahead) and not self.hands
+        return bool(self.prefetched) and not self.available
 
     def room(self) -> int:
         """How many more claims could be used now."""
-        return 0 if self.paused else max(0, self.useful() - len(self.ahead))
+        return 0 if self.paused else max(0, self.useful() - len(self.prefetched))
 
     def useful(self) -> int:
         """How many claims in memory are of use: those for the idle, and as many as the others soon come to."""
-        ahead = 0 if self.mean is None else int(len(self.hands) * SECONDS_AHEAD / max(self.mean, 1e-5)) * self.batch
+        ahead = 0 if self.mean is None else int(len(self.available) * SECONDS_AHEAD / max(self.mean, 1e-5)) * self.batch
         return len(self.idle) * self.batch + min(ahead, MOST_AHEAD)
 
-    def took(self, seconds: float) -> None:
+    def record_duration(self, seconds: float) -> None:
         """A job has ended after so long."""
         self.mean = seconds if self.mean is None else self.mean + (seconds - self.mean) / 8
 
-    def takes(self, seconds: float) -> None:
+    def raise_mean(self, seconds: float) -> None:
         """A job has been in hand so long, and has not ended: the next ones may take as long."""
         self.mean = max(self.mean or 0.0, seconds)
 
     def gather(self, now: float) -> list[Claim]:
         """What a worker that is free now is handed together; nothing while that waits for more to join."""
-        count = self._together()
-        if count < self.batch and count == len(self.ahead) and not _goes_alone(self.ahead[0]):
+        count = self._batch_size()
+        if count < self.batch and count == len(self.prefetched) and not _must_be_alone(self.prefetched[0]):
             if self.gather_until is None:
                 self.gather_until = now + self.batch_wait
             if now < self.gather_until:
                 return []
         self.gather_until = None
-        return [self.ahead.popleft() for _ in range(count)]
+        return [self.prefetched.popleft() for _ in range(count)]
 
-    def _together(self) -> int:
+    def _batch_size(self) -> int:
         """How many from the front go together: no more than fit, and none with one that goes alone."""
         size = 0
-        for count, claim in enumerate(islice(self.ahead, self.batch)):
+        for count, claim in enumerate(islice(self.prefetched, self.batch)):
             size += len(claim.payload)
-            if count and (size > MOST_TOGETHER or _goes_alone(claim) or _goes_alone(self.ahead[0])):
+            if count and (size > MOST_TOGETHER or _must_be_alone(claim) or _must_be_alone(self.prefetched[0])):
                 return count
-        return min(len(self.ahead), self.batch)
+        return min(len(self.prefetched), self.batch)
 
 
 def longest(claims: Sequence[Claim]) -> float | None:
@@ -157,6 +157,6 @@ def longest(claims: Sequence[Claim]) -> float | None:
     return max(timeouts) / 1000 if len(timeouts) == len(claims) else None
 
 
-def _goes_alone(claim: Claim) -> bool:
+def _must_be_alone(claim: Claim) -> bool:
     """One that has crashed a worker or failed before: if it does so again, it must not be charged to others."""
     return claim.crashes > 0 or claim.attempts > 0
