@@ -183,7 +183,7 @@ def test_what_only_a_paused_worker_could_do_goes_back() -> None:  # spec: PD-1
     made = fast(working(), SECONDS_AHEAD / 10)
     made.next_batch(T)
     grant(made, 1, 2)
-    made._held_back = frozenset()
+    made._paused_workers = frozenset()
     made.pools["a"].remove("w0")
     assert made.batch_due(T) == T
     assert [s.id for s in made.next_batch(T).settlements] == ["job-1", "job-2"]

@@ -268,7 +268,7 @@ def test_one_that_dies_while_it_looks_is_a_failed_look() -> None:
     made = discovering("w0", "w1")
     made.gone("w0", Crashed("x"), T, None)
     search = made.searches["a"]
-    assert (search.asked, search.failures, search.error) == (None, 1, "w0 ended while it was looking")
+    assert (search.asked, search.failures, search.error) == (None, 1, "w0 ended during discover")
     assert made.looks(T + 3.9) == []
     assert made.looks(T + 4) == [("w1", Look("a", None))]
     assert made.next_batch(T + 4).settlements == (), "it is no attempt of anything"
@@ -280,7 +280,7 @@ def test_one_that_is_paused_and_resumed_while_it_looks_is_handed_one_thing_at_a_
     assert grant(made, 1, 2) == ["w1 job-1"]
     made.pause(["worker-other", "worker:a:0"], T)
     assert made.searches["a"].asked == "w0"
-    made._held_back = frozenset({"w0"})  # as a pause of that worker alone does
+    made._paused_workers = frozenset({"w0"})  # as a pause of that worker alone does
     made.pools["a"].remove("w0")
     assert made.pause([], T) == [], "it has not come back from its look"
     assert "w0" not in made.held

@@ -134,7 +134,7 @@ def test_a_payload_that_is_too_large(world: World) -> None:  # spec: SE-3
     words = ["jobs", "enqueue", "do", "-", "--app", "scripted_app:hand"]
     told = chargehand(*words, stdin=text, CHARGEHAND_URL=str(world.store))
     assert told.returncode == 2
-    assert "1,048,578 bytes of JSON, more than the 1,048,576 allowed" in told.stderr
+    assert "1,048,578 bytes of JSON; the maximum is 1,048,576" in told.stderr
 
 
 def spoil_with_text(path: Path) -> None:

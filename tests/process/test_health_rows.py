@@ -57,7 +57,7 @@ def test_rows_say_who_it_really_is(hand: Chargehand, world: World) -> None:  # s
         assert ref.wait(30) == 1
     assert hand.health() == []  # a clean stop wipes them
     assert hand.verdict().status == "error"
-    assert hand.verdict().reasons == ("no node runs: nothing is being done",)
+    assert hand.verdict().reasons == ("no node is running: no jobs are performed",)
 
 
 def test_rows_of_the_dead_are_not_believed(world: World) -> None:  # spec: HP-3 HP-4 HP-2
@@ -74,7 +74,7 @@ def test_rows_of_the_dead_are_not_believed(world: World) -> None:  # spec: HP-3 
         assert [(row.status, row.pid, row.is_healthy) for row in rows] == [("unknown", None, False)] * 3
         assert not any(served.hand.is_healthy(row.component) for row in rows)
         found = served.hand.verdict()
-        assert (found.status, found.reasons[0]) == ("error", "no node runs: nothing is being done")
+        assert (found.status, found.reasons[0]) == ("error", "no node is running: no jobs are performed")
     with serving(world, crews) as served:
         become(served.hand, "healthy")
         eventually(lambda: len(served.hand.health("healthy")) == 3)
@@ -211,7 +211,7 @@ def test_a_queue_with_work_and_nobody_to_do_it_is_loud(world: World) -> None:  #
         for queue, remedy in remedies.items():
             assert found[queue].endswith(remedy)
             assert served.logged(f"event={Event.QUEUE_UNSERVED}", f"queue={queue}", remedy)
-        agree(hand, "error", "queue ghost has work waiting and nobody to do it: no crew serves it", *remedies.values())
+        agree(hand, "error", "queue ghost has waiting jobs that no worker takes: no crew serves it", *remedies.values())
         shown = command(world, "status").stdout
         for remedy in remedies.values():
             assert remedy in shown

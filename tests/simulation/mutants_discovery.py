@@ -13,7 +13,7 @@ DISCOVERY = (
     Mutant(
         name="nobody looks again when one has died while it looked",
         file="model/ledger.py",
-        old='            search.failed(f"{worker} ended while it was looking", now)\n',
+        old='            search.failed(f"{worker} ended during discover", now)\n',
         new="            pass\n",
         profile="a look that hangs",
     ),

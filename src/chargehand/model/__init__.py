@@ -1,1 +1,2 @@
-"""The mind: decisions as pure functions and values. No input or output, no clock, no thread, no log."""
+"""The decisions of the node and the data they work on: pure functions and values, without I/O, clock, threads or
+logging."""

@@ -1,21 +1,21 @@
-"""Keys and what they allow, sign-ins, what people did, and answers kept for repeated requests. Pure."""
+"""API keys and their scopes, sessions, the operator log, and stored responses for repeated requests. Pure."""
 
 from enum import StrEnum
 
 import msgspec
 
 SESSION_MS = 12 * 3_600_000
-"""How long a sign-in lasts."""
+"""The lifetime of a session."""
 MOST_SESSIONS = 1000
-"""Sign-ins that are kept at a time; the oldest give way."""
+"""The maximum number of sessions; the oldest are deleted."""
 REMEMBERED_MS = 24 * 3_600_000
-"""How long the answer to a request with an Idempotency-Key is kept."""
+"""How long the response to a request with an Idempotency-Key is kept."""
 USED_EVERY_MS = 60_000
-"""How often, at most, it is written down that a key was used."""
+"""The minimum interval at which a key's last use is recorded."""
 
 
 class Scope(StrEnum):
-    """What a key can allow; none of them includes another."""
+    """The scopes of a key; no scope includes another."""
 
     READ = "read"
     ENQUEUE = "enqueue"
@@ -26,7 +26,7 @@ SCOPES: tuple[Scope, ...] = tuple(Scope)
 
 
 class ApiKey(msgspec.Struct, frozen=True, kw_only=True):
-    """A key as it is kept: by its digest. The key itself is shown once, when it is made."""
+    """An API key, stored by its digest; the key itself is shown once, when it is created."""
 
     id: str
     name: str
@@ -35,11 +35,11 @@ class ApiKey(msgspec.Struct, frozen=True, kw_only=True):
     created_ms: int
     expires_ms: int | None = None
     used_ms: int | None = None
-    """When it was last used, to the minute."""
+    """When the key was last used, to the minute."""
     revoked_ms: int | None = None
 
     def why_not(self, now_ms: int) -> str | None:
-        """Why it opens nothing any more; None if it does."""
+        """Returns why the key is not valid; None if it is."""
         if self.revoked_ms is not None:
             return f"the key {self.name!r} was revoked"
         if self.expires_ms is not None and now_ms >= self.expires_ms:
@@ -48,17 +48,17 @@ class ApiKey(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Session(msgspec.Struct, frozen=True, kw_only=True):
-    """A sign-in with a key, by the digest of its cookie. It ends with the key, if not before."""
+    """A session that was opened with a key, stored by the digest of its cookie; it ends with the key at the latest."""
 
     digest: str
     key: str
-    """The key's id."""
+    """The id of the key."""
     created_ms: int
     expires_ms: int
 
 
 class Deed(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that a person did, on its way into the operator log."""
+    """An operator's action that is to be recorded in the operator log."""
 
     who: str
     verb: str
@@ -66,7 +66,7 @@ class Deed(msgspec.Struct, frozen=True, kw_only=True):
     """`*`, a crew, `worker:crew:index`, `job:id`, `queue:name` or `key:name`."""
     detail: str | None = None
     origin: str | None = None
-    """From where: `python`, `cli`, or the address of an HTTP caller."""
+    """Where the action came from: `python`, `cli`, or the address of an HTTP client."""
 
 
 class Operation(Deed, frozen=True, kw_only=True):
@@ -77,7 +77,7 @@ class Operation(Deed, frozen=True, kw_only=True):
 
 
 class OperationFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which entries to list, newest first; `before` is the id of the last one on the page before."""
+    """Selects entries of the operator log, newest first; `before` is the id of the last entry of the previous page."""
 
     who: str | None = None
     verb: str | None = None
@@ -87,11 +87,11 @@ class OperationFilter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Remembered(msgspec.Struct, frozen=True, kw_only=True):
-    """What was answered to a request that carried an Idempotency-Key."""
+    """The stored response to a request with an Idempotency-Key."""
 
     caller: str
     key: str
     digest: str
-    """Of the request: another one under the same key is a mistake."""
+    """The digest of the request; a different request with the same key is an error."""
     status: int
     body: str

@@ -1,6 +1,6 @@
-"""What happened to each worker lately: its states, its jobs, its memory. Pure.
+"""The recent history of each worker: its states, its jobs, its memory. Pure.
 
-Kept for those who look later; bounded in number and in bytes, and nothing is done for each job of a shower.
+Its size is bounded in entries and bytes, and the cost per job is limited when many jobs end at once.
 """
 
 from array import array
@@ -12,49 +12,50 @@ from chargehand.model.fleet.place import Place
 from chargehand.model.job import Settlement
 
 STATES, JOBS = 20, 40
-"""Moments that are kept of a worker. States have room of their own: a worker's jobs would soon push its start out."""
+"""The maximum numbers of states and of jobs per worker; kept apart, so that jobs do not displace states."""
 IN_ALL = 8_000
-"""States, and as many jobs, of all workers together: of more than 200 workers fewer are kept of each."""
+"""The maximum number of states, and of jobs, of all workers; with more than 200 workers each keeps fewer."""
 SLOW_MS = 100
-"""Jobs that took as long, or that did not end well, are kept before others."""
+"""Jobs that took at least this long, or that did not succeed, take precedence over others."""
 SEEN, SLOW_SEEN = 8, 40
-"""Jobs of one batch that are kept at most, of each kind the last: of thousands a second nobody can read each."""
+"""The maximum numbers of jobs recorded per batch: the last of all, and the last slow or failed ones."""
 TEXT = 120
-"""Characters of what is said of a state."""
+"""The maximum length of a state's text in characters."""
 WEIGH_MS, WEIGHED_MS = 60_000, 3_600_000
-"""Between two looks at a worker's memory, at least; and for how long they are kept."""
+"""The minimum interval between two memory readings of a worker, and how long they are kept."""
 GONE_MS = 3_600_000
-"""For how long the past of a worker is kept whose place is no more."""
+"""How long the history of a removed worker is kept."""
 REMOVED = "removed"
 _WEIGHED = 2 * (WEIGHED_MS // WEIGH_MS)
 
 
 class _Page:
-    """Of one worker."""
+    """The history of one worker."""
 
     __slots__ = ("jobs", "memory", "states")
 
     def __init__(self) -> None:
         self.states: list[tuple[int, str, str | None, int | None]] = []
-        """When, what it became, why, as which process."""
+        """Time, status, text, pid."""
         self.jobs: list[tuple[int, str, str, int]] = []
-        """When it ended, how, its id, how many ms it took."""
+        """End time, outcome, id, duration in ms."""
         self.memory = array("q")
-        """When and how much, by turns."""
+        """Times and readings, alternating."""
 
     def cut(self, states: int, jobs: int) -> None:
-        """Keep no more than so many."""
+        """Drops the oldest entries beyond these numbers."""
         if len(self.states) > states:
             del self.states[:-states]
         if len(self.jobs) > jobs:
             del self.jobs[:-jobs]
 
     def last_ms(self) -> int:
+        """Returns the time of the last entry."""
         return max((row[-1][0] for row in (self.states, self.jobs) if row), default=0)
 
 
 class Diary:
-    """Of all workers. Moments are those of the wall clock, in ms."""
+    """The histories of all workers. Times are wall-clock milliseconds."""
 
     def __init__(self) -> None:
         self._pages: dict[str, _Page] = {}
@@ -66,18 +67,17 @@ class Diary:
             page = self._pages[component] = _Page()
         return page
 
-    # what happens
-
+    # recording
     def changed(self, place: Place, at_ms: int) -> None:
-        """The worker's status may be another."""
+        """Records the worker's status, if it has changed."""
         self._became(place.component, place.status.value, _why(place), place.pid, at_ms)
 
     def crashed(self, component: str, text: str, pid: int | None, at_ms: int) -> None:
-        """The worker died; it may be started again before anybody looks at its status."""
+        """Records a crash; the worker may be restarted before its status is read again."""
         self._became(component, "crashed", text, pid, at_ms)
 
     def removed(self, component: str, at_ms: int) -> None:
-        """The worker's place is no more."""
+        """Records that the worker was removed."""
         if component in self._pages:
             self._became(component, REMOVED, None, None, at_ms)
 
@@ -92,7 +92,7 @@ class Diary:
         page.cut(*self._room)
 
     def ended(self, settlements: Sequence[Settlement], lost: Collection[str], at_ms: int) -> None:
-        """These jobs were written together, but for those whose outcome came too late."""
+        """Records jobs that were settled in one transaction, except those whose claim was lost."""
         seen = settlements
         if len(settlements) > SEEN:
             earlier = settlements[:-SEEN]
@@ -103,7 +103,7 @@ class Diary:
                 self._did(each.worker, (at_ms, each.outcome, each.id, each.duration_ms))
 
     def done(self, component: str, job: str, duration_ms: int, at_ms: int) -> None:
-        """The worker has written the end of this job itself."""
+        """Records a job that the worker settled itself."""
         self._did(component, (at_ms, "done", job, duration_ms))
 
     def _did(self, component: str, job: tuple[int, str, str, int]) -> None:
@@ -113,7 +113,7 @@ class Diary:
             del jobs[0]
 
     def weigh(self, places: Mapping[str, Place], at_ms: int) -> None:
-        """A look at everybody, every few seconds: their memory, if that is due; and whose past can go."""
+        """Records the memory of all workers, if due, and drops the history of workers removed long ago."""
         for component, place in places.items():
             if place.alive and place.memory:
                 self._weigh(self._page(component).memory, place.memory, at_ms)
@@ -133,10 +133,9 @@ class Diary:
         row.extend((at_ms, memory))
         del row[: max(0, len(row) - _WEIGHED)]
 
-    # what is told
-
+    # reading
     def told(self, component: str, now_ms: int) -> dict[str, Any] | None:
-        """The worker's past: moments newest first, memory oldest first; None if nothing is known of it."""
+        """Returns the worker's history: events newest first, memory oldest first; None if there is none."""
         page = self._pages.get(component)
         if page is None:
             return None
@@ -158,7 +157,7 @@ class Diary:
 
 
 def _why(place: Place) -> str | None:
-    """What is said of its status: of one that works nothing, whatever it was before."""
+    """Returns the text for the worker's status; None while it runs."""
     if place.status is Status.STOPPING:
         return place.verdict or place.why_leave
     return None if place.alive else place.text or place.reason

@@ -1,6 +1,6 @@
-"""How fast a queue gets done: jobs a second and their mean length over the last minute. Pure.
+"""The throughput of a queue: jobs per second and mean duration over the last minute. Pure.
 
-Counting is cheap, because it is done for every job, whether somebody looks or not.
+Counting is cheap, because it is done for every job, even if nothing reads the figures.
 """
 
 from collections import deque
@@ -10,11 +10,11 @@ import msgspec
 
 WINDOW = 60.0
 STEP = 5.0
-"""Seconds in one slot: the figures move on at its end, not all the time."""
+"""The length of one slot in seconds; the figures change at its end."""
 
 
 class Slot(msgspec.Struct):
-    """What ended within a few seconds."""
+    """The jobs that ended within one slot."""
 
     until: float
     ended: int = 0
@@ -22,20 +22,20 @@ class Slot(msgspec.Struct):
 
 
 class Figures:
-    """Of one queue. Moments are monotonic seconds."""
+    """The figures of one queue. Times are monotonic seconds."""
 
     def __init__(self) -> None:
         self._slots: deque[Slot] = deque()
         self._since: float | None = None
 
     def began(self, now: float) -> None:
-        """Jobs were taken: if nothing ended for a whole window, this is a new run."""
+        """Records that jobs were claimed; starts a new run if none ended within the window."""
         self._expire(now)
         if not self._slots and (self._since is None or self._since <= now - WINDOW):
             self._since = now
 
     def ended(self, count: int, seconds: float, now: float) -> None:
-        """So many jobs have ended, which took so many seconds together."""
+        """Records that `count` jobs have ended, which took `seconds` altogether."""
         if not self._slots or self._slots[-1].until <= now:
             self._slots.append(Slot(now + STEP))
         slot = self._slots[-1]
@@ -47,13 +47,13 @@ class Figures:
             self._slots.popleft()
 
     def moved(self, now: float) -> bool:
-        """Whether something has fallen out of the window since this was last asked, or was counted."""
+        """Whether a slot has left the window since the last call of any method."""
         before = len(self._slots)
         self._expire(now)
         return len(self._slots) < before
 
     def rate(self, now: float) -> float:
-        """Jobs a second, over the last minute or the present run, whichever is shorter."""
+        """Returns jobs per second, over the last minute or the current run, whichever is shorter."""
         self._expire(now)
         if not self._slots:
             return 0.0
@@ -61,26 +61,26 @@ class Figures:
         return sum(slot.ended for slot in self._slots) / max(now - begin, 1.0)
 
     def mean(self, now: float) -> float | None:
-        """Seconds that a job took."""
+        """Returns the mean duration of a job in seconds; None if none has ended."""
         self._expire(now)
         count = sum(slot.ended for slot in self._slots)
         return sum(slot.seconds for slot in self._slots) / count if count else None
 
 
 def eta(due: int, rate: float) -> float | None:
-    """Seconds until what is due is done; None if nobody can tell."""
+    """Returns the seconds until all due jobs are done; None if unknown."""
     if not due:
         return 0.0
     return due / rate if rate else None
 
 
 def rounded(value: float | None) -> float | None:
-    """Three figures: more would be news every moment."""
+    """Rounds to three significant digits, so that insignificant changes are not sent to subscribers."""
     return None if value is None else float(f"{value:.3g}")
 
 
 def together(queues: list[dict[str, Any]]) -> dict[str, Any]:
-    """All queues as one: sums; the mean by what ended; done when the last one is."""
+    """Returns the totals of all queues: sums, the mean weighted by rate, and the latest ETA."""
     total: dict[str, Any] = {"name": None}
     for name in ("queued", "future", "limited", "running", "done", "failed", "cancelled"):
         total[name] = sum(queue[name] for queue in queues)

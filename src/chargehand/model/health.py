@@ -1,4 +1,4 @@
-"""What readers are shown of a component, and the verdict on the whole: pure, the same wherever it is read."""
+"""The health of a component as it is shown, and the verdict on the whole system. Pure: every reader uses it."""
 
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
@@ -11,13 +11,13 @@ from chargehand.model.fleet.lifecycle import Status
 from chargehand.model.fleet.place import Place
 
 APP = "app"
-"""The component that is the node itself."""
+"""The component id of the node itself."""
 FRESH_MS = 30_000
-"""`healthy` is believed only if a frame is not older than this."""
+"""The maximum age of a heartbeat for a component to be shown as healthy."""
 
 
 class Verdict(StrEnum):
-    """The whole system in one word."""
+    """The health of the whole system."""
 
     HEALTHY = "healthy"
     DEGRADED = "degraded"
@@ -25,14 +25,14 @@ class Verdict(StrEnum):
 
 
 class Findings(msgspec.Struct, frozen=True):
-    """The verdict, and the reasons in words, gravest first."""
+    """The verdict and its reasons, most severe first."""
 
     status: Verdict
     reasons: tuple[str, ...] = ()
 
 
 def shown_status(status: str, flags: Sequence[str], age_ms: int | None, fresh_ms: int = FRESH_MS) -> str:
-    """The status as a reader may be shown it: never a plain `healthy` for one that is flagged or long silent."""
+    """Returns the status to show: not `healthy` for a component with flags or an old heartbeat."""
     if status != Status.HEALTHY:
         return status
     if flags:
@@ -43,7 +43,7 @@ def shown_status(status: str, flags: Sequence[str], age_ms: int | None, fresh_ms
 
 
 def is_healthy(status: str, flags: Sequence[str], age_ms: int | None, max_age_ms: int = FRESH_MS) -> bool:
-    """Whether it is known to be well."""
+    """Whether the component is known to be healthy."""
     return status in (Status.HEALTHY, Status.PAUSED) and not flags and age_ms is not None and 0 <= age_ms <= max_age_ms
 
 
@@ -55,15 +55,16 @@ def judge(
     store_failing: str | None = None,
     blind: Mapping[str, str] | None = None,
 ) -> Findings:
-    """The verdict on a system from what is shown of its workers (component, crew, status, flags, text).
+    """Returns the verdict on a system, from the views of its workers (component, crew, status, flags, text).
 
-    `blind`: crews that cannot look for work, each with why.
+    `unserved` maps queues to the reason why no worker takes their jobs; `blind` maps crews to the error of their
+    `discover`.
     """
-    grave: list[str] = [] if node else ["no node runs: nothing is being done"]
+    grave: list[str] = [] if node else ["no node is running: no jobs are performed"]
     if store_failing:
         grave.append(f"the store fails: {store_failing}")
-    grave += [f"queue {queue} has work waiting and nobody to do it: {why}" for queue, why in sorted(unserved.items())]
-    light = [f"crew {crew} cannot look for work: {summary(why)}" for crew, why in sorted((blind or {}).items())]
+    grave += [f"queue {queue} has waiting jobs that no worker takes: {why}" for queue, why in sorted(unserved.items())]
+    light = [f"crew {crew}: discover fails: {summary(why)}" for crew, why in sorted((blind or {}).items())]
     crews: dict[str, list[Mapping[str, Any]]] = {}
     for worker in workers:
         crews.setdefault(str(worker["crew"]), []).append(worker)
@@ -82,7 +83,7 @@ def judge(
 
 
 class Member(msgspec.Struct, frozen=True):
-    """One worker, as far as it matters to those who wait: `will_work` if it takes work, or will by itself."""
+    """One worker of a crew; `will_work` if it accepts jobs, or will without intervention."""
 
     crew: str
     status: str
@@ -93,7 +94,8 @@ class Member(msgspec.Struct, frozen=True):
 def unserved(
     waiting: Sequence[tuple[str, int]], queues: Mapping[str, str], members: Sequence[Member], paused: Sequence[str] = ()
 ) -> dict[str, str]:
-    """The queues that have due work and nobody who will take it, each with why. `queues`: of each crew."""
+    """Returns the queues with due jobs that no worker will take, each with the reason. `queues` maps crews to
+    queues."""
     found: dict[str, str] = {}
     for queue, _ in waiting:
         crews = [crew for crew, served in queues.items() if served == queue]
@@ -101,7 +103,7 @@ def unserved(
             found[queue] = "no crew serves it"
             continue
         if "*" in paused or all(crew in paused for crew in crews):
-            continue  # a person wants it so, and it is shown as that
+            continue  # paused on purpose, and shown as paused
         concerned = [member for member in members if member.crew in crews]
         if not concerned:
             found[queue] = f"its crew {', '.join(crews)} has no workers: chargehand scale {crews[0]} 1"
@@ -115,7 +117,7 @@ def unserved(
 
 
 def will_work(place: Place) -> bool:
-    """Whether it takes work, or will by itself."""
+    """Whether the worker accepts jobs, or will without intervention."""
     if place.status in (Status.HEALTHY, Status.PAUSED, Status.STARTING, Status.CRASHED):
         return True
     return place.status is Status.STOPPED and (
@@ -124,5 +126,5 @@ def will_work(place: Place) -> bool:
 
 
 def member_of(place: Place) -> Member:
-    """A place as a member of its crew."""
+    """Returns the place as a member of its crew."""
     return Member(place.crew, place.status.value, place.text, will_work(place))

@@ -1,4 +1,4 @@
-"""What workers have in hand, and what a crew's workers could be handed next: the pages of the ledger. Pure."""
+"""The claims that workers hold, and the claims that each crew has prefetched: the data of the ledger. Pure."""
 
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -10,40 +10,40 @@ from chargehand.model.batch import Note
 from chargehand.model.job import Claim
 
 MOST_AHEAD = 256
-"""Claimed jobs kept in memory for a crew, at most, beside those that idle workers are about to be handed."""
+"""The maximum number of prefetched claims of a crew, in addition to those for idle workers."""
 SECONDS_AHEAD = 0.025
-"""How much work the memory should hold: enough to bridge a commit, too little to be unfair."""
+"""The amount of work to prefetch, in seconds: enough to bridge a commit, but too little to delay urgent jobs."""
 PROGRESS_EVERY = 1.0
-"""How often a job's progress is written, at most."""
+"""The minimum interval in seconds at which a job's progress is written."""
 MOST_TOGETHER = 2 << 20
-"""Characters of payload that are handed out together; a single job may have more."""
+"""The maximum size of the payloads of one batch, in characters; a single job may be larger."""
 
 
 class Held(msgspec.Struct):
-    """What a worker has in hand: one claim, or as many of those that it was handed together as have not ended yet."""
+    """The claims that a worker holds: one, or those of a batch that have not ended yet."""
 
     claim: Claim
-    """The one; of several the first."""
+    """The claim; in a batch, the first one."""
     since: float
     others: dict[str, Claim] | None = None
-    """The others of several, by the job's id."""
+    """The other claims of a batch, by job id."""
     noted: bool = False
     progress: dict[str, str] | None = None
-    """How far its jobs are, as JSON, where that is to be written."""
+    """Progress that is to be written, as JSON by job id."""
     progress_at: float = 0.0
-    """Not before then."""
+    """The earliest time at which progress is written again."""
 
     @property
     def claims(self) -> dict[str, Claim]:
-        """All of them, by the job's id."""
+        """All claims, by job id."""
         return {self.claim.id: self.claim, **(self.others or {})}
 
     def find(self, job: str) -> Claim | None:
-        """The claim on that job, if it is in hand."""
+        """Returns the claim on this job, if the worker holds it."""
         return self.claim if self.claim.id == job else self.others.get(job) if self.others else None
 
     def take(self, job: str | None) -> Claim:
-        """That one (or the first) of several is no longer in hand."""
+        """Removes and returns the claim on this job (None: the first) of a batch."""
         assert self.others
         if job is not None and job != self.claim.id:
             return self.others.pop(job)
@@ -51,11 +51,11 @@ class Held(msgspec.Struct):
         return taken
 
     def set_progress(self, job: str, progress: str) -> None:
-        """That job's progress is to be written."""
+        """Sets the progress of a job that is to be written."""
         self.progress = {**(self.progress or {}), job: progress}
 
     def notes(self, worker: str, now: float) -> list[Note]:
-        """What the store is told of it; said only once."""
+        """Returns what is to be written about these claims, and marks it as written."""
         progress, self.progress = self.progress or {}, None
         age = int((now - self.since) * 1000)
         new = [
@@ -67,7 +67,7 @@ class Held(msgspec.Struct):
         return new
 
     def not_written(self, notes: Mapping[int, Note]) -> None:
-        """These (by the job's number) did not reach the store: what they said of these claims is to be said again."""
+        """Marks what these notes (by the job's number) contain as not written, after a failed transaction."""
         for job, claim in self.claims.items():
             note = notes.get(claim.seq)
             if note is not None and note.fence == claim.fence:
@@ -77,61 +77,62 @@ class Held(msgspec.Struct):
 
 
 class Pool(msgspec.Struct):
-    """One crew as the ledger sees it."""
+    """The workers and the prefetched claims of one crew."""
 
     queue: str
     batch: int = 1
-    """So many jobs a worker is handed together, at most."""
+    """The maximum number of jobs per batch."""
     batch_wait: float = 0.0
-    """Seconds for which jobs wait for others to be handed out with."""
+    """How many seconds a job may wait for others to form a batch."""
     idle: deque[str] = msgspec.field(default_factory=deque[str])
     prefetched: deque[Claim] = msgspec.field(default_factory=deque[Claim])
     available: set[str] = msgspec.field(default_factory=set[str])
-    """Workers that may be handed something: ready, and neither dismissed nor paused by themselves."""
+    """Workers that may receive jobs: ready, not stopping and not paused individually."""
     check_store: bool = True
-    """Whether the store may have something for us: a hint came, or the last claim came back full."""
+    """Whether the store may have jobs: a hint was received, or the last claim returned as many as requested."""
     due_at: float | None = None
     gather_until: float | None = None
-    """A worker is idle, and what it could be handed waits so long for others to join."""
+    """Until when an incomplete batch waits for further jobs, while a worker is idle."""
     mean: float | None = None
     done: int = 0
-    """Jobs that the crew got out of the way: performed, whatever came of it, or quarantined."""
+    """How many of the crew's jobs were performed, with any outcome, or quarantined."""
     owed: bool = False
-    """There was work for workers that were asleep: the first that comes asks for it."""
+    """Whether jobs waited for sleeping workers; the first worker that becomes ready checks the store."""
     asleep: int = 0
-    """Workers that would be started if there were work for them."""
+    """The number of workers that would be started if there were jobs for them."""
     paused: bool = False
 
     def remove(self, worker: str) -> None:
-        """The worker is handed nothing more."""
+        """Stops giving jobs to this worker."""
         self.available.discard(worker)
         if worker in self.idle:
             self.idle.remove(worker)
 
     @property
     def stranded(self) -> bool:
-        """Whether there is something in memory that nobody can be handed."""
+        """Whether claims are prefetched that no worker can receive."""
         return bool(self.prefetched) and not self.available
 
     def room(self) -> int:
-        """How many more claims could be used now."""
+        """Returns how many more claims can be used now."""
         return 0 if self.paused else max(0, self.useful() - len(self.prefetched))
 
     def useful(self) -> int:
-        """How many claims in memory are of use: those for the idle, and as many as the others soon come to."""
+        """Returns how many prefetched claims are useful: those for idle workers, and those that busy workers need
+        soon."""
         ahead = 0 if self.mean is None else int(len(self.available) * SECONDS_AHEAD / max(self.mean, 1e-5)) * self.batch
         return len(self.idle) * self.batch + min(ahead, MOST_AHEAD)
 
     def record_duration(self, seconds: float) -> None:
-        """A job has ended after so long."""
+        """Updates the mean duration with a job that has ended."""
         self.mean = seconds if self.mean is None else self.mean + (seconds - self.mean) / 8
 
     def raise_mean(self, seconds: float) -> None:
-        """A job has been in hand so long, and has not ended: the next ones may take as long."""
+        """Raises the mean duration to that of a job that is still running."""
         self.mean = max(self.mean or 0.0, seconds)
 
     def gather(self, now: float) -> list[Claim]:
-        """What a worker that is free now is handed together; nothing while that waits for more to join."""
+        """Returns the batch for a worker that is free now; empty while an incomplete batch waits for more jobs."""
         count = self._batch_size()
         if count < self.batch and count == len(self.prefetched) and not _must_be_alone(self.prefetched[0]):
             if self.gather_until is None:
@@ -142,7 +143,8 @@ class Pool(msgspec.Struct):
         return [self.prefetched.popleft() for _ in range(count)]
 
     def _batch_size(self) -> int:
-        """How many from the front go together: no more than fit, and none with one that goes alone."""
+        """Returns how many claims from the front form a batch: limited by size, and excluding those that must be
+        alone."""
         size = 0
         for count, claim in enumerate(islice(self.prefetched, self.batch)):
             size += len(claim.payload)
@@ -152,11 +154,11 @@ class Pool(msgspec.Struct):
 
 
 def longest(claims: Sequence[Claim]) -> float | None:
-    """Seconds that these may take together: as many as the most patient of them may by itself."""
+    """Returns the time limit of a batch in seconds: the longest timeout of its jobs; None if one has no timeout."""
     timeouts = [claim.timeout_ms for claim in claims if claim.timeout_ms is not None]
     return max(timeouts) / 1000 if len(timeouts) == len(claims) else None
 
 
 def _must_be_alone(claim: Claim) -> bool:
-    """One that has crashed a worker or failed before: if it does so again, it must not be charged to others."""
+    """Whether the job has failed or crashed a worker before: another failure must not affect other jobs of a batch."""
     return claim.crashes > 0 or claim.attempts > 0

@@ -1,7 +1,6 @@
-"""Jobs: their states and the only transitions, what is stored of them, claims, and how an attempt ends.
+"""Jobs: their states and transitions, their records, claims, and the outcomes of an attempt.
 
-Pure: what a job becomes after an attempt is decided here, from the claim's own counters and the outcome, and only
-written by the stores.
+Pure: the effect of an outcome is decided here, from the claim's counters and the outcome; the stores only write it.
 """
 
 from enum import StrEnum
@@ -14,20 +13,20 @@ from chargehand.errors import PayloadError, summary
 PAYLOAD_LIMIT = 1 << 20
 RESULT_LIMIT = 1 << 20
 TEXT_LIMIT = 64 * 1024
-"""Of an error kept with a job, in characters."""
+"""The maximum length of a stored error text in characters."""
 NAME_LIMIT = 200
 ITEM_LIMIT = 1000
 PRIORITY_LIMIT = 1_000_000
 LONGEST_DELAY_MS = 100 * 365 * 86_400_000
 LATEST_MS = 2 * LONGEST_DELAY_MS
-"""The last moment for which a job can be planned: about the year 2170."""
+"""The latest time for which a job can be scheduled: about the year 2170."""
 DEFAULT_TIMEOUT_MS = 3_600_000
 DEFAULT_MAX_ATTEMPTS = 3
 POISON_CRASHES = 3
 
 
 class State(StrEnum):
-    """Where a job is in its life."""
+    """The state of a job."""
 
     QUEUED = "queued"
     RUNNING = "running"
@@ -47,7 +46,7 @@ TRANSITIONS: dict[State, frozenset[State]] = {
 
 
 class NewJob(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A job on its way into a store. The id is made by whoever enqueues, so that a repeated request is one job."""
+    """A job to be enqueued. The caller creates the id, so that a repeated request enqueues one job."""
 
     id: str
     queue: str
@@ -60,18 +59,18 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     timeout_ms: int | None = DEFAULT_TIMEOUT_MS
     key: str | None = None
     limit_key: str | None = None
-    """Jobs of a queue that share it are limited together, by the queue's limit for keys."""
+    """Jobs of a queue with the same key share the queue's limit per key."""
 
 
 class Enqueued(msgspec.Struct, frozen=True):
-    """What became of a NewJob: `created` is false if the id or the unique key was there already."""
+    """The result of enqueuing a NewJob: `created` is false if the id or the unique key already existed."""
 
     id: str
     created: bool
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """Proof that this node holds this job: the fence is compared in every statement that ends the claim."""
+    """A job that this node has claimed; every statement that ends the claim compares the fence."""
 
     id: str
     seq: int
@@ -86,15 +85,15 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     timeout_ms: int | None
     item: str | None = None
     waited_ms: int = 0
-    """How long it had been due when it was claimed."""
+    """How long the job had been due when it was claimed."""
 
 
 IN_WORDS = {"fence": "claim"}
-"""In what people read, the fence is the claim's number."""
+"""In JSON, the fence is called `claim`."""
 
 
 class JobRecord(msgspec.Struct, frozen=True, kw_only=True, rename=IN_WORDS):
-    """One job as it stands in the store."""
+    """One job as it is stored."""
 
     id: str
     queue: str
@@ -111,7 +110,7 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True, rename=IN_WORDS):
     key: str | None
     progress: Any
     result: Any
-    """JSON, as a `msgspec.Raw`, or None; read over HTTP, plain data (msgspec cannot read "Raw or None")."""
+    """JSON as `msgspec.Raw`, or None; plain data when read over HTTP (msgspec cannot decode "Raw or None")."""
     error: str | None
     reason: str | None
     created_ms: int
@@ -122,20 +121,20 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True, rename=IN_WORDS):
     worker: str | None
     limit_key: str | None
     item: str | None
-    """What it is in the application's own tables, if it was found there and not enqueued."""
+    """The item's key in the application's own tables, if `discover` returned it."""
     cancel_ms: int | None
-    """When a person asked for its end while it was running."""
+    """When cancellation was requested while the job was running."""
     seq: int = 0
-    """Its place in the order of arrival."""
+    """The job's position in the order of arrival."""
 
     @property
     def summary(self) -> str:
-        """What went wrong, in one line: of a traceback the exception's own words."""
+        """The error in one line: the exception's message of a traceback."""
         return summary(self.error)
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True, rename=IN_WORDS):
-    """One time that a worker had the job: when, where, how long, and how it ended."""
+    """One attempt at a job: when, where, how long, and its outcome."""
 
     fence: int
     node: str
@@ -147,7 +146,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True, rename=IN_WORDS):
     error: str | None
 
 
-# How an attempt ends. Each is what happened, not what follows from it: `settle` decides that.
+# The outcomes of an attempt: what happened. `settle` decides what follows.
 
 
 class Done(msgspec.Struct, frozen=True):
@@ -158,61 +157,61 @@ class Done(msgspec.Struct, frozen=True):
 
 
 class Settled(msgspec.Struct, frozen=True):
-    """The handler settled the job in a transaction of its own; the store knows already."""
+    """The handler settled the job in its own transaction; the store is already up to date."""
 
 
 class Raised(msgspec.Struct, frozen=True):
-    """The handler raised; the text is the traceback."""
+    """The handler raised an exception; `error` is the traceback."""
 
     error: str
 
 
 class RetryLater(msgspec.Struct, frozen=True):
-    """The handler asked for another try."""
+    """The handler requested a retry."""
 
     after_ms: int
     error: str
 
 
 class GaveUp(msgspec.Struct, frozen=True):
-    """The handler said that the job can never succeed."""
+    """The handler declared that the job can never succeed."""
 
     error: str
 
 
 class TimedOut(msgspec.Struct, frozen=True):
-    """The job took longer than it may; the text says where it stood."""
+    """The job exceeded its timeout; `error` contains the stack traces."""
 
     error: str
 
 
 class Stopped(msgspec.Struct, frozen=True):
-    """A person cancelled the job, and it has ended because of that."""
+    """The job ended because it was cancelled."""
 
     error: str = ""
 
 
 class Crashed(msgspec.Struct, frozen=True):
-    """The worker died with the job in hand."""
+    """The worker died while it performed the job."""
 
     error: str
 
 
 class Interrupted(msgspec.Struct, frozen=True):
-    """The job was taken back through no fault of its own: a stop, a drain, the node's death."""
+    """The job was interrupted through no fault of its own, by a stop, a drain or the node's death."""
 
     error: str
 
 
 class Returned(msgspec.Struct, frozen=True):
-    """The job was claimed but never handed to a worker: nothing happened to it."""
+    """The job was claimed but never sent to a worker."""
 
 
 Outcome = Done | Settled | Raised | RetryLater | GaveUp | TimedOut | Stopped | Crashed | Interrupted | Returned
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
-    """Something in the application's own tables that needs work, as `discover` named it."""
+    """An item that needs work, as `discover` returned it."""
 
     item: str
     payload: str = "null"
@@ -220,7 +219,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Settlement(msgspec.Struct, frozen=True, kw_only=True):
-    """What the store is to write if, and only if, the claim still holds."""
+    """What the store writes if, and only if, the claim is still valid."""
 
     id: str
     seq: int
@@ -250,8 +249,8 @@ def settle(
     pid: int | None = None,
     duration_ms: int = 0,
 ) -> Settlement | None:
-    """What an outcome makes of a job. None if there is nothing to write."""
-    if isinstance(outcome, Done):  # the common case, without detours
+    """Returns what an outcome makes of a job; None if there is nothing to write."""
+    if isinstance(outcome, Done):  # the most frequent case, handled first for speed
         return Settlement(
             id=claim.id, seq=claim.seq, fence=claim.fence, queue=claim.queue, state=State.DONE, outcome="done",
             result=outcome.result, follow=outcome.follow, worker=worker, pid=pid, duration_ms=duration_ms,
@@ -295,19 +294,19 @@ def settle(
 
 
 def retry_delay_ms(failures: int, jitter: float) -> int:
-    """Exponential backoff, 2 s after the first failure up to 10 minutes, plus up to a tenth of jitter."""
+    """Returns the exponential backoff: 2 s after the first failure, up to 10 minutes, plus up to 10 % jitter."""
     return int(min(2**failures, 600) * 1000 * (1 + jitter / 10))
 
 
 def cut(text: str, limit: int = TEXT_LIMIT) -> str:
-    """The text, or its beginning and its end: of a traceback both matter."""
+    """Shortens a text to `limit` characters; keeps its beginning and its end."""
     if len(text) <= limit:
         return text
     return f"{text[: limit // 2]}\n… {len(text) - limit} characters left out …\n{text[-limit // 2 :]}"
 
 
 def check(job: NewJob) -> NewJob:
-    """The job, if it may enter a store; a PayloadError that says what is wrong with it otherwise."""
+    """Returns the job. Raises PayloadError if it cannot be stored."""
     check_payload(job.payload)
     texts = job.queue, job.label, job.key, job.limit_key, job.id
     for name, text in zip(("queue", "label", "key", "limit_key", "id"), texts, strict=True):
@@ -328,26 +327,26 @@ def check(job: NewJob) -> NewJob:
 
 
 def check_payload(text: str) -> str:
-    """The payload, if it is one line of JSON and not too large."""
+    """Returns the payload. Raises PayloadError unless it is one line of JSON and not too large."""
     try:
         msgspec.json.decode(text, type=msgspec.Raw)
     except (ValueError, RecursionError) as error:
         raise PayloadError(f"the payload is not JSON: {error}") from error
     if "\n" in text:
-        raise PayloadError("the payload has a line break outside a string: write it as compact JSON")
+        raise PayloadError("the payload contains a line break outside a string: encode it as compact JSON")
     return check_size(text)
 
 
 def check_size(text: str) -> str:
-    """The payload, unless it is too large."""
+    """Returns the payload. Raises PayloadError if it is too large."""
     try:
         size = len(text) if text.isascii() else len(text.encode())
     except UnicodeEncodeError as error:
-        raise PayloadError(f"the payload is no text: {error}") from error
+        raise PayloadError(f"the payload is not valid Unicode: {error}") from error
     if size > PAYLOAD_LIMIT:
         raise PayloadError(
-            f"the payload has {size:,} bytes of JSON, more than the {PAYLOAD_LIMIT:,} allowed: "
-            "store the data elsewhere and enqueue its name"
+            f"the payload has {size:,} bytes of JSON; the maximum is {PAYLOAD_LIMIT:,}: "
+            "store the data elsewhere and enqueue a reference to it"
         )
     return text
 

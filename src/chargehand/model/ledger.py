@@ -1,7 +1,7 @@
-"""The node's account of its claims: which are waiting in its memory, which worker has which, what the store must hear.
+"""The node's account of its claims: which are prefetched, which worker holds which, and what the store must write.
 
-Pure: it hands out, takes outcomes back and says what the next transaction is to do; `dispatch` does it. One batch is
-in flight at a time; what happens meanwhile goes into the next.
+Pure: it assigns jobs, records outcomes, and says what the next transaction contains; the store thread executes it. One
+batch is in flight at a time; what happens meanwhile goes into the next one.
 """
 
 from collections.abc import Callable, Collection, Container, Iterable, Mapping
@@ -17,24 +17,27 @@ from chargehand.model.tally import Tally
 
 ENOUGH_OUTCOMES = 128
 LONGEST_WAIT, AWAITED_WAIT = 0.010, 0.002
-"""An outcome is written after so many seconds, sooner if somebody waits for it, or with so many others, whichever
-comes first. Every transaction takes the interpreter from the main thread some dozen times."""
+"""An outcome is written after this many seconds (the second number if a caller waits for it), or with ENOUGH_OUTCOMES
+others.
+
+Every transaction takes the GIL from the main thread about a dozen times.
+"""
 NOTE_AFTER = 0.05
-"""Who has a job is written once it has had it this long; most small jobs are done before."""
+"""The worker of a job is written after this many seconds; most small jobs are done before."""
 POLL = 1.0
-"""How often the store is asked though nobody hinted; earlier, after half the time, with a batch that goes anyway."""
+"""The interval of polling the store without a hint; from half of it on, a batch that is sent anyway polls as well."""
 BLIND_AFTER = 2
-"""Looks for work that fail in a row, after which that is more than a slip."""
+"""The number of consecutive failures of `discover` after which the crew is reported."""
 CHORE_WAIT = 0.1
-"""Seconds for which what is written for readers gives way to the work itself."""
+"""How many seconds writes for readers are delayed in favour of the work itself."""
 
 
 Todo = Claim | list[Claim] | Look
-"""What a worker can be handed; several only in crews that take several at once."""
+"""What a worker can receive: a job, a batch of jobs, or a request to call `discover`."""
 
 
 class Ledger:
-    """See the module. Times are monotonic seconds."""
+    """Assigns claimed jobs to workers and collects what the store must write. Times are monotonic seconds."""
 
     def __init__(
         self,
@@ -46,9 +49,10 @@ class Ledger:
         limited: Collection[str] = (),
         awaited: Container[str] = (),
     ) -> None:
-        """`batching`: crews that take several jobs at once: how many, and how many seconds they wait for them.
+        """`batching` maps crews that take batches to their size and the seconds to wait for a full one.
 
-        `limited`: queues in which every end may make room for another job. `awaited`: jobs whose end somebody awaits.
+        `limited` are the queues with limits, where the end of a job may admit another. `awaited` are the jobs that a
+        caller waits for.
         """
         self._awaited = awaited
         self._limited = frozenset(limited)
@@ -59,7 +63,7 @@ class Ledger:
         self._gathering = [pool for pool in self.pools.values() if pool.batch > 1]
         self._jitter = jitter
         self.tally = Tally({pool.queue for pool in self.pools.values()})
-        """What is counted for those who watch."""
+        """The counters for metrics."""
         self.held: dict[str, Held] = {}
         self._crew_of: dict[str, str] = {}
         self._dismissed: set[str] = set()
@@ -68,13 +72,13 @@ class Ledger:
         self._chores: list[Chore] = []
         self._chores_since: float | None = None
         self._paused_workers: frozenset[str] = frozenset()
-        """Workers that a person has paused by themselves."""
+        """Workers that are paused individually."""
         self._waiting: dict[str, int] = {}
         self._write_at: float | None = None
-        """When the outcomes so far are to be written."""
+        """When the collected outcomes are to be written."""
         self._poll_at = now
         self._unsure = False
-        """A look at what others have written failed, and the store takes it for done."""
+        """Whether a poll failed that the store believes to have succeeded."""
         self.in_flight: Batch | None = None
         self._again_at = now
         self.closed = False
@@ -82,7 +86,7 @@ class Ledger:
     # workers
 
     def welcome(self, worker: str, crew: str, now: float) -> Todo | None:
-        """The worker is ready: the job it gets at once, if there is one in memory."""
+        """Registers a worker that is ready, and returns what it receives at once, if anything."""
         self._crew_of[worker] = crew
         pool = self.pools[crew]
         if worker not in self._paused_workers and worker not in self._dismissed:
@@ -94,7 +98,8 @@ class Ledger:
     def finished(
         self, worker: str, outcome: Outcome, now: float, pid: int | None, job: str | None = None
     ) -> Todo | None:
-        """The worker's attempt (of several: at this job) has ended: what it gets next, if that was all it had."""
+        """Records the outcome of the worker's job (`job`: of this job of a batch), and returns what it receives
+        next, if anything."""
         held = self.held[worker]
         pool = self.pools[self._crew_of[worker]]
         if held.others:
@@ -108,29 +113,29 @@ class Ledger:
         return following
 
     def progress(self, worker: str, progress: str, now: float, job: str | None = None) -> None:
-        """How far the worker is with its job, or with this one of several."""
+        """Records the progress of the worker's job, or of this job of a batch."""
         held = self.held.get(worker)
         if held is not None and (job is None or held.find(job)):
             held.set_progress(job or held.claim.id, progress)
             held.progress_at = max(held.progress_at, now)
 
     def cancelled(self, jobs: Collection[str], now: float) -> list[tuple[str, str]]:
-        """These running jobs are cancelled: what waits in memory ends here; who has which of the others in hand."""
+        """Cancels running jobs: settles prefetched ones, and returns the worker and id of those that workers hold."""
         for pool in self.pools.values():
             for claim in [claim for claim in pool.prefetched if claim.id in jobs]:
                 pool.prefetched.remove(claim)
                 settlement = settle(claim, Stopped())
                 assert settlement is not None
-                self._add_settlement(msgspec.structs.replace(settlement, outcome=None), now)  # nobody has attempted it
+                self._add_settlement(msgspec.structs.replace(settlement, outcome=None), now)  # there was no attempt
         return [(worker, job) for worker, held in self.held.items() for job in held.claims if job in jobs]
 
     def gone(
         self, worker: str, outcome: Outcome, now: float, pid: int | None, cancelled: Collection[str] | None = None
     ) -> list[Claim]:
-        """The worker is no more (or takes nothing more): what it held has this outcome. Returns what it held.
+        """Unregisters a worker that has exited, settles the jobs it held with this outcome, and returns their claims.
 
-        `cancelled`: it was replaced because of these jobs of a batch, which have the outcome; the others have done
-        nothing, and are interrupted.
+        `cancelled`: the worker was replaced because of these jobs of a batch; only they get the outcome, and the others
+        are interrupted.
         """
         self._dismissed.discard(worker)
         crew = self._crew_of.pop(worker, None)
@@ -139,7 +144,7 @@ class Ledger:
         pool = self.pools[crew]
         search = self.searches.get(crew)
         if search is not None and search.asked == worker:
-            search.failed(f"{worker} ended while it was looking", now)
+            search.failed(f"{worker} ended during discover", now)
         pool.remove(worker)
         if pool.stranded:
             self._give_back(pool, now)
@@ -148,12 +153,13 @@ class Ledger:
             return []
         for job, claim in held.claims.items():
             meant = cancelled is None or job in cancelled
-            its = outcome if meant else Interrupted(f"{worker} was replaced, for another job of its batch")
+            its = outcome if meant else Interrupted(f"{worker} was replaced because of another job of its batch")
             if self._record(claim, held.since, its, now, worker=worker, pid=pid) is State.FAILED:
                 pool.done += 1
         return list(held.claims.values())
 
     def _next(self, worker: str, now: float) -> Todo | None:
+        """Returns what this worker receives now; None, and the worker becomes idle, if there is nothing."""
         pool = self.pools[self._crew_of[worker]]
         if worker in self._dismissed or worker in self._paused_workers:
             return None
@@ -166,7 +172,7 @@ class Ledger:
         return todo
 
     def _take(self, worker: str, pool: Pool, now: float) -> Claim | list[Claim] | None:
-        """Of what waits in memory, what this worker has in hand from now on."""
+        """Assigns prefetched claims to this worker and returns them; None while a batch waits for more jobs."""
         if pool.batch == 1:
             claim = pool.prefetched.popleft()
             self.held[worker] = Held(claim, now)
@@ -178,11 +184,11 @@ class Ledger:
         return claims
 
     def gathered(self, now: float) -> list[tuple[str, Todo]]:
-        """Who, being idle, is handed what has waited for others long enough."""
+        """Returns the batches to send to idle workers, because they have waited long enough for further jobs."""
         return [each for pool in self._gathering for each in self._assign(pool, now)]
 
     def _assign(self, pool: Pool, now: float) -> list[tuple[str, Todo]]:
-        """Who, being idle, is handed what."""
+        """Returns the jobs to send to each idle worker."""
         handed: list[tuple[str, Todo]] = []
         while pool.prefetched and pool.idle:
             todo = self._take(pool.idle[0], pool, now)
@@ -192,18 +198,19 @@ class Ledger:
         return handed
 
     def gathered_due(self) -> float | None:
-        """When that is."""
+        """Returns when `gathered` is to be called next; None if no batch waits."""
         if not self._gathering:
             return None
         due = [pool.gather_until for pool in self._gathering if pool.idle and pool.prefetched]
         return min((moment for moment in due if moment is not None), default=None)
 
     def _should_look(self, search: Search, pool: Pool, now: float) -> bool:
+        """Whether a worker should call `discover` now."""
         due = search.due()
         return due is not None and due <= now and not self.closed and not pool.paused
 
     def looks(self, now: float) -> list[tuple[str, Look]]:
-        """Who, being idle, should look for work now."""
+        """Returns the idle workers that should call `discover` now."""
         found: list[tuple[str, Look]] = []
         for crew, search in self.searches.items():
             pool = self.pools[crew]
@@ -213,7 +220,7 @@ class Ledger:
         return found
 
     def looks_due(self) -> float | None:
-        """When an idle worker should look; None while none may."""
+        """Returns when an idle worker should call `discover`; None if none may."""
         if not self.searches or self.closed:
             return None
         pools = ((self.pools[crew], search) for crew, search in self.searches.items())
@@ -222,23 +229,23 @@ class Ledger:
 
     @property
     def blind(self) -> dict[str, str]:
-        """Crews whose looks fail, again and again, each with why the last one did."""
+        """Crews whose `discover` fails repeatedly, each with the last error."""
         failing = (search for search in self.searches.values() if search.failures >= BLIND_AFTER)
         return {search.crew: search.error or "" for search in failing}
 
     def looked(self, worker: str, now: float) -> Todo | None:
-        """A worker has looked: what it gets next."""
+        """Returns what a worker receives after a call of `discover`."""
         return self._next(worker, now)
 
     def dismiss(self, worker: str) -> None:
-        """The worker is stopping: it is handed nothing more; what it has it may still finish."""
+        """Stops giving jobs to a worker that is stopping; it may finish those it holds."""
         self._dismissed.add(worker)
         crew = self._crew_of.get(worker)
         if crew is not None:
             self.pools[crew].remove(worker)
 
     def pause(self, scopes: Collection[str], now: float) -> list[tuple[str, Todo]]:
-        """These are paused now and nobody else (`*`, crews, workers). Who, being no longer so, is handed what."""
+        """Sets the paused scopes (`*`, crews, workers), and returns what workers that are no longer paused receive."""
         handed: list[tuple[str, Todo]] = []
         paused_workers = frozenset(scope for scope in scopes if scope.startswith("worker:"))
         freed, self._paused_workers = self._paused_workers - paused_workers, paused_workers
@@ -255,7 +262,7 @@ class Ledger:
         for worker in sorted(freed):
             if worker not in self._crew_of or worker in self._dismissed:
                 crew = worker.split(":")[1]
-                self.pools[crew].check_store = True  # it may be asleep, and wanted now
+                self.pools[crew].check_store = True  # the worker may be asleep
                 self._search_soon(crew, now)
                 continue
             self.pools[self._crew_of[worker]].available.add(worker)
@@ -267,6 +274,7 @@ class Ledger:
         return handed
 
     def _search_soon(self, crew: str, now: float) -> None:
+        """Makes a sleeping crew call `discover` soon."""
         if crew in self.searches:
             self.searches[crew].rouse(now)
 
@@ -279,6 +287,7 @@ class Ledger:
         worker: str | None = None,
         pid: int | None = None,
     ) -> State | None:
+        """Settles a claim with this outcome, and returns the job's new state; None if there is nothing to write."""
         duration = int((now - since) * 1000)
         self.tally.ended(claim.queue, outcome, now - since)
         settlement = settle(claim, outcome, jitter=self._jitter(), worker=worker, pid=pid, duration_ms=duration)
@@ -288,6 +297,7 @@ class Ledger:
         return settlement.state
 
     def _add_settlement(self, settlement: Settlement, now: float) -> None:
+        """Adds a settlement to the next batch, and notes when queues may have new jobs because of it."""
         self._settlements.append(settlement)
         if self._write_at is None:
             self._write_at = now + LONGEST_WAIT
@@ -297,36 +307,37 @@ class Ledger:
         if settlement.state is State.QUEUED:
             self._expect_jobs(settlement.queue, now + settlement.delay_ms / 1000, now)
         elif settlement.queue in self._limited:
-            self._expect_jobs(settlement.queue, now, now)  # its slot is free for another
+            self._expect_jobs(settlement.queue, now, now)  # another job may take its slot
         for job in settlement.follow:
             self._expect_jobs(job.queue, now + job.delay_ms / 1000, now)
 
     # requests and hints
 
     def enqueue(self, request: Request, now: float) -> None:
-        """Jobs to be written with the next batch."""
+        """Adds jobs to the next batch."""
         self._requests.append(request)
         for job in request.jobs:
             self._expect_jobs(job.queue, now + job.delay_ms / 1000, now)
 
     def chore(self, chore: Chore, now: float, *, urgent: bool = False) -> None:
-        """Something else to be written: soon, or with the next batch."""
+        """Adds another write: to the next batch, or after CHORE_WAIT if it is not urgent."""
         self._chores.append(chore)
         if urgent or self._chores_since is None:
             self._chores_since = now - CHORE_WAIT if urgent else now
 
     def hint(self, queue: str | None = None) -> None:
-        """Somebody says that there is work in this queue (or that any may have some)."""
+        """Records a hint that this queue (None: any queue) has jobs."""
         for pool in self.pools.values():
             if queue is None or pool.queue == queue:
                 pool.check_store = True
 
     def hurry(self, now: float) -> None:
-        """Somebody has come to wait for a job, which may have ended a moment ago: what is not written yet hurries."""
+        """Writes the collected outcomes sooner, because a caller has started to wait for a job."""
         if self._write_at is not None:
             self._write_at = min(self._write_at, now + AWAITED_WAIT)
 
     def _expect_jobs(self, queue: str, at: float, now: float) -> None:
+        """Notes that the queue has jobs from this time on."""
         for pool in self.pools.values():
             if pool.queue != queue:
                 continue
@@ -336,13 +347,13 @@ class Ledger:
                 pool.due_at = at if pool.due_at is None else min(pool.due_at, at)
 
     def close(self, now: float) -> None:
-        """Take nothing more: what waits in memory goes back to the queue as it came."""
+        """Stops claiming and assigning jobs; returns prefetched ones to the queue unchanged."""
         self.closed = True
         for pool in self.pools.values():
             self._give_back(pool, now)
 
     def _give_back(self, pool: Pool, now: float, keep: int = 0) -> None:
-        """What the crew has in memory, but for the first so many, goes back to the queue as it came."""
+        """Returns prefetched claims, except the first `keep`, to the queue unchanged."""
         returned = list(pool.prefetched)[keep:]
         for claim in returned:
             pool.prefetched.pop()
@@ -352,13 +363,13 @@ class Ledger:
 
     @property
     def settled(self) -> bool:
-        """Whether nothing is held and nothing waits to be written."""
+        """Whether no worker holds a job and nothing waits to be written."""
         return not (self.held or self._settlements or self._requests or self._chores or self.in_flight)
 
     # batches
 
     def batch_due(self, now: float) -> float | None:
-        """When the next batch should go; None while one is in flight."""
+        """Returns when the next batch is due; None while one is in flight."""
         if self.in_flight is not None:
             return None
         return max(self._again_at, self._batch_wanted(now))
@@ -370,7 +381,7 @@ class Ledger:
         if self._chores_since is not None:
             due = min(due, self._chores_since + (CHORE_WAIT if self._busy else 0))
         if self._write_at is not None:
-            # Nobody else is going to join this transaction if nobody is working.
+            # While no worker is busy, no further outcome can join this transaction.
             due = min(due, self._write_at if self.held else now)
         for pool in self.pools.values():
             if pool.stranded:
@@ -393,11 +404,11 @@ class Ledger:
 
     @property
     def _busy(self) -> bool:
-        """Whether somebody waits for the work in the next batch."""
+        """Whether a caller waits for the content of the next batch."""
         return bool(self._settlements or self._requests)
 
     def next_batch(self, now: float) -> Batch:
-        """What the store should do now. It is in flight until `confirm` or `failed`."""
+        """Returns the next batch; it is in flight until `confirm` or `failed` is called."""
         poll = now >= self._poll_at - POLL / 2
         if poll:
             self._poll_at = now + POLL
@@ -413,7 +424,7 @@ class Ledger:
             asleep = 0 if self.closed or pool.paused else pool.asleep
             if (room or asleep) and (pool.check_store or poll):
                 hinted |= pool.check_store
-                pool.check_store = False  # until this claim comes back full, or somebody hints meanwhile
+                pool.check_store = False  # until this claim is granted in full, or a hint arrives
                 wants.append(Want(crew, pool.queue, room, asleep))
         chores: tuple[Chore, ...] = ()
         if self._chores_since is not None and (not self._busy or now - self._chores_since >= CHORE_WAIT):
@@ -433,8 +444,11 @@ class Ledger:
         return self.in_flight
 
     def _notes(self, now: float) -> list[Note]:
-        """Who has had what for a while. What was claimed for a crew whose jobs seemed shorter goes back: it would wait
-        in memory, behind a long job and before whatever is more urgent."""
+        """Returns which worker has held which job for a while.
+
+        If a job takes longer than expected, prefetched claims are returned to the queue: they would wait behind it,
+        ahead of more urgent jobs.
+        """
         notes: list[Note] = []
         for worker, held in self.held.items():
             new = not held.noted and now - held.since >= NOTE_AFTER / 2
@@ -447,7 +461,7 @@ class Ledger:
         return notes
 
     def confirm(self, result: Result, now: float) -> list[tuple[str, Todo]]:
-        """The batch is committed: who is to be handed what."""
+        """Records that the batch was committed, and returns the jobs to send to each worker."""
         batch, self.in_flight = self.in_flight, None
         assert batch is not None
         self._unsure &= not batch.poll
@@ -473,7 +487,7 @@ class Ledger:
                 due = now + grant.next_in_ms / 1000
                 pool.due_at = due if pool.due_at is None else min(pool.due_at, due)
             if not pool.prefetched:
-                pool.gather_until = None  # what waited is gone, and these have not waited
+                pool.gather_until = None  # the jobs that waited are gone, and these have not waited
             pool.prefetched.extend(grant.claims)
             if self.closed or not pool.available or pool.paused:
                 self._give_back(pool, now)
@@ -482,11 +496,12 @@ class Ledger:
             pool, due = self.pools[crew], search.due_asleep()
             asleep = pool.asleep and not pool.available and not pool.paused and not self.closed
             if asleep and due is not None and due <= now:
-                self._waiting.setdefault(crew, 1)  # nobody is awake to look, and there may be work
+                self._waiting.setdefault(crew, 1)  # no worker is awake to call discover
         return handed
 
     def failed(self, now: float, pause: float) -> tuple[Request, ...]:
-        """The batch was not committed: outcomes are kept for another try after the pause. Returns the requests."""
+        """Keeps the content of a batch that was not committed, to be retried after `pause` seconds. Returns its
+        requests."""
         batch, self.in_flight = self.in_flight, None
         assert batch is not None
         self._unsure |= batch.poll
@@ -505,6 +520,6 @@ class Ledger:
         return batch.requests
 
     def waiting(self) -> dict[str, int]:
-        """Crews that have work for workers that are asleep, as the store said since this was last asked."""
+        """Returns the crews with jobs for sleeping workers, as reported by the store since the last call."""
         found, self._waiting = self._waiting, {}
         return found

@@ -1,6 +1,6 @@
-"""How queues fared over the last two hours: a point every ten seconds in which something changed. Pure.
+"""The figures of queues over the last two hours: one point every ten seconds in which something changed. Pure.
 
-It costs nothing while nothing happens, and a bounded part of the time and of the memory otherwise.
+It costs nothing while nothing changes, and otherwise a bounded share of time and memory.
 """
 
 from array import array
@@ -10,11 +10,11 @@ from typing import Any
 from chargehand.model.figures import WINDOW
 
 STEP = 10.0
-"""Seconds between two points, at least; longer where looking takes long: see SHARE."""
+"""The minimum interval between two points in seconds; longer if reading the figures takes long: see SHARE."""
 SHARE = 100
-"""Of the time, looking may take this part."""
+"""Reading the figures may take at most 1/SHARE of the time."""
 SPAN = 7200.0
-"""Seconds that are kept."""
+"""How many seconds of history are kept."""
 MOST_QUEUES = 50
 COLUMNS = ("at_ms", "waiting", "running", "failed", "rate")
 _WIDTH = len(COLUMNS)
@@ -23,24 +23,24 @@ NEVER = float("inf")
 
 
 class Past:
-    """Of all queues. Moments without a unit are monotonic seconds."""
+    """The history of all queues. Times without a unit are monotonic seconds."""
 
     def __init__(self) -> None:
         self._rows: dict[str, array[float]] = {}
         self._until = -NEVER
-        """Until when figures move, because something happened before."""
+        """Until when the figures change because of earlier events."""
         self._at = 0.0
 
     def stir(self, now: float) -> None:
-        """Something has happened to jobs: rates go on changing until it has left their window."""
+        """Records that jobs have changed: rates keep changing until this has left their window."""
         self._until = now + WINDOW + STEP
 
     def due(self) -> float:
-        """When the next point is to be kept."""
+        """Returns when the next point is to be recorded."""
         return self._at if self._at <= self._until else NEVER
 
     def keep(self, queues: Iterable[Mapping[str, Any]], at_ms: int, now: float, took: float = 0.0) -> None:
-        """These are the figures now; to know them took so many seconds."""
+        """Records the current figures; `took` is how many seconds it took to read them."""
         self._at = now + max(STEP, SHARE * took)
         named = {str(queue["name"]): queue for queue in queues if queue["name"] is not None}
         for gone in self._rows.keys() - named.keys():
@@ -58,13 +58,14 @@ class Past:
         before, step_ms = tuple(row[-_WIDTH:]), STEP * 1000
         if before[1:] == point[1:]:
             return
-        if before and point[0] - before[0] > 1.5 * step_ms:  # it was so until just now: no slope from then to here
+        if before and point[0] - before[0] > 1.5 * step_ms:  # repeat the old value: it was valid until now
             row.extend((point[0] - step_ms, *before[1:]))
         row.extend(point)
         del row[: max(0, len(row) - _KEPT)]
 
     def told(self, now_ms: int) -> list[dict[str, Any]]:
-        """Every queue's points, a list for each column; the first may be older: it is how things were since then."""
+        """Returns every queue's points as one list per column; the first point may be older than SPAN: it was valid
+        until then."""
         since, found = now_ms - SPAN * 1000, list[dict[str, Any]]()
         for name, row in sorted(self._rows.items()):
             old = sum(at < since for at in row[::_WIDTH])

@@ -1,25 +1,25 @@
-"""How a crew finds its work in the application's own tables: when to look, from where, and when there is enough.
+"""How a crew discovers work in the application's own tables: when to search, from which item on, and when to stop.
 
-Pure. One worker looks at a time; what it finds becomes jobs, so that everything after that is as for any other job.
+Pure. One worker of a crew searches at a time; the items become jobs, which are treated like all others.
 """
 
 import msgspec
 
 PAGE = 200
-"""Items asked for at a time."""
+"""The number of items per call of `discover`."""
 ENOUGH = 100
-"""Found items that wait in the queue: fewer, and somebody looks for more before it runs dry."""
+"""The number of discovered jobs in the queue below which the search continues."""
 LOOK_EVERY = 2.0
-"""Seconds between two walks through the tables, unless the application says that there is something."""
+"""Seconds between two passes through the tables, unless the application calls `wake`."""
 LOOK_ASLEEP = 300.0
-"""The same while all of the crew sleep: each time one of them is started for it."""
+"""Seconds between two passes while all workers of the crew sleep; one is started for each pass."""
 LONGEST_LOOK = 30.0
-"""Seconds that a look may take."""
+"""The time limit of one call of `discover` in seconds."""
 LONGEST_PAUSE = 60.0
 
 
 class Look(msgspec.Struct, frozen=True):
-    """Name up to `limit` items after this one; from the beginning, if it is None."""
+    """A request to call `discover` with `after` and `limit`."""
 
     crew: str
     after: str | None
@@ -27,34 +27,35 @@ class Look(msgspec.Struct, frozen=True):
 
 
 class Search(msgspec.Struct):
-    """One crew's walk, page by page, again and again."""
+    """The state of one crew's search, page by page."""
 
     crew: str
     after: str | None = None
     asked: str | None = None
-    """The worker that is looking."""
+    """The worker that is calling `discover`."""
     look_at: float = 0.0
     asleep_at: float = 0.0
-    """The same, if all of the crew sleep."""
+    """When the next page is due while all workers of the crew sleep."""
     failures: int = 0
     waiting: int = 0
-    """About how many found items are in the queue."""
+    """The approximate number of discovered jobs in the queue."""
     storing: bool = False
-    """A page is on its way into the store."""
+    """Whether a page is being written to the store."""
     more: bool = False
     woken: bool = False
-    """The application spoke while somebody was looking: that look may have come too early to see it."""
+    """Whether the application called `wake` during a search, which may have been too early to see the new items."""
     looked_at: float = 0.0
-    """When the present look began."""
+    """When the current call began."""
     error: str | None = None
-    """Why the last look failed."""
+    """The error of the last call, if it failed."""
 
     def due(self) -> float | None:
-        """When somebody should look; None while somebody does, or while there is enough."""
+        """Returns when the next page is due; None during a call, or while enough jobs are queued."""
         return self.look_at if self._may_look else None
 
     def due_asleep(self) -> float | None:
-        """When somebody should be woken to look, if all of the crew sleep; None as above."""
+        """Returns when a sleeping worker should be started to search; None during a call, or while enough jobs are
+        queued."""
         return self.asleep_at if self._may_look else None
 
     @property
@@ -62,18 +63,18 @@ class Search(msgspec.Struct):
         return self.asked is None and not self.storing and self.waiting < ENOUGH
 
     def begin(self, worker: str, now: float) -> Look:
-        """This worker looks now."""
+        """Records that this worker calls `discover`, and returns the request."""
         self.asked = worker
         self.looked_at = now
         return Look(self.crew, self.after)
 
     def found(self, last: str | None, more: bool) -> None:
-        """A page came: its last item, and whether there may be more after it."""
+        """Records a page: its last item, and whether there may be more."""
         self.asked, self.failures, self.error = None, 0, None
         self.after, self.more, self.storing = (last, True, True) if more else (None, False, True)
 
     def stored(self, queued: int, now: float) -> None:
-        """So many of the page are in the queue; the others are known already."""
+        """Records that the page was stored and how many of its items were enqueued; the others were known."""
         self.storing = False
         self.waiting += queued
         at_once = self.more or self.woken
@@ -81,7 +82,7 @@ class Search(msgspec.Struct):
         self.woken &= self.more
 
     def failed(self, why: str, now: float) -> None:
-        """The look came to nothing: later again, from the beginning."""
+        """Records that the call failed; the search restarts from the beginning, with backoff."""
         self.asked, self.after = None, None
         self.failures, self.error = self.failures + 1, why
         pause = min(LOOK_EVERY * 2 ** min(self.failures, 10), LONGEST_PAUSE)
@@ -89,15 +90,16 @@ class Search(msgspec.Struct):
         self.woken = False
 
     def taken(self, new: int, *, short: bool) -> None:
-        """So many were claimed for the first time. `short`: fewer than wanted were there, so none is left."""
+        """Records how many discovered jobs were claimed for the first time; `short` if fewer than requested were
+        left."""
         self.waiting = 0 if short else max(0, self.waiting - new)
 
     def wake(self, now: float) -> None:
-        """The application says that there is something."""
+        """Makes the next page due now: the application has new items."""
         self.look_at = min(self.look_at, now)
         self.rouse(now)
         self.woken = self.asked is not None or self.storing
 
     def rouse(self, now: float) -> None:
-        """If all of the crew sleep, somebody is to look: nobody did while it was paused."""
+        """Makes the next page due now if all workers sleep, for instance after a pause."""
         self.asleep_at = min(self.asleep_at, now)

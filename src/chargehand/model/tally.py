@@ -1,4 +1,4 @@
-"""What a node counts for those who watch it: how long jobs wait and run, how long the store takes. Pure, and cheap."""
+"""The node's counters for metrics: how long jobs wait and run, and how long the store takes. Pure and cheap."""
 
 from bisect import bisect_left
 from collections import Counter
@@ -12,7 +12,7 @@ STORE_BOUNDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0,
 
 
 class Histogram:
-    """How many were no longer than each bound, in seconds; the last count is of those beyond all of them."""
+    """A histogram of seconds: one count per upper bound, and a last one for everything beyond."""
 
     __slots__ = ("bounds", "counts", "total")
 
@@ -26,12 +26,12 @@ class Histogram:
         self.total += seconds
 
     def view(self) -> dict[str, Any]:
-        """Plain data: the bounds, the count in each, the sum of all."""
+        """Returns plain data: the bounds, the counts and the sum."""
         return {"bounds": list(self.bounds), "counts": list(self.counts), "total": round(self.total, 6)}
 
 
 class Tally:
-    """Counts since the node started."""
+    """The counters since the node started."""
 
     def __init__(self, queues: Collection[str]) -> None:
         self._waits = {queue: Histogram(JOB_BOUNDS) for queue in queues}
@@ -46,44 +46,44 @@ class Tally:
     # jobs
 
     def claimed(self, queue: str, claims: Sequence[Claim]) -> None:
-        """These were due so long before they were claimed."""
+        """Records how long these jobs had been due when they were claimed."""
         observe = self._waits[queue].observe
         for claim in claims:
             observe(claim.waited_ms / 1000)
 
     def ended(self, queue: str, outcome: Outcome, seconds: float) -> None:
-        """A worker had a job for so long."""
+        """Records how long a worker held a job."""
         self._runs[queue].observe(seconds)
         self._ended[queue, type(outcome)] += 1
 
     def crashed(self, crew: str, reason: str) -> None:
-        """A worker has died, and a report is kept."""
+        """Records a crash report."""
         self._crashes[crew, reason] += 1
 
     # the store
 
     def pending(self, now: float) -> None:
-        """The first of some outcomes waits to be written."""
+        """Records that an outcome waits to be written, if none did."""
         if self._pending is None:
             self._pending = now
 
     def sent(self, now: float) -> None:
-        """A batch is on its way, with all outcomes so far."""
+        """Records that a batch with all outcomes so far was sent to the store."""
         self._sent_at, self._sent, self._pending = now, self._pending, None
 
     def committed(self, now: float, *, settled: bool, claimed: bool) -> None:
-        """It is committed: jobs were asked for, outcomes were written."""
+        """Records that the batch was committed, and whether it settled and claimed jobs."""
         if claimed:
             self._claim.observe(now - self._sent_at)
         if settled and self._sent is not None:
             self._settle.observe(now - self._sent)
 
     def failed(self) -> None:
-        """It is not: its outcomes wait on."""
+        """Records that the batch failed: its outcomes still wait."""
         self._pending, self._sent = self._sent if self._sent is not None else self._pending, None
 
     def view(self) -> dict[str, Any]:
-        """Plain data, for those who ask the node."""
+        """Returns the counters as plain data."""
         return {
             "wait": {queue: found.view() for queue, found in self._waits.items()},
             "run": {queue: found.view() for queue, found in self._runs.items()},

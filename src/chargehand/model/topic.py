@@ -1,6 +1,6 @@
-"""Topics, patterns of topics, and events: what is said of live state, and who wants to hear it.
+"""Topics, topic patterns and events of the live state.
 
-Pure. An event carries the whole state of one thing, so that the newest is always enough.
+Pure. An event carries the complete state of one object, so that the latest event always suffices.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,20 +16,20 @@ ALL_QUEUES = "queue:status"
 ALL_JOBS = "queue:jobs"
 HEALTH = "system:health"
 DEFAULT = (ALL_QUEUES, "queue:*:status", "worker:*:status", HEALTH)
-"""Everything but the jobs."""
+"""All topics except those of jobs."""
 FORMS = ("queue:status", "queue:*:status", "queue:jobs", "job:*", "worker:*:*:status", "system:health")
-"""Every topic is of one of these forms; `*` stands for one or more segments."""
+"""Every topic has one of these forms; `*` stands for one or more segments."""
 MOST_PATTERNS = 100
 LONGEST = 300
 RESYNC = "resync"
-"""The type of the event that says: forget what you know, the full state follows."""
+"""The type of the event after which a subscriber discards its state, because the full state follows."""
 _DONE = frozenset(state.value for state in FINISHED)
 
 _encoder = msgspec.json.Encoder()
 
 
 class Event:
-    """The state of one thing as it was at one version. Shared by all who are told, and encoded once."""
+    """The state of one object at one version; shared by all subscribers and encoded once."""
 
     __slots__ = ("_sse", "_told", "aside", "body", "key", "lasts", "removed", "rest", "topic", "type", "version")
 
@@ -39,29 +39,29 @@ class Event:
     ) -> None:  # fmt: skip
         self.version, self.key, self.topic, self.type = version, key, topic, type
         self.rest = rest
-        """The event as JSON, after its topic: `,"type":…}`."""
+        """The event as JSON without its topic: `,"type":…}`."""
         self.lasts = lasts
-        """Whether it belongs to the state for as long as it is not removed; jobs that do not run are let go of."""
+        """Whether the event belongs to the state until it is removed; jobs that are not running do not."""
         self.removed = removed
         self.aside = aside
-        """A job that is known only because somebody asked for it by its id, and is told to nobody else."""
+        """Whether the job is known only because a subscriber follows its id; it is sent to no other subscriber."""
         self.body = body
         self._told: dict[str, bytes] = {}
         self._sse: dict[str, bytes] = {}
 
     def told(self, topic: str) -> bytes:
-        """The event as JSON, under this topic."""
+        """Returns the event as JSON under this topic."""
         text = self._told.get(topic)
         if text is None:
             text = self._told[topic] = b'{"topic":' + _encoder.encode(topic) + self.rest
         return text
 
     def read(self, topic: str) -> dict[str, Any]:
-        """The event as plain data."""
+        """Returns the event as plain data."""
         return msgspec.json.decode(self.told(topic))
 
     def sse(self, life: str, topic: str) -> bytes:
-        """The event as one of a stream of server-sent events; its id says where whoever got it stands."""
+        """Returns the event as a server-sent event, whose id is the subscriber's position in the stream."""
         text = self._sse.get(topic)
         if text is None:
             head = f"id: {event_id(life, self.version)}\nevent: {self.type}\ndata: ".encode()
@@ -70,7 +70,7 @@ class Event:
 
 
 def rest_of(type: str, at_ms: int, name: str, body: Any, *, removed: bool = False) -> bytes:
-    """An event as JSON, after its topic."""
+    """Encodes an event without its topic."""
     fields: dict[str, Any] = {"type": type, "timestamp_ms": at_ms}
     if removed:
         fields["removed"] = True
@@ -78,44 +78,44 @@ def rest_of(type: str, at_ms: int, name: str, body: Any, *, removed: bool = Fals
 
 
 def resync(at_ms: int) -> bytes:
-    """What a subscriber is told that may know something that is no longer so."""
+    """Encodes the event that makes a subscriber discard its state."""
     return b'{"topic":"*"' + rest_of(RESYNC, at_ms, "reason", "the full state follows")
 
 
-# which topic
+# the topic of an object
 
 
 def queue_topic(queue: str | None) -> str:
-    """The topic of one queue, or of all together."""
+    """Returns the topic of a queue, or of all queues together."""
     return ALL_QUEUES if queue is None else f"queue:{queue}:status"
 
 
 def job_topic(job_id: str) -> str:
-    """The topic of one job."""
+    """Returns the topic of a job."""
     return f"job:{job_id}"
 
 
 def worker_topic(component: str) -> str:
-    """The topic of one worker."""
+    """Returns the topic of a worker."""
     return f"{component}:status"
 
 
 def lasting(job: dict[str, Any]) -> bool:
-    """Whether a job's state is kept for as long as it is so: it runs."""
+    """Whether a job's state is kept: it is running."""
     return job["state"] == "running"
 
 
 def has_ended(event: dict[str, Any]) -> bool:
-    """Whether this is the last event of a job: it has ended for good, or is no more."""
+    """Whether this is a job's last event: it has finished or was removed."""
     return event["type"] == "job_update" and (event.get("removed", False) or event["job"]["state"] in _DONE)
 
 
-# who wants what
+# matching
 
 
 @lru_cache(maxsize=4096)
 def matches(pattern: str, topic: str) -> bool:
-    """Whether the topic is one of those that the pattern stands for."""
+    """Whether the pattern matches the topic."""
     return _matches(tuple(pattern.split(":")), tuple(topic.split(":")))
 
 
@@ -128,7 +128,7 @@ def _matches(pattern: Sequence[str], topic: Sequence[str]) -> bool:
 
 
 def _meet(one: Sequence[str], other: Sequence[str]) -> bool:
-    """Whether some topic is matched by both patterns."""
+    """Whether a topic exists that both patterns match."""
     if not one or not other:
         return not one and not other
     if one[0] == other[0] == "*":
@@ -141,23 +141,23 @@ def _meet(one: Sequence[str], other: Sequence[str]) -> bool:
 
 
 class Patterns(msgspec.Struct, frozen=True):
-    """What somebody wants to hear of."""
+    """The topics that a subscriber wants."""
 
     texts: tuple[str, ...]
     ids: frozenset[str]
-    """Single jobs."""
+    """Individual jobs."""
     of_jobs: tuple[str, ...]
-    """Patterns that stand for jobs under their own topics, such as `job:*`."""
+    """Patterns that match the topics of individual jobs, such as `job:*`."""
     list_jobs: bool
-    """Jobs under the topic of all of them."""
+    """Whether jobs are wanted under the topic of all jobs."""
 
     @property
     def jobs(self) -> bool:
-        """Whether it is about jobs that are not named here."""
+        """Whether jobs are wanted that are not named individually."""
         return self.list_jobs or bool(self.of_jobs)
 
     def topic_of(self, event: Event) -> str | None:
-        """Under which topic this subscriber is told of the event; None if not at all."""
+        """Returns the topic under which this subscriber receives the event; None if it does not."""
         if not event.key.startswith("job:"):
             return event.topic if any(matches(pattern, event.topic) for pattern in self.texts) else None
         if event.topic[4:] in self.ids:
@@ -170,7 +170,7 @@ class Patterns(msgspec.Struct, frozen=True):
 
 
 def parse(topics: Iterable[str], most: int = MOST_PATTERNS) -> Patterns:
-    """Topics and patterns as somebody wrote them; a TopicError that says what is wrong, and what there is."""
+    """Parses topics and patterns. Raises TopicError."""
     texts = tuple(dict.fromkeys(text.strip() for text in topics)) or DEFAULT
     if len(texts) > most:
         raise TopicError(f"{len(texts)} topics; the maximum is {most}")
@@ -191,7 +191,7 @@ def parse(topics: Iterable[str], most: int = MOST_PATTERNS) -> Patterns:
 
 
 def union(many: Iterable[Patterns]) -> Patterns | None:
-    """What all of them together want; None if there is nobody."""
+    """Returns the topics that any of them wants; None if there are none."""
     groups = list(many)
     if not groups:
         return None
@@ -204,11 +204,11 @@ def union(many: Iterable[Patterns]) -> Patterns | None:
 
 
 def event_id(life: str, version: int) -> str:
-    """Where a subscriber stands, as it says it when it comes back."""
+    """Returns the id of a subscriber's position in the stream."""
     return f"{life}-{version}"
 
 
 def read_id(text: str | None) -> tuple[str, int] | None:
-    """What such an id says; None if it says nothing."""
+    """Parses such an id; None if it is invalid."""
     life, _, version = (text or "").rpartition("-")
     return (life, int(version)) if life and version.isascii() and version.isdigit() and len(version) < 19 else None
