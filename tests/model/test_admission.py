@@ -8,6 +8,7 @@ from fleet_world import AT_ONCE, ONE, THREE, TWO, World
 from chargehand.model.fleet.death import Death
 from chargehand.model.fleet.lifecycle import Exited, Spawn, Status
 from chargehand.model.fleet.orders import Verb
+from chargehand.model.fleet.place import Shortage
 from chargehand.model.fleet.policy import StartPolicy, Terms
 from chargehand.model.health import will_work
 
@@ -100,14 +101,15 @@ def test_no_more_are_started_than_fit_and_the_state_says_why(what: str, name: st
     terms: dict[str, Any] = {what: 4 * GIB}
     world = World(3, starts=room(**{what: 10 * GIB}), **terms)
     assert world.begun == [Spawn(ONE, 1), Spawn(TWO, 1)]
-    text = world.fleet.places[THREE].text
-    assert text == f"waits for {name}: it needs 4.0 GiB, and of 10.0 GiB only 2.0 GiB are not promised to others"
+    place = world.fleet.places[THREE]
+    assert place.shortage is Shortage.TEMPORARY
+    assert place.text == f"waits for {name}: needs 4.0 GiB; 2.0 GiB of 10.0 GiB are free"
     world.ready(ONE, TWO)
     world.order(Verb.STOP)
     assert world.statuses[2] == "stopped", "what stops still has its memory"
     assert world.exit(code=0) == [Spawn(THREE, 1)]
     world.ready(THREE)
-    assert world.fleet.places[THREE].text is None
+    assert (place.shortage, place.text) == (None, None)
 
 
 # spec: SV-9
@@ -123,9 +125,9 @@ def test_who_needs_more_than_there_is_waits_for_ever_and_stops_nobody() -> None:
     assert world.begun == [Spawn(ONE, 1), Spawn(TWO, 1)]
     world.ready(ONE, TWO)
     assert world.statuses == ["stopped", "healthy", "healthy"]
-    text = world.fleet.places["worker:huge:0"].text
-    assert text is not None
-    assert text == "can never fit into memory: it needs 100.0 B, and there are 10.0 B in all"
+    place = world.fleet.places["worker:huge:0"]
+    assert place.shortage is Shortage.PERMANENT
+    assert place.text == "needs 100.0 B of memory; the limit is 10.0 B"
     assert not will_work(world.fleet.places["worker:huge:0"])
 
 

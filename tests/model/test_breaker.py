@@ -27,7 +27,7 @@ def opened(workers: int = 2) -> World:
     world = started(workers)
     for name in world.fleet.places:
         world.crash(name)
-    assert world.fleet.breakers == {"tag": f"{CAUSE}; {ONE} is tried"}
+    assert world.fleet.breakers == {"tag": f"{CAUSE}; only {ONE} is restarted"}
     return world
 
 
@@ -193,7 +193,7 @@ def test_one_that_comes_to_grief_behind_an_open_breaker_waits_too() -> None:
 def test_a_reset_brings_all_back_at_once(scope: str | None) -> None:
     world = opened(3)
     actions, _ = world.order(Verb.RESET, scope)
-    assert BreakerClosed("tag", "a person reset it") in actions
+    assert BreakerClosed("tag", "an operator reset it") in actions
     assert {Spawn(TWO, 2), Spawn(THREE, 2)} <= {action for action in actions if isinstance(action, Spawn)}
     assert Forgiven(ONE) not in actions, "it had not been given up"
     again, _ = world.order(Verb.RESET, scope)
@@ -215,7 +215,7 @@ def test_when_the_one_that_is_tried_is_taken_away_the_others_come_back(how: str)
     world.crash(TWO)
     world.again(TWO)
     world.crash(ONE)
-    assert world.fleet.breakers == {"tag": f"{CAUSE}; {TWO} is tried"}
+    assert world.fleet.breakers == {"tag": f"{CAUSE}; only {TWO} is restarted"}
     if how == "stop":
         world.order(Verb.STOP, TWO)
     else:
@@ -247,4 +247,4 @@ def test_the_report_says_what_follows() -> None:
     world.crash(ONE)
     report = world.crash(TWO)[0]
     assert isinstance(report, Report)
-    assert report.follows == "waits: another of its crew is tried first"
+    assert report.follows == "waits: another worker of its crew is restarted first"

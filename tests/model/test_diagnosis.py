@@ -65,9 +65,7 @@ def test_the_headline_of_the_night() -> None:  # spec: CL-4 RP-8
     assert diagnosis.findings[0].text == (
         "crew tag: 2 of 2 given up: 6 restarts in 300 s; the last: crash (signal 11, SIGSEGV)"
     )
-    assert diagnosis.findings[0].remedy == (
-        "chargehand crashes --crew tag says how they died; then chargehand reset tag"
-    )
+    assert diagnosis.findings[0].remedy == ("chargehand crashes --crew tag has the reports; then chargehand reset tag")
     assert not diagnosis.well
 
 
@@ -77,23 +75,23 @@ def test_the_headline_of_the_night() -> None:  # spec: CL-4 RP-8
         (facts(worker(), worker(1)), "nothing to do: 2 of 2 workers ready"),
         (
             facts(worker(current_job="j", job_s=5), last_done={"tag": NOW - 4000}),
-            "working: 1 of 1 workers ready, 1 at work; the last was done 4 seconds ago",
+            "working: 1 of 1 workers ready, 1 busy; the last job was done 4 seconds ago",
         ),
         (
             facts(worker(), queues=[{"queue": "tag", "queued": 12, "future": 12}]),
-            "nothing to do: 1 of 1 workers ready, 12 jobs waiting for their time",
+            "nothing to do: 1 of 1 workers ready, 12 jobs scheduled for later",
         ),
         (
             facts(worker(), worker(1, status="paused"), queues=[{"queue": "tag", "queued": 1, "future": 1}]),
-            "nothing to do: 1 of 2 workers ready, 1 paused, 1 job waiting for its time",
+            "nothing to do: 1 of 2 workers ready, 1 paused, 1 job scheduled for later",
         ),
         (
             facts(worker(status="starting", started_s=1.0), waiting={"tag": 79_000}),
-            "nothing in hand: 0 of 1 workers ready, but: tag is still loading; 1 waiting, the oldest 79 seconds",
+            "no job is running: 0 of 1 workers ready, but: tag is still loading; 1 waiting, the oldest 79 seconds",
         ),
         (
             facts(worker(flags=("stalled",), current_job="j"), view={"version": "0.9"}),
-            "working: 1 of 1 workers ready, 1 at work, but: tag:0 is stalled (and 1 more)",
+            "working: 1 of 1 workers ready, 1 busy, but: tag:0 is stalled (and 1 more)",
         ),
         (
             facts(node={"view": None, "held": False}, last_beat_ms=NOW - 60_000, waiting={"tag": 3000}),
@@ -147,9 +145,9 @@ SMALLEST: dict[str, tuple[Facts, str]] = {
     "paused": (facts(worker(), pauses=[{"scope": "tag", "who": "o"}], waiting={"tag": 1}), "error"),
     "given-up": (facts(worker(status="failed", text="x")), "error"),
     "blind": (facts(worker(), view={"blind": {"tag": "RuntimeError: no such table: song"}}), "error"),
-    "breaker": (facts(worker(status="crashed", text="x"), view={"breakers": {"tag": "x; y is tried"}}), "error"),
+    "breaker": (facts(worker(status="crashed", text="x"), view={"breakers": {"tag": "x"}}), "error"),
     "backoff": (facts(worker(status="crashed", text="x", restart_in_s=3)), "error"),
-    "no-room": (facts(worker(status="stopped", text="waits for memory: it needs …")), "warning"),
+    "no-room": (facts(worker(status="stopped", text="x", shortage="temporary")), "warning"),
     "loading": (facts(worker(status="starting", started_s=9), waiting={"tag": 1}), "warning"),
     "stopped": (facts(worker(status="stopped", reason="drained"), waiting={"tag": 1}), "error"),
     "no-workers": (facts(waiting={"tag": 1}), "error"),

@@ -130,7 +130,5 @@ def test_a_stop_takes_the_place_of_the_cancel() -> None:
 def test_what_its_death_means_for_the_job() -> None:
     killed = Death(signal=9, had_job=True)
     outcome = last_outcome(killed, Reason.CANCELLED, "worker:tag:0 (pid 7)", asked=False, stacks="x")
-    assert outcome == Stopped(
-        "the job did not end by itself when it was cancelled, and worker:tag:0 (pid 7) was replaced"
-    )
+    assert outcome == Stopped("the job did not end after it was cancelled, and worker:tag:0 (pid 7) was replaced")
     assert isinstance(last_outcome(killed, None, "w", asked=True), Interrupted)

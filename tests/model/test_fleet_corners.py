@@ -99,7 +99,7 @@ def test_the_report_of_one_behind_the_breaker_says_what_it_died_of() -> None:  #
     world = started(2)
     world.crash(ONE)
     (report,) = [action for action in world.crash(TWO) if isinstance(action, Report)]
-    assert (report.reason, report.follows) == (Reason.CRASH, "waits: another of its crew is tried first")
+    assert (report.reason, report.follows) == (Reason.CRASH, "waits: another worker of its crew is restarted first")
 
 
 def test_a_plea_for_time_does_not_bring_a_condemned_worker_back() -> None:  # spec: SV-3

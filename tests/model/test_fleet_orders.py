@@ -70,7 +70,7 @@ def test_start_starts_what_was_stopped() -> None:
     world.order(Verb.STOP)
     world.exit(code=0)
     assert world.order(Verb.START) == ([Spawn(ONE, 2)], ["starts"])
-    assert world.order(Verb.START) == ([], ["runs already"])
+    assert world.order(Verb.START) == ([], ["is already running"])
     assert world.place.restarts == 0
 
 
@@ -79,7 +79,7 @@ def test_start_of_one_that_stops_has_it_come_back() -> None:
     world = started()
     world.order(Verb.STOP)
     for _ in range(2):
-        assert world.order(Verb.START) == ([], ["starts again as soon as it has stopped"])
+        assert world.order(Verb.START) == ([], ["restarts when it has stopped"])
     assert world.exit(code=0) == [Spawn(ONE, 2)]
 
 
@@ -97,7 +97,7 @@ def test_start_of_one_that_drains_has_it_come_back() -> None:
 def test_start_does_not_shorten_a_backoff() -> None:
     world = started()
     world.crash()
-    assert world.order(Verb.START) == ([], ["comes back by itself"])
+    assert world.order(Verb.START) == ([], ["restarts by itself"])
     assert world.after(0.9) == []
     assert world.after(0.1) == [Spawn(ONE, 2)]
 
@@ -295,7 +295,7 @@ def test_resume_names_the_failed_and_the_remedy_and_changes_nothing() -> None:
     world.tell(PausesChanged(["*"]))
     world.tell(PausesChanged([]))
     alive, failed, crashed = words(resumed(world.fleet, None))
-    assert alive == "takes work again"
+    assert alive == "accepts jobs again"
     assert "no such model" in failed
     assert f"chargehand reset {TWO}" in failed
     assert "crashed" in crashed
@@ -314,7 +314,7 @@ def test_resume_names_the_failed_and_the_remedy_and_changes_nothing() -> None:
 def test_resume_names_what_lifts_the_pauses_that_still_hold(scopes: list[str], commands: str) -> None:
     world = started()
     world.tell(PausesChanged(scopes))
-    assert words(resumed(world.fleet, ONE)) == [f"is still paused, by another pause: {commands}"]
+    assert words(resumed(world.fleet, ONE)) == [f"is still paused by another pause: {commands}"]
 
 
 # spec: RP-6

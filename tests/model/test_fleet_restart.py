@@ -18,7 +18,7 @@ def test_a_crash_is_reported_and_replaced_after_a_second(status: str) -> None:
     world.frame(status)
     text = "crash (signal 11, SIGSEGV)"
     assert world.crash() == [
-        Report(component=ONE, reason=Reason.CRASH, text=text, charged=True, follows="started again in 1.0 s"),
+        Report(component=ONE, reason=Reason.CRASH, text=text, charged=True, follows="restarted in 1.0 s"),
         Replace(ONE, text, 1.0),
     ]
     assert (world.place.status, world.place.pid, world.place.signal) == (Status.CRASHED, None, 11)
@@ -86,7 +86,7 @@ def test_the_twenty_first_crash_is_given_up_whatever_the_timing() -> None:
     world.frame()
     (action,) = told(world.crash())
     assert isinstance(action, GivenUp)
-    assert "21 crashes in all" in action.reason
+    assert "21 crashes in total" in action.reason
 
 
 # spec: RP-4

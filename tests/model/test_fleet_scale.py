@@ -34,7 +34,7 @@ def test_who_has_a_job_finishes_it_before_it_goes() -> None:
     world = started(2)
     world.work("job-7", component=TWO)
     for _ in range(2):
-        assert world.scale(1) == ([Dismiss(TWO)], ["finishes job-7, then goes"])
+        assert world.scale(1) == ([Dismiss(TWO)], ["finishes job-7, then is removed"])
     assert world.fleet.places[TWO].status == "healthy"
     assert world.finish(TWO) == [Ask(TWO)]
     assert world.fleet.places[TWO].why_leave is Reason.SCALED_DOWN
@@ -70,7 +70,7 @@ def test_who_is_not_there_is_gone_at_once(how: str) -> None:
     last = "worker:tag:4" if how == "in line" else TWO
     actions, answers = world.scale(4 if how == "in line" else 1)
     assert actions == [*([Forgiven(TWO)] if how == "failed" else []), Removed(last)]
-    assert answers == ["goes"]
+    assert answers == ["is removed"]
     assert last not in world.fleet.places
 
 
@@ -81,7 +81,7 @@ def test_up_again_while_somebody_is_going_has_it_come_back(busy: bool) -> None:
     if busy:
         world.work(component=TWO)
     world.scale(1)
-    assert world.scale(2) == ([], ["was going; starts again"])
+    assert world.scale(2) == ([], ["was being removed; restarts"])
     assert world.scale(2)[0] == []
     if busy:
         assert world.finish(TWO) == [Ask(TWO)]

@@ -33,7 +33,7 @@ def test_a_job_that_takes_too_long_has_its_worker_replaced_at_once() -> None:
     assert world.after(0.25) == killed("job timeout")
     text = "job timeout (signal 9, SIGKILL)"
     assert world.exit(signal=9, had_job=True) == [
-        Report(component=ONE, reason=Reason.JOB_TIMEOUT, text=text, charged=False, follows="started again at once"),
+        Report(component=ONE, reason=Reason.JOB_TIMEOUT, text=text, charged=False, follows="restarted at once"),
         Replace(ONE, text, 0.0),
         Spawn(ONE, 2),
     ]

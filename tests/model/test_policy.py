@@ -104,7 +104,7 @@ def test_after_twenty_restarts_the_next_crash_is_the_last_whatever_the_timing(ap
 # spec: RP-3
 def test_the_reason_says_how_many_in_all() -> None:
     history = History(charged=[n * HOUR for n in range(20)])
-    assert crash(history, 100 * HOUR) == GiveUpOn("21 crashes in all")
+    assert crash(history, 100 * HOUR) == GiveUpOn("21 crashes in total")
 
 
 # spec: RP-4

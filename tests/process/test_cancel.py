@@ -200,10 +200,10 @@ def test_a_job_that_does_not_hear_costs_its_worker(make_hand: MakeHand, world: W
         assert {w["component"]: w["budget"] for w in workers_of(hand)} == before, "nothing is charged"
         (report,) = reports(hand, 1)
         assert (report.reason, report.signal, report.pid, report.job) == ("cancelled", 9, pid, ref.id)
-        assert (report.charged, report.follows) == (False, "started again at once")
+        assert (report.charged, report.follows) == (False, "restarted at once")
         (attempt,) = ref.attempts()
         assert (attempt.outcome, attempt.pid, counters(ref)) == ("cancelled", pid, (0, 0, 0))
-        assert "did not end by itself when it was cancelled" in (attempt.error or "")
+        assert "did not end after it was cancelled" in (attempt.error or "")
     assert len(world.starts(ref)) == 1
 
 

@@ -386,7 +386,7 @@ def test_a_look_that_fails_is_told_tried_again_and_costs_nobody(  # spec: WK-10 
         assert (worker["status"], worker["restart_count"]) == ("healthy", 0)
         assert {int(words[0]) for words in world.lines("look")} == {worker["pid"]}
         (told,) = [found for found in examine(hand).findings if found.cause == "blind"]
-        assert told.text.startswith("crew err cannot look for work, its discover fails: ")
+        assert told.text.startswith("crew err: discover fails: ")
         verdict = (hand.status() or {})["verdict"]
         assert (verdict["status"], len(verdict["reasons"])) == ("degraded", 1)
         (world.folder / "look").unlink()

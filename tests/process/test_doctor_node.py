@@ -61,7 +61,7 @@ def test_a_life(world: World) -> None:  # spec: CL-4
         stopping(served, world)
     gone = only(examine(served.hand), "no-node")  # cause: no-node
     assert gone.severity == "error"
-    assert "did not end in order" not in gone.text
+    assert "did not shut down gracefully" not in gone.text
 
 
 def well(served: Serving) -> None:
@@ -77,8 +77,8 @@ def nothing_due(served: Serving, world: World) -> None:  # cause: future failed-
     found = examine(served.hand)
     future = only(found, "future")
     assert (future.severity, found.well) == ("note", True)
-    assert future.text == "everything that waits, waits for its time: 1 job, the first in 2 hours"
-    assert only(found, "failed-jobs").text == "1 job failed for good: do 1"
+    assert future.text == "all waiting jobs are scheduled for later: 1 job, the first in 2 hours"
+    assert only(found, "failed-jobs").text == "1 job failed permanently: do 1"
     later.cancel()
 
 
@@ -265,7 +265,7 @@ def test_another_users_node() -> None:  # spec: CL-4 # cause: not-allowed
             found |= json.loads(line)["found"]
         diagnosis = diagnose(facts_from(found, plain=True, others=()), clock.hour)
         assert only(diagnosis, "not-allowed").text.endswith(
-            f"(pid {process.pid}) belongs to root, and you may not ask it"
+            f"(pid {process.pid}) belongs to root and refuses the connection"
         )
         assert only(diagnosis, "not-allowed").remedy.startswith("sudo -u root chargehand doctor --store /tmp/")
         assert only(diagnosis, "store-unusable").text.endswith("it may not be read and written by nobody")
@@ -300,7 +300,7 @@ def test_after_a_kill(world: World, monkeypatch: pytest.MonkeyPatch) -> None:  #
         packed(other)
         running_pid = running.ready_pid()
     os.kill(child, signal.SIGKILL)
-    assert "the last one did not end in order" in only(found, "no-node").text
+    assert "did not shut down gracefully" in only(found, "no-node").text
     assert str(child) in only(found, "orphans").text  # cause: orphans
     assert only(found, "given-up").severity == "warning"
     assert only(found, "given-up").remedy.startswith("chargehand crashes --crew wrong; ")  # it is CHARGEHAND_URL's

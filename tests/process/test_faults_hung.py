@@ -25,6 +25,7 @@ from scripted_app import QUICK
 from world import World, gone
 
 from chargehand import Chargehand, JobFailed, LivenessPolicy, clock
+from chargehand.errors import STACKS_FOLLOW
 from chargehand.model.job import State
 from chargehand.testing import eventually
 from chargehand.testing.faults_deeds import wait_for_a_lock_that_never_comes
@@ -57,12 +58,13 @@ def test_silent_and_no_cpu_used_is_a_heartbeat_timeout(  # spec: SV-6 WK-6
             report = first_report(hand, ref)
             assert (report.reason, report.exit_code, report.signal) == ("heartbeat timeout", None, 9)
             assert (report.pid, report.job) == (first, ref.id)
-            assert report.follows.startswith("started again in")
+            assert report.follows.startswith("restarted in")
             assert (report.memory or 0) > 1 << 20
             assert word in report.stacks
             attempt = ref.attempts()[0]
             assert (attempt.outcome, attempt.pid, attempt.worker) == ("crashed", first, report.component)
-            assert "signal 9, SIGKILL (heartbeat timeout) with the job in hand; it stood here:" in (attempt.error or "")
+            error = attempt.error or ""
+            assert f"signal 9, SIGKILL (heartbeat timeout) while it performed the job{STACKS_FOLLOW}" in error
             assert word in (attempt.error or "")
             assert (ref.job().attempts, ref.job().interruptions) == (0, 0)
         assert [child for child in world.children()[:2] if not gone(child)] == []
@@ -89,7 +91,7 @@ def test_a_deadlock_is_found_with_the_right_line(make_hand: MakeHand, world: Wor
         line = f'faults_deeds.py", line {number} in wait_for_a_lock_that_never_comes'
         assert report.stacks.count(line) == 2, "both threads stand there"
         error = stuck.attempts()[0].error or ""
-        assert "signal 9, SIGKILL (hung) with the job in hand; it stood here:" in error
+        assert f"signal 9, SIGKILL (hung) while it performed the job{STACKS_FOLLOW}" in error
         assert error.count(line) == 2
         assert (stuck.job().crashes >= 1, stuck.job().attempts, stuck.job().interruptions) == (True, 0, 0)
         assert world.starts(ruled) == [rest], "where a job has a timeout, that rules"
@@ -152,7 +154,7 @@ def test_a_job_that_takes_longer_than_it_may(make_hand: MakeHand, world: World) 
             assert word in (job.error or "")
             assert job.error == attempt.error
             assert (report.reason, report.signal, report.pid) == ("job timeout", 9, attempt.pid)
-            assert (report.charged, report.follows) == (False, "started again at once")
+            assert (report.charged, report.follows) == (False, "restarted at once")
             assert word in report.stacks
             seen = at_work(hand, report.component)
             assert seen["pid"] != attempt.pid

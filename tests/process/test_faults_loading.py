@@ -55,7 +55,7 @@ def test_a_set_up_that_fails(make_hand: MakeHand, world: World) -> None:  # spec
                 assert word in report.text
                 assert ("in segfault" in report.stacks) == (fault == "segfault")
             assert len({report.pid for report in found}) == count
-            assert all(report.follows.startswith("started again in 0.") for report in found[:-1])
+            assert all(report.follows.startswith("restarted in 0.") for report in found[:-1])
             assert found[-1].follows.startswith("given up: ")
             seen = worker(hand, component)
             assert (seen["reason"], seen["restart_count"], seen["pid"]) == (reason, count - 1, None)

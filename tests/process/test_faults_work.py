@@ -63,7 +63,7 @@ def test_every_way_to_die(make_hand: MakeHand, world: World) -> None:  # spec: W
                 assert report.text == f"{reason} ({how})"
                 assert (report.memory or 0) > 1 << 20
                 assert report.uptime_ms is not None
-                assert report.follows.startswith("started again in 0.")
+                assert report.follows.startswith("restarted in 0.")
                 assert word in report.stacks
                 assert bool(report.stacks) == bool(word)
                 assert (report.frames, report.crew) == ((), "do")

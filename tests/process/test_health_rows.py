@@ -57,7 +57,7 @@ def test_rows_say_who_it_really_is(hand: Chargehand, world: World) -> None:  # s
         assert ref.wait(30) == 1
     assert hand.health() == []  # a clean stop wipes them
     assert hand.verdict().status == "error"
-    assert hand.verdict().reasons == ("no node is running: no jobs are performed",)
+    assert hand.verdict().reasons == ("no node runs: no jobs are performed",)
 
 
 def test_rows_of_the_dead_are_not_believed(world: World) -> None:  # spec: HP-3 HP-4 HP-2
@@ -74,7 +74,7 @@ def test_rows_of_the_dead_are_not_believed(world: World) -> None:  # spec: HP-3 
         assert [(row.status, row.pid, row.is_healthy) for row in rows] == [("unknown", None, False)] * 3
         assert not any(served.hand.is_healthy(row.component) for row in rows)
         found = served.hand.verdict()
-        assert (found.status, found.reasons[0]) == ("error", "no node is running: no jobs are performed")
+        assert (found.status, found.reasons[0]) == ("error", "no node runs: no jobs are performed")
     with serving(world, crews) as served:
         become(served.hand, "healthy")
         eventually(lambda: len(served.hand.health("healthy")) == 3)

@@ -40,7 +40,7 @@ def test_drain_finishes_the_long_job_and_takes_nothing_more(  # spec: PD-2 SV-10
         assert texts(hand.drain()) == {component: "is stopped"}
         assert texts(hand.start("do:0")) == {component: "starts"}
         assert after.wait(20) == 1
-        assert texts(hand.start()) == {component: "runs already"}
+        assert texts(hand.start()) == {component: "is already running"}
     assert hand.crashes() == []
     assert (long.job().interruptions, after.job().interruptions) == (0, 0)
 
@@ -55,7 +55,7 @@ def test_stop_interrupts_after_the_grace_and_charges_nobody(make_hand: MakeHand,
         world.children_of(2)
         told = texts(hand.stop("do"))
         assert {text.split(";")[1] for text in told.values()} == {
-            f" {ref.id} has the grace to finish, and is otherwise queued again" for ref in refs
+            f" {ref.id} may finish within the grace period, otherwise it is queued again" for ref in refs
         }
         hand.stop("do")
         become(hand, "stopped")
@@ -83,7 +83,7 @@ def test_a_stop_within_the_grace_settles_the_job(hand: Chargehand, world: World)
         hand.stop()
         become(hand, "stopping")
         # Whoever changes his mind meanwhile gets a worker again.
-        assert texts(hand.start()) == {"worker:do:0": "starts again as soon as it has stopped"}
+        assert texts(hand.start()) == {"worker:do:0": "restarts when it has stopped"}
         gate.touch()
         assert ref.wait(20) == 1
         assert world.put(do).wait(20) == 1
@@ -104,7 +104,7 @@ def test_restart_gives_new_processes_to_one_a_crew_or_all(hand: Chargehand, worl
             (None, everybody),
         ):
             before = pids(hand)
-            assert texts(hand.restart(scope)) == {f"worker:{name}": "stops and starts again" for name in concerned}
+            assert texts(hand.restart(scope)) == {f"worker:{name}": "restarts" for name in concerned}
 
             def changed(before: dict[str, int] = before) -> set[str]:
                 now = pids(hand)
@@ -116,7 +116,7 @@ def test_restart_gives_new_processes_to_one_a_crew_or_all(hand: Chargehand, worl
         gate = world.gate()
         ref = world.put(do, gate)
         pid = world.started(ref)
-        assert f"stops, with the grace to finish {ref.id}, and starts again" in texts(hand.restart("do")).values()
+        assert f"restarts; {ref.id} may finish within the grace period" in texts(hand.restart("do")).values()
         gate.touch()
         assert ref.wait(20) == 1
         eventually(lambda: gone(pid))
@@ -135,13 +135,13 @@ def test_scale_up_and_down_live(hand: Chargehand, world: World) -> None:  # spec
         first = pids(hand)["do:0"]
         become(hand, dict.fromkeys(("do:0", "do:1", "do:2"), "healthy"))
         before = pids(hand)
-        assert set(texts(hand.scale("do", 3)).values()) == {"stays"}  # twice changes nothing more
+        assert set(texts(hand.scale("do", 3)).values()) == {"unchanged"}  # twice changes nothing more
         assert pids(hand) == before
         refs = [world.put(do, gate) for _ in range(3)]
         assert len({world.started(ref) for ref in refs}) == 3
         told = texts(hand.scale("do", 1))
-        assert told.pop("worker:do:0", "stays") == "stays"
-        assert all("finishes" in text and text.endswith("then goes") for text in told.values())
+        assert told.pop("worker:do:0", "unchanged") == "unchanged"
+        assert all("finishes" in text and text.endswith("then is removed") for text in told.values())
         more = world.put(do)
         stays(lambda: len(pids(hand)) == 3, 0.3)
         gate.touch()
@@ -194,10 +194,10 @@ def test_reset_mends_what_was_given_up(hand: Chargehand, world: World) -> None: 
             assert texts(answers)["worker:wrong:0"].endswith(ending)
             assert statuses(hand) == {"wrong:0": "failed"}
         assert "the model's name is wrong" in hand.resume()[0].text
-        assert texts(hand.reset("wrong")) == {"worker:wrong:0": "its past is cleared; it starts"}
+        assert texts(hand.reset("wrong")) == {"worker:wrong:0": "crash history cleared; starts"}
         assert ref.wait(20) is None
         pid = pids(hand)["wrong:0"]
-        assert texts(hand.reset()) == {"worker:wrong:0": "its past is cleared; it runs on"}
+        assert texts(hand.reset()) == {"worker:wrong:0": "crash history cleared; is already running"}
         assert pids(hand) == {"wrong:0": pid}
     assert [(report.reason, report.follows[:8]) for report in hand.crashes()] == [("configuration error", "given up")]
 

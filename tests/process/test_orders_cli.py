@@ -24,24 +24,24 @@ def test_every_order_from_another_terminal(world: World) -> None:  # spec: CL-2 
         assert gone(first["do:0"])
         again, started = together(world, "stop do:0", "start do:1")
         assert (again.returncode, again.stdout) == (0, "worker:do:0: is stopped\n")
-        assert (started.returncode, started.stdout) == (0, "worker:do:1: runs already\n")
+        assert (started.returncode, started.stdout) == (0, "worker:do:1: is already running\n")
         assert answered(world, "start", "do") == [
-            {"component": "worker:do:0", "text": "starts"},
-            {"component": "worker:do:1", "text": "runs already"},
+            {"component": "worker:do:0", "text": "starts", "code": "starts"},
+            {"component": "worker:do:1", "text": "is already running", "code": "runs"},
         ]
         become(hand, dict.fromkeys(ALL, "healthy"))
         assert said(world, "drain", "worker:other:0") == "worker:other:0: stops\n"
         become(hand, {"do:0": "healthy", "do:1": "healthy", "other:0": "stopped"})
-        assert {answer["text"] for answer in answered(world, "restart")} == {"stops and starts again", "starts"}
+        assert {answer["text"] for answer in answered(world, "restart")} == {"restarts", "starts"}
         eventually(lambda: not set(first.values()) & set(pids(hand).values()))
         become(hand, dict.fromkeys(ALL, "healthy"))
         cleared, up = together(world, "reset other", "scale other 2")
-        assert cleared.stdout == "worker:other:0: its past is cleared; it runs on\n"
+        assert cleared.stdout == "worker:other:0: crash history cleared; is already running\n"
         assert "worker:other:1: starts" in up.stdout.splitlines()
         become(hand, dict.fromkeys((*ALL, "other:1"), "healthy"))
         same, down = together(world, "scale other 2", "scale other 1")
         assert same.returncode == 0, same  # the same once more is no error
-        assert "worker:other:1: goes" in down.stdout.splitlines()
+        assert "worker:other:1: is removed" in down.stdout.splitlines()
         become(hand, dict.fromkeys(ALL, "healthy"))
         assert served.logged(f"event={Event.ORDER}", "verb=scale", "scope=other", "who=olga", "count=1")
     assert hand.crashes() == []
@@ -62,7 +62,7 @@ def test_pause_and_resume_from_another_terminal(world: World) -> None:  # spec: 
         assert "do, by olga, " in line
         assert "for another 1.5 h: the disk \\x1b[31m is full" in line
         assert answered(world, "status")["pauses"][0]["who"] == "olga"
-        assert {answer["text"] for answer in answered(world, "resume", "do")} == {"takes work again"}
+        assert {answer["text"] for answer in answered(world, "resume", "do")} == {"accepts jobs again"}
         become(hand, "healthy")
         assert [told.returncode for told in together(world, "pause", "resume do", "resume")] == [0, 0, 0]
         hand.resume()

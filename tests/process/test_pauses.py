@@ -49,7 +49,7 @@ def test_current_jobs_finish_and_nothing_new_is_taken(hand: Chargehand, world: W
         assert (waiting.job().state, pids(hand)) == ("queued", before)  # they stay alive
         eventually(lambda: all(row.is_healthy for row in hand.health() if row.component != "app"))
         began = clock.monotonic()
-        assert set(texts(hand.resume("do")).values()) == {"takes work again"}
+        assert set(texts(hand.resume("do")).values()) == {"accepts jobs again"}
         world.started(waiting)
         assert clock.monotonic() - began < 2
         assert waiting.wait(30) == 1
@@ -179,7 +179,7 @@ def test_given_up_through_pause_resume_and_restarts(world: World) -> None:  # sp
         served.hand.pause()
         become(served.hand, {"wrong:0": "failed", "do:0": "paused"})
         told = texts(served.hand.resume())
-        assert told["worker:do:0"] == "takes work again"
+        assert told["worker:do:0"] == "accepts jobs again"
         assert "stays given up" in told["worker:wrong:0"]
         assert told["worker:wrong:0"].endswith("`chargehand reset worker:wrong:0` starts it")
         become(served.hand, wanted)

@@ -59,7 +59,7 @@ def test_it_keeps_its_job_and_its_place_and_the_rest_goes_on(  # spec: WP-7
     assert ref.job().state is State.RUNNING
     assert not gone(frozen)
     (told,) = [found for found in examine(second.hand).findings if found.cause == "unkillable"]  # cause: unkillable
-    assert f"pid {frozen}, once {place}, does not die of SIGKILL" in told.text
+    assert f"pid {frozen}, formerly {place}, does not exit after SIGKILL" in told.text
     (ice / "freezer.state").write_text("THAWED")
     gate.touch()
     assert ref.wait(20) == 1

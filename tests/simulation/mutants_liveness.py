@@ -125,8 +125,8 @@ LIVENESS = (
     Mutant(
         name="sleepers are not woken",
         file="model/fleet/fleet.py",
-        old="            self.start(place)\n        return []\n\n    # a worker speaks\n",
-        new="            pass\n        return []\n\n    # a worker speaks\n",
+        old="            self.start(place)\n        return []\n\n    # frames of a worker\n",
+        new="            pass\n        return []\n\n    # frames of a worker\n",
         profile="people",
         first=7,
     ),

@@ -184,8 +184,8 @@ RESTARTS = (
     Mutant(
         name="nobody looks again when there is room",
         file="model/fleet/admission.py",
-        old='        """Somebody ended, or is done with loading: there may be room."""\n        self._full = False\n',
-        new='        """Somebody ended, or is done with loading: there may be room."""\n',
+        old='        """Checks the line again: a worker has exited or is ready."""\n        self._full = False\n',
+        new='        """Checks the line again: a worker has exited or is ready."""\n',
         profile="breaker",
         first=1,
     ),

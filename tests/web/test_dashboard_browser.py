@@ -149,7 +149,7 @@ def test_a_kill_a_restart_a_give_up_and_a_reset_are_seen(
     go(page, "doctor")
     expect(page.get_by_role("button", name="Reset faults")).to_be_visible()
     page.get_by_role("button", name="Reset faults").click()
-    expect(page.get_by_role("status").last).to_contain_text("its past is cleared")
+    expect(page.get_by_role("status").last).to_contain_text("crash history cleared")
     go(page, "")
     expect(tile(page, "faults:0")).to_have_attribute("data-state", "healthy")
     go(page, "operations")

@@ -8,7 +8,7 @@ import msgspec
 
 from chargehand.errors import summary
 from chargehand.model.fleet.lifecycle import Status
-from chargehand.model.fleet.place import Place
+from chargehand.model.fleet.place import Place, Shortage
 
 APP = "app"
 """The component id of the node itself."""
@@ -60,7 +60,7 @@ def judge(
     `unserved` maps queues to the reason why no worker takes their jobs; `blind` maps crews to the error of their
     `discover`.
     """
-    grave: list[str] = [] if node else ["no node is running: no jobs are performed"]
+    grave: list[str] = [] if node else ["no node runs: no jobs are performed"]
     if store_failing:
         grave.append(f"the store fails: {store_failing}")
     grave += [f"queue {queue} has waiting jobs that no worker takes: {why}" for queue, why in sorted(unserved.items())]
@@ -121,7 +121,7 @@ def will_work(place: Place) -> bool:
     if place.status in (Status.HEALTHY, Status.PAUSED, Status.STARTING, Status.CRASHED):
         return True
     return place.status is Status.STOPPED and (
-        (place.in_line and not place.unfit) or place.asleep or place.start_at is not None
+        (place.in_line and place.shortage is not Shortage.PERMANENT) or place.asleep or place.start_at is not None
     )
 
 

@@ -1,6 +1,6 @@
-"""Every cause that `doctor` knows, in the order in which it is named: what it means and what mends it.
+"""The causes that `doctor` can report, in order of precedence, each with its meaning and its remedy.
 
-The manual's table is made from this.
+The table in the documentation is generated from this module.
 """
 
 from enum import StrEnum
@@ -9,18 +9,18 @@ import msgspec
 
 
 class Severity(StrEnum):
-    """How grave a finding is."""
+    """The severity of a finding."""
 
     ERROR = "error"
-    """Something is not being done."""
+    """Some jobs are not performed."""
     WARNING = "warning"
-    """Everything may still be done, but not for long, or not as it was meant."""
+    """Jobs are performed, but a problem is likely, or something is not as configured."""
     NOTE = "note"
-    """Nothing is wrong; it explains what is seen."""
+    """Nothing is wrong; the finding explains what is observed."""
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """One cause that was found: what is the matter, with what, and what mends it."""
+    """A cause that was found: a description, what it concerns, and its remedy."""
 
     severity: Severity
     cause: str
@@ -28,88 +28,100 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """A crew, a worker, a queue, a process or a file."""
     text: str
     remedy: str
-    """A command, or what to do in words where none can do it."""
+    """A command, or instructions if no command can do it."""
     short: str
-    """The same in a few words, for the headline."""
+    """A short description for the headline."""
     since_ms: int | None = None
 
 
 CAUSES: dict[str, tuple[str, str]] = {
     "no-store": (
-        "No store was found, or there is none where the address says.",
-        "name it: `--store`, `CHARGEHAND_URL`",
+        "No store was found, or none exists at the configured path.",
+        "set `--store` or `CHARGEHAND_URL`",
     ),
-    "store-hung": ("Looking at the store did not end in time: its disk hangs.", "mend the disk or the mount"),
-    "store-unusable": ("The file cannot be read, is damaged, or is no store.", "what the line says; else a backup"),
-    "schema-new": ("A newer Chargehand made the store.", "upgrade the package here"),
-    "node-elsewhere": ("The node lives in another container.", "run both in one, or use another store"),
+    "store-hung": ("Reading the store timed out: its disk hangs.", "repair the disk or the mount"),
+    "store-unusable": (
+        "The file cannot be read, is damaged, or is not a store.",
+        "see the finding's text; or restore a backup",
+    ),
+    "schema-new": ("A newer version of Chargehand created the store.", "upgrade this installation"),
+    "node-elsewhere": ("The node runs in another container.", "run both in one container, or use separate stores"),
     "node-stopped": ("The node was stopped by a signal (Ctrl+Z, SIGSTOP, a debugger).", "`kill -CONT PID`"),
-    "not-allowed": ("The node belongs to another user, and you may not ask it.", "run `doctor` as that user"),
+    "not-allowed": ("The node belongs to another user and refuses the connection.", "run `doctor` as that user"),
     "node-silent": (
-        "A node holds the store but does not answer.",
-        "its log; `kill -TERM PID`, and its host starts another",
+        "A node serves the store but does not answer.",
+        "check its log; after `kill -TERM PID` its host starts another node",
     ),
-    "file-gone": ("The node's file was deleted or replaced under it.", "restart everything that uses it"),
-    "disk-full": ("The disk that holds the store is (nearly) full.", "make room"),
-    "store-locked": ("A program holds the write lock and does not let go.", "end that program"),
-    "store-failing": ("The node cannot write to the store.", "what the line says"),
-    "store-slow": ("The node has been waiting for the store.", "look at the disk"),
-    "no-node": ("No node runs: nothing is being done.", "`chargehand work APP`, or start your API"),
-    "paused": ("A person paused it: all, a crew or a worker.", "`chargehand resume`"),
+    "file-gone": (
+        "The store's file was deleted or replaced while the node uses it.",
+        "restart all processes that use it",
+    ),
+    "disk-full": ("The disk of the store is full or nearly full.", "free disk space"),
+    "store-locked": ("Another process holds the store's write lock.", "stop that process"),
+    "store-failing": ("The node cannot write to the store.", "see the finding's text"),
+    "store-slow": ("The store responds slowly to the node.", "check the disk"),
+    "no-node": ("No node runs: no jobs are performed.", "`chargehand work APP`, or start your API"),
+    "paused": ("An operator paused everything, a crew or a worker.", "`chargehand resume`"),
     "given-up": (
-        "Workers crashed past their limits, or said that trying again is no use.",
-        "mend it, then `chargehand reset CREW`",
+        "Workers exceeded their restart limits, or reported that a restart cannot help.",
+        "fix the cause, then `chargehand reset CREW`",
     ),
     "breaker": (
-        "All of a crew crashed of one cause; one worker is tried for all.",
-        "mend the cause, then `chargehand reset CREW`",
+        "All workers of a crew crashed of one cause; only one of them is restarted.",
+        "fix the cause, then `chargehand reset CREW`",
     ),
     "blind": (
-        "A crew's `discover` fails, again and again: nobody knows what there is to do.",
-        "mend it, restart the crew, or `chargehand wake CREW`",
+        "A crew's `discover` fails repeatedly, so no new work is found.",
+        "fix it, then `chargehand restart CREW` or `chargehand wake CREW`",
     ),
-    "backoff": ("Crashed workers wait before they are started again.", "`chargehand crashes --crew CREW`"),
+    "backoff": ("Crashed workers wait to be restarted.", "`chargehand crashes --crew CREW`"),
     "no-room": (
-        "Workers wait for memory that they declared, or need more than there is.",
-        "declare less, or `chargehand scale`",
+        "Workers wait for the memory that their crew declares, or declare more than the limit.",
+        "declare less memory, or `chargehand scale`",
     ),
-    "loading": ("All workers of a crew are still loading.", "wait; `chargehand logs CREW` shows what they do"),
-    "stopped": ("A person stopped or drained a crew.", "`chargehand start CREW`"),
+    "loading": ("All workers of a crew are still loading.", "wait; `chargehand logs CREW` shows their output"),
+    "stopped": ("An operator stopped or drained a crew.", "`chargehand start CREW`"),
     "no-workers": ("A crew has no workers.", "`chargehand scale CREW 1`"),
-    "no-crew": ("A queue has work, and no crew serves it.", "start the application that has that crew"),
-    "node-stopping": ("The node is on its way out.", "start its host again"),
+    "no-crew": ("A queue has waiting jobs, but no crew serves it.", "start the application that declares that crew"),
+    "node-stopping": ("The node is stopping.", "restart its host"),
     "network": ("The store is on a network file system, where SQLite loses data.", "move it to a local disk"),
     "two-stores": (
-        "Another store is in use than the one looked at: work may wait in the wrong file.",
-        "`--store`, `CHARGEHAND_URL`",
+        "Another store is in use than the one examined: jobs may be enqueued in the wrong file.",
+        "set `--store` or `CHARGEHAND_URL`",
     ),
     "unkillable": (
-        "A process did not die of SIGKILL; it keeps its job and place.",
-        "see to its driver or disk; at worst, reboot",
+        "A process did not exit after SIGKILL; its job and its worker are blocked.",
+        "check the driver or disk that it waits for; if necessary, reboot",
     ),
-    "stuck": ("A worker is silent or stands still, yet uses CPU time.", "wait, or `chargehand restart CREW:INDEX`"),
-    "crashing": ("A worker has nearly used up its restarts.", "`chargehand crashes --crew CREW`"),
-    "version-skew": ("Node and command line are of different versions.", "restart the node"),
-    "schema-old": ("The store is of an older schema than this code.", "start the node with this version"),
-    "orphans": ("Processes of an ended node still run.", "the next start ends them; or `kill PID`"),
-    "clock": ("Times in the store lie in the future: the clock was set back.", "set the clock right"),
-    "unread": ("Something of the store could not be read.", "`chargehand doctor --bundle FILE`, and report it"),
+    "stuck": (
+        "A worker sends no heartbeats or makes no progress, but uses CPU time.",
+        "wait, or `chargehand restart CREW:INDEX`",
+    ),
+    "crashing": ("A worker has almost reached its restart limit.", "`chargehand crashes --crew CREW`"),
+    "version-skew": ("The node and the command line have different versions.", "restart the node"),
+    "schema-old": ("The store has an older schema than this version.", "start a node with this version"),
+    "orphans": ("Processes of a dead node are still running.", "the next node kills them; or `kill PID`"),
+    "clock": ("The store contains times in the future: the clock was set back.", "correct the clock"),
+    "unread": ("Part of the store could not be read.", "`chargehand doctor --bundle FILE`, and report it"),
     "unexplained": (
-        "Work waits, workers are free, and nothing explains it.",
+        "Jobs wait although workers are free, for no known reason.",
         "`chargehand doctor --bundle FILE`, and report it",
     ),
-    "node-starting": ("The node has just been started.", "wait a moment"),
-    "busy": ("All workers are at work; the rest waits its turn.", "`chargehand scale CREW N`, if there is room"),
-    "limit": ("As many run as the limit allows.", "raise `limit` or `limit_per_key` of the crew"),
-    "future": ("Everything that waits, waits for its time.", "nothing; `chargehand jobs list`"),
-    "failed-jobs": ("Jobs have failed for good.", "`chargehand jobs list --state failed`"),
+    "node-starting": ("The node was started a moment ago.", "wait a moment"),
+    "busy": ("All workers are busy; the other jobs wait.", "`chargehand scale CREW N`, if the machine has capacity"),
+    "limit": (
+        "The maximum number of jobs of a queue or a key is running.",
+        "raise `limit` or `limit_per_key` of the crew",
+    ),
+    "future": ("All waiting jobs are scheduled for later.", "nothing; `chargehand jobs list`"),
+    "failed-jobs": ("Jobs have failed permanently.", "`chargehand jobs list --state failed`"),
 }
-"""By their ids, gravest and likeliest first: what it means, and what mends it."""
+"""The causes by id, most severe and most likely first, each with its meaning and its remedy."""
 
 _ORDER = {cause: number for number, cause in enumerate(CAUSES)}
 _GRAVITY = {severity: number for number, severity in enumerate(Severity)}
 
 
 def in_order(findings: list[Finding]) -> list[Finding]:
-    """Gravest first; of the same gravity the likeliest."""
+    """Sorts findings by severity, then by the order of CAUSES."""
     return sorted(findings, key=lambda found: (_GRAVITY[found.severity], _ORDER[found.cause], found.about))

@@ -1,4 +1,4 @@
-"""Why a crew, a worker or a queue does not do what it should: pure, facts in, findings out."""
+"""Findings about crews and workers: why they do not perform their jobs. Pure."""
 
 from collections.abc import Iterator, Sequence
 
@@ -6,18 +6,19 @@ from chargehand.errors import summary
 from chargehand.model.doctor.causes import Finding, Severity
 from chargehand.model.doctor.facts import Crash, Facts, WorkerFacts
 from chargehand.model.doctor.wording import SIGNALS, jobs, length, times
-from chargehand.model.fleet.admission import NEVER
+from chargehand.model.fleet.death import Reason
 from chargehand.model.fleet.lifecycle import Status
+from chargehand.model.fleet.place import Shortage
 
 LONG_WAITING_MS = 15_000
-"""A job that waits for longer although a worker is free is not explained by haste."""
+"""A job that waits longer than this although a worker is free is reported as unexplained."""
 FEW_LEFT = 1
-"""Restarts left, at which a worker that crashes is near its end."""
+"""The number of remaining restarts at which a crashing worker is reported."""
 AT_WORK = (Status.HEALTHY, Status.PAUSED)
 
 
 def crews(facts: Facts) -> Iterator[Finding]:
-    """Everything about the crews of a node that answers; without one, what the store remembers of them."""
+    """Yields the findings about the crews of a node that answers, or else those that the store contains."""
     view = facts.node.view
     if view is None:
         yield from _remembered(facts)
@@ -33,20 +34,20 @@ def crews(facts: Facts) -> Iterator[Finding]:
 
 
 def died_of(facts: Facts, crew: str, otherwise: str) -> str:
-    """What a crew's workers die of, in a few words."""
+    """Describes briefly why a crew's workers die."""
     last: Crash | None = next((crash for crash in facts.crashes if crash.crew == crew), None)
     if last is None:
         return summary(otherwise, 80)
     where = f" in {last.where}" if last.where else ""
-    if last.reason == "oom":
+    if last.reason == Reason.OOM:
         return "out of memory"
-    if last.reason == "crash" and last.signal is not None:
+    if last.reason == Reason.CRASH and last.signal is not None:
         return f"{SIGNALS.get(last.signal, f'signal {last.signal}')}{where}"
     return summary(otherwise or last.text, 80)
 
 
 def _remembered(facts: Facts) -> Iterator[Finding]:
-    """No node answers; those that were given up will stay so."""
+    """Yields the crews with workers that were given up, when no node answers."""
     for crew in dict.fromkeys(mark.crew for mark in facts.given_up):
         marks = [mark for mark in facts.given_up if mark.crew == crew]
         yield Finding(
@@ -54,8 +55,8 @@ def _remembered(facts: Facts) -> Iterator[Finding]:
             cause="given-up",
             about=crew,
             since_ms=max(mark.at_ms for mark in marks),
-            text=f"crew {crew}: {len(marks)} given up before ({summary(marks[-1].reason)}), and not tried by the next "
-            "node unless the code or the settings have changed",
+            text=f"crew {crew}: {len(marks)} given up earlier ({summary(marks[-1].reason)}); the next node starts them "
+            "only if the code or the settings have changed",
             remedy=f"{facts.command(f'crashes --crew {crew}')}; once a node runs: {facts.command(f'reset {crew}')}",
             short=f"{crew}, {len(marks)} given up, {died_of(facts, crew, marks[-1].reason)}",
         )
@@ -70,7 +71,7 @@ def _crew(facts: Facts, crew: str, members: Sequence[WorkerFacts], breaker: str 
                 cause="no-workers",
                 about=crew,
                 short=f"{crew} has no workers",
-                text=f"crew {crew} has no workers, and {jobs(waiting)} for it",
+                text=f"crew {crew} has no workers; {jobs(waiting)} waiting",
                 remedy=facts.command(f"scale {crew} 1"),
             )
         return
@@ -90,14 +91,14 @@ def _crew(facts: Facts, crew: str, members: Sequence[WorkerFacts], breaker: str 
 
 def _given_up(facts: Facts, crew: str, failed: Sequence[WorkerFacts], of: int) -> Finding:
     marks = [mark.at_ms for mark in facts.given_up if mark.crew == crew]
-    why = next((worker.text for worker in failed if worker.text), None) or "no reason is known"
+    why = next((worker.text for worker in failed if worker.text), None) or "unknown reason"
     short = died_of(facts, crew, why)
     return Finding(
         severity=Severity.ERROR if len(failed) == of else Severity.WARNING,
         cause="given-up",
         about=crew,
         text=f"crew {crew}: {len(failed)} of {of} given up: {summary(why)}",
-        remedy=f"{facts.command(f'crashes --crew {crew}')} says how they died; then {facts.command(f'reset {crew}')}",
+        remedy=f"{facts.command(f'crashes --crew {crew}')} has the reports; then {facts.command(f'reset {crew}')}",
         short=f"{crew}, {len(failed)} of {of} given up, {short}",
         since_ms=max(marks, default=None),
     )
@@ -109,9 +110,9 @@ def _blind(facts: Facts, crew: str, why: str) -> Finding:
         severity=Severity.ERROR,
         cause="blind",
         about=crew,
-        text=f"crew {crew} cannot look for work, its discover fails: {summary(why)}",
-        remedy=f"mend what it says; then {again[0]} if that was the code, else {again[1]}",
-        short=f"{crew} cannot look for work",
+        text=f"crew {crew}: discover fails: {summary(why)}",
+        remedy=f"fix the error; then {again[0]} if the code has changed, else {again[1]}",
+        short=f"discover of {crew} fails",
     )
 
 
@@ -123,8 +124,8 @@ def _breaker(facts: Facts, crew: str, left: Sequence[WorkerFacts], why: str) -> 
         cause="breaker",
         about=crew,
         since_ms=since,
-        text=f"crew {crew}: all of them crashed of one cause, so one worker is tried for all: {summary(why)}",
-        remedy=f"mend the cause ({facts.command(f'crashes --crew {crew}')}), then {facts.command(f'reset {crew}')}",
+        text=f"crew {crew}: all workers crashed of one cause, so only one is restarted: {summary(why)}",
+        remedy=f"fix the cause ({facts.command(f'crashes --crew {crew}')}), then {facts.command(f'reset {crew}')}",
         short=f"{crew}, all crashed, {died_of(facts, crew, why)}",
     )
 
@@ -134,30 +135,30 @@ def _backoff(facts: Facts, crew: str, left: Sequence[WorkerFacts]) -> Iterator[F
     if not crashed:
         return
     soonest = min((worker.restart_in_s for worker in crashed if worker.restart_in_s is not None), default=None)
-    back = "" if soonest is None else f"; the first is back in {length(soonest)}"
-    why = next((worker.text for worker in crashed if worker.text), None) or "no reason is known"
+    back = "" if soonest is None else f"; the first restarts in {length(soonest)}"
+    why = next((worker.text for worker in crashed if worker.text), None) or "unknown reason"
     yield Finding(
         severity=Severity.ERROR if len(crashed) == len(left) else Severity.WARNING,
         cause="backoff",
         about=crew,
-        text=f"crew {crew}: {len(crashed)} of {len(left)} crashed and wait to be started again: {summary(why)}{back}",
-        remedy=f"{facts.command(f'crashes --crew {crew}')}; not to wait: {facts.command(f'reset {crew}')}",
+        text=f"crew {crew}: {len(crashed)} of {len(left)} crashed and wait to be restarted: {summary(why)}{back}",
+        remedy=f"{facts.command(f'crashes --crew {crew}')}; to restart at once: {facts.command(f'reset {crew}')}",
         short=f"{crew}, {len(crashed)} of {len(left)} crashed, {died_of(facts, crew, why)}",
         since_ms=next((crash.at_ms for crash in facts.crashes if crash.crew == crew), None),
     )
 
 
 def _not_there(facts: Facts, crew: str, left: Sequence[WorkerFacts], waiting: int) -> Iterator[Finding]:
-    """Nobody of the crew is at work, and nobody crashed: still loading, no room, or stopped by a person."""
-    roomless = [worker for worker in left if _lacks_room(worker)]
+    """Yields why no worker of the crew runs, if none crashed: loading, lack of memory, or stopped by an operator."""
+    roomless = [worker for worker in left if worker.shortage is not None]
     if roomless:
-        never = str(roomless[0].text).startswith(NEVER)
+        never = roomless[0].shortage is Shortage.PERMANENT
         yield Finding(
             severity=Severity.ERROR if never and len(roomless) == len(left) else Severity.WARNING,
             cause="no-room",
             about=crew,
             text=f"crew {crew}: {len(roomless)} of {len(left)} not started: {roomless[0].text}",
-            remedy=f"declare less memory for it, or make another crew smaller: {facts.command('scale CREW N')}",
+            remedy=f"declare less memory for it, or scale down another crew: {facts.command('scale CREW N')}",
             short=f"{crew}, no memory for {len(roomless)} of {len(left)}",
         )
     if any(worker.status in (*AT_WORK, Status.CRASHED) for worker in left):
@@ -169,40 +170,36 @@ def _not_there(facts: Facts, crew: str, left: Sequence[WorkerFacts], waiting: in
             severity=Severity.WARNING if waiting else Severity.NOTE,
             cause="loading",
             about=crew,
-            text=f"crew {crew}: {len(loading)} of {len(left)} still loading, for {length(longest)}; nobody is ready",
-            remedy=f"wait; {facts.command(f'logs {crew}')} shows what they do",
+            text=f"crew {crew}: {len(loading)} of {len(left)} still loading, for {length(longest)}; none is ready",
+            remedy=f"wait; {facts.command(f'logs {crew}')} shows their output",
             short=f"{crew} is still loading",
         )
         return
     away = (Status.STOPPED, Status.STOPPING)
-    stopped = [w for w in left if w.status in away and w.reason != "idle" and w not in roomless]
+    stopped = [w for w in left if w.status in away and w.reason != Reason.IDLE and w not in roomless]
     if stopped and len(stopped) == len(left):
-        how = stopped[0].text or stopped[0].reason or "on the way"
+        how = stopped[0].text or stopped[0].reason or "stopping"
         yield Finding(
             severity=Severity.ERROR if waiting else Severity.NOTE,
             cause="stopped",
             about=crew,
             short=f"{crew} is stopped",
             text=f"crew {crew}: {'all workers' if len(left) > 1 else 'its only worker'} stopped"
-            f"{'' if how == 'stopped' else f' ({how})'}; {jobs(waiting)} waiting",
+            f"{'' if stopped[0].reason == Reason.STOPPED else f' ({how})'}; {jobs(waiting)} waiting",
             remedy=facts.command(f"start {crew}"),
         )
 
 
-def _lacks_room(worker: WorkerFacts) -> bool:
-    return worker.status in (Status.STOPPED, Status.CRASHED) and str(worker.text).startswith((NEVER, "waits for "))
-
-
 def _busy(facts: Facts, crew: str, left: Sequence[WorkerFacts], waiting: int) -> Iterator[Finding]:
-    """The crew is at work; why something waits all the same."""
+    """Yields why jobs wait although the crew is running."""
     queue = facts.queue_of(crew)
     count, rule = facts.count(queue), next((row for row in facts.crews if row.name == crew), None)
     allowed = None if rule is None else rule.limit
     if waiting and allowed is not None and count.running >= allowed:
-        yield _limited(facts, queue, f"{count.running} of {allowed} allowed are running", waiting)
+        yield _limited(facts, queue, f"{count.running} jobs are running, the limit is {allowed}", waiting)
         return
     if count.limited:
-        yield _limited(facts, queue, "as many run of their keys as are allowed", count.limited)
+        yield _limited(facts, queue, "the limit per key is reached", count.limited)
     at_work = [worker for worker in left if worker.status == Status.HEALTHY]
     if not waiting or not at_work or _is_paused(facts, crew):
         return
@@ -213,19 +210,19 @@ def _busy(facts: Facts, crew: str, left: Sequence[WorkerFacts], waiting: int) ->
             severity=Severity.NOTE,
             cause="busy",
             about=crew,
-            short=f"all of {crew} are at work",
-            text=f"crew {crew}: all {len(at_work)} at work, the longest ({longest.current_job}, {longest.component}) "
+            short=f"all workers of {crew} are busy",
+            text=f"crew {crew}: all {len(at_work)} busy, the longest ({longest.current_job}, {longest.component}) "
             f"for {length(longest.job_s or 0)}; {jobs(waiting)} waiting",
-            remedy=facts.command(f"scale {crew} {len(left) + 1}") + ", if the machine has room",
+            remedy=facts.command(f"scale {crew} {len(left) + 1}") + ", if the machine has capacity",
         )
     elif facts.waiting.get(queue, 0) > LONG_WAITING_MS and min(worker.ready_s or 0 for worker in free) > 15:
         yield Finding(
             severity=Severity.WARNING,
             cause="unexplained",
             about=crew,
-            short=f"{crew} has work, and does not take it",
-            text=f"crew {crew}: {jobs(waiting)} waiting, the next for {length(facts.waiting[queue] / 1000)}, though "
-            f"{free[0].component} is free, and nothing here explains it",
+            short=f"{crew} does not take its waiting jobs",
+            text=f"crew {crew}: {jobs(waiting)} waiting, the oldest for {length(facts.waiting[queue] / 1000)}, but "
+            f"{free[0].component} is free, for no known reason",
             remedy=f"report it with {facts.command('doctor --bundle FILE')}; then {facts.command(f'restart {crew}')}",
         )
 
@@ -236,8 +233,8 @@ def _limited(facts: Facts, queue: str, why: str, waiting: int) -> Finding:
         cause="limit",
         about=queue,
         short=f"the limit of {queue} is reached",
-        text=f"queue {queue}: {why}, and {jobs(waiting)} waiting for that",
-        remedy=f"{facts.command('claims')} shows who runs; raise limit or limit_per_key of the crew, if more may",
+        text=f"queue {queue}: {why}; {jobs(waiting)} waiting",
+        remedy=f"{facts.command('claims')} shows the running jobs; to allow more, raise limit or limit_per_key",
     )
 
 
@@ -254,7 +251,7 @@ def _worker(facts: Facts, worker: WorkerFacts) -> Iterator[Finding]:
             cause="stuck",
             about=worker.component,
             short=f"{name} is {worker.flags[0]}",
-            text=f"{worker.component} is {', '.join(worker.flags)}{doing}, but it uses CPU time, so it is left alone",
+            text=f"{worker.component} is {', '.join(worker.flags)}{doing}, but uses CPU time, so it is not killed",
             remedy=f"wait, or {facts.command(f'restart {name}')}",
         )
     left = min(worker.budget.rapid_left, worker.budget.lifetime_left)
@@ -263,8 +260,8 @@ def _worker(facts: Facts, worker: WorkerFacts) -> Iterator[Finding]:
             severity=Severity.WARNING,
             cause="crashing",
             about=worker.component,
-            short=f"{name} crashes again and again",
-            text=f"{worker.component} has been restarted {times(worker.restart_count)}, and has {left} left before "
-            f"it is given up: {died_of(facts, worker.crew, worker.text or '')}",
+            short=f"{name} crashes repeatedly",
+            text=f"{worker.component} has been restarted {times(worker.restart_count)}; {left} left before it is "
+            f"given up: {died_of(facts, worker.crew, worker.text or '')}",
             remedy=facts.command(f"crashes --worker {name}"),
         )

@@ -1,6 +1,6 @@
-"""Doctor's mind: facts in; causes, each with its remedy, and one sentence for all of them out. Pure.
+"""The diagnosis: from facts to findings, each with its remedy, and a headline. Pure.
 
-`causes` has the catalogue, `symptoms` the facts, and `diagnosis_*` the rules.
+`causes` defines the causes, `facts` the input, and `ground`, `node`, `crews` and `queues` the rules.
 """
 
 from collections.abc import Callable
@@ -20,15 +20,15 @@ GLOBAL = frozenset(
     {"no-store", "store-hung", "store-unusable", "schema-new", "node-elsewhere", "node-stopped", "not-allowed"}
     | {"node-silent", "file-gone", "disk-full", "store-locked", "store-failing", "no-node"}
 )
-"""Causes that stop everything."""
+"""Causes that stop all jobs."""
 
 
 class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
-    """What is the matter: one sentence, then each cause with what mends it, gravest and likeliest first."""
+    """The result: a headline, and the findings with their remedies, most severe first."""
 
     store: str
     status: Severity | None
-    """How grave the gravest finding is; None: there is none."""
+    """The highest severity among the findings; None if there are none."""
     headline: str
     findings: tuple[Finding, ...] = ()
     others: tuple[Other, ...] = ()
@@ -37,12 +37,12 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def well(self) -> bool:
-        """Whether nothing is wrong: notes only explain."""
+        """Whether nothing is wrong; notes do not count."""
         return self.status in (None, Severity.NOTE)
 
 
 def diagnose(facts: Facts, moment: Callable[[int], str]) -> Diagnosis:
-    """The diagnosis. `moment` says a time as people here do."""
+    """Returns the diagnosis. `moment` formats a time."""
     if not facts.path:
         found = [by_ground.no_store(facts, f"no store was found: {'; '.join(facts.looked_in)}")]
     else:
@@ -66,7 +66,7 @@ def diagnose(facts: Facts, moment: Callable[[int], str]) -> Diagnosis:
 
 
 def headline(facts: Facts, findings: list[Finding], moment: Callable[[int], str]) -> str:
-    """All of it in one sentence."""
+    """Returns a summary of all findings in one sentence."""
     grave = [finding for finding in findings if finding.severity is Severity.ERROR]
     if grave:
         return f"{_not_working(facts, grave, moment)}{_backlog(facts)}"
@@ -100,7 +100,7 @@ def _backlog(facts: Facts) -> str:
 def _last(facts: Facts) -> str:
     if facts.done_ms is None:
         return ""
-    return f"; the last was done {length(max(0, facts.now_ms - facts.done_ms) / 1000)} ago"
+    return f"; the last job was done {length(max(0, facts.now_ms - facts.done_ms) / 1000)} ago"
 
 
 def _doing(facts: Facts) -> str:
@@ -111,7 +111,7 @@ def _doing(facts: Facts) -> str:
     ready, paused = (sum(w.status == status for w in view.workers) for status in (Status.HEALTHY, Status.PAUSED))
     at = f"{ready} of {len(view.workers)} workers ready" + (f", {paused} paused" if paused else "")
     if busy:
-        return f"working: {at}, {busy} at work"
+        return f"working: {at}, {busy} busy"
     future = sum(row.future for row in facts.queues)
     later = f", {in_future(future)}" if future else ""
-    return f"{'nothing in hand' if facts.waits else 'nothing to do'}: {at}{later}"
+    return f"{'no job is running' if facts.waits else 'nothing to do'}: {at}{later}"

@@ -1,7 +1,7 @@
-"""The facts that a diagnosis is made from: plain data, collected by `chargehand.doctor.examine`, judged by `diagnosis`.
+"""The facts for a diagnosis: plain data, collected by `chargehand.doctor.examine` and judged by `diagnosis`.
 
-Every one may be missing: what could not be learnt in time, or was refused, is None or empty, and never guessed. They
-are read from JSON that another version may have written, so what is unknown is passed over.
+Every fact may be missing: what could not be read in time, or was refused, is None or empty, and never guessed. Facts
+are decoded from JSON that another version may have written; unknown fields are ignored.
 """
 
 import shlex
@@ -9,24 +9,26 @@ from typing import Any
 
 import msgspec
 
+from chargehand.model.fleet.place import Shortage
+
 
 class Ground(msgspec.Struct, frozen=True, kw_only=True):
-    """What lies under the store."""
+    """The file of the store and its file system."""
 
     filesystem: str = ""
     network: bool = False
     exists: bool | None = None
     kind: str = "file"
-    """What the path is: file, folder, or something else."""
+    """The type of the path: file, folder, or another type."""
     free: int | None = None
-    """Bytes that we may still write there."""
+    """Free disk space in bytes."""
     size: int | None = None
     error: str | None = None
-    """Why it could not be looked at."""
+    """Why the path could not be examined."""
 
 
 class Process(msgspec.Struct, frozen=True, kw_only=True):
-    """A process as the kernel shows it."""
+    """A process, from /proc."""
 
     pid: int
     state: str = "?"
@@ -36,14 +38,14 @@ class Process(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Left(msgspec.Struct, frozen=True, kw_only=True):
-    """What is left of a worker's restart limits."""
+    """What remains of a worker's restart limits."""
 
     rapid_left: int = 1000
     lifetime_left: int = 1000
 
 
 class WorkerFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """One worker, as its node shows it."""
+    """One worker, as its node reports it."""
 
     component: str
     crew: str = ""
@@ -51,6 +53,7 @@ class WorkerFacts(msgspec.Struct, frozen=True, kw_only=True):
     flags: tuple[str, ...] = ()
     reason: str | None = None
     text: str | None = None
+    shortage: Shortage | None = None
     pid: int | None = None
     current_job: str | None = None
     job_s: float | None = None
@@ -62,21 +65,21 @@ class WorkerFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StoreView(msgspec.Struct, frozen=True, kw_only=True):
-    """The store as the node sees it."""
+    """The state of the store, as the node reports it."""
 
     failing: str | None = None
     waiting_s: float | None = None
 
 
 class Unkillable(msgspec.Struct, frozen=True, kw_only=True):
-    """A process of an earlier life that does not die."""
+    """A process of an earlier node that does not exit."""
 
     component: str
     pid: int
 
 
 class View(msgspec.Struct, frozen=True, kw_only=True):
-    """What the node answers when it is asked."""
+    """The node's answer to a status request."""
 
     node: str
     pid: int
@@ -88,47 +91,47 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     workers: tuple[WorkerFacts, ...] = ()
     breakers: dict[str, str] = {}
     blind: dict[str, str] = {}
-    """Crews that cannot look for work, each with why."""
+    """Crews whose `discover` fails, each with the error."""
 
 
 class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """Whoever holds the lock that makes a node single, and what it says."""
+    """The process that holds the node's lock, and its answer."""
 
     held: bool = False
     pid: int | None = None
     name: str = ""
     elsewhere: bool = False
-    """It lives in another pid namespace: its pid means nothing here."""
+    """Whether it runs in another pid namespace, so that its pid means nothing here."""
     process: Process | None = None
     gone_file: bool = False
-    """The file that it has open is no longer the one at this path."""
+    """Whether the file it has open is no longer the one at this path."""
     silent: str | None = None
     """Why it did not answer."""
     listens: bool = False
-    """It can be reached, though it does not answer."""
+    """Whether a connection is possible although it does not answer."""
     refused: bool = False
-    """We may not ask it: it belongs to somebody else."""
+    """Whether the connection was refused because it belongs to another user."""
     view: View | None = None
 
 
 class Lock(msgspec.Struct, frozen=True, kw_only=True):
-    """Somebody has held the write lock all the while that we looked."""
+    """The write lock was held during the whole examination."""
 
     seconds: float
     holder: Process | None = None
 
 
 class Book(msgspec.Struct, frozen=True, kw_only=True):
-    """The store's file as a database."""
+    """The store's schema, or why it could not be read."""
 
     schema: int | None = None
     knows: int = 0
-    """The schema that this code knows."""
+    """The schema version of this code."""
     error: str | None = None
 
 
 class PauseFact(msgspec.Struct, frozen=True, kw_only=True):
-    """A pause flag."""
+    """A pause."""
 
     scope: str
     who: str
@@ -138,7 +141,7 @@ class PauseFact(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CrewFact(msgspec.Struct, frozen=True, kw_only=True):
-    """A crew as the store remembers it."""
+    """A crew, from the store."""
 
     name: str
     queue: str
@@ -148,7 +151,7 @@ class CrewFact(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Mark(msgspec.Struct, frozen=True, kw_only=True):
-    """That a worker was given up."""
+    """A worker that was given up."""
 
     component: str
     crew: str
@@ -157,7 +160,7 @@ class Mark(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Crash(msgspec.Struct, frozen=True, kw_only=True):
-    """The newest death of a crew's worker."""
+    """The latest crash of a crew's worker."""
 
     crew: str
     reason: str
@@ -165,11 +168,12 @@ class Crash(msgspec.Struct, frozen=True, kw_only=True):
     signal: int | None = None
     at_ms: int = 0
     where: str = ""
-    """The package or file in which it stood, if it could tell."""
+    """The package or file in which it crashed, if known."""
 
 
 class QueueFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """How many jobs a queue has; of the queued, `future` wait for their time and `limited` for a key's slot."""
+    """The numbers of jobs of a queue; of the queued, `future` are scheduled for later and `limited` wait for a key's
+    limit."""
 
     queue: str
     queued: int = 0
@@ -185,7 +189,7 @@ class QueueFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Other(msgspec.Struct, frozen=True, kw_only=True):
-    """Another store that might be meant, and why: who names or serves it."""
+    """Another store that may be the intended one, and why: who refers to it or serves it."""
 
     path: str
     why: str
@@ -193,27 +197,27 @@ class Other(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Orphan(msgspec.Struct, frozen=True, kw_only=True):
-    """A process that an ended node's worker left."""
+    """A process that was left by a worker of a dead node."""
 
     pid: int
     component: str
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that was learnt."""
+    """All facts."""
 
     path: str = ""
-    """The store that was looked at; empty if none was found."""
+    """The store that was examined; empty if none was found."""
     looked_in: tuple[str, ...] = ()
-    """Where a store was looked for."""
+    """Where a store was searched for."""
     plain: bool = False
-    """Commands given here find this store without being told."""
+    """Whether commands find this store without an option."""
     now_ms: int = 0
     version: str = ""
     patience: float = 0.0
-    """Seconds that looking could take."""
+    """The time limit of the examination in seconds."""
     stuck: str | None = None
-    """What we were looking at when that was over."""
+    """What was being examined when the time limit was reached."""
     ground: Ground = Ground()
     node: NodeFacts = NodeFacts()
     lock: Lock | None = None
@@ -224,51 +228,51 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     crashes: tuple[Crash, ...] = ()
     queues: tuple[QueueFacts, ...] = ()
     waiting: dict[str, int] = {}
-    """For how many ms the next job of each queue that has a due one has waited."""
+    """For each queue with a due job, for how many ms the oldest one has waited."""
     last_done: dict[str, int] = {}
     next_run: dict[str, int] = {}
-    """In how many ms the first of each queue's future jobs is due."""
+    """For each queue with scheduled jobs, in how many ms the first one is due."""
     last_beat_ms: int | None = None
-    """The newest beat that the node wrote down."""
+    """The latest heartbeat of the node in the store."""
     newest_ms: int | None = None
-    """The newest time in the store."""
+    """The latest time in the store."""
     others: tuple[Other, ...] = ()
     orphans: tuple[Orphan, ...] = ()
     refused: dict[str, str] = {}
-    """What could not be read of the store, each with why."""
+    """What could not be read from the store, each with the error."""
 
     def command(self, words: str) -> str:
-        """A command about this store that works where it is read."""
+        """Returns a command line for this store."""
         return f"chargehand {words}" + ("" if self.plain else f" --store {shlex.quote(self.path)}")
 
     def queue_of(self, crew: str) -> str:
-        """The queue that a crew serves."""
+        """Returns the queue that a crew serves."""
         return next((row.queue for row in self.crews if row.name == crew), crew)
 
     def count(self, queue: str) -> QueueFacts:
-        """The numbers of one queue. One that is known only to have something waiting has one."""
+        """Returns the numbers of a queue; if only a waiting job is known, one."""
         found = next((row for row in self.queues if row.queue == queue), None)
         return found or QueueFacts(queue=queue, queued=int(queue in self.waiting))
 
     def waits_for(self, crew: str) -> int:
-        """How many jobs could be done now, if that crew did them."""
+        """Returns how many jobs are due for this crew."""
         queue = self.queue_of(crew)
         return max(self.count(queue).due, int(queue in self.waiting))
 
     @property
     def waits(self) -> int:
-        """How many jobs could be done now, if somebody did them."""
+        """How many jobs are due in all queues."""
         names = {row.queue for row in self.queues} | set(self.waiting)
         return sum(max(self.count(name).due, int(name in self.waiting)) for name in names)
 
     @property
     def done_ms(self) -> int | None:
-        """When a job was done last."""
+        """When the last job was done."""
         return max(self.last_done.values(), default=None)
 
 
 def facts_of(parts: dict[str, Any]) -> Facts:
-    """Facts from what was collected; a part that is not as expected is left out, and said so."""
+    """Converts collected parts to Facts; an invalid part is omitted and listed in `refused`."""
     kept: dict[str, Any] = {}
     refused: dict[str, str] = dict(parts.get("refused", {}))
     types = {field.name: field.type for field in msgspec.structs.fields(Facts)}

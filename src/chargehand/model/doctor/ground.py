@@ -1,4 +1,4 @@
-"""What can be wrong with the store, its disk, its schema and its lock: pure, facts in, findings out."""
+"""Findings about the store: its file, disk, schema and lock. Pure."""
 
 from collections.abc import Iterator
 
@@ -7,13 +7,13 @@ from chargehand.model.doctor.facts import Facts, Process
 from chargehand.model.doctor.wording import length, size
 
 LEAST_FREE = 32 << 20
-"""Bytes of free disk below which writing may soon fail."""
+"""Free disk space in bytes below which a warning is given."""
 SKEW_MS = 5_000
 """How far a time may lie in the future."""
 
 
 def ground(facts: Facts) -> Iterator[Finding]:
-    """The file, its disk, its schema and its lock."""
+    """Yields the findings about the file, its disk, its schema and its lock."""
     where, free = facts.ground, facts.ground.free
     if where.network:
         yield Finding(
@@ -30,16 +30,16 @@ def ground(facts: Facts) -> Iterator[Finding]:
             cause="store-hung",
             about=facts.path,
             short="the store does not answer",
-            text=f"looking at {facts.path} ({facts.stuck}) did not end within {facts.patience:g} s: its disk hangs",
-            remedy="look at the disk or mount that holds it (`dmesg`, `mount`); nothing can be read or written before",
+            text=f"reading {facts.path} ({facts.stuck}) timed out after {facts.patience:g} s: its disk hangs",
+            remedy="check its disk or mount (`dmesg`, `mount`); until then nothing can be read or written",
         )
     elif where.exists is False and not facts.node.held:
         yield no_store(facts, f"there is no store at {facts.path}")
     elif where.error or where.kind != "file":
         what = where.error or f"it is a {where.kind}, not a file"
-        yield _unusable(facts, f"{facts.path} cannot be used: {what}", "give the right path, or the right to read it")
+        yield _unusable(facts, f"{facts.path} cannot be used: {what}", "set the right path, or grant read permission")
     elif facts.book.error:
-        yield _unusable(facts, facts.book.error, "do what it says; if it is damaged, restore a backup")
+        yield _unusable(facts, facts.book.error, "see the error; if the file is damaged, restore a backup")
     if free is not None and free < LEAST_FREE:
         full = free < (1 << 20)
         yield Finding(
@@ -47,7 +47,7 @@ def ground(facts: Facts) -> Iterator[Finding]:
             cause="disk-full",
             about=facts.path,
             text=f"the disk that holds {facts.path} {'is full' if full else f'has only {size(free)} left'}",
-            remedy="make room on it; outcomes wait in the node meanwhile, and nothing that was acknowledged is lost",
+            remedy="free disk space; until then outcomes wait in the node, and nothing that was acknowledged is lost",
             short="the disk is full" if full else f"{size(free)} of disk left",
         )
     yield from _schema(facts)
@@ -60,8 +60,8 @@ def ground(facts: Facts) -> Iterator[Finding]:
             cause="clock",
             about="clock",
             short=f"the clock is {ahead} behind the store",
-            text=f"the store has times that lie {ahead} in the future: the machine's clock was set back, or is wrong",
-            remedy="set the clock right (`timedatectl`); until then what was due in that time waits for longer",
+            text=f"the store contains times {ahead} in the future: the machine's clock was set back, or is wrong",
+            remedy="correct the clock (`timedatectl`); until then jobs due in that time are delayed",
         )
     for what, why in facts.refused.items():
         yield Finding(
@@ -75,19 +75,19 @@ def ground(facts: Facts) -> Iterator[Finding]:
 
 
 def no_store(facts: Facts, text: str) -> Finding:
-    """There is nothing to look at."""
+    """Returns the finding that there is no store."""
     return Finding(
         severity=Severity.ERROR,
         cause="no-store",
         about=facts.path or "store",
         text=text,
         short="no store",
-        remedy="go to its folder, set CHARGEHAND_URL, or name it: chargehand doctor --store PATH",
+        remedy="change to its folder, set CHARGEHAND_URL, or run: chargehand doctor --store PATH",
     )
 
 
 def by_others(facts: Facts) -> bool:
-    """Whether somebody else than the node keeps everybody from writing: what the node holds, it waits for itself."""
+    """Whether a process other than the node holds the write lock."""
     held = facts.lock
     return held is not None and (held.holder is None or held.holder.pid != facts.node.pid)
 
@@ -112,29 +112,27 @@ def _schema(facts: Facts) -> Iterator[Finding]:
         severity=Severity.ERROR if new else Severity.WARNING,
         cause="schema-new" if new else "schema-old",
         about=facts.path,
-        short=f"schema {found}, this version knows {known}",
-        text=f"{facts.path} was made by {'a newer' if new else 'an older'} Chargehand: its schema is {found}, and "
-        f"version {facts.version} here {'knows only' if new else 'has'} {known}",
-        remedy="pip install --upgrade chargehand"
-        if new
-        else "restart the node with this version, which brings it up to date",
+        short=f"schema {found}, this version supports {known}",
+        text=f"{facts.path} was created by {'a newer' if new else 'an older'} version of Chargehand: its schema is "
+        f"{found}, version {facts.version} here supports {known}",
+        remedy="pip install --upgrade chargehand" if new else "restart the node with this version, which upgrades it",
     )
 
 
 def _locked(facts: Facts, holder: Process | None, seconds: float) -> Finding:
-    who = "somebody" if holder is None else f"pid {holder.pid} ({holder.command or 'no command line'})"
+    who = "an unknown process" if holder is None else f"pid {holder.pid} ({holder.command or 'no command line'})"
     return Finding(
         severity=Severity.ERROR,
         cause="store-locked",
         about=facts.path,
         short=f"{who} holds the write lock",
-        text=f"{who} has held the write lock of {facts.path} for more than {length(seconds)}: nobody else can write",
-        remedy="end it, or let it end its transaction" if holder is None else f"kill -TERM {holder.pid}",
+        text=f"{who} has held the write lock of {facts.path} for more than {length(seconds)}: no other can write",
+        remedy="stop it, or end its transaction" if holder is None else f"kill -TERM {holder.pid}",
     )
 
 
 def two_stores(facts: Facts) -> Iterator[Finding]:
-    """Stores that are named beside the one that was looked at."""
+    """Yields other stores that are configured besides the examined one."""
     for other in facts.others:
         if other.pid is None:
             yield Finding(
@@ -142,6 +140,6 @@ def two_stores(facts: Facts) -> Iterator[Finding]:
                 cause="two-stores",
                 about=other.path,
                 short="there are two stores",
-                text=f"{other.why} is another store, {other.path}; this is about {facts.path}",
-                remedy=f"to look at that one: chargehand doctor --store {other.path}",
+                text=f"{other.why} is another store, {other.path}; this diagnosis is about {facts.path}",
+                remedy=f"to examine the other one: chargehand doctor --store {other.path}",
             )

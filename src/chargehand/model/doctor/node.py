@@ -1,4 +1,4 @@
-"""Whether there is a node, and what keeps it from working: pure, facts in, findings out."""
+"""Findings about the node: whether one runs, and what prevents it from working. Pure."""
 
 from collections.abc import Iterator
 
@@ -8,13 +8,13 @@ from chargehand.model.doctor.ground import by_others
 from chargehand.model.doctor.wording import length
 
 LONG_WAIT = 2.0
-"""Seconds that a node may wait for the store before that is remarkable."""
+"""Seconds of waiting for the store from which on it is reported as slow."""
 YOUNG = 10.0
-"""Seconds in which a node may still be starting."""
+"""The age in seconds below which a node that does not answer may still be starting."""
 
 
 def node(facts: Facts) -> Iterator[Finding]:
-    """Whether there is one, and whether it can work."""
+    """Yields the findings about the node."""
     found = facts.node
     if not found.held:
         yield from _absent(facts)
@@ -25,10 +25,10 @@ def node(facts: Facts) -> Iterator[Finding]:
             severity=Severity.ERROR,
             cause="file-gone",
             about=facts.path,
-            short="the store was deleted under the node",
-            text=f"{facts.path} was deleted or replaced while the node (pid {found.pid}) uses it: what is written now "
+            short="the store was deleted while the node uses it",
+            text=f"{facts.path} was deleted or replaced while the node (pid {found.pid}) uses it: what it writes now "
             "is not in the file that others see",
-            remedy=f"stop everything that uses it, put the right file back, and start again: kill -TERM {found.pid}",
+            remedy=f"stop all processes that use it (kill -TERM {found.pid}), restore the file, and start them again",
         )
     if found.view is not None:
         yield from _working(facts)
@@ -36,7 +36,7 @@ def node(facts: Facts) -> Iterator[Finding]:
 
 def _absent(facts: Facts) -> Iterator[Finding]:
     if facts.stuck is not None or facts.ground.exists is False:
-        return  # what matters is that we could not look, or that there is nothing
+        return  # another finding says that the store does not exist or cannot be examined
     elsewhere = next((other for other in facts.others if other.pid is not None), None)
     if elsewhere is not None:
         yield Finding(
@@ -44,9 +44,9 @@ def _absent(facts: Facts) -> Iterator[Finding]:
             cause="two-stores",
             about=elsewhere.path,
             short="a node serves another store",
-            text=f"no node serves {facts.path}, but one of yours (pid {elsewhere.pid}) serves {elsewhere.path}: is "
-            "work enqueued into one file and looked for in the other?",
-            remedy=f"export CHARGEHAND_URL={elsewhere.path}, if that is the one that is meant",
+            text=f"no node serves {facts.path}, but another node of this user (pid {elsewhere.pid}) serves "
+            f"{elsewhere.path}: are jobs enqueued in the wrong file?",
+            remedy=f"export CHARGEHAND_URL={elsewhere.path}, if that is the right store",
         )
     killed = facts.last_beat_ms is not None
     yield Finding(
@@ -55,8 +55,8 @@ def _absent(facts: Facts) -> Iterator[Finding]:
         about=facts.path,
         short="no node runs",
         since_ms=facts.last_beat_ms,
-        text=f"no node serves {facts.path}: nothing is being done"
-        + ("; the last one did not end in order" if killed else ""),
+        text=f"no node serves {facts.path}: no jobs are performed"
+        + ("; the last node did not shut down gracefully" if killed else ""),
         remedy="start one: chargehand work APP (as module:object), or your API",
     )
     if facts.orphans:
@@ -65,9 +65,9 @@ def _absent(facts: Facts) -> Iterator[Finding]:
             severity=Severity.WARNING,
             cause="orphans",
             about=facts.orphans[0].component,
-            text=f"{len(facts.orphans)} process(es) of an ended node still run (pid {pids})",
-            remedy=f"the next node ends them when it starts; or: kill -KILL {' '.join(pids.split(', '))}",
-            short="processes of an ended node still run",
+            text=f"{len(facts.orphans)} process(es) of a dead node are still running (pid {pids})",
+            remedy=f"the next node kills them when it starts; or: kill -KILL {' '.join(pids.split(', '))}",
+            short="processes of a dead node are still running",
         )
 
 
@@ -81,8 +81,8 @@ def _silent(facts: Facts, found: NodeFacts) -> Finding:
             cause="node-elsewhere",
             about=facts.path,
             short="the node is in another container",
-            text=f"{who} lives in another pid namespace (another container?): nobody here can see its processes",
-            remedy="run everything that uses this file in one container, or give each a store of its own",
+            text=f"{who} runs in another pid namespace (another container?): its processes are not visible here",
+            remedy="run all processes that use this file in one container, or use a separate store for each",
         )
     if process is not None and process.state in "Tt":
         return Finding(
@@ -90,7 +90,7 @@ def _silent(facts: Facts, found: NodeFacts) -> Finding:
             cause="node-stopped",
             about=f"pid {found.pid}",
             since_ms=since,
-            text=f"{who} was stopped by a signal (Ctrl+Z, SIGSTOP or a debugger): it does nothing until it goes on",
+            text=f"{who} was stopped by a signal (Ctrl+Z, SIGSTOP or a debugger): it does nothing until continued",
             remedy=f"kill -CONT {found.pid}",
             short="the node was stopped by a signal",
         )
@@ -100,8 +100,8 @@ def _silent(facts: Facts, found: NodeFacts) -> Finding:
             severity=Severity.ERROR,
             cause="not-allowed",
             about=f"pid {found.pid}",
-            short="the node is another user's",
-            text=f"{who} belongs to {owner}, and you may not ask it",
+            short="the node belongs to another user",
+            text=f"{who} belongs to {owner} and refuses the connection",
             remedy=f"sudo -u {owner} chargehand doctor --store {facts.path}",
         )
     if process is not None and process.age_s < YOUNG and not found.listens:
@@ -111,7 +111,7 @@ def _silent(facts: Facts, found: NodeFacts) -> Finding:
             about=f"pid {found.pid}",
             short="the node is starting",
             text=f"{who} was started {length(process.age_s)} ago and does not answer yet",
-            remedy="wait a moment, and ask again",
+            remedy="wait a moment, and try again",
         )
     state = {"D": "; the kernel waits for its disk", "R": "; it is busy"}.get(process.state if process else "", "")
     return Finding(
@@ -119,9 +119,9 @@ def _silent(facts: Facts, found: NodeFacts) -> Finding:
         cause="node-silent",
         about=f"pid {found.pid}",
         since_ms=since,
-        text=f"{who} does not answer ({found.silent or 'nobody listens'}{state})",
+        text=f"{who} does not answer ({found.silent or 'it does not listen'}{state})",
         short="the node does not answer",
-        remedy=f"look at its log; if it stays so: kill -TERM {found.pid or 'PID'}, and its host starts another",
+        remedy=f"check its log; if it does not recover: kill -TERM {found.pid or 'PID'}, and its host starts another",
     )
 
 
@@ -134,8 +134,8 @@ def _working(facts: Facts) -> Iterator[Finding]:
             cause="store-failing",
             about=facts.path,
             short="the store cannot be written",
-            text=f"the node cannot write: {view.store.failing}",
-            remedy="mend what it says; outcomes wait in the node and are written afterwards",
+            text=f"the node cannot write to the store: {view.store.failing}",
+            remedy="fix the error; outcomes wait in the node and are written afterwards",
         )
     elif (view.store.waiting_s or 0) > LONG_WAIT and not by_others(facts):
         yield Finding(
@@ -144,7 +144,7 @@ def _working(facts: Facts) -> Iterator[Finding]:
             about=facts.path,
             short="the store is slow",
             text=f"the node has waited for the store for {length(view.store.waiting_s or 0)}",
-            remedy="look at the disk (`iostat`), and at who writes to the file",
+            remedy="check the disk (`iostat`), and which processes write to the file",
         )
     if view.stopping:
         yield Finding(
@@ -153,7 +153,7 @@ def _working(facts: Facts) -> Iterator[Finding]:
             about=f"pid {view.pid}",
             short="the node is stopping",
             text=f"the node (pid {view.pid}) is stopping: {view.stopping}",
-            remedy="wait until it is gone, then start its host again, if it is to go on",
+            remedy="wait until it has stopped, then start its host again",
         )
     if view.version and view.version != facts.version:
         yield Finding(
@@ -161,7 +161,7 @@ def _working(facts: Facts) -> Iterator[Finding]:
             cause="version-skew",
             about=f"pid {view.pid}",
             text=f"the node (pid {view.pid}) runs Chargehand {view.version}, this is {facts.version}",
-            remedy="restart the node's host, so that both are of one version",
+            remedy="restart the node's host, so that both have the same version",
             short=f"node {view.version}, command line {facts.version}",
         )
     for left in view.unkillable:
@@ -170,7 +170,7 @@ def _working(facts: Facts) -> Iterator[Finding]:
             cause="unkillable",
             about=left.component,
             short=f"pid {left.pid} cannot be killed",
-            text=f"pid {left.pid}, once {left.component}, does not die of SIGKILL: the kernel waits for a driver or "
-            "disk; it keeps its job and its place",
-            remedy="see to the driver or the disk that it waits for; at worst, reboot",
+            text=f"pid {left.pid}, formerly {left.component}, does not exit after SIGKILL: the kernel waits for a "
+            "driver or disk; its job and its worker are blocked",
+            remedy="check the driver or the disk that it waits for; if necessary, reboot",
         )

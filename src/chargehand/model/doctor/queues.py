@@ -1,4 +1,4 @@
-"""What the queues and the pauses say: pure, facts in, findings out."""
+"""Findings about queues and pauses. Pure."""
 
 from collections.abc import Iterator
 
@@ -8,7 +8,7 @@ from chargehand.model.doctor.wording import in_future, jobs, length
 
 
 def queues(facts: Facts) -> Iterator[Finding]:
-    """What the queues themselves say."""
+    """Yields the findings about queues."""
     served = {row.queue for row in facts.crews}
     if facts.node.view is not None:
         for queue in sorted(set(facts.waiting) - served):
@@ -16,9 +16,9 @@ def queues(facts: Facts) -> Iterator[Finding]:
                 severity=Severity.ERROR,
                 cause="no-crew",
                 about=queue,
-                short=f"nobody serves {queue}",
-                text=f"queue {queue}: {jobs(max(1, facts.count(queue).due))} waiting, and no crew serves it",
-                remedy="start the application that has a crew for it, or enqueue under the right name",
+                short=f"no crew serves {queue}",
+                text=f"queue {queue}: {jobs(max(1, facts.count(queue).due))} waiting, but no crew serves it",
+                remedy="start the application that declares its crew, or use the right queue name",
             )
     running, future = (sum(getattr(row, name) for row in facts.queues) for name in ("running", "future"))
     if future and not facts.waits and not running:
@@ -29,7 +29,7 @@ def queues(facts: Facts) -> Iterator[Finding]:
             cause="future",
             about="queues",
             short=f"{in_future(future)}{soon}",
-            text=f"everything that waits, waits for its time: {jobs(future)}{soon}",
+            text=f"all waiting jobs are scheduled for later: {jobs(future)}{soon}",
             remedy=facts.command("jobs list"),
         )
     failed = {row.queue: row.failed for row in facts.queues if row.failed}
@@ -40,20 +40,20 @@ def queues(facts: Facts) -> Iterator[Finding]:
             cause="failed-jobs",
             about="queues",
             short=f"{jobs(sum(failed.values()))} failed",
-            text=f"{jobs(sum(failed.values()))} failed for good: {each}",
-            remedy=f"{facts.command('jobs list --state failed')}; {facts.command('jobs retry --all')} tries them again",
+            text=f"{jobs(sum(failed.values()))} failed permanently: {each}",
+            remedy=f"{facts.command('jobs list --state failed')}; {facts.command('jobs retry --all')} retries them",
         )
 
 
 def pauses(facts: Facts) -> Iterator[Finding]:
-    """What a person paused, who, why and until when."""
+    """Yields the pauses: what is paused, by whom, why and until when."""
     for pause in facts.pauses:
         crew = pause.scope.removeprefix("worker:").partition(":")[0]
         waiting = facts.waits if pause.scope == "*" else facts.waits_for(crew)
         whole = not pause.scope.startswith("worker:")
         what = "everything" if pause.scope == "*" else pause.scope
         who = "resume" if pause.scope == "*" else f"resume {pause.scope.removeprefix('worker:')}"
-        until = "until somebody resumes it" if pause.left_ms is None else f"for another {length(pause.left_ms / 1000)}"
+        until = "until it is resumed" if pause.left_ms is None else f"for another {length(pause.left_ms / 1000)}"
         ago = length(max(0, facts.now_ms - pause.since_ms) / 1000)
         yield Finding(
             severity=Severity.NOTE if not waiting else Severity.ERROR if whole else Severity.WARNING,

@@ -1,15 +1,15 @@
-"""Numbers as people say them."""
+"""Formats numbers and stack traces for findings."""
 
 import re
 
 SIGNALS = {4: "illegal instruction", 6: "abort", 7: "bus error", 8: "arithmetic error", 9: "killed", 11: "segfault"}
-"""Deaths that have a name among people."""
+"""Common names of fatal signals."""
 _FRAME = re.compile(r'^  File "([^"]+)", line (\d+)', re.MULTILINE)
 _PACKAGE = re.compile(r"/(?:(?:site|dist)-packages|lib/python3[^/]*)/(?!(?:site|dist)-packages)([^/]+?)(?:/|\.py$)")
 
 
 def length(seconds: float) -> str:
-    """A length of time: 42 seconds, 38 minutes, 3.5 hours, 4 days."""
+    """Formats a duration: 42 seconds, 38 minutes, 3.5 hours, 4 days."""
     for unit, size, from_ in (("day", 86_400, 2), ("hour", 3_600, 2), ("minute", 60, 2), ("second", 1, 0)):
         if seconds >= size * from_:
             amount = seconds / size
@@ -19,22 +19,22 @@ def length(seconds: float) -> str:
 
 
 def times(count: int) -> str:
-    """How often."""
+    """Formats a number of times."""
     return {1: "once", 2: "twice"}.get(count, f"{count} times")
 
 
 def jobs(count: int) -> str:
-    """So many jobs."""
+    """Formats a number of jobs."""
     return f"{count:,} job" + ("" if count == 1 else "s")
 
 
 def in_future(count: int) -> str:
-    """So many jobs that are not due yet."""
-    return f"{jobs(count)} waiting for {'its' if count == 1 else 'their'} time"
+    """Formats a number of jobs that are not due yet."""
+    return f"{jobs(count)} scheduled for later"
 
 
 def size(count: int) -> str:
-    """Bytes."""
+    """Formats a number of bytes."""
     for unit, many in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
         if count >= many:
             return f"{count / many:.1f} {unit}"
@@ -42,7 +42,7 @@ def size(count: int) -> str:
 
 
 def place_in(stacks: str) -> str:
-    """Where a process stood when it died, from what faulthandler wrote: the package, or the file and line."""
+    """Returns where a process crashed, from faulthandler's output: the package, or the file and line."""
     for marked in ("Current thread", "Thread"):
         begins = stacks.find(marked)
         found = _FRAME.search(stacks[begins:].partition("\n\n")[0]) if begins >= 0 else None

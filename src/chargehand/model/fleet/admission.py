@@ -1,65 +1,63 @@
-"""Who may start now: starts are staggered, few load at a time, and no more than fit into memory.
+"""Decides which worker may start now: starts are staggered, few workers load at a time, and their memory must fit.
 
-Pure. Places that are due wait in a line, in order; one that does not fit lets others pass.
+Pure. Places that are due wait in a line, in order; a place that does not fit lets others pass.
 """
 
 from collections.abc import Mapping
 
 from chargehand.model.fleet.lifecycle import Status
-from chargehand.model.fleet.place import Place
+from chargehand.model.fleet.place import Place, Shortage
 from chargehand.model.fleet.policy import StartPolicy, Terms
-
-NEVER = "can never fit"
 
 
 class Admission:
-    """The line of those who are due to start."""
+    """The line of places that are due to start."""
 
     def __init__(self, policy: StartPolicy, crews: Mapping[str, Terms]) -> None:
         self._policy, self._crews = policy, crews
         self._line: list[Place] = []
         self._next_at = 0.0
         self._full = False
-        """Nobody fits until somebody has ended or is done with loading."""
+        """Whether no place in the line can start until a worker has exited or finished loading."""
 
     def join(self, place: Place) -> None:
-        """The place is due."""
+        """Adds a place that is due to the line."""
         if not place.in_line:
             place.start_at, place.in_line = None, True
             self._line.append(place)
             self._full = False
 
     def leave(self, place: Place) -> None:
-        """It is not to be started after all."""
+        """Removes a place from the line."""
         if place.in_line:
-            place.in_line = False
+            place.in_line, place.shortage = False, None
             self._line.remove(place)
 
     def next_due(self) -> float | None:
-        """When somebody may be admitted, if only time is in the way."""
+        """Returns when the next place may start, if only the stagger interval delays it."""
         return self._next_at if self._line and not self._full else None
 
     def admit(self, places: Mapping[str, Place], now: float) -> Place | None:
-        """The next one that may start now."""
+        """Removes and returns the next place that may start now; None if there is none."""
         if not self._line or self._full or now < self._next_at:
             return None
         if sum(place.status is Status.STARTING for place in places.values()) < self._policy.most_loading:
             for place in self._line:
-                lacking = self._lacking(place, places)
-                if lacking is None:
+                place.shortage, text = self._shortage(place, places)
+                if place.shortage is None:
                     self.leave(place)
                     self._next_at = now + self._policy.stagger
                     return place
-                place.text = lacking
-                place.unfit = lacking.startswith(NEVER)
+                place.text = text
         self._full = True
         return None
 
     def look_again(self) -> None:
-        """Somebody ended, or is done with loading: there may be room."""
+        """Checks the line again: a worker has exited or is ready."""
         self._full = False
 
-    def _lacking(self, place: Place, places: Mapping[str, Place]) -> str | None:
+    def _shortage(self, place: Place, places: Mapping[str, Place]) -> tuple[Shortage | None, str]:
+        """Returns why the place's memory does not fit, as a code and as text; None and an empty text if it does."""
         for what, name in (("memory", "memory"), ("gpu_memory", "GPU memory")):
             total: int | None = getattr(self._policy, what)
             need: int = getattr(self._crews[place.crew], what) or 0
@@ -67,17 +65,15 @@ class Admission:
                 continue
             taken = sum(getattr(self._crews[other.crew], what) or 0 for other in places.values() if other.alive)
             if need > total:
-                return f"{NEVER} into {name}: it needs {_size(need)}, and there are {_size(total)} in all"
+                return Shortage.PERMANENT, f"needs {_size(need)} of {name}; the limit is {_size(total)}"
             if taken + need > total:
-                return (
-                    f"waits for {name}: it needs {_size(need)}, and of {_size(total)} only "
-                    f"{_size(max(0, total - taken))} are not promised to others"
-                )
-        return None
+                left = _size(max(0, total - taken))
+                return Shortage.TEMPORARY, f"waits for {name}: needs {_size(need)}; {left} of {_size(total)} are free"
+        return None, ""
 
 
 def _size(count: int) -> str:
-    """Bytes, for people."""
+    """Formats a number of bytes."""
     for unit, size in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
         if count >= size:
             return f"{count / size:.1f} {unit}"

@@ -1,6 +1,6 @@
-"""When all of a crew crash of the same cause, one is tried further instead of all budgets being burnt.
+"""The circuit breaker of a crew: if all its workers crash of the same cause, only one of them is restarted.
 
-Pure. Only deaths without a job in hand count: a crash with one is the job's affair first, and quarantine sees to that.
+Pure. Only crashes without a job count: a crash with a job is attributed to the job first, which quarantine handles.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ from chargehand.model.fleet.policy import RestartPolicy
 
 
 class Breaker(msgspec.Struct, frozen=True):
-    """An open breaker: the worker that is tried for all, and what they crashed of."""
+    """An open breaker: the probe, which is the only worker that is restarted, and the cause of the crashes."""
 
     probe: str
     cause: str
@@ -28,7 +28,8 @@ class Breakers:
         self.open: dict[str, Breaker] = {}
 
     def crashed(self, crew: str, places: Sequence[Place], now: float) -> Breaker | None:
-        """Somebody of the crew crashed and would come back: a breaker, if that opens one. All but the probe wait."""
+        """Returns a breaker if a crash that would be followed by a restart opens one. All workers but the probe then
+        wait."""
         opened = None
         if crew not in self.open:
             opened = self._opens(places, now)
@@ -37,13 +38,13 @@ class Breakers:
             self.open[crew] = opened
         for place in places:
             if opened is None and place.in_line:
-                continue  # a person wants it back, breaker or not
+                continue  # an operator started it, regardless of the breaker
             if place.status is Status.CRASHED and place.component != self.open[crew].probe:
                 place.start_at, place.behind_breaker, place.reason = None, True, Reason.BREAKER
         return opened
 
     def _opens(self, places: Sequence[Place], now: float) -> Breaker | None:
-        """Of two or more that are to be at work, all crashed within the window, of one cause."""
+        """Returns a breaker if all workers of the crew (two or more) crashed of one cause within the window."""
         here = [place for place in places if place.status is not Status.FAILED or place.in_line]
         concerned = [place for place in here if place.after in (None, After.START)]
         since = now - self._policy.breaker_window
@@ -54,18 +55,18 @@ class Breakers:
         if len(concerned) < 2 or len(causes) != 1 or None in causes:
             return None
         living = [place for place in concerned if place.alive or place.in_line]
-        # Whoever is back already is the one that is tried; else the one that would come back first.
+        # The probe is a worker that is already running again, or else the one that would restart first.
         first = min(concerned, key=lambda place: now if place.start_at is None else place.start_at)
         probe = living[0] if living else first
         return Breaker(probe.component, str(probe.idle_crash_cause))
 
     def due(self, crew: str, places: Mapping[str, Place]) -> float | None:
-        """When the probe will have run well for long enough, as far as is known now; at once if it is no more."""
+        """Returns when the breaker closes: once the probe has run long enough, or at once if the probe was removed."""
         probe = places.get(self.open[crew].probe)
         if probe is None or probe.after not in (None, After.START):
             return 0.0
         return None if probe.ready_at is None else probe.ready_at + self._policy.healthy_after
 
     def next_due(self, places: Mapping[str, Place]) -> list[float | None]:
-        """When a breaker closes."""
+        """Returns when each open breaker closes."""
         return [self.due(crew, places) for crew in self.open]

@@ -1,6 +1,6 @@
-"""What a worker's death means: one word for the reason, a sentence for people, and what becomes of the job in hand.
+"""Classifies the death of a worker: a reason code, a text, and the outcome of the job that it held.
 
-Pure. Exit code and signal are facts; the reason is a judgement, and never hides in a number.
+Pure. Exit code and signal are facts; the reason is a judgement and is never encoded in a number.
 """
 
 import signal
@@ -8,12 +8,12 @@ from enum import StrEnum
 
 import msgspec
 
-from chargehand.errors import EXIT_CONFIGURATION, EXIT_SET_UP, EXIT_UNRECOVERABLE
+from chargehand.errors import EXIT_CONFIGURATION, EXIT_SET_UP, EXIT_UNRECOVERABLE, STACKS_FOLLOW
 from chargehand.model.job import Crashed, Interrupted, Outcome, Stopped, TimedOut
 
 
 class Reason(StrEnum):
-    """Why a worker is not there: every word that can stand in a report, a health row or a status."""
+    """Why a worker is not running: all reason codes of reports, health rows and statuses."""
 
     CRASH = "crash"
     OOM = "oom"
@@ -38,49 +38,51 @@ class Reason(StrEnum):
 
 
 MEANINGS: dict[Reason, str] = {
-    Reason.CRASH: "a signal that nobody of ours sent ended it",
-    Reason.OOM: "the kernel killed it because memory ran out",
-    Reason.EXITED: "it ended by itself, with whatever code, or somebody sent it a SIGTERM",
-    Reason.HEARTBEAT_TIMEOUT: "no frame came, and it used no CPU time: hung, and killed",
-    Reason.HUNG: "frames came, but its working thread stood still: hung, and killed",
-    Reason.BAD_FRAME: "it said what is no frame: killed",
-    Reason.START_TIMEOUT: "its first frame, or the end of its set-up, did not come in time: killed",
-    Reason.JOB_TIMEOUT: "its job took longer than it may: killed, and charged to the job alone",
-    Reason.CANCELLED: "a person cancelled its job, which did not end by itself in time: killed, and charged to nobody",
+    Reason.CRASH: "the worker was ended by a signal that Chargehand did not send",
+    Reason.OOM: "the kernel's out-of-memory killer killed the worker",
+    Reason.EXITED: "the worker exited by itself, with any exit code, or after a SIGTERM from outside",
+    Reason.HEARTBEAT_TIMEOUT: "the worker sent no heartbeat and used no CPU time; it was killed",
+    Reason.HUNG: "the worker sent heartbeats, but its main thread made no progress; it was killed",
+    Reason.BAD_FRAME: "the worker sent an invalid frame; it was killed",
+    Reason.START_TIMEOUT: "the worker did not send its first frame, or did not finish `set_up`, in time; it was killed",
+    Reason.JOB_TIMEOUT: "the worker's job exceeded its timeout; the worker was killed, and only the job is charged",
+    Reason.CANCELLED: "the worker's job was cancelled and did not end in time; the worker was killed, uncharged",
     Reason.SET_UP_FAILED: "the handler's set_up raised",
-    Reason.CONFIGURATION: "it said that its configuration is wrong: given up at once",
-    Reason.UNRECOVERABLE: "it said that its successor could do no better: given up at once",
-    Reason.NOT_STARTED: "the process could not be made",
-    Reason.BREAKER: "all of its crew crashed of the same cause; another of them is tried first",
-    Reason.RECYCLED: "it had done its number of jobs, or grown too large, and was replaced",
-    Reason.RESTARTED: "a person had it restarted",
-    Reason.DRAINED: "a person had it drained",
-    Reason.STOPPED: "it was asked to stop",
-    Reason.SCALED_DOWN: "its crew was made smaller",
-    Reason.IDLE: "it had nothing to do for long enough; it comes back with the next job",
+    Reason.CONFIGURATION: "the worker reported a configuration error; it was given up at once",
+    Reason.UNRECOVERABLE: "the worker reported that a restart cannot help; it was given up at once",
+    Reason.NOT_STARTED: "the process could not be started",
+    Reason.BREAKER: "all workers of the crew crashed of the same cause; only one of them, another one, is restarted",
+    Reason.RECYCLED: "the worker reached `recycle_jobs` or `recycle_memory` and was replaced",
+    Reason.RESTARTED: "an operator restarted the worker",
+    Reason.DRAINED: "an operator drained the worker",
+    Reason.STOPPED: "the worker was asked to stop",
+    Reason.SCALED_DOWN: "the crew was scaled down",
+    Reason.IDLE: "the worker reached `idle_exit`; it is started again with the next job",
 }
+"""The meaning of each reason, for the reference documentation."""
 
 _FATAL = {EXIT_CONFIGURATION: Reason.CONFIGURATION, EXIT_UNRECOVERABLE: Reason.UNRECOVERABLE}
 
 
 class Death(msgspec.Struct, frozen=True, kw_only=True):
-    """The facts of a death, as far as the kernel and the worker itself told them."""
+    """The facts of a death, from the kernel and from the worker itself."""
 
     exit_code: int | None = None
     signal: int | None = None
     said: str | None = None
-    """The worker's own last words about why it ends."""
+    """The reason that the worker sent before it exited."""
     had_job: bool = False
     oom: bool = False
 
     @property
     def how(self) -> str:
+        """The signal or the exit code, as text."""
         return f"signal {self.signal}{_name(self.signal)}" if self.signal else f"exit code {self.exit_code}"
 
     @property
     def fatal(self) -> bool:
-        """Whether a restart cannot help. A job may call sys.exit(2) for reasons of its own: without words, and with a
-        job in hand, it is not meant."""
+        """Whether a restart cannot help. An exit code alone does not count while the worker held a job, which may
+        call sys.exit(2)."""
         return self.exit_code in _FATAL and (self.said is not None or not self.had_job)
 
 
@@ -104,12 +106,12 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _name(number: int) -> str:
-    """A signal's name, in brackets, if it has one."""
+    """Returns the name of a signal, after a comma; an empty string if it has none."""
     return f", {signal.Signals(number).name}" if number in set(signal.Signals) else ""
 
 
 def reason_of(death: Death, verdict: Reason | None) -> Reason:
-    """One word for it: the supervisor's own verdict if it had one."""
+    """Returns the reason of a death: the supervisor's verdict, if there is one."""
     if verdict is not None:
         return verdict
     if death.oom:
@@ -124,17 +126,18 @@ def reason_of(death: Death, verdict: Reason | None) -> Reason:
 
 
 def last_outcome(death: Death, verdict: Reason | None, who: str, *, asked: bool, stacks: str = "") -> Outcome:
-    """What a death means for the job in hand: a crash, unless it was our wish or nothing that the job did."""
+    """Returns the outcome of the job that the worker held: a crash, unless the worker was asked to stop or the job
+    is not to blame."""
     if verdict is Reason.JOB_TIMEOUT:
-        where = f"; it stood here:\n{stacks}" if stacks else "; it could not say where it stood"
+        where = f"{STACKS_FOLLOW}{stacks}" if stacks else "; no stack traces are available"
         return TimedOut(f"the job took longer than its timeout, and {who} was replaced{where}")
     if verdict is Reason.CANCELLED:
-        return Stopped(f"the job did not end by itself when it was cancelled, and {who} was replaced")
+        return Stopped(f"the job did not end after it was cancelled, and {who} was replaced")
     if asked:
         return Interrupted(f"{who} was stopped before the job was done")
     if death.fatal and death.said is not None:
         return Interrupted(f"{who} gave up: {death.said}")
     reason = reason_of(death, verdict)
     after = "" if reason in (Reason.CRASH, Reason.EXITED) else f" ({reason})"
-    where = f"; it stood here:\n{stacks}" if stacks else ""
-    return Crashed(f"{who} ended by {death.how}{after} with the job in hand{where}")
+    where = f"{STACKS_FOLLOW}{stacks}" if stacks else ""
+    return Crashed(f"{who} ended by {death.how}{after} while it performed the job{where}")

@@ -1,6 +1,6 @@
-"""How a worker is brought to its end: asked, then pressed, then killed; or condemned, and first asked where it stands.
+"""Stops a worker: asks it, terminates its children, kills it; or, if it is hung, requests stack traces and kills it.
 
-Pure. The stages: 1 asked through its sockets, 2 its children terminated (or its stacks asked for), 3 and on killed.
+Pure. The stages: 1 asked through its sockets; 2 children terminated, or stack traces requested; 3 and more killed.
 """
 
 from chargehand.model.fleet.death import Reason
@@ -10,19 +10,19 @@ from chargehand.model.fleet.policy import LivenessPolicy
 
 
 class Ending:
-    """The stages of an end, for one place at a time."""
+    """Takes one place at a time through the stages."""
 
     def __init__(self, policy: LivenessPolicy) -> None:
         self._policy = policy
 
     def ask(self, place: Place, now: float) -> list[Action]:
-        """Ask it to stop; it has the grace to finish what it does."""
+        """Asks the worker to stop; it has the grace period to finish its job."""
         place.move(Status.STOPPING)
         self._stage(place, 1, now + self._policy.grace)
         return [Ask(place.component)]
 
     def condemn(self, place: Place, reason: Reason, now: float) -> list[Action]:
-        """It is to be killed, but first asked where it stands."""
+        """Requests stack traces from a worker that is then killed for this reason."""
         if place.verdict is not None:
             return []
         place.verdict = reason
@@ -30,19 +30,19 @@ class Ending:
         return [Dismiss(place.component), DumpStacks(place.component, reason)]
 
     def kill(self, place: Place, reason: Reason, now: float) -> list[Action]:
-        """It is killed at once."""
+        """Kills the worker at once."""
         place.verdict = reason
         self._stage(place, 3, now + self._policy.terminate)
         return [Dismiss(place.component), Kill(place.component, reason)]
 
     def press(self, place: Place, now: float) -> list[Action]:
-        """It is not gone yet: the next stage."""
+        """Takes a worker that has not exited yet to the next stage."""
         self._stage(place, place.stage + 1, now + self._policy.terminate)
         if place.stage == 2:
             return [Terminate(place.component)]
         reason = place.verdict or place.why_leave or Reason.STOPPED
         if place.stage > 3:
-            place.text = f"unkillable: pid {place.pid} did not die of a SIGKILL ({reason})"
+            place.text = f"unkillable: pid {place.pid} did not exit after SIGKILL ({reason})"
         return [Kill(place.component, reason)]
 
     def _stage(self, place: Place, stage: int, press_at: float) -> None:

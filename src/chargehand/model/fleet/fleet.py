@@ -1,8 +1,8 @@
-"""The supervisor's mind: for every worker's place, what happened, what that means, and what is to be done.
+"""The supervisor's decisions: for every worker's place, what an event means and which actions follow.
 
-Pure: events and the time come in, actions go out. It never sees a process, a socket or a store. Whoever reports
-`Exited` has already read the worker's sockets to the end and ended whatever it left behind, so a place that is
-filled again never overlaps its old life.
+Pure: events and the time come in, actions go out; processes, sockets and stores are not accessed. The caller reports
+`Exited` only after it has read the worker's sockets to the end and killed the worker's descendants, so that two
+incarnations of a place never overlap.
 """
 
 from collections.abc import Collection, Mapping
@@ -32,35 +32,37 @@ from chargehand.model.fleet.place import After, Place
 from chargehand.model.fleet.roster import AT_WORK, Roster
 
 AFTER_A_LOOK = 1.0
-"""Seconds for which a worker that has looked for work stays, at least: by then it is handed what it found."""
+"""How many seconds a worker stays after `discover`, so that it can receive the jobs it found."""
 
 
 class Fleet(Roster):
-    """All places of a node. `begin`, `handle`, `began`, `ended`, `let_go` are what the hands call; `places` is read."""
+    """All places of a node. The supervisor calls `begin`, `handle`, `began`, `ended` and `let_go`, and reads
+    `places`."""
 
     def begin(self, now: float, failed: Mapping[str, str] | None = None) -> list[Action]:
-        """Start everybody but those who were given up on in an earlier life of the node, and why."""
+        """Starts all workers except those that an earlier incarnation of the node gave up (`failed`, with the
+        reason)."""
         self._begun = True
         for place in self.places.values():
             why = (failed or {}).get(place.component)
             if why is not None:
-                place.status, place.text = Status.FAILED, why  # as it was: no transition
+                place.status, place.text = Status.FAILED, why  # restored, not a transition
             else:
                 self.start(place)
         return self.admitted(now)
 
     def next_due(self) -> float | None:
-        """The earliest moment at which a Tick would do something."""
+        """Returns the earliest time at which a Tick has an effect."""
         due = [place.due() for place in self.places.values()]
         due += [self._admission.next_due(), *self._breakers.next_due(self.places)]
         return min((moment for moment in due if moment is not None), default=None)
 
     def all_gone(self) -> bool:
-        """Whether no worker process is left."""
+        """Whether no worker process exists."""
         return not any(place.alive for place in self.places.values())
 
     def handle(self, event: Event, now: float) -> list[Action]:
-        """Take note of what happened; say what to do."""
+        """Processes an event and returns the actions that follow."""
         return [*self._handle(event, now), *self.admitted(now)]
 
     def _handle(self, event: Event, now: float) -> list[Action]:
@@ -108,7 +110,7 @@ class Fleet(Roster):
         if pid is not None:
             self._occupied[component] = pid
         place = self.places.get(component)
-        if place is None:  # there is no such place now; there may be one again
+        if place is None:  # the place was removed; it may be added again
             return []
         if pid is not None:
             self._admission.leave(place)
@@ -117,23 +119,25 @@ class Fleet(Roster):
         return []
 
     def could_wake(self, crew: str) -> int:
-        """Of how many waiting jobs we want to know: for each one a worker, those that come already included."""
+        """Returns how many waiting jobs matter: one per sleeping worker, plus those for workers that are starting."""
         sleepers = len(self._sleepers(crew))
         return sleepers + self._coming(crew) if sleepers else 0
 
     def _sleepers(self, crew: str) -> list[Place]:
+        """Returns the sleeping workers of a crew that could be started."""
         return [place for place in self.crew(crew) if place.asleep and not place.in_line and not place.paused]
 
     def _coming(self, crew: str) -> int:
+        """Returns how many workers of a crew are starting or about to start."""
         return sum(place.in_line or place.status is Status.STARTING for place in self.crew(crew))
 
     def _wake(self, crew: str, count: int) -> list[Action]:
+        """Starts as many sleeping workers as there are waiting jobs."""
         for place in self._sleepers(crew)[: max(0, count - self._coming(crew))]:
             self.start(place)
         return []
 
-    # a worker speaks
-
+    # frames of a worker
     def _framed(self, place: Place, event: Framed, now: float) -> list[Action]:
         if not place.alive or place.verdict not in (None, Reason.EXITED):
             return []
@@ -146,7 +150,7 @@ class Fleet(Roster):
         if place.status in (Status.STARTING, *AT_WORK) and status in AT_WORK:
             place.move(Status(status))
         elif status == Status.STOPPING and place.status is not Status.STOPPING:
-            # Somebody sent it a SIGTERM: it takes nothing more. That it goes was not our wish, so it will be `exited`.
+            # A SIGTERM from outside: it accepts no more jobs. It was not asked to stop, so its reason is `exited`.
             place.verdict = Reason.EXITED
             return self._ending.ask(place, now)
         place.memory = event.memory or place.memory
@@ -163,10 +167,9 @@ class Fleet(Roster):
         found = self._watch.examined(place, cpu, now)
         return [] if found is None else self._ending.condemn(place, found, now)
 
-    # a worker works
-
+    # jobs of a worker
     def began(self, component: str, job: str, timeout: float | None, now: float, others: Collection[str] = ()) -> None:
-        """The worker was handed this job, and the others together with it."""
+        """Records that the worker was given this job, and the others of its batch."""
         place = self.places[component]
         place.job, place.endless = job, timeout is None
         place.others.update(others)
@@ -175,7 +178,8 @@ class Fleet(Roster):
         self._watch.turned(place, now)
 
     def ended(self, component: str, now: float, *, job: bool = True) -> bool:
-        """Its job (or its look for some) has ended; whether it may be handed another."""
+        """Records that the worker's job (or its call of `discover`) has ended; returns whether it may receive
+        another."""
         place = self.places[component]
         place.jobs += job
         if job:
@@ -186,7 +190,7 @@ class Fleet(Roster):
         return place.status in AT_WORK and place.verdict is None and not self._worn(place)
 
     def one_ended(self, component: str, job: str, now: float) -> None:
-        """One of several jobs in its hand has ended; it goes on with the others."""
+        """Records that one job of a batch has ended; the worker continues with the others."""
         place = self.places[component]
         place.jobs += 1
         if job == place.job:
@@ -195,12 +199,12 @@ class Fleet(Roster):
             place.others.discard(job)
         if job in place.recalled:
             place.recalled.discard(job)
-            if place.cancel_at is not None:  # those that were cancelled after it are not replaced for it
+            if place.cancel_at is not None:  # the deadline of jobs cancelled later starts anew
                 place.cancel_at = now + self._liveness.cancel if place.recalled else None
         self._watch.turned(place, now)
 
     def cancel(self, component: str, job: str, now: float) -> list[Action]:
-        """A person cancelled a job that this worker has: it is told, and replaced if that does not help."""
+        """Cancels a job that this worker holds; the worker is replaced if the job does not end in time."""
         place = self.places[component]
         has = job == place.job or job in place.others
         if not has or place.status not in AT_WORK or place.verdict is not None or job in place.recalled:
@@ -211,7 +215,7 @@ class Fleet(Roster):
         return [Recall(component, job)]
 
     def let_go(self, component: str, now: float) -> list[Action]:
-        """Its job has ended, and it was handed no other: whoever is to leave goes now."""
+        """Records that the worker received no further job: it is stopped now if it is to leave."""
         place = self.places[component]
         if place.status not in AT_WORK or place.verdict is not None:
             return []
@@ -219,7 +223,8 @@ class Fleet(Roster):
         return self._recycled(place, now)
 
     def _idle(self, place: Place, now: float) -> None:
-        """It has nothing to do: when it goes to sleep. To look for work is no work; but what it found may come yet."""
+        """Plans when an idle worker exits. A call of `discover` does not count as work, but the jobs it found may
+        still come."""
         rest = self.crews[place.crew].idle_exit
         if rest is None:
             place.rest_at = place.sleep_at = None
@@ -229,7 +234,7 @@ class Fleet(Roster):
         place.sleep_at = max(place.rest_at, now + min(rest, AFTER_A_LOOK))
 
     def _worn(self, place: Place) -> bool:
-        """Whether it is to leave: it has done its share, or grown too large, or somebody wants it."""
+        """Whether the worker is to leave: it has reached a recycling limit, or was asked to leave."""
         terms = self.crews[place.crew]
         return (
             place.why_leave is not None
@@ -238,14 +243,14 @@ class Fleet(Roster):
         )
 
     def _recycled(self, place: Place, now: float) -> list[Action]:
+        """Stops an idle worker that is to leave."""
         if place.status not in AT_WORK or place.job is not None or not self._worn(place):
             return []
         if place.why_leave is None:
             place.why_leave, place.after = Reason.RECYCLED, After.START
         return self._ending.ask(place, now)
 
-    # a worker is gone
-
+    # exit of a worker
     def _exited(self, place: Place, event: Exited, now: float) -> list[Action]:
         death, ready_at = event.death, place.ready_at
         self._admission.look_again()
@@ -265,10 +270,10 @@ class Fleet(Roster):
         charge, cause = again or not death.had_job, None if death.had_job else cause
         return self.crashed(place, reason, words, charge=charge, cause=cause, now=now, fatal=death.fatal)
 
-    # time passes
-
+    # time
     def late(self, seconds: float) -> None:
-        """The supervisor itself was so late: to be told before anything that it hears or sees since."""
+        """Extends all deadlines of running workers by the time in which the supervisor itself was delayed; call it
+        before events."""
         for place in self.places.values():
             if place.alive:
                 place.shift(seconds)
@@ -280,10 +285,11 @@ class Fleet(Roster):
         for crew in list(self._breakers.open):
             due = self._breakers.due(crew, self.places)
             if due is not None and due <= now:
-                actions += self.close_breaker(crew, "the one that was tried has run well for long enough, or is gone")
+                actions += self.close_breaker(crew, "the probe has run long enough, or was removed")
         return actions
 
     def _due(self, place: Place, now: float) -> list[Action]:
+        """Performs what is due for one place."""
         if place.start_at is not None and place.start_at <= now:
             self.start(place)
         elif place.press_at is not None and place.press_at <= now:

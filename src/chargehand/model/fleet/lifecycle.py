@@ -1,4 +1,4 @@
-"""The words between the supervisor's hands and its mind: what a place can be, what can happen, what can be done."""
+"""The statuses of a place, the events that the supervisor reports, and the actions that it performs."""
 
 from collections.abc import Collection
 from enum import StrEnum
@@ -9,7 +9,7 @@ from chargehand.model.fleet.death import Death, Evidence, Reason
 
 
 class Status(StrEnum):
-    """What a place is, as everybody sees it."""
+    """The status of a place."""
 
     STARTING = "starting"
     HEALTHY = "healthy"
@@ -36,28 +36,29 @@ ALIVE = frozenset({Status.STARTING, Status.HEALTHY, Status.PAUSED, Status.STOPPI
 
 
 class Started(msgspec.Struct, frozen=True):
-    """The process exists."""
+    """The process was started."""
 
     component: str
     pid: int
 
 
 class NotStarted(msgspec.Struct, frozen=True):
-    """The process could not be made."""
+    """The process could not be started."""
 
     component: str
     why: str
 
 
 class Occupied(msgspec.Struct, frozen=True):
-    """An earlier life of this place, of an earlier node, cannot be killed; or, with None, there is none (any more)."""
+    """A process of an earlier node still occupies this place and cannot be killed; with None, it does not exist (any
+    more)."""
 
     component: str
     pid: int | None
 
 
 class Framed(msgspec.Struct, frozen=True):
-    """A frame came from the worker: its status, its working thread's counter, the bytes of memory that it uses."""
+    """A frame of the worker arrived: its status, its main thread's counter, and its memory in bytes."""
 
     component: str
     status: str
@@ -66,48 +67,48 @@ class Framed(msgspec.Struct, frozen=True):
 
 
 class MoreTime(msgspec.Struct, frozen=True):
-    """A worker that is loading asks to be given so many seconds from now."""
+    """A starting worker requests this many seconds from now."""
 
     component: str
     seconds: float
 
 
 class Examined(msgspec.Struct, frozen=True):
-    """The CPU time, in seconds, that the worker and its children have used so far; None if it is not there."""
+    """The CPU time in seconds that the worker and its children have used; None if it does not exist."""
 
     component: str
     cpu: float | None
 
 
 class Broken(msgspec.Struct, frozen=True):
-    """What came on the worker's work socket is no frame, so an outcome is lost: this life cannot be trusted."""
+    """The worker sent an invalid frame on its work socket: an outcome may be lost, so it cannot continue."""
 
     component: str
 
 
 class Exited(msgspec.Struct, frozen=True, kw_only=True):
-    """The process is gone, and so is all that it started."""
+    """The process and all its descendants have ended."""
 
     component: str
     death: Death
     crew_done: int
-    """How many jobs its crew has got out of the way so far."""
+    """How many jobs the crew has completed so far."""
     evidence: Evidence = Evidence()
-    """What the crash report will say of the process."""
+    """The facts about the process for the crash report."""
 
 
 class StopAsked(msgspec.Struct, frozen=True):
-    """Everything is to stop."""
+    """All workers are to stop."""
 
 
 class PausesChanged(msgspec.Struct, frozen=True):
-    """These are paused now, and nobody else: `*`, crews by name, workers by component."""
+    """The complete set of paused scopes: `*`, crews by name, workers by component."""
 
     scopes: Collection[str]
 
 
 class WorkWaits(msgspec.Struct, frozen=True):
-    """So many jobs wait for workers of this crew that have gone to sleep."""
+    """This many jobs wait for sleeping workers of the crew."""
 
     crew: str
     count: int
@@ -144,46 +145,46 @@ class Spawn(msgspec.Struct, frozen=True):
 
 
 class Ask(msgspec.Struct, frozen=True):
-    """Ask the worker through its sockets to stop."""
+    """Ask the worker to stop, through its sockets."""
 
     component: str
 
 
 class Heed(msgspec.Struct, frozen=True):
-    """Tell the worker that it is paused, or no longer."""
+    """Notify the worker that it is paused, or no longer."""
 
     component: str
     paused: bool
 
 
 class Recall(msgspec.Struct, frozen=True):
-    """Tell the worker that its job is cancelled."""
+    """Notify the worker that its job was cancelled."""
 
     component: str
     job: str
 
 
 class Dismiss(msgspec.Struct, frozen=True):
-    """Hand this worker nothing more; what it has it may finish."""
+    """Give this worker no more jobs; it may finish those it holds."""
 
     component: str
 
 
 class DumpStacks(msgspec.Struct, frozen=True):
-    """Have the worker write down where all its threads stand: it is about to be killed."""
+    """Request the stack traces of a worker that is about to be killed."""
 
     component: str
     reason: Reason
 
 
 class Terminate(msgspec.Struct, frozen=True):
-    """SIGTERM to the worker's whole session."""
+    """Send SIGTERM to the worker's session."""
 
     component: str
 
 
 class Kill(msgspec.Struct, frozen=True):
-    """SIGKILL to the worker and all that it started."""
+    """Send SIGKILL to the worker and all its descendants."""
 
     component: str
     reason: Reason
@@ -196,7 +197,7 @@ class Examine(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """Keep what is known of a death that nobody asked for, and of what was decided."""
+    """Store a report about an unplanned death, and what was decided."""
 
     component: str
     reason: Reason
@@ -207,20 +208,20 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GivenUp(msgspec.Struct, frozen=True):
-    """Tell people, and remember through restarts, that nobody will start this worker again."""
+    """Announce and remember, across restarts of the node, that this worker is not started again."""
 
     component: str
     reason: str
 
 
 class Forgiven(msgspec.Struct, frozen=True):
-    """Forget that this worker was given up on."""
+    """Forget that this worker was given up."""
 
     component: str
 
 
 class Replace(msgspec.Struct, frozen=True):
-    """Tell people that this worker died, and when it comes back."""
+    """Announce that this worker died, and when it is restarted."""
 
     component: str
     reason: str
@@ -228,7 +229,7 @@ class Replace(msgspec.Struct, frozen=True):
 
 
 class BreakerOpened(msgspec.Struct, frozen=True):
-    """Tell people that all of a crew crashed of the same cause, and that only one of them is tried further."""
+    """Announce that all workers of a crew crashed of the same cause, and that only the probe is restarted."""
 
     crew: str
     cause: str
@@ -236,14 +237,14 @@ class BreakerOpened(msgspec.Struct, frozen=True):
 
 
 class BreakerClosed(msgspec.Struct, frozen=True):
-    """Tell people that the others of the crew come back."""
+    """Announce that the other workers of the crew are restarted."""
 
     crew: str
     why: str
 
 
 class Removed(msgspec.Struct, frozen=True):
-    """The place is no more: its crew was made smaller."""
+    """The place was removed: its crew was scaled down."""
 
     component: str
 

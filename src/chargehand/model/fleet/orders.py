@@ -1,6 +1,6 @@
-"""What people can order, and what they are told: every order answers at once with what will happen.
+"""The orders of operators, and their answers: every order answers at once with what will happen.
 
-Pure: it works on the fleet and returns the fleet's actions. Every order can be given twice; the second changes nothing.
+Pure: it changes the fleet and returns the fleet's actions. Orders are idempotent.
 """
 
 from enum import StrEnum
@@ -18,7 +18,7 @@ LONGEST_PAUSE_MS = 366 * 86_400_000
 
 
 class Verb(StrEnum):
-    """Every order."""
+    """All orders."""
 
     START = "start"
     STOP = "stop"
@@ -31,7 +31,7 @@ class Verb(StrEnum):
 
 
 class AnswerCode(StrEnum):
-    """What an answer means, for programs; its text is for people and may be reworded."""
+    """The meaning of an answer, for programs; its text is for people and may change."""
 
     STARTS = "starts"
     RUNS = "runs"
@@ -55,7 +55,7 @@ class AnswerCode(StrEnum):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What will happen to one worker, job or crew because of an order."""
+    """What an order does to one worker, job or crew."""
 
     component: str
     text: str
@@ -64,7 +64,7 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 def places_of(fleet: Fleet, scope: str | None) -> list[Place]:
-    """Whom an order is about: all, a crew by its name, or a worker as worker:crew:index (or crew:index)."""
+    """Returns the places of a scope: all, a crew by its name, or a worker as worker:crew:index (or crew:index)."""
     if scope is None or scope == "*":
         return list(fleet.places.values())
     if scope in fleet.crews:
@@ -77,7 +77,7 @@ def places_of(fleet: Fleet, scope: str | None) -> list[Place]:
 
 
 def normal_scope(fleet: Fleet, scope: str | None) -> str:
-    """The scope as it is kept: `*`, a crew's name or a whole component id."""
+    """Returns the scope in its stored form: `*`, a crew's name or a component id."""
     places = places_of(fleet, scope)
     if scope is None or scope == "*" or scope in fleet.crews:
         return scope or "*"
@@ -85,7 +85,7 @@ def normal_scope(fleet: Fleet, scope: str | None) -> str:
 
 
 def carry_out(fleet: Fleet, verb: Verb, scope: str | None, now: float) -> tuple[list[Action], list[Answer]]:
-    """Carry an order out that is about present workers."""
+    """Carries out an order on existing workers."""
     doing = {
         Verb.START: _start, Verb.STOP: _stop, Verb.DRAIN: _drain, Verb.RESTART: _restart, Verb.RESET: _reset,
     }[verb]  # fmt: skip
@@ -105,19 +105,19 @@ def _start(fleet: Fleet, place: Place, now: float) -> Done:
     if place.status is Status.FAILED:
         return [], AnswerCode.GIVEN_UP, f"was given up ({place.text}); `chargehand reset {place.component}` starts it"
     if fleet.stopping:
-        return [], AnswerCode.UNCHANGED, "stays as it is: the node is stopping"
+        return [], AnswerCode.UNCHANGED, "is not started: the node is stopping"
     if place.after is After.REMOVE:
-        return [], AnswerCode.REMOVED, "is going: its crew was made smaller"
+        return [], AnswerCode.REMOVED, "is being removed: its crew was scaled down"
     if place.status is Status.STOPPING or (place.why_leave is not None and place.alive):
         place.after, place.why_leave = After.START, Reason.RESTARTED
-        return [], AnswerCode.RESTARTS, "starts again as soon as it has stopped"
+        return [], AnswerCode.RESTARTS, "restarts when it has stopped"
     if place.alive:
-        return [], AnswerCode.RUNS, "runs already"
+        return [], AnswerCode.RUNS, "is already running"
     if place.status is Status.CRASHED:
         return (
             [],
             AnswerCode.WAITS,
-            "comes back by itself" if not place.behind_breaker else "waits until another of its crew runs well",
+            "restarts by itself" if not place.behind_breaker else "waits for the probe of its crew to run long enough",
         )
     fleet.start(place)
     return [], AnswerCode.STARTS, "starts"
@@ -133,7 +133,7 @@ def _stop(fleet: Fleet, place: Place, now: float) -> Done:
     return (
         actions,
         AnswerCode.STOPS,
-        f"stops; {job} has the grace to finish, and is otherwise queued again" if job else "stops",
+        f"stops; {job} may finish within the grace period, otherwise it is queued again" if job else "stops",
     )
 
 
@@ -155,7 +155,7 @@ def _restart(fleet: Fleet, place: Place, now: float) -> Done:
         return (
             actions,
             AnswerCode.RESTARTS,
-            f"stops, with the grace to finish {job}, and starts again" if job else "stops and starts again",
+            f"restarts; {job} may finish within the grace period" if job else "restarts",
         )
     actions = fleet.forgive(place) if place.status is Status.FAILED else []
     fleet.start(place)
@@ -163,17 +163,17 @@ def _restart(fleet: Fleet, place: Place, now: float) -> Done:
 
 
 def _reset(fleet: Fleet, place: Place, now: float) -> Done:
-    actions = [*fleet.forgive(place), *fleet.close_breaker(place.crew, "a person reset it")]
+    actions = [*fleet.forgive(place), *fleet.close_breaker(place.crew, "an operator reset it")]
     if place.status is Status.STOPPING:
-        return actions, AnswerCode.STOPS, "its past is cleared; it is stopping"
+        return actions, AnswerCode.STOPS, "crash history cleared; is stopping"
     if place.alive:
-        return actions, AnswerCode.RUNS, "its past is cleared; it runs on"
+        return actions, AnswerCode.RUNS, "crash history cleared; is already running"
     fleet.start(place)
-    return actions, AnswerCode.STARTS, "its past is cleared; it starts"
+    return actions, AnswerCode.STARTS, "crash history cleared; starts"
 
 
 def scale(fleet: Fleet, crew: str | None, count: int | None, now: float) -> tuple[list[Action], list[Answer]]:
-    """Change how many workers a crew has."""
+    """Changes the number of workers of a crew."""
     if crew is None or crew not in fleet.crews:
         raise UnknownCrew(f"scale needs a crew; there is no crew {crew!r}; there are: {', '.join(fleet.crews)}")
     if count is None or not 0 <= count <= MOST_WORKERS:
@@ -185,7 +185,8 @@ def scale(fleet: Fleet, crew: str | None, count: int | None, now: float) -> tupl
             actions += [Forgiven(place.component)] if place.status is Status.FAILED else []
             job = place.doing
             actions += fleet.leave(place, After.REMOVE, Reason.SCALED_DOWN, now)
-            answers.append(Answer(place.component, f"finishes {job}, then goes" if job else "goes", AnswerCode.REMOVED))
+            text = f"finishes {job}, then is removed" if job else "is removed"
+            answers.append(Answer(place.component, text, AnswerCode.REMOVED))
     for index in range(count):
         place = fleet.places.get(f"worker:{crew}:{index}")
         if place is None:
@@ -194,13 +195,13 @@ def scale(fleet: Fleet, crew: str | None, count: int | None, now: float) -> tupl
             answers.append(Answer(place.component, "starts", AnswerCode.STARTS))
         elif place.after is After.REMOVE:
             place.after, place.why_leave = After.START, Reason.RESTARTED
-            answers.append(Answer(place.component, "was going; starts again", AnswerCode.RESTARTS))
-    answers = answers or [Answer(place.component, "stays", AnswerCode.UNCHANGED) for place in fleet.crew(crew)]
+            answers.append(Answer(place.component, "was being removed; restarts", AnswerCode.RESTARTS))
+    answers = answers or [Answer(place.component, "unchanged", AnswerCode.UNCHANGED) for place in fleet.crew(crew)]
     return [*actions, *fleet.admitted(now)], answers
 
 
 def resumed(fleet: Fleet, scope: str | None) -> list[Answer]:
-    """What resuming means for each: those that were given up stay so."""
+    """Returns the answers to a resume order; workers that were given up stay so."""
     answers: list[Answer] = []
     for place in places_of(fleet, scope):
         if place.status is Status.FAILED:
@@ -209,11 +210,11 @@ def resumed(fleet: Fleet, scope: str | None) -> list[Answer]:
                 f"stays given up ({place.text}); `chargehand reset {place.component}` starts it",
             )
         elif place.paused:
-            code, text = AnswerCode.PAUSED, f"is still paused, by another pause: {_lifting(fleet.pauses_of(place))}"
+            code, text = AnswerCode.PAUSED, f"is still paused by another pause: {_lifting(fleet.pauses_of(place))}"
         elif place.status is Status.STOPPING:
             code, text = AnswerCode.STOPS, "is stopping"
         elif place.alive:
-            code, text = AnswerCode.RESUMED, "takes work again"
+            code, text = AnswerCode.RESUMED, "accepts jobs again"
         else:
             code, text = AnswerCode.RESUMED, f"is {place.status.value}" + (f" ({place.text})" if place.text else "")
         answers.append(Answer(place.component, text, code))
@@ -221,6 +222,6 @@ def resumed(fleet: Fleet, scope: str | None) -> list[Answer]:
 
 
 def _lifting(scopes: list[str]) -> str:
-    """The commands that clear these pauses."""
+    """Returns the commands that end these pauses."""
     who = ["" if scope == "*" else f" {scope.removeprefix('worker:')}" for scope in scopes]
     return " and ".join(f"`chargehand resume{each}`" for each in who)

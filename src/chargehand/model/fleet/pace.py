@@ -1,17 +1,17 @@
-"""Whether the supervisor itself was held up: stopped, asleep with the machine, or slow."""
+"""Detects that the supervisor itself was delayed: stopped, suspended with the machine, or slow."""
 
 LATE = 1.0
-"""Seconds; whatever came later than planned by more than this is forgiven to the workers."""
+"""Delays of more than this many seconds are not charged to the workers."""
 
 
 class Pace:
-    """Looks at the clock between any two things that a supervisor does, so that it misses no moment of its own."""
+    """Measures the time between any two steps of the supervisor."""
 
     def __init__(self, now: float) -> None:
         self._seen = now
 
     def late(self, now: float, waited: float = 0.0) -> float:
-        """Seconds since the last look, beyond those that it meant to wait; 0 if they are too few to matter."""
+        """Returns the seconds since the last call beyond the planned wait; 0 if at most LATE."""
         over = now - self._seen - waited
         self._seen = now
         return over if over > LATE else 0.0

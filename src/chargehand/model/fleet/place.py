@@ -1,6 +1,6 @@
-"""One worker's place in its crew: what it is, what is planned for it, and what is known of its present life.
+"""One worker's place in its crew: its status, what is planned for it, and what is known of its current process.
 
-Pure data; the fleet and its parts decide.
+Plain data; the fleet decides.
 """
 
 from enum import StrEnum
@@ -13,25 +13,39 @@ from chargehand.model.fleet.policy import History
 
 
 class After(StrEnum):
-    """What follows when a worker that was asked to stop has stopped."""
+    """What follows when a worker has stopped as requested."""
 
-    STAY = "stay stopped until somebody starts it"
-    START = "start again at once"
-    SLEEP = "come back with the next job"
-    REMOVE = "the place is no more"
+    STAY = "stay"
+    """Stay stopped until an operator starts it."""
+    START = "start"
+    """Start again at once."""
+    SLEEP = "sleep"
+    """Start again with the next job."""
+    REMOVE = "remove"
+    """Remove the place."""
+
+
+class Shortage(StrEnum):
+    """Why a worker that is due does not start: its declared memory does not fit."""
+
+    TEMPORARY = "temporary"
+    """Other workers use the memory."""
+    PERMANENT = "permanent"
+    """It needs more than the limit."""
 
 
 class Place(msgspec.Struct):
-    """One worker's place, through all its lives. Moments are monotonic seconds; None means that nothing is planned."""
+    """One worker's place, across all its incarnations. Times are monotonic seconds; None means that nothing is
+    planned."""
 
     component: str
     crew: str
     index: int
     status: Status = Status.STOPPED
     reason: Reason | None = None
-    """Why it is not (or was last not) at work, in one word."""
+    """Why the worker is not running, or last was not."""
     text: str | None = None
-    """The same for people."""
+    """The reason as a text for people."""
     history: History = msgspec.field(default_factory=History)
     restarts: int = 0
     restarted_at: float | None = None
@@ -40,25 +54,25 @@ class Place(msgspec.Struct):
     evidence: Evidence = Evidence()
     """What the report of the last death will say of the process; empty once the report is made."""
 
-    # what is planned
+    # plans
     start_at: float | None = None
     in_line: bool = False
-    """Due to be started, but others load, or there is no room yet."""
-    unfit: bool = False
-    """It needs more than there is at all."""
+    """Whether it is due to start, but waits for other workers to load or for memory."""
+    shortage: Shortage | None = None
+    """Why it cannot start while it waits in line; None if its memory fits."""
     behind_breaker: bool = False
     after: After | None = None
     why_leave: Reason | None = None
-    """It takes nothing more, and is stopped as soon as it has no job: why."""
+    """Why the worker accepts no more jobs and is stopped as soon as it holds none."""
     paused: bool = False
-    """A person wants it paused; the status follows when the worker says so."""
+    """Whether it is to be paused; the status follows when the worker confirms it."""
 
-    # its present life
+    # the current process
     life: int = 0
     pid: int | None = None
     started_at: float = 0.0
     ready_at: float | None = None
-    heard: bool = False
+    framed: bool = False
     framed_at: float = 0.0
     load_until: float = 0.0
     look_at: float | None = None
@@ -71,25 +85,25 @@ class Place(msgspec.Struct):
     stalled: bool = False
     job: str | None = None
     others: set[str] = msgspec.field(default_factory=set[str])
-    """What it has in hand beside that job, in a crew that takes several at once."""
+    """The other jobs of its batch."""
     job_until: float | None = None
     recalled: set[str] = msgspec.field(default_factory=set[str])
-    """Of what it has in hand, what a person has cancelled."""
+    """The jobs it holds that were cancelled."""
     cancel_at: float | None = None
-    """If it has some of that still at this moment, it is replaced."""
+    """When the worker is replaced if it still holds a cancelled job."""
     endless: bool = False
-    """The job in hand has no timeout."""
+    """Whether its job has no timeout."""
     jobs: int = 0
     memory: int = 0
     sleep_at: float | None = None
     rest_at: float | None = None
-    """When it has been without a job for as long as it may; `sleep_at` is later if it has just looked for one."""
+    """When it has been without a job for `idle_exit`; `sleep_at` is later if it has just called `discover`."""
     verdict: Reason | None = None
     stage: int = 0
-    """How far a stop has gone (0 not asked, 1 asked, 2 terminated, 3 killed)."""
+    """The stage of a stop (0 not asked, 1 asked, 2 terminated, 3 killed)."""
     press_at: float | None = None
 
-    # its last crash
+    # the last crash
     done_at_crash: int | None = None
     idle_crash_at: float | None = None
     idle_crash_cause: str | None = None
@@ -100,26 +114,26 @@ class Place(msgspec.Struct):
 
     @property
     def asleep(self) -> bool:
-        """Stopped because it had nothing to do."""
+        """Whether it was stopped because it was idle."""
         return self.status is Status.STOPPED and self.after is After.SLEEP and self.start_at is None
 
     @property
     def doing(self) -> str | None:
-        """What it has in hand, for people."""
+        """The jobs it holds, as text."""
         return f"{self.job} and {len(self.others)} more" if self.others else self.job
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """What stands beside the status."""
+        """The flags shown beside the status."""
         return tuple(name for name in ("unresponsive", "stalled") if getattr(self, name))
 
     def due(self) -> float | None:
-        """The earliest moment that is planned."""
+        """Returns the earliest planned time."""
         moments = (self.start_at, self.look_at, self.job_until, self.cancel_at, self.sleep_at, self.press_at)
         return min((moment for moment in moments if moment is not None), default=None)
 
     def move(self, status: Status) -> None:
-        """Change the status, along the table only."""
+        """Changes the status. Raises AssertionError for a transition that is not in TRANSITIONS."""
         if status is self.status:
             return
         if status not in TRANSITIONS[self.status]:
@@ -127,7 +141,7 @@ class Place(msgspec.Struct):
         self.status = status
 
     def shift(self, late: float) -> None:
-        """The supervisor itself was late: nothing of what it did not see is held against the worker."""
+        """Extends all deadlines by the time in which the supervisor itself was delayed."""
         self.framed_at += late
         self.started_at += late
         self.load_until += late
@@ -139,19 +153,19 @@ class Place(msgspec.Struct):
                 setattr(self, name, moment + late)
 
     def begin(self, now: float, load_limit: float) -> None:
-        """A new life: nothing of the old one is left."""
+        """Resets the place for a new process."""
         self.move(Status.STARTING)
         self.life += 1
         self.start_at, self.in_line, self.behind_breaker = None, False, False
         self.after, self.why_leave, self.verdict, self.stage, self.press_at = None, None, None, 0, None
         self.started_at = self.framed_at = self.turned_at = now
         self.load_until = now + load_limit
-        self.ready_at, self.heard, self.cpu, self.turns, self.still_cpu = None, False, None, -1, None
+        self.ready_at, self.framed, self.cpu, self.turns, self.still_cpu = None, False, None, -1, None
         self.unresponsive = self.stalled = False
         self.jobs, self.memory, self.sleep_at, self.rest_at, self.text = 0, 0, None, None, None
 
     def end(self) -> None:
-        """The process is gone."""
+        """Clears what concerned the process, which has ended."""
         self.pid = self.ready_at = self.look_at = self.sleep_at = self.press_at = None
         self.job_until = self.cancel_at = None
         self.job, self.others, self.recalled, self.endless = None, set(), set(), False

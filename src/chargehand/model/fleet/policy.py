@@ -1,6 +1,6 @@
-"""When a worker is started again, and when it is given up on: numbers in, decision out.
+"""Decides when a crashed worker is restarted, and when it is given up.
 
-Pure: time and chance are handed in.
+Pure: time and randomness are parameters.
 """
 
 import math
@@ -9,68 +9,70 @@ import msgspec
 
 
 class RestartPolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """The limits under which a worker that died is started again. Seconds."""
+    """The limits for restarting a worker that died. Times are seconds."""
 
     first_pause: float = 1.0
-    """Before the first restart; doubled with every crash in a row."""
+    """The delay before the first restart; doubled with every further crash in a row."""
     longest_pause: float = 60.0
-    """Before any restart."""
+    """The maximum delay before a restart."""
     window: float = 300.0
-    """In which `rapid_limit` counts: a sliding window over the moments of the crashes."""
+    """The sliding window in which `rapid_limit` counts crashes."""
     rapid_limit: int = 5
-    """Restarts within the window; one crash more, and the worker is given up."""
+    """The number of restarts within the window; after one more crash the worker is given up."""
     lifetime_limit: int = 20
-    """Restarts in all; one crash more, and the worker is given up."""
+    """The number of restarts in total; after one more crash the worker is given up."""
     healthy_after: float = 300.0
-    """Running for so long, from ready, resets the pauses and the window."""
+    """A worker that has been ready for this long starts with a new window and the first delay."""
     forgive_after: float = 6 * 3600.0
-    """Running for so long, from ready, resets the lifetime count, too."""
+    """A worker that has been ready for this long starts with a new lifetime count, too."""
     breaker_window: float = 60.0
-    """When all workers of a crew crash of the same cause within so long, only one is tried further."""
+    """If all workers of a crew crash of the same cause within this time, only one is restarted."""
 
 
 class LivenessPolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """How long a worker may be silent, loading, standing still or stopping. Seconds."""
+    """How long a worker may be silent, load, make no progress or take to stop. Times are seconds."""
 
     beat: float = 5.0
-    """Between two reports of a worker whose state does not change."""
+    """The interval of heartbeats while the worker's state does not change."""
     first_frame: float = 30.0
-    """From the start of the process to its first frame."""
+    """The time limit from the start of the process to its first frame."""
     set_up: float = 300.0
-    """For the handler's `set_up`, which can ask for more with `more_time`."""
+    """The time limit of the handler's `set_up`, which can extend it with `more_time`."""
     silent: float = 30.0
-    """Without a frame: hung if it uses no CPU time either."""
+    """A worker without heartbeats for this long is hung if it uses no CPU time either."""
     idle: float = 30.0
-    """Beating, without a job, but its working thread does not turn: hung."""
+    """An idle worker that sends heartbeats, but whose main thread makes no progress for this long, is hung."""
     still: float = 300.0
-    """In a job without a timeout, beating, its working thread standing still, and no CPU time used: hung."""
+    """A worker whose job has no timeout is hung if its main thread makes no progress and uses no CPU time for this
+    long."""
     stalled: float = 600.0
-    """The same, but CPU time is used: it is flagged, and left alone."""
+    """A worker whose job has no timeout is flagged if its main thread reports nothing for this long but uses CPU
+    time."""
     stacks: float = 0.25
-    """How long a worker that is about to be killed may take to write down where it stands."""
+    """How long a worker that is about to be killed may take to write its stack traces."""
     cancel: float = 10.0
-    """For a cancelled job to end by itself, before its worker is replaced."""
+    """How long a cancelled job may take to end before its worker is replaced."""
     grace: float = 10.0
-    """For the job in hand when its worker is asked to stop."""
+    """How long a job may take to finish when its worker is asked to stop."""
     terminate: float = 2.0
-    """From the SIGTERM to what a worker started, to the SIGKILL to all of it."""
+    """The time from SIGTERM to a worker's children to SIGKILL to the worker and its children."""
 
 
 class StartPolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """How many workers start at a time, and how many bytes all of them may need together."""
+    """How many workers start at the same time, and how much memory all workers may declare together, in bytes."""
 
     stagger: float = 0.02
     """Seconds between two starts."""
     most_loading: int = 4
-    """Workers that may be `starting` at the same time."""
+    """The maximum number of workers that are `starting` at the same time."""
     memory: int | None = None
-    """None: the machine's, or its control group's. Counted against what crews declare as `memory`."""
+    """The limit for the sum of the crews' `memory`; None: the memory of the machine or of its control group."""
     gpu_memory: int | None = None
-    """None: not limited. Counted against what crews declare as `gpu_memory`."""
+    """The limit for the sum of the crews' `gpu_memory`; None: no limit."""
 
 
 class Terms(msgspec.Struct, frozen=True, kw_only=True):
-    """What a crew asks of its supervisor. Bytes and seconds."""
+    """The options of a crew that the supervisor needs. Bytes and seconds."""
 
     workers: int = 1
     recycle_jobs: int | None = None
@@ -81,28 +83,28 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class History(msgspec.Struct):
-    """What is remembered of one place's deaths: when each that counts happened, and the streak without a rest."""
+    """The crashes of one place: the times of those that are charged, and the number of crashes in a row."""
 
     charged: list[float] = msgspec.field(default_factory=list[float])
     streak: int = 0
     rested_at: float = -math.inf
 
     def add(self, now: float, *, charge: bool) -> None:
-        """A death: it always lengthens the streak, and counts against the limits if it is to be charged."""
+        """Records a crash: it extends the streak, and counts against the limits if it is charged."""
         self.streak += 1
         if charge:
             self.charged.append(now)
 
     def rest(self, now: float) -> None:
-        """The worker ran well for long enough: the streak and the window begin anew; the lifetime count stays."""
+        """Starts a new streak and a new window; the lifetime count remains."""
         self.streak, self.rested_at = 0, now
 
     def forgive(self) -> None:
-        """It ran well for so long that its past no longer counts at all."""
+        """Resets the lifetime count."""
         self.charged.clear()
 
     def rested(self, policy: RestartPolicy, ready_at: float | None, now: float) -> None:
-        """Take account of how long the worker has run well since it was ready."""
+        """Resets the limits according to how long the worker has been ready."""
         if ready_at is None or now - ready_at < policy.healthy_after:
             return
         self.rest(now)
@@ -110,42 +112,42 @@ class History(msgspec.Struct):
             self.forgive()
 
     def charged_since(self, moment: float) -> int:
-        """How many deaths count since then, or since the last rest."""
+        """Returns how many charged crashes happened since this time, or since the last rest."""
         return sum(1 for when in self.charged if when >= max(moment, self.rested_at))
 
 
 class Restart(msgspec.Struct, frozen=True):
-    """Start the worker again, not before `at`."""
+    """Restart the worker, not before `at`."""
 
     at: float
 
 
 class GiveUpOn(msgspec.Struct, frozen=True):
-    """Do not start it again; somebody must look. The reason is for people."""
+    """Do not restart the worker; an operator must act. The reason is for people."""
 
     reason: str
 
 
 class Budget(msgspec.Struct, frozen=True):
-    """How many crashes a worker may still have before it is given up: within the window, and in all."""
+    """How many crashes a worker may still have before it is given up: within the window, and in total."""
 
     rapid_left: int
     lifetime_left: int
 
 
 def after_crash(policy: RestartPolicy, history: History, now: float, jitter: float) -> Restart | GiveUpOn:
-    """What follows a death that is already in the history's streak (and in its charges, if it is to be charged)."""
+    """Decides what follows a crash that is already in the history."""
     recent = history.charged_since(now - policy.window)
     if recent > policy.rapid_limit:
         return GiveUpOn(f"{recent} crashes within {policy.window:g} s")
     if len(history.charged) > policy.lifetime_limit:
-        return GiveUpOn(f"{len(history.charged)} crashes in all")
+        return GiveUpOn(f"{len(history.charged)} crashes in total")
     pause = min(policy.first_pause * 2 ** min(history.streak - 1, 30), policy.longest_pause)
     return Restart(now + min(pause * (1 + jitter / 10), policy.longest_pause))
 
 
 def budget(policy: RestartPolicy, history: History, ready_at: float | None, now: float) -> Budget:
-    """What is left of the limits now, a present healthy run included."""
+    """Returns what remains of the limits now, taking the current run into account."""
     seen = History(list(history.charged), history.streak, history.rested_at)
     seen.rested(policy, ready_at, now)
     recent = seen.charged_since(now - policy.window)

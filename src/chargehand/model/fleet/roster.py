@@ -1,6 +1,6 @@
-"""The places and what becomes of them: filled, emptied, given up on, brought back. The fleet decides when.
+"""The places of a node and their changes: started, stopped, given up, removed. The fleet decides when.
 
-Pure, as all of the model.
+Pure.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -41,7 +41,7 @@ AT_WORK = (Status.HEALTHY, Status.PAUSED)
 
 
 class Roster:
-    """All places of a node, and the ways into and out of them."""
+    """All places of a node, and the operations that start and stop their workers."""
 
     def __init__(
         self,
@@ -57,16 +57,17 @@ class Roster:
         self._pauses: Collection[str] = ()
         self._begun = self.stopping = False
         self._lives: dict[str, int] = {}
-        """How many lives each component has had: no incarnation is ever repeated, whatever becomes of its place."""
+        """The number of incarnations of each component: none is repeated, even if the place is removed and added
+        again."""
         self._occupied: dict[str, int] = {}
-        """Places in which an earlier life, of an earlier node, cannot be killed: its pid."""
+        """The pids of unkillable processes of an earlier node, by component."""
         self.places: dict[str, Place] = {}
         for crew, terms in self.crews.items():
             for index in range(terms.workers):
                 self.add(crew, index)
 
     def add(self, crew: str, index: int) -> Place:
-        """A new place, with nobody in it yet."""
+        """Adds an empty place."""
         place = Place(f"worker:{crew}:{index}", crew, index)
         place.life = self._lives.get(place.component, 0)
         place.paused = self._is_paused(place)
@@ -75,31 +76,30 @@ class Roster:
 
     @property
     def occupied(self) -> Collection[str]:
-        """Places, present or not, in which an earlier life cannot be killed."""
+        """The components, existing or not, whose earlier process cannot be killed."""
         return tuple(self._occupied)
 
     @property
     def breakers(self) -> Mapping[str, str]:
-        """The crews of which only one worker is tried, and why."""
-        return {crew: f"{found.cause}; {found.probe} is tried" for crew, found in self._breakers.open.items()}
+        """The crews with an open breaker, each with the cause and the probe."""
+        return {crew: f"{found.cause}; only {found.probe} is restarted" for crew, found in self._breakers.open.items()}
 
     def crew(self, name: str) -> list[Place]:
-        """The places of one crew."""
+        """Returns the places of a crew."""
         return [place for place in self.places.values() if place.crew == name]
 
-    # filling a place
-
+    # starting
     def start(self, place: Place) -> None:
-        """Have an empty place filled, as soon as it is its turn."""
+        """Starts a worker in an empty place as soon as it is admitted."""
         if place.component in self._occupied:
             place.start_at, place.after, place.why_leave, place.reason = None, None, None, Reason.NOT_STARTED
-            place.text = f"unkillable: an earlier life of it (pid {self._occupied[place.component]}) is still there"
+            place.text = f"unkillable: an earlier process of this worker (pid {self._occupied[place.component]}) runs"
         elif self._begun and not self.stopping:
             place.after, place.why_leave, place.behind_breaker = None, None, False
             self._admission.join(place)
 
     def admitted(self, now: float) -> list[Action]:
-        """Whose turn it is."""
+        """Starts the workers that are admitted now."""
         actions: list[Action] = []
         while (place := self._admission.admit(self.places, now)) is not None:
             if place.status is Status.CRASHED:
@@ -111,10 +111,9 @@ class Roster:
             actions.append(Spawn(place.component, place.life))
         return actions
 
-    # a place falls empty
-
+    # stopping and crashing
     def stopped(self, place: Place) -> list[Action]:
-        """Nobody is in the place, as was planned; what follows was planned, too."""
+        """Completes a planned stop, and performs what was planned after it."""
         place.reason, place.start_at = place.why_leave or Reason.STOPPED, None
         place.text = str(place.reason)
         if place.after is After.REMOVE:
@@ -125,25 +124,25 @@ class Roster:
         return []
 
     def _unwanted(self, place: Place, charged: bool) -> list[Action] | None:
-        """What follows a crash of one that was not to come back anyway."""
+        """Completes the crash of a worker that was to stop anyway; None if it was not."""
         if not self.stopping and place.after not in (After.STAY, After.REMOVE):
             return None
         place.move(Status.STOPPED)
-        report = _report(place, charged, "it was to stop anyway")
+        report = _report(place, charged, "not restarted: it was to stop anyway")
         reason, text = place.reason, place.text
         actions = self.stopped(place)
         place.reason, place.text = reason, text
         return [report, *actions]
 
     def replaced(self, place: Place, reason: Reason, words: str) -> list[Action]:
-        """Its job took too long, or was cancelled: replaced at once, and nobody is charged but the job."""
+        """Restarts a worker at once after its job timed out or was cancelled; only the job is charged."""
         place.move(Status.CRASHED)
         place.reason, place.text = reason, words
         unwanted = self._unwanted(place, charged=False)
         if unwanted is not None:
             return unwanted
         self.start(place)
-        return [_report(place, False, "started again at once"), Replace(place.component, words, 0.0)]
+        return [_report(place, False, "restarted at once"), Replace(place.component, words, 0.0)]
 
     def crashed(
         self,
@@ -156,7 +155,7 @@ class Roster:
         now: float,
         fatal: bool = False,
     ) -> list[Action]:
-        """It died, and nobody wanted that. `cause`: what it died of, if it had no job in hand."""
+        """Handles an unplanned death. `cause` is set if the worker held no job."""
         place.move(Status.CRASHED)
         place.reason, place.text = reason, words
         place.history.add(now, charge=charge)
@@ -172,15 +171,15 @@ class Roster:
                 return [_report(place, charge, f"given up: {text}"), *self._give_up(place, text)]
             case Restart(at):
                 place.start_at, place.after = at, None
-                report = _report(place, charge, f"started again in {at - now:.{1 if at - now >= 1 else 2}f} s")
-                told = self._trip(place.crew, now)
+                report = _report(place, charge, f"restarted in {at - now:.{1 if at - now >= 1 else 2}f} s")
+                opened = self._trip(place.crew, now)
                 if place.behind_breaker:
-                    waits = "waits: another of its crew is tried first"
-                    return [msgspec.structs.replace(report, follows=waits), *told]
-                return [report, *told, Replace(place.component, words, at - now)]
+                    waits = "waits: another worker of its crew is restarted first"
+                    return [msgspec.structs.replace(report, follows=waits), *opened]
+                return [report, *opened, Replace(place.component, words, at - now)]
 
     def _trip(self, crew: str, now: float) -> list[Action]:
-        """Open the crew's breaker if this crash was one too many; whoever is not tried comes out of the line."""
+        """Opens the crew's breaker if this crash requires it; all workers but the probe leave the line."""
         opened = self._breakers.crashed(crew, self.crew(crew), now)
         for place in self.crew(crew):
             if place.behind_breaker:
@@ -188,6 +187,7 @@ class Roster:
         return [BreakerOpened(crew, opened.cause, opened.probe)] if opened else []
 
     def _give_up(self, place: Place, text: str) -> list[Action]:
+        """Gives up a worker; if it is the probe of a breaker, the waiting workers of the crew as well."""
         place.move(Status.FAILED)
         place.text, place.start_at, place.behind_breaker = text, None, False
         actions: list[Action] = [GivenUp(place.component, text)]
@@ -196,11 +196,11 @@ class Roster:
             del self._breakers.open[place.crew]
             for other in self.crew(place.crew):
                 if other.behind_breaker:
-                    actions += self._give_up(other, f"{place.component}, which was tried for all, was given up: {text}")
+                    actions += self._give_up(other, f"{place.component}, the probe of its crew, was given up: {text}")
         return actions
 
     def close_breaker(self, crew: str, why: str) -> list[Action]:
-        """The others of the crew come back."""
+        """Closes the crew's breaker and restarts its other workers."""
         if self._breakers.open.pop(crew, None) is None:
             return []
         for place in self.crew(crew):
@@ -208,10 +208,9 @@ class Roster:
                 self.start(place)
         return [BreakerClosed(crew, why)]
 
-    # people
-
+    # orders
     def stop(self, place: Place, after: After, why: Reason, now: float) -> list[Action]:
-        """Have it stopped within the grace, if it is there at all."""
+        """Stops a worker within the grace period, if it is running."""
         self._admission.leave(place)
         place.start_at, place.behind_breaker = None, False
         if place.status is Status.FAILED and after is not After.REMOVE:
@@ -222,29 +221,29 @@ class Roster:
         if not place.alive:
             return self.stopped(place)
         if place.status is Status.STOPPING or place.verdict is not None:
-            return []  # it is on its way
+            return []  # it is already stopping
         return self._ending.ask(place, now)
 
     def leave(self, place: Place, after: After, why: Reason, now: float) -> list[Action]:
-        """Have it stopped once it has no job in hand."""
+        """Stops a worker as soon as it holds no job."""
         if place.status in AT_WORK and place.job is not None and place.verdict is None:
             self._plan(place, after, why)
             return [Dismiss(place.component)]
         return self.stop(place, after, why, now)
 
     def _plan(self, place: Place, after: After, why: Reason) -> None:
-        """What follows its stop; that its place is no more was decided for good, unless the crew grows again."""
+        """Plans what follows a stop; a planned removal is not changed."""
         if place.after is not After.REMOVE:
             place.after, place.why_leave = after, why
 
     def forgive(self, place: Place) -> list[Action]:
-        """A person clears its past."""
+        """Clears the crash history of a place."""
         place.history = History()
         place.done_at_crash = place.idle_crash_at = None
         return [Forgiven(place.component)] if place.status is Status.FAILED else []
 
     def pauses_of(self, place: Place) -> list[str]:
-        """The scopes whose pauses hold a worker."""
+        """Returns the paused scopes that include this worker."""
         return [scope for scope in ("*", place.crew, place.component) if scope in self._pauses]
 
     def _is_paused(self, place: Place) -> bool:

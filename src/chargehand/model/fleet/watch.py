@@ -1,7 +1,6 @@
-"""Is a worker alive, busy, or hung? Judged from three witnesses: its frames, its working thread's counter, and the CPU
-time that the kernel says it used.
+"""Decides whether a worker is alive, busy or hung, from its frames, its main thread's counter and its CPU time.
 
-Pure. A worker is never found hung for being busy: silence counts only without CPU time.
+Pure. A busy worker is never considered hung: silence counts only if no CPU time is used.
 """
 
 from chargehand.model.fleet.death import Reason
@@ -10,26 +9,27 @@ from chargehand.model.fleet.place import Place
 from chargehand.model.fleet.policy import LivenessPolicy
 
 LONGEST_LOAD = 86_400.0
-"""Seconds that a worker may ask for at once."""
+"""The maximum number of seconds that a worker may request at once."""
 ROUNDING = 1e-6
-"""Seconds by which a sum of moments may miss the limit that it was planned for."""
+"""The tolerance, in seconds, for rounding errors of sums of times."""
 OWN_SHARE, OWN_CPU = 0.002, 0.05
-"""What the pulse itself may use while the working thread stands still: a share of the time, and seconds."""
+"""The CPU time that the pulse thread may use while the main thread makes no progress: a share of the time, plus
+seconds."""
 
 
 class Watch:
-    """The judgement on one place at a time; the caller acts on a verdict (a Reason) when one comes back."""
+    """Judges one place at a time; the caller acts on a verdict (a Reason) if one is returned."""
 
     def __init__(self, policy: LivenessPolicy) -> None:
         self._policy = policy
 
     def begin(self, place: Place) -> None:
-        """A process was started: its first frame is awaited."""
+        """Starts to watch a new process: its first frame is awaited."""
         place.look_at = self._deadline(place)
 
     def framed(self, place: Place, turns: int, now: float) -> Reason | list[Action]:
-        """The worker spoke. A verdict, if its working thread has stood still for too long."""
-        place.heard, place.framed_at, place.cpu, place.unresponsive = True, now, None, False
+        """Records a frame. Returns a verdict if the main thread has made no progress for too long."""
+        place.framed, place.framed_at, place.cpu, place.unresponsive = True, now, None, False
         place.look_at = self._deadline(place)
         if turns != place.turns:
             place.turns = turns
@@ -40,43 +40,43 @@ class Watch:
         if place.job is None:
             return Reason.HUNG if now - place.turned_at >= self._policy.idle else []
         if not place.endless:
-            return []  # the job's timeout rules
+            return []  # the job's timeout applies
         if place.still_cpu is None or now - place.still_since >= self._policy.still:
             return [Examine(place.component)]
         return []
 
     def turned(self, place: Place, now: float) -> None:
-        """The working thread did something."""
+        """Records that the main thread has made progress."""
         place.turned_at, place.still_cpu, place.stalled = now, None, False
 
     def more_time(self, place: Place, seconds: float, now: float) -> None:
-        """A worker that is loading asks for time."""
+        """Extends the time limit of a starting worker."""
         place.load_until = max(place.load_until, now + min(seconds, LONGEST_LOAD))
         if place.status is Status.STARTING:
             place.look_at = self._deadline(place)
 
     def _deadline(self, place: Place) -> float:
-        """When silence is to be looked at: half-way, for a first reading of the CPU time, and at the limit."""
-        if place.status is Status.STARTING and not place.heard:
+        """Returns when silence is examined: half-way, to read the CPU time first, and at the limit."""
+        if place.status is Status.STARTING and not place.framed:
             return place.started_at + self._policy.first_frame
         silence = place.framed_at + self._policy.silent / (2 if place.cpu is None else 1)
         return min(silence, place.load_until) if place.status is Status.STARTING else silence
 
     def look(self, place: Place, now: float) -> Reason | list[Action]:
-        """The moment to look has come."""
-        if place.status is Status.STARTING and (now >= place.load_until or not place.heard):
+        """Examines a worker whose deadline has passed."""
+        if place.status is Status.STARTING and (now >= place.load_until or not place.framed):
             return Reason.START_TIMEOUT
-        # Not before the reading that this asks for has come: a second look is planned far away.
+        # The requested reading arrives before this time.
         place.look_at = now + self._policy.silent
         return [Examine(place.component)]
 
     def examined(self, place: Place, cpu: float | None, now: float) -> Reason | None:
-        """The CPU time has been read, because of silence or because the counter stands still."""
+        """Judges a reading of the CPU time, taken because of silence or because the main thread makes no progress."""
         silent_for = now - place.framed_at
         if silent_for < self._policy.silent / 2:
             place.look_at = self._deadline(place)
             return self._still(place, cpu, now)
-        if cpu is None:  # it is dead, but something that it left is not yet
+        if cpu is None:  # the worker is dead, but its descendants are not yet
             place.look_at = now + self._policy.silent / 2
             return None
         if place.cpu is not None and silent_for >= self._policy.silent - ROUNDING:
@@ -85,11 +85,12 @@ class Watch:
             place.unresponsive = True
         first = place.cpu is None
         place.cpu = cpu
-        # Silent but working: C code holds the interpreter. It is looked at again, and never killed for being busy.
+        # Silent but busy: C code holds the GIL. It is examined again, and never killed for being busy.
         place.look_at = place.framed_at + self._policy.silent if first else now + self._policy.silent / 2
         return None
 
     def _still(self, place: Place, cpu: float | None, now: float) -> Reason | None:
+        """Judges a worker whose main thread makes no progress in a job without a timeout."""
         if cpu is None or not place.endless:
             return None
         if place.still_cpu is None:
