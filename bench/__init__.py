@@ -1,1 +1,1 @@
-"""How fast Chargehand is here, beside what this machine allows: `python -m bench`, or `make bench`."""
+"""Measures the performance of Chargehand next to the limits of the machine: `python -m bench`, or `make bench`."""

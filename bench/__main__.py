@@ -1,4 +1,4 @@
-"""Measure, print a table, and keep it: `python -m bench [--list] [WORD ...]`."""
+"""Measure, print a table, and store the results: `python -m bench [--list] [WORD ...]`."""
 
 import argparse
 import json
@@ -24,10 +24,10 @@ THEMES = (
     "watching",
     "songs",
 )
-"""The files with rows, in the order in which they are run."""
+"""Modules with measurements, in the order of execution."""
 LATEST = Path(__file__).parent / "latest.json"
 BUSY = 0.5
-"""Load a core from which on others use the machine too much for figures that are worth keeping."""
+"""Load per core above which the results are not stored, because other processes disturb them."""
 
 
 def _shown(value: float | None) -> str:
@@ -48,11 +48,11 @@ def _row_line(row: Row) -> str:
 
 
 def _measure(measure: Measure, wanted: Sequence[str]) -> list[Row] | None:
-    """The rows of these names, printed as they come; None if they could not be measured."""
+    """Runs a measurement and prints the wanted rows; returns None if it failed."""
     try:
         rows = list(measure())
     except Exception:
-        print(f"could not be measured: {', '.join(register[measure])}", flush=True)
+        print(f"measurement failed: {', '.join(register[measure])}", flush=True)
         traceback.print_exc()
         return None
     assert tuple(row.name for row in rows) == register[measure]
@@ -63,27 +63,30 @@ def _measure(measure: Measure, wanted: Sequence[str]) -> list[Row] | None:
 
 
 def _is_busy() -> bool:
-    """Whether others use the machine, said in words; asked before we do."""
+    """Returns whether other processes use the machine, and prints a warning; called before the measurements."""
     load, cores = os.getloadavg()[0], os.cpu_count() or 1
     if load <= BUSY * cores:
         return False
-    print(f"others use this machine (load {load:.1f} on {cores} cores): trust ratios, not times\n", flush=True)
+    print(
+        f"other processes use this machine (load {load:.1f} on {cores} cores): rely on ratios, not on times\n",
+        flush=True,
+    )
     return True
 
 
 def _keep(rows: Sequence[Row], why_not: str) -> None:
     if why_not:
-        print(f"; {LATEST.name} is left as it was: {why_not}")
+        print(f"; {LATEST.name} was not changed: {why_not}")
         return
     LATEST.write_text(json.dumps([row.as_json() for row in rows], indent=2, ensure_ascii=False) + "\n")
     print(f"; written to {LATEST}")
 
 
 def main() -> int:
-    """See the module. The status says whether everything could be measured, not whether goals are met."""
+    """Runs the benchmark. The exit status tells whether all measurements succeeded, not whether goals are met."""
     parser = argparse.ArgumentParser(prog="bench", description=__doc__)
     parser.add_argument("--list", action="store_true", help="only list the rows")
-    parser.add_argument("--keep", action="store_true", help="keep the figures though others use the machine")
+    parser.add_argument("--keep", action="store_true", help="store the results even if other processes use the machine")
     parser.add_argument("words", nargs="*", help="only rows whose name contains one of these")
     options = parser.parse_args()
     words: list[str] = options.words
@@ -96,11 +99,11 @@ def main() -> int:
         print("\n".join(wanted))
         return 0
     if not wanted:
-        parser.error("no row has such a name; --list lists them")
-    # As an installation has it: no other store than ours, compiled modules kept.
+        parser.error("no row has this name; use --list")
+    # As in an installation: no other store, and compiled modules are kept.
     for name in ("CHARGEHAND_URL", "PYTHONDONTWRITEBYTECODE"):
         os.environ.pop(name, None)
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # so that everything is cleaned up
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # so that all resources are cleaned up
     busy = _is_busy() and not options.keep
     print(_line("", "value", "", "limit", "÷ limit", "goal", "meets"), flush=True)
     measured = [_measure(m, wanted) for m, names in register.items() if set(names) & set(wanted)]
@@ -109,8 +112,8 @@ def main() -> int:
         if not row.meets and row.note:
             print(f"\n{row.name}: {row.note}")
     print(f"\n{sum(row.meets for row in rows)} of {len(wanted)} meet their goal", end="")
-    others = "others use the machine (--keep keeps it)" if busy else ""
-    _keep(rows, "not all was measured" if None in measured or words else others)
+    others = "other processes use the machine (--keep stores the results anyway)" if busy else ""
+    _keep(rows, "some rows were not measured" if None in measured or words else others)
     return 1 if None in measured else 0
 
 

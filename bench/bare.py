@@ -1,4 +1,4 @@
-"""What this machine allows: the same things done by the barest means, with none of Chargehand in the way."""
+"""Measures the limits of the machine: the same operations with minimal means, without Chargehand."""
 
 import os
 import random
@@ -30,7 +30,7 @@ _SETTLE = "UPDATE job SET state = 'done' WHERE seq = ? AND fence = ? AND state =
 
 
 def _database(folder: Path) -> Any:
-    """A database with the durability that Chargehand has: a commit is on the disk when it returns."""
+    """Opens a database with the durability of Chargehand: a commit is on disk when it returns."""
     db: Any = apsw.Connection(str(folder / f"bare-{monotonic_ns()}.db"))
     db.pragma("journal_mode", "wal")
     db.pragma("synchronous", "FULL")
@@ -40,12 +40,12 @@ def _database(folder: Path) -> Any:
 
 
 def pace() -> None:
-    """Let the machine come to rest between two measurements of a latency."""
+    """Lets the machine become idle between two latency measurements."""
     clock.sleep(random.uniform(0.002, 0.006))
 
 
 def commits(folder: Path, count: int, *, inserts: int = 1, paced: bool = False) -> list[float]:
-    """How many seconds each of so many commits took, of so many inserted rows each."""
+    """Returns the seconds of each of several commits with this number of inserted rows."""
     db = _database(folder)
     rows = [(f"{number:032x}",) for number in range(inserts)]
     took: list[float] = []
@@ -62,7 +62,7 @@ def commits(folder: Path, count: int, *, inserts: int = 1, paced: bool = False) 
 
 
 def bulk_rate(folder: Path, rows: int) -> float:
-    """Rows a second, inserted in one transaction."""
+    """Returns the rows per second inserted in one transaction."""
     db = _database(folder)
     began = clock.monotonic()
     db.execute("BEGIN IMMEDIATE")
@@ -74,7 +74,7 @@ def bulk_rate(folder: Path, rows: int) -> float:
 
 
 def batch_rate(folder: Path, jobs: int, size: int) -> float:
-    """Jobs a second, claimed and settled in batches of this size, one commit each, by nobody and for nothing."""
+    """Returns the jobs per second claimed and settled in batches of this size, with one commit each and no workers."""
     db = _database(folder)
     db.execute("BEGIN IMMEDIATE")
     db.executemany(_INSERT, ((f"{number:032x}",) for number in range(jobs)))
@@ -99,7 +99,7 @@ while sock.recv(1): sock.send(time.monotonic_ns().to_bytes(8, "big"))
 
 
 def wake_ups(count: int) -> list[float]:
-    """Seconds from a byte into a socket pair until the other process has it."""
+    """Returns the seconds from writing a byte to a socket pair until the other process has received it."""
     ours, theirs = socket.socketpair()
     child = interpreter("-c", _ECHO, str(theirs.fileno()), pass_fds=[theirs.fileno()])
     theirs.close()
@@ -117,7 +117,7 @@ def wake_ups(count: int) -> list[float]:
 
 
 def deaths(count: int, megabytes: int = 0) -> list[float]:
-    """Seconds from SIGKILL until the parent's poll of the pidfd says so; the victim is as large as a worker."""
+    """Returns the seconds from SIGKILL until a poll of the pidfd reports it; the process is as large as a worker."""
     code = (
         f"import signal, sys, chargehand.worker.main, bench.handlers; load = b'x' * {megabytes * 1_000_000}; "
         "sys.stdout.write('.'); sys.stdout.flush(); signal.pause()"
@@ -145,7 +145,7 @@ def _death(code: str) -> float:
 
 
 def start(imports: str) -> float:
-    """Seconds that a fresh interpreter needs until it has imported these."""
+    """Returns the seconds that a new interpreter needs to import these modules."""
     code = f"import sys, {imports}; sys.stdout.write('.'); sys.stdout.flush()"
     began = clock.monotonic()
     child = interpreter("-c", code)
@@ -167,7 +167,7 @@ def _waiting(imports: str, count: int) -> list["subprocess.Popen[bytes]"]:
 
 
 def exits(count: int) -> float:
-    """Seconds until so many idle interpreters, told all at once to end, are gone."""
+    """Returns the seconds until this number of idle interpreters, all asked to exit at once, have exited."""
     children = _waiting("chargehand.worker.main", count)
     began = clock.monotonic()
     for child in children:
@@ -182,7 +182,7 @@ def exits(count: int) -> float:
 
 
 def memory() -> float:
-    """MiB (PSS) of three interpreters that do nothing, one of them with the libraries that a node needs."""
+    """Returns the MiB (PSS) of three idle interpreters, one of them with the libraries of a node."""
     children = _waiting("apsw, msgspec", 1) + _waiting("json, socket, threading", 2)
     try:
         return pss([child.pid for child in children])
@@ -192,5 +192,5 @@ def memory() -> float:
 
 
 def sums(*samples: Sequence[float]) -> list[float]:
-    """What things that happen one after the other take together, sample by sample."""
+    """Returns the sums of consecutive durations, sample by sample."""
     return [sum(each) for each in zip(*samples, strict=False)]

@@ -1,6 +1,6 @@
-"""A caller in a process of its own: `python -m bench.caller enqueue|latency SPEC NUMBER`, started by the rows below.
+"""A caller in a separate process: `python -m bench.caller enqueue|latency SPEC NUMBER`, started by the measurements.
 
-It says `ready`, waits for a line, does its part, and prints what it saw as JSON.
+The process prints `ready`, waits for a line, runs its part, and prints the result as JSON.
 """
 
 import json
@@ -19,7 +19,7 @@ from chargehand import Crew, clock
 
 
 def _enqueue(crew: Crew[Any, Any], seconds: float) -> list[float]:
-    """Enqueue one by one for so long; how many, from when to when."""
+    """Enqueues single jobs for a duration; returns their number, the start and the end."""
     began = clock.monotonic()
     count = 0
     while (now := clock.monotonic()) < began + seconds:
@@ -29,7 +29,7 @@ def _enqueue(crew: Crew[Any, Any], seconds: float) -> list[float]:
 
 
 def _latency(crew: Crew[Any, Any], count: float) -> list[float]:
-    """Enqueue, one after the other, jobs that say when they begin; the seconds from the call to that."""
+    """Enqueues jobs that report their start, one after the other; returns the seconds from each call to the start."""
     took: list[float] = []
     for _ in range(int(count)):
         pace()
@@ -39,18 +39,18 @@ def _latency(crew: Crew[Any, Any], count: float) -> list[float]:
 
 
 def main() -> None:
-    """See the module."""
+    """Runs the part given on the command line."""
     what, spec, number = sys.argv[1:]
     hand = hand_of(msgspec.json.decode(spec, type=Spec))
     crew = next(iter(hand.crews.values()))
-    crew.enqueue(None).job()  # connections are made before the clock runs
+    crew.enqueue(None).job()  # connect before the measurement starts
     print("ready", flush=True)
     sys.stdin.readline()
     print(json.dumps({"enqueue": _enqueue, "latency": _latency}[what](crew, float(number))), flush=True)
 
 
 class Caller:
-    """One such process, as whoever started it sees it."""
+    """One such process, as seen by the process that started it."""
 
     def __init__(self, what: str, spec: Spec, number: float) -> None:
         text = msgspec.json.encode(spec).decode()
@@ -64,7 +64,7 @@ class Caller:
         return line
 
     def go(self) -> None:
-        """Begin."""
+        """Starts the measurement."""
         assert self._process.stdin is not None
         self._process.stdin.write(b"go\n")
         self._process.stdin.flush()
@@ -75,7 +75,7 @@ class Caller:
 
 @contextmanager
 def callers(count: int, what: str, spec: Spec, number: float) -> Generator[list[Caller]]:
-    """So many of them, ready."""
+    """Starts this number of callers and waits until they are ready."""
     made = [Caller(what, spec, number) for _ in range(count)]
     try:
         for caller in made:
@@ -87,7 +87,7 @@ def callers(count: int, what: str, spec: Spec, number: float) -> Generator[list[
 
 
 def ask(count: int, what: str, spec: Spec, number: float) -> list[list[float]]:
-    """What so many callers saw who did this at the same time."""
+    """Returns the results of this number of concurrent callers."""
     with callers(count, what, spec, number) as made:
         for caller in made:
             caller.go()

@@ -1,4 +1,4 @@
-"""What a claim costs with few and with very many jobs that it is not about."""
+"""Measures the cost of a claim with few and with very many unrelated jobs."""
 
 from collections.abc import Iterable
 from functools import partial
@@ -13,7 +13,7 @@ KINDS = ("waiting", "future", "finished", "limited")
 
 
 def claim_with(kind: str) -> Iterable[Row]:
-    """The two are measured in turns, so that whatever else happens on the machine happens to both."""
+    """Alternates between the two stores, so that disturbances affect both."""
     with folder() as path:
         crowds = Crowd(path / "few.db", kind, FEW), Crowd(path / "many.db", kind, MANY)
         try:

@@ -1,4 +1,4 @@
-"""A store with very many jobs of one kind, made quickly, and tended as a node does."""
+"""A store with very many jobs of one state, created quickly and processed as a node does."""
 
 from pathlib import Path
 from typing import Any
@@ -10,9 +10,9 @@ from chargehand.model.records import CrewRow, Holder
 from chargehand.stores import open_store
 
 SIZE = 50
-"""Jobs that are settled, and claimed, in one transaction."""
+"""Number of jobs settled and claimed in one transaction."""
 READY = 1000
-"""Jobs that can be claimed, beside the crowd; those that were are replaced."""
+"""Number of claimable jobs next to the others; claimed ones are replaced."""
 HOLDER = Holder("bench", "bench")
 CREWS = (
     CrewRow(
@@ -20,7 +20,7 @@ CREWS = (
         limit_per_key=SIZE,
     ),
 )  # fmt: skip
-"""With a limit for keys: only then are jobs set aside."""
+"""Whether there is a limit per key: only then are jobs marked as limited."""
 
 _CROWD = """
 WITH RECURSIVE number (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM number WHERE n < ?1)
@@ -42,7 +42,7 @@ _HOUR = 3_600_000
 
 
 def fill(hand: Chargehand, kind: str, count: int) -> None:
-    """So many jobs that are waiting, future, finished or limited, as the statements of Chargehand would leave them."""
+    """Creates jobs that are waiting, future, finished or limited, as Chargehand's statements would leave them."""
     now = clock.now_ms()
     with hand.transaction() as tx:
         match kind:
@@ -54,7 +54,7 @@ def fill(hand: Chargehand, kind: str, count: int) -> None:
                 tx.execute(_CROWD, (count, "done", None, now, None, now - 2 * count))
                 tx.execute(_ATTEMPTS)
             case "limited":
-                # As many of a key run as may, and the others are set aside.
+                # As many jobs of a key run as the limit allows; the others are marked as limited.
                 tx.execute(_CROWD, (count, "queued", "limit", now, "busy", now - 2 * count))
                 tx.execute(_RUNNING, (SIZE,))
             case _:
@@ -62,7 +62,7 @@ def fill(hand: Chargehand, kind: str, count: int) -> None:
 
 
 class Crowd:
-    """See the module. The crowd is in the queue that jobs are claimed from."""
+    """A store with many jobs in the queue from which jobs are claimed."""
 
     def __init__(self, path: Path, kind: str, count: int) -> None:
         self.path = path
@@ -77,19 +77,19 @@ class Crowd:
         self._held: tuple[Settlement, ...] = ()
 
     def next_batch(self) -> Batch:
-        """What is held is settled, and as much is claimed."""
+        """Returns a batch that settles the held jobs and claims as many."""
         return Batch(settlements=self._held, wants=(Want("later", "later", SIZE),))
 
     def took(self, grant: Grant, lost: tuple[str, ...] = ()) -> None:
-        """The batch gave this; then the queue is filled up again."""
+        """Takes the result of the batch, and refills the queue."""
         if len(grant.claims) != SIZE or lost:
-            raise RuntimeError(f"a claim of {SIZE} gave {len(grant.claims)}, {len(lost)} were lost")
+            raise RuntimeError(f"a claim of {SIZE} returned {len(grant.claims)}, {len(lost)} were lost")
         ended = (settle(claim, Done(), worker="bench", pid=1) for claim in grant.claims)
         self._held = tuple(settlement for settlement in ended if settlement is not None)
         self._crew.enqueue_many([None] * SIZE, **self._options)
 
     def batch(self) -> float:
-        """Seconds that the store needs to settle a batch and claim the next."""
+        """Returns the seconds that the store needs to settle a batch and claim the next one."""
         batch = self.next_batch()
         began = clock.monotonic()
         result = self.store.turn(batch, HOLDER)
@@ -98,7 +98,7 @@ class Crowd:
         return took
 
     def finished(self) -> int:
-        """How many finished jobs there are."""
+        """Returns the number of finished jobs."""
         (counts,) = self.store.jobs.counts()
         return counts.done
 

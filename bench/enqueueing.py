@@ -1,4 +1,4 @@
-"""How many jobs a second can be enqueued, durably: one by one, by several callers, in bulk."""
+"""Measures durable enqueues per second: single calls, several callers, bulk."""
 
 from collections.abc import Iterable
 
@@ -15,9 +15,8 @@ BULK = 100_000
 
 
 def _rate(callers: int, on: Stage) -> tuple[float, float]:
-    """Jobs a second that so many callers enqueue through the node, each waiting for each job to be durable.
-
-    And how many seconds of CPU the node needed for a job.
+    """Returns jobs per second of this number of callers, each waiting for durability, and the node's CPU seconds per
+    job.
     """
     node, _ = on.pids()
     before = sum(cpu(node))
@@ -29,7 +28,7 @@ def _rate(callers: int, on: Stage) -> tuple[float, float]:
 
 @measures("enqueue one by one", "8 callers against 1")
 def one_by_one() -> Iterable[Row]:
-    """From other processes through the node, nobody working meanwhile."""
+    """Enqueues from other processes through the node, while no worker runs."""
     with stage(CrewSpec("later", "Nothing", 0)) as on:
         commits = bare.commits(on.folder, 1500)
         one, _ = _rate(1, on)
@@ -42,19 +41,19 @@ def one_by_one() -> Iterable[Row]:
     wait = (1 / one - 1 / limit) * 1e6
     yield Row(
         "enqueue one by one", one, "jobs/s", limit, 0.8 * limit, more_is_better=True,
-        note=f"beyond the commit a call takes {wait:.0f} µs: four wake-ups (caller, node, its store thread, and back) "
-        "and the checks and encoding on the way",
+        note=f"in addition to the commit a call takes {wait:.0f} µs: four wake-ups (caller, node, store thread, "
+        "and back), validation and encoding",
     )  # fmt: skip
     yield Row(
         "8 callers against 1", eight / one, "×", 8 * len(together) / sum(together) / limit, 3.0, more_is_better=True,
-        note=f"{eight:.0f} jobs/s together: the node needs {used * 1e6:.0f} µs of CPU for each, and shares the cores "
+        note=f"{eight:.0f} jobs/s in total: the node needs {used * 1e6:.0f} µs of CPU per job, and shares the cores "
         "with its callers",
     )  # fmt: skip
 
 
 @measures("enqueue in bulk")
 def in_bulk() -> Iterable[Row]:
-    """One call, one transaction, beside a running node; the median of three."""
+    """One call, one transaction, next to a running node; the median of three."""
     rates: list[float] = []
     with stage(CrewSpec("later", "Nothing", 0)) as on:
         for _ in range(3):
@@ -62,5 +61,7 @@ def in_bulk() -> Iterable[Row]:
             on.crew.enqueue_many([None] * BULK)
             rates.append(BULK / (clock.monotonic() - began))
         limit = p50([bare.bulk_rate(on.folder, BULK) for _ in range(3)])
-    note = f"{1e6 / p50(rates):.1f} µs a job: it is made and checked in Python, and stands in two indices, not in one"
+    note = (
+        f"{1e6 / p50(rates):.1f} µs per job: it is created and validated in Python, and is in two indexes, not in one"
+    )
     yield Row("enqueue in bulk", p50(rates), "jobs/s", limit, 100_000, more_is_better=True, note=note)

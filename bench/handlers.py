@@ -1,4 +1,4 @@
-"""The handlers that the measured workers run. Light: a worker that loads them counts as a bare one."""
+"""The handlers of the measured workers. Must not import anything heavy: the workers count as bare ones."""
 
 import os
 import signal
@@ -10,28 +10,28 @@ from chargehand import Handler, Job, clock
 
 
 class Nothing(Handler[Any, None]):
-    """The job that costs nothing."""
+    """Does nothing."""
 
     def perform(self, job: Job[Any]) -> None:
         return None
 
 
 class Who(Handler[Any, int]):
-    """Says which worker had the job."""
+    """Returns which worker ran the job."""
 
     def perform(self, job: Job[Any]) -> int:
         return os.getpid()
 
 
 class Stamp(Handler[Any, int]):
-    """Says when the job began; the clock is the same for every process of the machine."""
+    """Returns when the job started; all processes of the machine share the clock."""
 
     def perform(self, job: Job[Any]) -> int:
         return monotonic_ns()
 
 
 class Busy(Handler[Any, None]):
-    """Says that it has begun, then takes as many seconds as it is told."""
+    """Reports the start of the job, then sleeps for the given seconds."""
 
     def perform(self, job: Job[Any]) -> None:
         _say(job.payload["ear"], monotonic_ns())
@@ -39,7 +39,7 @@ class Busy(Handler[Any, None]):
 
 
 class Hold(Handler[Any, None]):
-    """Says that it has begun; ends at once if the `free` file was there by then, and never otherwise."""
+    """Reports the start of the job; finishes immediately if the `free` file exists at that time, otherwise never."""
 
     def perform(self, job: Job[Any]) -> None:
         began = monotonic_ns()
@@ -50,7 +50,7 @@ class Hold(Handler[Any, None]):
 
 
 class Laden(Hold):
-    """The same with 300 MB in memory."""
+    """The same with 300 MB of memory."""
 
     def set_up(self) -> None:
         self.load = b"x" * 300_000_000

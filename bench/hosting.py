@@ -1,4 +1,4 @@
-"""A host in a process of its own: it starts a node as any application does, until it is told to stop."""
+"""A host in a separate process: starts a node as any application does, until it is asked to stop."""
 
 import sys
 from typing import Any
@@ -17,7 +17,7 @@ class CrewSpec(msgspec.Struct, frozen=True):
 
 
 class Spec(msgspec.Struct, frozen=True, kw_only=True):
-    """What host and callers must agree on. `pause`: dead workers come back after exactly so long, however many die."""
+    """Configuration shared by host and callers. `pause`: the fixed restart delay of crashed workers."""
 
     store: str
     crews: tuple[CrewSpec, ...]
@@ -25,7 +25,7 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def hand_of(spec: Spec) -> Chargehand:
-    """The application object, the same in the host and in every caller; everything not named is left as it comes."""
+    """Returns the application object, equal in the host and in every caller; other settings have their defaults."""
     restart = None
     if spec.pause is not None:
         restart = RestartPolicy(
@@ -43,7 +43,7 @@ def hand_of(spec: Spec) -> Chargehand:
 
 
 def main() -> None:
-    """Host; say when the node is ready; on a line, or the end, of standard input stop and say how long that took."""
+    """Hosts a node and reports when it is ready; on input or end of input, stops it and reports the duration."""
     hand = hand_of(msgspec.json.decode(sys.argv[1], type=Spec))
     with hand.running() as host:
         if not host.ready.wait(30):

@@ -1,4 +1,4 @@
-"""From enqueue to start, with an idle worker, durably, from another process."""
+"""Measures the latency from a durable enqueue in another process to the start in an idle worker."""
 
 from collections.abc import Iterable
 
@@ -13,11 +13,11 @@ COUNT = 400
 
 @measures("enqueue to start, p50", "enqueue to start, p99")
 def enqueue_to_start() -> Iterable[Row]:
-    """The limit is one durable commit and three wake-ups of another process, all of them from rest."""
+    """The limit is one durable commit and three wake-ups of another process, all from idle."""
     with stage(CrewSpec("stamp", "Stamp", 2)) as on:
         (took,) = ask(1, "latency", on.spec, COUNT)
         commits = bare.commits(on.folder, COUNT, paced=True)
     limits = bare.sums(commits, *(bare.wake_ups(COUNT) for _ in range(3)))
-    note = f"a commit from rest took {1000 * p50(commits):.2f} ms (p99 {1000 * p99(commits):.1f} ms) of it"
+    note = f"a commit from idle took {1000 * p50(commits):.2f} ms (p99 {1000 * p99(commits):.1f} ms) of it"
     yield Row("enqueue to start, p50", 1000 * p50(took), "ms", 1000 * p50(limits), 1.25, note=note)
     yield Row("enqueue to start, p99", 1000 * p99(took), "ms", 1000 * p99(limits), 10.0, note=note)

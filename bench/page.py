@@ -1,7 +1,7 @@
-"""How the dashboard fares in a real browser: `python -m bench.page [--events N] [WORD ...]`.
+"""Measures the dashboard in a browser: `python -m bench.page [--events N] [WORD ...]`.
 
-A script of its own, because it needs playwright and a chromium. The server is real; for what many workers do, the node
-is pretended. Headless, so without a graphics card: what is drawn is drawn by the processor, beside everything else.
+A separate script, because it needs playwright and chromium. The server is real; for measurements with many workers the
+node is simulated. The browser is headless and renders on the CPU.
 """
 
 import argparse
@@ -31,14 +31,14 @@ LATEST = Path(__file__).parent / "page.json"
 CHROMIUM = next((path for path in ("/usr/bin/chromium", "/usr/bin/chromium-browser") if os.path.exists(path)), None)
 TIMES = 7
 HOUR = 180_000
-"""Events in an hour of fifty a second."""
+"""Number of events in an hour at fifty per second."""
 HOUR_TAKES = 1200.0
-"""Seconds, at the most."""
+"""Maximum wait in seconds."""
 RATE, SECONDS = 200, 20.0
 MANY = 1_000_000
 PAGES = 20
 KNOWN = "[data-worker]"
-"""What is there as soon as live data is."""
+"""Selector of an element that exists as soon as live data is shown."""
 WATCH = """
 (() => {
   const seen = (window.seen = { live: null, heard: 0, tasks: [], frame: 0 });
@@ -66,17 +66,17 @@ WEIGHT = """
 
 
 class Busy(Pretender):
-    """A thousand workers that begin jobs and tell how far they are; as many events a second as wanted."""
+    """Simulates a thousand workers that start jobs and report progress at a given event rate."""
 
     still = False
-    """Nothing happens, so that nothing is on its way."""
+    """Stops all events, so that none is in transit."""
 
     def _called(self, channel: Channel, frame: Frame | BadFrame) -> None:
         assert isinstance(frame, Frame)
         if frame.kind == "SUBSCRIBE":
             self._outlets.subscribe(channel, msgspec.json.decode(frame.body, type=Call))
         else:
-            channel.close()  # to all others there is no node
+            channel.close()  # all others see no node
 
     def _change(self, number: int, done: int) -> None:
         if self.still:
@@ -96,7 +96,7 @@ class Busy(Pretender):
 
 @contextmanager
 def looked_at(browser: Browser, port: int, where: str = "") -> Generator[Page]:
-    """The dashboard in a browser that has never seen it."""
+    """Opens the dashboard in a browser with an empty cache."""
     context = browser.new_context(viewport={"width": 1280, "height": 900})
     page = context.new_page()
     page.set_default_timeout(PATIENCE * 1000)
@@ -109,12 +109,12 @@ def looked_at(browser: Browser, port: int, where: str = "") -> Generator[Page]:
 
 
 def until(page: Page, so: str, patience: float = PATIENCE) -> None:
-    """Wait until that is so on the page; its policy forbids it to evaluate text by itself."""
+    """Waits for a condition on the page; its policy forbids evaluating text."""
     eventually(lambda: page.evaluate(so), patience, what=so)
 
 
 def opening(browser: Browser) -> Iterable[Row]:
-    """From the request to the first paint, and to live data, by the browser's clock; a cold cache each time."""
+    """Measures from the request to the first paint and to live data with the browser's clock and an empty cache."""
     paint: list[float] = []
     live: list[float] = []
     weight = 0.0
@@ -132,7 +132,7 @@ def opening(browser: Browser) -> Iterable[Row]:
 
 @contextmanager
 def crowded(browser: Browser, rate: float) -> Generator[tuple[Busy, Page]]:
-    """A thousand workers before the browser."""
+    """Shows a thousand workers in the browser."""
     with folder() as path:
         spec = Spec(store=str(path / "bench.db"), crews=(CrewSpec("crowd", "Nothing", 1),))
         node = Busy(Path(spec.store), rate)
@@ -146,14 +146,14 @@ def crowded(browser: Browser, rate: float) -> Generator[tuple[Busy, Page]]:
 
 
 def heap(node: Busy, page: Page, cdp: CDPSession) -> float:
-    """MiB that scripts hold, when nothing is on its way and the garbage was collected."""
+    """Returns the MiB held by scripts after garbage collection, with no event in transit."""
     node.still = True
     heard, before = page.evaluate("window.seen.heard"), -1
     while heard != before:
         page.wait_for_timeout(1000)
         heard, before = page.evaluate("window.seen.heard"), heard
     found: list[float] = []
-    for _ in range(5):  # one collection does not always find everything: the least is what is really held
+    for _ in range(5):  # one collection does not always free everything: use the minimum
         cdp.send("HeapProfiler.collectGarbage")
         found.append(cdp.send("Runtime.getHeapUsage")["usedSize"] / (1 << 20))
         page.wait_for_timeout(1000)
@@ -162,9 +162,9 @@ def heap(node: Busy, page: Page, cdp: CDPSession) -> float:
 
 
 def an_hour(browser: Browser, events: int) -> Iterable[Row]:
-    """As many events as an hour of fifty a second has, as fast as the page takes them: what it holds then.
+    """Sends the events of an hour as fast as the page accepts them, and measures the memory of the page.
 
-    Each of the thousand workers has a past of so many states; when all of them are full, nothing more may be kept.
+    The page keeps a bounded history for each of the thousand workers; when all are full, memory must not grow.
     """
     with crowded(browser, 5000) as (node, page):
         cdp = page.context.new_cdp_session(page)
@@ -182,9 +182,9 @@ def an_hour(browser: Browser, events: int) -> Iterable[Row]:
 
 
 def jank(browser: Browser) -> Iterable[Row]:
-    """While a thousand workers change 200 times a second: the longest task and frame, and how many events came.
+    """Measures the longest task and frame, and the events received, while a thousand workers change 200 times a second.
 
-    Tasks are told by the processor's time, too: on a machine that others use, their own time says little.
+    Tasks are also measured in CPU time, because wall time says little on a shared machine.
     """
     with crowded(browser, RATE) as (_, page):
         page.wait_for_timeout(3000)
@@ -206,7 +206,7 @@ def jank(browser: Browser) -> Iterable[Row]:
 
 
 def tasks(events: list[dict[str, Any]]) -> list[float]:
-    """How long each task of the page's main thread took, in ms of the processor's time."""
+    """Returns the CPU time in ms of each task of the page's main thread."""
     named = [event for event in events if event["name"] == "thread_name"]
     mains = {(each["pid"], each["tid"]) for each in named if each["args"]["name"] == "CrRendererMain"}
     return [
@@ -217,7 +217,7 @@ def tasks(events: list[dict[str, Any]]) -> list[float]:
 
 
 def paging(browser: Browser) -> Iterable[Row]:
-    """From the click to the next fifty of a million jobs on the screen."""
+    """Measures from the click to the display of the next fifty of a million jobs."""
     took: list[float] = []
     with folder() as path:
         spec = Spec(store=str(path / "bench.db"), crews=(CrewSpec("later", "Nothing", 1),))
@@ -249,9 +249,9 @@ NEXT = """
 
 
 def main() -> int:
-    """See the module."""
+    """Runs the measurements."""
     parser = argparse.ArgumentParser(prog="bench.page", description=__doc__)
-    parser.add_argument("--events", type=int, default=HOUR, help="how many make the hour")
+    parser.add_argument("--events", type=int, default=HOUR, help="number of events of the hour")
     parser.add_argument("words", nargs="*", help="only these: opening, jank, hour, paging")
     options = parser.parse_args()
     for name in ("CHARGEHAND_URL", "PYTHONDONTWRITEBYTECODE"):
@@ -279,7 +279,7 @@ def main() -> int:
 
 
 def keep(rows: Iterable[Row]) -> None:
-    """Write them down, beside those that were not measured this time."""
+    """Stores the results, keeping those that were not measured this time."""
     known = {row["name"]: row for row in (json.loads(LATEST.read_text()) if LATEST.exists() else [])}
     known |= {row.name: row.as_json() for row in rows}
     LATEST.write_text(json.dumps(list(known.values()), indent=2, ensure_ascii=False) + "\n")

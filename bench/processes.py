@@ -1,4 +1,4 @@
-"""What the kernel says of processes: CPU time to the nanosecond, memory by fair share."""
+"""Reads CPU time (in nanoseconds) and proportional memory of processes from /proc."""
 
 import os
 from collections.abc import Iterable
@@ -6,9 +6,9 @@ from pathlib import Path
 
 
 def cpu(pid: int) -> tuple[float, float]:
-    """CPU seconds so far of a process's main thread, and of all its others together.
+    """Returns the CPU seconds of a process's main thread, and of all its other threads together.
 
-    From schedstat: the ticks in /proc/<pid>/stat are sampled, and miss whoever sleeps again before the next one.
+    Uses schedstat: the ticks in /proc/<pid>/stat are sampled and miss threads that run only briefly.
     """
     main = others = 0.0
     for task in os.listdir(f"/proc/{pid}/task"):
@@ -21,7 +21,7 @@ def cpu(pid: int) -> tuple[float, float]:
 
 
 def pss(pids: Iterable[int]) -> float:
-    """MiB of memory of these processes; pages that several have are divided among them."""
+    """Returns the MiB (PSS) of these processes; shared pages are divided among them."""
     total = 0
     for pid in pids:
         for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():

@@ -1,4 +1,4 @@
-"""What work has to wait for while a million finished jobs are pruned."""
+"""Measures how long claims wait while a million finished jobs are pruned."""
 
 import select
 from collections.abc import Generator, Iterable
@@ -19,12 +19,12 @@ from chargehand.stores import open_store
 MANY = 1_000_000
 BATCHES = 500
 FIRST_ROUND = 0.05
-"""Seconds until the store thread prunes for the first time: by default it is a minute."""
+"""Seconds until the store thread prunes for the first time: a minute by default."""
 
 
 @contextmanager
 def _thread(path: Path, keep: int) -> Generator[StoreThread]:
-    """A node's store thread that keeps so many finished jobs."""
+    """Starts the store thread of a node with this retention."""
     made = StoreThread(
         lambda: open_store(str(path), node=True), HOLDER, (), {}, Retention(count=keep), (), dict
     )  # fmt: skip
@@ -37,7 +37,7 @@ def _thread(path: Path, keep: int) -> Generator[StoreThread]:
 
 
 def _result(thread: StoreThread) -> Result:
-    """What came of a batch; other news are passed over."""
+    """Waits for the result of a batch and ignores other results."""
     poller = select.poll()
     poller.register(thread.ready, select.POLLIN)
     while poller.poll(PATIENCE * 1000):
@@ -46,11 +46,11 @@ def _result(thread: StoreThread) -> Result:
                 return news
             if isinstance(news, Failure | Unusable):
                 raise RuntimeError(news.why)
-    raise TimeoutError("the store thread says nothing")
+    raise TimeoutError("no result from the store thread")
 
 
 def _waits(path: Path, keep: int, crowd: Crowd) -> list[float]:
-    """Seconds from the moment that a batch is given to the store thread until its claims are there."""
+    """Returns the seconds from submitting a batch to the store thread until its claims arrive."""
     took: list[float] = []
     with _thread(path, keep) as thread:
         for _ in range(BATCHES):
@@ -60,12 +60,12 @@ def _waits(path: Path, keep: int, crowd: Crowd) -> list[float]:
             result = _result(thread)
             took.append(clock.monotonic() - began)
             crowd.took(result.grants[0], result.lost)
-    return took[1:]  # the first one waited for the store to be opened
+    return took[1:]  # the first batch waited for the store to open
 
 
 @measures("claim while a million are pruned, p99", "claim while a million are pruned, worst")
 def pruning() -> Iterable[Row]:
-    """Limit: the same store and the same work, with nothing to prune."""
+    """The limit is the same store and the same jobs, with nothing to prune."""
     with folder() as path:
         crowd = Crowd(path / "many.db", "finished", MANY)
         usual = store_thread.PRUNE_EVERY
@@ -79,10 +79,10 @@ def pruning() -> Iterable[Row]:
             store_thread.PRUNE_EVERY = usual
             crowd.close()
     if not BATCHES < gone < MANY:
-        raise RuntimeError(f"{gone:,} were pruned meanwhile; expected some, and not all")
+        raise RuntimeError(f"{gone:,} jobs were pruned; expected some, but not all")
     note = (
-        f"p50 {1000 * p50(took):.2f} ms, without pruning {1000 * p50(calm):.2f}; a claim waits for the "
-        f"{store_thread.PRUNE_AT_ONCE} that are being deleted, {gone / seconds:,.0f} a second"
+        f"p50 {1000 * p50(took):.2f} ms, without pruning {1000 * p50(calm):.2f}; a claim waits for a deletion of "
+        f"{store_thread.PRUNE_AT_ONCE} jobs, {gone / seconds:,.0f} per second"
     )
     for name, of, more in (("p99", p99, 15), ("worst", max, 50)):
         calmly = 1000 * of(calm)

@@ -1,4 +1,4 @@
-"""What a node and two bare workers cost while nothing happens."""
+"""Measures the cost of an idle node with two bare workers."""
 
 from collections.abc import Iterable
 
@@ -15,7 +15,7 @@ SECONDS = 25.0
 
 @measures("idle CPU", "idle memory")
 def idle() -> Iterable[Row]:
-    """Exactly the node, its store thread included, and its workers; not the host, nor us."""
+    """Includes the node with its store thread, and its workers, but not the host and this process."""
     with stage(CrewSpec("nothing", "Nothing", 2)) as on:
         node, workers = on.pids()
         clock.sleep(SETTLE)

@@ -1,4 +1,4 @@
-"""One measured figure beside its limit and its goal, and the register of the functions that measure them."""
+"""One measured value with its limit and its goal, and the registry of the measuring functions."""
 
 import statistics
 from collections.abc import Callable, Iterable, Sequence
@@ -8,7 +8,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What was measured. `limit` was measured in the same run by bare means; None where there is none."""
+    """A measurement. `limit` was measured in the same run with minimal means; None if there is none."""
 
     name: str
     value: float
@@ -17,7 +17,7 @@ class Row:
     goal: float
     more_is_better: bool = False
     note: str = ""
-    """What limits it; shown only if the goal is missed."""
+    """The bottleneck; shown only if the goal is missed."""
 
     @property
     def meets(self) -> bool:
@@ -25,11 +25,11 @@ class Row:
 
     @property
     def ratio(self) -> float | None:
-        """The value against the limit; None where that says nothing."""
+        """Returns the value divided by the limit, or None."""
         return self.value / self.limit if self.limit else None
 
     def as_json(self) -> dict[str, Any]:
-        """What `latest.json` keeps of it."""
+        """Returns the entry for `latest.json`."""
         plain: dict[str, Any] = {
             "name": self.name,
             "value": rounded(self.value),
@@ -43,11 +43,11 @@ class Row:
 
 Measure = Callable[[], Iterable[Row]]
 register: dict[Measure, tuple[str, ...]] = {}
-"""Who measures which rows, in the order in which they are to be run."""
+"""Measuring functions with the names of their rows, in the order of execution."""
 
 
 def measures(*names: str) -> Callable[[Measure], Measure]:
-    """Enter a function into the register: it gives exactly the rows of these names."""
+    """Registers a function that returns exactly the rows with these names."""
 
     def enter(measure: Measure) -> Measure:
         register[measure] = names
@@ -57,15 +57,15 @@ def measures(*names: str) -> Callable[[Measure], Measure]:
 
 
 def rounded(value: float) -> float:
-    """Three figures are more than two runs agree on."""
+    """Rounds to three digits: repeated runs agree on fewer."""
     return float(f"{value:.3g}") if abs(value) < 1000 else float(round(value))
 
 
 def p50(samples: Sequence[float]) -> float:
-    """The median."""
+    """Returns the median."""
     return statistics.median(samples)
 
 
 def p99(samples: Sequence[float]) -> float:
-    """What 99 of 100 stay within."""
+    """Returns the 99th percentile."""
     return sorted(samples)[min(len(samples) - 1, int(len(samples) * 0.99))]

@@ -1,6 +1,6 @@
-"""What a measurement takes place in: a fresh folder on the real disk, a running node, ears for what its workers say.
+"""The environment of a measurement: a new directory on the real disk, a running node, and reports of its workers.
 
-Whatever it makes, processes and files, is gone when its block ends, however it ends.
+All processes and files are removed when the block ends, also after an exception.
 """
 
 import itertools
@@ -31,17 +31,17 @@ from chargehand.testing import eventually
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build"
 PATIENCE = 60.0
-"""Seconds after which something that should have happened is a failure."""
+"""Seconds after which an expected event counts as failed."""
 _numbers = itertools.count()
 
 
 @contextmanager
 def folder() -> Generator[Path]:
-    """A fresh folder on the disk that holds the repository; in memory nothing would be durable, or slow."""
+    """Creates a new directory on the disk of the repository; a memory file system would be neither durable nor slow."""
     BUILD.mkdir(exist_ok=True)
     kind = filesystem_of(BUILD, Path("/proc/self/mountinfo").read_text())
     if kind in ("tmpfs", "ramfs"):
-        raise RuntimeError(f"{BUILD} is on a {kind}: durable writes cannot be measured there")
+        raise RuntimeError(f"{BUILD} is on a {kind}: cannot measure durable writes there")
     path = Path(tempfile.mkdtemp(prefix="bench-", dir=BUILD))
     try:
         yield path
@@ -54,7 +54,7 @@ def folder() -> Generator[Path]:
 def interpreter(
     *arguments: str, pass_fds: Sequence[int] = (), stderr: IO[bytes] | int | None = None
 ) -> "subprocess.Popen[bytes]":
-    """A fresh interpreter, talked to over pipes; it ends when its standard input does."""
+    """A separate interpreter with pipes; it exits when its standard input is closed."""
     return subprocess.Popen(
         [sys.executable, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, cwd=ROOT,
         pass_fds=pass_fds,
@@ -62,7 +62,7 @@ def interpreter(
 
 
 def ended(process: "subprocess.Popen[bytes]", patience: float = PATIENCE) -> None:
-    """Let a process that we started end, or end it."""
+    """Lets a process that we started exit, or kills it."""
     if process.stdin is not None:
         process.stdin.close()
     try:
@@ -76,7 +76,7 @@ def ended(process: "subprocess.Popen[bytes]", patience: float = PATIENCE) -> Non
 
 
 class Log:
-    """The node's log as it comes out of a pipe: when did a line arrive?"""
+    """Reads the node's log from a pipe and records when each line arrives."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream = stream.fileno()
@@ -87,7 +87,7 @@ class Log:
         self._poller.register(self._stream, select.POLLIN)
 
     def arrival(self, event: Event) -> int:
-        """Wait for the next line with this code; when it arrived, in ns. Lines before it are passed over."""
+        """Waits for the next line with this event code and returns its arrival in ns; skips earlier lines."""
         while True:
             while self._lines:
                 line, at = self._lines.pop(0)
@@ -105,14 +105,14 @@ class Log:
 
 
 class Said(NamedTuple):
-    """A worker has begun a job: who, and when (ns)."""
+    """A worker has started a job: the worker, and the time (ns)."""
 
     pid: int
     began: int
 
 
 class Ear:
-    """Where handlers say that they have begun."""
+    """Receives the reports of handlers that have started."""
 
     def __init__(self) -> None:
         self.name = f"chargehand-bench-{os.getpid()}-{next(_numbers)}"
@@ -121,7 +121,7 @@ class Ear:
         self._sock.settimeout(PATIENCE)
 
     def hear(self) -> Said:
-        """The next one."""
+        """Returns the next report."""
         pid, began = self._sock.recv(100).split()
         return Said(int(pid), int(began))
 
@@ -130,7 +130,7 @@ class Ear:
 
 
 class Stage:
-    """A node with its host and workers, all of them other processes than this one."""
+    """A node with its host and workers, all in other processes."""
 
     def __init__(self, path: Path, crews: tuple[CrewSpec, ...], pause: float | None, piped: bool) -> None:
         self.folder = path
@@ -149,11 +149,11 @@ class Stage:
 
     @property
     def crew(self) -> Crew[Any, Any]:
-        """The first crew."""
+        """Returns the first crew."""
         return self.hand.find_crew(self.spec.crews[0].name)
 
     def start(self) -> None:
-        """Start host and node; returns when the node is ready, which its workers may not be."""
+        """Starts host and node; returns when the node is ready, before its workers are."""
         with open(self._log_file, "ab") as log:
             self._host = interpreter(
                 "-m", "bench.hosting", msgspec.json.encode(self.spec).decode(),
@@ -166,24 +166,24 @@ class Stage:
             raise RuntimeError("the node did not start")
 
     def workers(self) -> list[dict[str, Any]]:
-        """The workers as the node shows them."""
+        """Returns the workers as reported by the node."""
         return (self.hand.status() or {"workers": []})["workers"]
 
     def healthy(self) -> None:
-        """Wait until every worker is ready."""
+        """Waits until every worker is ready."""
         count = sum(crew.workers for crew in self.spec.crews)
         eventually(
             lambda: sum(w["status"] == "healthy" for w in self.workers()) == count, PATIENCE, what="all workers healthy"
         )
 
     def pids(self) -> tuple[int, list[int]]:
-        """The node, and its workers."""
+        """Returns the pids of the node and its workers."""
         status = self.hand.status()
         assert status is not None
         return status["pid"], [worker["pid"] for worker in status["workers"] if worker["pid"]]
 
     def stop(self) -> float:
-        """Have the host stop everything in order; how many seconds that took it."""
+        """Stops everything gracefully through the host; returns the seconds it took."""
         host = self._host
         assert host is not None
         assert host.stdin is not None
@@ -193,16 +193,16 @@ class Stage:
         return float(host.stdout.readline())
 
     def kill(self) -> None:
-        """SIGKILL for host, node and workers, all at once; returns when nothing of them is left."""
+        """Sends SIGKILL to host, node and workers at once; returns when none of them is left."""
         assert self._host is not None
         node, workers = self.pids()
         for pid in (self._host.pid, node, *workers):
             os.kill(pid, signal.SIGKILL)
         ended(self._host)
-        eventually(lambda: not any(proc.stat(pid) for pid in (node, *workers)), PATIENCE, what="all of them gone")
+        eventually(lambda: not any(proc.stat(pid) for pid in (node, *workers)), PATIENCE, what="all processes gone")
 
     def end(self) -> None:
-        """Leave nothing behind."""
+        """Stops all processes and deletes all files."""
         lives = self._read_lives()
         self.hand.close()
         self.ear.close()
@@ -211,7 +211,7 @@ class Stage:
         for pid, start in lives:
             if proc.alive(pid, start):
                 os.kill(pid, signal.SIGKILL)
-                eventually(lambda pid=pid, start=start: not proc.alive(pid, start), PATIENCE, what="a clean end")
+                eventually(lambda pid=pid, start=start: not proc.alive(pid, start), PATIENCE, what="a clean shutdown")
 
     def _read_lives(self) -> list[tuple[int, int]]:
         try:
@@ -222,14 +222,14 @@ class Stage:
         return [(pid, stat.start) for pid, stat in seen if stat is not None]
 
     def last_words(self) -> str:
-        """The end of the log, for a report of what went wrong."""
+        """Returns the end of the log, for error reports."""
         kept = "" if self._log is None else "\n".join(self._log.kept)
         return kept or self._log_file.read_text(errors="replace")[-2000:]
 
 
 @contextmanager
 def stage(*crews: CrewSpec, pause: float | None = None, piped: bool = False, healthy: bool = True) -> Generator[Stage]:
-    """A running node with these crews, all workers ready; nothing of it is left afterwards."""
+    """A running node with these crews and all workers ready; removes everything afterwards."""
     with folder() as path:
         made = Stage(path, crews, pause, piped)
         try:

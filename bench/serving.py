@@ -1,4 +1,4 @@
-"""An API process in front of a node that somebody else hosts: it serves events, until its standard input ends."""
+"""An API process that serves events of a node hosted elsewhere, until its standard input is closed."""
 
 import asyncio
 import sys

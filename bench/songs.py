@@ -1,6 +1,6 @@
-"""Tonearm: what a song costs, what a second worker brings, and how fast a library is scanned.
+"""Measures Tonearm: the cost of a song, the gain of a second worker, and the speed of scans.
 
-The bench's own process imports nothing heavy: songs are made, and heard, in others.
+This process imports nothing heavy: songs are generated and analysed in other processes.
 """
 
 import os
@@ -30,13 +30,13 @@ MAKE = (
 
 
 def make(file: Path, style: str, seconds: float, form: str) -> None:
-    """A song, made in another process."""
+    """Generates a song in another process."""
     subprocess.run([sys.executable, "-c", MAKE, str(file), style, str(seconds), form], check=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """What hearing all songs took."""
+    """The cost of analysing all songs."""
 
     wall: float
     cpu: float
@@ -45,7 +45,7 @@ class Heard:
 
 
 def hear(home: Path, music: Path, workers: int) -> Heard:
-    """Have all songs heard by so many workers, which have loaded their networks before."""
+    """Analyses all songs with this number of workers, whose networks are already loaded."""
     library = Library(home)
     library.add_folder(music)
     all_crews = crews.build(home, workers=workers, nice=0)

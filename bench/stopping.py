@@ -1,4 +1,4 @@
-"""How long a stop takes."""
+"""Measures the duration of a graceful shutdown."""
 
 from collections.abc import Iterable
 from time import monotonic_ns
@@ -10,22 +10,24 @@ from bench.scene import stage
 
 WORKERS = 20
 JOB = 1.0
-"""Seconds that a job of the busy ones takes."""
+"""Seconds of a job of the busy workers."""
 
 
 @measures("stop 20 idle workers")
 def stop_idle() -> Iterable[Row]:
-    """From the host's call until it returns; everything is gone then. Limit: as many bare interpreters' ends."""
+    """Measures from the host's call until it returns, when all processes have exited. Limit: exits of bare
+    interpreters.
+    """
     with stage(CrewSpec("nothing", "Nothing", WORKERS)) as on:
         took = on.stop()
     limit = bare.exits(WORKERS)
-    note = f"{WORKERS} interpreters' ends, and what the node does for each"
+    note = f"exits of {WORKERS} interpreters, and the work of the node for each"
     yield Row("stop 20 idle workers", took, "s", limit, 0.5, note=note)
 
 
 @measures("stop 20 busy workers")
 def stop_busy() -> Iterable[Row]:
-    """The same with a job of one second in every hand. Limit: what the last of them had still to do."""
+    """The same with a job of one second in every worker. Limit: the remaining time of the last job."""
     with stage(CrewSpec("busy", "Busy", WORKERS)) as on:
         on.crew.enqueue_many([{"ear": on.ear.name, "seconds": JOB}] * WORKERS)
         last = max(on.ear.hear().began for _ in range(WORKERS))
@@ -33,6 +35,6 @@ def stop_busy() -> Iterable[Row]:
         took = on.stop()
         (counts,) = on.hand.counts()
         if counts.done != WORKERS:
-            raise RuntimeError(f"the jobs in hand were not done: {counts}")
-    note = f"beyond the last job's end: {WORKERS} interpreters' ends"
+            raise RuntimeError(f"the running jobs were not done: {counts}")
+    note = f"after the end of the last job: exits of {WORKERS} interpreters"
     yield Row("stop 20 busy workers", took, "s", limit, 1.5, note=note)

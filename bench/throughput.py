@@ -1,4 +1,4 @@
-"""How many jobs a second, and how evenly they are spread."""
+"""Measures jobs per second, and how evenly they are distributed."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -16,9 +16,9 @@ ROUNDS = 3
 
 
 def _work_off(on: Stage, jobs: int) -> float:
-    """Seconds from the order to work until all jobs, which were enqueued before, are done.
+    """Returns the seconds from the resume until all jobs, which were enqueued before, are done.
 
-    The node is told of pause and end: by looking at the store it would notice up to a second later, whatever its speed.
+    Pause and resume go through the node: by polling the store the node would notice them up to a second later.
     """
     crew = on.crew
     on.hand.pause(crew.name)
@@ -28,20 +28,20 @@ def _work_off(on: Stage, jobs: int) -> float:
     on.hand.resume(crew.name)
     for ref in refs[-8:]:
         ref.wait(PATIENCE)
-    # One before the last may end after it, in the other worker's hand.
+    # The job before the last may finish after it, in the other worker.
     eventually(lambda: sum(counts.done for counts in on.hand.counts()) - before == jobs, PATIENCE, what="all are done")
     return clock.monotonic() - began
 
 
 def _cpu(on: Stage) -> tuple[float, float, float]:
-    """CPU seconds so far: the node's main thread, its store thread, the workers."""
+    """Returns the CPU seconds of the node's main thread, its store thread, and the workers."""
     node, workers = on.pids()
     return *cpu(node), sum(sum(cpu(pid)) for pid in workers)
 
 
 @measures("jobs per second")
 def jobs_per_second() -> Iterable[Row]:
-    """No-op jobs, 2 workers, one job in hand, enqueued in bulk first; the median of some rounds."""
+    """No-op jobs, 2 workers, one job each, enqueued in bulk first; the median of several rounds."""
     with stage(CrewSpec("nothing", "Nothing", 2)) as on:
         _work_off(on, 1000)
         before = _cpu(on)
@@ -60,7 +60,7 @@ def jobs_per_second() -> Iterable[Row]:
 
 @measures("fairness of 8 workers")
 def fairness() -> Iterable[Row]:
-    """Most against fewest jobs that a worker of 8 got of some thousands."""
+    """The largest divided by the smallest number of jobs of one of 8 workers, for some thousand jobs."""
     jobs = 4000
     with stage(CrewSpec("who", "Who", 8)) as on:
         refs = on.crew.enqueue_many([None] * jobs)

@@ -1,4 +1,4 @@
-"""What it costs to watch, and how soon a client of the event stream knows."""
+"""Measures the cost of subscribers, and how soon a client of the event stream receives an event."""
 
 import json
 import os
@@ -30,14 +30,14 @@ from chargehand.protocol.frame import BadFrame, Frame
 
 KILLS = 50
 PACE = 0.1
-"""Seconds for a dead worker to come back, and for everything to be quiet again."""
+"""Seconds for a killed worker to restart and for the system to become idle again."""
 SETTLE, SECONDS = 4.0, 20.0
 WORKERS, CLIENTS, EVENTS, CROWDED = 1000, 200, 50, 10.0
 
 
 @contextmanager
 def served(spec: Spec) -> Generator[tuple["subprocess.Popen[bytes]", int]]:
-    """An API process that serves events; and its port."""
+    """Starts an API process that serves events; yields its port."""
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))
         port: int = sock.getsockname()[1]
@@ -62,7 +62,7 @@ class Client:
         self._told: deque[tuple[dict[str, Any], int]] = deque()
 
     def hear(self) -> list[dict[str, Any]]:
-        """What comes next, as events."""
+        """Yields the next events."""
         data = self.sock.recv(1 << 16)
         if not data:
             raise EOFError("the stream has ended")
@@ -70,7 +70,7 @@ class Client:
         return [json.loads(line[6:]) for line in lines if line.startswith(b"data: ")]
 
     def until(self, well: bool, pid: int = 0) -> int:
-        """Wait until the worker is told to be well, or not to be (and another than that one); when, in ns."""
+        """Waits for an event in which the worker is healthy or not (and has another pid); returns the time in ns."""
         while True:
             while self._told:
                 worker, at = self._told.popleft()
@@ -83,7 +83,7 @@ class Client:
 
 @measures("kill to event at a client, p50", "kill to event at a client, p99")
 def kill_to_event() -> Iterable[Row]:
-    """From the signal to the line in our socket: the kernel, the node, the API process, HTTP."""
+    """Measures from the signal to the line in our socket, through the kernel, the node, the API process and HTTP."""
     took: list[float] = []
     with stage(CrewSpec("nothing", "Nothing", 1), pause=PACE) as on, served(on.spec) as (_, port):
         client = Client(port, "worker:*:status")
@@ -97,12 +97,12 @@ def kill_to_event() -> Iterable[Row]:
             client.until(True, pid)
         client.sock.close()
     yield Row("kill to event at a client, p50", p50(took), "ms", None, 50.0)
-    yield Row("kill to event at a client, p99", p99(took), "ms", None, 50.0, note="two more processes must wake up")
+    yield Row("kill to event at a client, p99", p99(took), "ms", None, 50.0, note="two more processes must be woken")
 
 
 @measures("idle CPU of being watched")
 def idle_watched() -> Iterable[Row]:
-    """What node, two workers and the API process use more while one client listens and nothing happens."""
+    """Measures the additional CPU use of node, two workers and API process with one idle subscriber."""
     heard = 0
     with stage(CrewSpec("nothing", "Nothing", 2)) as on, served(on.spec) as (api, port):
         node, workers = on.pids()
@@ -124,7 +124,7 @@ def idle_watched() -> Iterable[Row]:
 
 
 def _used(pids: Iterable[int]) -> list[float]:
-    """Per cent of a core that each uses for a while."""
+    """Returns the per cent of a core that each process uses for a while."""
     began, before = clock.monotonic(), [sum(cpu(pid)) for pid in pids]
     clock.sleep(SECONDS)
     took = clock.monotonic() - began
@@ -132,7 +132,7 @@ def _used(pids: Iterable[int]) -> list[float]:
 
 
 class Pretender(threading.Thread):
-    """In the place of a node: a thousand workers whose state changes so many times a second."""
+    """Simulates a node with a thousand workers whose states change at a given rate."""
 
     looked = 0
 
@@ -151,7 +151,7 @@ class Pretender(threading.Thread):
             self._change(number, 0)
 
     def watch(self, patterns: Any, now: float) -> int:
-        """Somebody watches."""
+        """Called when a subscriber connects."""
         self.watched = patterns is not None
         return 0
 
@@ -183,7 +183,7 @@ class Pretender(threading.Thread):
             self._outlets.send()
 
     def stop(self) -> None:
-        """Let go of everything."""
+        """Closes everything."""
         self._over.set()
         self.join(PATIENCE)
         self._listener.close()
@@ -191,7 +191,7 @@ class Pretender(threading.Thread):
 
 @measures("CPU of the API, 200 watch 1,000 workers", "memory of the API while they do")
 def crowd() -> Iterable[Row]:
-    """The node is pretended, the API process and its 200 sockets are real."""
+    """The node is simulated; the API process and its 200 sockets are real."""
     with folder() as path:
         spec = Spec(store=str(path / "bench.db"), crews=(CrewSpec("crowd", "Nothing", 1),))
         node = Pretender(Path(spec.store))
@@ -207,13 +207,13 @@ def crowd() -> Iterable[Row]:
                 client.sock.close()
         node.stop()
     each = sum(heard) / CLIENTS / took
-    note = f"{each:.0f} events a second for each client, {sum(heard) / took:,.0f} in all"
+    note = f"{each:.0f} events per second for each client, {sum(heard) / took:,.0f} in total"
     yield Row("CPU of the API, 200 watch 1,000 workers", used / took * 100, "% of a core", None, 25.0, note=note)
-    yield Row("memory of the API while they do", grown, "MiB more", None, 4.0, note="what one more listener costs")
+    yield Row("memory of the API while they do", grown, "MiB more", None, 4.0, note="the cost of one more subscriber")
 
 
 def _listen(clients: list[Client], enough: Callable[[list[int]], bool]) -> list[int]:
-    """Listen to all until that is so; how many events each has heard."""
+    """Reads all clients until a condition holds; returns the number of events of each."""
     poller, by = select.epoll(), {client.sock.fileno(): number for number, client in enumerate(clients)}
     for descriptor in by:
         poller.register(descriptor, select.EPOLLIN)
@@ -221,7 +221,7 @@ def _listen(clients: list[Client], enough: Callable[[list[int]], bool]) -> list[
     until = clock.monotonic() + PATIENCE
     while not enough(heard):
         if clock.monotonic() > until:
-            raise TimeoutError(f"not heard enough: {min(heard)} to {max(heard)} events")
+            raise TimeoutError(f"too few events: {min(heard)} to {max(heard)}")
         for descriptor, _ in poller.poll(0.1):
             heard[by[descriptor]] += len(clients[by[descriptor]].hear())
     poller.close()

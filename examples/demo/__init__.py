@@ -1,1 +1,1 @@
-"""A small application: two crews, one that measures songs and one that makes pictures of them."""
+"""A small application with two crews: one analyses songs, the other renders images of them."""

@@ -1,4 +1,4 @@
-"""`make run`: start everything, keep giving it work, show what happens. Kill a worker and watch."""
+"""`make example`: runs the node and its workers, keeps enqueueing jobs, and prints changes. Kill a worker and watch."""
 
 import argparse
 import os
@@ -15,12 +15,17 @@ from chargehand.model.records import JobFilter
 from .jobs import Song, hand, measure
 
 WAITING = 6
-"""Songs kept in the queue, so that there is always something to do."""
+"""Number of songs kept in the queue, so that there is always work."""
 
 
 def main() -> int:
-    words = argparse.ArgumentParser(prog="make run", description=__doc__)
-    words.add_argument("--seconds", type=float, default=None, help="end after so long (30 where nobody watches)")
+    words = argparse.ArgumentParser(prog="make example", description=__doc__)
+    words.add_argument(
+        "--seconds",
+        type=float,
+        default=None,
+        help="stop after this many seconds (default: 30 if the output is not a terminal)",
+    )
     words.add_argument(
         "--kill-every", type=float, default=None, metavar="S", help="kill a random worker every S seconds"
     )
@@ -33,10 +38,10 @@ def main() -> int:
 
     signal.signal(signal.SIGINT, stop)
     signal.signal(signal.SIGTERM, stop)
-    hand.log_level = "WARNING"  # the node's log; the lines below tell the rest
+    hand.log_level = "WARNING"  # the node's log; this program prints the other lines
     log.configure(hand.log_level)
     print(f"store {hand.path}\nstop with Ctrl+C; in another terminal try:")
-    print("  kill -9 PID                                                 # any worker's, from the list below")
+    print("  kill -9 PID                                                 # the pid of any worker in the list below")
     print(f"  .venv/bin/chargehand status --store {hand.path}")
     print(f"  .venv/bin/chargehand jobs list --store {hand.path}\n", flush=True)
     with hand.running() as host:
@@ -44,7 +49,7 @@ def main() -> int:
             print("the node did not start; see the log above", file=sys.stderr)
             return 1
         watch(over, seconds, arguments.kill_every)
-        print("stopping: current jobs finish, nothing is lost", flush=True)
+        print("stopping: running jobs finish, no job is lost", flush=True)
     summary()
     hand.close()
     return 0
@@ -66,7 +71,7 @@ def watch(over: threading.Event, seconds: float | None, kill_every: float | None
             measure.enqueue(song, label=song.title)
         view = hand.status()
         if view is None:
-            print("  (the node is being replaced)", flush=True)
+            print("  (the node is being restarted)", flush=True)
             continue
         tell_changes(view["workers"], seen)
         if kill_every and now >= next_kill:
@@ -77,14 +82,14 @@ def watch(over: threading.Event, seconds: float | None, kill_every: float | None
 
 
 def tell_changes(workers: list[dict[str, Any]], seen: dict[str, Any]) -> None:
-    """One line for every worker whose state or job changed."""
+    """Prints one line for every worker whose state or job changed."""
     for worker in workers:
         label = hand.job(worker["current_job"]).label if worker["current_job"] else ""
         state = (worker["status"], worker["pid"], label)
         if seen.get(worker["component"]) != state:
             seen[worker["component"]] = state
             restarts = f", restarted {worker['restart_count']} ×" if worker["restart_count"] else ""
-            doing = f"does {label}" if label else "is free" if worker["status"] == "healthy" else ""
+            doing = f"runs {label}" if label else "idle" if worker["status"] == "healthy" else ""
             print(
                 f"{worker['component']:18} pid {worker['pid'] or '–':<8} {worker['status']:9} {doing}{restarts}",
                 flush=True,

@@ -1,4 +1,4 @@
-"""The heavy part: what the workers do. Imported in worker processes only."""
+"""The handlers. Imported by worker processes only, so heavy imports belong here."""
 
 import math
 from typing import Any
@@ -12,12 +12,12 @@ STEPS = 20
 
 class Measure(Handler[Song, Loudness]):
     def set_up(self) -> None:
-        self.table = [math.sin(n / 50) for n in range(50_000)]  # stands for a model: loaded once a process
+        self.table = [math.sin(n / 50) for n in range(50_000)]  # stands for a model, loaded once per process
 
     def perform(self, job: Job[Song]) -> Loudness:
         energy = 0.0
         for step in range(STEPS):
-            clock.sleep(job.payload.seconds / STEPS)  # stands for work
+            clock.sleep(job.payload.seconds / STEPS)  # stands for computation
             energy += self.table[step * 100] ** 2
             job.progress(step + 1, STEPS, stage="measure")
         job.enqueue(picture, {"title": job.payload.title, "energy": energy}, label=job.payload.title)

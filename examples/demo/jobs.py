@@ -1,4 +1,4 @@
-"""The light part: what there is to do. The API, the command line and tests import this, and no handler."""
+"""The crews and job types. Imported by the API, the command line and tests; must not import the handlers."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +18,6 @@ class Loudness:
     db: float
 
 
-hand = Chargehand()  # its store is the file chargehand.db beside this module, or what CHARGEHAND_URL names
+hand = Chargehand()  # the store is chargehand.db next to this module, or the value of CHARGEHAND_URL
 measure = hand.crew("measure", "examples.demo.handlers:Measure", takes=Song, gives=Loudness, workers=2)
 picture = hand.crew("picture", "examples.demo.handlers:Picture", takes=dict[str, Any], gives=str, workers=1)

@@ -22,7 +22,7 @@ def take(browser: Browser, url: str, folder: Path, theme: str) -> None:
     )
     page.goto(url)
     page.get_by_role("button", name=TRACK).click()
-    page.get_by_text("Sounds like").wait_for()
+    page.get_by_text("Similar tracks").wait_for()
     page.mouse.move(5, 5)
     page.evaluate("scrollTo(0, 0)")
     bottom = page.evaluate("Math.ceil(document.querySelector('main').getBoundingClientRect().bottom)")

@@ -65,7 +65,7 @@ def test_a_hostile_library_comes_to_its_end_and_everything_bad_is_listed(tmp_pat
         all_crews.hand.wake("tag")
         eventually(lambda: not left(), 90)
         found = reasons()
-        assert found.pop(story.BAD) == "it crashed its worker 3 times"
+        assert found.pop(story.BAD) == "the file crashed its worker 3 times"
         assert {name for name, why in wrong.items() if why in found[name]} == found.keys() == wrong.keys(), found
         heard = dict(library.rows("SELECT path, duration FROM file JOIN heard ON heard.file = file.id"))
         odd = {b"two\nlines \xf0\x9f\x8e\xb5.flac", b"\xff\xfe.flac"}
@@ -102,7 +102,7 @@ def test_the_calibration_crew_counts_shows_drift_and_derives_labels_without_list
             loud = {model: [0.9] * len(scores) for model, scores in shelves.heard(1).scores.items()}
             db.execute("UPDATE heard SET scores = ? WHERE file % 2", (hearing._packed(loud),))
         told = say(home, "calibrate")
-        assert "moved most since the last time:\n   50%" in told, told
-        assert "no label moved" in say(home, "calibrate")
+        assert "largest changes since the last calibration:\n   50%" in told, told
+        assert "no label changed" in say(home, "calibrate")
     all_crews.hand.close()
     library.close()

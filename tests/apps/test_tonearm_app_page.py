@@ -55,7 +55,7 @@ def test_the_page_loads_nothing_from_elsewhere_and_says_where_things_stand(place
     said = progress.json()
     assert (said["files"], said["tagged"], said["waiting"], said["eta"], said["working"]) == (8, 7, 0, 0.0, False)
     assert labels.json()[0]["loose"] >= labels.json()[-1]["loose"] > 0
-    assert [wrong["reason"] for wrong in errors.json()] == ["it is empty"]
+    assert [wrong["reason"] for wrong in errors.json()] == ["the file is empty"]
 
 
 def test_tracks_are_found_shown_with_scores_and_exported(place: tuple[crews.Crews, Library]) -> None:

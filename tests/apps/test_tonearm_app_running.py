@@ -104,8 +104,8 @@ def test_everything_is_heard_and_written_once_through_a_kill_of_everything(
         assert isinstance(said, Tags)
         assert said.own
         assert tagged.packets(path) == before[path][0]
-    # nobody works now: the command line does it itself
-    assert "nobody works now" in command(tmp_path, "status")
+    # no workers are running: the command line does it itself
+    assert "no workers are running" in command(tmp_path, "status")
     assert "9 files changed" in command(tmp_path, "undo")
     assert {path: (tagged.packets(path), tagged.others(path)) for path in good} == before
     assert not list(music.rglob(".tonearm-*"))

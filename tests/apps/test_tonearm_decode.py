@@ -105,8 +105,8 @@ HOSTILE: dict[str, tuple[str, Callable[[Path], object], str]] = {
     "noise": ("a.ogg", lambda path: path.write_bytes(np.random.default_rng(1).bytes(5000)), "soundfile: .+; av: .+"),
     "a folder": ("a.wav", lambda path: path.mkdir(), "not a file"),
     "nothing": ("a.wav", lambda path: None, "no such file"),
-    "one sample a second": ("a.wav", lambda path: path.write_bytes(wav_of_rate(1)), "sample rate is 1 Hz"),
-    "no samples": ("a.wav", lambda path: soundfile.write(path, np.zeros((0, 2)), 44_100), "no audio in it"),
+    "one sample a second": ("a.wav", lambda path: path.write_bytes(wav_of_rate(1)), "invalid sample rate: 1 Hz"),
+    "no samples": ("a.wav", lambda path: soundfile.write(path, np.zeros((0, 2)), 44_100), "contains no audio"),
     "a picture": ("a.m4a", lambda path: path.write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(500)), "av: .+; soundfile: .+"),
 }
 

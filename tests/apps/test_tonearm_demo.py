@@ -56,10 +56,10 @@ def look_at_the_page(url: str) -> None:
         page.on("console", lambda message: wrong.append(message.text) if message.type == "error" else None)
         page.on("pageerror", lambda error: wrong.append(str(error)))
         page.goto(url)
-        expect(page.get_by_role("heading", name="4 of 4 songs heard")).to_be_visible()
-        expect(page.get_by_text("it crashed its worker 3 times")).to_be_visible()
+        expect(page.get_by_role("heading", name="4 of 4 songs analysed")).to_be_visible()
+        expect(page.get_by_text("the file crashed its worker 3 times")).to_be_visible()
         page.get_by_role("button", name="04 Strobe.ogg").click()
-        expect(page.get_by_text("Sounds like")).to_be_visible(timeout=30_000)
+        expect(page.get_by_text("Similar tracks")).to_be_visible(timeout=30_000)
         expect(page.locator("#track .chips li").first).to_have_text("techno")
         page.get_by_label("Search tracks").fill("harp")
         expect(page.locator("#tracks tr")).to_have_count(2)
@@ -74,13 +74,13 @@ def test_the_first_minute_ends_with_its_counts_and_ctrl_c_ends_everything(tmp_pa
     (tmp_path / "cache").mkdir()
     (tmp_path / "cache" / "tonearm").symlink_to(weights_folder)
     with demo(tmp_path, DEMO_SONGS="5") as shown:
-        told = read_to(shown, "the page stays up")
+        told = read_to(shown, "the page stays available")
         assert "4 tagged, 1 quarantined, 4 kills, 0 lost, 0 files changed; try:" in told
-        noticed = re.search(r"kill -9 \d+ .*\n.*noticed \d+ ms later: crash \(signal 9, SIGKILL\)", told)
+        noticed = re.search(r"kill -9 \d+ .*\n.*exit detected after \d+ ms: crash \(signal 9, SIGKILL\)", told)
         assert noticed, told
-        assert "05 crashes its decoder.wav: it crashed its worker 3 times" in told
+        assert "05 crashes its decoder.wav: the file crashed its worker 3 times" in told
         url = re.findall(r"http://127.0.0.1:\d+/", told)[0]
-        assert told.index(url) < told.index("songs made"), "the page was not up first"
+        assert told.index(url) < told.index("songs generated"), "the page was not up first"
         now = httpx.get(f"{url}api/progress").json()
         pids = [worker["pid"] for worker in now["workers"] if worker["pid"]]
         assert pids
@@ -89,7 +89,7 @@ def test_the_first_minute_ends_with_its_counts_and_ctrl_c_ends_everything(tmp_pa
         else:
             print(f"\nTONEARM'S PAGE WAS NOT TESTED: there is no {CHROMIUM}", file=sys.__stderr__, flush=True)
         os.kill(pids[0], signal.SIGKILL)
-        read_to(shown, f"(pid {pids[0]}) is gone: crash (signal 9, SIGKILL)")
+        read_to(shown, f"(pid {pids[0]}) exited: crash (signal 9, SIGKILL)")
         shown.send_signal(signal.SIGINT)
         assert shown.wait(60) == 0
         eventually(lambda: all(map(is_gone, pids)))
@@ -101,5 +101,5 @@ def test_without_a_network_it_says_so_and_shows_the_rest(tmp_path: Path) -> None
         told = read_to(shown, "try:")
         assert shown.wait(60) == 0
     assert "tonearm models add FILE" in told
-    assert re.search(r"noticed \d+ ms later", told)
+    assert re.search(r"exit detected after \d+ ms", told)
     assert "0 tagged, 1 waiting, 0 quarantined, 1 kills, 0 lost, 0 files changed" in told

@@ -170,21 +170,21 @@ def edited(old: str, new: str) -> str:
     ("text", "reason"),
     [
         ("not toml at all [", "TOML|toml|Expected|Invalid"),
-        (edited("score = 0.40", "score = 0.10"), "tiers: score must not rise from strict to loose"),
+        (edited("score = 0.40", "score = 0.10"), "tiers: score must not increase from strict to loose"),
         (edited("score = 0.40", "score = 4.0"), "between 0 and 1"),
         (edited("score = 0.40", "skore = 0.40"), "skore"),
-        (edited("most = 5", "most = 1"), "most must not fall"),
+        (edited("most = 5", "most = 1"), "most must not decrease"),
         (edited("[tiers.loose]", "[tiers.lose]"), "tiers|lose"),
         (
             edited('"jazz" = { MSD_musicnn = ["jazz"] }', '"jazz" = { MSD_musicnn = ["jaz"] }'),
             "genre.jazz.*no word 'jaz'",
         ),
         (edited('"jazz" = { MSD_musicnn = ["jazz"] }', '"jazz" = {}'), "genre.jazz has no words"),
-        (edited('"60s" = { MSD', '"jazz" = { MSD'), "'jazz' is a label twice: in genre and in era"),
+        (edited('"60s" = { MSD', '"jazz" = { MSD'), "label 'jazz' is defined twice: in genre and in era"),
         (edited('["happy", "sad"]', '["happy", "sat"]'), "'sat', which is not a label"),
         (
             edited('["jazz"] }', '["jazz"], score = { strict = 0.1, regular = 0.2, loose = 0.3 } }'),
-            "genre.jazz: score must not rise",
+            "genre.jazz: score must not increase",
         ),
     ],
 )
@@ -196,7 +196,7 @@ def test_a_label_file_that_makes_no_sense_says_where(tmp_path: Path, text: str, 
 
 
 def test_a_label_file_that_is_not_there_says_so(tmp_path: Path) -> None:
-    with pytest.raises(LabelFileError, match="cannot be read"):
+    with pytest.raises(LabelFileError, match="cannot read"):
         load(tmp_path / "none.toml")
 
 

@@ -103,15 +103,15 @@ def test_mappings_are_read_and_mistakes_explained() -> None:
 
 
 WRONG = [
-    ("mood", "write it as group=TAG:how"),
-    ("=MOOD:add", "write it as group=TAG:how"),
-    ("mood=MOOD:overwrite", "'overwrite' is none of fill-empty, add, replace"),
-    ("mood=TITLE:add", "TITLE is no place for labels"),
-    ("mood=REPLAYGAIN_TRACK_GAIN:add", "no place for labels"),
-    ("mood=TONEARM_GENRE:add", "no place for labels"),
-    ("mood=MÖÖD:add", "not the name of a tag"),
-    ("Mood!=MOOD:add", "a group's name is made of"),
-    ("added=MOOD:add", "none of"),
+    ("mood", "use the form group=TAG:how"),
+    ("=MOOD:add", "use the form group=TAG:how"),
+    ("mood=MOOD:overwrite", "'overwrite' is not one of fill-empty, add, replace"),
+    ("mood=TITLE:add", "TITLE cannot contain labels"),
+    ("mood=REPLAYGAIN_TRACK_GAIN:add", "cannot contain labels"),
+    ("mood=TONEARM_GENRE:add", "cannot contain labels"),
+    ("mood=MÖÖD:add", "is not a tag name"),
+    ("Mood!=MOOD:add", "a name consists of"),
+    ("added=MOOD:add", "must not be one of"),
 ]
 
 

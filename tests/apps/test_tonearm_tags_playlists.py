@@ -26,20 +26,20 @@ def test_a_rule_is_read() -> None:
 
 
 WRONG = [
-    ("", "it is empty"),
-    ("genre", "letter 1: 'genre' stands where a term such as genre:rock should"),
+    ("", "rule: empty"),
+    ("genre", "position 1: found 'genre', expected a term such as genre:rock"),
     (
         "genre:indie rock",
-        "letter 13: 'rock' stands where and, or, or the end should; a label of several words needs",
+        "position 13: found 'rock', expected and, or, or the end; a label of several words needs",
     ),
-    ("genre:rock and", "something is missing at its end"),
-    ("and genre:rock", "letter 1: 'and'"),
-    ("(genre:rock", "the bracket at letter 1 is never closed"),
-    ("genre:rock)", "letter 11"),
-    ("Genre!:rock", "letter 1: group 'Genre!'"),
-    ('genre:""', "letter 1: label ''"),
-    ("genre:rock or (not)", "letter 19"),
-    ("not " * 80 + "genre:rock", "more simply"),
+    ("genre:rock and", "incomplete at the end"),
+    ("and genre:rock", "position 1: found 'and'"),
+    ("(genre:rock", "the bracket at position 1 is not closed"),
+    ("genre:rock)", "position 11"),
+    ("Genre!:rock", "position 1: group 'Genre!'"),
+    ('genre:""', "position 1: label ''"),
+    ("genre:rock or (not)", "position 19"),
+    ("not " * 80 + "genre:rock", "simplify it"),
 ]
 
 
@@ -151,5 +151,5 @@ def test_navidromes_snippet_names_every_format() -> None:
         "tonearm_genre",
         "----:com.apple.itunes:tonearm:genre",
     ]
-    with pytest.raises(TextError, match="nothing"):
+    with pytest.raises(TextError, match="at least one"):
         snippet([])

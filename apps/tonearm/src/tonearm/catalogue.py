@@ -1,4 +1,4 @@
-"""The files of a library, as they are known: found, changed, moved, gone; and what waits to be heard or written."""
+"""Reads and writes the files of a library: found, changed, moved or missing, and waiting for analysis or writing."""
 
 import os
 from collections.abc import Iterable, Sequence
@@ -15,7 +15,7 @@ LAST_NS = 10**19 - 1
 
 
 class Known(msgspec.Struct, frozen=True, array_like=True):
-    """What is known of a file, as far as a scan needs it."""
+    """The fields of a catalogued file that a scan needs."""
 
     id: int
     path: bytes
@@ -30,7 +30,7 @@ class Known(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
-    """A file as a scan has found it: new or changed, and looked into."""
+    """A new or changed file that a scan has opened."""
 
     path: bytes
     size: int
@@ -43,7 +43,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Waiting(msgspec.Struct, frozen=True):
-    """A file that is to be heard or written."""
+    """A file that waits for analysis."""
 
     id: int
     root: bytes
@@ -52,7 +52,7 @@ class Waiting(msgspec.Struct, frozen=True):
 
     @property
     def file(self) -> Path:
-        """Where it is."""
+        """Returns the absolute path of the file."""
         return Path(os.fsdecode(os.path.join(self.root, self.path)))
 
 
@@ -60,19 +60,21 @@ _KNOWN = "id, path, size, mtime_ns, inode, ends, audio, round, tagged_ms IS NOT 
 
 
 def place(mtime_ns: int, number: int, round: int, *, first: bool = False) -> str:
-    """A file's key in the line to be heard: those to be tried first, then the newest; unlike any it had before."""
+    """Returns the sort key of a file that waits for analysis: preferred files first, then the newest. Never reuses a
+    key.
+    """
     return f"{0 if first else 1}{LAST_NS - max(0, mtime_ns):019d}.{number}.{round}"
 
 
 def known(library: Library, folder: Folder, paths: Sequence[bytes]) -> dict[bytes, Known]:
-    """Those of the paths that are in the catalogue."""
+    """Returns those of the paths that are in the catalogue."""
     marks = ", ".join("?" * len(paths))
     rows = library.rows(f"SELECT {_KNOWN} FROM file WHERE folder = ? AND path IN ({marks})", folder.id, *paths)
     return {row[1]: _known(row) for row in rows}
 
 
 def left_behind(library: Library, found: Found) -> Known | None:
-    """The file that was moved to where this one was found: as long, as old, as it begins and ends, and gone."""
+    """Returns the missing file with the same size, time, beginning and end: it was moved to this path."""
     query = f"SELECT {_KNOWN}, (SELECT root FROM folder WHERE folder.id = file.folder) FROM file"
     alike = "WHERE size = ? AND mtime_ns = ? AND ends = ? LIMIT 20"
     for row in library.rows(f"{query} {alike}", found.size, found.mtime_ns, found.ends):
@@ -82,7 +84,7 @@ def left_behind(library: Library, found: Found) -> Known | None:
 
 
 def add(db: Db, folder: Folder, found: Found, scan: int) -> None:
-    """A file that is new."""
+    """Adds a new file."""
     db.execute(
         "INSERT INTO file (folder, path, size, mtime_ns, inode, links, ends, seen, needs) "
         "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -95,7 +97,7 @@ def add(db: Db, folder: Folder, found: Found, scan: int) -> None:
 
 
 def change(db: Db, folder: Folder, was: Known, found: Found, scan: int, *, same_audio: bool) -> None:
-    """A file that is known and has changed, or was moved; if its audio is the same it need not be heard again."""
+    """Updates a changed or moved file. A file with the same audio is not analysed again."""
     db.execute(
         "UPDATE file SET folder = ?, path = ?, size = ?, mtime_ns = ?, inode = ?, links = ?, ends = ?, seen = ?, "
         "missing_ms = NULL WHERE id = ?",
@@ -113,12 +115,12 @@ def change(db: Db, folder: Folder, was: Known, found: Found, scan: int, *, same_
 
 
 def touch(db: Db, files: Iterable[Known], scan: int) -> None:
-    """Files that are as they were."""
+    """Marks unchanged files as seen by this scan."""
     db.executemany("UPDATE file SET seen = ?, missing_ms = NULL WHERE id = ?", [(scan, file.id) for file in files])
 
 
 def trouble(db: Db, folder: int, path: bytes, stage: str, why: str, reason: str, scan: int = 0) -> None:
-    """Say what is wrong with a file or a folder; the last word counts."""
+    """Records an error of a file or folder, replacing an earlier one."""
     db.execute(
         "INSERT OR REPLACE INTO trouble VALUES (?, ?, ?, ?, ?, ?, ?)",
         (folder, path, stage, why, reason.encode("utf-8", "backslashreplace").decode(), scan, clock.now_ms()),
@@ -126,7 +128,7 @@ def trouble(db: Db, folder: int, path: bytes, stage: str, why: str, reason: str,
 
 
 def begin_scan(library: Library, folder: Folder) -> int:
-    """The number of a new scan."""
+    """Starts a new scan and returns its number."""
     with library.writing() as db:
         db.execute("UPDATE folder SET scan = scan + 1 WHERE id = ?", (folder.id,))
         ((number,),) = db.execute("SELECT scan FROM folder WHERE id = ?", (folder.id,)).fetchall()
@@ -134,7 +136,7 @@ def begin_scan(library: Library, folder: Folder) -> int:
 
 
 def end_scan(library: Library, folder: Folder, scan: int, unread: Sequence[bytes]) -> int:
-    """Files that the scan did not meet are missing, unless they lie where it could not look. How many."""
+    """Marks files as missing that the scan did not find, except below unreadable folders; returns their number."""
     spared = [(path.rstrip(b"/") + b"/" if path else b"") for path in unread]
     with library.writing() as db:
         gone = [
@@ -157,7 +159,7 @@ def end_scan(library: Library, folder: Folder, scan: int, unread: Sequence[bytes
 
 
 def waiting(library: Library, number: int, round: int) -> Waiting | None:
-    """The file, if it still is to be heard in that round."""
+    """Returns the file if it still waits for analysis in that round."""
     found = library.one(
         "SELECT file.id, root, path, round FROM file JOIN folder ON folder.id = file.folder "
         "WHERE file.id = ? AND round = ? AND needs = 'tag' AND missing_ms IS NULL",
@@ -168,7 +170,7 @@ def waiting(library: Library, number: int, round: int) -> Waiting | None:
 
 
 def in_line(library: Library, after: str, limit: int) -> list[tuple[str, int, int, str]]:
-    """The next to be heard: key, number, round, and a name for people. While songs are tried first: those alone."""
+    """Returns the next waiting files as key, id, round and display name. During a trial, returns only its files."""
     only = "1" if library.setting("trying") else "2"
     rows = library.rows(
         "SELECT place, id, round, path FROM file "
@@ -181,7 +183,7 @@ def in_line(library: Library, after: str, limit: int) -> list[tuple[str, int, in
 
 
 def from_place(key: str) -> tuple[int, int] | None:
-    """Which file a key in the line stands for, and in which round."""
+    """Returns the file id and the round of a sort key, or None."""
     parts = key.split(".")
     if len(parts) != 3 or not (parts[1].isdigit() and parts[2].isdigit()):
         return None
@@ -189,7 +191,7 @@ def from_place(key: str) -> tuple[int, int] | None:
 
 
 def again(library: Library, numbers: Iterable[int], *, first: bool = False) -> int:
-    """Have files heard anew; nothing else about them changes until then. How many."""
+    """Queues files for a new analysis and returns their number. Existing labels stay until then."""
     with library.writing() as db:
         done = 0
         for number in numbers:
@@ -203,7 +205,7 @@ def again(library: Library, numbers: Iterable[int], *, first: bool = False) -> i
 
 
 def varied(library: Library, count: int) -> list[int]:
-    """Files that still are to be heard, from as many folders as there are: a first taste of the library."""
+    """Returns waiting files from as many different folders as possible."""
     by_folder: dict[bytes, list[int]] = {}
     for number, path in library.rows(
         "SELECT id, path FROM file WHERE needs IS NOT NULL AND missing_ms IS NULL ORDER BY ends"

@@ -1,4 +1,4 @@
-"""The crews: who does what, and how many of them this machine bears. Light: handlers are named, not imported."""
+"""Declares the crews and their sizes for this machine. Names the handlers without importing them."""
 
 import os
 from collections.abc import Mapping
@@ -11,32 +11,32 @@ from tonearm.handlers import Count, Look
 from tonearm.library import WORK, home
 
 LISTENING = 350 << 20
-"""Bytes that a worker needs while it listens."""
+"""Bytes of memory that a worker needs during analysis."""
 MOST_LISTENERS = 16
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What there is to work with."""
+    """CPU cores and memory of a machine."""
 
     cores: int
     memory: int
 
     @classmethod
     def here(cls) -> "Machine":
-        """This one."""
+        """Returns the values of the current machine."""
         return cls(len(os.sched_getaffinity(0)), os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
 
     def listeners(self) -> int:
-        """One a core, of which each uses one; but half of the memory is others'."""
+        """Returns one analysis worker per core, as far as half of the memory allows."""
         return max(1, min(self.cores, self.memory // 2 // LISTENING, MOST_LISTENERS))
 
     def scanners(self) -> int:
-        """They wait for the disk most of the time; one folder each."""
+        """Returns the number of scanners, which mostly wait for the disk. Each scans one folder."""
         return max(1, min(self.cores // 2, 10))
 
     def calibrators(self) -> int:
-        """They count what others have heard, and are gone most of the time."""
+        """Returns the number of calibration workers, which run rarely."""
         return max(1, min(self.cores // 4, 5))
 
 
@@ -62,7 +62,7 @@ def build(
     idle_exit: float = 60,
     environment: Mapping[str, str] | None = None,
 ) -> Crews:
-    """Declare the crews; nothing is started by that."""
+    """Declares the crews without starting them."""
     machine = machine or Machine.here()
     place = home(where)
     place.mkdir(parents=True, exist_ok=True)

@@ -1,12 +1,12 @@
-"""What can go wrong: one root, few leaves. Light: imported everywhere."""
+"""Exceptions of Tonearm. Imported everywhere; must not import anything heavy."""
 
 
 class TonearmError(Exception):
-    """The root of all that Tonearm raises itself."""
+    """Base class of all exceptions raised by Tonearm."""
 
 
 class Undecodable(TonearmError):
-    """A file that no decoder gets through; `reason` says what each of them said."""
+    """No decoder can decode the file; `reason` contains the message of each decoder."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -14,8 +14,8 @@ class Undecodable(TonearmError):
 
 
 class WeightsError(TonearmError):
-    """The networks' weights are not there, or are not what they should be; the message says what to do."""
+    """The weights of the networks are missing or invalid; the message says what to do."""
 
 
 class LabelFileError(TonearmError):
-    """A label file that says something impossible; the message says where."""
+    """The label file is invalid; the message says where."""

@@ -1,4 +1,4 @@
-"""What the light crews do: look through folders, count scores, write files. Imported in workers; nothing heavy here."""
+"""Handlers of the light crews: scan folders, calibrate, write files. Must not import numpy or a decoder."""
 
 from typing import Any
 
@@ -12,20 +12,20 @@ from tonearm.tags import Refused
 
 
 class Look(msgspec.Struct, frozen=True):
-    """Look through a folder."""
+    """Payload of a job that scans a folder."""
 
     folder: int
     full: bool = False
 
 
 class Count(msgspec.Struct, frozen=True):
-    """Count all scores anew; `force`: derive labels again whatever comes of it."""
+    """Payload of a calibration job; `force` derives labels again in any case."""
 
     force: bool = False
 
 
 class Scanner(Handler[Look, dict[str, Any]]):
-    """Looks through one folder a job."""
+    """Scans one folder per job."""
 
     def set_up(self) -> None:
         self.library = Library(home())
@@ -33,7 +33,7 @@ class Scanner(Handler[Look, dict[str, Any]]):
     def perform(self, job: Job[Look]) -> dict[str, Any]:
         folder = self.library.folder(job.payload.folder)
         if folder is None:
-            raise GiveUp(f"there is no folder {job.payload.folder} in the library any more")
+            raise GiveUp(f"folder {job.payload.folder} is no longer in the library")
         try:
             found = scan.scan(
                 self.library,
@@ -52,8 +52,8 @@ class Scanner(Handler[Look, dict[str, Any]]):
 
 
 def wake(crew: str) -> None:
-    """That crew may be asleep, and would find something now."""
-    from tonearm import crews  # here: it names these handlers
+    """Makes a discovering crew look for jobs now, because it may be idle."""
+    from tonearm import crews  # imported here: crews imports this module
 
     hand = crews.build().hand
     try:
@@ -63,7 +63,7 @@ def wake(crew: str) -> None:
 
 
 class Calibrator(Handler[Count, dict[str, Any]]):
-    """Counts scores, and derives labels from them."""
+    """Calibrates, and derives labels again if necessary."""
 
     def set_up(self) -> None:
         self.library = Library(home())
@@ -74,7 +74,7 @@ class Calibrator(Handler[Count, dict[str, Any]]):
 
         try:
             return msgspec.to_builtins(hearing.recalibrate(self.library, tick, force=job.payload.force))
-        except TonearmError as error:  # the label file cannot be used
+        except TonearmError as error:  # the label file is invalid
             raise GiveUp(str(error)) from error
 
     def tear_down(self) -> None:
@@ -82,7 +82,7 @@ class Calibrator(Handler[Count, dict[str, Any]]):
 
 
 class Writer(Handler[None, str]):
-    """Writes the files that somebody asked to have written, one a job."""
+    """Writes or cleans one requested file per job."""
 
     def set_up(self) -> None:
         self.library = Library(home())
@@ -95,7 +95,7 @@ class Writer(Handler[None, str]):
     def perform(self, job: Job[None]) -> str:
         todo = written.task(self.library, int((job.item or "0").split(".")[0]))
         if todo is None:
-            return "nothing to do any more"
+            return "nothing left to do"
         outcome = written.perform(self.library, todo)
         if isinstance(outcome, Refused):
             raise GiveUp(f"{shown(todo.path)}: {outcome.reason}")

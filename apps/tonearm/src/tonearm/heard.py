@@ -1,9 +1,9 @@
-"""What listening to a track gave. Light: plain numbers, so that it crosses from a worker to the API as JSON."""
+"""The result of analysing a track, as plain numbers that pass from worker to API as JSON. Must not import numpy."""
 
 import msgspec
 
 LISTENER = "musicnn-0.1.0"
-"""Which networks listened, and how: results of another listener are not comparable with these."""
+"""Identifies networks and method. Results with different values are not comparable."""
 
 MTT_WORDS = (
     "guitar", "classical", "slow", "techno", "strings", "drums", "electronic", "rock", "fast", "piano",
@@ -22,24 +22,24 @@ MSD_WORDS = (
 )  # fmt: skip
 
 MODELS = {"MTT_musicnn": MTT_WORDS, "MSD_musicnn": MSD_WORDS}
-"""Each network's words, in the order of its scores."""
+"""The words of each network, in the order of its scores."""
 
 EMBEDDING = 200
-"""How many numbers each network's embedding has."""
+"""Embedding size of each network."""
 
 
 class Heard(msgspec.Struct, frozen=True, kw_only=True):
-    """One track, listened to: everything that labels, calibration and likeness are made from."""
+    """The analysis of one track: the input for labels, calibration and similarity."""
 
     scores: dict[str, list[float]]
-    """By model: a score from 0 to 1 for each of its words."""
+    """By model: a score from 0 to 1 for each word."""
     embedding: dict[str, list[float]]
-    """By model: where the track stands among all music, as that model hears it."""
+    """By model: the embedding of the track."""
     duration: float
-    """Seconds of audio that were decoded."""
+    """Seconds of decoded audio."""
     decoder: str
-    """Which decoder got through the file."""
+    """Name of the decoder that decoded the file."""
     patches: int
-    """How many pieces of three seconds were listened to."""
+    """Number of analysed pieces of three seconds."""
     listener: str = LISTENER
-    """Which networks listened."""
+    """Identifies the networks and the method."""

@@ -1,7 +1,6 @@
-"""What was heard, and the labels made from it: kept, derived again, corrected. Light: plain numbers.
+"""Stores analysis results and the labels derived from them. Must not import numpy.
 
-Labels are always derived from stored scores, the label file, the calibration and what people said; nothing is
-listened to here.
+Labels are derived from stored scores, the label file, the calibration and user corrections. No audio is read here.
 """
 
 from array import array
@@ -22,40 +21,40 @@ from tonearm.library import Db, Library
 from tonearm.tiers import Corrections, Given
 
 Tick = Callable[[int, int, str], None]
-"""Told how much is done, of how much, in which stage."""
+"""Progress callback: done, total, stage."""
 PAGE = 200
 SIZES = tuple(len(words) for words in MODELS.values())
-"""How many scores each model gives."""
+"""Number of scores of each model."""
 WIDTHS = (EMBEDDING,) * len(MODELS)
-"""How many numbers each model's embedding has."""
+"""Embedding size of each model."""
 
 
 class Derivation(msgspec.Struct, frozen=True):
-    """What labels are made with, besides scores."""
+    """Everything that labels are derived from, except scores."""
 
     book: Book
     calibration: Calibration | None
 
     def labels(self, scores: dict[str, list[float]], corrections: Corrections) -> list[Given]:
-        """The labels of one track."""
+        """Returns the labels of one track."""
         return tiers.judge(self.book, merge(self.book, scores), self.calibration, corrections)
 
 
 def derivation(library: Library) -> Derivation:
-    """What labels are made with now."""
+    """Returns the current inputs for deriving labels."""
     return Derivation(library.book(), calibration(library))
 
 
 def calibration(library: Library) -> Calibration | None:
-    """The newest calibration."""
+    """Returns the newest calibration, or None."""
     found = library.one("SELECT body FROM calibration ORDER BY id DESC LIMIT 1")
     return None if found is None else msgspec.json.decode(found[0], type=Calibration)
 
 
 def keep(library: Library, file: Waiting, heard: Heard, audio: bytes | None, took: float) -> list[Given] | None:
-    """Keep what was heard, with its labels, and that the file needs nothing more; None if it changed meanwhile.
+    """Stores an analysis and its labels and returns the labels, or None if the file changed in the meantime.
 
-    While the label file cannot be used, labels stay as they are: they are derived when it is mended.
+    While the label file is invalid, labels stay unchanged; they are derived when the label file is valid again.
     """
     how = None if library.book_trouble() else derivation(library)
     with library.writing() as db:
@@ -80,7 +79,7 @@ def keep(library: Library, file: Waiting, heard: Heard, audio: bytes | None, too
 
 
 def refuse(library: Library, number: int, round: int, why: str, reason: str) -> bool:
-    """The file cannot be heard: say why, and have nobody try again until somebody asks for it."""
+    """Records that a file cannot be analysed, and why. It is not tried again until the user asks for it."""
     with library.writing() as db:
         found = db.execute(
             "UPDATE file SET needs = NULL WHERE id = ? AND round = ? AND needs = 'tag' RETURNING folder, path",
@@ -92,13 +91,13 @@ def refuse(library: Library, number: int, round: int, why: str, reason: str) -> 
 
 
 def scores(library: Library, number: int) -> dict[str, list[float]] | None:
-    """What the networks said of a track."""
+    """Returns the scores of a track."""
     found = library.one("SELECT scores FROM heard WHERE file = ?", number)
     return None if found is None else unpacked(found[0], SIZES)
 
 
 def embeddings(library: Library) -> Iterator[tuple[str, dict[str, list[float]]]]:
-    """Where every track that is there stands among all music."""
+    """Yields the embeddings of all tracks that are not missing."""
     query = (
         "SELECT heard.file, embedding FROM heard JOIN file ON file.id = heard.file "
         "WHERE heard.file > ? AND missing_ms IS NULL ORDER BY heard.file LIMIT ?"
@@ -108,7 +107,7 @@ def embeddings(library: Library) -> Iterator[tuple[str, dict[str, list[float]]]]
 
 
 def labels(library: Library, number: int) -> list[Given]:
-    """A track's labels, strictest first."""
+    """Returns the labels of a track, strictest tier first."""
     rows = library.rows(
         "SELECT name, category, tier, by, score, percentile FROM label WHERE file = ? "
         "ORDER BY CASE tier WHEN 'strict' THEN 0 WHEN 'regular' THEN 1 ELSE 2 END, by = 'model', score DESC",
@@ -121,13 +120,13 @@ def labels(library: Library, number: int) -> list[Given]:
 
 
 def corrections(library: Library, number: int) -> Corrections:
-    """What people said about a track."""
+    """Returns the user corrections of a track."""
     found = library.one("SELECT body FROM correction WHERE file = ?", number)
     return tiers.NONE if found is None else msgspec.json.decode(found[0], type=Corrections)
 
 
 def correct(library: Library, number: int, said: Corrections) -> list[Given]:
-    """Keep what a person says about a track, and derive its labels again."""
+    """Stores a user correction and derives the labels of the track again."""
     how = derivation(library)
     heard = scores(library, number)
     with library.writing() as db:
@@ -138,11 +137,11 @@ def correct(library: Library, number: int, said: Corrections) -> list[Given]:
 
 
 def category_of(book: Book, name: str, given: str | None) -> Category:
-    """The category of a label: of its file's, or the one that the person says."""
+    """Returns the category of a label from the label file, or the given one."""
     if given is not None:
         return msgspec.convert(given, Category)
     if name not in book.labels:
-        raise TonearmError(f"{name!r} is not in the label file: say what it is, e.g. --category mood")
+        raise TonearmError(f"{name!r} is not in the label file: give its category, e.g. --category mood")
     return book.labels[name].category
 
 
@@ -150,17 +149,17 @@ def category_of(book: Book, name: str, given: str | None) -> Category:
 
 
 class Recount(msgspec.Struct, frozen=True):
-    """What a calibration came to."""
+    """The result of a calibration."""
 
     tracks: int
     applied: bool
     drift: dict[str, float] | None
-    """By how much each label moved since the calibration before, most first; None if there is none to compare with."""
+    """How far each label moved since the previous calibration, largest first; None without a comparable calibration."""
     enough: bool
 
 
 def is_due(library: Library) -> bool:
-    """Whether enough tracks came since the last calibration: half as many again, or the line is empty."""
+    """Returns whether a calibration is due: half as many new tracks as in the last one, or no file is waiting."""
     tagged = library.number("SELECT count(*) FROM heard")
     last = library.number("SELECT tracks FROM calibration ORDER BY id DESC LIMIT 1")
     if tagged < calibrating.ENOUGH or tagged == last or library.book_trouble():
@@ -171,7 +170,7 @@ def is_due(library: Library) -> bool:
 
 
 def recalibrate(library: Library, tick: Tick | None = None, *, force: bool = False) -> Recount:
-    """Count all scores anew; if they moved far enough, or on request, derive all labels again."""
+    """Calibrates; derives all labels again if scores moved far enough, or if forced."""
     book, old = library.book(), calibration(library)
     tally = Tally(book.fingerprint)
     total = max(1, library.number("SELECT count(*) FROM heard"))
@@ -205,7 +204,7 @@ def _json(thing: msgspec.Struct) -> str:
 
 
 def derive_again(library: Library, tick: Tick | None = None) -> int:
-    """Derive the labels of all tracks from what is stored. How many tracks."""
+    """Derives the labels of all tracks from stored scores and returns the number of tracks."""
     how = derivation(library)
     total = max(1, library.number("SELECT count(*) FROM heard"))
     done = 0
@@ -221,11 +220,11 @@ def derive_again(library: Library, tick: Tick | None = None) -> int:
     return done
 
 
-# numbers as they are stored
+# stored numbers
 
 
 def unpacked(blob: bytes, sizes: Sequence[int]) -> dict[str, list[float]]:
-    """Numbers by model."""
+    """Unpacks stored numbers by model."""
     numbers = array("f", blob).tolist()
     ends = [sum(sizes[: at + 1]) for at in range(len(sizes))]
     return {model: numbers[end - size : end] for model, end, size in zip(MODELS, ends, sizes, strict=True)}

@@ -1,4 +1,4 @@
-"""Working hours: the tag crew is paused outside them. The decision is pure; one small thread looks at the clock."""
+"""Pauses the tag crew outside working hours. The decision is pure; one thread checks the clock."""
 
 import logging
 import re
@@ -18,38 +18,38 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Hours:
-    """From one time of day to another, over midnight if need be."""
+    """A time span of the day, which may include midnight."""
 
     start: int
     end: int
 
     def include(self, minute: int) -> bool:
-        """Whether that minute of the day is one of them."""
+        """Returns whether a minute of the day is in the span."""
         if self.start <= self.end:
             return self.start <= minute < self.end
         return minute >= self.start or minute < self.end
 
 
 def parse(text: str) -> Hours:
-    """`01:00-07:00` as a value."""
+    """Parses `01:00-07:00`."""
     found = FORM.fullmatch(text.strip())
     if found is None:
-        raise TonearmError(f"working hours {text!r}: write them as 01:00-07:00")
+        raise TonearmError(f"invalid working hours {text!r}: use the form 01:00-07:00")
     begin_hour, begin_minute, end_hour, end_minute = map(int, found.groups())
     hours = Hours(begin_hour * 60 + begin_minute, end_hour * 60 + end_minute)
     if hours.start == hours.end:
-        raise TonearmError(f"working hours {text!r}: they end when they begin")
+        raise TonearmError(f"invalid working hours {text!r}: start and end are equal")
     return hours
 
 
 def minute_now() -> int:
-    """The minute of the day, here."""
+    """Returns the current minute of the local day."""
     hour, minute = clock.local_time(clock.now_ms())[11:16].split(":")
     return int(hour) * 60 + int(minute)
 
 
 class Keeper:
-    """Pauses the crew outside the hours, and resumes what it has paused itself; what a person paused stays so."""
+    """Pauses the crew outside the hours, and resumes only pauses that it made itself."""
 
     def __init__(self, hand: Chargehand, hours: Hours | None) -> None:
         self._hand, self._hours = hand, hours
@@ -57,17 +57,17 @@ class Keeper:
         self._thread = threading.Thread(target=self._run, name="tonearm-hours", daemon=True)
 
     def start(self) -> None:
-        """Look once, before anybody works, and from now on. Without hours: undo what an earlier run has paused."""
+        """Checks once and then starts the thread. Without hours, removes the pause of an earlier run."""
         self.step(minute_now())
         self._thread.start()
 
     def stop(self) -> None:
-        """End."""
+        """Stops the thread."""
         self._over.set()
         self._thread.join()
 
     def step(self, minute: int) -> None:
-        """Look once."""
+        """Checks once."""
         pause = next((pause for pause in self._hand.pauses() if pause.scope == "tag"), None)
         working = self._hours is None or self._hours.include(minute)
         if working and pause is not None and pause.who == WHO:
@@ -79,5 +79,5 @@ class Keeper:
         while self._hours is not None and not self._over.wait(EVERY):
             try:
                 self.step(minute_now())
-            except ChargehandError as error:  # the node is being replaced, say: the next look tries again
-                _logger.warning("working hours could not be kept just now: %s", error)
+            except ChargehandError as error:  # for example, the node is being replaced: try again at the next check
+                _logger.warning("cannot apply working hours, will try again: %s", error)

@@ -1,6 +1,6 @@
-"""What the models' words are called: a hundred raw words, merged into labels by a file that people edit.
+"""Maps the words of the models to labels, according to a label file that users can edit.
 
-Light and pure, but for reading the file.
+Pure, except for reading the file. Must not import numpy.
 """
 
 import hashlib
@@ -18,12 +18,12 @@ from tonearm.heard import MODELS
 Category = Literal["genre", "mood", "instrument", "voice", "era"]
 Tier = Literal["strict", "regular", "loose"]
 TIERS: tuple[Tier, ...] = ("strict", "regular", "loose")
-"""From the fewest, surest labels to the most."""
+"""Tiers from strict (few, certain labels) to loose (many labels)."""
 SHIPPED = "labels.toml"
 
 
 class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a label needs for a tier; the label file explains each."""
+    """Requirements of a tier; the label file explains each."""
 
     score: float
     percentile: float
@@ -33,7 +33,7 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ByTier(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A threshold of a label's own for each tier."""
+    """A separate threshold of a label for each tier."""
 
     strict: float
     regular: float
@@ -41,25 +41,25 @@ class ByTier(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Source(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Which words mean a label."""
+    """The words that make up a label."""
 
     MTT_musicnn: tuple[str, ...] = ()
     MSD_musicnn: tuple[str, ...] = ()
     score: ByTier | None = None
 
     def words(self, model: str) -> tuple[str, ...]:
-        """Its words in the vocabulary of a model."""
+        """Returns the words of the label in the vocabulary of a model."""
         return getattr(self, model)
 
 
 class Exclusion(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Labels of which a track has no more than one."""
+    """Labels that exclude each other."""
 
     labels: tuple[str, ...]
 
 
 class File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A label file, as it is written."""
+    """The content of a label file."""
 
     tiers: dict[Tier, Limits]
     labels: dict[Category, dict[str, Source]]
@@ -67,7 +67,7 @@ class File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Label(msgspec.Struct, frozen=True):
-    """A label: its category, and the places of its words among each model's scores."""
+    """A label with its category and the indexes of its words in each model's scores."""
 
     name: str
     category: Category
@@ -76,25 +76,25 @@ class Label(msgspec.Struct, frozen=True):
 
 
 class Book(msgspec.Struct, frozen=True):
-    """A label file, checked."""
+    """A validated label file."""
 
     labels: dict[str, Label]
     tiers: dict[Tier, Limits]
     exclusive: tuple[frozenset[str], ...]
     fingerprint: str
-    """Of all that scores depend on: calibrations made with another are not comparable."""
+    """Fingerprint of everything that scores depend on. Calibrations with different fingerprints are not comparable."""
 
     def threshold(self, label: Label, tier: Tier) -> float:
-        """The least score of a label for a tier, without calibration."""
+        """Returns the minimum score of a label for a tier, without calibration."""
         return self.tiers[tier].score if label.score is None else getattr(label.score, tier)
 
     def exclude_each_other(self, one: str, other: str) -> bool:
-        """Whether no track has both."""
+        """Returns whether a track can have only one of the two labels."""
         return one != other and any(one in group and other in group for group in self.exclusive)
 
 
 def merge(book: Book, scores: Mapping[str, Sequence[float]]) -> dict[str, float]:
-    """The score of every label: the highest among a model's words, on the mean over the models that know it."""
+    """Returns the score of every label: the maximum of a model's words, averaged over the models."""
     merged: dict[str, float] = {}
     for name, label in book.labels.items():
         heard = [max(scores[model][at] for at in places) for model, places in label.places.items() if model in scores]
@@ -104,37 +104,37 @@ def merge(book: Book, scores: Mapping[str, Sequence[float]]) -> dict[str, float]
 
 
 def shipped() -> str:
-    """The label file that comes with Tonearm, as text to copy and change."""
+    """Returns the text of the label file that is included in Tonearm."""
     return resources.files("tonearm").joinpath(SHIPPED).read_text("utf-8")
 
 
 def load(file: Path | None = None) -> Book:
-    """The labels of a file, or those that come with Tonearm; raises LabelFileError."""
+    """Loads a label file, or the included one. Raises LabelFileError."""
     try:
         return parse(shipped() if file is None else file.read_text("utf-8"))
     except (OSError, UnicodeDecodeError) as error:
-        raise LabelFileError(f"{file} cannot be read: {error}") from error
+        raise LabelFileError(f"cannot read {file}: {error}") from error
     except LabelFileError as error:
         raise LabelFileError(f"{file or SHIPPED}: {error}") from error
 
 
 def parse(text: str) -> Book:
-    """A label file's text, checked; raises LabelFileError."""
+    """Parses and validates a label file. Raises LabelFileError."""
     try:
         written = msgspec.toml.decode(text, type=File)
-    except msgspec.DecodeError as error:  # also what does not fit the form
+    except msgspec.DecodeError as error:  # invalid TOML, or a wrong structure
         raise LabelFileError(str(error)) from error
     _check_tiers(written.tiers)
     labels: dict[str, Label] = {}
     for category, sources in written.labels.items():
         for name, source in sources.items():
             if name in labels:
-                raise LabelFileError(f"{name!r} is a label twice: in {labels[name].category} and in {category}")
+                raise LabelFileError(f"label {name!r} is defined twice: in {labels[name].category} and in {category}")
             labels[name] = _label(name, category, source)
     for exclusion in written.exclusive:
         for name in exclusion.labels:
             if name not in labels:
-                raise LabelFileError(f"exclusive names {name!r}, which is not a label")
+                raise LabelFileError(f"exclusive contains {name!r}, which is not a label")
     made_of = msgspec.json.encode(sorted((label.name, sorted(label.places.items())) for label in labels.values()))
     return Book(
         labels,
@@ -160,18 +160,18 @@ def _label(name: str, category: Category, source: Source) -> Label:
 
 
 def _check_tiers(tiers: dict[Tier, Limits]) -> None:
-    """Each tier asks for no more than the one before: that is why strict ⊂ regular ⊂ loose."""
+    """Checks that no tier requires more than the stricter one, so that strict ⊂ regular ⊂ loose."""
     if missing := [tier for tier in TIERS if tier not in tiers]:
-        raise LabelFileError(f"tiers has no {missing[0]}")
+        raise LabelFileError(f"tiers: {missing[0]} is missing")
     for field in ("score", "percentile", "floor", "sure"):
         _check_order(f"tiers: {field}", [getattr(tiers[tier], field) for tier in TIERS])
     most = [tiers[tier].most for tier in TIERS]
     if most[0] < 0 or any(earlier > later for earlier, later in pairwise(most)):
-        raise LabelFileError(f"tiers: most must not fall from strict to loose: {most}")
+        raise LabelFileError(f"tiers: most must not decrease from strict to loose: {most}")
 
 
 def _check_order(what: str, values: list[float]) -> None:
     if not all(0 <= value <= 1 for value in values):
-        raise LabelFileError(f"{what} must lie between 0 and 1: {values}")
+        raise LabelFileError(f"{what} must be between 0 and 1: {values}")
     if any(earlier < later for earlier, later in pairwise(values)):
-        raise LabelFileError(f"{what} must not rise from strict to loose: {values}")
+        raise LabelFileError(f"{what} must not increase from strict to loose: {values}")

@@ -1,6 +1,6 @@
-"""Tonearm's own database: the folders, and a way to read and write everything in them. Light: no numpy, no decoder.
+"""Opens Tonearm's own database and stores folders and settings. Must not import numpy or a decoder.
 
-One file beside Chargehand's store. Any number of processes read it; who writes holds a lock on a file beside it.
+The database is one file next to Chargehand's store. Many processes may read it; a writer holds a lock file.
 """
 
 import fcntl
@@ -25,11 +25,11 @@ SCHEMA = 1
 PATIENCE_MS = 30_000
 
 Db: TypeAlias = Any
-"""A connection in a transaction; apsw's own types are not known to type checkers."""
+"""A connection in a transaction. Type checkers do not know the types of apsw."""
 
 
 def home(given: Path | None = None) -> Path:
-    """Where Tonearm keeps what it knows: the folder given, TONEARM_HOME, or `tonearm` in the user's data folder."""
+    """Returns the data directory: the given one, TONEARM_HOME, or `tonearm` in the user's data directory."""
     if given is not None:
         return given.expanduser().resolve()
     if named := os.environ.get("TONEARM_HOME"):
@@ -39,18 +39,18 @@ def home(given: Path | None = None) -> Path:
 
 
 def shown(path: bytes) -> str:
-    """A path as people can read it, whatever bytes and control characters its name is made of."""
+    """Returns a printable form of a path with any bytes and control characters."""
     text = path.decode("utf-8", "backslashreplace")
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def joined(root: bytes, path: bytes) -> bytes:
-    """A file of a folder."""
+    """Returns the path of a file in a folder."""
     return os.path.join(root, path)
 
 
 class Folder(msgspec.Struct, frozen=True, kw_only=True):
-    """A folder that Tonearm was pointed at, and how its files are written."""
+    """A folder of the library and the settings for writing its files."""
 
     id: int
     root: bytes
@@ -64,16 +64,16 @@ class Folder(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def path(self) -> Path:
-        """Where it is."""
+        """Returns the path of the folder."""
         return Path(os.fsdecode(self.root))
 
     def settings(self) -> Settings:
-        """How its files are written."""
+        """Returns the settings for writing files of this folder."""
         return Settings(self.mode, parse_ontos(self.onto), self.keep_mtime, self.hard_links)
 
 
 class Library:
-    """The database, open; several threads may share it, and take turns."""
+    """An open database. Threads may share it; they are serialised."""
 
     def __init__(self, where: Path, *, create: bool = True) -> None:
         self.home = where
@@ -82,7 +82,7 @@ class Library:
             where.mkdir(parents=True, exist_ok=True)
         elif not self.path.exists():
             raise TonearmError(
-                f"there is no library in {where} yet: start with `tonearm serve FOLDER` or `tonearm scan FOLDER`"
+                f"{where} contains no library: start with `tonearm serve FOLDER` or `tonearm scan FOLDER`"
             )
         self._turn = threading.RLock()
         self._lock = os.open(f"{self.path}-lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -94,13 +94,13 @@ class Library:
         self._migrate()
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Closes the database."""
         self._db.close()
         os.close(self._lock)
 
     @contextmanager
     def writing(self) -> Generator[Db]:
-        """A transaction: all of it or nothing, on disk when the block ends."""
+        """A write transaction, durable when the block ends."""
         with self._turn:
             fcntl.flock(self._lock, fcntl.LOCK_EX)
             try:
@@ -115,16 +115,16 @@ class Library:
                 fcntl.flock(self._lock, fcntl.LOCK_UN)
 
     def rows(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
-        """What a query finds."""
+        """Returns all rows of a query."""
         with self._turn:
             return self._db.execute(query, values).fetchall()
 
     def one(self, query: str, *values: Any) -> tuple[Any, ...] | None:
-        """The first row that a query finds."""
+        """Returns the first row of a query, or None."""
         return next(iter(self.rows(query, *values)), None)
 
     def number(self, query: str, *values: Any) -> int:
-        """The number that a query counts."""
+        """Returns the number that a query selects, or 0."""
         found = self.one(query, *values)
         return int(found[0] or 0) if found else 0
 
@@ -133,39 +133,39 @@ class Library:
         if version == SCHEMA:
             return
         if version > SCHEMA:
-            raise TonearmError(f"{self.path} was made by a newer Tonearm (schema {version}): upgrade the package")
+            raise TonearmError(f"{self.path} has schema {version} of a newer Tonearm: upgrade the package")
         with self.writing() as db:
-            if db.pragma("user_version") == 0:  # again: another process may have been quicker
+            if db.pragma("user_version") == 0:  # check again: another process may have migrated
                 db.execute(resources.files("tonearm").joinpath("schema.sql").read_text("utf-8"))
                 db.execute(f"PRAGMA user_version = {SCHEMA}")
 
     # folders and settings
 
     def add_folder(self, path: Path) -> Folder:
-        """Take a folder in, if it is not there yet; refused if it lies in another, or around one."""
+        """Adds a folder if it is new and returns it. Raises TonearmError if it overlaps with another one."""
         real = os.path.realpath(os.fsencode(path.expanduser()))
         if not os.path.isdir(real):
-            raise TonearmError(f"{shown(real)} is not a folder: name one with music in it")
+            raise TonearmError(f"{shown(real)} is not a folder: give a folder with music")
         for other in self.folders():
             if other.root == real:
                 return other
             if os.path.commonpath((other.root, real)) in (other.root, real):
-                raise TonearmError(f"{shown(real)} overlaps with {shown(other.root)}, which is in the library already")
+                raise TonearmError(f"{shown(real)} overlaps with {shown(other.root)}, which is already in the library")
         with self.writing() as db:
             db.execute("INSERT INTO folder (root) VALUES (?) ON CONFLICT DO NOTHING", (real,))
         return next(folder for folder in self.folders() if folder.root == real)
 
     def folders(self) -> list[Folder]:
-        """All folders, in the order in which they came."""
+        """Returns all folders in the order of their addition."""
         columns = ", ".join(Folder.__struct_fields__)
         return [_folder(row) for row in self.rows(f"SELECT {columns} FROM folder ORDER BY id")]
 
     def folder(self, number: int) -> Folder | None:
-        """One folder by its number."""
+        """Returns a folder by its number, or None."""
         return next((folder for folder in self.folders() if folder.id == number), None)
 
     def change_folder(self, folder: Folder) -> None:
-        """Keep how its files are written."""
+        """Stores the settings for writing files of a folder."""
         settings = (folder.mode, msgspec.json.encode(folder.onto).decode(), folder.tier, folder.keep_mtime)
         with self.writing() as db:
             db.execute(
@@ -174,12 +174,12 @@ class Library:
             )
 
     def setting(self, name: str) -> str | None:
-        """Something kept under a name."""
+        """Returns a setting, or None."""
         found = self.one("SELECT value FROM setting WHERE name = ?", name)
         return None if found is None else str(found[0])
 
     def set(self, name: str, value: str | None) -> None:
-        """Keep something under a name, or (None) no longer."""
+        """Stores a setting, or deletes it (None)."""
         with self.writing() as db:
             if value is None:
                 db.execute("DELETE FROM setting WHERE name = ?", (name,))
@@ -187,12 +187,12 @@ class Library:
                 db.execute("INSERT OR REPLACE INTO setting VALUES (?, ?)", (name, value))
 
     def book(self) -> Book:
-        """The labels: those of `labels.toml` beside the database, or those that come with Tonearm."""
+        """Loads `labels.toml` next to the database, or the included label file."""
         own = self.home / SHIPPED
         return load(own if own.is_file() else None)
 
     def book_trouble(self) -> str | None:
-        """What is wrong with the label file, if it cannot be used."""
+        """Returns the error in the label file, or None."""
         try:
             self.book()
         except LabelFileError as error:

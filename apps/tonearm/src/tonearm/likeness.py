@@ -1,4 +1,4 @@
-"""What the likeness crew does: finds tracks that sound alike. It holds all embeddings; the API does not."""
+"""Handler of the likeness crew: finds similar tracks. Keeps all embeddings in the worker, not in the API process."""
 
 from typing import Any
 
@@ -11,14 +11,14 @@ from tonearm.library import Library, home
 
 
 class Alike(msgspec.Struct, frozen=True):
-    """Which tracks are like this one?"""
+    """Payload: find tracks similar to this one."""
 
     file: int
     count: int = 20
 
 
 class Finder(Handler[Alike, list[dict[str, Any]]]):
-    """Keeps the neighbourhood until more was heard."""
+    """Finds similar tracks. Reloads the embeddings when the analysed tracks have changed."""
 
     def set_up(self) -> None:
         self.library = Library(home())
@@ -39,10 +39,10 @@ class Finder(Handler[Alike, list[dict[str, Any]]]):
 
 
 def near_in(library: Library, wanted: Alike, neighbourhood: Neighbourhood | None = None) -> list[dict[str, Any]]:
-    """The tracks most like that one; GiveUp if it was not heard yet."""
+    """Returns the most similar tracks. Raises GiveUp if the track has not been analysed."""
     found = library.one("SELECT embedding FROM heard WHERE file = ?", wanted.file)
     if found is None:
-        raise GiveUp(f"track {wanted.file} was not heard yet: nobody can say what sounds like it")
+        raise GiveUp(f"track {wanted.file} has not been analysed yet, so similar tracks are unknown")
     everybody = neighbourhood or Neighbourhood(hearing.embeddings(library))
     near = everybody.nearest(hearing.unpacked(found[0], hearing.WIDTHS), wanted.count, but=str(wanted.file))
     return [{"id": int(each.id), "likeness": each.likeness} for each in near]

@@ -1,4 +1,4 @@
-"""What people want to know: how far it is, how long it will take, which labels there are, what went wrong. Light."""
+"""Reports progress, remaining time, labels and errors. Must not import numpy or a decoder."""
 
 import os
 from itertools import chain
@@ -11,13 +11,13 @@ from tonearm import catalogue, hearing
 from tonearm.library import Library, joined, shown
 
 RECENT = 50
-"""Songs whose time tells how long the others will take."""
+"""Number of last tracks that the estimate of the remaining time is based on."""
 NOT_BY_US = ("poison", "raised", "timed out", "no progress")
-"""Why Chargehand sets a song aside; what the handler gives up on is in the library already."""
+"""Failure reasons set by Chargehand. Failures that the handler reports are recorded in the library by the handler."""
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True):
-    """A library at one moment."""
+    """The state of a library at one moment."""
 
     files: int
     tagged: int
@@ -25,24 +25,24 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     troubled: int
     missing: int
     seconds_each: float | None
-    """Of one worker, for one song, as measured on the last ones."""
+    """Mean seconds that one worker took for one of the last tracks."""
     kinds: dict[str, int]
     trying: bool
     scanned_ms: int | None
     calibrated: int
     writes_waiting: int
     written: int
-    """Files that have labels in their own tags."""
+    """Number of files with labels in their tags."""
 
     def eta(self, workers: int) -> float | None:
-        """Seconds until all are heard, with so many workers; None while nothing was measured."""
+        """Returns the estimated seconds until all files are analysed by this number of workers, or None if unknown."""
         if not self.waiting:
             return 0.0
         return None if self.seconds_each is None else self.waiting * self.seconds_each / max(1, workers)
 
 
 class Wrong(msgspec.Struct, frozen=True):
-    """A file or folder that something is wrong with."""
+    """A file or folder with an error."""
 
     path: str
     stage: str
@@ -53,7 +53,7 @@ class Wrong(msgspec.Struct, frozen=True):
 
 
 def progress(library: Library) -> Progress:
-    """How far everything is."""
+    """Returns the progress of the whole library."""
     here = "FROM file WHERE missing_ms IS NULL"
     took = library.one(
         "SELECT avg(took) FROM (SELECT took FROM file WHERE tagged_ms IS NOT NULL AND took IS NOT NULL "
@@ -80,7 +80,7 @@ def progress(library: Library) -> Progress:
 
 
 def troubles(library: Library, limit: int = 1000) -> list[Wrong]:
-    """What is wrong, newest first."""
+    """Returns the recorded errors, newest first."""
     rows = library.rows(
         "SELECT trouble.path, root, stage, why, reason, at_ms, file.id FROM trouble "
         "JOIN folder ON folder.id = trouble.folder "
@@ -91,7 +91,7 @@ def troubles(library: Library, limit: int = 1000) -> list[Wrong]:
 
 
 def distribution(library: Library) -> list[dict[str, Any]]:
-    """How many tracks have each label, by tier, the most common first."""
+    """Returns the number of tracks with each label, by tier, most common first."""
     rows = library.rows(
         "SELECT name, category, sum(tier = 'strict'), sum(tier <> 'loose'), count(*) FROM label "
         "JOIN file ON file.id = label.file WHERE missing_ms IS NULL GROUP BY name, category ORDER BY 5 DESC, 1"
@@ -100,7 +100,7 @@ def distribution(library: Library) -> list[dict[str, Any]]:
 
 
 def notice_failures(hand: Chargehand, library: Library) -> int:
-    """Take over what Chargehand gave up on (a file that crashes its workers, say), so that it is listed here, too."""
+    """Records jobs that Chargehand has failed (for example files that crash workers) as errors of the library."""
     noticed = 0
     set_aside = [JobFilter(queue="tag", state=State.FAILED, reason=reason) for reason in NOT_BY_US]
     for job in chain.from_iterable(map(hand.jobs, [*set_aside, JobFilter(queue="tag", state=State.CANCELLED)])):
@@ -113,19 +113,19 @@ def notice_failures(hand: Chargehand, library: Library) -> int:
 
 def _why(job: JobRecord) -> str:
     if job.reason == "poison":
-        return f"it crashed its worker {job.crashes} times"
-    return job.summary or f"it was set aside: {job.reason or job.state.value}"
+        return f"the file crashed its worker {job.crashes} times"
+    return job.summary or f"the job failed: {job.reason or job.state.value}"
 
 
 def retry(library: Library) -> int:
-    """Have everything that could not be heard tried once more. How many files."""
+    """Queues all files that could not be analysed again and returns their number."""
     return catalogue.again(
         library, [wrong.id for wrong in troubles(library, 1_000_000) if wrong.stage == "tag" and wrong.id]
     )
 
 
 def workers(hand: Chargehand, library: Library) -> list[dict[str, Any]]:
-    """What each worker does now, and with which song; nothing while nobody works."""
+    """Returns what each worker does now; empty if no node runs."""
     view = hand.status()
     return [] if view is None else [_worker(library, each) for each in view["workers"]]
 
@@ -139,14 +139,14 @@ def _worker(library: Library, each: dict[str, Any]) -> dict[str, Any]:
 
 
 def names(library: Library, numbers: list[int]) -> dict[int, str]:
-    """Files by their numbers, as people call them."""
+    """Returns the display names of files by id."""
     marks = ", ".join("?" * len(numbers))
     rows = library.rows(f"SELECT id, title, artist, path FROM file WHERE id IN ({marks})", *numbers)
     return {number: called(title, artist, path) for number, title, artist, path in rows}
 
 
 def called(title: str | None, artist: str, path: bytes) -> str:
-    """A track as people call it."""
+    """Returns the display name of a track."""
     who = ", ".join(msgspec.json.decode(artist, type=list[str]))
     if not title:
         return shown(os.path.basename(path))
@@ -154,7 +154,7 @@ def called(title: str | None, artist: str, path: bytes) -> str:
 
 
 def lasting(seconds: float) -> str:
-    """A duration for people."""
+    """Formats a duration."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     if seconds < 5400:

@@ -1,6 +1,6 @@
-"""Looks through a folder and brings the catalogue up to date. Light; streaming: its memory does not grow with files.
+"""Scans a folder and updates the catalogue, in constant memory. Must not import numpy or a decoder.
 
-Files are stat'ed always, opened only if they are new or changed (or in a full scan).
+A scan calls `stat` on every file, and opens a file only if it is new or changed (or in a full scan).
 """
 
 import hashlib
@@ -23,20 +23,20 @@ from tonearm.tags.place import TEMPORARY
 
 BATCH = 256
 END = 16384
-"""Bytes of a file's beginning and of its end that tell it from others."""
+"""Number of bytes at the beginning and at the end of a file that identify it."""
 ENDINGS = tuple(suffix.encode() for suffix in SUFFIXES)
 
 Thing = TypeVar("Thing")
 
 
 class Report(msgspec.Struct):
-    """What a scan found."""
+    """The result of a scan."""
 
     files: int = 0
     new: int = 0
     changed: int = 0
     retagged: int = 0
-    """Changed in their tags alone: not to be heard again."""
+    """Files with changed tags only, which are not analysed again."""
     moved: int = 0
     missing: int = 0
     unreadable: int = 0
@@ -44,14 +44,14 @@ class Report(msgspec.Struct):
 
 
 class Seen(NamedTuple):
-    """A file that a walk has met."""
+    """A file found by the walk."""
 
     path: bytes
     stat: os.stat_result
 
 
 class Trouble(NamedTuple):
-    """Something that a walk could not look at, or will not."""
+    """A path that the walk could not read, or does not follow."""
 
     path: bytes
     why: str
@@ -61,9 +61,9 @@ class Trouble(NamedTuple):
 def scan(
     library: Library, folder: Folder, *, full: bool = False, progress: Callable[[int, str], None] | None = None
 ) -> Report:
-    """Bring the catalogue up to date; whatever `progress` raises ends the scan, and what was found so far stays."""
+    """Updates the catalogue. An exception raised by `progress` ends the scan; the files found so far are kept."""
     if not os.path.isdir(folder.root):
-        raise TonearmError(f"{shown(folder.root)} is not there: is its disk mounted? Nothing was changed")
+        raise TonearmError(f"{shown(folder.root)} does not exist: is its disk mounted? Nothing was changed")
     report = Report()
     number = catalogue.begin_scan(library, folder)
     unread: list[bytes] = []
@@ -78,8 +78,8 @@ def scan(
         had = library.number("SELECT count(*) FROM file WHERE folder = ? AND missing_ms IS NULL", folder.id)
         if had:
             raise TonearmError(
-                f"{shown(folder.root)} is empty, and had {had} files: is its disk mounted? "
-                "Nothing was changed; if they are gone for good, scan with --full"
+                f"{shown(folder.root)} is empty, but had {had} files: is its disk mounted? "
+                "Nothing was changed. If the files were deleted, scan with --full"
             )
     report.missing = catalogue.end_scan(library, folder, number, unread)
     return report
@@ -120,7 +120,7 @@ def _take_in(
 
 
 def _keep_troubles(db: Db, folder: Folder, same: list[Known], number: int) -> None:
-    """What was wrong with files that are as they were is still wrong with them."""
+    """Keeps the recorded errors of unchanged files."""
     db.executemany(
         "UPDATE trouble SET scan = ? WHERE folder = ? AND path = ?", [(number, folder.id, file.path) for file in same]
     )
@@ -129,11 +129,11 @@ def _keep_troubles(db: Db, folder: Folder, same: list[Known], number: int) -> No
 def _compare(
     library: Library, folder: Folder, was: Known | None, found: Found, taken: set[int], report: Report
 ) -> tuple[Known | None, Found, bool]:
-    """What the catalogue knew of a file that was looked into, and whether its audio is the same as then."""
+    """Returns the catalogue entry of an opened file, and whether its audio is unchanged."""
     report.unreadable += found.unreadable is not None
     if was is None:
         was = catalogue.left_behind(library, found)
-        if was is None or was.id in taken:  # a copy of a file that was moved: one of them is new
+        if was is None or was.id in taken:  # a copy of a moved file: one of the two is new
             report.new += 1
             return None, found, False
         taken.add(was.id)
@@ -153,13 +153,13 @@ def _as_before(was: Known, now: os.stat_result) -> bool:
 
 
 def _look(root: bytes, seen: Seen) -> Found:
-    """Open a file: its tags, its ends, or why not."""
+    """Opens a file and reads its tags and ends, or records the error."""
     full = os.path.join(root, seen.path)
     tags: Tags | None = None
     ends, reason = b"", None
     try:
         ends = ends_of(full, seen.stat.st_size)
-        said = read(os.fsdecode(full)) if seen.stat.st_size else Unreadable("it is empty")
+        said = read(os.fsdecode(full)) if seen.stat.st_size else Unreadable("the file is empty")
         tags, reason = (None, said.reason) if isinstance(said, Unreadable) else (said, None)
     except OSError as error:
         reason = error.strerror or str(error)
@@ -177,7 +177,7 @@ def _look(root: bytes, seen: Seen) -> Found:
 
 
 def ends_of(path: bytes, size: int) -> bytes:
-    """A digest of a file's beginning and end."""
+    """Returns a digest of the beginning and end of a file."""
     with open(path, "rb", buffering=0) as file:
         told = hashlib.blake2b(file.read(END), digest_size=16)
         if size > END:
@@ -187,7 +187,7 @@ def ends_of(path: bytes, size: int) -> bytes:
 
 
 def _walk(root: bytes, report: Report) -> Generator[Seen | Trouble]:
-    """Every file that is music by its name, and everything that could not be looked at; hidden things are left out."""
+    """Yields every file with the name of an audio file, and every path that could not be read. Skips hidden paths."""
     left = [b""]
     while left:
         inside = left.pop()
@@ -205,7 +205,7 @@ def _walk(root: bytes, report: Report) -> Generator[Seen | Trouble]:
                     elif (met := _meet(root, path, entry)) is not None:
                         yield met
         except OSError as error:
-            yield Trouble(inside, "unread", f"the folder cannot be read: {error.strerror or error}")
+            yield Trouble(inside, "unread", f"cannot read the folder: {error.strerror or error}")
         if leftovers:
             report.swept += len(sweep_folder(os.fsdecode(here)).removed)
 
@@ -218,20 +218,20 @@ def _meet(root: bytes, path: bytes, entry: "os.DirEntry[bytes]") -> Seen | Troub
         if not is_music:
             return None
         found = entry.stat(follow_symlinks=False)
-        return Seen(path, found) if stat.S_ISREG(found.st_mode) else Trouble(path, "odd", "it is not a regular file")
+        return Seen(path, found) if stat.S_ISREG(found.st_mode) else Trouble(path, "odd", "not a regular file")
     except OSError as error:
         return Trouble(path, "unreadable", error.strerror or str(error)) if is_music else None
 
 
 def _follow(root: bytes, path: bytes, *, is_music: bool) -> Trouble | None:
-    """What is linked inside the folder is met where it lies; what lies elsewhere is listed, and left alone."""
+    """Handles a symbolic link. A target inside the folder is found there; another one is reported, not followed."""
     target = os.path.realpath(os.path.join(root, path))
     is_folder = os.path.isdir(target)
     if not (is_music or is_folder) or os.path.commonpath((root, target)) == root:
         if is_music and not os.path.lexists(target):
-            return Trouble(path, "unreadable", f"a link to {shown(target)}, which is not there")
+            return Trouble(path, "unreadable", f"a link to {shown(target)}, which does not exist")
         return None
-    advice = "add that folder by itself" if is_folder else "move the file here, or add its own folder"
+    advice = "add that folder" if is_folder else "move the file here, or add its folder"
     return Trouble(path, "outside", f"a link to {shown(target)}, outside the folder: {advice}")
 
 

@@ -1,27 +1,27 @@
--- Tonearm's own tables: what lies in the folders, what was heard, what is to be done. Work itself is Chargehand's.
+-- Tonearm's tables: files, analysis results and requests. Chargehand stores the jobs in its own database.
 
 CREATE TABLE folder (
   id INTEGER PRIMARY KEY,
-  root BLOB NOT NULL UNIQUE,              -- absolute, as the file system spells it: a name need not be text
-  mode TEXT NOT NULL DEFAULT 'none',      -- what is written into its files: none, minimal, full
+  root BLOB NOT NULL UNIQUE,              -- absolute, as bytes: a file name need not be valid text
+  mode TEXT NOT NULL DEFAULT 'none',      -- write mode: none, minimal, full
   onto TEXT NOT NULL DEFAULT '[]',        -- mappings onto standard tags, as JSON
-  tier TEXT NOT NULL DEFAULT 'regular',   -- which labels are written
+  tier TEXT NOT NULL DEFAULT 'regular',   -- tier of the labels to write
   keep_mtime INTEGER NOT NULL DEFAULT 0,
   hard_links INTEGER NOT NULL DEFAULT 0,
-  scan INTEGER NOT NULL DEFAULT 0,        -- the number of the last scan that began
-  scanned_ms INTEGER                      -- when the last one ended
+  scan INTEGER NOT NULL DEFAULT 0,        -- number of the last started scan
+  scanned_ms INTEGER                      -- end of the last scan
 ) STRICT;
 
 CREATE TABLE file (
   id INTEGER PRIMARY KEY,
   folder INTEGER NOT NULL REFERENCES folder (id) ON DELETE CASCADE,
-  path BLOB NOT NULL,                     -- within the folder
+  path BLOB NOT NULL,                     -- relative to the folder
   size INTEGER NOT NULL,
   mtime_ns INTEGER NOT NULL,
   inode INTEGER NOT NULL,
   links INTEGER NOT NULL,
-  ends BLOB NOT NULL,                     -- a digest of its beginning and end: how a moved file is recognised
-  audio BLOB,                             -- a digest of its audio without tags, taken when it was heard
+  ends BLOB NOT NULL,                     -- digest of its beginning and end, to recognise a moved file
+  audio BLOB,                             -- digest of its audio without tags at the time of analysis
   kind TEXT,
   title TEXT,
   artist TEXT NOT NULL DEFAULT '[]',
@@ -29,16 +29,16 @@ CREATE TABLE file (
   year INTEGER,
   genre TEXT NOT NULL DEFAULT '[]',
   duration REAL,
-  seen INTEGER NOT NULL,                  -- the last scan that met it
-  missing_ms INTEGER,                     -- since when it is not there
-  round INTEGER NOT NULL DEFAULT 0,       -- counted up whenever it is to be heard anew
-  place TEXT NOT NULL DEFAULT '',         -- where it stands in the line to be heard: newest first
-  needs TEXT,                             -- 'tag', or nothing
+  seen INTEGER NOT NULL,                  -- the last scan that found it
+  missing_ms INTEGER,                     -- time since when it is missing
+  round INTEGER NOT NULL DEFAULT 0,       -- increased for every new analysis
+  place TEXT NOT NULL DEFAULT '',         -- sort key of waiting files: newest first
+  needs TEXT,                             -- 'tag' or NULL
   tagged_ms INTEGER,
-  took REAL,                              -- seconds that hearing it took
-  turn INTEGER NOT NULL DEFAULT 0,        -- the same as round, for writing
-  asked TEXT,                             -- 'write', 'undo', or nothing
-  written TEXT,                           -- a digest of what was written last
+  took REAL,                              -- duration of the analysis in seconds
+  turn INTEGER NOT NULL DEFAULT 0,        -- like round, for writing
+  asked TEXT,                             -- 'write', 'undo' or NULL
+  written TEXT,                           -- digest of the labels written last
   written_ms INTEGER,
   UNIQUE (folder, path)
 ) STRICT;
@@ -50,7 +50,7 @@ CREATE INDEX file_tagged ON file (tagged_ms) WHERE tagged_ms IS NOT NULL;
 CREATE TABLE heard (
   file INTEGER PRIMARY KEY REFERENCES file (id) ON DELETE CASCADE,
   listener TEXT NOT NULL,
-  scores BLOB NOT NULL,                   -- float32, model after model
+  scores BLOB NOT NULL,                   -- float32, concatenated by model
   embedding BLOB NOT NULL,
   decoder TEXT NOT NULL,
   patches INTEGER NOT NULL
@@ -68,18 +68,18 @@ CREATE TABLE label (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX label_by_name ON label (name, tier);
 
-CREATE TABLE correction (                 -- what a person said; it outlives everything else
+CREATE TABLE correction (                 -- user corrections; never overwritten by an analysis
   file INTEGER PRIMARY KEY REFERENCES file (id) ON DELETE CASCADE,
   body TEXT NOT NULL
 ) STRICT;
 
-CREATE TABLE trouble (                    -- one line a file or folder: what is wrong with it
+CREATE TABLE trouble (                    -- the last error of a file or folder
   folder INTEGER NOT NULL REFERENCES folder (id) ON DELETE CASCADE,
   path BLOB NOT NULL,
   stage TEXT NOT NULL,                    -- scan, tag, write
   why TEXT NOT NULL,
   reason TEXT NOT NULL,
-  scan INTEGER NOT NULL DEFAULT 0,        -- the scan that met it
+  scan INTEGER NOT NULL DEFAULT 0,        -- the scan that found it
   at_ms INTEGER NOT NULL,
   PRIMARY KEY (folder, path)
 ) STRICT;
@@ -88,11 +88,11 @@ CREATE TABLE calibration (
   id INTEGER PRIMARY KEY,
   at_ms INTEGER NOT NULL,
   tracks INTEGER NOT NULL,
-  moved REAL,                             -- by how much the label that moved most did, since the one before
+  moved REAL,                             -- largest change of a label since the previous calibration
   body TEXT NOT NULL
 ) STRICT;
 
-CREATE TABLE journal (                    -- every file that was written, and what was changed in it
+CREATE TABLE journal (                    -- every write of a file, with its changes
   id INTEGER PRIMARY KEY,
   file INTEGER NOT NULL REFERENCES file (id) ON DELETE CASCADE,
   at_ms INTEGER NOT NULL,

@@ -1,5 +1,7 @@
-"""What the tag crew does: listens to one file a job. The networks are loaded at the first song, and not before:
-a worker that only looks whether there is something to do stays small."""
+"""Handler of the tag crew: analyses one file per job.
+
+The networks are loaded with the first file, so a worker that only discovers stays small.
+"""
 
 import os
 from typing import TYPE_CHECKING, Any
@@ -17,7 +19,7 @@ CALIBRATION = "calibration"
 
 
 class Tagger(Handler[dict[str, int], dict[str, Any]]):
-    """Listens."""
+    """Analyses one file per job."""
 
     ear: "Ear | None" = None
 
@@ -32,7 +34,9 @@ class Tagger(Handler[dict[str, int], dict[str, Any]]):
     def perform(self, job: Job[dict[str, int]]) -> dict[str, Any]:
         number, turn = job.payload["id"], job.payload["round"]
         file = catalogue.waiting(self.library, number, turn)
-        if file is None:  # it was heard, and the worker died before it could say so; or it changed, or is gone
+        if (
+            file is None
+        ):  # the file was analysed by a worker that crashed before it reported; or it changed, or is missing
             return {"labels": None}
         began = clock.monotonic()
         ear = self._ear(job)
@@ -54,7 +58,7 @@ class Tagger(Handler[dict[str, int], dict[str, Any]]):
     def _ear(self, job: Job[dict[str, int]]) -> "Ear":
         if self.ear is None:
             job.progress(stage="loading the networks")
-            from tonearm.ear.listen import Ear  # here: heavy
+            from tonearm.ear.listen import Ear  # imported here: heavy
 
             try:
                 self.ear = Ear(threads=self.threads)

@@ -1,6 +1,6 @@
-"""Which labels a track is given: scores in, labels in tiers out. Light and pure.
+"""Derives the labels of a track from its scores. Pure; must not import numpy.
 
-A label's tier is the strictest one that it reaches; so what is strict is regular, and what is regular is loose.
+The tier of a label is the strictest that it reaches: strict labels are also regular, and regular labels also loose.
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,35 +13,35 @@ from tonearm.labels import TIERS, Book, Category, Tier
 
 
 class Given(msgspec.Struct, frozen=True, kw_only=True):
-    """A label that a track is given."""
+    """A label of a track."""
 
     name: str
     category: str
     tier: Tier
-    """The strictest to which it belongs."""
+    """The strictest tier of the label."""
     by: Literal["model", "person"] = "model"
     score: float | None = None
     percentile: float | None = None
-    """How many of the library's tracks have less of it, from 0 to 1; None without calibration."""
+    """The share of tracks with a lower score, from 0 to 1; None without calibration."""
 
 
 class Corrections(msgspec.Struct, frozen=True):
-    """What a person said about one track; it outlives every new run, label file and calibration."""
+    """User corrections of a track. They survive new analyses, label files and calibrations."""
 
     added: dict[str, str] = {}
-    """Labels, with their categories; they need not be in the label file."""
+    """Labels with their categories; the label file need not contain them."""
     removed: frozenset[str] = frozenset()
 
     def add(self, name: str, category: Category) -> "Corrections":
-        """The track has that label."""
+        """Returns corrections in which the track has that label."""
         return Corrections({**self.added, name: category}, self.removed - {name})
 
     def remove(self, name: str) -> "Corrections":
-        """The track does not have that label."""
+        """Returns corrections in which the track does not have that label."""
         return Corrections({key: value for key, value in self.added.items() if key != name}, self.removed | {name})
 
     def forget(self, name: str) -> "Corrections":
-        """Nothing was ever said about that label."""
+        """Returns corrections without an entry for that label."""
         kept = {key: value for key, value in self.added.items() if key != name}
         return Corrections(kept, self.removed - {name})
 
@@ -50,7 +50,7 @@ NONE = Corrections()
 
 
 class Candidate(msgspec.Struct, frozen=True):
-    """A label that reaches a tier by itself."""
+    """A label that reaches a tier by its score."""
 
     tier: Tier
     score: float
@@ -64,9 +64,9 @@ def judge(
     calibration: Calibration | None = None,
     corrections: Corrections = NONE,
 ) -> list[Given]:
-    """The labels of a track from its merged scores: strictest first, then strongest.
+    """Returns the labels of a track from its merged scores: strictest first, then by score.
 
-    A calibration of other labels than the book's, or of too few tracks, is not used.
+    A calibration of another label file, or of too few tracks, is ignored.
     """
     used = calibration if calibration is not None and calibration.fits(book.fingerprint) else None
     given = [
@@ -89,7 +89,7 @@ def judge(
 
 
 def within(given: Iterable[Given], tier: Tier) -> list[Given]:
-    """The labels of a tier: those that reach it, or a stricter one."""
+    """Returns the labels of a tier, including those of stricter tiers."""
     return [label for label in given if TIERS.index(label.tier) <= TIERS.index(tier)]
 
 
@@ -109,7 +109,7 @@ def _candidate(book: Book, name: str, score: float, calibration: Calibration | N
 
 
 def _with_room(room: dict[Tier, dict[Category, int]], reached: Tier, category: Category) -> Tier | None:
-    """The strictest tier, from the one reached on, with room left in a category; every wider one loses a place, too."""
+    """Returns the strictest tier, from the reached one on, with room in the category, and uses that room."""
     for tier in TIERS[TIERS.index(reached) :]:
         if room[tier][category] > 0:
             for wider in TIERS[TIERS.index(tier) :]:
@@ -119,6 +119,6 @@ def _with_room(room: dict[Tier, dict[Category, int]], reached: Tier, category: C
 
 
 def _room(book: Book) -> dict[Tier, dict[Category, int]]:
-    """How many labels each tier may still have in each category."""
+    """Returns how many labels each tier may still have in each category."""
     categories: set[Category] = {label.category for label in book.labels.values()}
     return {tier: dict.fromkeys(categories, book.tiers[tier].most) for tier in TIERS}

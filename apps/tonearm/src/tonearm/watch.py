@@ -1,6 +1,6 @@
-"""Watching: a folder whose time changed has other files in it than before, and the library is scanned. Light.
+"""Watches the folders of a library by their modification times and starts scans. Must not import anything heavy.
 
-Files are not looked at here: 100,000 of them lie in a few thousand folders.
+Files are not checked here: 100,000 of them are in a few thousand folders.
 """
 
 import logging
@@ -19,7 +19,7 @@ _logger = logging.getLogger(__name__)
 
 
 class Tree:
-    """The folders below a root, and when each was changed."""
+    """The folders below a root, with their modification times."""
 
     def __init__(self, root: bytes) -> None:
         self._root = root
@@ -27,7 +27,7 @@ class Tree:
         self._enter([root])
 
     def changed(self) -> bool:
-        """Whether anything was changed since this was last asked; never while the root is not there."""
+        """Returns whether a folder changed since the last call; always False while the root is missing."""
         if not os.path.isdir(self._root):
             return False
         changed = False
@@ -43,10 +43,10 @@ class Tree:
         return changed
 
     def _enter(self, left: list[bytes]) -> None:
-        """Take in a folder's time, and all that is below it and not known yet."""
+        """Records the time of a folder and of all unknown folders below it."""
         while left:
             path = left.pop()
-            time = _time(path)  # before it is listed: what comes meanwhile is a change
+            time = _time(path)  # read before listing: a later addition is a change
             if time is None:
                 continue
             self._times[path] = time
@@ -54,7 +54,7 @@ class Tree:
                 with os.scandir(path) as entries:
                     inner = [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
             except OSError as error:
-                _logger.debug("a folder cannot be watched: %s", error)
+                _logger.debug("cannot watch a folder: %s", error)
                 continue
             left += [each for each in inner if each not in self._times and not os.path.basename(each).startswith(b".")]
 
@@ -67,7 +67,7 @@ def _time(path: bytes) -> int | None:
 
 
 class Watcher:
-    """Has folders scanned that were changed, once they have come to rest."""
+    """Starts a scan of changed folders once they have stopped changing."""
 
     def __init__(self, crews: Crews, folders: Iterable[Folder]) -> None:
         self._crews = crews
@@ -77,16 +77,16 @@ class Watcher:
         self._thread = threading.Thread(target=self._run, name="tonearm-watch", daemon=True)
 
     def start(self) -> None:
-        """Look from now on."""
+        """Starts the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """End."""
+        """Stops the thread."""
         self._over.set()
         self._thread.join()
 
     def step(self) -> None:
-        """Look once."""
+        """Checks once."""
         for folder, tree in self._trees:
             if tree.changed():
                 self._restless.add(folder.id)
@@ -98,5 +98,5 @@ class Watcher:
         while not self._over.wait(EVERY):
             try:
                 self.step()
-            except ChargehandError as error:  # the node is being replaced, say: the next look tries again
-                _logger.warning("a changed folder could not be scanned just now: %s", error)
+            except ChargehandError as error:  # for example, the node is being replaced: try again at the next check
+                _logger.warning("cannot scan a changed folder, will try again: %s", error)

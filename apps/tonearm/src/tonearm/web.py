@@ -1,6 +1,6 @@
-"""The page and its JSON: how far it is, what each worker does, labels, tracks, what went wrong. Light: no numpy here.
+"""Serves the page and its JSON: progress, workers, labels, tracks, errors. Must not import numpy or a decoder.
 
-Everything comes from this machine; texts out of files are only ever set as text.
+Everything is served from this machine; texts from files are only inserted as text.
 """
 
 from importlib import resources
@@ -34,7 +34,7 @@ LONGEST_SEARCH = 30.0
 
 
 def create(crews: Crews, library: Library, *, attach: bool = True) -> FastAPI:
-    """The application; with `attach`, Chargehand's workers run while it does, and are seen under /chargehand."""
+    """Returns the application. With `attach`, Chargehand runs for its lifetime and is served under /chargehand."""
     app = FastAPI(title="Tonearm", docs_url=None, redoc_url=None, openapi_url=None)
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=["127.0.0.1", "localhost"])
     app.add_middleware(Guard)
@@ -48,7 +48,7 @@ def create(crews: Crews, library: Library, *, attach: bool = True) -> FastAPI:
 
 
 class Guard:
-    """Other sites can change nothing, and the page loads nothing from them; what is Chargehand's it guards itself."""
+    """Rejects changes by other sites and forbids the page to load from them. Chargehand protects its own routes."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -64,7 +64,7 @@ class Guard:
             await send(message)
 
         told = (b"x-tonearm", b"1") in scope["headers"]
-        refused = PlainTextResponse("a change needs the header X-Tonearm: 1, which other sites cannot send\n", 403)
+        refused = PlainTextResponse("a change requires the header X-Tonearm: 1, which other sites cannot send\n", 403)
         safe = scope["method"] in ("GET", "HEAD") or told
         await (self.app if safe else refused)(scope, receive, guarded)
 
@@ -126,7 +126,7 @@ def _tracks(app: FastAPI, crews: Crews, library: Library) -> None:
     def track(number: int) -> dict[str, Any]:
         found = browse.track(library, number)
         if found is None:
-            raise HTTPException(404, f"there is no track {number}")
+            raise HTTPException(404, f"the library has no track {number}")
         heard = hearing.scores(library, number)
         merged = merge(library.book(), heard) if heard else {}
         strongest = sorted(merged.items(), key=lambda pair: -pair[1])[:20]
@@ -141,7 +141,7 @@ def _tracks(app: FastAPI, crews: Crews, library: Library) -> None:
         except JobFailed as error:
             raise HTTPException(409, str(error)) from error
         except TimeoutError as error:
-            raise HTTPException(503, "nobody answers: are the workers running?") from error
+            raise HTTPException(503, "no answer: are the workers running?") from error
         called = report.names(library, [each["id"] for each in near])
         return [{**each, "name": called.get(each["id"], "?")} for each in near]
 

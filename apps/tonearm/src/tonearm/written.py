@@ -1,4 +1,4 @@
-"""Writing labels into files, and taking them back: what was asked for, file by file, kept in a journal."""
+"""Writes labels into files and removes them, as requested, and records it in a journal."""
 
 import hashlib
 import os
@@ -18,7 +18,7 @@ Asked = Literal["write", "undo"]
 
 
 class Task(msgspec.Struct, frozen=True):
-    """A file that somebody asked to have written, or cleaned."""
+    """A file that waits for writing or cleaning."""
 
     id: int
     folder: Folder
@@ -28,12 +28,12 @@ class Task(msgspec.Struct, frozen=True):
 
     @property
     def file(self) -> Path:
-        """Where it is."""
+        """Returns the absolute path of the file."""
         return self.folder.path / os.fsdecode(self.path)
 
 
 def ask(library: Library, folder: Folder, what: Asked) -> int:
-    """Have all files of a folder written that do not say so already, or all that were written cleaned. How many."""
+    """Requests that all outdated files of a folder are written, or all written files cleaned; returns their number."""
     which = "written IS NOT NULL" if what == "undo" else "tagged_ms IS NOT NULL AND needs IS NULL"
     with library.writing() as db:
         db.execute(
@@ -44,7 +44,7 @@ def ask(library: Library, folder: Folder, what: Asked) -> int:
 
 
 def in_line(library: Library, after: int, limit: int) -> list[tuple[int, int, bytes]]:
-    """The next files to be written: number, turn, path."""
+    """Returns the next requested files: id, turn, path."""
     rows = library.rows(
         "SELECT id, turn, path FROM file WHERE asked IS NOT NULL AND missing_ms IS NULL AND id > ? ORDER BY id LIMIT ?",
         after,
@@ -54,14 +54,14 @@ def in_line(library: Library, after: int, limit: int) -> list[tuple[int, int, by
 
 
 def task(library: Library, number: int) -> Task | None:
-    """What is asked for a file, if anything is."""
+    """Returns the request for a file, or None."""
     found = library.one("SELECT folder, path, turn, asked FROM file WHERE id = ? AND asked IS NOT NULL", number)
     folder = library.folder(found[0]) if found else None
     return None if found is None or folder is None else Task(number, folder, *found[1:])
 
 
 def labels_of(library: Library, number: int, folder: Folder) -> Labels:
-    """A track's labels as they are written."""
+    """Returns the labels of a track in the form in which they are written."""
     given = within(hearing.labels(library, number), folder.tier)
     groups: dict[str, tuple[str, ...]] = {}
     for label in given:
@@ -70,14 +70,14 @@ def labels_of(library: Library, number: int, folder: Folder) -> Labels:
 
 
 def dry(library: Library, number: int, path: bytes, folder: Folder) -> Plan | Refused:
-    """What writing would change; nothing is written."""
+    """Returns what writing would change, without writing."""
     return preview(
         folder.path / os.fsdecode(path), labels_of(library, number, folder), folder.settings(), root=folder.path
     )
 
 
 def perform(library: Library, todo: Task) -> Outcome:
-    """Write or clean one file, and keep that; whoever does it again finds it done."""
+    """Writes or cleans one file and records it; a repetition finds it done."""
     settings = todo.folder.settings()
     if todo.asked == "undo":
         outcome, digest = undo(todo.file, settings, root=todo.folder.path), None

@@ -1,1 +1,1 @@
-"""The command line: one file a group of commands, light imports, no logic of its own."""
+"""The command line: one file per group of commands, light imports, no logic of its own."""

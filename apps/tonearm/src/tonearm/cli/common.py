@@ -1,4 +1,4 @@
-"""What the commands share."""
+"""Functions shared by the commands."""
 
 from contextlib import ExitStack
 from pathlib import Path
@@ -13,55 +13,55 @@ from tonearm.report import lasting, progress
 
 HomeOption = Annotated[
     Path | None,
-    typer.Option("--home", envvar="TONEARM_HOME", help="Where Tonearm keeps what it knows.", show_default=False),
+    typer.Option("--home", envvar="TONEARM_HOME", help="Tonearm's data directory.", show_default=False),
 ]
 
 
 to_close = ExitStack()
-"""What a command has opened: closed when it ends."""
+"""Resources that a command has opened; closed when the command ends."""
 
 
 def opened(where: Path | None, *, create: bool = False) -> Library:
-    """The library that is there, or made there; TonearmError if there is none."""
+    """Opens the library. Raises TonearmError if it does not exist and is not to be created."""
     library = Library(home(where), create=create)
     to_close.callback(library.close)
     return library
 
 
 def called(library: Library, folders: list[Path] | None) -> list[Folder]:
-    """The folders named, taken in if they are new; all of them if none is named."""
+    """Returns the given folders, adding new ones; all folders if none is given."""
     return [library.add_folder(folder) for folder in folders] if folders else library.folders()
 
 
 def at_work(where: Path | None) -> Crews | None:
-    """The crews, if somebody runs them."""
+    """Returns the crews if a node runs, otherwise None."""
     found = crews.build(where)
     to_close.callback(found.hand.close)
     return None if found.hand.status() is None else found
 
 
 def counted(number: int, thing: str) -> str:
-    """So many things."""
+    """Returns a number with its noun in the singular or plural."""
     return f"{number} {thing}{'' if number == 1 else 's'}"
 
 
 def tell_what_is_next(library: Library, workers: int) -> None:
-    """What was found, what will be done, and how long that will take."""
+    """Prints the number of files, the remaining work and its estimated duration."""
     now = progress(library)
     kinds = ", ".join(f"{count} {kind}" for kind, count in now.kinds.items())
     typer.echo(
         f"{counted(now.files, 'file')}{f' ({kinds})' if kinds else ''}: "
-        f"{now.tagged} heard, {now.waiting} to be heard, {now.troubled} with trouble"
+        f"{now.tagged} analysed, {now.waiting} waiting, {now.troubled} with errors"
     )
     if now.waiting:
         eta = now.eta(workers)
-        known = "how long that takes is measured on the first songs" if eta is None else f"about {lasting(eta)}"
-        written = "" if now.written or now.writes_waiting else "; nothing is written into files"
+        known = "the duration is estimated after the first songs" if eta is None else f"about {lasting(eta)}"
+        written = "" if now.written or now.writes_waiting else "; no file is written"
         who = f"{counted(now.waiting, 'song')} with {counted(workers, 'worker')}"
-        typer.echo(f"to be done: {who}, {known}{written}")
+        typer.echo(f"remaining: {who}, {known}{written}")
     if now.trying:
-        typer.echo("only the songs to be tried first are counted; for all the others: tonearm try --go-on")
+        typer.echo("trial: only the selected songs are counted; to analyse all others: tonearm try --go-on")
     if now.writes_waiting:
         typer.echo(f"{counted(now.writes_waiting, 'file')} to be written")
     if wrong := library.book_trouble():
-        typer.echo(f"no labels are derived until the label file is mended: {wrong}")
+        typer.echo(f"no labels are derived until the label file is fixed: {wrong}")

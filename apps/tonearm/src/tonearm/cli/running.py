@@ -1,4 +1,4 @@
-"""serve, scan, status, try, retag: having the work done, and seeing it."""
+"""Commands for analysis: serve, scan, status, try, retag, calibrate."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,43 +18,47 @@ from tonearm.library import Folder, Library, home, shown
 PORT = 8357
 LOOPBACK = ("127.0.0.1", "localhost")
 SHOWN_DRIFT = 0.005
-Folders = Annotated[list[Path] | None, typer.Argument(help="Folders with music; none: those known already.")]
+Folders = Annotated[
+    list[Path] | None, typer.Argument(help="Folders with music; if none is given, those of the library.")
+]
 
 
 def serve(
     folders: Folders = None,
     where: HomeOption = None,
-    host: Annotated[str, typer.Option(help="127.0.0.1, or localhost.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="The port of the page.")] = PORT,
-    between: Annotated[str | None, typer.Option(help="Listen to music only then: 01:00-07:00.")] = None,
-    workers: Annotated[int | None, typer.Option(help="How many listen at a time; by cores and memory.", min=1)] = None,
-    nice: Annotated[int, typer.Option(help="How far they step back for others, 0 to 19.", min=0, max=19)] = 10,
-    rescan: Annotated[float, typer.Option(help="Minutes between quick scans; 0: none but the first.", min=0)] = 60,
-    watching: Annotated[bool, typer.Option("--watch", help="Scan within seconds when a folder changes.")] = False,
+    host: Annotated[str, typer.Option(help="127.0.0.1 or localhost.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port of the page.")] = PORT,
+    between: Annotated[str | None, typer.Option(help="Analyse music only between these times: 01:00-07:00.")] = None,
+    workers: Annotated[
+        int | None, typer.Option(help="Number of analysis workers; default: by cores and memory.", min=1)
+    ] = None,
+    nice: Annotated[int, typer.Option(help="Niceness of the workers, 0 to 19.", min=0, max=19)] = 10,
+    rescan: Annotated[float, typer.Option(help="Minutes between quick scans; 0: only at start.", min=0)] = 60,
+    watching: Annotated[bool, typer.Option("--watch", help="Scan a folder within seconds after it changes.")] = False,
 ) -> None:
-    """Scan the folders, listen to what is new, and show it on a page, until Ctrl+C."""
-    import uvicorn  # here: only this command needs it
+    """Scan the folders, analyse new files, and serve a page, until Ctrl+C."""
+    import uvicorn  # imported here: only this command needs it
 
     from tonearm import watch, web
 
     if host not in LOOPBACK:
         raise TonearmError(
-            f"the page has no password, so it does not listen on {host}: leave it on 127.0.0.1, and reach it from "
-            f"elsewhere with `ssh -L {port}:127.0.0.1:{port}` or through a proxy that asks for one"
+            f"the page has no password, so it cannot listen on {host}: use 127.0.0.1 and connect from "
+            f"another machine with `ssh -L {port}:127.0.0.1:{port}` or through a proxy with authentication"
         )
     keeping = None if between is None else hours.parse(between)
     library = Library(home(where))
     chosen = called(library, folders)
     if not chosen:
-        raise TonearmError("there is no folder yet: tonearm serve ~/Music")
+        raise TonearmError("the library has no folder yet: tonearm serve ~/Music")
     all_crews = crews.build(where, workers=workers, nice=nice)
     _have_scanned(all_crews, chosen, rescan)
     all_crews.hand.log_level = "WARNING"
     if new := [shown(folder.root) for folder in chosen if folder.scanned_ms is None]:
-        typer.echo(f"looking through {', '.join(new)} first; nothing is written into files")
+        typer.echo(f"scanning {', '.join(new)} first; no file is written")
     else:
         tell_what_is_next(library, all_crews.tag.plan.workers)
-    typer.echo(f"http://{host}:{port}/ shows how far it is; Ctrl+C ends it, and nothing is lost")
+    typer.echo(f"http://{host}:{port}/ shows the progress; Ctrl+C stops, and no work is lost")
     beside = [hours.Keeper(all_crews.hand, keeping), *([watch.Watcher(all_crews, chosen)] if watching else [])]
     for each in beside:
         each.start()
@@ -68,7 +72,7 @@ def serve(
 
 
 def _have_scanned(all_crews: Crews, folders: list[Folder], minutes: float) -> None:
-    """Each folder now, and again and again."""
+    """Enqueues a scan of each folder now and schedules the next ones."""
     for folder in folders:
         key = f"scan {folder.id}"
         all_crews.library.enqueue(Look(folder.id), key=key, label=shown(folder.root))
@@ -79,13 +83,13 @@ def _have_scanned(all_crews: Crews, folders: list[Folder], minutes: float) -> No
 def scan(
     folders: Folders = None,
     where: HomeOption = None,
-    full: Annotated[bool, typer.Option("--full", help="Open every file, changed or not.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="Open every file, also unchanged ones.")] = False,
 ) -> None:
-    """Look through folders: new, changed, moved and missing files. Works with or without workers."""
+    """Scan folders for new, changed, moved and missing files. Works with or without running workers."""
     library = opened(where, create=True)
     chosen = called(library, folders)
     if not chosen:
-        raise TonearmError("there is no folder yet: tonearm scan ~/Music")
+        raise TonearmError("the library has no folder yet: tonearm scan ~/Music")
     running = at_work(where)
     for folder in chosen:
         if running is not None:
@@ -100,11 +104,13 @@ def scan(
         )
     tell_what_is_next(library, crews.Machine.here().listeners())
     if running is None and report.progress(library).waiting:
-        typer.echo("nobody works now: `tonearm serve` listens, `tonearm try` picks fifty songs to begin with")
+        typer.echo(
+            "no workers are running: `tonearm serve` analyses the files, `tonearm try` selects fifty songs first"
+        )
 
 
 def status(where: HomeOption = None) -> None:
-    """How far it is, how long it will take, and what each worker does."""
+    """Show the progress, the estimated remaining time, and what each worker does."""
     library, running = opened(where), at_work(where)
     workers = [] if running is None else report.workers(running.hand, library)
     if running is not None:
@@ -114,12 +120,12 @@ def status(where: HomeOption = None) -> None:
     for each in workers:
         step: dict[str, Any] = each["progress"] or {}
         share = f" {100 * step['done'] / step['total']:.0f} %" if step.get("done") and step.get("total") else ""
-        doing = f"{step.get('stage') or 'at work'}{share}"
+        doing = f"{step.get('stage') or 'working'}{share}"
         idle = "idle" if each["status"] == "healthy" else ""
         what = f"{each['song'] or ''} {doing}".strip() if each["doing"] else each["text"] or idle
         typer.echo(f"  {each['component']:22} pid {each['pid'] or '–':<8} {each['status']:10} {what}")
     if running is None:
-        typer.echo("nobody works now: start `tonearm serve`")
+        typer.echo("no workers are running: start `tonearm serve`")
     else:
         for pause in running.hand.pauses():
             typer.echo(f"  paused: {pause.scope}, {pause.reason or 'by ' + pause.who}")
@@ -127,31 +133,31 @@ def status(where: HomeOption = None) -> None:
 
 def try_some(
     where: HomeOption = None,
-    count: Annotated[int, typer.Option("--count", help="How many songs.", min=1)] = 50,
-    all_of_it: Annotated[bool, typer.Option("--go-on", help="Enough tried: now all the others.")] = False,
+    count: Annotated[int, typer.Option("--count", help="Number of songs.", min=1)] = 50,
+    all_of_it: Annotated[bool, typer.Option("--go-on", help="End the trial and analyse all other songs.")] = False,
 ) -> None:
-    """Listen to fifty varied songs first, and only to these, until `tonearm try --go-on`."""
+    """Analyse only fifty varied songs first, until `tonearm try --go-on`."""
     library, running = opened(where), at_work(where)
     if all_of_it:
         library.set("trying", None)
-        typer.echo("all songs are listened to now, the newest first")
+        typer.echo("all songs are analysed now, newest first")
     else:
         chosen = catalogue.again(library, catalogue.varied(library, count), first=True)
         library.set("trying", "yes")
         typer.echo(
-            f"{counted(chosen, 'song')} from all over the library first; when you have seen enough: tonearm try --go-on"
+            f"{counted(chosen, 'song')} from the whole library first; to analyse all others: tonearm try --go-on"
         )
     if running is not None:
         running.hand.wake("tag")
     else:
-        typer.echo("nobody works now: start `tonearm serve`")
+        typer.echo("no workers are running: start `tonearm serve`")
 
 
 def retag(
     where: HomeOption = None,
-    track: Annotated[str | None, typer.Argument(help="A track; none: all of them.")] = None,
+    track: Annotated[str | None, typer.Argument(help="A track; all tracks if none is given.")] = None,
 ) -> None:
-    """Listen again, to one track or to all. What people have corrected stays."""
+    """Analyse one track or all tracks again. User corrections stay."""
     from tonearm import browse
 
     library, running = opened(where), at_work(where)
@@ -159,28 +165,28 @@ def retag(
         which = [row[0] for row in library.rows("SELECT id FROM file WHERE missing_ms IS NULL AND size > 0")]
     else:
         which = [browse.find(library, track)]
-    typer.echo(f"{counted(catalogue.again(library, which), 'song')} to be heard again")
+    typer.echo(f"{counted(catalogue.again(library, which), 'song')} queued again")
     if running is not None:
         running.hand.wake("tag")
     else:
-        typer.echo("nobody works now: start `tonearm serve`")
+        typer.echo("no workers are running: start `tonearm serve`")
 
 
 def calibrate(where: HomeOption = None) -> None:
-    """Count how common each label is here, and derive all labels again. Nothing is listened to."""
+    """Count how common each label is in this library, and derive all labels again. No file is analysed."""
     library, running = opened(where), at_work(where)
-    library.book()  # a label file that cannot be used is told here, at once
+    library.book()  # reports an invalid label file immediately
     if running is not None:
-        ref = running.calibration.enqueue(Count(force=True), priority=10, label="asked for")
+        ref = running.calibration.enqueue(Count(force=True), priority=10, label="requested")
         done = msgspec.convert(ref.wait(timeout=3600), hearing.Recount)
     else:
         done = hearing.recalibrate(library, force=True)
-    typer.echo(f"{counted(done.tracks, 'track')} counted, their labels derived again; nothing was listened to")
+    typer.echo(f"{counted(done.tracks, 'track')} counted, labels derived again; no file was analysed")
     if not done.enough:
-        typer.echo(f"fewer than {ENOUGH} tracks say little about what is common: fixed thresholds are used until then")
+        typer.echo(f"fewer than {ENOUGH} tracks are too few for percentiles: fixed thresholds are used until then")
     if moved := [(label, share) for label, share in (done.drift or {}).items() if share >= SHOWN_DRIFT]:
-        typer.echo("moved most since the last time:")
+        typer.echo("largest changes since the last calibration:")
         for label, share in moved[:10]:
             typer.echo(f"  {share:4.0%}  {label}")
     elif done.drift is not None:
-        typer.echo("no label moved since the last time")
+        typer.echo("no label changed since the last calibration")

@@ -1,1 +1,1 @@
-"""The first sixty seconds with Tonearm: a dozen songs made on the spot, and what happens when workers die."""
+"""The demo of `make run`: analyses a dozen generated songs while workers crash."""

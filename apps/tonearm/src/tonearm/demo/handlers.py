@@ -1,4 +1,4 @@
-"""The demonstration's tag crew: the real one, but for one song that crashes its worker. Imported in workers only."""
+"""The tag crew of the demo: the real one, except that one song crashes its worker. Imported by workers only."""
 
 import ctypes
 from typing import Any
@@ -9,7 +9,7 @@ from tonearm.tagger import Tagger
 
 
 class DemoTagger(Tagger):
-    """Listens; and ends with SIGSEGV, out of C code, where a broken decoder would."""
+    """Analyses a file; crashes with SIGSEGV in C code for the bad song, as a broken decoder would."""
 
     def perform(self, job: Job[dict[str, int]]) -> dict[str, Any]:
         if job.label == story.BAD:

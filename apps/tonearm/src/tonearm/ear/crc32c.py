@@ -1,7 +1,7 @@
-"""CRC-32C (Castagnoli), the checksum in TensorFlow's checkpoints, fast enough in numpy for megabytes.
+"""Computes CRC-32C (Castagnoli), the checksum of TensorFlow's checkpoints, fast enough for megabytes with numpy.
 
-The register is linear in what it is fed: so many lanes of the data run side by side, and are put together by moving
-each lane's register over as many zero bytes as follow it.
+The register is a linear function of the input. Several lanes of the data are therefore computed in parallel, and
+combined by shifting the register of each lane over the number of zero bytes that follow it.
 """
 
 import numpy as np
@@ -10,23 +10,23 @@ from numpy.typing import NDArray
 POLYNOMIAL = 0x82F63B78
 LANES = 1024
 SHORT = 16 * LANES
-"""Up to so many bytes, plain Python is quicker than putting lanes together."""
+"""Up to this number of bytes, plain Python is faster than lanes."""
 
 Words = NDArray[np.uint32]
 
 
 def crc32c(data: bytes) -> int:
-    """The checksum of `data`."""
+    """Returns the checksum of `data`."""
     if len(data) < SHORT:
         register = 0xFFFFFFFF
         for byte in data:
             register = _PLAIN[(register ^ byte) & 0xFF] ^ (register >> 8)
         return register ^ 0xFFFFFFFF
     width = -(-len(data) // LANES)
-    fed = np.zeros(LANES * width, np.uint8)  # zeros in front leave a register of zero as it is
+    fed = np.zeros(LANES * width, np.uint8)  # leading zeros leave a register of zero unchanged
     own = fed[-len(data) :]
     own[:] = np.frombuffer(data, np.uint8)
-    own[:4] ^= 0xFF  # the first register, all ones, as if it were data
+    own[:4] ^= 0xFF  # the initial register, all ones, treated as data
     register = np.zeros(LANES, np.uint32)
     for column in np.ascontiguousarray(fed.reshape(LANES, width).T):
         register = _TABLE[(register ^ column) & 0xFF] ^ (register >> np.uint32(8))
@@ -34,7 +34,7 @@ def crc32c(data: bytes) -> int:
 
 
 def unmasked(stored: int) -> int:
-    """The checksum as it was before the format's own rotation, which keeps checksums of checksums apart."""
+    """Removes the mask that the format applies to stored checksums."""
     turned = (stored - 0xA282EAD8) & 0xFFFFFFFF
     return ((turned >> 17) | (turned << 15)) & 0xFFFFFFFF
 
@@ -51,7 +51,7 @@ _PLAIN: list[int] = _TABLE.tolist()
 
 
 def _together(register: Words, width: int) -> np.uint32:
-    """One register from those of lanes of `width` bytes, halving their number at every step."""
+    """Combines the registers of lanes of `width` bytes, halving their number in every step."""
     over = _over_zeros(width)
     while len(register) > 1:
         register = _moved(over, register[0::2]) ^ register[1::2]
@@ -60,7 +60,7 @@ def _together(register: Words, width: int) -> np.uint32:
 
 
 def _over_zeros(count: int) -> Words:
-    """What `count` zero bytes make of each single bit of a register."""
+    """Returns the effect of `count` zero bytes on each single bit of a register."""
     bits = np.left_shift(np.uint32(1), np.arange(32, dtype=np.uint32))
     step = _TABLE[bits & 0xFF] ^ (bits >> np.uint32(8))
     while count:
@@ -72,7 +72,7 @@ def _over_zeros(count: int) -> Words:
 
 
 def _moved(over: Words, register: Words) -> Words:
-    """Each register, moved by a map given as what it makes of each single bit."""
+    """Applies a linear map, given by its effect on single bits, to each register."""
     out = np.zeros_like(register)
     for bit in range(32):
         out ^= np.where((register >> np.uint32(bit)) & 1, over[bit], np.uint32(0))

@@ -1,7 +1,7 @@
-"""Any music file to mono at 16 kHz, piece by piece: ten hours of audio need no more memory than one minute.
+"""Decodes any audio file to mono at 16 kHz, piece by piece, in constant memory.
 
-All channels are decoded and averaged, and then resampled by soxr: ffmpeg's own way to mono is 3 dB too loud, which
-moves scores. No library opens everything, so there are two, each the other's fallback.
+All channels are decoded, averaged and then resampled by soxr: ffmpeg's own mono mix is 3 dB too loud, which changes
+scores. No library decodes every file, so each of two is the fallback of the other.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -23,12 +23,12 @@ Floats = NDArray[np.float32]
 Result = TypeVar("Result")
 
 SLOWEST, FASTEST = 1_000, 768_000
-"""Sample rates that music has; others are damaged headers, and would ask for any amount of memory."""
+"""Plausible sample rates. Others come from damaged headers and would require unlimited memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decoder:
-    """A library that decodes."""
+    """A decoding library."""
 
     name: str
     open: Callable[[Path], Stream]
@@ -37,24 +37,24 @@ class Decoder:
 SOUNDFILE = Decoder("soundfile", by_soundfile.open_stream)
 AV = Decoder("av", by_av.open_stream)
 AV_FIRST = {".opus", ".m4a", ".mp4", ".m4b", ".aac", ".wma"}
-"""libsndfile has no AAC, and breaks off in the middle of some Opus files; ffmpeg refuses some Ogg Vorbis."""
+"""libsndfile lacks AAC and stops in the middle of some Opus files; ffmpeg rejects some Ogg Vorbis files."""
 
 
 @dataclass(frozen=True, slots=True)
 class Audio:
-    """A file being decoded: mono, 16 kHz, float32."""
+    """A file during decoding: mono, 16 kHz, float32."""
 
     decoder: str
     expected: float | None
-    """Seconds, as the file itself says; it may be wrong."""
+    """Seconds according to the file, which may be wrong."""
     blocks: Iterator[Floats]
 
 
 def decode(path: Path, use: Callable[[Audio], Result], decoders: tuple[Decoder, ...] = ()) -> Result:
-    """What `use` makes of a file's audio, by the first decoder that gets through all of it.
+    """Returns the result of `use` for the audio of a file, with the first decoder that decodes all of it.
 
-    When a decoder breaks off in the middle, the next one starts at the beginning: `use` is called again. What `use`
-    raises itself is not the file's fault, and passes. Raises Undecodable when no decoder is left.
+    If a decoder stops in the middle, the next one starts at the beginning and `use` is called again. Exceptions raised
+    by `use` are passed on. Raises Undecodable when no decoder is left.
     """
     _check(path)
     reasons: list[str] = []
@@ -68,12 +68,12 @@ def decode(path: Path, use: Callable[[Audio], Result], decoders: tuple[Decoder, 
 
 
 def order(path: Path) -> tuple[Decoder, Decoder]:
-    """Which decoder is tried first."""
+    """Returns the order of decoders for a file."""
     return (AV, SOUNDFILE) if path.suffix.lower() in AV_FIRST else (SOUNDFILE, AV)
 
 
 def _check(path: Path) -> None:
-    """Some reasons are better said in words of one's own."""
+    """Returns a clear reason for common errors that decoders describe badly."""
     try:
         if not path.is_file():
             raise Undecodable("not a file" if path.exists() else "no such file")
@@ -81,11 +81,11 @@ def _check(path: Path) -> None:
             if not file.read(1):
                 raise Undecodable("the file is empty")
     except OSError as error:
-        raise Undecodable(f"cannot be read: {error.strerror}") from error
+        raise Undecodable(f"cannot read the file: {error.strerror}") from error
 
 
 def _mono16k(pieces: Iterable[Piece]) -> Iterator[Floats]:
-    """Resampled, gapless within a rate; a rate that changes on the way starts anew. Raises Broken if nothing comes."""
+    """Yields resampled pieces; a changed sample rate restarts the resampler. Raises Broken if there is no audio."""
     rate, resampler, samples = 0, None, 0
     for piece in pieces:
         if piece.rate != rate or resampler is None:
@@ -95,16 +95,16 @@ def _mono16k(pieces: Iterable[Piece]) -> Iterator[Floats]:
         samples += len(piece.mono)
         yield _finite(resampler.resample_chunk(piece.mono))
     if resampler is None or samples == 0:
-        raise Broken("there is no audio in it")
+        raise Broken("the file contains no audio")
     yield resampler.resample_chunk(np.zeros(0, np.float32), last=True)
 
 
 def _resampler(rate: int) -> soxr.ResampleStream:
     if not SLOWEST <= rate <= FASTEST:
-        raise Broken(f"its sample rate is {rate} Hz")
+        raise Broken(f"invalid sample rate: {rate} Hz")
     return soxr.ResampleStream(rate, RATE, 1, dtype="float32", quality="HQ")
 
 
 def _finite(block: Floats) -> Floats:
-    """Files of floating-point samples may hold anything, and one NaN would spoil the whole track's scores."""
+    """Replaces non-finite samples: one NaN would invalidate the scores of the whole track."""
     return block if np.isfinite(block).all() else np.nan_to_num(block, nan=0, posinf=0, neginf=0)

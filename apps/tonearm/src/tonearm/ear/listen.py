@@ -1,4 +1,4 @@
-"""Listens to a file: decode, cut, spectrogram, networks, and the mean over the track."""
+"""Analyses a file: decode, split, compute spectrograms, run the networks, and average over the track."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -17,27 +17,24 @@ from tonearm.ear.segments import Choice, segments
 from tonearm.heard import Heard
 
 Progress = Callable[[float, float | None, str], None]
-"""Told how much is done, of how much, in which stage; what it raises (say, Cancelled) ends the listening."""
+"""Progress callback: done, total, stage. An exception raised by it (for example Cancelled) ends the analysis."""
 
 PATCHES = 32
-"""Of the 71 in a song of three and a half minutes; all of them move no score by more than 0.031."""
+"""A song of three and a half minutes has 71 pieces; using all of them changes no score by more than 0.031."""
 
 
 def unheeded(done: float, total: float | None, stage: str) -> None:
-    """Progress that nobody wants to know of."""
+    """Ignores progress."""
 
 
 class Ear:
-    """Both networks, loaded once, listening to any number of tracks."""
+    """Both networks, loaded once, for any number of tracks."""
 
     def __init__(self, *, threads: int = 1, provider: Provider = "auto", cache: Path | None = None) -> None:
         self.provider, self.nets = load_all(weights.fetch(cache), provider, threads)
 
     def listen(self, path: Path, progress: Progress = unheeded, patches: int | None = PATCHES) -> Heard:
-        """What the networks hear in a file, in `patches` pieces spread over it, or (None) in all of it.
-
-        Raises Undecodable.
-        """
+        """Analyses a file in `patches` pieces spread over it, or (None) in all of it. Raises Undecodable."""
         return decode(path, lambda audio: self._hear(Track(audio, progress), patches))
 
     def _hear(self, track: "Track", count: int | None) -> Heard:
@@ -51,18 +48,18 @@ class Ear:
 
 @dataclass(slots=True)
 class Track:
-    """A track on its way through, patch by patch, with word of its progress."""
+    """Passes the patches of one track to the networks and reports progress."""
 
     audio: Audio
     progress: Progress
     samples: int = 0
 
     def all(self) -> Iterator[Floats]:
-        """Every patch, while the file is being decoded."""
+        """Analyses every patch during decoding."""
         return map(patch, segments(self._blocks()))
 
     def some(self, count: int) -> Iterator[Floats]:
-        """`count` patches spread over the track, once all of it is decoded."""
+        """Analyses `count` patches spread over the track, after decoding all of it."""
         choice = Choice()
         for segment in segments(self._blocks()):
             choice.offer(segment)
@@ -81,7 +78,7 @@ class Track:
 
 @dataclass(slots=True)
 class Mean:
-    """What each network hears, on the mean over patches, summed up as they come."""
+    """Sums scores and embeddings of patches and returns their means."""
 
     nets: dict[str, Net]
     patches: int = 0
@@ -89,7 +86,7 @@ class Mean:
     embedding: dict[str, NDArray[np.float64]] = field(default_factory=dict[str, NDArray[np.float64]])
 
     def add(self, patches: Floats) -> None:
-        """Some patches more."""
+        """Adds patches."""
         for model, net in self.nets.items():
             scores, embedding = net(patches)
             self.scores[model] = self.scores.get(model, 0) + scores.sum(axis=0, dtype=np.float64)
@@ -97,7 +94,7 @@ class Mean:
         self.patches += len(patches)
 
     def heard(self, *, duration: float, decoder: str) -> Heard:
-        """The end of it."""
+        """Returns the means."""
         return Heard(
             scores=self._means(self.scores),
             embedding=self._means(self.embedding),
@@ -107,5 +104,5 @@ class Mean:
         )
 
     def _means(self, sums: dict[str, NDArray[np.float64]]) -> dict[str, list[float]]:
-        # Six digits: more is noise, and would be stored for every track.
+        # Six digits: more would be noise, stored for every track.
         return {model: np.round(total / self.patches, 6).tolist() for model, total in sums.items()}

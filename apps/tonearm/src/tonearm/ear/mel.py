@@ -1,7 +1,7 @@
-"""From sound to what the networks see: patches of 187 frames × 96 mel bands, about three seconds each.
+"""Computes the input of the networks: patches of 187 frames × 96 mel bands, about three seconds each.
 
-16 kHz, Hann windows of 512 samples every 256, power, Slaney's mel scale and area, log10(1 + 10000 · x). All in
-float32: in float16, as the original computed it, loud passages overflow.
+16 kHz, Hann windows of 512 samples every 256, power, Slaney's mel scale and area, log10(1 + 10000 · x). All in float32:
+in float16, which the original used, loud passages overflow.
 """
 
 import numpy as np
@@ -14,15 +14,15 @@ RATE = 16_000
 WINDOW, HOP = 512, 256
 BANDS, FRAMES = 96, 187
 SEGMENT = (FRAMES - 1) * HOP + WINDOW
-"""Samples under a patch."""
+"""Samples per patch."""
 STEP = FRAMES * HOP
-"""Samples from one patch to the next: segments overlap by a hop."""
+"""Samples between the starts of two patches: segments overlap by one hop."""
 EDGE = WINDOW // 2
-"""Silence before the first sample and after the last, so that frames are centred."""
+"""Zero samples before the first sample and after the last, so that frames are centred."""
 
 
 def patch(segment: Floats) -> Floats:
-    """What the networks see of a segment: frames × bands. A segment too short for a patch is repeated to fill it."""
+    """Returns the patch of a segment: frames × bands. A segment that is too short is repeated."""
     frames = sliding_window_view(segment, WINDOW)[::HOP]
     spectrum = np.fft.rfft(frames * _HANN, axis=1)
     power = np.square(spectrum.real) + np.square(spectrum.imag)
@@ -31,12 +31,12 @@ def patch(segment: Floats) -> Floats:
 
 
 def _hz(mel: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Slaney's scale: three mels to 200 Hz up to 1 kHz, then 27 to a factor of 6.4."""
+    """Slaney's scale: three mels per 200 Hz up to 1 kHz, then 27 mels per factor of 6.4."""
     return np.where(mel < 15, mel * 200 / 3, 1000 * np.exp(np.log(6.4) / 27 * (mel - 15)))
 
 
 def _filters() -> Floats:
-    """bins × bands: triangles of equal area, from each band's neighbour below to that above."""
+    """Returns bins × bands: triangles of equal area between the neighbours of each band."""
     top = 15 + 27 * np.log(RATE / 2 / 1000) / np.log(6.4)
     corners = _hz(top / (BANDS + 1) * np.arange(BANDS + 2))
     low, middle, high = corners[:-2], corners[1:-1], corners[2:]

@@ -1,4 +1,4 @@
-"""The forward pass in numpy alone: for machines without onnxruntime, and the measure for those with it."""
+"""The forward pass in numpy, for machines without onnxruntime, and as the reference for net_onnx."""
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
@@ -7,7 +7,7 @@ from tonearm.ear.network import Affine, Dense, Floats, Front, Middle, Weights, p
 
 
 class NumpyNet:
-    """A network that listens patch by patch, in float32."""
+    """A network that processes one patch at a time in float32."""
 
     batch = 1
 
@@ -15,7 +15,7 @@ class NumpyNet:
         self.weights = weights
 
     def __call__(self, patches: Floats) -> tuple[Floats, Floats]:
-        """For each patch the scores of all words, and the embedding."""
+        """Returns the scores of all words and the embedding for each patch."""
         heard = [_listen(self.weights, patch) for patch in patches]
         return np.stack([scores for scores, _ in heard]), np.stack([embedding for _, embedding in heard])
 
@@ -28,7 +28,7 @@ def _listen(weights: Weights, patch: Floats) -> tuple[Floats, Floats]:
         out = _middle(middle, layers[-1])
         layers.append(out + layers[-1] if n else out)
     features = np.concatenate(layers, axis=1)
-    # Strongest and mean of a channel stand side by side: so the dense layer was trained.
+    # Maximum and mean of a channel are interleaved, because the dense layer was trained that way.
     pooled = np.stack([features.max(axis=0), features.mean(axis=0)], axis=1).ravel()
     dense = np.maximum(_dense(weights.dense, _affine(weights.pooled, pooled)), 0)
     embedding = _affine(weights.embedding, dense)

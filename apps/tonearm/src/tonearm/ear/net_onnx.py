@@ -1,4 +1,4 @@
-"""The forward pass in onnxruntime: on a CPU quicker than numpy, and on a GPU where there is one."""
+"""The forward pass in onnxruntime: faster than numpy on a CPU, and able to use a GPU."""
 
 from pathlib import Path
 from typing import Any
@@ -13,16 +13,16 @@ from tonearm.ear.onnxfile import Graph
 onnxruntime: Any = untyped
 CUDA, CPU = "CUDAExecutionProvider", "CPUExecutionProvider"
 BATCH = 32
-"""Patches that a GPU is given at once; a CPU gets one at a time, which is quicker there and takes less memory."""
+"""Number of patches per call on a GPU. On a CPU one patch at a time is faster and uses less memory."""
 
 
 def gpu_is_there() -> bool:
-    """Whether this onnxruntime can compute on a GPU."""
+    """Returns whether this onnxruntime can use a GPU."""
     return CUDA in onnxruntime.get_available_providers()
 
 
 class OnnxNet:
-    """A network that listens to as many patches at once as it is given."""
+    """A network that processes several patches at once."""
 
     def __init__(self, model: Path | bytes, *, threads: int, gpu: bool = False) -> None:
         options = onnxruntime.SessionOptions()
@@ -31,7 +31,7 @@ class OnnxNet:
         self.session = onnxruntime.InferenceSession(
             model if isinstance(model, bytes) else str(model), options, providers=[CUDA, CPU] if gpu else [CPU]
         )
-        # onnxruntime falls back to the CPU by itself, say, when a driver is missing.
+        # onnxruntime falls back to the CPU automatically, for example if a driver is missing.
         self.on_gpu: bool = CUDA in self.session.get_providers()
         self.batch = BATCH if self.on_gpu else 1
 
@@ -41,7 +41,7 @@ class OnnxNet:
 
 
 def model(weights: Weights) -> bytes:
-    """The network as an ONNX file."""
+    """Returns the network as an ONNX file."""
     graph = Graph("musicnn")
     x = _affine(graph, weights.entry, graph.input("patches", ["batch", FRAMES, BANDS]))
     x = graph.op("Unsqueeze", [x, _axis(graph, 1)])  # batch × 1 × frames × bands
@@ -51,7 +51,7 @@ def model(weights: Weights) -> bytes:
         layers.append(graph.op("Add", [out, layers[-1]]) if n else out)
     features = graph.op("Concat", layers, axis=1)  # batch × channels × frames
     pools = [graph.op(pool, [features, _axis(graph, 2)], keepdims=1) for pool in ("ReduceMax", "ReduceMean")]
-    # Strongest and mean of a channel stand side by side: so the dense layer was trained.
+    # Maximum and mean of a channel are interleaved, because the dense layer was trained that way.
     pooled = graph.op("Flatten", [graph.op("Concat", pools, axis=2)], axis=1)
     dense = graph.op("Relu", [_dense(graph, weights.dense, _affine(graph, weights.pooled, pooled))])
     embedding = _affine(graph, weights.embedding, dense, output="embedding")
@@ -80,7 +80,7 @@ def _middle(graph: Graph, middle: Middle, x: str) -> str:
 
 
 def _affine(graph: Graph, affine: Affine, x: str, *, across: bool = False, output: str | None = None) -> str:
-    """`across`: channels do not stand last but before the frames."""
+    """`across`: the channels are before the frames instead of last."""
     scale, shift = (value[:, None] if across else value for value in (affine.scale, affine.shift))
     return graph.op("Add", [graph.op("Mul", [x, graph.constant(scale)]), graph.constant(shift)], output=output)
 

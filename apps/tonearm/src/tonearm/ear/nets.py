@@ -1,4 +1,4 @@
-"""Which library computes the networks, and how they are loaded."""
+"""Selects the library that runs the networks, and loads them."""
 
 import importlib.util
 import os
@@ -15,29 +15,29 @@ Provider = Literal["auto", "numpy", "cpu", "gpu"]
 Chosen = Literal["numpy", "cpu", "gpu"]
 
 GRAPH = 1
-"""Counted up when the way in which ONNX files are built changes."""
+"""Increased when the generated ONNX files change."""
 
 
 def choose(provider: Provider) -> Chosen:
-    """What computes: a GPU if there is one, else onnxruntime if it is installed, else numpy."""
+    """Returns the provider: a GPU if available, otherwise onnxruntime if installed, otherwise numpy."""
     if provider == "numpy":
         return "numpy"
     if importlib.util.find_spec("onnxruntime") is None:
         if provider == "auto":
             return "numpy"
-        raise TonearmError(f"{provider!r} needs onnxruntime: install tonearm[onnx], or choose 'numpy'")
-    from tonearm.ear import net_onnx  # here: onnxruntime need not be installed
+        raise TonearmError(f"{provider!r} requires onnxruntime: install tonearm[onnx], or choose 'numpy'")
+    from tonearm.ear import net_onnx  # imported here: onnxruntime is optional
 
     gpu = net_onnx.gpu_is_there()
     if provider == "gpu" and not gpu:
-        raise TonearmError("'gpu' needs an onnxruntime with CUDA: install onnxruntime-gpu, or choose 'cpu'")
+        raise TonearmError("'gpu' requires onnxruntime with CUDA: install onnxruntime-gpu, or choose 'cpu'")
     return "gpu" if gpu and provider != "cpu" else "cpu"
 
 
 def load_all(wheel: Path, provider: Provider, threads: int) -> tuple[Chosen, dict[str, network.Net]]:
-    """Every model, ready to listen, and what computes it.
+    """Returns all loaded models and the provider.
 
-    `threads` are onnxruntime's; numpy's are set in the environment, before it is imported.
+    `threads` applies to onnxruntime; those of numpy are set in the environment before it is imported.
     """
     chosen = choose(provider)
     if chosen == "numpy":
@@ -48,12 +48,12 @@ def load_all(wheel: Path, provider: Provider, threads: int) -> tuple[Chosen, dic
     nets = {model: OnnxNet(file, threads=threads, gpu=chosen == "gpu") for model, file in files.items()}
     on_gpu = all(net.on_gpu for net in nets.values())
     if provider == "gpu" and not on_gpu:
-        raise TonearmError("onnxruntime could not use the GPU: see what it said above, or choose 'cpu'")
+        raise TonearmError("onnxruntime could not use the GPU: see its output above, or choose 'cpu'")
     return "gpu" if on_gpu else "cpu", dict[str, network.Net](nets)
 
 
 def onnx_file(wheel: Path, model: str) -> Path | bytes:
-    """The model as an ONNX file beside the weights, built if it is not there yet; where none can be kept, its bytes."""
+    """Returns the ONNX file next to the weights, generated if necessary; its bytes if it cannot be stored."""
     from tonearm.ear import net_onnx
 
     file = wheel.with_name(f"{LISTENER}-{model}-{GRAPH}.onnx")
@@ -62,13 +62,13 @@ def onnx_file(wheel: Path, model: str) -> Path | bytes:
     content = net_onnx.model(network.load(wheel, model))
     try:
         _place(content, file)
-    except OSError:  # a cache that is read-only or full costs a moment at every start, no more
+    except OSError:  # a read-only or full cache only makes every start slower
         return content
     return file
 
 
 def _place(content: bytes, file: Path) -> None:
-    """Whole or not at all; several workers may do that at once: all of them place the same."""
+    """Writes a file atomically. Several workers may do so at once: all write the same content."""
     handle, name = tempfile.mkstemp(dir=file.parent, prefix="building-")
     try:
         with os.fdopen(handle, "wb") as built:

@@ -1,9 +1,9 @@
-"""The network's weights, made ready for a forward pass: what net_numpy.py and net_onnx.py both compute from.
+"""Prepares the weights of a network for the forward pass in net_numpy.py and net_onnx.py.
 
-The network: a spectrogram patch, five convolutions side by side (timbre: 7 frames wide and 38 or 67 bands high;
-rhythm: 128, 64 and 32 frames long), each taken at its strongest band; three convolutions of 7 frames over those, the
-second and third added to what came before; strongest and mean over time; a dense layer, which is the embedding; and
-a score for each word.
+The network takes a spectrogram patch. Five parallel convolutions (timbre: 7 frames wide and 38 or 67 bands high;
+rhythm: 128, 64 and 32 frames long) are each reduced to their maximum over bands. Three convolutions of 7 frames follow,
+the second and third with residual connections; then maximum and mean over time; a dense layer, which is the embedding;
+and a score for each word.
 """
 
 from dataclasses import dataclass
@@ -18,24 +18,24 @@ from tonearm.ear import bundle
 Floats = NDArray[np.float32]
 
 FRONT = (7, 7, 128, 64, 32)
-"""How many frames each of the five first convolutions sees."""
+"""Width in frames of each of the five first convolutions."""
 EPSILON = 1e-3
 
 
 class Net(Protocol):
-    """A network that listens."""
+    """A network that is ready to run."""
 
     batch: int
-    """How many patches it should be given at once."""
+    """Preferred number of patches per call."""
 
     def __call__(self, patches: Floats) -> tuple[Floats, Floats]:
-        """For each patch the scores of all words, and the embedding."""
+        """Returns the scores of all words and the embedding for each patch."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Affine:
-    """x · scale + shift: what is left of a batch normalisation once it is trained."""
+    """x · scale + shift: a trained batch normalisation."""
 
     scale: Floats
     shift: Floats
@@ -43,10 +43,10 @@ class Affine:
 
 @dataclass(frozen=True, slots=True)
 class Front:
-    """A first convolution. Its strongest band: relu(sign · max over bands of (kernel * x) + bias), then `norm`.
+    """A first convolution, reduced to its maximum: relu(sign · max over bands of (kernel * x) + bias), then `norm`.
 
-    Where the normalisation's scale is negative, the strongest is the weakest: there the kernel was negated, so that
-    both passes take a maximum everywhere, before bias and relu, which are then computed for one band, not for all.
+    Where the scale of the normalisation is negative, the maximum becomes a minimum. The kernel is negated there, so
+    that both implementations compute a maximum everywhere before bias and relu, for one band instead of all.
     """
 
     kernel: Floats
@@ -76,7 +76,7 @@ class Dense:
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """All of a network's numbers."""
+    """All weights of a network."""
 
     entry: Affine
     front: tuple[Front, ...]
@@ -88,12 +88,12 @@ class Weights:
 
 
 def load(wheel: Path, model: str) -> Weights:
-    """The weights of a model inside musicnn's wheel."""
+    """Reads the weights of a model from musicnn's wheel."""
     return weights(bundle.read(wheel, model, lambda name: "Adam" not in name and "_power" not in name))
 
 
 def weights(tensors: bundle.Tensors) -> Weights:
-    """A network's weights from the tensors of its checkpoint."""
+    """Returns the weights of a network from the tensors of its checkpoint."""
     norms = [_norm(tensors, _name("batch_normalization", n)) for n in range(11)]
 
     def pair(kind: str, n: int) -> tuple[Floats, Floats]:
@@ -111,7 +111,7 @@ def weights(tensors: bundle.Tensors) -> Weights:
 
 
 def padding(frames: int) -> tuple[int, int]:
-    """How many silent frames stand before and after a patch, so that `frames`-wide windows give one result a frame."""
+    """Returns the zero frames before and after a patch that give one result per frame for this window width."""
     return (frames - 1) // 2, frames // 2
 
 

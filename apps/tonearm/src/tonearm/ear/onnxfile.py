@@ -1,6 +1,6 @@
-"""Writes ONNX files: the few messages of the format that a small network needs, encoded by hand.
+"""Writes ONNX files: encodes the few messages of the format that a small network needs.
 
-The `onnx` package is not needed to build a model, only onnxruntime to run it.
+Building a model does not require the `onnx` package, and running it requires only onnxruntime.
 """
 
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 OPSET = 18
-IR_VERSION = 9  # of the year of that opset: onnxruntime reads it since 1.14
+IR_VERSION = 9  # of the same year as the opset; onnxruntime reads it since 1.14
 
 _FLOAT, _INT64 = 1, 7
 _INT, _INTS = 2, 7
@@ -18,14 +18,14 @@ _INT, _INTS = 2, 7
 
 @dataclass(slots=True)
 class Graph:
-    """A graph under construction: every step gives the name of its result."""
+    """A graph under construction; every method returns the name of its result."""
 
     name: str
     parts: list[bytes] = field(default_factory=list[bytes])
     names: int = 0
 
     def constant(self, value: NDArray[np.float32] | NDArray[np.int64]) -> str:
-        """Numbers that the model carries."""
+        """Adds constant numbers to the model."""
         name = self._new()
         array = np.ascontiguousarray(value)
         dims = b"".join(_number(1, size) for size in array.shape)
@@ -35,7 +35,7 @@ class Graph:
         return name
 
     def op(self, kind: str, inputs: Sequence[str], output: str | None = None, **attributes: int | Sequence[int]) -> str:
-        """An operator on named inputs."""
+        """Adds an operator on named inputs."""
         output = output or self._new()
         ends = [_text(1, name) for name in inputs] + [_text(2, output)]
         settings = [_bytes(5, _attribute(name, value)) for name, value in attributes.items()]
@@ -43,16 +43,16 @@ class Graph:
         return output
 
     def input(self, name: str, shape: Sequence[int | str]) -> str:
-        """What the model is given: a tensor of float32; a dimension with a name may have any size."""
+        """Adds an input: a float32 tensor; a named dimension may have any size."""
         self.parts.append(_bytes(11, _value(name, shape)))
         return name
 
     def output(self, name: str, shape: Sequence[int | str]) -> None:
-        """What the model gives."""
+        """Adds an output."""
         self.parts.append(_bytes(12, _value(name, shape)))
 
     def model(self) -> bytes:
-        """The whole file."""
+        """Returns the encoded file."""
         graph = b"".join(self.parts) + _text(2, self.name)
         opset = _text(1, "") + _number(2, OPSET)
         return _number(1, IR_VERSION) + _text(2, "tonearm") + _bytes(7, graph) + _bytes(8, opset)

@@ -1,4 +1,4 @@
-"""What decoders give: a stream of mono pieces at the file's own rate, or word that the file broke."""
+"""The output of decoders: a stream of mono pieces at the sample rate of the file, or an error."""
 
 from collections.abc import Iterator
 from typing import NamedTuple, Protocol
@@ -8,29 +8,29 @@ from numpy.typing import NDArray
 
 
 class Broken(Exception):
-    """A decoder cannot get through the file; the message says why."""
+    """A decoder cannot decode the file; the message gives the reason."""
 
 
 class Piece(NamedTuple):
-    """A second or so of audio, all channels averaged."""
+    """About a second of audio, averaged over all channels."""
 
     rate: int
     mono: NDArray[np.float32]
 
 
 class Stream(Protocol):
-    """A file that a decoder has opened."""
+    """A file opened by a decoder."""
 
     @property
     def expected(self) -> float | None:
-        """Seconds, as the file itself says."""
+        """Seconds according to the file."""
         ...
 
     @property
     def pieces(self) -> Iterator[Piece]:
-        """All of its audio; raises Broken where it cannot go on."""
+        """Yields all audio. Raises Broken where decoding fails."""
         ...
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Closes the file."""
         ...

@@ -1,6 +1,6 @@
-"""Cuts a stream of audio into what patches are made from, and keeps a few of them, spread over the whole track.
+"""Splits an audio stream into segments for patches, and selects some of them, spread over the whole track.
 
-Bounded: however long the stream, no more than `KEPT` segments are in memory.
+At most `KEPT` segments are in memory, regardless of the length of the stream.
 """
 
 from collections.abc import Iterable, Iterator
@@ -10,16 +10,16 @@ import numpy as np
 from tonearm.ear.mel import EDGE, HOP, SEGMENT, STEP, WINDOW, Floats
 
 KEPT = 256
-"""Segments of three seconds: tracks up to twelve minutes are chosen from exactly, longer ones nearly so. 49 MB."""
+"""Segments of three seconds: exact selection for tracks up to twelve minutes, approximate for longer ones. 49 MB."""
 
 
 def segments(blocks: Iterable[Floats]) -> Iterator[Floats]:
-    """All whole segments of a stream, or, of one too short for a segment, what there is."""
+    """Yields all whole segments of a stream; for a shorter stream, the stream itself."""
     held = np.zeros(EDGE, np.float32)
     whole = False
     for block in blocks:
         held = np.concatenate([held, block])
-        while len(held) >= SEGMENT + EDGE:  # as long as the stream's end cannot be within it
+        while len(held) >= SEGMENT + EDGE:  # until the end of the stream may be within the segment
             yield held[:SEGMENT]
             held, whole = held[STEP:], True
     held = np.concatenate([held, np.zeros(EDGE, np.float32)])
@@ -31,7 +31,7 @@ def segments(blocks: Iterable[Floats]) -> Iterator[Floats]:
 
 
 class Choice:
-    """Some segments out of a stream whose length nobody knows: every one, then every second, every fourth, …"""
+    """Keeps segments of a stream of unknown length: every one, then every second, every fourth, …"""
 
     def __init__(self, limit: int = KEPT) -> None:
         self.limit = limit
@@ -39,17 +39,17 @@ class Choice:
         self.stride, self.seen = 1, 0
 
     def offer(self, segment: Floats) -> None:
-        """Consider the next segment of the stream."""
+        """Adds the next segment of the stream."""
         if self.seen % self.stride == 0:
             if len(self.kept) == self.limit:
                 del self.kept[1::2]
                 self.stride *= 2
             if self.seen % self.stride == 0:
-                self.kept.append(segment.copy())  # a view would keep the whole block
+                self.kept.append(segment.copy())  # copied: a view would keep the whole block in memory
         self.seen += 1
 
     def spread(self, count: int) -> list[Floats]:
-        """So many of the segments, evenly spaced from the first to the last; all of them if there are fewer."""
+        """Returns this number of segments, evenly spaced from first to last; all of them if there are fewer."""
         if len(self.kept) <= count:
             return self.kept
         places = np.linspace(0, len(self.kept) - 1, count).round().astype(int)

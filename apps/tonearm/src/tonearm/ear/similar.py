@@ -1,6 +1,6 @@
-"""Which tracks sound alike: the nearest by the angle between their embeddings.
+"""Finds similar tracks: the nearest by cosine similarity of their embeddings.
 
-A hundred thousand tracks of 400 numbers are 80 MB as float16; they are compared a few thousand at a time.
+A hundred thousand tracks of 400 numbers take 80 MB as float16; they are compared a few thousand at a time.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,15 +15,15 @@ CHUNK = 8192
 
 
 class Neighbour(NamedTuple):
-    """A track that sounds like another."""
+    """A similar track."""
 
     id: str
     likeness: float
-    """1 for the same, 0 for nothing in common."""
+    """Cosine similarity: 1 for identical, 0 for unrelated."""
 
 
 def direction(embedding: Mapping[str, Sequence[float]]) -> NDArray[np.float32]:
-    """A track's embeddings as one vector of length 1, to which every model contributes the same."""
+    """Returns the embeddings of a track as one unit vector, in which every model has the same weight."""
     parts = [np.asarray(embedding[model], np.float32) for model in MODELS]
     lengths = [float(np.linalg.norm(part)) or 1.0 for part in parts]
     whole = np.concatenate([part / length for part, length in zip(parts, lengths, strict=True)])
@@ -31,7 +31,7 @@ def direction(embedding: Mapping[str, Sequence[float]]) -> NDArray[np.float32]:
 
 
 class Neighbourhood:
-    """All tracks, ready to be compared."""
+    """All tracks, prepared for comparison."""
 
     def __init__(self, tracks: Iterable[tuple[str, Mapping[str, Sequence[float]]]]) -> None:
         self.ids: list[str] = []
@@ -49,7 +49,7 @@ class Neighbourhood:
     def nearest(
         self, embedding: Mapping[str, Sequence[float]], count: int = 20, *, but: str | None = None
     ) -> list[Neighbour]:
-        """The tracks most like that one, the likest first; `but` leaves out the track itself."""
+        """Returns the most similar tracks, most similar first; `but` excludes the track itself."""
         wanted = direction(embedding)
         likeness = np.concatenate([chunk.astype(np.float32) @ wanted for chunk in self.chunks] or [wanted[:0]])
         few = min(len(likeness), count + (but is not None))

@@ -1,4 +1,4 @@
-// Asks this machine, every two seconds, and sets texts; nothing from a file is ever taken for markup.
+// Polls the server every two seconds. All values are inserted as text, never as markup.
 "use strict";
 const at = (id) => document.getElementById(id);
 const chosen = { label: "", text: "" };
@@ -35,16 +35,16 @@ async function ask(path, options) {
   return answer.json();
 }
 function lasting(seconds) {
-  if (seconds === null) return "how long it takes is measured on the first songs";
+  if (seconds === null) return "the duration is estimated after the first songs";
   if (seconds < 90) return `about ${Math.round(seconds)} s left`;
   return seconds < 5400 ? `about ${Math.round(seconds / 60)} min left` : `about ${(seconds / 3600).toFixed(1)} h left`;
 }
 function doing(worker) {
   const step = worker.progress;
   if (!worker.doing) return worker.text || "";
-  if (!step) return worker.song || "at work";
+  if (!step) return worker.song || "working";
   const share = step.total ? ` ${Math.round((100 * step.done) / step.total)} %` : step.done ? ` ${step.done}` : "";
-  return `${worker.song ? `${worker.song}: ` : ""}${step.stage || "at work"}${share}`;
+  return `${worker.song ? `${worker.song}: ` : ""}${step.stage || "working"}${share}`;
 }
 const KINDS = { healthy: "good", crashed: "bad", failed: "bad", paused: "hold", stopped: "muted" };
 async function progress() {
@@ -53,19 +53,19 @@ async function progress() {
   const share = all ? now.tagged / all : 0;
   at("bar").firstElementChild.style.width = `${100 * share}%`;
   at("bar").setAttribute("aria-valuenow", Math.round(100 * share));
-  const what = all ? `${now.tagged} of ${all} songs heard` : "No songs yet";
+  const what = all ? `${now.tagged} of ${all} songs analysed` : "No songs yet";
   at("headline").textContent = now.waiting ? `${what}, ${lasting(now.eta)}` : what;
-  const written = now.written ? `${now.written} files have labels in their tags` : "nothing is written into files";
+  const written = now.written ? `${now.written} files have labels in their tags` : "no file is written";
   const parts = [`${now.files} files in ${now.folders.map((each) => each.root).join(", ") || "no folder yet"}`, written];
   if (now.writes_waiting) parts.push(`${now.writes_waiting} to be written`);
   if (now.missing) parts.push(`${now.missing} missing`);
-  if (now.trying) parts.push("trying some first: `tonearm try --go-on` for all");
-  if (!now.working) parts.push("nobody works: start `tonearm serve`");
+  if (now.trying) parts.push("trial: `tonearm try --go-on` analyses all songs");
+  if (!now.working) parts.push("no workers are running: start `tonearm serve`");
   for (const reason of now.paused) parts.push(`paused: ${reason}`);
-  if (now.label_file) parts.push(`no labels are derived until the label file is mended: ${now.label_file}`);
+  if (now.label_file) parts.push(`no labels are derived until the label file is fixed: ${now.label_file}`);
   at("details").textContent = parts.join(" · ");
   at("workers").replaceChildren(...now.workers.map((worker) => row(worker.component.replace("worker:", ""),
-    make("span", worker.doing ? "at work" : worker.status, worker.doing ? "busy" : KINDS[worker.status] || "warn"),
+    make("span", worker.doing ? "working" : worker.status, worker.doing ? "busy" : KINDS[worker.status] || "warn"),
     worker.pid ? make("span", `pid ${worker.pid}`, "muted") : "", doing(worker))));
 }
 async function labels() {
@@ -85,13 +85,13 @@ async function labels() {
     }));
     return group;
   }));
-  if (!found.length) at("labels").replaceChildren(make("p", "The first songs are not heard yet.", "empty"));
+  if (!found.length) at("labels").replaceChildren(make("p", "No song has been analysed yet.", "empty"));
 }
 function chips(some) {
   const list = make("ul", undefined, "chips");
   for (const label of some) {
     const entry = make("li", label.name, label.tier);
-    entry.title = `${label.category}, ${label.tier}, ${label.score === null ? "said by you" : label.score.toFixed(2)}`;
+    entry.title = `${label.category}, ${label.tier}, ${label.score === null ? "set by you" : label.score.toFixed(2)}`;
     list.append(entry);
   }
   return list;
@@ -106,7 +106,7 @@ async function tracks() {
   at("all").textContent = `${chosen.label} ✕`;
   at("tracks").replaceChildren(...found.map((track) => {
     const sure = track.labels.filter((label) => label.tier !== "loose");
-    const state = track.labels.length ? "no label is sure enough" : track.state;
+    const state = track.labels.length ? "no certain label" : track.state;
     return row(press(track.name, () => show(track.id)), sure.length ? chips(sure) : make("span", state, "muted"));
   }));
   if (!found.length) at("tracks").replaceChildren(row(make("span", "no tracks", "muted")));
@@ -114,7 +114,7 @@ async function tracks() {
 async function show(id) {
   const track = await ask(`/api/tracks/${id}`);
   const place = at("track");
-  const near = make("p", track.scores.length ? "looking for similar tracks …" : "", "soft");
+  const near = make("p", track.scores.length ? "searching for similar tracks …" : "", "soft");
   const title = make("h2", track.name);
   title.id = "h-track";
   const scored = make("p", track.scores.map((each) => `${each.name} ${each.score.toFixed(2)}`).join(", "), "soft");
@@ -132,7 +132,7 @@ async function show(id) {
       entry.append(press(other.name, () => show(other.id)), make("span", ` ${other.likeness.toFixed(2)}`, "muted"));
       list.append(entry);
     }
-    near.replaceWith(make("h3", "Sounds like"), found.length ? list : make("p", "no other track was heard yet", "soft"));
+    near.replaceWith(make("h3", "Similar tracks"), found.length ? list : make("p", "no other track has been analysed yet", "soft"));
   } catch (error) {
     near.textContent = error.message;
   }
@@ -144,7 +144,7 @@ async function errors() {
 }
 at("retry").addEventListener("click", async () => {
   const done = await ask("/api/errors/retry", { method: "POST", headers: { "X-Tonearm": "1" } });
-  at("retried").textContent = `${done.retried} are tried again`;
+  at("retried").textContent = `${done.retried} queued again`;
   await errors();
 });
 for (const form of ["m3u", "nsp"]) {

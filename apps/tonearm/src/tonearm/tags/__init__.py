@@ -1,4 +1,4 @@
-"""Tonearm's hands on files: reads tags, writes labels beside them without touching anything else, takes them back."""
+"""Reads tags of audio files, writes labels without changing anything else, and removes them again."""
 
 from tonearm.tags.outcome import Outcome, Refused, Unchanged, Why, Written
 from tonearm.tags.plan import Change, Plan

@@ -1,4 +1,4 @@
-"""MP4 as bytes: enough to see that samples, their table of places and everything but the tags are what they were."""
+"""Parses MP4 atoms, to verify that samples, chunk offsets and everything except the tags are unchanged."""
 
 import hashlib
 import os
@@ -11,13 +11,13 @@ from tonearm.tags.malformed import Malformed
 CONTAINERS = frozenset({b"moov", b"trak", b"mdia", b"minf", b"stbl", b"udta", b"moof", b"traf", b"mvex", b"edts"})
 EMPTY = frozenset({b"free", b"skip"})
 ABSOLUTE = frozenset({b"tfra", b"saio", b"iloc"})
-"""Tables of places in the file that nobody adjusts: with one of them, nothing may move."""
+"""Atoms with file offsets that mutagen does not adjust. A file with one of them must keep its layout."""
 DEEPEST = 12
 
 
 @dataclass(frozen=True, slots=True)
 class Atom:
-    """One atom: where its content begins, and where it ends."""
+    """One atom with the offsets of its content and its end."""
 
     name: bytes
     at: int
@@ -26,7 +26,7 @@ class Atom:
 
 
 def walk(file: BinaryIO, start: int, end: int) -> Iterator[Atom]:
-    """The atoms between two places; Malformed if they do not fill them."""
+    """Returns the atoms between two offsets. Raises Malformed if they do not fill that range."""
     at = start
     while at + 8 <= end:
         file.seek(at)
@@ -37,18 +37,18 @@ def walk(file: BinaryIO, start: int, end: int) -> Iterator[Atom]:
         elif size == 0:
             size = end - at
         if size < body or at + size > end:
-            raise Malformed(f"its atom {head[4:8]!r} at {at} does not fit: the file is cut off or damaged")
+            raise Malformed(f"atom {head[4:8]!r} at {at} does not fit: the file is truncated or damaged")
         yield Atom(head[4:8], at, at + body, at + size)
         at += size
 
 
 def top(file: BinaryIO) -> list[Atom]:
-    """The outermost atoms."""
+    """Returns the top-level atoms."""
     return list(walk(file, 0, os.fstat(file.fileno()).st_size))
 
 
 def tags(file: BinaryIO) -> list[Atom]:
-    """The atoms of the list that players read tags from."""
+    """Returns the atoms of the tag list that players read."""
     for moov in (atom for atom in top(file) if atom.name == b"moov"):
         for udta in (atom for atom in walk(file, moov.start, moov.end) if atom.name == b"udta"):
             for meta in (atom for atom in walk(file, udta.start, udta.end) if atom.name == b"meta"):
@@ -58,7 +58,7 @@ def tags(file: BinaryIO) -> list[Atom]:
 
 
 def audio(file: BinaryIO) -> bytes:
-    """A digest of every atom but tags and padding, with places given from the start of the atom that they lie in."""
+    """Returns a digest of every atom except tags and padding; offsets are relative to the atom they point into."""
     outermost = top(file)
     solid = [atom for atom in outermost if atom.name != b"moov" and atom.name not in EMPTY]
     digest = hashlib.blake2b()
@@ -75,7 +75,7 @@ def _digest(
     file: BinaryIO, atom: Atom, digest: "hashlib.blake2b", solid: list[Atom], absolute: list[bytes], depth: int
 ) -> None:
     if depth > DEEPEST:
-        raise Malformed("its atoms lie too deep in each other")
+        raise Malformed("atoms are nested too deeply")
     digest.update(atom.name + depth.to_bytes())
     if atom.name in CONTAINERS:
         for child in walk(file, atom.start, atom.end):
@@ -105,7 +105,7 @@ def _digest(
 
 
 def _only_tags(file: BinaryIO, udta: Atom) -> bool:
-    """An atom for user data that holds tags and padding alone: a file without tags has none."""
+    """Returns whether a user data atom contains only tags and padding: a file without tags has no such atom."""
     names = {atom.name for atom in walk(file, udta.start, udta.end)} if udta.end - udta.start >= 8 else set[bytes]()
     return names <= {b"meta", *EMPTY}
 

@@ -1,4 +1,4 @@
-"""A digest of a file's audio that no change of tags changes."""
+"""Computes a digest of the audio of a file that is independent of its tags."""
 
 import os
 from pathlib import Path
@@ -9,9 +9,9 @@ from tonearm.tags.place import FILE, regular
 
 
 def digest(path: str | Path) -> bytes | None:
-    """The digest; None for a file that cannot be told apart into audio and tags."""
+    """Returns the digest, or None for a file that cannot be separated into audio and tags."""
     try:
         with regular(os.open(path, FILE & ~os.O_NOFOLLOW)) as file:
             return formats.FAMILIES[kind := kind_of(file)].audio(file, kind)
-    except Exception:  # mutagen raises many kinds of errors on damaged files: they then count as changed
+    except Exception:  # mutagen raises many exception types on damaged files; these count as changed
         return None

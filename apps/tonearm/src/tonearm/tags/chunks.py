@@ -1,4 +1,4 @@
-"""WAV and AIFF as bytes: files of chunks, of which one may hold an ID3 tag; every other chunk stays as it is."""
+"""Parses WAV and AIFF as chunks, of which one may contain an ID3 tag; all other chunks stay unchanged."""
 
 import os
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ LARGEST = 0xFFFFFFFF
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """One chunk: where its content begins and how long that is."""
+    """One chunk with the offset and the size of its content."""
 
     id: bytes
     start: int
@@ -22,18 +22,18 @@ class Chunk:
 
     @property
     def end(self) -> int:
-        """Where the next chunk begins."""
+        """Returns the offset of the next chunk."""
         return self.start + self.size + self.size % 2
 
     @property
     def is_id3(self) -> bool:
-        """Whether it holds an ID3 tag; both spellings are in use."""
+        """Returns whether the chunk contains an ID3 tag; both spellings of its id are in use."""
         return self.id.upper() == b"ID3 "
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """A file of chunks; what stands behind its end belongs to nobody and is kept."""
+    """A file of chunks. Bytes after its end are preserved."""
 
     order: Literal["little", "big"]
     head: bytes
@@ -41,19 +41,21 @@ class Form:
     end: int
 
     def id3(self) -> Chunk | None:
-        """The chunk with the ID3 tag."""
+        """Returns the chunk with the ID3 tag, or None."""
         return next((chunk for chunk in self.chunks if chunk.is_id3), None)
 
 
 def parse(file: BinaryIO) -> Form:
-    """The file's chunks; Malformed if they do not fit into the file, as in one that was cut off."""
+    """Returns the chunks of the file. Raises Malformed if they do not fit, as in a truncated file."""
     length = os.fstat(file.fileno()).st_size
     file.seek(0)
     head = file.read(HEAD)
     order: Literal["little", "big"] = "little" if head[:4] == b"RIFF" else "big"
     end = 8 + int.from_bytes(head[4:8], order)
     if len(head) < HEAD or end > length:
-        raise Malformed(f"its header speaks of {end} bytes, the file has {length}: it is cut off or was never finished")
+        raise Malformed(
+            f"the header states {end} bytes, but the file has {length}: it is truncated or was never finished"
+        )
     chunks: list[Chunk] = []
     at = HEAD
     while at + 8 <= end:
@@ -61,14 +63,14 @@ def parse(file: BinaryIO) -> Form:
         start = file.read(8)
         chunk = Chunk(start[:4], at + 8, int.from_bytes(start[4:], order))
         if chunk.start + chunk.size > end:
-            raise Malformed(f"its chunk {chunk.id!r} at {at} reaches beyond the end")
+            raise Malformed(f"chunk {chunk.id!r} at {at} extends beyond the end")
         chunks.append(chunk)
         at = chunk.end
     return Form(order, head, tuple(chunks), max(end, min(at, length)))
 
 
 def compose(source: BinaryIO, out: BinaryIO, form: Form, tag: bytes | None) -> None:
-    """Write the file anew with this ID3 tag, or without one: in the place of the old, else at the end."""
+    """Writes the file with this ID3 tag, or without one, in the position of the old tag or at the end."""
     out.write(form.head)
     old = form.id3()
     for chunk in form.chunks:
@@ -82,7 +84,7 @@ def compose(source: BinaryIO, out: BinaryIO, form: Form, tag: bytes | None) -> N
         _put(out, form, b"id3 " if form.order == "little" else b"ID3 ", tag)
     size = out.tell() - 8
     if size > LARGEST:
-        raise Malformed("it would grow beyond the 4 GiB that its format can count")
+        raise Malformed("the file would exceed 4 GiB, the limit of its format")
     source.seek(form.end)
     copy(source, out)
     out.seek(4)
@@ -90,18 +92,18 @@ def compose(source: BinaryIO, out: BinaryIO, form: Form, tag: bytes | None) -> N
 
 
 def copy(source: BinaryIO, out: BinaryIO, count: int | None = None) -> None:
-    """Copy so many bytes, or all that are left, from where the source stands."""
+    """Copies this number of bytes, or the rest, from the current position of the source."""
     for piece in pieces(source, count):
         out.write(piece)
 
 
 def pieces(file: BinaryIO, count: int | None = None) -> Iterator[bytes]:
-    """So many bytes, or all that are left, from where the file stands; Malformed if it ends too early."""
+    """Yields this number of bytes, or the rest, from the current position. Raises Malformed at an early end."""
     left = count
     while left is None or left:
         piece = file.read(PIECE if left is None else min(left, PIECE))
         if not piece and left:
-            raise Malformed("it ends too early")
+            raise Malformed("the file ends too early")
         if not piece:
             return
         yield piece

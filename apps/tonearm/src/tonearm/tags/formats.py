@@ -1,4 +1,4 @@
-"""One face for all formats: look at a file, write it anew as planned, and see whether all else stayed as it was."""
+"""A common interface to all formats: inspect a file, write it as planned, and verify that the rest is unchanged."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -18,17 +18,17 @@ FAMILIES: dict[Kind, ModuleType] = {
 
 @dataclass(frozen=True, slots=True)
 class Rest:
-    """Everything in a file that is not Tonearm's: must be equal before and after."""
+    """Everything in a file that does not belong to Tonearm; must be equal before and after writing."""
 
     audio: bytes
-    """A digest of the audio, and of whatever stands beside the tags."""
+    """A digest of the audio and of all data next to the tags."""
     foreign: Any
-    """Every other tag, as it is stored."""
+    """All other tags as stored."""
     length: float
-    """Seconds, as another reader counts them."""
+    """Seconds according to another reader."""
 
     def difference(self, other: "Rest") -> str | None:
-        """What is not the same, in words."""
+        """Returns a description of the first difference, or None."""
         if self.audio != other.audio:
             return "the audio"
         if self.foreign != other.foreign:
@@ -37,7 +37,7 @@ class Rest:
 
 
 def look(file: BinaryIO, kind: Kind, tags: Iterable[str]) -> Existing:
-    """What the file says now, in the namespace, in these standard tags, and in those that were written before."""
+    """Returns the current content of the namespace, of these standard tags, and of those written before."""
     family = FAMILIES[kind]
     first: Existing = family.look(file, kind, frozenset(tags))
     more = {added.tag for added in records(first.own)} - first.standard.keys()
@@ -45,12 +45,12 @@ def look(file: BinaryIO, kind: Kind, tags: Iterable[str]) -> Existing:
 
 
 def compose(source: BinaryIO, out: BinaryIO, kind: Kind, existing: Existing, plan: Plan) -> None:
-    """Write the whole file anew, as planned, into an empty one."""
+    """Writes the whole file, as planned, into an empty file."""
     FAMILIES[kind].compose(source, out, kind, existing, plan)
     out.flush()
 
 
 def rest(file: BinaryIO, kind: Kind, tags: Iterable[str]) -> Rest:
-    """All that must stay, but for these standard tags."""
+    """Returns everything that must stay, except for these standard tags."""
     family = FAMILIES[kind]
     return Rest(family.audio(file, kind), family.foreign(file, kind, frozenset(tags)), opened(file, kind).info.length)

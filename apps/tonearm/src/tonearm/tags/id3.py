@@ -1,6 +1,6 @@
-"""ID3v2 tags as bytes: frames stay exactly as somebody wrote them, whoever that was; only ours are made anew.
+"""Parses and builds ID3v2 tags as bytes: foreign frames stay byte for byte, only Tonearm's frames are generated.
 
-Reading and saving through objects would drop frames that are not understood, merge doubled ones and rewrite the rest.
+Saving through an object model would drop unknown frames, merge duplicates and rewrite the rest.
 """
 
 import re
@@ -11,7 +11,7 @@ from tonearm.tags.malformed import Malformed
 
 HEADER = 10
 ROOM = 1024
-"""Bytes left free behind the frames, so that the next tagger need not move the audio."""
+"""Padding after the frames, so that the next program need not move the audio."""
 FRAME_ID = {
     2: re.compile(rb"[A-Z][A-Z0-9]{2}"),
     3: re.compile(rb"[A-Z][A-Z0-9]{3}"),
@@ -23,7 +23,7 @@ TEXTS = ("latin-1", "utf-16", "utf-16-be", "utf-8")
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """One frame: its body as it is stored."""
+    """One frame with its stored body."""
 
     id: str
     body: bytes
@@ -32,17 +32,17 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class Id3:
-    """One ID3v2 tag; `span` is how many bytes it takes up where it stands."""
+    """One ID3v2 tag; `span` is its stored size in bytes."""
 
     version: int
     frames: tuple[Frame, ...]
     span: int = 0
     unsynchronised: bool = False
-    """Version 4 only: every frame is, also where its own flags do not say so."""
+    """Version 4 only: all frames are unsynchronised, even if their own flags do not state it."""
 
 
 def span(head: bytes) -> int:
-    """How many bytes the tag takes up that begins with these ten bytes; 0 if no tag begins there."""
+    """Returns the size of the tag with this ten-byte header, or 0 if there is no tag."""
     if len(head) < HEADER or head[:3] != b"ID3" or head[3] == 0xFF or any(byte & 0x80 for byte in head[6:10]):
         return 0
     footer = HEADER if head[3] == 4 and head[5] & FOOTER else 0
@@ -50,27 +50,27 @@ def span(head: bytes) -> int:
 
 
 def parse(data: bytes) -> Id3:
-    """The tag that these bytes begin with; Malformed if there is none that can be kept as it is."""
+    """Parses the tag at the start of these bytes. Raises Malformed if it cannot be preserved."""
     length = span(data)
     if not length or len(data) < length:
-        raise Malformed("its ID3 tag is cut off" if length else "its ID3 tag has no header")
+        raise Malformed("the ID3 tag is truncated" if length else "the ID3 tag has no header")
     version, flags = data[3], data[5]
     if version not in FRAME_ID or (version == 2 and flags & EXTENDED):
-        raise Malformed(f"its ID3 tag is of version 2.{version} with flags {flags:#x}, which is not supported")
+        raise Malformed(f"ID3 version 2.{version} with flags {flags:#x} is not supported")
     body = data[HEADER : HEADER + _whole(data[6:10], 7)]
     if flags & UNSYNCHRONISED and version < 4:
         body = synchronised(body)
-    if flags & EXTENDED:  # it holds a checksum or limits of the old content: a changed tag goes without
+    if flags & EXTENDED:  # contains a checksum or limits of the old content, so a changed tag omits it
         body = body[_whole(body[:4], 7) if version == 4 else _whole(body[:4], 8) + 4 :]
     frames, clean = _frames(body, version, 7 if version == 4 else 8)
-    if version == 4 and not clean:  # old iTunes wrote sizes of 8 bits a byte into version 4
+    if version == 4 and not clean:  # old versions of iTunes wrote 8-bit sizes into version 4
         others, others_clean = _frames(body, version, 8)
         frames = others if others_clean else frames
     return Id3(version, frames, length, version == 4 and bool(flags & UNSYNCHRONISED))
 
 
 def render(tag: Id3) -> bytes:
-    """The tag as bytes: in the room it had, if it fits there."""
+    """Returns the encoded tag, in its old size if it fits."""
     wide = 3 if tag.version == 2 else 4
     bits = 7 if tag.version == 4 else 8
     frames = b"".join(
@@ -85,12 +85,12 @@ def render(tag: Id3) -> bytes:
 
 
 def fields(tag: Id3, frame: Frame) -> list[str]:
-    """The texts of a text frame, for TXXX the description first; empty if it is encrypted or not text."""
+    """Returns the texts of a text frame, for TXXX the description first; empty if encrypted or not text."""
     body = _plain(tag, frame)
     if not frame.id.startswith("T") or not body or body[0] >= len(TEXTS):
         return []
     decoded = [text.removeprefix("\ufeff") for text in _decoded(body[1:], body[0]).split("\0")]
-    while len(decoded) > 1 and not decoded[-1]:  # many writers end the last text with a zero too
+    while len(decoded) > 1 and not decoded[-1]:  # many programs also terminate the last text with a zero
         decoded.pop()
     return decoded
 
@@ -98,9 +98,9 @@ def fields(tag: Id3, frame: Frame) -> list[str]:
 def text_frame(
     tag: Id3, id: str, texts: tuple[str, ...], *, title: str | None = None, like: Frame | None = None
 ) -> Frame:
-    """A new text frame (with a title for TXXX), encoded as another one if that can hold it, else as the version can."""
+    """Returns a new text frame (with a title for TXXX), in the encoding of another frame if possible."""
     all_texts = texts if title is None else (title, *texts)
-    old = _plain(tag, like)[:1] if like and not tag.unsynchronised else b""  # UTF-8 alone has no FF in it
+    old = _plain(tag, like)[:1] if like and not tag.unsynchronised else b""  # only UTF-8 contains no byte FF
     if old in (b"\0", b"\1") and (old == b"\1" or all(_is_latin(text) for text in all_texts)):
         encoding = old[0]
     elif tag.version == 4:
@@ -115,17 +115,17 @@ def text_frame(
 
 
 def with_frames(tag: Id3, frames: tuple[Frame, ...]) -> Id3:
-    """The same tag with other frames."""
+    """Returns the tag with other frames."""
     return replace(tag, frames=frames)
 
 
 def synchronised(data: bytes) -> bytes:
-    """The bytes without the zeros that were put behind every FF."""
+    """Reverses unsynchronisation: removes the zero after every FF."""
     return data.replace(b"\xff\0", b"\xff")
 
 
 def _frames(body: bytes, version: int, bits: int) -> tuple[tuple[Frame, ...], bool]:
-    """The frames, and whether they end where the padding or the tag does."""
+    """Returns the frames, and whether they end at the padding or at the end of the tag."""
     wide, head = (3, 6) if version == 2 else (4, 10)
     found: list[Frame] = []
     at = 0
@@ -140,7 +140,7 @@ def _frames(body: bytes, version: int, bits: int) -> tuple[tuple[Frame, ...], bo
 
 
 def _plain(tag: Id3, frame: Frame) -> bytes:
-    """The frame's content without what its flags put around it."""
+    """Returns the content of the frame, without the data added by its flags."""
     body, flags = frame.body, frame.flags[1]
     if tag.version == 2 or (not flags and not tag.unsynchronised):
         return body
@@ -161,7 +161,7 @@ def _plain(tag: Id3, frame: Frame) -> bytes:
 
 
 def _decoded(text: bytes, encoding: int) -> str:
-    if encoding == 1:  # every text of the frame begins with a mark of its own; the first one speaks for all
+    if encoding == 1:  # every text starts with its own byte order mark; the first one applies to all
         return text.decode("utf-16-be" if text[:2] == b"\xfe\xff" else "utf-16-le", "replace")
     return text.decode(TEXTS[encoding], "replace")
 
@@ -179,6 +179,6 @@ def _whole(data: bytes, bits: int) -> int:
 
 def _bytes(number: int, wide: int, bits: int) -> bytes:
     if number >= 1 << (wide * bits):
-        raise Malformed(f"its ID3 tag would need {number} bytes in one place, more than ID3 can count")
+        raise Malformed(f"the ID3 tag would need {number} bytes in one field, more than ID3 allows")
     mask = (1 << bits) - 1
     return bytes(number >> bits * place & mask for place in range(wide - 1, -1, -1))

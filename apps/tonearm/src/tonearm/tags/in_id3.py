@@ -1,4 +1,4 @@
-"""Tonearm's tags in ID3: TXXX frames `tonearm:genre` in MP3, WAV and AIFF, in the version that the tag already has."""
+"""Tonearm's tags in ID3: TXXX frames `tonearm:genre` in MP3, WAV and AIFF, in the version of the existing tag."""
 
 import hashlib
 from collections.abc import Iterable
@@ -16,22 +16,25 @@ FOOTER = 128
 USER_TEXT = {2: "TXX", 3: "TXXX", 4: "TXXX"}
 NATIVE = {
     "GENRE": {2: ("TCO",), 3: ("TCON",), 4: ("TCON",)},
-    "MOOD": {4: ("TMOO", "TXXX"), 3: ("TXXX", "TMOO")},  # TMOO came with version 4; some write it into 3
-    "GROUPING": {2: ("GP1",), 3: ("GRP1",), 4: ("GRP1",)},  # TIT1 is read as the work since iTunes 12
+    "MOOD": {
+        4: ("TMOO", "TXXX"),
+        3: ("TXXX", "TMOO"),
+    },  # TMOO was added in version 4; some programs write it into version 3
+    "GROUPING": {2: ("GP1",), 3: ("GRP1",), 4: ("GRP1",)},  # iTunes 12 and later read TIT1 as the work
 }
-"""Frames for standard tags, by version, the one to write first; any other tag is a TXXX of its own name."""
+"""Frames of standard tags by version, the preferred one first; other tags are TXXX frames with their name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Where a file's ID3 tag is, and the tag; none for a file without."""
+    """The ID3 tag of a file and its position; None for a file without one."""
 
     tag: Id3 | None
     form: chunks.Form | None
 
 
 def held(file: BinaryIO, kind: Kind) -> Held:
-    """The file's ID3 tag; Malformed if there is one that cannot be kept."""
+    """Reads the ID3 tag of the file. Raises Malformed if it cannot be preserved."""
     if kind == "mp3":
         file.seek(0)
         length = id3.span(file.read(id3.HEADER))
@@ -47,7 +50,7 @@ def held(file: BinaryIO, kind: Kind) -> Held:
 
 
 def look(file: BinaryIO, kind: Kind, tags: Iterable[str]) -> Existing:
-    """What the file says now."""
+    """Returns the current tags."""
     tag = held(file, kind).tag
     if tag is None:
         before = Id3(NEW_VERSION, seeds(file, kind))
@@ -56,7 +59,7 @@ def look(file: BinaryIO, kind: Kind, tags: Iterable[str]) -> Existing:
 
 
 def own(tag: Id3) -> dict[str, Values]:
-    """What the namespace holds."""
+    """Returns the content of the namespace."""
     found: dict[str, Values] = {}
     for frame in tag.frames:
         if name := _own_name(tag, frame):
@@ -65,13 +68,13 @@ def own(tag: Id3) -> dict[str, Values]:
 
 
 def foreign(file: BinaryIO, kind: Kind, tags: Iterable[str]) -> list[Frame]:
-    """Every frame that is neither ours nor for one of these standard tags, as it is stored."""
+    """Returns all frames, as stored, that are neither Tonearm's nor of one of these standard tags."""
     tag = held(file, kind).tag or Id3(NEW_VERSION, seeds(file, kind))
     return [frame for frame in tag.frames if not _own_name(tag, frame) and not _standard(tag, frame, tags)]
 
 
 def compose(source: BinaryIO, out: BinaryIO, kind: Kind, existing: Existing, plan: Plan) -> None:
-    """Write the file anew as planned: all frames and all audio as they are, but ours."""
+    """Writes the file as planned; all frames except Tonearm's, and all audio, stay unchanged."""
     old = held(source, kind)
     tag = old.tag or Id3(NEW_VERSION, seeds(source, kind))
     new = id3.with_frames(tag, _changed(tag, existing, plan))
@@ -87,7 +90,7 @@ def compose(source: BinaryIO, out: BinaryIO, kind: Kind, existing: Existing, pla
 
 
 def audio(file: BinaryIO, kind: Kind) -> bytes:
-    """A digest of everything that is not the ID3 tag: audio, other chunks, other tags at the end."""
+    """Returns a digest of everything outside the ID3 tag: audio, other chunks, other tags at the end."""
     digest = hashlib.blake2b()
     old = held(file, kind)
     if old.form is None:
@@ -110,7 +113,7 @@ def audio(file: BinaryIO, kind: Kind) -> bytes:
 
 
 def seeds(file: BinaryIO, kind: Kind) -> tuple[Frame, ...]:
-    """What an old ID3v1 footer says: readers ignore it once there is a newer tag, so a new one must say it too."""
+    """Returns the content of an ID3v1 footer as frames: readers ignore the footer once there is a newer tag."""
     if kind != "mp3":
         return ()
     file.seek(0, 2)
@@ -118,7 +121,7 @@ def seeds(file: BinaryIO, kind: Kind) -> tuple[Frame, ...]:
     data = file.read(FOOTER)
     if len(data) < FOOTER or data[:3] != b"TAG":
         return ()
-    numbered = data[125] == 0 and data[126] != 0  # the last two bytes of the comment may hold the track's number
+    numbered = data[125] == 0 and data[126] != 0  # the last two bytes of the comment may contain the track number
     said = {
         "TIT2": _old_text(data[3:33]),
         "TPE1": _old_text(data[33:63]),
@@ -164,7 +167,7 @@ def _standard_frame(tag: Id3, name: str, values: Values, old: Frame | None = Non
 
 
 def _own_name(tag: Id3, frame: Frame) -> str | None:
-    """The name in the namespace; other taggers may have changed its case."""
+    """Returns the name in the namespace; other programs may have changed its case."""
     if frame.id != USER_TEXT[tag.version]:
         return None
     texts = id3.fields(tag, frame)
@@ -177,7 +180,7 @@ def _ids(tag: Id3, name: str) -> tuple[str, ...]:
 
 
 def _standard(tag: Id3, frame: Frame, names: Iterable[str]) -> str | None:
-    """Which of these standard tags the frame holds."""
+    """Returns which of these standard tags the frame contains."""
     for name in names:
         if frame.id not in _ids(tag, name):
             continue

@@ -1,7 +1,7 @@
 """Tonearm's tags in MP4: freeform atoms `----:com.apple.iTunes:tonearm:genre`.
 
-Not under a domain of our own: readers built on ffmpeg drop the domain, so `----:org.tonearm:genre` would hide the
-genre that the file has.
+They do not use a domain of their own: readers based on ffmpeg drop the domain, so `----:org.tonearm:genre` would hide
+the existing genre.
 """
 
 import shutil
@@ -20,7 +20,7 @@ NATIVE = {"GENRE": "\xa9gen", "GROUPING": "\xa9grp"}
 
 
 def look(file: BinaryIO, kind: Kind, tags: Iterable[str]) -> Existing:
-    """What the file says now."""
+    """Returns the current tags."""
     found: dict[str, Any] = dict(opened(file, kind).tags or {})
     own: dict[str, Values] = {}
     standard: dict[str, Values] = {}
@@ -33,17 +33,17 @@ def look(file: BinaryIO, kind: Kind, tags: Iterable[str]) -> Existing:
 
 
 def foreign(file: BinaryIO, kind: Kind, tags: Iterable[str]) -> tuple[dict[str, str], set[bytes]]:
-    """Every tag that is neither ours nor one of these, as mutagen reads it, and the names of the atoms."""
+    """Returns all tags, as mutagen reads them, except Tonearm's and these, and the names of the atoms."""
     found: dict[str, Any] = dict(opened(file, kind).tags or {})
     touched = {key for tag in tags for key in _keys(found, tag)}
     kept = {key: repr(value) for key, value in found.items() if not _own_name(key) and key not in touched}
-    # mutagen writes a genre that is a number as text; freeform atoms are known by their names above
+    # mutagen writes a numeric genre as text; freeform atoms are identified by their names above
     names = {atom.name for atom in atoms.tags(file)} - {b"----", b"gnre", b"\xa9gen", b"\xa9grp"}
     return kept, names
 
 
 def compose(source: BinaryIO, out: BinaryIO, kind: Kind, existing: Existing, plan: Plan) -> None:
-    """Write the file anew as planned."""
+    """Writes the file as planned."""
     source.seek(0)
     shutil.copyfileobj(source, out, 1 << 20)
     file = opened(out, kind)
@@ -62,7 +62,7 @@ def compose(source: BinaryIO, out: BinaryIO, kind: Kind, existing: Existing, pla
 
 
 def audio(file: BinaryIO, kind: Kind) -> bytes:
-    """A digest of everything but the tags."""
+    """Returns a digest of everything except the tags."""
     return atoms.audio(file)
 
 

@@ -13,7 +13,7 @@ HEADERS = {"vorbis": 3, "opus": 2}
 
 
 def look(file: BinaryIO, kind: Kind, tags: Iterable[str]) -> Existing:
-    """What the file says now."""
+    """Returns the current tags."""
     pairs: list[tuple[str, str]] = list(opened(file, kind).tags or ())
     own: dict[str, tuple[str, ...]] = {}
     for key, value in pairs:
@@ -24,7 +24,7 @@ def look(file: BinaryIO, kind: Kind, tags: Iterable[str]) -> Existing:
 
 
 def foreign(file: BinaryIO, kind: Kind, tags: Iterable[str]) -> tuple[bytes, list[bytes], bytes]:
-    """As stored: the vendor, every comment that is neither ours nor one of these, and what must be kept behind."""
+    """Returns, as stored, the vendor, all comments except Tonearm's and these, and the trailing bytes."""
     found = _stored(file, kind)
     wanted = {tag.encode() for tag in tags}
 
@@ -37,7 +37,7 @@ def foreign(file: BinaryIO, kind: Kind, tags: Iterable[str]) -> tuple[bytes, lis
 
 
 def compose(source: BinaryIO, out: BinaryIO, kind: Kind, existing: Existing, plan: Plan) -> None:
-    """Write the file anew as planned."""
+    """Writes the file as planned."""
     source.seek(0)
     shutil.copyfileobj(source, out, 1 << 20)
     file = opened(out, kind)
@@ -56,12 +56,12 @@ def compose(source: BinaryIO, out: BinaryIO, kind: Kind, existing: Existing, pla
 
 
 def audio(file: BinaryIO, kind: Kind) -> bytes:
-    """A digest of audio, headers and pictures."""
+    """Returns a digest of audio, headers and pictures."""
     return ogg.flac_audio(file) if kind == "flac" else ogg.audio(file, HEADERS[kind])
 
 
 def _put(tags: Any, name: str, values: tuple[str, ...]) -> None:
-    """Set a standard tag, spelt as it was."""
+    """Sets a standard tag, keeping the spelling of its name."""
     spelt = next((key for key, _ in tags if key.upper() == name), name)
     if any(key.upper() == name for key, _ in tags):
         del tags[spelt]

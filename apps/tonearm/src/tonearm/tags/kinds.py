@@ -1,4 +1,4 @@
-"""Which format a file is in, told by its content: names lie."""
+"""Detects the format of a file by its content, because file names can be wrong."""
 
 from collections.abc import Callable
 from typing import Any, BinaryIO, Literal, get_args
@@ -19,7 +19,7 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 SUFFIXES = frozenset(
     {".mp3", ".flac", ".ogg", ".oga", ".opus", ".m4a", ".m4b", ".mp4", ".wav", ".aif", ".aiff", ".aifc"}
 )
-"""How the names of files end that are worth a look."""
+"""File name extensions that a scan considers."""
 
 READERS: dict[Kind, Callable[[BinaryIO], Any]] = {
     "mp3": MP3, "flac": FLAC, "vorbis": OggVorbis, "opus": OggOpus, "m4a": MP4, "wav": WAVE, "aiff": AIFF,
@@ -27,7 +27,7 @@ READERS: dict[Kind, Callable[[BinaryIO], Any]] = {
 
 
 def kind_of(file: BinaryIO) -> Kind:
-    """The file's format; Malformed if it is none of ours. A file that begins with anything else may still be an MP3."""
+    """Returns the format. Raises Malformed if it is not supported. A file with an unknown start may still be an MP3."""
     file.seek(0)
     head = file.read(64)
     if tag := id3.span(head[:10]):
@@ -42,7 +42,7 @@ def kind_of(file: BinaryIO) -> Kind:
         case (b"OggS", _) if head[28:36] == b"OpusHead":
             return "opus"
         case (b"OggS", _):
-            raise Malformed("an Ogg file with neither Vorbis nor Opus in it")
+            raise Malformed("an Ogg file with neither Vorbis nor Opus")
         case (b"RIFF", b"WAVE"):
             return "wav"
         case (b"FORM", b"AIFF" | b"AIFC"):
@@ -50,12 +50,12 @@ def kind_of(file: BinaryIO) -> Kind:
         case _ if head[4:8] == b"ftyp":
             return "m4a"
         case _ if not head:
-            raise Malformed("it is empty")
+            raise Malformed("the file is empty")
         case _:
             return "mp3"
 
 
 def opened(file: BinaryIO, kind: Kind) -> Any:
-    """The file as mutagen reads it."""
+    """Opens the file with mutagen."""
     file.seek(0)
     return READERS[kind](file)

@@ -1,5 +1,5 @@
-"""The one thing that the readers of formats raise."""
+"""The exception raised by the parsers of formats."""
 
 
 class Malformed(Exception):
-    """The file is not built as its format demands, so it cannot be kept as it is; the message says where."""
+    """The file violates its format, so it cannot be preserved; the message says where."""

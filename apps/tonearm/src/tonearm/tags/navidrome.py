@@ -1,25 +1,25 @@
-"""What Navidrome must be told to read Tonearm's tags: lines for its configuration file. Pure."""
+"""Generates the configuration that Navidrome needs to read Tonearm's tags. Pure."""
 
 from collections.abc import Iterable
 
 from tonearm.tags.settings import TextError, check_group
 
 HEAD = """\
-# Tonearm's tags, for navidrome.toml. Afterwards run a full scan: a quick one skips files that did not change.
-# Each is then a field of smart playlists; genre and mood of Navidrome's own stay what they are.
+# Tonearm's tags, for navidrome.toml. Run a full scan afterwards: a quick scan skips unchanged files.
+# Each tag is then a field of smart playlists. Navidrome's own genre and mood do not change.
 """
 
 
 def field(group: str) -> str:
-    """What the labels of this group are called in Navidrome."""
+    """Returns the name of the labels of this group in Navidrome."""
     return f"tonearm_{group}"
 
 
 def snippet(groups: Iterable[str]) -> str:
-    """The lines for these groups, one tag each, with its name in ID3, in Vorbis comments and in MP4."""
+    """Returns the lines for these groups: one tag each, with its names in ID3, Vorbis comments and MP4."""
     names = sorted({check_group(group) for group in groups})
     if not names:
-        raise TextError("no groups of labels: there is nothing that Navidrome could be told to read")
+        raise TextError("no groups of labels: Navidrome needs at least one")
     return HEAD + "".join(f"\n[Tags.{field(name)}]\nAliases = {_aliases(name)}\n" for name in names)
 
 

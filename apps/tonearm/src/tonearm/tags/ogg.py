@@ -1,4 +1,4 @@
-"""Ogg and FLAC as bytes: enough to see that audio and foreign comments are what they were."""
+"""Parses Ogg and FLAC, to verify that audio and foreign comments are unchanged."""
 
 import hashlib
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Comments:
-    """A Vorbis comment as it is stored."""
+    """A Vorbis comment as stored."""
 
     vendor: bytes
     entries: tuple[bytes, ...]
@@ -33,28 +33,28 @@ class Comments:
 
 
 def pages(file: BinaryIO) -> Iterator[Page]:
-    """Every page in order; Malformed where something else stands between them."""
+    """Yields all pages in order. Raises Malformed at other data between them."""
     file.seek(0)
     while head := file.read(27):
         if head[:5] != b"OggS\0" or len(head) < 27:
-            raise Malformed(f"something that is no Ogg page at {file.tell() - len(head)}")
+            raise Malformed(f"no Ogg page at {file.tell() - len(head)}")
         lacing = file.read(head[26])
         body = file.read(sum(lacing))
         if len(lacing) < head[26] or len(body) < sum(lacing):
-            raise Malformed("its last Ogg page is cut off")
+            raise Malformed("the last Ogg page is truncated")
         yield Page(head[5], head[6:14], head[14:18], int.from_bytes(head[18:22], "little"), lacing, body)
 
 
 def opening(file: BinaryIO, count: int) -> tuple[list[bytes], Iterator[Page]]:
-    """The first stream's first packets, and the pages behind them; audio must begin on a page of its own."""
+    """Returns the first packets of the first stream and the following pages; audio must start on a new page."""
     packets: list[bytes] = []
-    current = bytearray()  # covers make these packets large
+    current = bytearray()  # pictures make these packets large
     rest = pages(file)
     first: bytes | None = None
     for page in rest:
         first = first or page.serial
         if page.serial != first:
-            raise Malformed("several streams side by side in one Ogg file, which is not supported")
+            raise Malformed("an Ogg file with several parallel streams is not supported")
         at = 0
         for length in page.lacing:
             current += page.body[at : at + length]
@@ -63,14 +63,14 @@ def opening(file: BinaryIO, count: int) -> tuple[list[bytes], Iterator[Page]]:
                 packets.append(bytes(current))
                 current.clear()
         if len(packets) > count or (len(packets) == count and current):
-            raise Malformed("its audio begins on the page where its comments end")
+            raise Malformed("the audio starts on the page where the comments end")
         if len(packets) == count:
             return packets, rest
-    raise Malformed("its headers are cut off")
+    raise Malformed("the headers are truncated")
 
 
 def audio(file: BinaryIO, headers: int) -> bytes:
-    """A digest of all packets but the comments, and of the audio's pages, whatever their numbers and checksums."""
+    """Returns a digest of all packets except comments, and of the audio pages without numbers and checksums."""
     packets, rest = opening(file, headers)
     digest = hashlib.blake2b()
     for packet in (packets[0], *packets[2:]):
@@ -85,26 +85,26 @@ def audio(file: BinaryIO, headers: int) -> bytes:
 
 
 def blocks(file: BinaryIO) -> tuple[list[tuple[int, bytes]], int]:
-    """A FLAC file's metadata blocks, and where its audio begins."""
+    """Returns the metadata blocks of a FLAC file and the offset of its audio."""
     file.seek(0)
     start = id3.span(file.read(10))
     file.seek(start)
     if file.read(4) != b"fLaC":
-        raise Malformed("it does not begin as a FLAC file does")
+        raise Malformed("the file does not start with the FLAC signature")
     found: list[tuple[int, bytes]] = []
     while True:
         head = file.read(4)
         size = int.from_bytes(head[1:])
         content = file.read(size)
         if len(head) < 4 or len(content) < size:
-            raise Malformed("its metadata is cut off")
+            raise Malformed("the metadata is truncated")
         found.append((head[0] & 0x7F, content))
         if head[0] & 0x80:
             return found, file.tell()
 
 
 def flac_audio(file: BinaryIO) -> bytes:
-    """A digest of the audio and of all blocks (pictures, cue sheet, seek table) but comments and padding."""
+    """Returns a digest of the audio and of all blocks (pictures, cue sheet, seek table) except comments and padding."""
     found, start = blocks(file)
     digest = hashlib.blake2b()
     for number, content in found:
@@ -119,12 +119,12 @@ def flac_audio(file: BinaryIO) -> bytes:
 
 
 def comments(data: bytes) -> Comments:
-    """A Vorbis comment, taken apart."""
+    """Parses a Vorbis comment."""
 
     def take(at: int) -> tuple[bytes, int]:
         size = int.from_bytes(data[at : at + 4], "little")
         if at + 4 + size > len(data):
-            raise Malformed("its comments are cut off")
+            raise Malformed("the comments are truncated")
         return data[at + 4 : at + 4 + size], at + 4 + size
 
     vendor, at = take(0)

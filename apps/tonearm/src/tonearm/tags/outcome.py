@@ -1,4 +1,4 @@
-"""What became of one file: written, unchanged, or refused with a reason. One file never stops the others."""
+"""The outcome for one file: written, unchanged, or refused with a reason. One file never stops the others."""
 
 import errno
 from dataclasses import dataclass
@@ -7,22 +7,22 @@ from typing import Literal
 from tonearm.tags.plan import Plan
 
 Why = Literal[
-    "unreadable",  # not audio of a format we know, or damaged
-    "hard-linked",  # it has other names; replacing it would part it from them
-    "outside",  # it lies outside the library
-    "read-only",  # file or folder may not be written
-    "vanished",  # it is no longer there
-    "changed",  # somebody changed it meanwhile
-    "busy",  # another process is writing it
+    "unreadable",  # not audio of a supported format, or damaged
+    "hard-linked",  # the file has other hard links; replacing it would separate it from them
+    "outside",  # the file is outside the library
+    "read-only",  # no permission to write the file or its folder
+    "vanished",  # the file no longer exists
+    "changed",  # another program changed the file in the meantime
+    "busy",  # another process is writing the file
     "no-space",
     "not-kept",  # something else would have changed: audio, a foreign tag, the owner
-    "trouble",  # the file system said no, for a reason of its own
+    "trouble",  # another error of the file system
 ]
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The file is exactly as it was; why, and in words."""
+    """The file was left unchanged, with a reason."""
 
     why: Why
     reason: str
@@ -30,12 +30,12 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Unchanged:
-    """The file already says what it should; it was not touched."""
+    """The file is already up to date and was not written."""
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """The file was replaced; its new size and times, so that a scan does not take it for a stranger's change."""
+    """The file was replaced. Contains its new size and times, so that a scan does not treat it as changed."""
 
     plan: Plan
     size: int
@@ -47,7 +47,7 @@ Outcome = Written | Unchanged | Refused
 
 
 class Refusal(Exception):
-    """Inside this package: on its way to become a Refused."""
+    """Raised inside this package and converted to Refused."""
 
     def __init__(self, why: Why, reason: str) -> None:
         super().__init__(reason)
@@ -62,15 +62,15 @@ BY_NUMBER: dict[int, Why] = {
 }  # fmt: skip
 
 REMEDY: dict[Why, str] = {
-    "vanished": "it is no longer there; scan again",
-    "read-only": "allow writing to the file and its folder, or leave it out",
-    "no-space": "free some space in its folder: a copy of the file must fit",
-    "outside": "a link on its way was changed meanwhile; scan again",
+    "vanished": "scan the folder again",
+    "read-only": "allow writing to the file and its folder, or exclude it",
+    "no-space": "free space in the folder for a copy of the file",
+    "outside": "a link in the path changed; scan the folder again",
 }
 
 
 def from_error(error: OSError) -> Refused:
-    """What the file system said, as a reason."""
+    """Converts an error of the file system to a reason."""
     why = BY_NUMBER.get(error.errno or 0, "trouble")
     said = error.strerror or str(error)
     return Refused(why, f"{said}: {REMEDY[why]}" if why in REMEDY else said)

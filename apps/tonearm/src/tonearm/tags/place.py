@@ -1,4 +1,4 @@
-"""A file in a library: opened so that nobody can lead us out of it, and replaced whole or not at all."""
+"""Opens a file without leaving the library, and replaces it atomically."""
 
 import errno
 import fcntl
@@ -14,7 +14,7 @@ from typing import BinaryIO, Literal
 from tonearm.tags.outcome import Refusal
 
 TEMPORARY = re.compile(r"\.tonearm-[0-9a-f]{16}\.part")
-"""What our temporary files are called: hidden, not audio by name, and nobody else's."""
+"""Prefix and suffix of temporary files: hidden, without an audio extension, and unique to Tonearm."""
 
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -23,7 +23,7 @@ NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """An open file, the open folder it stands in, and what it looked like when it was opened."""
+    """An open file, its open folder, and its status when it was opened."""
 
     folder: int
     name: str
@@ -31,22 +31,22 @@ class Place:
     seen: os.stat_result
 
     def unchanged(self) -> bool:
-        """Whether the same file still stands there, as we read it."""
+        """Returns whether the path still refers to the same, unchanged file."""
         now = os.stat(self.name, dir_fd=self.folder, follow_symlinks=False)
         return _marks(now) == _marks(self.seen)
 
 
 @contextmanager
 def opened_inside(root: str, path: str) -> Generator[Place]:
-    """The file that the path leads to, links followed, if it lies in the root; Refusal or OSError otherwise.
+    """Opens the file at a path, following links, if it is inside the root. Raises Refusal or OSError.
 
-    From the root on every folder is opened by its name in the one before, and no link is followed:
-    who swaps a folder for a link meanwhile gets an error instead of a file elsewhere.
+    From the root on, every folder is opened relative to its parent without following links. If another process replaces
+    a folder by a link in the meantime, this fails instead of opening a file elsewhere.
     """
     real_root = os.path.realpath(root, strict=True)
     real = os.path.realpath(os.path.join(real_root, path), strict=True)
     if os.path.commonpath((real_root, real)) != real_root or real == real_root:
-        raise Refusal("outside", f"it leads to {real}, outside {real_root}")
+        raise Refusal("outside", f"the path leads to {real}, outside {real_root}")
     *folders, name = os.path.relpath(real, real_root).split(os.sep)
     folder = os.open(real_root, FOLDER)
     try:
@@ -61,31 +61,33 @@ def opened_inside(root: str, path: str) -> Generator[Place]:
 
 
 def regular(descriptor: int) -> BinaryIO:
-    """The open file to read from; Refusal if it is a folder, a pipe or a device."""
+    """Opens the file for reading. Raises Refusal for a folder, a pipe or a device."""
     if stat.S_ISREG(os.fstat(descriptor).st_mode):
         return open(descriptor, "rb")
     os.close(descriptor)
-    raise Refusal("unreadable", "it is not a regular file")
+    raise Refusal("unreadable", "not a regular file")
 
 
 def may_replace(place: Place, *, hard_links: bool) -> None:
-    """Refusal if the file has other names, or somebody made it read-only."""
+    """Raises Refusal if the file has other hard links or is read-only."""
     if place.seen.st_nlink > 1 and not hard_links:
         others = place.seen.st_nlink - 1
-        raise Refusal("hard-linked", f"it has {others} more name{'s' * (others > 1)}, which would keep the old content")
+        raise Refusal(
+            "hard-linked", f"the file has {others} more hard link{'s' * (others > 1)}, which would keep the old content"
+        )
     writable = os.access(place.name, os.W_OK, dir_fd=place.folder, effective_ids=True)
     if not place.seen.st_mode & 0o222 or not writable:
-        raise Refusal("read-only", "the file is read-only; allow writing, or leave it out")
-    if not os.fstat(place.folder).st_mode & 0o222:  # root could, and would be told so by nobody
-        raise Refusal("read-only", "its folder is read-only; allow writing, or leave it out")
+        raise Refusal("read-only", "the file is read-only; allow writing, or exclude it")
+    if not os.fstat(place.folder).st_mode & 0o222:  # root could write it, against the intention of the owner
+        raise Refusal("read-only", "the folder is read-only; allow writing, or exclude it")
 
 
 def replace(
     place: Place, fill: Callable[[BinaryIO], None], check: Callable[[BinaryIO], None], *, keep_mtime: bool
 ) -> None:
-    """Put a new file in the old one's place: filled, checked, dressed like the old, and on disk before it counts."""
+    """Replaces a file: writes the new content, verifies it, copies owner and permissions, syncs, and renames."""
     if lock(place.file.fileno()) == "busy":
-        raise Refusal("busy", "another process is writing it")
+        raise Refusal("busy", "another process is writing the file")
     name, out = _temporary(place.folder)
     try:
         with out:
@@ -96,7 +98,7 @@ def replace(
                 check(again)
             os.fsync(out.fileno())
             if not place.unchanged():
-                raise Refusal("changed", "somebody changed it meanwhile; it is left to them")
+                raise Refusal("changed", "another program changed the file in the meantime; it was left unchanged")
             os.rename(name, place.name, src_dir_fd=place.folder, dst_dir_fd=place.folder)
     except BaseException:
         with suppress(FileNotFoundError):
@@ -106,7 +108,7 @@ def replace(
 
 
 def lock(descriptor: int) -> Literal["held", "busy", "unknown"]:
-    """Try to get the file's lock; unknown where the file system has none."""
+    """Tries to lock the file; the result is unknown on file systems without locks."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -119,33 +121,35 @@ def lock(descriptor: int) -> Literal["held", "busy", "unknown"]:
 
 
 def _temporary(folder: int) -> tuple[str, BinaryIO]:
-    """A new file in the folder, locked for as long as it is open: that is how a sweeper knows that somebody writes."""
+    """Creates a new file in the folder, locked while it is open, so that a sweep recognises a live writer."""
     while True:
         name = f".tonearm-{secrets.token_hex(8)}.part"
         descriptor = os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=folder)
-        # between the two calls a sweeper may have taken it for a leftover: then once more
+        # Between the two calls a sweep may have removed the file as a leftover: try again.
         if lock(descriptor) != "busy" and os.fstat(descriptor).st_nlink:
             return name, open(descriptor, "w+b")
         os.close(descriptor)
 
 
 def _dress(descriptor: int, place: Place, *, keep_mtime: bool) -> None:
-    """Owner, permissions and attributes as on the old file; Refusal if they cannot be kept."""
+    """Copies owner, permissions and attributes of the old file. Raises Refusal if that fails."""
     seen = place.seen
     fresh = os.fstat(descriptor)
     if (fresh.st_uid, fresh.st_gid) != (seen.st_uid, seen.st_gid):
         try:
             os.fchown(descriptor, seen.st_uid, seen.st_gid)
         except PermissionError:
-            reason = f"it belongs to {seen.st_uid}:{seen.st_gid}, and would belong to {fresh.st_uid}:{fresh.st_gid}"
+            reason = (
+                f"the file belongs to {seen.st_uid}:{seen.st_gid}, and would belong to {fresh.st_uid}:{fresh.st_gid}"
+            )
             raise Refusal("not-kept", f"{reason}; run as its owner") from None
     os.fchmod(descriptor, stat.S_IMODE(seen.st_mode))
     for name, value in _attributes(place.file.fileno()):
         try:
             os.setxattr(descriptor, name, value)
         except OSError as error:
-            if not name.startswith("security."):  # those the system's policy sets by itself
-                raise Refusal("not-kept", f"its attribute {name} cannot be kept: {error.strerror}") from error
+            if not name.startswith("security."):  # attributes that the security policy of the system sets itself
+                raise Refusal("not-kept", f"cannot keep the attribute {name}: {error.strerror}") from error
     if keep_mtime:
         os.utime(descriptor, ns=(seen.st_atime_ns, seen.st_mtime_ns))
 

@@ -1,4 +1,4 @@
-"""What would be different: from what a file says and what it should say to a list of changes. Pure: no files here."""
+"""Computes the changes from the current to the wanted tags of a file. Pure: no file access."""
 
 import re
 from collections.abc import Mapping
@@ -10,33 +10,33 @@ from tonearm.tags.settings import BOOKKEEPING, How, Labels, Settings
 
 Values = tuple[str, ...]
 NUMBERED = re.compile(r"^\(\d+\)(?=.)")
-"""How old ID3 tags write a genre: (17)Rock."""
+"""The notation of genres in old ID3 tags: (17)Rock."""
 
 
 class Added(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What was put into one standard tag, kept in the file itself so that undo needs nothing else."""
+    """The values added to one standard tag; stored in the file itself, so that undo needs nothing else."""
 
     tag: str
     values: Values
     before: Values = ()
-    """What `replace` replaced."""
+    """The values that `replace` replaced."""
 
 
 @dataclass(frozen=True, slots=True)
 class Existing:
-    """What a file says now, as far as it concerns Tonearm."""
+    """The current tags of a file, as far as Tonearm needs them."""
 
     own: Mapping[str, Values]
     """The namespace: name to values."""
     standard: Mapping[str, Values]
-    """Standard tags that a mapping names, or named when the file was written last."""
+    """Standard tags in the current mappings, and in those of the last write."""
     bare: bool = False
-    """The file has no tag of its format's kind at all: undo then removes the whole tag again."""
+    """Whether the file has no tag of its format at all, so that undo removes the whole tag."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One tag, before and after; nothing means that it is not there."""
+    """One tag before and after; an empty value means that it does not exist."""
 
     tag: str
     before: Values
@@ -54,24 +54,24 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What the file will say, and how that differs from now."""
+    """The planned tags of a file, and the differences from the current ones."""
 
     own: Mapping[str, Values]
     standard: Mapping[str, Values]
     changes: tuple[Change, ...]
 
     def lines(self) -> list[str]:
-        """For people: one line a change, without the bookkeeping."""
+        """Returns one line per change for people, without bookkeeping."""
         hidden = {f"tonearm:{name}" for name in BOOKKEEPING}
         return [str(change) for change in self.changes if change.tag not in hidden]
 
     def data(self) -> list[dict[str, object]]:
-        """For programs: every change as plain data."""
+        """Returns every change as plain data for programs."""
         return [{"tag": c.tag, "before": list(c.before), "after": list(c.after)} for c in self.changes]
 
 
 def records(own: Mapping[str, Values]) -> tuple[Added, ...]:
-    """What was mapped before; a record that somebody has spoilt is left out, and its tag stays as it is."""
+    """Returns the recorded mappings. A damaged record is ignored, and its tag stays unchanged."""
     found: list[Added] = []
     for text in own.get("added", ()):
         try:
@@ -82,7 +82,7 @@ def records(own: Mapping[str, Values]) -> tuple[Added, ...]:
 
 
 def without(values: Values, added: Added) -> Values:
-    """The standard tag as it was before; what others have changed since then stays."""
+    """Returns the standard tag without Tonearm's values; later changes by other programs stay."""
     left = list(values)
     ours = 0
     for value in added.values:
@@ -93,7 +93,7 @@ def without(values: Values, added: Added) -> Values:
 
 
 def onto(base: Values, labels: Values, how: How) -> tuple[Values, Added | None]:
-    """The tag with the labels in it, and what is to be remembered (its tag is filled in by the caller)."""
+    """Returns the tag with the labels, and the record for undo (the caller sets its tag)."""
     known = {NUMBERED.sub("", value).casefold() for value in base}
     new = tuple(label for label in labels if label.casefold() not in known)
     match how:
@@ -108,7 +108,7 @@ def onto(base: Values, labels: Values, how: How) -> tuple[Values, Added | None]:
 
 
 def to_write(existing: Existing, labels: Labels, settings: Settings) -> Plan:
-    """What writing these labels would change; in mode none: nothing."""
+    """Returns the changes for writing these labels; none in mode none."""
     if settings.mode == "none":
         return Plan(existing.own, existing.standard, ())
     own = {group: values for group, values in labels.groups.items() if values}
@@ -132,7 +132,7 @@ def to_write(existing: Existing, labels: Labels, settings: Settings) -> Plan:
 
 
 def to_undo(existing: Existing) -> Plan:
-    """What removing everything that was written would change."""
+    """Returns the changes for removing everything that was written."""
     return _plan(existing, {}, _unmapped(existing))
 
 

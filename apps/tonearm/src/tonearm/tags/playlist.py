@@ -1,4 +1,4 @@
-"""Playlists as text: M3U8 for every player, smart playlists (.nsp) for Navidrome. Pure: nothing is read or written."""
+"""Generates playlists: M3U8 for every player, smart playlists (.nsp) for Navidrome. Pure: no file access."""
 
 import os.path
 from collections.abc import Iterable
@@ -23,14 +23,14 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class M3u:
-    """The playlist's text, and the paths that such a text cannot hold."""
+    """The text of the playlist, and the paths that it cannot contain."""
 
     text: str
     left_out: tuple[str, ...]
 
 
 def m3u8(name: str, entries: Iterable[Entry], *, folder: str | None = None) -> M3u:
-    """The playlist with paths as seen from the folder that it will lie in, else with absolute paths."""
+    """Returns the playlist with paths relative to its future folder, or else with absolute paths."""
     lines = ["#EXTM3U", f"#PLAYLIST:{_one_line(name)}"]
     left_out: list[str] = []
     for entry in entries:
@@ -53,7 +53,7 @@ def nsp(
     order: Literal["asc", "desc"] = "asc",
     limit: int | None = None,
 ) -> str:
-    """A smart playlist that Navidrome keeps up to date by itself, from the tags that its snippet makes known."""
+    """Returns a smart playlist that Navidrome keeps up to date, based on the tags configured by the snippet."""
     found = _criteria(rules.positive(rule))
     top = found if found.keys() & {"all", "any"} else {"all": [found]}
     shown: dict[str, object] = {
@@ -92,5 +92,5 @@ def _one_line(text: str) -> str:
 
 
 def _fits(path: str) -> bool:
-    """Whether the path is one line of text: names of other encodings and with line breaks are not."""
+    """Returns whether the path is one line of valid text: no other encodings, no line breaks."""
     return len(path.splitlines()) == 1 and not any("\ud800" <= letter <= "\udfff" for letter in path)

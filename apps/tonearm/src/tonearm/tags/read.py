@@ -1,4 +1,4 @@
-"""What a file says about itself, as plain data. Light: no model, no decoder; only headers and tags are read."""
+"""Reads the tags and properties of a file as plain data. Reads headers and tags only; decodes nothing."""
 
 import os
 import re
@@ -20,19 +20,19 @@ NATIVE = {
     "vorbis": {"title": "title", "artist": "artist", "album": "album", "year": "date", "genre": "genre"},
 }
 INFO = {"title": b"INAM", "artist": b"IART", "album": b"IPRD", "year": b"ICRD", "genre": b"IGNR"}
-"""How a WAV without an ID3 tag says it."""
+"""Tag names in a WAV file without an ID3 tag."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """Not a file that can be read as audio; why."""
+    """The file cannot be read as audio, with the reason."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Tags:
-    """A file's tags and properties."""
+    """The tags and properties of a file."""
 
     kind: Kind
     title: str | None
@@ -41,16 +41,16 @@ class Tags:
     year: int | None
     genre: tuple[str, ...]
     duration: float
-    """Seconds, as its header says; nothing was decoded."""
+    """Seconds according to the header; nothing is decoded."""
     sample_rate: int
     channels: int
     has_cover: bool
     own: Mapping[str, tuple[str, ...]]
-    """What Tonearm wrote there: group to labels, and its bookkeeping."""
+    """Tonearm's own tags: labels by group, and bookkeeping."""
 
 
 def read(path: str | Path) -> Tags | Unreadable:
-    """The file's tags, or why it has none to read; nothing else ever comes out of a file, however hostile."""
+    """Returns the tags of a file, or the reason why they cannot be read. Raises nothing, even for hostile files."""
     try:
         with regular(os.open(path, FILE & ~os.O_NOFOLLOW)) as file:
             return read_open(file)
@@ -58,12 +58,12 @@ def read(path: str | Path) -> Tags | Unreadable:
         return Unreadable(error.strerror or str(error))
     except (Malformed, Refusal) as error:
         return Unreadable(str(error))
-    except Exception as error:  # mutagen raises many kinds of errors on damaged files
+    except Exception as error:  # mutagen raises many exception types on damaged files
         return Unreadable(f"{type(error).__name__}: {error}")
 
 
 def read_open(file: BinaryIO) -> Tags:
-    """The tags of an open file; raises whatever its readers raise."""
+    """Returns the tags of an open file; may raise any exception of the readers."""
     kind = kind_of(file)
     found = opened(file, kind)
     texts = _texts(file, kind, found.tags)
@@ -78,7 +78,7 @@ def read_open(file: BinaryIO) -> Tags:
         duration=float(found.info.length),
         sample_rate=int(
             getattr(found.info, "sample_rate", 48000)
-        ),  # Opus always decodes to 48 kHz, and does not say so
+        ),  # Opus always decodes to 48 kHz, and the header does not state it
         channels=int(found.info.channels),
         has_cover=_has_cover(kind, found),
         own=_own(file, kind),
@@ -88,7 +88,7 @@ def read_open(file: BinaryIO) -> Tags:
 def _own(file: BinaryIO, kind: Kind) -> Mapping[str, tuple[str, ...]]:
     try:
         return formats.look(file, kind, ()).own
-    except Malformed:  # a cut-off file: readable, but never written
+    except Malformed:  # a truncated file is readable, but never written
         return {}
 
 
@@ -118,7 +118,7 @@ def _has_cover(kind: Kind, found: Any) -> bool:
 
 
 def _info(file: BinaryIO) -> dict[str, tuple[str, ...]]:
-    """The INFO list of a WAV file, in whatever encoding it has."""
+    """Returns the INFO list of a WAV file, decoded with a guessed encoding."""
     said: dict[bytes, str] = {}
     try:
         for chunk in chunks.parse(file).chunks:

@@ -1,4 +1,4 @@
-"""Rules over labels, as text and as a tree: `genre:rock and mood:calm and not voice:female`. Pure."""
+"""Parses and evaluates rules over labels: `genre:rock and mood:calm and not voice:female`. Pure."""
 
 import re
 from collections.abc import Collection, Mapping
@@ -13,7 +13,7 @@ TOKEN = re.compile(r'\s+|(?P<mark>[()])|(?P<term>[^\s:()"]+:(?:"(?:[^"\\]|\\.)*"
 
 @dataclass(frozen=True, slots=True)
 class Has:
-    """The track has this label in this group; case does not matter."""
+    """Matches a track with this label in this group, ignoring case."""
 
     group: str
     label: str
@@ -21,21 +21,21 @@ class Has:
 
 @dataclass(frozen=True, slots=True)
 class Not:
-    """The rule does not hold."""
+    """Matches if the rule does not match."""
 
     rule: "Rule"
 
 
 @dataclass(frozen=True, slots=True)
 class All:
-    """Every one of the rules holds."""
+    """Matches if all rules match."""
 
     rules: tuple["Rule", ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Any:
-    """At least one of the rules holds."""
+    """Matches if at least one rule matches."""
 
     rules: tuple["Rule", ...]
 
@@ -45,7 +45,7 @@ Rule = Has | Not | All | Any
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """One word of a rule, and at which letter it stands."""
+    """One token of a rule and its position."""
 
     text: str
     at: int
@@ -53,14 +53,14 @@ class Token:
 
 
 def parse(text: str) -> Rule:
-    """The rule that the text says, of terms `group:label`, and, or, not, brackets; TextError says what is wrong."""
+    """Parses a rule of terms `group:label`, and, or, not, brackets. Raises TextError with the problem."""
     tokens = [
         Token(found[0], found.start() + 1, found.lastgroup == "term")
         for found in TOKEN.finditer(text)
         if found.lastgroup is not None
     ]
     if not tokens:
-        raise TextError("rule: it is empty; write for example genre:rock and not voice:female")
+        raise TextError("rule: empty; write for example genre:rock and not voice:female")
     rule, rest = _any(tokens, 0)
     if rest:
         raise _expected("and, or, or the end", rest)
@@ -68,7 +68,7 @@ def parse(text: str) -> Rule:
 
 
 def matches(rule: Rule, labels: Mapping[str, Collection[str]]) -> bool:
-    """Whether a track with these labels fits the rule."""
+    """Returns whether a track with these labels matches the rule."""
     match rule:
         case Has(group, label):
             return label.casefold() in {each.casefold() for each in labels.get(group, ())}
@@ -81,7 +81,7 @@ def matches(rule: Rule, labels: Mapping[str, Collection[str]]) -> bool:
 
 
 def positive(rule: Rule, *, negate: bool = False) -> Rule:
-    """The same rule with every `not` directly before a term: for queries that know no other."""
+    """Returns an equivalent rule in which every `not` is directly before a term, for queries that require this."""
     match rule:
         case Has():
             return Not(rule) if negate else rule
@@ -96,7 +96,7 @@ def positive(rule: Rule, *, negate: bool = False) -> Rule:
 
 
 def data(rule: Rule) -> dict[str, object]:
-    """The rule as plain data, for a query or for JSON."""
+    """Returns the rule as plain data, for a query or for JSON."""
     match rule:
         case Has(group, label):
             return {"has": {"group": group, "label": label}}
@@ -109,7 +109,7 @@ def data(rule: Rule) -> dict[str, object]:
 
 
 def text(rule: Rule) -> str:
-    """The rule as it is written; parsing that gives the same rule."""
+    """Returns the rule as text that parses to the same rule."""
     match rule:
         case Has(group, label):
             plain = not re.search(r'[\s()"\\]', label)
@@ -146,9 +146,9 @@ def _all(tokens: list[Token], depth: int) -> tuple[Rule, list[Token]]:
 
 def _one(tokens: list[Token], depth: int) -> tuple[Rule, list[Token]]:
     if depth > DEEPEST:
-        raise TextError(f"rule: more than {DEEPEST} brackets and nots in each other; write it more simply")
+        raise TextError(f"rule: more than {DEEPEST} nested brackets and nots; simplify it")
     if not tokens:
-        raise TextError("rule: something is missing at its end; a term such as genre:rock must follow")
+        raise TextError("rule: incomplete at the end; a term such as genre:rock must follow")
     first, rest = tokens[0], tokens[1:]
     if first.text.lower() == "not":
         rule, rest = _one(rest, depth + 1)
@@ -156,7 +156,7 @@ def _one(tokens: list[Token], depth: int) -> tuple[Rule, list[Token]]:
     if first.text == "(":
         rule, rest = _any(rest, depth + 1)
         if not rest or rest[0].text != ")":
-            raise TextError(f"rule: the bracket at letter {first.at} is never closed")
+            raise TextError(f"rule: the bracket at position {first.at} is not closed")
         return rule, rest[1:]
     if not first.is_term:
         raise _expected("a term such as genre:rock", tokens)
@@ -170,9 +170,9 @@ def _term(token: Token) -> Has:
             label = re.sub(r"\\(.)", r"\1", label[1:-1])
         return Has(check_group(group), check_label(label))
     except TextError as error:
-        raise TextError(f"rule, letter {token.at}: {error}") from None
+        raise TextError(f"rule, position {token.at}: {error}") from None
 
 
 def _expected(what: str, rest: list[Token]) -> TextError:
     hint = '; a label of several words needs quotes: genre:"indie rock"' if rest[0].text not in "()" else ""
-    return TextError(f"rule, letter {rest[0].at}: {rest[0].text!r} stands where {what} should{hint}")
+    return TextError(f"rule, position {rest[0].at}: found {rest[0].text!r}, expected {what}{hint}")

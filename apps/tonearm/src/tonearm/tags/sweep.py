@@ -1,4 +1,4 @@
-"""Clearing away what killed writers left: only files of our own naming, and only those that nobody is writing."""
+"""Removes temporary files of killed writers: only files with Tonearm's naming, and only if no process writes them."""
 
 import os
 import stat
@@ -11,14 +11,14 @@ from tonearm.tags import place
 
 @dataclass(frozen=True, slots=True)
 class Swept:
-    """What was cleared away, and what was left with its reason."""
+    """The removed files, and the remaining ones with the reason."""
 
     removed: tuple[Path, ...]
     kept: tuple[tuple[Path, str], ...]
 
 
 def sweep(root: str | Path) -> Swept:
-    """Clear the whole library; links are not followed, folders that cannot be read are listed."""
+    """Cleans the whole library; does not follow links, and reports unreadable folders."""
     unread: list[tuple[Path, str]] = []
 
     def trouble(error: OSError) -> None:
@@ -34,13 +34,13 @@ def sweep(root: str | Path) -> Swept:
 
 
 def sweep_folder(folder: str | Path) -> Swept:
-    """Clear one folder, not those in it: for a scan that walks them anyway."""
+    """Cleans one folder without its subfolders, for a scan that walks them anyway."""
     removed: list[Path] = []
     kept: list[tuple[Path, str]] = []
     for name in sorted(_leftovers(folder)):
         try:
             reason = _remove(os.path.join(folder, name))
-        except FileNotFoundError:  # its writer finished, or another sweeper was here
+        except FileNotFoundError:  # its writer finished, or another sweep removed it
             continue
         except OSError as error:
             reason = error.strerror or str(error)
@@ -59,7 +59,7 @@ def _leftovers(folder: str | Path) -> Iterator[str]:
 
 
 def _remove(path: str) -> str | None:
-    """Remove the file unless its writer lives; the reason why not."""
+    """Removes the file unless a process writes it; returns the reason if it was not removed."""
     descriptor = os.open(path, place.FILE)
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -69,8 +69,8 @@ def _remove(path: str) -> str | None:
                 os.unlink(path)
                 return None
             case "busy":
-                return "somebody is writing it"
+                return "another process is writing the file"
             case "unknown":
-                return "this file system cannot tell whether somebody is writing it; remove it by hand"
+                return "this file system does not support locks, so the file may still be in use; remove it manually"
     finally:
         os.close(descriptor)

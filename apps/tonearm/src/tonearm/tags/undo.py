@@ -1,7 +1,7 @@
-"""Taking everything back: the namespace whole, and of the standard tags exactly what was put there.
+"""Removes the whole namespace from a file, and exactly the added values from standard tags.
 
-What was put there is remembered in the file itself (`tonearm:added`), so that undo works after a move, on another
-machine and without a database. What people have changed since then stays.
+The added values are recorded in the file itself (`tonearm:added`), so undo works after a move, on another machine and
+without a database. Later changes by users stay.
 """
 
 from dataclasses import replace
@@ -14,5 +14,5 @@ from tonearm.tags.write import rewrite
 
 
 def undo(path: str | Path, settings: Settings | None = None, *, root: str | Path) -> Outcome:
-    """Make the file say what it said before Tonearm wrote into it; unchanged if it never did."""
+    """Restores the tags from before the first write; leaves a file unchanged that was never written."""
     return rewrite(path, to_undo, replace(settings or Settings(), onto=()), root=root)

@@ -1,4 +1,4 @@
-"""Writing labels into files: safely, only what is asked for, and never touching what already says so."""
+"""Writes labels into files safely: only what was requested, and never a file that is already up to date."""
 
 import os
 from collections.abc import Callable
@@ -17,17 +17,17 @@ T = TypeVar("T")
 
 
 def write(path: str | Path, labels: Labels, settings: Settings, *, root: str | Path) -> Outcome:
-    """Write the labels into the file as the settings say; refused and unchanged files are left exactly as they are."""
+    """Writes the labels into the file according to the settings; leaves refused and unchanged files as they are."""
     return rewrite(path, lambda existing: to_write(existing, labels, settings), settings, root=root)
 
 
 def preview(path: str | Path, labels: Labels, settings: Settings, *, root: str | Path) -> Plan | Refused:
-    """What `write` would change or why it would refuse; nothing is written."""
+    """Returns what `write` would change, or why it would refuse, without writing."""
     return _guarded(lambda: _preview(str(path), labels, settings, str(root)))
 
 
 def rewrite(path: str | Path, planner: Planner, settings: Settings, *, root: str | Path) -> Outcome:
-    """Make the file say what is planned for it."""
+    """Applies a plan to the file."""
     return _guarded(lambda: _rewrite(str(path), planner, settings, str(root)))
 
 
@@ -58,21 +58,21 @@ def _rewrite(path: str, planner: Planner, settings: Settings, root: str) -> Outc
 
 
 def check(new: BinaryIO, kind: Kind, before: formats.Rest, plan: Plan) -> None:
-    """Refusal unless the new file says what is planned and is the old one in all else."""
+    """Raises Refusal unless the new file has the planned tags and is otherwise identical to the old one."""
     if kind_of(new) != kind:
-        raise Refusal("not-kept", f"what was a {kind} file would no longer be one")
+        raise Refusal("not-kept", f"the result would no longer be a {kind} file")
     if difference := before.difference(formats.rest(new, kind, plan.standard)):
-        raise Refusal("not-kept", f"{difference} would not be kept")
+        raise Refusal("not-kept", f"{difference} would not be preserved")
     said = formats.look(new, kind, plan.standard)
     if dict(said.own) != dict(plan.own):
-        raise Refusal("not-kept", "the labels would not be read as they were written")
+        raise Refusal("not-kept", "the labels could not be read back as written")
     for tag, values in plan.standard.items():
         if said.standard.get(tag, ()) != values:
-            raise Refusal("not-kept", f"{tag} would be read as {said.standard.get(tag, ())}, not {values}")
+            raise Refusal("not-kept", f"{tag} would be read back as {said.standard.get(tag, ())}, not {values}")
 
 
 def _guarded(work: Callable[[], T]) -> T | Refused:
-    """The result, or the reason why there is none; whatever a hostile file makes the readers raise is one too."""
+    """Returns the result or the refusal; any exception of a reader on a hostile file is a refusal too."""
     try:
         return work()
     except Refusal as refusal:
@@ -81,5 +81,5 @@ def _guarded(work: Callable[[], T]) -> T | Refused:
         return from_error(error)
     except Malformed as error:
         return Refused("unreadable", str(error))
-    except Exception as error:  # mutagen raises many kinds of errors on damaged files
+    except Exception as error:  # mutagen raises many exception types on damaged files
         return Refused("unreadable", f"{type(error).__name__}: {error}")
