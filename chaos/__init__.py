@@ -1,1 +1,1 @@
-"""The chaos campaign: real processes, killed and stopped at random, and a count of what became of every job."""
+"""The chaos test: kills and stops real processes at random, and accounts for every job."""

@@ -1,4 +1,7 @@
-"""`python -m chaos`: kill and stop at random, count, judge. From the environment: JOBS=, SEED=, MINUTES=, KEEP=."""
+"""`python -m chaos`: kills and stops processes at random and checks the result.
+
+Environment variables: JOBS, SEED, MINUTES, KEEP.
+"""
 
 import json
 import os
@@ -21,9 +24,9 @@ from chargehand.model.job import POISON_CRASHES
 
 MINUTES = 4.0
 JOBS, WORKERS, NODES, ENQUEUERS = 10_000, 510, 21, 6
-"""What happens within the default time; more time, more of everything."""
+"""Numbers for the default duration; they scale with the duration."""
 KILLING = 0.72
-"""The share of the time in which there is killing; the rest is for the last jobs, the verdict and the second run."""
+"""The share of the time with kills; the rest is for the last jobs, the evaluation and the second run."""
 SHOWN = 20
 
 
@@ -51,7 +54,7 @@ def _numbers() -> Numbers:
 
 @contextmanager
 def _folder(name: str) -> Generator[Path]:
-    """A fresh folder; what is in it is kept only if KEEP= names a place for it."""
+    """Creates a new directory; its content is kept only if KEEP names a destination."""
     with tempfile.TemporaryDirectory(prefix="chaos-") as path:
         try:
             yield Path(path)
@@ -65,12 +68,12 @@ def _limits() -> dict[str, str]:
     restarts = f"restarts: {old.rapid_limit} in {old.window:g} s, {old.lifetime_limit} in all → {new.rapid_limit:,}"
     pause = f"pause: {old.first_pause:g} to {old.longest_pause:g} s → {new.first_pause:g} to {new.longest_pause:g} s"
     breaker = f"breaker: a crew's idle crashes within {old.breaker_window:g} s → {new.breaker_window:g} s"
-    poison = f"quarantine after {POISON_CRASHES} crashes → such jobs are queued again by hand"
+    poison = f"quarantine after {POISON_CRASHES} crashes → the test queues such jobs again"
     return {
         restarts: "a random kill is not the worker's fault",
-        pause: "so that there is somebody to kill",
-        breaker: "all crash of one cause, which is the campaign",
-        poison: "nor is it the job's fault",
+        pause: "so that there are always workers to kill",
+        breaker: "the kills are the common reason of all crashes",
+        poison: "nor the job's fault",
     }
 
 
@@ -122,10 +125,10 @@ def _timed(title: str, act: Callable[[], dict[str, Any]]) -> dict[str, Any]:
 
 
 def main() -> int:
-    """Both runs; 0 if nothing is lost, done twice, unexpected or left, and the second one ends as it must."""
+    """Runs both parts; returns 0 if no job is lost, completed twice, unexpected or left, and the second run passes."""
     os.environ.pop("CHARGEHAND_URL", None)
     if os.environ.get("KEEP") and Path(os.environ["KEEP"]).exists():
-        sys.exit(f"KEEP={os.environ['KEEP']} is there already: name a folder that is not")
+        sys.exit(f"KEEP={os.environ['KEEP']} already exists: name a new folder")
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     numbers, seed = _numbers(), int(_number("SEED", int.from_bytes(os.urandom(3), "big")))
     good: list[bool] = []
@@ -146,7 +149,7 @@ def main() -> int:
         f"seed {seed}: {numbers.jobs:,} jobs; {numbers.workers} SIGKILL or SIGSTOP of {WORK + SETTLE} workers, "
         f"{numbers.nodes} kill -9 of host, node or both, within {numbers.seconds:.0f} s", first,
     )  # fmt: skip
-    usual = _timed("default limits, idle workers killed over and over: the crew must be given up", second)
+    usual = _timed("default limits, idle workers killed repeatedly: the crew must be given up", second)
     print(json.dumps({"seed": seed, **lifted, "second run": usual, "good": all(good)}))
     return 0 if all(good) else 1
 
@@ -155,4 +158,4 @@ if __name__ == "__main__":
     try:
         sys.exit(main())
     except KeyboardInterrupt:
-        sys.exit("interrupted; everything that was started has been ended")
+        sys.exit("interrupted; all started processes have been stopped")

@@ -1,4 +1,4 @@
-"""The application that the campaign's hosts serve: `chargehand work chaos.app:hand`."""
+"""The application of the chaos test: `chargehand work chaos.app:hand`."""
 
 import os
 from pathlib import Path
@@ -6,26 +6,26 @@ from pathlib import Path
 from chargehand import Chargehand, LivenessPolicy, RestartPolicy
 
 FOLDER, LIMITS, RUN = "CHAOS_FOLDER", "CHAOS_LIMITS", "CHAOS_RUN"
-"""Environment variables of every process of a run: its folder, its limits, and the name by which it is found again."""
+"""Environment variables of every process of a run: its folder, its limits, and the marker that identifies it."""
 
 LIFTED = RestartPolicy(
     first_pause=0.01, longest_pause=0.05, rapid_limit=10**9, lifetime_limit=10**9, breaker_window=0.0
 )
 HASTY = RestartPolicy(first_pause=0.05, longest_pause=0.2)
-"""Limits as they come; only the pauses are short, so that the budget is used up in seconds."""
+"""The default limits with short restart delays, so that the limit is reached in seconds."""
 LIVELY = LivenessPolicy(beat=0.2, first_frame=4.0, set_up=20.0, silent=1.0, grace=2.0, terminate=0.5)
 
 WORK, SETTLE = 4, 2
-"""Workers of the two crews."""
+"""Number of workers of the two crews."""
 
 
 def store_of(folder: Path) -> Path:
-    """The store of a run."""
+    """Returns the path of the store of a run."""
     return folder / "chargehand.db"
 
 
 def hand_of(folder: Path, limits: str) -> Chargehand:
-    """The same application in hosts, enqueuer and campaign; `limits` are 'lifted' or 'default'."""
+    """Returns the application, equal in hosts, enqueuer and test; `limits` is 'lifted' or 'default'."""
     if limits == "default":
         hand = Chargehand(store_of(folder), restart=HASTY, liveness=LIVELY)
         hand.crew("idle", "chaos.handlers:Worker", workers=2)

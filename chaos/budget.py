@@ -1,4 +1,4 @@
-"""The second, short run: limits as they come, idle workers killed over and over, until the crew is given up."""
+"""The second, short run: kills idle workers repeatedly with default limits, until the crew is given up."""
 
 import signal
 from collections import Counter
@@ -13,12 +13,12 @@ from chargehand.model.job import State
 from chargehand.testing import eventually
 
 LIMIT = 60.0
-"""Seconds within which a crew of two must have used its budget up."""
+"""Seconds within which a crew of two must reach its restart limit."""
 
 
 @dataclass
 class GivenUp:
-    """How it ended."""
+    """The result of the run."""
 
     kills: int = 0
     failed: int = 0
@@ -32,15 +32,15 @@ class GivenUp:
 
 
 class Budget:
-    """One crew of two, and somebody who does not let it live."""
+    """Runs one crew of two workers and kills them repeatedly."""
 
     def __init__(self, folder: Path) -> None:
         self._world = World(folder, "default")
         self._killed: dict[int, str] = {}
-        """Which worker had the pid."""
+        """The worker of each pid."""
 
     def run(self) -> GivenUp:
-        """Kill; look at what is left; stop."""
+        """Kills workers, checks the result, and stops the host."""
         found = GivenUp()
         with self._world as world:
             world.start_host()
@@ -68,7 +68,7 @@ class Budget:
             clock.sleep(0.01)
 
     def _look(self, view: dict[str, Any], found: GivenUp) -> None:
-        """Every worker given up, with a reason; host and node up; what is enqueued is kept, and waits."""
+        """Checks that all workers are given up with a reason, host and node run, and an enqueued job keeps waiting."""
         world = self._world
         for worker in view["workers"]:
             found.workers += 1
@@ -78,7 +78,7 @@ class Budget:
                 found.wrong.append(f"{worker['component']} is {worker['status']}: {worker['text']}")
         if not found.workers:
             found.wrong.append("no node answered")
-        # Of all that crash together only one is tried further: it uses its own budget up, to the last crash.
+        # Only one of the workers that crash together is restarted as the probe, and it must reach its own limit.
         if all(worker["budget"]["rapid_left"] for worker in view["workers"]):
             found.wrong.append("no worker has used its budget up")
         (_, most), *_ = Counter(self._killed.values()).most_common(1) or [("", 0)]

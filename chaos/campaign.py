@@ -1,4 +1,4 @@
-"""The campaign itself: enqueue, kill, wait until everything is done, stop, and have it judged."""
+"""Runs the main part: enqueue, kill, wait until all jobs are done, stop, and evaluate."""
 
 import os
 import random
@@ -17,14 +17,14 @@ from chargehand.processes import proc
 
 TURN = 0.02
 PROGRESS, RELEASE = 5.0, 1.0
-"""Seconds between two lines of progress, and between two looks for quarantined jobs."""
+"""Seconds between two progress lines, and between two checks for quarantined jobs."""
 PATIENCE = 120.0
-"""Seconds that the last jobs may take once the killing is over, and a share of the time it took."""
+"""Seconds that the last jobs may take after the kills, and a share of the duration of the kills."""
 TABLES = "CREATE TABLE chaos_row (job TEXT, pid INTEGER); CREATE TABLE chaos_deal (job TEXT)"
 
 
 class Campaign:
-    """One run with the limits lifted."""
+    """One run with lifted limits."""
 
     def __init__(self, folder: Path, numbers: Numbers, seed: int) -> None:
         self._numbers, self._seed = numbers, seed
@@ -38,7 +38,7 @@ class Campaign:
         self._orphans: list[str] = []
 
     def run(self) -> Verdict:
-        """All of it."""
+        """Runs all steps."""
         with self._world as world:
             with world.hand.transaction() as tx:
                 tx.execute(TABLES)
@@ -46,7 +46,7 @@ class Campaign:
             self._began = self._told = self._looked = clock.monotonic()
             self._start_enqueuer()
             self._kill()
-            print("  the killing is over; the rest is to be done in peace", flush=True)
+            print("  kills finished; waiting for the remaining jobs", flush=True)
             self._finish()
             self._tell()
             world.stop()
@@ -54,14 +54,14 @@ class Campaign:
             self._look_for_orphans()
         return self._judge()
 
-    # the turns
+    # steps of the loop
 
     def _kill(self) -> None:
         limit = 3 * self._numbers.seconds + PATIENCE
         while not (self._killer.finished and self._enqueuer is None):
             elapsed = clock.monotonic() - self._began
             if elapsed > limit:
-                self._wrong.append(f"the plan was not carried out within {limit:.0f} s")
+                self._wrong.append(f"the plan was not completed within {limit:.0f} s")
                 return
             view = self._turn()
             self._killer.act(elapsed, view, self._enqueuer)
@@ -74,7 +74,7 @@ class Campaign:
             ready = bool(view["workers"]) and all(worker["status"] == "healthy" for worker in view["workers"])
             if ready and all(c.queued == c.running == c.failed == 0 for c in self._world.hand.counts()):
                 return
-        self._wrong.append("jobs were left, or workers not healthy, long after the killing was over")
+        self._wrong.append("jobs were left, or workers not healthy, long after the kills")
 
     def _turn(self) -> dict[str, Any] | None:
         clock.sleep(TURN)
@@ -90,7 +90,7 @@ class Campaign:
             self._tell()
         return view
 
-    # what it does beside the killing
+    # work in addition to the kills
 
     def _start_enqueuer(self) -> None:
         self._parts += 1
@@ -112,11 +112,11 @@ class Campaign:
         if code == 0:
             return
         if code != -9:
-            self._wrong.append(f"the enqueuer ended with {code}")
+            self._wrong.append(f"the enqueuer exited with {code}")
         self._start_enqueuer()
 
     def _release(self) -> None:
-        """Three random kills are not a job's fault: what is quarantined for them is queued again."""
+        """Queues jobs again that were quarantined because of random kills, which are not the fault of the job."""
         failed = self._world.hand.jobs(JobFilter(state=State.FAILED, limit=1000))
         for job in failed:
             if job.reason != "poison":
@@ -125,12 +125,12 @@ class Campaign:
                 with self._world.hand.transaction() as tx:
                     self._released += len(tx.jobs.retry([job.id]))
             except Conflict:
-                continue  # another job has its key; once that is done
+                continue  # another job has its key; try again when that one is done
             except StoreError as error:
                 self._wrong.append(f"{job.id} could not be released: {error}")
 
     def _look_for_ghosts(self, view: dict[str, Any] | None) -> None:
-        """When a new node has its first worker, nothing of any earlier node's may be alive."""
+        """Checks that no process of an earlier node is alive when a new node has its first worker."""
         if view is None or view["pid"] == self._node:
             return
         marks = [proc.mark_of(worker["pid"]) for worker in view["workers"] if worker["pid"]]
@@ -141,10 +141,10 @@ class Campaign:
         for pid in processes.all_of(self._world.run):
             life = life_of(proc.mark_of(pid))
             if life is not None and life not in lives:
-                self._orphans.append(f"process {pid} of life {life} was alive beside node {self._node}")
+                self._orphans.append(f"process {pid} of node life {life} was alive next to node {self._node}")
 
     def _look_for_orphans(self) -> None:
-        """After the end nothing may be left, whoever started it."""
+        """Checks that no process of the run is left at the end."""
         folder, run = self._world.folder, self._world.run
         children = [(int(pid), int(start)) for _, pid, start in ledger.read(folder / "children")]
         left = {*processes.all_of(run), *(pid for pid, start in children if proc.alive(pid, start))}
@@ -152,7 +152,7 @@ class Campaign:
         stubborn = processes.end_all(run, children)
         self._orphans += [f"process {pid} cannot be killed" for pid in stubborn]
 
-    # what it says
+    # output
 
     def _tell(self) -> None:
         states = self._world.hand.counts()
@@ -187,6 +187,6 @@ class Campaign:
 
 
 def life_of(mark: str | None) -> str | None:
-    """The node's life in a worker's mark; a host and a node have none."""
+    """Returns the node life in a worker's marker; hosts and nodes have none."""
     parts = (mark or "").split("/")
     return parts[1] if len(parts) > 2 else None

@@ -1,7 +1,7 @@
-"""The process that enqueues: every id is in its own ledger, synced, before the call and once more after it.
+"""The enqueuing process: writes every id to its own ledger, synced, before the call and again after the answer.
 
-`try` with an id that is never `ack`nowledged is unsure: the job may or may not be there. It may be killed at any time;
-the next one goes on where it was.
+An id with `try` but without `ack` is uncertain: the job may exist or not. The process may be killed at any time; the
+next one continues where it stopped.
 """
 
 import random
@@ -17,11 +17,11 @@ from chargehand.model.job import NewJob
 from chargehand.processes.prctl import die_with_parent
 
 AT_ONCE = 0.05
-"""The share of the jobs that is there from the beginning, so that workers seldom wait."""
+"""The share of jobs that is enqueued at the start, so that workers rarely wait."""
 KEYS = 20
 LONGEST_MS = 50.0
 HOLD_MS, LINGER_MS = 3.0, 20.0
-"""Of a handler that ends its job itself: how long in the transaction, and how long after it, at most."""
+"""Maximum sleep of a transactional handler in its transaction, and after it."""
 HOW = ("one", "few", "bulk", "deal", "void", "key")
 HOW_OFTEN = (60, 6, 2, 12, 2, 18)
 DO = ("nothing", "raise", "child", "follow")
@@ -29,11 +29,11 @@ DO_HOW_OFTEN = (85, 4, 5, 6)
 
 
 class RollBack(Exception):
-    """Raised inside a transaction that is not to be."""
+    """Raised inside a transaction that must be rolled back."""
 
 
 class Enqueuer:
-    """Enqueues in every way that there is, evenly until the deadline."""
+    """Enqueues jobs in every supported way, evenly until the deadline."""
 
     def __init__(self, folder: Path, jobs: int, began: float, seconds: float, seed: str) -> None:
         self._folder, self._jobs, self._began, self._seconds = folder, jobs, began, seconds
@@ -42,10 +42,10 @@ class Enqueuer:
         self._known: set[str] = set()
 
     def run(self) -> None:
-        """Until enough jobs have been acknowledged. The same key twice may be the same job: that counts once."""
+        """Runs until enough jobs have been acknowledged. A key that returns an existing job counts once."""
         path = self._folder / "ledger"
         self._known = {words[-1] for words in ledger.read(path) if words[0] == "ack"}
-        ledger.append(path, [[""]])  # ends a line that an earlier one may have left torn
+        ledger.append(path, [[""]])  # terminates a partial line of an earlier process
         while len(self._known) < self._jobs:
             ahead = len(self._known) / self._jobs - AT_ONCE
             clock.sleep(max(0.0, self._began + ahead * self._seconds - clock.monotonic()))
@@ -53,7 +53,7 @@ class Enqueuer:
         self._hand.close()
 
     def _call(self, how: str) -> None:
-        """One call, with what came of it in the ledger."""
+        """Makes one call and records its result in the ledger."""
         many = {"few": (2, 30), "bulk": (33, 150), "deal": (1, 3), "void": (1, 3)}.get(how, (1, 1))
         jobs = [self._new_job(how) for _ in range(self._chance.randint(*many))]
         self._write([("try", job.id, how) for job in jobs])
@@ -68,7 +68,7 @@ class Enqueuer:
             self._known.update(answered for _, answered in got)
 
     def _enqueue(self, how: str, jobs: Sequence[NewJob]) -> list[tuple[str, str]]:
-        """Which id was asked for, and which was answered."""
+        """Records the requested and the returned id."""
         if how in ("deal", "void"):
             with self._hand.transaction() as tx:
                 for job in jobs:
@@ -97,7 +97,7 @@ class Enqueuer:
 
 
 def main() -> None:
-    """Arguments: the campaign's pid, the folder, how many jobs, when it began, in how many seconds, the seed."""
+    """Arguments: pid of the test, folder, number of jobs, start time, duration in seconds, seed."""
     parent, folder, jobs, began, seconds, seed = sys.argv[1:]
     die_with_parent(int(parent))
     Enqueuer(Path(folder), int(jobs), float(began), float(seconds), seed).run()

@@ -1,4 +1,4 @@
-"""The handlers. Each keeps a file a job: `start`, then `end` or `raise`, before anybody else hears of it."""
+"""The handlers. Each job has a file with the lines `start`, then `end` or `raise`, written before any report."""
 
 import os
 import subprocess
@@ -12,11 +12,11 @@ from chargehand.processes import proc
 
 
 class AsTold(Exception):
-    """The only error that a handler of ours raises."""
+    """The only exception that these handlers raise."""
 
 
 class Worker(Handler[dict[str, Any], int]):
-    """Sleeps a little, and does what its payload says beside that."""
+    """Sleeps for a short time, and does what the payload requests."""
 
     def set_up(self) -> None:
         self.folder = Path(os.environ[FOLDER])
@@ -35,7 +35,7 @@ class Worker(Handler[dict[str, Any], int]):
         return self.pid
 
     def act(self, job: Job[dict[str, Any]]) -> None:
-        """The job itself; the last thing before its end is to note it."""
+        """Runs the job; its last step records the end."""
         payload = job.payload
         if payload["do"] == "child":
             self.start_child(payload["child"])
@@ -48,11 +48,11 @@ class Worker(Handler[dict[str, Any], int]):
         self.note(job.id, "end", self.pid)
 
     def note(self, job_id: str, *words: object) -> None:
-        """A line in the job's file."""
+        """Appends a line to the file of the job."""
         ledger.append(self.folder / "jobs" / job_id, [words])
 
     def begin(self, job_id: str) -> None:
-        """Say that this process has the job; and look whether another one that lives has it, too."""
+        """Records that this process runs the job, and whether another live process runs it too."""
         self.note(job_id, "start", self.pid, self.start, clock.monotonic())
         others = executions(ledger.read(self.folder / "jobs" / job_id))
         others.remove((self.pid, self.start))
@@ -61,12 +61,12 @@ class Worker(Handler[dict[str, Any], int]):
                 self.note(job_id, "overlap", self.pid, pid)
 
     def start_child(self, kind: str) -> None:
-        """Something that would live on by itself for minutes, and must die with this worker."""
+        """Starts a process that would run for minutes and must be killed with this worker."""
         match kind:
-            case "daemon":  # its parent is gone at once
+            case "daemon":  # its parent exits immediately
                 command = ["sh", "-c", "sleep 300 >/dev/null & echo $!"]
                 pid = int(subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True).stdout)
-            case "fork":  # a copy of this very process
+            case "fork":  # a fork of this process
                 pid = os.fork()
                 while not pid:
                     clock.sleep(60)
@@ -80,7 +80,7 @@ class Worker(Handler[dict[str, Any], int]):
 
 
 class Settler(Worker):
-    """Writes a row of its own and ends its job in one transaction, sometimes holding the write lock for a while."""
+    """Writes its own row and completes the job in one transaction, sometimes holding the write lock for a while."""
 
     def act(self, job: Job[dict[str, Any]]) -> None:
         clock.sleep(job.payload["ms"] / 1000)
@@ -88,11 +88,11 @@ class Settler(Worker):
             tx.execute("INSERT INTO chaos_row (job, pid) VALUES (?, ?)", (job.id, self.pid))
             clock.sleep(job.payload["hold"] / 1000)
             self.note(job.id, "end", self.pid)
-        clock.sleep(job.payload["linger"] / 1000)  # done, and the node does not know it yet
+        clock.sleep(job.payload["linger"] / 1000)  # done, but not yet reported to the node
 
 
 def executions(lines: list[list[str]]) -> list[tuple[int, int]]:
-    """Pid and start time of every execution in a job's file that has not ended by itself, oldest first."""
+    """Returns pid and start time of every execution in a job's file without an end, oldest first."""
     going: list[tuple[int, int]] = []
     for kind, *words in lines:
         if kind == "start":

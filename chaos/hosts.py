@@ -1,4 +1,4 @@
-"""`chargehand work`, as an operator starts it, starts it again, and stops it."""
+"""Starts, restarts and stops `chargehand work` as an operator does."""
 
 import os
 import signal
@@ -12,11 +12,11 @@ from chargehand.processes.prctl import die_with_parent
 
 ROOT = Path(__file__).resolve().parent.parent
 PATIENCE = 60.0
-"""Seconds after which a host that was asked to stop, and has not, is a failure."""
+"""Seconds that a host may take to stop."""
 
 
 class World:
-    """The folder and the processes of one run. Whatever it started is gone when its block ends, however it ends."""
+    """The folder and the processes of one run. All its processes are killed when the block ends."""
 
     def __init__(self, folder: Path, limits: str) -> None:
         self.folder, self._limits = folder, limits
@@ -25,7 +25,7 @@ class World:
         self.hand = app.hand_of(folder, limits)
         self.host: subprocess.Popen[bytes] | None = None
         self.wrong: list[str] = []
-        """What a host did that it must not do."""
+        """Unexpected behaviour of hosts."""
         self._started: list[subprocess.Popen[bytes]] = []
 
     def __enter__(self) -> "World":
@@ -40,7 +40,7 @@ class World:
             process.wait()
 
     def start(self, *arguments: str, log: str) -> "subprocess.Popen[bytes]":
-        """A process of this run that is killed if this one is."""
+        """Starts a process of this run that is killed if this process exits."""
         path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
         env = {
             **os.environ, "PYTHONPATH": path, "CHARGEHAND_LOG": "json",
@@ -56,22 +56,22 @@ class World:
         return process
 
     def start_host(self) -> None:
-        """Another host; if the node of the one before still serves, it waits for its turn."""
+        """Starts another host; it waits if the node of the previous host still runs."""
         self.host = self.start("-m", "chargehand", "work", "chaos.app:hand", log=f"host-{len(self._started)}")
 
     def watch_host(self) -> None:
-        """A host never ends by itself; if it did, that is noted, and another one started."""
+        """Records a host that exited on its own, and starts another one."""
         if self.host is not None and self.host.poll() is not None:
-            self.wrong.append(f"host {self.host.pid} ended by itself with {self.host.returncode}")
+            self.wrong.append(f"host {self.host.pid} exited on its own with {self.host.returncode}")
             self.start_host()
 
     def node_pid(self) -> int | None:
-        """The node that has the store, ready or not."""
+        """Returns the pid of the node that holds the store, ready or not."""
         pid = (nodelock.holder(self.store) or {}).get("pid")
         return pid if isinstance(pid, int) else None
 
     def kill(self, whom: str) -> bool:
-        """`kill -9` of the node, of the host, or of both in one moment; whether they were there to be killed."""
+        """Kills the node, the host, or both at once with SIGKILL; returns whether they were running."""
         node = self.node_pid() if whom != "host" else None
         if whom != "host" and (node is None or not processes.ours(node, self.run)):
             return False
@@ -85,7 +85,7 @@ class World:
         return struck
 
     def stop(self) -> None:
-        """Stop the host in order."""
+        """Stops the host gracefully."""
         assert self.host is not None
         host, self.host = self.host, None
         host.send_signal(signal.SIGTERM)
@@ -95,4 +95,4 @@ class World:
             self.wrong.append(f"host {host.pid} did not stop within {PATIENCE:g} s")
             return
         if code:
-            self.wrong.append(f"host {host.pid} was stopped in order and ended with {code}")
+            self.wrong.append(f"host {host.pid} was stopped gracefully but exited with {code}")

@@ -1,4 +1,4 @@
-"""What became of every job: the enqueuer's and the handlers' own ledgers against the store, after everything ended."""
+"""Compares the ledgers of the enqueuer and the handlers with the store, after all processes have exited."""
 
 import json
 import signal
@@ -18,16 +18,16 @@ from chargehand.log import Event
 
 @dataclass
 class Verdict:
-    """The figures, and in words whatever must not be."""
+    """The counts, and a description of every violation."""
 
     executed: int = 0
     acknowledged: int = 0
     unsure: int = 0
-    """Calls that were cut: their jobs may be there or not."""
+    """Interrupted calls: their jobs may exist or not."""
     unsure_there: int = 0
     completed: int = 0
     late: int = 0
-    """Outcomes that the fence kept out."""
+    """Outcomes rejected by the fencing token."""
     lost: list[str] = field(default_factory=list[str])
     twice: list[str] = field(default_factory=list[str])
     unexpected: list[str] = field(default_factory=list[str])
@@ -40,7 +40,7 @@ class Verdict:
 
 
 class Asked:
-    """The enqueuer's ledger, read."""
+    """The parsed ledger of the enqueuer."""
 
     def __init__(self, path: Path) -> None:
         self.tried: dict[str, str] = {}
@@ -58,17 +58,17 @@ class Asked:
                 case ["fail", job, *why]:
                     self.failed.append(f"enqueueing {job} failed: {' '.join(why)}")
                 case _:
-                    continue  # torn by a kill
+                    continue  # a partial line, cut by a kill
 
     @property
     def unsure(self) -> set[str]:
-        """Nobody was told whether these are there."""
+        """Returns the ids whose calls were never answered."""
         return set(self.tried) - set(self.answered) - self.void
 
 
 @dataclass
 class Told:
-    """A job's file, read."""
+    """The parsed file of a job."""
 
     starts: int = 0
     ends: set[int] = field(default_factory=set[int])
@@ -94,7 +94,7 @@ class Told:
 
 
 class Kept:
-    """The store, read with the engine that wrote it."""
+    """The content of the store, read with the engine that wrote it."""
 
     def __init__(self, path: Path) -> None:
         self._db: Any = apsw.Connection(str(path), apsw.SQLITE_OPEN_READWRITE)
@@ -117,12 +117,12 @@ class Kept:
         return self._db.execute(sql).fetchall()
 
     def done(self, job: str) -> list[int | None]:
-        """The pids that were believed when they said that the job was done."""
+        """Returns the pids whose completion of the job was accepted."""
         return [pid for pid, outcome in self.attempts[job] if outcome == "done"]
 
 
 def judge(folder: Path) -> Verdict:
-    """Everything that can be said once all processes are gone."""
+    """Evaluates everything once all processes have exited."""
     asked, kept = Asked(folder / "ledger"), Kept(store_of(folder))
     told = {path.name: Told.of(path) for path in (folder / "jobs").iterdir()}
     logs = [_read(line) for path in sorted((folder / "logs").iterdir()) for line in _lines(path)]
@@ -154,7 +154,7 @@ def judge(folder: Path) -> Verdict:
 
 
 def _twice(kept: Kept) -> Iterator[str]:
-    """By any evidence: the attempts, the rows that were committed with the end, the jobs that follow it."""
+    """Returns completions by any record: attempts, rows committed with the completion, follow-up jobs."""
     for job in kept.state:
         for what, count in (("done", len(kept.done(job))), ("row", kept.rows[job]), ("follower", kept.followers[job])):
             if count > 1:
@@ -162,7 +162,7 @@ def _twice(kept: Kept) -> Iterator[str]:
 
 
 def _strangers(asked: Asked, kept: Kept, told: dict[str, Told]) -> Iterator[str]:
-    """Jobs in the store that nobody enqueued, or that somebody was told are not there."""
+    """Reports jobs in the store that were not enqueued, or whose enqueuer was told that they do not exist."""
     followers = {job for one in told.values() for job in one.followers}
     for job, state in kept.state.items():
         if job not in asked.tried and job not in followers:
@@ -176,7 +176,7 @@ def _strangers(asked: Asked, kept: Kept, told: dict[str, Told]) -> Iterator[str]
 
 
 def _wrong_with(job: str, kept: Kept, told: Told) -> Iterator[str]:
-    """What cannot be of one job."""
+    """Reports contradictions in the records of one job."""
     payload, done = kept.payload[job], kept.done(job)
     if told.starts > len(kept.attempts[job]):
         yield f"{job}: {told.starts} executions, {len(kept.attempts[job])} attempts in the store"
@@ -195,7 +195,7 @@ def _wrong_with(job: str, kept: Kept, told: Told) -> Iterator[str]:
 
 
 def _deals(asked: Asked, kept: Kept) -> Iterator[str]:
-    """A row and a job of one transaction: both or none."""
+    """Checks that a row and a job of one transaction both exist or neither does."""
     for job in kept.deals:
         if job not in kept.state:
             yield f"the row of {job} is there without the job"
@@ -209,7 +209,7 @@ def _lines(path: Path) -> list[str]:
 
 
 def _read(line: str) -> dict[str, Any]:
-    """The fields of a log line; text that no log line of Chargehand is, as the field `stray`."""
+    """Returns the fields of a log line; text that is not a log line of Chargehand becomes the field `stray`."""
     try:
         fields = json.loads(line)
     except ValueError:
@@ -218,7 +218,7 @@ def _read(line: str) -> dict[str, Any]:
 
 
 def _in_the_logs(logs: list[dict[str, Any]]) -> Iterator[str]:
-    """Lines that no kill explains: stray text, exceptions, errors, nodes that ended otherwise than by SIGKILL."""
+    """Reports log lines that no kill explains: stray text, exceptions, errors, unexpected exits of nodes."""
     for line in logs:
         match line:
             case {"level": "error", "event": Event.JOB_FAILED, "reason": "poison"}:

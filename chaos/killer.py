@@ -1,4 +1,4 @@
-"""Whom to kill or stop, when: planned by chance from a seed, struck at whoever lives at that moment."""
+"""Plans signals at random from a seed, and sends them to the processes that run at that time."""
 
 import os
 import random
@@ -14,40 +14,40 @@ from chargehand import clock
 from chargehand.processes import proc
 
 STOPPED_SHARE = 0.4
-"""Of the signals to workers, how many are SIGSTOP; the others are SIGKILL."""
+"""The share of SIGSTOP among the signals to workers; the others are SIGKILL."""
 CONTINUED_SHARE = 0.25
-"""Of the stopped workers, how many are continued about when silence is noticed."""
+"""The share of stopped workers that are continued at about the time when the missing heartbeat is detected."""
 CONTINUED_AFTER = (0.3, 1.6)
 STARTING_SHARE = 0.04
-"""How often, at a look, workers that are still starting may be hit, too: else nobody would ever get to work."""
+"""How often starting workers may be hit too; otherwise no worker would ever become ready."""
 SPACING, LEFT_ALONE = 0.1, 1
-"""What is late after a node's death does not come all at once, nor to the only worker: no job would ever end."""
+"""Delayed signals after the exit of a node are spread over time and workers; otherwise no job would finish."""
 BUSY_WEIGHT = 4
-"""A worker with a job in hand is hit so much more often than an idle one."""
+"""How much more often a worker with a job is hit than an idle one."""
 ENQUEUED_BY = 0.9
 """The share of the time in which all jobs are enqueued."""
 CALL_SHARE, CALL_WAIT, CALL_LENGTH = 0.6, 0.3, 0.004
-"""Of the kills of nodes, how many wait for an enqueue that is under way; seconds for how long; of an enqueue."""
+"""The share of node kills that wait for an enqueue in progress; how long they wait; the duration of an enqueue."""
 FOUND_WITHIN = 20.0
-"""Seconds after which a stopped worker must be gone; the verdict itself takes one."""
+"""Seconds after which a stopped worker must have been killed; the liveness check itself takes one."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Numbers:
-    """The size of a campaign."""
+    """The size of a run."""
 
     jobs: int
     seconds: float
     workers: int
-    """Signals to workers."""
+    """Number of signals to workers."""
     nodes: int
-    """Kills of host, node or both."""
+    """Number of kills of host, node or both."""
     enqueuers: int
 
 
 @dataclass
 class Stopped:
-    """A worker that does not run, and what is to become of it."""
+    """A stopped worker, and whether it will be continued."""
 
     descriptor: int
     pid: int
@@ -56,7 +56,7 @@ class Stopped:
 
 
 def planned(numbers: Numbers, chance: random.Random) -> deque[tuple[float, str]]:
-    """When to do what, in seconds from the beginning: never evenly, so that short lives are among the lives."""
+    """Returns the planned times in seconds from the start, unevenly distributed, so that some lives are short."""
     stops = round(numbers.workers * STOPPED_SHARE)
     kinds = ["stop"] * stops + ["kill"] * (numbers.workers - stops)
     many: list[str] = []
@@ -70,7 +70,7 @@ def planned(numbers: Numbers, chance: random.Random) -> deque[tuple[float, str]]
 
 
 class Killer:
-    """Carries the plan out; what cannot be struck yet is struck as soon as it is there."""
+    """Executes the plan; an action without a target waits until there is one."""
 
     def __init__(self, world: World, numbers: Numbers, chance: random.Random) -> None:
         self._world, self._chance = world, chance
@@ -82,17 +82,17 @@ class Killer:
 
     @property
     def finished(self) -> bool:
-        """Whether the plan is carried out, and every stopped worker seen to."""
+        """Returns whether the plan is complete and every stopped worker is handled."""
         return not self._plan and not self._stopped
 
     def act(self, elapsed: float, view: dict[str, Any] | None, enqueuer: "subprocess.Popen[bytes] | None") -> None:
-        """Do what is due, one thing at a time."""
+        """Executes one due action."""
         self._see_to_the_stopped()
         if not self._plan or self._plan[0][0] > elapsed:
             return
         kind = self._plan[0][1]
         if kind == "enqueuer" and enqueuer is None:
-            self._plan.popleft()  # it has finished
+            self._plan.popleft()  # already finished
             return
         aimed = kind == "enqueuer" or (kind in ("node", "both") and self._chance.random() < CALL_SHARE)
         under_way = aimed and self._wait_for_a_call()
@@ -109,7 +109,7 @@ class Killer:
             self._plan.popleft()
 
     def _wait_for_a_call(self) -> bool:
-        """Until the enqueuer is in the middle of one, or for a moment; whether it is."""
+        """Waits for a moment until an enqueue is in progress; returns whether it is."""
         until = clock.monotonic() + CALL_WAIT
         while clock.monotonic() < until:
             if ledger.last(self._world.folder / "ledger").startswith("try"):
@@ -172,5 +172,5 @@ class Killer:
                     self.counts["continued"] += 1
                     self._forget(stopped)
             elif now - stopped.since > FOUND_WITHIN:
-                self.wrong.append(f"stopped worker {stopped.pid} was not found within {FOUND_WITHIN:g} s")
+                self.wrong.append(f"stopped worker {stopped.pid} was not killed within {FOUND_WITHIN:g} s")
                 self._forget(stopped)

@@ -1,4 +1,4 @@
-"""Ledgers: files of whole lines that survive the death of whoever writes them. They owe nothing to the store."""
+"""Ledgers: files of complete lines that survive the exit of their writer, independent of the store."""
 
 import os
 from collections.abc import Iterable, Sequence
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def append(path: Path, lines: Iterable[Sequence[object]], *, sync: bool = False) -> None:
-    """Write lines of words, whole, even if this process is killed right after; `sync`: durably."""
+    """Appends lines of words that survive an immediate kill of this process; `sync` also makes them durable."""
     text = "".join(" ".join(str(word) for word in words) + "\n" for words in lines)
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     try:
@@ -18,7 +18,7 @@ def append(path: Path, lines: Iterable[Sequence[object]], *, sync: bool = False)
 
 
 def last(path: Path) -> str:
-    """The last line; nothing if there is none yet."""
+    """Returns the last line, or None."""
     if not path.exists():
         return ""
     with open(path, "rb") as file:
@@ -28,7 +28,7 @@ def last(path: Path) -> str:
 
 
 def read(path: Path) -> list[list[str]]:
-    """The words of every whole line; a torn one was never told to anybody."""
+    """Returns the words of every complete line; a partial line was never acknowledged."""
     try:
         text = path.read_text()
     except FileNotFoundError:

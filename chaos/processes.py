@@ -1,4 +1,4 @@
-"""The processes of a run, found by the name that all of them inherit. Nobody else is ever signalled."""
+"""Finds the processes of a run by a marker that all of them inherit. No other process is ever signalled."""
 
 import os
 import signal
@@ -10,7 +10,7 @@ from chargehand.processes import proc
 
 
 def environment_of(pid: int) -> list[bytes]:
-    """What the process was started with; nothing if it is gone, or another user's."""
+    """Returns the environment of a process; empty if it has exited or belongs to another user."""
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:
             return file.read().split(b"\0")
@@ -19,27 +19,27 @@ def environment_of(pid: int) -> list[bytes]:
 
 
 def command_of(pid: int) -> str:
-    """What a process is, for people."""
+    """Returns the command line of a process."""
     try:
         with open(f"/proc/{pid}/cmdline", "rb") as file:
             return " ".join(file.read().decode(errors="replace").split("\0"))[:200]
     except OSError:
-        return "gone meanwhile"
+        return "exited in the meantime"
 
 
 def ours(pid: int, run: str) -> bool:
-    """Whether this living process is one of the run."""
+    """Returns whether this live process belongs to the run."""
     seen = proc.stat(pid)
     return seen is not None and not seen.dead and f"{RUN}={run}".encode() in environment_of(pid)
 
 
 def all_of(run: str) -> list[int]:
-    """Every living process of the run, but not this one."""
+    """Returns every live process of the run except this one."""
     return [pid for pid in proc.pids() if pid != os.getpid() and ours(pid, run)]
 
 
 def grab(pid: int, run: str) -> int | None:
-    """A descriptor that means this very process of the run and never another; None if it is gone."""
+    """Returns a pidfd of a process of the run, or None if it has exited."""
     try:
         descriptor = os.pidfd_open(pid)
     except ProcessLookupError:
@@ -51,7 +51,7 @@ def grab(pid: int, run: str) -> int | None:
 
 
 def send(pid: int, number: int, run: str) -> bool:
-    """Signal a process of the run; whether it was still there."""
+    """Sends a signal to a process of the run; returns whether it was running."""
     descriptor = grab(pid, run)
     if descriptor is None:
         return False
@@ -65,7 +65,9 @@ def send(pid: int, number: int, run: str) -> bool:
 
 
 def end_all(run: str, children: list[tuple[int, int]], limit: float = 10.0) -> list[int]:
-    """Kill whatever is left of the run, and name what did not die. Children of jobs are known by pid and start."""
+    """Kills the remaining processes of the run and returns those that did not exit; children are found by pid and
+    start.
+    """
     until = clock.monotonic() + limit
     while True:
         left = sorted({*all_of(run), *(pid for pid, start in children if proc.alive(pid, start))})

@@ -1,7 +1,7 @@
-"""`python -m chaos.stopped [SECONDS]`: stop the node with SIGSTOP, let it go on, and see that nobody was killed for it.
+"""`python -m chaos.stopped [SECONDS]`: stops the node with SIGSTOP, continues it, and checks that no worker was killed.
 
-Limits as they come. Two workers idle, two work through jobs, two are in one long job. Afterwards all six must be the
-same processes, with no restart counted, and every job done once.
+Uses the default limits. Two workers are idle, two run short jobs, two run one long job each. Afterwards all six must be
+the same processes without a counted restart, and every job done once.
 """
 
 import os
@@ -19,7 +19,7 @@ JOBS = 40
 
 
 class Sleeper(Handler[float, int]):
-    """Takes as long as its payload says."""
+    """Sleeps for the duration in its payload."""
 
     def perform(self, job: Job[float]) -> int:
         clock.sleep(job.payload)
@@ -37,7 +37,7 @@ def _healthy(hand: Chargehand) -> bool:
 
 
 def main(seconds: float) -> int:
-    """The exit code: 0 if nobody was killed and nothing was lost."""
+    """Returns 0 if no worker was killed and no job was lost."""
     with tempfile.TemporaryDirectory(prefix="chaos-") as folder:
         hand = Chargehand(Path(folder) / "chargehand.db")
         hand.crew("idle", "chaos.stopped:Sleeper", workers=2)
@@ -64,7 +64,7 @@ def main(seconds: float) -> int:
         crashes = len(hand.crashes())
         hand.close()
     moved = {name: (was, after.get(name)) for name, was in before.items() if after.get(name) != was}
-    print(f"same node: {same_node}; crash reports: {crashes}; workers that changed: {moved or 'none'}")
+    print(f"same node: {same_node}; crash reports: {crashes}; changed workers: {moved or 'none'}")
     print(f"jobs done: {len(attempts)} of {len(refs)}; attempts beyond the first: {sum(attempts) - len(refs)}")
     return 0 if same_node and not crashes and not moved and set(attempts) == {1} else 1
 
