@@ -40,7 +40,7 @@ def odd_files(folder: Path, song: Path, outside: Path) -> dict[bytes, str]:
         b"zero.mp3": "empty",
         b"text.mp3": "soundfile",
         b"elsewhere.flac": "outside",
-        b"broken link.flac": "not there",
+        b"broken link.flac": "does not exist",
     }
 
 
