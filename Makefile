@@ -1,14 +1,14 @@
-# Everything is set up on first use and cached; a change of pyproject.toml sets up again.
+# The environment is installed on first use, and again when pyproject.toml or constraints.txt changes.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
-# Hundreds of processes are started here: each would compile everything anew.
+# The targets start hundreds of processes; without cached bytecode each would compile every module.
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: run example test check format lint types imports bench simulate chaos docs dashboard clean help
 
-help:            ## this list
+help:            ## list the targets
 	@grep -E '^[a-z-]+: .*##' Makefile | sed 's/:.*##/\t/' | expand -t 12
 
 $(STAMP): pyproject.toml apps/tonearm/pyproject.toml constraints.txt
@@ -17,17 +17,17 @@ $(STAMP): pyproject.toml apps/tonearm/pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]' -e './apps/tonearm[onnx]'
 	@touch $@
 
-run: $(STAMP)    ## the first sixty seconds: Tonearm listens to songs while its workers die (MUSIC=folder: to yours)
+run: $(STAMP)    ## run the Tonearm demo: analyse songs while workers are killed (MUSIC=folder: use your own)
 	@MUSIC="$(MUSIC)" $(BIN)/python -m tonearm.demo
 
-example: $(STAMP)  ## a small application: two crews at work, to watch and to kill workers of
+example: $(STAMP)  ## run a small application with two crews; kill a worker and watch
 	@$(BIN)/python -m examples.demo
 
-test: $(STAMP)   ## all tests
-	@$(BIN)/python -m pytest -m alone  # first: in a new clone the four that follow find the tests compiled
+test: $(STAMP)   ## run all tests
+	@$(BIN)/python -m pytest -m alone  # first, so that in a new clone the parallel run finds cached bytecode
 	@$(BIN)/python -m pytest -n 4 --dist worksteal -m "not alone"
 
-check: $(STAMP) format lint types imports test  ## what CI runs
+check: $(STAMP) format lint types imports test  ## run format, lint, types, imports and tests, as CI does
 
 format: $(STAMP)
 	@$(BIN)/ruff format --check .
@@ -41,20 +41,20 @@ types: $(STAMP)
 imports: $(STAMP)
 	@$(BIN)/lint-imports
 
-bench: $(STAMP)  ## how fast it is here, beside what this machine allows
+bench: $(STAMP)  ## measure performance next to the limits of the machine
 	@$(BIN)/python -m bench
 
-simulate: $(STAMP)  ## 10,000 seeded histories of whole systems on a virtual clock (SEEDS=)
+simulate: $(STAMP)  ## run 10,000 seeded simulations on a virtual clock (SEEDS=)
 	@$(BIN)/python tests/simulation $(or $(SEEDS),10000)
 
-chaos: $(STAMP)  ## real processes, killed at random (JOBS=, SEED=, MINUTES=)
+chaos: $(STAMP)  ## kill real processes at random and account for every job (JOBS=, SEED=, MINUTES=)
 	@$(BIN)/python -m chaos
 
-dashboard:       ## build the dashboard's files from their source (needs Node.js 20.19 or newer; users do not)
+dashboard:       ## build the dashboard from its source (needs Node.js 20.19 or newer)
 	@cd src/chargehand/web/dashboard/source && npm install --no-save --no-audit --no-fund && npm run --silent build
 
-docs: $(STAMP)   ## write docs/reference.md from the code
+docs: $(STAMP)   ## generate docs/reference.md from the code
 	@$(BIN)/python docs/generate.py
 
-clean:           ## remove what was set up
+clean:           ## remove the environment and caches
 	rm -rf $(VENV) .pytest_cache .ruff_cache .import_linter_cache .hypothesis
