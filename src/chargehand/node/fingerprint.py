@@ -1,4 +1,4 @@
-"""A name for a crew's code and settings: it changes when a fix is deployed. It reads files and imports none of them."""
+"""A digest of a crew's code and settings, which changes when a fix is deployed. Application code is not imported."""
 
 import hashlib
 import os
@@ -13,13 +13,13 @@ MOST_FILES = 2000
 
 
 def fingerprint(crew: CrewPlan, python_path: Sequence[str]) -> str:
-    """A digest over the crew's settings, its handler's package (or the folder of its module), and what is installed."""
+    """Returns a digest of the crew's settings, its handler's package (or module folder), and the installed packages."""
     digest = hashlib.sha256(msgspec.json.encode(msgspec.structs.replace(crew, workers=0)))
     for name in _sources(crew.handler.partition(":")[0], python_path):
         digest.update(str(name).encode())
         try:
             digest.update(name.read_bytes())
-        except OSError as error:  # vanished, or not for us: that, too, is a state that can change
+        except OSError as error:  # deleted or unreadable: that is a state that can change, too
             digest.update(str(error.errno).encode())
     for folder in python_path:
         if folder.endswith("-packages"):
@@ -35,7 +35,7 @@ def _installed(folder: str) -> list[str]:
 
 
 def _sources(module: str, python_path: Sequence[str]) -> Iterator[Path]:
-    """The files that a fix would most likely change: all of the package, or all modules beside a lone one."""
+    """Returns the files that a fix most likely changes: all of the package, or all modules beside a single one."""
     first = module.partition(".")[0]
     for folder in map(Path, python_path):
         package, lone = folder / first, folder / f"{first}.py"

@@ -1,6 +1,6 @@
-"""One life of a worker as the supervisor holds it: its process, its sockets, what it prints, and where it stood.
+"""One worker process as the supervisor holds it: the process, its sockets, its output and its stack dump.
 
-It carries things; what they mean is decided elsewhere.
+The module makes no decisions.
 """
 
 import os
@@ -16,13 +16,13 @@ from chargehand.protocol.worker import FatalFrame, HealthFrame
 
 PULSE_FRAME_LIMIT = 64 << 10
 FIRST_LOOK = 0.001
-"""Seconds until it is looked again whether what a dead worker left is gone."""
+"""Seconds until the first check whether what a dead worker started is gone."""
 MOST_STACKS = 256 << 10
 KEPT_FRAMES = 5
 
 
 class Handle:
-    """See the module."""
+    """Holds the process and the descriptors of one worker; `close` releases them."""
 
     def __init__(self, component: str, crew: str, child: Child, stacks: int) -> None:
         self.component, self.crew, self.child = component, crew, child
@@ -38,7 +38,7 @@ class Handle:
         self.bad: list[str] = []
         self.welcomed = False
         self.killed = False
-        """We sent the SIGKILL."""
+        """Whether this node sent the SIGKILL."""
         self.exit: tuple[int | None, int | None] | None = None
         self.look_at, self.patience = 0.0, FIRST_LOOK
 
@@ -55,32 +55,32 @@ class Handle:
         on_line: Callable[["Handle", OutputLine], None],
         rest: Callable[[Callable[[], None]], None],
     ) -> None:
-        """Hear from now on what the worker says. `rest` calls what it is given in a moment."""
+        """Read the worker's sockets and output from now on. `rest` calls what it is given after a short rest."""
         work, pulse, output = ends
-        self.work = Channel(loop, work, WORK_FRAME_LIMIT, lambda _, frame: on_work(self, frame), _unheeded)
-        self.pulse = Channel(loop, pulse, PULSE_FRAME_LIMIT, lambda _, frame: on_pulse(self, frame), _unheeded)
+        self.work = Channel(loop, work, WORK_FRAME_LIMIT, lambda _, frame: on_work(self, frame), _ignore_close)
+        self.pulse = Channel(loop, pulse, PULSE_FRAME_LIMIT, lambda _, frame: on_pulse(self, frame), _ignore_close)
         self.output = Output(loop, output, lambda line: on_line(self, line), rest)
 
-    def keep_bad(self, frame: Frame | BadFrame, why: str) -> None:
-        """Keep what was no frame, cut, for the report."""
+    def keep_bad_frame(self, frame: Frame | BadFrame, why: str) -> None:
+        """Keep a line that is not a frame, cut, for the crash report."""
         self.bad_frames += 1
         line = frame.line if isinstance(frame, BadFrame) else f"{frame.kind}|".encode() + frame.body[:200]
         if len(self.bad) < KEPT_FRAMES:
             self.bad.append(f"{why}: {line[:200]!r}")
 
-    def ask_where_it_stands(self, number: int) -> None:
-        """Have its threads' stacks written, and see what the kernel says of them."""
+    def dump_stacks(self, number: int) -> None:
+        """Ask the worker to dump the stacks of its threads, and read what the kernel says of each thread."""
         self.child.signal(number)
         self._kernel = proc.thread_states(self.child.pid)
 
     def stacks(self) -> str:
-        """What it wrote of its threads' stacks, of itself or because it was asked; and the kernel's view of them."""
+        """Returns the stacks that the worker dumped, and the kernel's view of its threads."""
         told = os.pread(self._stacks, MOST_STACKS, 0).decode(errors="replace").strip()
-        kernel = f"As the kernel saw it:\n{self._kernel}" if self._kernel else ""
+        kernel = f"Threads, from /proc:\n{self._kernel}" if self._kernel else ""
         return "\n\n".join(part for part in (told, kernel) if part)
 
-    def hear_out(self) -> None:
-        """Hear what it still said before it died, and let go of its sockets."""
+    def drain(self) -> None:
+        """Read everything that the worker sent before it exited, and close its sockets."""
         for channel in (self.work, self.pulse):
             if channel is not None:
                 channel.drain()
@@ -88,7 +88,7 @@ class Handle:
                 channel.close()
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Close everything."""
         if self.output is not None:
             self.output.close()
         os.close(self._stacks)
@@ -96,11 +96,11 @@ class Handle:
 
 
 Ends = tuple[socket.socket, socket.socket, int]
-"""Our ends of a worker's work socket, of its pulse and of its output."""
+"""The node's ends of a worker's work socket, health socket and output pipe."""
 
 
-def take_on(component: str, crew: str, mark: str, environment: Mapping[str, str]) -> tuple[Handle, Ends]:
-    """Start a worker process. OSError if that cannot be."""
+def start_worker(component: str, crew: str, mark: str, environment: Mapping[str, str]) -> tuple[Handle, Ends]:
+    """Start a worker process. Raises OSError if the system refuses."""
     pairs: list[tuple[socket.socket, socket.socket]] = []
     ours: list[int] = []
     theirs: list[int] = []
@@ -134,5 +134,5 @@ def take_on(component: str, crew: str, mark: str, environment: Mapping[str, str]
     return Handle(component, crew, child, ours[1]), (pairs[0][0], pairs[1][0], ours[0])
 
 
-def _unheeded(channel: Channel) -> None:
-    """A closed socket is no death: a grandchild may hold it open, or a handler close it. The pidfd tells."""
+def _ignore_close(channel: Channel) -> None:
+    """Ignore a closed socket: a grandchild may hold it open, a handler may close it. Only the pidfd tells a death."""

@@ -26,8 +26,10 @@ SNAPSHOT_EVERY = 30.0
 class HealthRows:
     """When to write what; `due` and `chores` are asked by the node."""
 
-    def __init__(self, fleet: Fleet, ledger: Ledger, hands: Mapping[str, Handle], *, history: bool, now: float) -> None:
-        self._fleet, self._ledger, self._hands = fleet, ledger, hands
+    def __init__(
+        self, fleet: Fleet, ledger: Ledger, handles: Mapping[str, Handle], *, history: bool, now: float
+    ) -> None:
+        self._fleet, self._ledger, self._handles = fleet, ledger, handles
         own = proc.stat(os.getpid())
         self._own_start = own.start if own else None
         self._began = self._beat_at = now
@@ -69,7 +71,7 @@ class HealthRows:
 
     def _note(self, component: str, now: float) -> HealthNote:
         place = self._fleet.places[component]
-        return health_note(place, self._hands.get(component), self._ledger.held.get(component), now)
+        return health_note(place, self._handles.get(component), self._ledger.held.get(component), now)
 
     def _own(self, now: float, text: str | None) -> HealthNote:
         """The node itself: an outside monitor sees by its age that it hangs."""

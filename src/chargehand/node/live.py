@@ -52,11 +52,11 @@ class Live:
         plan: NodePlan,
         fleet: Fleet,
         ledger: Ledger,
-        hands: Mapping[str, Handle],
+        handles: Mapping[str, Handle],
         reader: Reader,
         system: Callable[[], Beside],
     ) -> None:
-        self._plan, self._fleet, self._ledger, self._hands = plan, fleet, ledger, hands
+        self._plan, self._fleet, self._ledger, self._handles = plan, fleet, ledger, handles
         self._reader, self._system = reader, system
         self.broker = Broker(life)
         self.jobs = LiveJobs(self.broker, plan.node, ledger)
@@ -224,7 +224,7 @@ class Live:
                     self.broker.remove(key, worker_topic(component), "worker", identity, at_ms)
                 continue
             held = self._ledger.held.get(component)
-            view = worker_view(place, self._hands.get(component), held, self._plan.restart, now)
+            view = worker_view(place, self._handles.get(component), held, self._plan.restart, now)
             since = None if held is None else int(self._wall + held.since * 1000)
             start = None if place.start_at is None else int(self._wall + place.start_at * 1000)
             started = int(self._wall + place.started_at * 1000) if place.alive else None

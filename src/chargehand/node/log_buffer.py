@@ -1,4 +1,4 @@
-"""The node's last log lines, its workers' included, for those who ask; and the newest for those who follow."""
+"""Keeps the node's last log lines, those of its workers included, for callers that read or follow the log."""
 
 import logging
 import threading
@@ -10,7 +10,7 @@ KEPT = 5000
 
 
 class LogEntry:
-    """One line, as it is told."""
+    """One log line."""
 
     __slots__ = ("at_ms", "component", "job", "level", "text")
 
@@ -21,7 +21,7 @@ class LogEntry:
         return {name: getattr(self, name) for name in self.__slots__}
 
     def concerns(self, scope: str | None, job: str | None) -> bool:
-        """Whether it is about this worker or crew, and this job."""
+        """Whether the line is about this worker or crew, and this job."""
         if job is not None and self.job != job:
             return False
         if scope is None:
@@ -31,7 +31,7 @@ class LogEntry:
 
 
 class LogBuffer(logging.Handler):
-    """Keeps the package's records of this process; `on_entry` hears of each."""
+    """A logging handler that keeps the last records of the package, and passes each to `on_entry`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -47,8 +47,8 @@ class LogBuffer(logging.Handler):
         entry = LogEntry(int(record.created * 1000), record.levelname.lower(), text, component, job)
         self.entries.append(entry)
         if self.on_entry is not None and threading.current_thread() is threading.main_thread():
-            self.on_entry(entry)  # sockets are the main thread's; other threads' lines can still be asked for
+            self.on_entry(entry)  # only the main thread may use sockets; lines of other threads are only kept
 
     def last(self, scope: str | None, job: str | None, count: int) -> list[LogEntry]:
-        """The newest entries about it, oldest first."""
+        """Returns the newest matching entries, oldest first."""
         return [entry for entry in self.entries if entry.concerns(scope, job)][-count:] if count else []

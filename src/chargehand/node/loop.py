@@ -1,4 +1,4 @@
-"""The node's loop and its non-blocking sockets: readiness in, frames out. It knows nothing of what they say."""
+"""The node's event loop and its non-blocking sockets. The meaning of the frames is the caller's business."""
 
 import select
 import socket
@@ -8,39 +8,39 @@ from chargehand.protocol.frame import BadFrame, Decoder, Frame
 
 READ_AT_ONCE = 1 << 16
 MOST_UNSENT = 64 << 20
-"""Bytes kept for a peer that does not read; past that it is cut off."""
+"""Bytes buffered for a peer that does not read; beyond that the connection is closed."""
 
 
 class Loop:
-    """Waits for descriptors and calls what was registered for them."""
+    """Waits for descriptors, and calls the handler that was registered for each."""
 
     def __init__(self) -> None:
         self._epoll = select.epoll()
         self._handlers: dict[int, Callable[[int], None]] = {}
 
     def add(self, descriptor: int, handler: Callable[[int], None], events: int = select.EPOLLIN) -> None:
-        """Call the handler with the events whenever there are some."""
+        """Call the handler with the events whenever the descriptor is ready."""
         self._epoll.register(descriptor, events)
         self._handlers[descriptor] = handler
 
     def change(self, descriptor: int, events: int) -> None:
-        """Wait for other events than before."""
+        """Change the events that are waited for."""
         self._epoll.modify(descriptor, events)
 
     def remove(self, descriptor: int) -> None:
-        """Forget the descriptor; must come before it is closed."""
+        """Forget the descriptor. Call this before the descriptor is closed."""
         if self._handlers.pop(descriptor, None) is not None:
             self._epoll.unregister(descriptor)
 
     def wait(self, timeout: float) -> list[tuple[int, int]]:
-        """Wait so many seconds at most (forever if negative); what is ready then, for `handle`."""
+        """Wait up to so many seconds (without limit if negative). Returns what is ready, for `handle`."""
         return self._epoll.poll(timeout)
 
     def handle(self, ready: list[tuple[int, int]]) -> None:
-        """Call what was registered for these."""
+        """Call the handlers of these descriptors."""
         for descriptor, events in ready:
             handler = self._handlers.get(descriptor)
-            if handler is not None:  # one handled before it may have removed it
+            if handler is not None:  # an earlier handler may have removed it
                 handler(events)
 
     def close(self) -> None:
@@ -48,7 +48,7 @@ class Loop:
 
 
 class Channel:
-    """A stream socket as frames: what comes is decoded, what cannot be sent yet is kept."""
+    """A stream socket that carries frames: decodes what arrives, and buffers what cannot be sent yet."""
 
     def __init__(
         self,
@@ -66,13 +66,13 @@ class Channel:
         self.open = True
         self.deaf = False
         self.on_sent: Callable[[], None] | None = None
-        """Called when everything that was kept has been sent."""
+        """Called when the send buffer is empty again."""
         self.rest: list[BadFrame] = []
-        """Half a line, if the stream ended in one: whoever spoke may have died in the middle of it."""
+        """An unfinished line at the end of the stream: the sender may have died while it wrote."""
         loop.add(self._descriptor, self._ready)
 
     def send(self, frame: bytes) -> None:
-        """Send now what fits, keep the rest. To a closed channel nothing is sent."""
+        """Send what fits now, and buffer the rest. Does nothing if the channel is closed."""
         if not self.open:
             return
         if self._unsent:
@@ -85,18 +85,18 @@ class Channel:
         except BlockingIOError:
             sent = 0
         except OSError:
-            return  # the peer is gone: reading will tell, after everything that it sent has been read
+            return  # the peer is gone: reading reports it, after everything that it sent
         if sent < len(frame):
             self._unsent += frame[sent:]
             self._await()
 
     @property
     def clogged(self) -> bool:
-        """Whether the peer has not taken everything yet that was sent to it."""
+        """Whether the peer has not read everything that was sent."""
         return bool(self._unsent)
 
     def listen(self, heed: bool) -> None:
-        """Stop or go on noticing what comes; nothing is lost, it only waits."""
+        """Stop or resume reading. Nothing is lost meanwhile: data waits in the socket."""
         if self.open and self.deaf is heed:
             self.deaf = not heed
             self._await()
@@ -131,7 +131,7 @@ class Channel:
                 self.on_sent()
 
     def _read(self) -> bool:
-        """Read once; whether there may be more."""
+        """Read once. Returns whether there may be more."""
         try:
             data = self._sock.recv(READ_AT_ONCE)
         except BlockingIOError:
@@ -143,7 +143,7 @@ class Channel:
             return False
         for frame in self._decoder.feed(data):
             if not self.open:
-                return False  # whoever hears the frames has closed it: the rest was not for us
+                return False  # the receiver of the frames closed the channel: the rest is dropped
             self._on_frame(self, frame)
         return len(data) == READ_AT_ONCE
 
@@ -154,7 +154,7 @@ class Channel:
             self._on_end(self)
 
     def close(self) -> None:
-        """Let go of the socket, without a word to anybody."""
+        """Close the socket without calling anybody."""
         if self.open:
             self.open = False
             self._loop.remove(self._descriptor)

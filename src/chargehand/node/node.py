@@ -67,7 +67,7 @@ class Node:
         self._plan = plan
         self._started_ms = clock.now_ms()
         self._loop = Loop()
-        self._tether = Channel(self._loop, tether, PLAN_LIMIT, self._told, lambda _: self.stop("the host is gone"))
+        self._tether = Channel(self._loop, tether, PLAN_LIMIT, self._on_tether, lambda _: self.stop("the host is gone"))
         store = sqlite_path(plan.store)
         self._lives = ProcessRecord(store)
         self._unkillable = self._lives.end_earlier(TAKEOVER_LIMIT)
@@ -88,14 +88,16 @@ class Node:
         self._ledger = Ledger(queues, chance.random, now, discovering, batching, limited, self._followers.by_job)
         self._supervisor = Supervisor(self._loop, plan, self._fleet, self._ledger, self._lives, self)
         self._supervisor.keep_free(self._unkillable)
-        self._projection = HealthRows(self._fleet, self._ledger, self._supervisor.hands, history=plan.history, now=now)
+        self._health_rows = HealthRows(
+            self._fleet, self._ledger, self._supervisor.handles, history=plan.history, now=now
+        )
         self._diary = Diary()
         self._store = self._store_thread(plan)
         self._loop.add(self._store.ready, lambda _: self._hear())
         self._reader = Reader(lambda: open_store(plan.store, create=False))
         self._loop.add(self._reader.ready, lambda _: self._see())
         self._live = Live(
-            self._lives.life, plan, self._fleet, self._ledger, self._supervisor.hands, self._reader,
+            self._lives.life, plan, self._fleet, self._ledger, self._supervisor.handles, self._reader,
             lambda: (self._requests.unserved, self._failing, self._ledger.blind),
         )  # fmt: skip
         self._subscribers = Subscribers(self._live)
@@ -238,17 +240,17 @@ class Node:
             ledger, office = self._ledger, self._requests
             fire_at = None if self._fleet.stopping else office.fire_due(now)
             others = (office.pauses_due, ledger.looks_due(), ledger.gathered_due(), fire_at)
-            for moment in (self._projection.due(), *others):
+            for moment in (self._health_rows.due(), *others):
                 if moment is not None and moment < due:
                     due = moment
         return due
 
     def _tend(self, now: float) -> None:
         """What is due beside the work: the store is told how everybody is, and asked what has run out."""
-        if now >= self._projection.due() and self._gone_at is None:
+        if now >= self._health_rows.due() and self._gone_at is None:
             self._supervisor.beat()
             self._diary.weigh(self._fleet.places, clock.now_ms())
-            for chore in self._projection.chores(now, self._failing):
+            for chore in self._health_rows.chores(now, self._failing):
                 self._ledger.chore(chore, now)
         if self._requests.pauses_due is not None and now >= self._requests.pauses_due:
             self._requests.pauses_due = None
@@ -370,7 +372,7 @@ class Node:
         self.keep(self._requests.mark(component, reason))
 
     def changed(self, component: str) -> None:
-        self._projection.changed(component, clock.monotonic())
+        self._health_rows.changed(component, clock.monotonic())
         self._live.changed(component)
         place = self._fleet.places.get(component)
         if place is not None:
@@ -422,7 +424,7 @@ class Node:
 
     # the end
 
-    def _told(self, _: Channel, frame: Frame | BadFrame) -> None:
+    def _on_tether(self, _: Channel, frame: Frame | BadFrame) -> None:
         if isinstance(frame, Frame) and frame.kind == "STOP":
             self.stop("the host asked")
         elif isinstance(frame, Frame) and frame.kind == "KILL":

@@ -1,6 +1,6 @@
-"""What a worker prints and logs, line by line, on its way to the node's log and to its crash report.
+"""Reads what a worker prints and logs, line by line, for the node's log and for the crash report.
 
-A worker that prints without end is slowed down by its full pipe; the node is not.
+A worker that prints without end is slowed down by its full pipe; the node is not slowed down.
 """
 
 import json
@@ -14,18 +14,18 @@ from chargehand import clock
 from chargehand.node.loop import Loop
 
 KEPT = 200
-"""Lines that a crash report has."""
+"""Lines kept for a crash report."""
 LONGEST_LINE = 4096
 READ_AT_ONCE = 1 << 14
-"""A worker that fills a whole read is not listened to for a moment."""
+"""Bytes read at once. After a full read, the pipe is not read for a moment."""
 MARK = "\x1e"
-"""Begins a line that is a structured record."""
+"""The prefix of a line that is a structured log record."""
 
 LEVELS = ("debug", "info", "warning", "error")
 
 
 class OutputLine:
-    """One line: how grave, what, and of which job."""
+    """One line of output: its level, its text, and the job that it belongs to."""
 
     __slots__ = ("at_ms", "job", "level", "text")
 
@@ -34,7 +34,7 @@ class OutputLine:
 
 
 class Output:
-    """The reading end of one worker's output."""
+    """Reads the output of one worker."""
 
     def __init__(
         self,
@@ -57,18 +57,18 @@ class Output:
             self._rest(self._listen)
 
     def _listen(self) -> None:
-        """Go on after a rest."""
+        """Resume reading after a rest."""
         if self._open:
             self._loop.change(self._descriptor, select.EPOLLIN)
 
     def _read(self) -> int:
-        """How many bytes there were."""
+        """Read once. Returns the number of bytes."""
         try:
             data = os.read(self._descriptor, READ_AT_ONCE)
         except BlockingIOError:
             return 0
         if not data:
-            self._let_go()  # everybody who could write has closed it
+            self._let_go()  # every writer has closed it
             return 0
         *whole, rest = data.split(b"\n")
         for line in whole:
@@ -91,7 +91,7 @@ class Output:
         self._on_line(line)
 
     def close(self) -> None:
-        """Read what is left, and let go. What writes for ever is not waited for."""
+        """Read what is left, and close. A writer that never stops is not waited for."""
         for _ in range(KEPT):
             if not self._open or not self._read():
                 break
@@ -114,5 +114,5 @@ def _structured(text: str) -> OutputLine | None:
         found: Any = json.loads(text[1:])
         level, words, job = found["level"], found["text"], found["job"]
     except (ValueError, KeyError, TypeError, RecursionError):
-        return None  # something else that begins so, or was cut: it is shown as it is
+        return None  # another text with the same prefix, or a record that was cut: keep it as it is
     return OutputLine(level if level in LEVELS else "info", str(words), None if job is None else str(job))

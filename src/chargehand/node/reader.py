@@ -1,6 +1,6 @@
-"""The reading thread: it looks at the store for those who watch a node, beside the thread that does the work.
+"""A thread that reads the store for subscribers, beside the store thread that claims and settles.
 
-It exists only while somebody watches. Counting a million jobs takes a while, and neither claims nor deaths wait for it.
+The thread exists only while there are subscribers. Counting a million jobs takes a while; claims do not wait for it.
 """
 
 import os
@@ -17,7 +17,7 @@ from chargehand.store import Store
 
 
 class Reader:
-    """`ask` and `take` are for the main thread; `ready` becomes readable with pictures."""
+    """Reads the store in a thread. The main thread calls `ask` and `take`; `ready` becomes readable with a result."""
 
     def __init__(self, open_store: Callable[[], Store]) -> None:
         self._open = open_store
@@ -27,7 +27,7 @@ class Reader:
         self.ready = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
 
     def ask(self, look: StoreLook) -> None:
-        """Have a look; what was seen can be taken later."""
+        """Read the store; `take` returns the result later."""
         if self._thread is None:
             self._inbox = SimpleQueue()
             self._thread = threading.Thread(target=self._run, args=(self._inbox,), name="reader", daemon=True)
@@ -35,7 +35,7 @@ class Reader:
         self._inbox.put(look)
 
     def take(self) -> list[tuple[StoreView, float]]:
-        """What was seen so far, each with how many seconds it took."""
+        """Returns the results so far, each with the seconds that it took."""
         try:
             os.eventfd_read(self.ready)
         except BlockingIOError:
@@ -46,7 +46,7 @@ class Reader:
         return found
 
     def rest(self, patience: float = 0.0) -> None:
-        """Nobody watches any more: let go of the store, as soon as what was asked is done."""
+        """End the thread and close the store after the reads that were asked for: no subscriber is left."""
         if self._thread is not None:
             self._inbox.put(None)
             if patience:
@@ -62,7 +62,7 @@ class Reader:
                 seen = bodies.take(store, look)
             except Exception as error:
                 if not isinstance(error, ChargehandError):
-                    log.error("the store could not be read for those who watch", trace=True)
+                    log.error("the store could not be read for subscribers", trace=True)
                 seen = StoreView(look=look, error=str(error))
             self._outbox.append((seen, clock.monotonic() - began))
             os.eventfd_write(self.ready, 1)

@@ -1,6 +1,6 @@
-"""The last hands on a worker: what it left is ended, what it said and held is heard, its death is put on record.
+"""Handles a dead worker: kills what it started, reads what it still sent, releases its job, and reports the death.
 
-Nothing of a worker may be left when its job is given back and its place filled.
+Nothing that a worker started may run when its job is released and its place is filled.
 """
 
 import signal
@@ -23,13 +23,13 @@ from chargehand.processes.child import kill_group, kill_orphans
 from chargehand.processes.record import ProcessRecord
 
 LONGEST_DYING = 30.0
-"""Seconds that a process may take to die of a kill, at the most."""
+"""Most seconds that a process takes to exit after the kernel killed it."""
 LONGEST_LOOK = 1.0
-"""Seconds until it is looked again, at the most, whether what a dead worker left is gone."""
+"""Most seconds between two checks whether what a dead worker started is gone."""
 
 
 class Reaper:
-    """Sees to the dead. `hands` are the supervisor's; who is buried disappears from them."""
+    """Cleans up after dead workers, and removes them from the supervisor's `handles`."""
 
     def __init__(
         self,
@@ -37,104 +37,104 @@ class Reaper:
         fleet: Fleet,
         ledger: Ledger,
         lives: ProcessRecord,
-        hands: dict[str, Handle],
+        handles: dict[str, Handle],
         tell: Callable[[Exited], None],
     ) -> None:
         self._loop, self._fleet, self._ledger, self._lives = loop, fleet, ledger, lives
-        self._hands, self._tell = hands, tell
+        self._handles, self._tell = handles, tell
         self._oom_kills = proc.oom_kills()
-        """So many of the kernel's kills for want of memory were none of those that die next."""
+        """The kernel's count of out-of-memory kills that are accounted for."""
         self._oom_before: deque[tuple[float, int]] = deque()
         self.dying: dict[int, Handle] = {}
-        """Dead workers, by pid, of whom something is still left."""
+        """Dead workers, by pid, that left processes which still run."""
 
     def beat(self) -> None:
-        """From time to time: what the kernel killed a while ago has died by now. (A large process takes its time.)"""
+        """Account for old out-of-memory kills: a process that the kernel killed long ago has exited by now."""
         now = clock.monotonic()
         self._oom_before.append((now, proc.oom_kills()))
         while self._oom_before and self._oom_before[0][0] < now - LONGEST_DYING:
             self._oom_kills = max(self._oom_kills, self._oom_before.popleft()[1])
 
     def next_due(self) -> list[float]:
-        """When it is to be looked again."""
-        return [hand.look_at for hand in self.dying.values()]
+        """Returns when to check again, for each dead worker."""
+        return [handle.look_at for handle in self.dying.values()]
 
-    def look_again(self, now: float) -> None:
-        """Whoever had something left may be through now."""
-        for hand in [hand for hand in self.dying.values() if hand.look_at <= now]:
-            self._bury(hand)
+    def check_again(self, now: float) -> None:
+        """Check again whether what dead workers left is gone."""
+        for handle in [handle for handle in self.dying.values() if handle.look_at <= now]:
+            self._clean_up(handle)
 
-    def died(self, hand: Handle) -> None:
-        """The kernel says that the process is gone. First hear what it still said; then see to what it left."""
-        self._loop.remove(hand.child.pidfd)
-        self._ledger.dismiss(hand.component)
-        hand.hear_out()
-        kill_group(hand.child)
-        hand.exit = hand.child.exit()
-        self.dying[hand.child.pid] = hand
-        self._bury(hand)
+    def on_exit(self, handle: Handle) -> None:
+        """Handle the exit of a worker: read what it still sent, then end what it left running."""
+        self._loop.remove(handle.child.pidfd)
+        self._ledger.dismiss(handle.component)
+        handle.drain()
+        kill_group(handle.child)
+        handle.exit = handle.child.exit()
+        self.dying[handle.child.pid] = handle
+        self._clean_up(handle)
 
-    def _bury(self, hand: Handle) -> None:
-        others = [other.child for other in self.dying.values() if other is not hand]
+    def _clean_up(self, handle: Handle) -> None:
+        others = [other.child for other in self.dying.values() if other is not handle]
         try:
-            left = bool(kill_orphans([other.child.pid for other in self._hands.values()], others))
-        except OSError as error:  # no descriptor to look with: then nobody knows, and it is looked again
-            log.warning("what a dead worker left cannot be seen", component=hand.component, why=error.strerror)
+            left = bool(kill_orphans([other.child.pid for other in self._handles.values()], others))
+        except OSError as error:  # no descriptor is free to look with: check again later
+            log.warning("cannot list what a dead worker left running", component=handle.component, why=error.strerror)
             left = True
         if left:
-            hand.look_at = clock.monotonic() + hand.patience
-            hand.patience = min(2 * hand.patience, LONGEST_LOOK)
+            handle.look_at = clock.monotonic() + handle.patience
+            handle.patience = min(2 * handle.patience, LONGEST_LOOK)
             return
-        del self.dying[hand.child.pid]
-        del self._hands[hand.component]
-        self._lives.drop(hand.child)
-        self._judge(hand)
-        hand.close()
+        del self.dying[handle.child.pid]
+        del self._handles[handle.component]
+        self._lives.drop(handle.child)
+        self._report(handle)
+        handle.close()
 
-    def _judge(self, hand: Handle) -> None:
-        """Nothing is left of it: its job goes back, and the fleet hears of it."""
-        if hand.output is not None:
-            hand.output.close()  # with what it printed last, while it is known what it was doing
-        place = self._fleet.places[hand.component]
-        code, number = hand.exit or (None, None)
+    def _report(self, handle: Handle) -> None:
+        """Release the job and report the death: nothing that the worker started is left."""
+        if handle.output is not None:
+            handle.output.close()  # the last lines are read while the job that they belong to is known
+        place = self._fleet.places[handle.component]
+        code, number = handle.exit or (None, None)
         death = Death(
             exit_code=code,
             signal=number,
-            said=hand.said.why if hand.said else None,
-            had_job=hand.component in self._ledger.held,
-            oom=self._was_out_of_memory(hand, number),
+            said=handle.said.why if handle.said else None,
+            had_job=handle.component in self._ledger.held,
+            oom=self._was_out_of_memory(handle, number),
         )
-        stacks = hand.stacks()
+        stacks = handle.stacks()
         asked = place.status is Status.STOPPING
-        who = f"{hand.who}, with {place.doing} in hand," if place.others else hand.who
+        who = f"{handle.who}, with {place.doing} in hand," if place.others else handle.who
         outcome = last_outcome(death, place.verdict, who, asked=asked, stacks=stacks)
         now = clock.monotonic()
         cancelled = place.recalled if place.verdict is Reason.CANCELLED else None
-        jobs = [claim.id for claim in self._ledger.gone(hand.component, outcome, now, hand.child.pid, cancelled)]
+        jobs = [claim.id for claim in self._ledger.gone(handle.component, outcome, now, handle.child.pid, cancelled)]
         job = jobs[0] if jobs else None
         log.info(
-            "worker exited", event=log.Event.WORKER_EXITED, component=hand.component, pid=hand.child.pid,
+            "worker exited", event=log.Event.WORKER_EXITED, component=handle.component, pid=handle.child.pid,
             exit_code=code, signal=number, job=job,
             **({"jobs": len(jobs)} if len(jobs) > 1 else {}),
         )  # fmt: skip
-        lines = hand.output.lines if hand.output is not None else ()
+        lines = handle.output.lines if handle.output is not None else ()
         evidence = Evidence(
-            incarnation=hand.child.mark,
-            pid=hand.child.pid,
+            incarnation=handle.child.mark,
+            pid=handle.child.pid,
             exit_code=code,
             signal=number,
             job=job,
-            memory=hand.health.memory if hand.health else None,
+            memory=handle.health.memory if handle.health else None,
             uptime_ms=None if place.ready_at is None else int((now - place.ready_at) * 1000),
             stacks=stacks,
             lines=tuple(f"{line.level:7} {line.text}" for line in lines),
-            frames=tuple(hand.bad),
+            frames=tuple(handle.bad),
         )
-        done = self._ledger.pools[hand.crew].done
-        self._tell(Exited(component=hand.component, death=death, crew_done=done, evidence=evidence))
+        done = self._ledger.pools[handle.crew].done
+        self._tell(Exited(component=handle.component, death=death, crew_done=done, evidence=evidence))
 
-    def _was_out_of_memory(self, hand: Handle, number: int | None) -> bool:
-        if number != signal.SIGKILL or hand.killed:
+    def _was_out_of_memory(self, handle: Handle, number: int | None) -> bool:
+        if number != signal.SIGKILL or handle.killed:
             return False
         if proc.oom_kills() <= self._oom_kills:
             return False

@@ -288,7 +288,11 @@ class Requests:
         now = clock.monotonic()
         workers = [
             worker_view(
-                place, self._supervisor.hands.get(component), self._ledger.held.get(component), self._plan.restart, now
+                place,
+                self._supervisor.handles.get(component),
+                self._ledger.held.get(component),
+                self._plan.restart,
+                now,
             )
             for component, place in self._fleet.places.items()
         ]

@@ -1,6 +1,6 @@
-"""Those who watch a node through its socket: each is sent what it has not been told, as fast as it takes it.
+"""The subscribers on the node's control socket: each is sent the events that it does not have, as fast as it reads.
 
-One that does not read is sent nothing more until it has taken what is on its way, so that it costs next to nothing.
+A subscriber that does not read is sent nothing more until its socket is empty, so it costs next to nothing.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from chargehand.node.loop import Channel
 from chargehand.protocol.control import Call
 
 MOST_TOPICS = 10_000
-"""That one caller can want: an API process asks for all who watch through it."""
+"""Topics of one caller: an API process subscribes for all of its own clients."""
 AT_ONCE = 500
 """Events in one frame."""
 
@@ -24,7 +24,7 @@ _encoder = msgspec.json.Encoder()
 
 
 class Subscriber:
-    """One who watches."""
+    """One subscriber."""
 
     subscription: Subscription
 
@@ -32,70 +32,70 @@ class Subscriber:
         self.channel, self.call = channel, 0
         self._wake = wake
         self.known_after: int | None = None
-        """The look at the store after which it has been told everything; None: it knows that it has."""
+        """The read of the store after which it has the full state; None if it was told so."""
         channel.on_sent = self.wake
 
     def wake(self) -> None:
-        """There may be something to be sent."""
+        """Note that there may be something to send."""
         self._wake(self)
 
 
 class Subscribers:
-    """All who watch. `send` is called by the node at the end of every turn, while there are some."""
+    """All subscribers. The node calls `send` at the end of every turn while there are some."""
 
     def __init__(self, live: Live) -> None:
         self._live = live
-        self._outlets: dict[Channel, Subscriber] = {}
+        self._subscribers: dict[Channel, Subscriber] = {}
         self._awake: dict[Subscriber, None] = {}
-        """Those who may have something to be sent."""
+        """Subscribers for which there may be something to send."""
 
     def subscribe(self, channel: Channel, call: Call) -> None:
-        """Tell this caller of these topics from now on, and no longer of others. TopicError if they cannot be."""
+        """Set the topics of this caller. Raises TopicError if one of them is invalid."""
         patterns = parse(call.topics, MOST_TOPICS)
         broker = self._live.broker
-        outlet = self._outlets.get(channel)
-        if outlet is None:
-            outlet = self._outlets[channel] = Subscriber(channel, self._wake)
-            outlet.subscription = broker.subscribe(patterns, outlet.wake, call.last, mirror=call.mirror)
+        subscriber = self._subscribers.get(channel)
+        if subscriber is None:
+            subscriber = self._subscribers[channel] = Subscriber(channel, self._wake)
+            subscriber.subscription = broker.subscribe(patterns, subscriber.wake, call.last, mirror=call.mirror)
         else:
-            broker.change(outlet.subscription, patterns)
-        outlet.call = call.call
-        outlet.known_after = self._live.watch(broker.wanted(), clock.monotonic())
-        self._wake(outlet)
+            broker.change(subscriber.subscription, patterns)
+        subscriber.call = call.call
+        subscriber.known_after = self._live.watch(broker.wanted(), clock.monotonic())
+        self._wake(subscriber)
 
     def unsubscribe(self, channel: Channel) -> None:
-        """That caller has left."""
-        outlet = self._outlets.pop(channel, None)
-        if outlet is not None:
-            self._awake.pop(outlet, None)
-            self._live.broker.unsubscribe(outlet.subscription)
+        """Forget this caller."""
+        subscriber = self._subscribers.pop(channel, None)
+        if subscriber is not None:
+            self._awake.pop(subscriber, None)
+            self._live.broker.unsubscribe(subscriber.subscription)
             self._live.watch(self._live.broker.wanted(), clock.monotonic())
 
-    def _wake(self, outlet: Subscriber) -> None:
-        self._awake[outlet] = None
+    def _wake(self, subscriber: Subscriber) -> None:
+        self._awake[subscriber] = None
 
     def send(self) -> None:
-        """Send everybody what there is for them."""
-        for outlet in list(self._awake):
-            if self._send(outlet):
-                self._awake.pop(outlet, None)
+        """Send every subscriber what there is for it."""
+        for subscriber in list(self._awake):
+            if self._send(subscriber):
+                self._awake.pop(subscriber, None)
 
-    def _send(self, outlet: Subscriber) -> bool:
-        """Whether it need not be looked at again before something happens."""
-        subscription, channel = outlet.subscription, outlet.channel
+    def _send(self, subscriber: Subscriber) -> bool:
+        """Send what there is. Returns whether nothing more can be sent before something happens."""
+        subscription, channel = subscriber.subscription, subscriber.channel
         while len(subscription):
             if channel.clogged:
-                return True  # it is woken when all of that is taken
+                return True  # the channel wakes the subscriber when its buffer is empty
             anew, events = subscription.take(AT_ONCE)
-            self._frame(outlet, "EVENTS", anew=anew, events=[Wire.of(event) for event, _ in events])
-        if outlet.known_after is None:
+            self._frame(subscriber, "EVENTS", anew=anew, events=[Wire.of(event) for event, _ in events])
+        if subscriber.known_after is None:
             return True
-        if self._live.looked < outlet.known_after:
+        if self._live.looked < subscriber.known_after:
             return False
-        outlet.known_after = None
-        self._frame(outlet, "KNOWN", version=self._live.broker.version, floors=self._live.broker.floors)
+        subscriber.known_after = None
+        self._frame(subscriber, "KNOWN", version=self._live.broker.version, floors=self._live.broker.floors)
         return True
 
-    def _frame(self, outlet: Subscriber, kind: str, **fields: Any) -> None:
-        body = _encoder.encode({"call": outlet.call, "life": self._live.broker.life, **fields})
-        outlet.channel.send(b"%b|%b\n" % (kind.encode(), body))
+    def _frame(self, subscriber: Subscriber, kind: str, **fields: Any) -> None:
+        body = _encoder.encode({"call": subscriber.call, "life": self._live.broker.life, **fields})
+        subscriber.channel.send(b"%b|%b\n" % (kind.encode(), body))

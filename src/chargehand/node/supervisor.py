@@ -1,7 +1,7 @@
-"""The hands: start workers, listen to them, bury them. What is to be done is decided by the fleet and the ledger.
+"""Starts workers, reads what they send, and carries out what the fleet and the ledger decide.
 
-Nothing here blocks, sleeps, or calls the store. Everything runs on the node's main thread, because workers die with
-the thread that started them.
+Nothing here blocks, sleeps, or calls the store. Everything runs on the node's main thread, because the kernel ends a
+worker together with the thread that started it.
 """
 
 import signal
@@ -50,7 +50,7 @@ from chargehand.model.job import Claim, Settled
 from chargehand.model.ledger import Ledger, Todo
 from chargehand.model.records import Discovery
 from chargehand.model.search import LONGEST_LOOK, Look
-from chargehand.node.handle import Handle, take_on
+from chargehand.node.handle import Handle, start_worker
 from chargehand.node.loop import Loop
 from chargehand.node.output import OutputLine
 from chargehand.node.reaper import Reaper, crash_report
@@ -75,146 +75,146 @@ from chargehand.protocol.worker import (
 from chargehand.settings.plan import CrewPlan, NodePlan
 
 REST = 0.02
-"""Seconds for which a worker's pulse is not listened to after two frames in a row: small jobs change its state
-thousands of times a second, each of which would wake the node; of health only the newest matters."""
+"""Seconds for which a worker's health socket is not read after two frames in quick succession: short jobs change its
+state thousands of times a second, each change would wake the node, and only the newest state matters."""
 IN_A_ROW = 1.0
-"""Seconds between two such frames, at most: the beats of an idle worker cost one wake-up each, not two."""
+"""Most seconds between two frames in quick succession: a heartbeat of an idle worker costs one wake-up, not two."""
 MOST_BAD_FRAMES = 3
-"""In a row, on the pulse; after that the worker cannot be trusted."""
+"""Bad frames in a row on the health socket after which a worker is replaced."""
 MOST_IDLE_TURN = 5.0
 
 
-class Ears(Protocol):
-    """Who hears of what the supervisor does, beside the fleet and the ledger: the node."""
+class SupervisorEvents(Protocol):
+    """What the supervisor reports to the node, beside what it tells the fleet and the ledger."""
 
     def ended(self, component: str, job_id: str, seconds: float) -> None:
-        """A worker settled this job, which took so long, in a transaction of its own."""
+        """A worker settled this job, which took so many seconds, in a transaction of its own."""
 
     def keep(self, chore: chores.Chore) -> None:
-        """This is to be written."""
+        """The store is to write this."""
 
     def given_up(self, component: str, reason: str) -> None:
-        """This worker will not be started again."""
+        """The fleet gave this worker up."""
 
     def changed(self, component: str) -> None:
-        """Something that readers see has changed."""
+        """The state of this worker, as readers see it, may have changed."""
 
     def began(self, component: str, todo: Todo) -> None:
-        """A worker was handed this."""
+        """A worker was handed a job, several jobs, or a look for items."""
 
     def worked(self, component: str) -> None:
-        """A worker has ended something that it had in hand."""
+        """A worker has finished a job or a look."""
 
     def heard(self, component: str, job: str | None, progress: ProgressFrame | None) -> None:
-        """A worker said how it is, and how far it is, if that is news."""
+        """A worker sent a health frame; `progress` is given only if it changed."""
 
     def said(self, component: str, line: OutputLine) -> None:
         """A worker printed or logged a line."""
 
 
 class Supervisor:
-    """See the module. The node calls `next_due`, `tick`, `stop`, `hand_out`, `act`."""
+    """Owns the worker processes of this node. The node calls `next_due`, `tick`, `stop`, `hand_out` and `act`."""
 
     def __init__(
-        self, loop: Loop, plan: NodePlan, fleet: Fleet, ledger: Ledger, lives: ProcessRecord, ears: Ears
+        self, loop: Loop, plan: NodePlan, fleet: Fleet, ledger: Ledger, lives: ProcessRecord, events: SupervisorEvents
     ) -> None:
         self._loop, self._plan, self._fleet, self._ledger, self._lives = loop, plan, fleet, ledger, lives
-        self._ears = ears
+        self._events = events
         self._crews = {crew.name: crew for crew in plan.crews}
-        self.hands: dict[str, Handle] = {}
-        self._burial = Reaper(loop, fleet, ledger, lives, self.hands, self.tell)
+        self.handles: dict[str, Handle] = {}
+        self._reaper = Reaper(loop, fleet, ledger, lives, self.handles, self.tell)
         self._resting: deque[tuple[float, Callable[[], object]]] = deque()
-        """Workers whose pulse, or output, is not listened to, and until when."""
+        """Sockets and pipes that are not read for a moment: when to go on, and how."""
         self._replanned = True
-        """The fleet has decided something since it was last asked when it has something to do."""
+        """Whether the fleet's next due time must be computed again."""
         self._planned: float | None = None
-        """What it said then, or the timeout of a job that was handed out since; it may be too early, never too late."""
+        """The fleet's next due time, or an earlier job timeout; it may be too early, never too late."""
 
-    # time
+    # deadlines
 
     def next_due(self) -> float | None:
-        """When `tick` has something to do, or earlier. Jobs come and go far more often than that changes."""
-        if self._replanned or self._burial.dying:
+        """Returns when `tick` has something to do, or an earlier time. It changes far less often than jobs end."""
+        if self._replanned or self._reaper.dying:
             self._replanned = False
-            self._planned = _earliest(self._fleet.next_due(), *self._burial.next_due())
+            self._planned = _earliest(self._fleet.next_due(), *self._reaper.next_due())
         return _earliest(self._planned, self._resting[0][0]) if self._resting else self._planned
 
     def tick(self, now: float, *, late: bool) -> None:
-        """Let time pass. A step that came late hears everybody before it judges anybody."""
+        """Let the fleet act on the time that passed. A late step reads every health socket before it judges silence."""
         while self._resting and (late or self._resting[0][0] <= now):
             self._resting.popleft()[1]()
         if late:
-            for hand in self.hands.values():
-                if hand.pulse is not None:
-                    hand.pulse.drain()
-        self._burial.look_again(now)
-        self.act(self._fleet.handle(Tick(), now))  # by the time at which it is known that we were not held up
+            for handle in self.handles.values():
+                if handle.pulse is not None:
+                    handle.pulse.drain()
+        self._reaper.check_again(now)
+        self.act(self._fleet.handle(Tick(), now))  # `now` was read when it was known that this process was not held up
 
     def beat(self) -> None:
-        """Something that is to be done from time to time."""
-        self._burial.beat()
+        """Do what is due at every heartbeat of the node."""
+        self._reaper.beat()
 
     def keep_free(self, unkillable: Sequence[Life]) -> None:
-        """Fill no place whose earlier life cannot be killed; fill those again whose has gone."""
+        """Fill no place whose earlier process cannot be killed, and fill a place that became free."""
         by = {life.component: life.pid for life in unkillable}
         for component in {*self._fleet.places, *self._fleet.occupied, *by}:
             self.tell(Occupied(component, by.get(component)))
         for component, pid in by.items():
-            log.error("an earlier worker is unkillable; it keeps its job and its place", component=component, pid=pid)
+            log.error("an earlier worker cannot be killed and keeps its job", component=component, pid=pid)
 
     def stop(self) -> None:
-        """Ask every worker to stop; the fleet presses on by itself."""
+        """Ask every worker to stop. The fleet enforces the grace period."""
         self.tell(StopAsked())
 
     @property
     def gone(self) -> bool:
-        """Whether no worker, and nothing of one, is left."""
-        return not self.hands and not self._burial.dying and self._fleet.all_gone()
+        """Whether no worker process, and nothing that one started, is left."""
+        return not self.handles and not self._reaper.dying and self._fleet.all_gone()
 
-    # decisions become acts
+    # decisions and actions
 
     def tell(self, event: Event) -> None:
-        """Have the fleet decide, and do what it says."""
+        """Pass an event to the fleet, and carry out the actions that it returns."""
         self.act(self._fleet.handle(event, clock.monotonic()))
 
     def act(self, actions: Sequence[Action]) -> None:
-        """Do what was decided."""
+        """Carry out the fleet's actions."""
         self._replanned = True
         for action in actions:
             self._act(action)
             if not isinstance(action, Examine | BreakerOpened | BreakerClosed):
-                self._ears.changed(action.component)
+                self._events.changed(action.component)
 
     def _act(self, action: Action) -> None:
         match action:
             case Spawn(component):
                 self._spawn(component)
             case Ask(component):
-                self._ask(self.hands[component])
+                self._ask(self.handles[component])
             case Heed(component, paused):
-                self._tell_pulse(self.hands[component], "PAUSE" if paused else "RESUME", {})
+                self._tell_pulse(self.handles[component], "PAUSE" if paused else "RESUME", {})
             case Recall(component, job):
-                log.info("job is being cancelled", component=component, job=job)
+                log.info("a running job is asked to cancel", component=component, job=job)
                 fence = self._ledger.held[component].claims[job].fence
-                self._tell_pulse(self.hands[component], "CANCEL", {"id": job, "fence": fence})
+                self._tell_pulse(self.handles[component], "CANCEL", {"id": job, "fence": fence})
             case Dismiss(component):
                 self._ledger.dismiss(component)
             case DumpStacks(component, reason):
                 job = self._fleet.places[component].doing
-                log.warning("worker condemned", component=component, reason=reason, job=job)
-                self.hands[component].ask_where_it_stands(signal.SIGUSR1)
+                log.warning("worker will be killed after a stack dump", component=component, reason=reason, job=job)
+                self.handles[component].dump_stacks(signal.SIGUSR1)
             case Terminate(component):
-                self._terminate(self.hands[component])
+                self._terminate(self.handles[component])
             case Kill(component, reason):
                 log.warning("worker force-killed", component=component, reason=reason)
-                self._kill(self.hands[component])
+                self._kill(self.handles[component])
             case Examine(component):
                 flags = self._fleet.places[component].flags
-                self.tell(Examined(component, proc.cpu_of(self.hands[component].child.pid)))
+                self.tell(Examined(component, proc.cpu_of(self.handles[component].child.pid)))
                 if self._fleet.places[component].flags != flags:
-                    self._ears.changed(component)
+                    self._events.changed(component)
             case Report():
-                self._ears.keep(chores.KeepReport(crash_report(action)))
+                self._events.keep(chores.KeepReport(crash_report(action)))
             case GivenUp(component, reason):
                 remedy = f"chargehand reset {component}"
                 log.error(
@@ -224,12 +224,12 @@ class Supervisor:
                     reason=summary(reason),
                     remedy=remedy,
                 )
-                self._ears.given_up(component, reason)
+                self._events.given_up(component, reason)
             case Forgiven(component):
-                self._ears.keep(chores.Forgive(component))
+                self._events.keep(chores.Forgive(component))
             case Replace(component, reason, pause):
                 log.warning(
-                    "worker to be respawned",
+                    "worker will be started again",
                     event=log.Event.WORKER_DELAYED,
                     component=component,
                     reason=summary(reason),
@@ -237,44 +237,44 @@ class Supervisor:
                 )
             case BreakerOpened(crew, cause, probe):
                 log.error(
-                    "all of a crew crashed of the same cause; one is tried",
+                    "all workers of a crew crashed for the same cause; one is started as a probe",
                     event=log.Event.BREAKER_OPENED,
                     crew=crew,
                     cause=cause,
                     tried=probe,
                 )
             case BreakerClosed(crew, why):
-                log.info("the others of the crew come back", crew=crew, why=why)
+                log.info("the other workers of the crew start again", crew=crew, why=why)
             case Removed(component):
                 log.info("worker removed", component=component)
             case _:
                 assert_never(action)
 
-    def _kill(self, hand: Handle) -> None:
-        hand.killed = True
-        hand.child.signal_session(signal.SIGKILL)
+    def _kill(self, handle: Handle) -> None:
+        handle.killed = True
+        handle.child.signal_session(signal.SIGKILL)
 
-    def _tell_pulse(self, hand: Handle, kind: str, body: dict[str, Any]) -> None:
-        assert hand.pulse is not None
-        hand.pulse.send(encode(kind, body))
+    def _tell_pulse(self, handle: Handle, kind: str, body: dict[str, Any]) -> None:
+        assert handle.pulse is not None
+        handle.pulse.send(encode(kind, body))
 
-    def _terminate(self, hand: Handle) -> None:
-        """Let what the worker started end by itself, but not the worker: it would take their deaths for results."""
-        log.warning("worker terminated", component=hand.component, pid=hand.child.pid)
-        hand.child.signal(signal.SIGSTOP)
-        if hand.work is not None:
-            hand.work.drain()
-            hand.work.close()
-        hand.child.signal_descendants(signal.SIGTERM)
+    def _terminate(self, handle: Handle) -> None:
+        """Send SIGTERM to what the worker started, with the worker stopped: it would take their exits for results."""
+        log.warning("worker terminated", component=handle.component, pid=handle.child.pid)
+        handle.child.signal(signal.SIGSTOP)
+        if handle.work is not None:
+            handle.work.drain()
+            handle.work.close()
+        handle.child.signal_descendants(signal.SIGTERM)
 
     def kill_all(self) -> None:
-        """Wait for nobody: end every worker and what it started, now. What they held goes back unharmed."""
-        for hand in self.hands.values():
-            self._kill(hand)
+        """Kill every worker and what it started, without a grace period. Their jobs are released as interrupted."""
+        for handle in self.handles.values():
+            self._kill(handle)
 
-    def _ask(self, hand: Handle) -> None:
-        self._ledger.dismiss(hand.component)
-        for channel in (hand.work, hand.pulse):
+    def _ask(self, handle: Handle) -> None:
+        self._ledger.dismiss(handle.component)
+        for channel in (handle.work, handle.pulse):
             if channel is not None:
                 channel.send(encode("STOP", {}))
 
@@ -283,18 +283,18 @@ class Supervisor:
         crew = self._crews[place.crew]
         mark = f"{self._lives.mark}/{component}/{place.life}"
         try:
-            hand, ends = take_on(component, place.crew, mark, crew.environment_of(place.index))
+            handle, ends = start_worker(component, place.crew, mark, crew.environment_of(place.index))
         except OSError as error:
             self.tell(NotStarted(component, f"not started: {spawn_error(error)}"))
             return
-        self._lives.add(hand.child)
-        self.hands[component] = hand
-        hand.listen(self._loop, ends, self._worked, self._pulsed, self._printed, self._rest)
-        self._loop.add(hand.child.pidfd, lambda _: self._burial.died(hand))
-        assert hand.work is not None
-        hand.work.send(encode("INIT", self._init(component, crew, mark)))
-        log.info("worker spawned", event=log.Event.WORKER_SPAWNED, component=component, pid=hand.child.pid)
-        self.tell(Started(component, hand.child.pid))
+        self._lives.add(handle.child)
+        self.handles[component] = handle
+        handle.listen(self._loop, ends, self._worked, self._pulsed, self._printed, self._rest)
+        self._loop.add(handle.child.pidfd, lambda _: self._reaper.on_exit(handle))
+        assert handle.work is not None
+        handle.work.send(encode("INIT", self._init(component, crew, mark)))
+        log.info("worker spawned", event=log.Event.WORKER_SPAWNED, component=component, pid=handle.child.pid)
+        self.tell(Started(component, handle.child.pid))
 
     def _init(self, component: str, crew: CrewPlan, mark: str) -> dict[str, Any]:
         plan = self._plan
@@ -317,65 +317,65 @@ class Supervisor:
             "crews": {name: msgspec.to_builtins(other) for name, other in self._crews.items()},
         }
 
-    # a worker speaks
+    # what workers send
 
     def hand_out(self, component: str, todo: Todo) -> None:
-        """Give the worker this job, or have it look for some."""
-        hand = self.hands[component]
-        assert hand.work is not None
+        """Send the worker a job, several jobs, or a request to look for items."""
+        handle = self.handles[component]
+        assert handle.work is not None
         others: list[str] = []
         if isinstance(todo, Claim):
-            hand.work.send(job_frame(todo))
+            handle.work.send(job_frame(todo))
             job, timeout = todo.id, None if todo.timeout_ms is None else todo.timeout_ms / 1000
         elif isinstance(todo, Look):
-            hand.work.send(encode("LOOK", {"after": todo.after, "limit": todo.limit}))
+            handle.work.send(encode("LOOK", {"after": todo.after, "limit": todo.limit}))
             job, timeout = f"{todo.crew}/?", LONGEST_LOOK
         else:
-            hand.work.send(batch_frame(todo))
+            handle.work.send(batch_frame(todo))
             job, timeout, others = todo[0].id, longest(todo), [other.id for other in todo[1:]]
         now = clock.monotonic()
         self._fleet.began(component, job, timeout, now, others)
         if timeout is not None and (self._planned is None or now + timeout < self._planned):
             self._planned = now + timeout
-        self._ears.began(component, todo)
+        self._events.began(component, todo)
 
-    def _worked(self, hand: Handle, frame: Frame | BadFrame) -> None:
-        """A line on the work socket. Whatever it is, it can do no more than end its own job."""
+    def _worked(self, handle: Handle, frame: Frame | BadFrame) -> None:
+        """Handle a frame on the work socket. A bad one can do no more than end the worker's own job."""
         try:
             if isinstance(frame, BadFrame):
                 raise ValueError(frame.why)
             if frame.kind == "READY":
-                if hand.welcomed:
-                    raise ValueError("READY a second time")
-                self._ready(hand)
+                if handle.welcomed:
+                    raise ValueError("READY was sent twice")
+                self._ready(handle)
             elif frame.kind == "FATAL":
-                hand.said = fatals.decode(frame.body)
+                handle.said = fatals.decode(frame.body)
             elif frame.kind == "FOUND":
-                self._found(hand, founds.decode(frame.body))
+                self._found(handle, founds.decode(frame.body))
             elif frame.kind == "MORETIME":
-                self.tell(MoreTime(hand.component, more_times.decode(frame.body).seconds))
+                self.tell(MoreTime(handle.component, more_times.decode(frame.body).seconds))
             else:
-                self._outcome(hand, frame.kind, outcomes.decode(frame.body))
-        except (ValueError, RecursionError) as error:  # msgspec's and our own errors about data are ValueErrors
-            self._bad(hand, frame, str(error))
-            self._break(hand)  # it may have been an outcome: one is enough
+                self._outcome(handle, frame.kind, outcomes.decode(frame.body))
+        except (ValueError, RecursionError) as error:  # errors of msgspec and of our own checks are ValueErrors
+            self._bad(handle, frame, str(error))
+            self._break(handle)  # it may have been an outcome: one bad frame is enough
 
-    def _ready(self, hand: Handle) -> None:
-        hand.welcomed = True
-        log.info("worker ready", event=log.Event.WORKER_READY, component=hand.component, pid=hand.child.pid)
-        paused = self._fleet.places[hand.component].paused
-        self.tell(Framed(hand.component, "paused" if paused else "healthy"))
-        self._ears.changed(hand.component)
+    def _ready(self, handle: Handle) -> None:
+        handle.welcomed = True
+        log.info("worker ready", event=log.Event.WORKER_READY, component=handle.component, pid=handle.child.pid)
+        paused = self._fleet.places[handle.component].paused
+        self.tell(Framed(handle.component, "paused" if paused else "healthy"))
+        self._events.changed(handle.component)
         now = clock.monotonic()
-        claim = self._ledger.welcome(hand.component, hand.crew, now)
+        claim = self._ledger.welcome(handle.component, handle.crew, now)
         if claim is not None:
-            self.hand_out(hand.component, claim)
+            self.hand_out(handle.component, claim)
 
-    def _found(self, hand: Handle, body: FoundFrame) -> None:
-        """A worker has looked for work in the application's tables."""
-        search = self._ledger.searches.get(hand.crew)
-        if search is None or search.asked != hand.component:
-            raise ValueError("FOUND though it was not asked to look")
+    def _found(self, handle: Handle, body: FoundFrame) -> None:
+        """Handle the page of items that a worker's `discover` returned."""
+        search = self._ledger.searches.get(handle.crew)
+        if search is None or search.asked != handle.component:
+            raise ValueError("FOUND was sent by a worker that was not asked to look")
         now = clock.monotonic()
         found, error = (), body.error
         try:
@@ -385,104 +385,104 @@ class Supervisor:
         if error is not None:
             search.failed(error, now)
             log.error(
-                "looking for work failed",
+                "discover failed",
                 event=log.Event.DISCOVER_FAILED,
-                component=hand.component,
+                component=handle.component,
                 error=summary(error),
             )
         else:
             search.found(found[-1].item if found else None, body.more and bool(found))
-            crew = self._crews[hand.crew]
+            crew = self._crews[handle.crew]
             page = Discovery(
                 queue=crew.queue, found=found, priority=crew.priority, max_attempts=crew.max_attempts,
                 timeout_ms=crew.timeout_ms,
             )  # fmt: skip
-            self._ledger.chore(chores.QueueFound(hand.crew, page, search.looked_at), now, urgent=True)
-        if not self._fleet.ended(hand.component, now, job=False):
-            self._ledger.dismiss(hand.component)
-        self._go_on(hand, self._ledger.looked(hand.component, now), now)
+            self._ledger.chore(chores.QueueFound(handle.crew, page, search.looked_at), now, urgent=True)
+        if not self._fleet.ended(handle.component, now, job=False):
+            self._ledger.dismiss(handle.component)
+        self._go_on(handle, self._ledger.looked(handle.component, now), now)
 
-    def _go_on(self, hand: Handle, following: Todo | None, now: float) -> None:
+    def _go_on(self, handle: Handle, following: Todo | None, now: float) -> None:
         if following is not None:
-            self.hand_out(hand.component, following)
+            self.hand_out(handle.component, following)
         else:
-            self.act(self._fleet.let_go(hand.component, now))
+            self.act(self._fleet.let_go(handle.component, now))
 
-    def _outcome(self, hand: Handle, kind: str, body: OutcomeFrame) -> None:
-        held = self._ledger.held.get(hand.component)
+    def _outcome(self, handle: Handle, kind: str, body: OutcomeFrame) -> None:
+        held = self._ledger.held.get(handle.component)
         claim = held and held.find(body.id)
         if held is None or claim is None or claim.fence != body.fence:
-            raise ValueError(f"{kind} for a job that this worker does not have")
+            raise ValueError(f"{kind} names a job that this worker does not hold")
         outcome = outcome_of(kind, body)
         now = clock.monotonic()
         if held.others:
-            self._fleet.one_ended(hand.component, body.id, now)
-            self._ledger.finished(hand.component, outcome, now, hand.child.pid, body.id)
+            self._fleet.one_ended(handle.component, body.id, now)
+            self._ledger.finished(handle.component, outcome, now, handle.child.pid, body.id)
         else:
-            if not self._fleet.ended(hand.component, now):
-                self._ledger.dismiss(hand.component)
-            self._go_on(hand, self._ledger.finished(hand.component, outcome, now, hand.child.pid), now)
-        self._ears.worked(hand.component)
+            if not self._fleet.ended(handle.component, now):
+                self._ledger.dismiss(handle.component)
+            self._go_on(handle, self._ledger.finished(handle.component, outcome, now, handle.child.pid), now)
+        self._events.worked(handle.component)
         if isinstance(outcome, Settled):
-            self._ears.ended(hand.component, body.id, now - held.since)
+            self._events.ended(handle.component, body.id, now - held.since)
 
-    def _pulsed(self, hand: Handle, frame: Frame | BadFrame) -> None:
+    def _pulsed(self, handle: Handle, frame: Frame | BadFrame) -> None:
         try:
             if isinstance(frame, BadFrame):
                 raise ValueError(frame.why)
             if frame.kind != "HEALTH":
                 raise ValueError(f"unexpected {frame.kind}")
             health = healths.decode(frame.body)
-            if (health.component_id, health.incarnation) != (hand.component, hand.child.mark):
-                raise ValueError(f"health of somebody else: {health.component_id}")
+            if (health.component_id, health.incarnation) != (handle.component, handle.child.mark):
+                raise ValueError(f"health frame of another component: {health.component_id}")
         except (ValueError, RecursionError) as error:
-            self._bad(hand, frame, str(error))
+            self._bad(handle, frame, str(error))
             return
-        before = hand.health
+        before = handle.health
         news = health.progress is not None and (health.current_job, health.progress)
         if news and before is not None and news == (before.current_job, before.progress):
             news = False
         if news:
             text = msgspec.json.encode(health.progress).decode()
-            self._ledger.progress(hand.component, text, clock.monotonic(), health.current_job)
-        hand.health, hand.bad_frames = health, 0
-        self._ears.heard(hand.component, health.current_job, health.progress if news else None)
-        heard_at, hand.heard_at = hand.heard_at, clock.monotonic()
-        if hand.pulse is not None and not hand.pulse.deaf and hand.heard_at - heard_at < IN_A_ROW:
-            hand.pulse.listen(False)
-            self._rest(lambda: hand.pulse and hand.pulse.listen(True))
+            self._ledger.progress(handle.component, text, clock.monotonic(), health.current_job)
+        handle.health, handle.bad_frames = health, 0
+        self._events.heard(handle.component, health.current_job, health.progress if news else None)
+        heard_at, handle.heard_at = handle.heard_at, clock.monotonic()
+        if handle.pulse is not None and not handle.pulse.deaf and handle.heard_at - heard_at < IN_A_ROW:
+            handle.pulse.listen(False)
+            self._rest(lambda: handle.pulse and handle.pulse.listen(True))
         # `healthy` counts only once READY has come on the work socket: the two sockets are not ordered.
-        place = self._fleet.places[hand.component]
+        place = self._fleet.places[handle.component]
         early = place.status is Status.STARTING and health.status in ("healthy", "paused")
         shown = (place.status, place.flags)
         status = "starting" if early else health.status
-        self.tell(Framed(hand.component, status, health.turns, health.memory))
+        self.tell(Framed(handle.component, status, health.turns, health.memory))
         if (place.status, place.flags) != shown:
-            self._ears.changed(hand.component)
+            self._events.changed(handle.component)
 
     def _rest(self, then: Callable[[], object]) -> None:
-        """Do that in a moment."""
+        """Call this after a short rest."""
         self._resting.append((clock.monotonic() + REST, then))
 
-    def _printed(self, hand: Handle, line: OutputLine) -> None:
+    def _printed(self, handle: Handle, line: OutputLine) -> None:
         if line.job is None:
-            held = self._ledger.held.get(hand.component)
+            held = self._ledger.held.get(handle.component)
             line.job = held.claim.id if held and not held.others else None
-        self._ears.said(hand.component, line)
+        self._events.said(handle.component, line)
 
-    def _bad(self, hand: Handle, frame: Frame | BadFrame, why: str) -> None:
-        hand.keep_bad(frame, why)
-        log.warning("bad frame", component=hand.component, pid=hand.child.pid, why=why)
-        if hand.bad_frames >= MOST_BAD_FRAMES:
-            self._break(hand)
+    def _bad(self, handle: Handle, frame: Frame | BadFrame, why: str) -> None:
+        handle.keep_bad_frame(frame, why)
+        log.warning("bad frame", component=handle.component, pid=handle.child.pid, why=why)
+        if handle.bad_frames >= MOST_BAD_FRAMES:
+            self._break(handle)
 
-    def _break(self, hand: Handle) -> None:
-        """Listen to this worker no more, and have it replaced."""
-        for channel in (hand.work, hand.pulse):
+    def _break(self, handle: Handle) -> None:
+        """Stop reading from this worker, and have it replaced."""
+        for channel in (handle.work, handle.pulse):
             assert channel is not None
             channel.close()
-        if hand.exit is None:
-            self.tell(Broken(hand.component))
+        if handle.exit is None:
+            self.tell(Broken(handle.component))
 
 
 def _earliest(*moments: float | None) -> float | None:
