@@ -1,4 +1,4 @@
-"""The whole life of a node process: the plan comes in over the host's tether, the node runs until it is stopped."""
+"""The entry point of a node process: reads the plan from the host's socket, and runs the node until it has stopped."""
 
 import socket
 import sys
@@ -15,7 +15,7 @@ from chargehand.settings.plan import NodePlan
 
 
 def main(tether_fd: int) -> None:
-    """The whole life of a node process. The lock that makes it single came with it, in an inherited descriptor."""
+    """Run a node. The lock that makes it the only node of its store is held by an inherited descriptor."""
     tether = socket.socket(fileno=tether_fd)
     tether.set_inheritable(False)
     plan = _read_plan(tether)
@@ -42,7 +42,7 @@ def _read_plan(tether: socket.socket) -> NodePlan:
     while not data.endswith(b"\n"):
         ahead = tether.recv(1 << 16, socket.MSG_PEEK)
         if not ahead:
-            sys.exit(0)  # the host is gone before it said anything
-        # No more than the one line: a request to stop may be right behind it.
+            sys.exit(0)  # the host exited before it sent the plan
+        # Read only this one line: a stop request may follow it.
         data += tether.recv(ahead.find(b"\n") + 1 or len(ahead))
     return msgspec.json.decode(bytes(data).partition(b"|")[2], type=NodePlan)

@@ -1,4 +1,4 @@
-"""Everything wired together: a plan comes in over the host's tether, a running node goes on until it is told to stop.
+"""The node: it connects the fleet, the ledger, the supervisor, the store thread and the control socket.
 
 The main thread waits for pidfds, sockets and timers; the store thread makes every store call. Neither waits for the
 other.
@@ -55,13 +55,13 @@ LONGEST_WAIT = 60.0
 MOST_ERRORS, ERROR_WINDOW = 3, 60.0
 EMPTY = Batch()
 BRISK = 0.0005
-"""Seconds after a whole turn for which turns that find something to hear do only that: nothing else is that urgent."""
+"""Seconds after a whole turn during which a turn only handles what arrived: nothing else is that urgent."""
 UNKILLABLE_EVERY = 0.5
-"""Seconds between looks at processes that did not die of a SIGKILL."""
+"""Seconds between two checks of processes that a SIGKILL did not end."""
 
 
 class Node:
-    """One life of a node. `step` is one turn; `run` is all of them."""
+    """One run of a node process. `step` is one turn of its loop; `run` repeats it until the node has stopped."""
 
     def __init__(self, plan: NodePlan, tether: socket.socket, log_buffer: LogBuffer) -> None:
         self._plan = plan
@@ -109,7 +109,7 @@ class Node:
             self._followers, log_buffer, Documents(self.status, self._past, self._history),
         )  # fmt: skip
         self._sleeping = [crew.name for crew in plan.crews if crew.idle_exit is not None]
-        """Crews whose workers go to sleep for want of work."""
+        """Crews with an idle timeout, whose workers end when they have no work."""
         self._open = False
         self._brisk_until = 0.0
         self._unusable: str | None = None
@@ -139,7 +139,7 @@ class Node:
         )
 
     def _spare(self) -> tuple[str, ...]:
-        """Workers of earlier nodes that cannot be killed: what they hold stays theirs."""
+        """Returns the workers of earlier nodes that cannot be killed: they keep their claims."""
         return tuple({life.component for life in self._unkillable})
 
     def _look_at_the_unkillable(self, now: float) -> None:
@@ -150,10 +150,10 @@ class Node:
             self._supervisor.keep_free(left)
             self._store.recover(self._spare())
 
-    # one turn after the other
+    # the loop
 
     def run(self) -> int:
-        """Until stopped; the exit code."""
+        """Run until stopped. Returns the exit code."""
         self._store.start()
         log.info(
             "node started", event=log.Event.NODE_STARTED, node=self._plan.node, pid=os.getpid(),
@@ -182,21 +182,21 @@ class Node:
         return EXIT_STORE if self._unusable else 0
 
     def _carry_on(self) -> bool:
-        """After an unforeseen error: go on with what we know. Not after three within a minute: another takes over."""
-        log.error("supervision met an unforeseen error and goes on", event=log.Event.SUPERVISION_ERROR, trace=True)
+        """Log an unexpected error. Returns whether to go on: after three in a minute the host starts another node."""
+        log.error("unexpected error in the supervision loop", event=log.Event.SUPERVISION_ERROR, trace=True)
         now = clock.monotonic()
         self._errors = [when for when in self._errors if when > now - ERROR_WINDOW] + [now]
         if len(self._errors) < MOST_ERRORS:
             return True
         log.error(
-            "too many unforeseen errors; the node ends, and its host starts another",
+            "too many unexpected errors; the node exits, and its host starts another",
             event=log.Event.SUPERVISION_ABORTED,
             count=MOST_ERRORS,
         )
         return False
 
     def step(self) -> None:
-        """Give the store what is due; wait for something to happen; decide; act. Nothing blocks but the wait."""
+        """Submit what is due to the store, wait for events, decide, act. Only the wait blocks."""
         before = clock.monotonic()
         late = self._forgive(before)
         if before < self._brisk_until and not late:
@@ -209,7 +209,7 @@ class Node:
         tend_at = self._tend_due(before) if self._open else before + LONGEST_WAIT
         timeout = self._timeout(before, min(supervise_at, tend_at, batch_at or supervise_at))
         ready = self._loop.wait(timeout)
-        late |= self._forgive(clock.monotonic(), timeout)  # whoever was late itself forgives, before it hears anybody
+        late |= self._forgive(clock.monotonic(), timeout)  # before any worker is judged
         self._loop.handle(ready)
         now = clock.monotonic()
         late |= self._forgive(now)
@@ -227,14 +227,14 @@ class Node:
         self._brisk_until = now + BRISK
 
     def _forgive(self, now: float, waited: float = 0.0) -> bool:
-        """If we were held up since we last looked, nobody is blamed for that time; whether we were."""
+        """Shift every deadline by the time for which this process was held up. Returns whether it was."""
         over = self._pace.late(now, waited)
         if over:
             self._fleet.late(over)
         return over > 0
 
     def _tend_due(self, now: float) -> float:
-        """When `_tend` has something to do."""
+        """Returns when `_tend` has something to do."""
         due = now + LONGEST_WAIT
         if self._gone_at is None:
             ledger, office = self._ledger, self._requests
@@ -246,7 +246,7 @@ class Node:
         return due
 
     def _tend(self, now: float) -> None:
-        """What is due beside the work: the store is told how everybody is, and asked what has run out."""
+        """Do what is due beside the work: health rows, expired pauses, recurring jobs, looks, gathered batches."""
         if now >= self._health_rows.due() and self._gone_at is None:
             self._supervisor.beat()
             self._diary.weigh(self._fleet.places, clock.now_ms())
@@ -269,7 +269,7 @@ class Node:
         return min(max(0.0, due - now), LONGEST_WAIT)
 
     def _submit(self, now: float) -> float | None:
-        """Give the store a batch, if one is due; when the next one is, if that is known."""
+        """Submit a batch to the store if one is due. Returns when the next one is, if that is known."""
         due = self._ledger.batch_due(now)
         if due is None or due > now + 0.0005:
             return due
@@ -292,7 +292,7 @@ class Node:
                 self._ledger.chore(chores.Wipe(), now)
         return self._ledger.settled or now >= self._gone_at + LAST_WORDS
 
-    # the store speaks
+    # results from the store thread
 
     def _hear(self) -> None:
         for news in self._store.take():
@@ -307,7 +307,7 @@ class Node:
                 self._tether.send(encode("READY", {"pid": os.getpid()}))
             case Recovered(jobs):
                 if jobs:
-                    log.warning("jobs of an earlier node are queued again", count=len(jobs))
+                    log.warning("jobs of an earlier node were released", count=len(jobs))
                     self._ledger.hint()
             case Unusable(why):
                 self._unusable = why
@@ -320,7 +320,7 @@ class Node:
 
     def _store_failed(self, why: str, now: float) -> None:
         if why != self._failing:
-            log.error("the store fails; outcomes are kept and tried again", why=why)
+            log.error("the store fails; outcomes are kept and written later", why=why)
         self._failing = why
         for request in self._ledger.failed(now, self._pause):
             refuse(request.token, why, "StoreError")
@@ -332,7 +332,7 @@ class Node:
         if self._failing is not None:
             log.info("the store works again")
         self._failing, self._pause = None, FIRST_PAUSE
-        # Work first: a worker waits for it. Then those who only want to know.
+        # Hand out jobs first: workers wait for them. Answers to callers come second.
         for component, claim in self._ledger.confirm(result, now):
             self._supervisor.hand_out(component, claim)
         for token, enqueued in result.enqueued:
@@ -342,7 +342,7 @@ class Node:
         if batch.settlements:
             self._diary.ended(batch.settlements, result.lost, clock.now_ms())
         for job_id in result.lost:
-            log.warning("an outcome came too late and changed nothing", event=log.Event.OUTCOME_LATE, job=job_id)
+            log.warning("an outcome was refused: its claim no longer holds", event=log.Event.OUTCOME_LATE, job=job_id)
         for settlement in batch.settlements:
             if settlement.outcome == "done" or settlement.state in FINISHED:
                 self._followers.ended(settlement.id)
@@ -353,7 +353,7 @@ class Node:
         for seen, took in self._reader.take():
             self._live.seen(seen, took, clock.monotonic())
 
-    # the supervisor speaks
+    # what the supervisor reports
 
     def ended(self, component: str, job_id: str, seconds: float) -> None:
         self._followers.ended(job_id)
@@ -394,7 +394,7 @@ class Node:
             line.level, "worker says", event=log.Event.WORKER_OUTPUT, component=component, job=line.job, line=line.text
         )
 
-    # those who call
+    # documents for callers
 
     def _past(self) -> list[dict[str, Any]]:
         return self._live.past.told(clock.now_ms())
@@ -422,7 +422,7 @@ class Node:
             **self._requests.view(store_failing=self._failing),
         }
 
-    # the end
+    # stopping
 
     def _on_tether(self, _: Channel, frame: Frame | BadFrame) -> None:
         if isinstance(frame, Frame) and frame.kind == "STOP":
@@ -432,7 +432,7 @@ class Node:
             self._supervisor.kill_all()
 
     def stop(self, why: str) -> None:
-        """Let current jobs finish within the grace, settle them, stop everything."""
+        """Stop gracefully: let current jobs finish within the grace period, settle them, stop the workers."""
         if self._stopping is not None:
             return
         self._stopping = why
@@ -441,7 +441,7 @@ class Node:
         self._supervisor.stop()
 
     def watch_signals(self) -> None:
-        """SIGTERM stops in order; SIGINT is the host's business; SIGCHLD only wakes."""
+        """Stop gracefully on SIGTERM. SIGINT is left to the host; SIGCHLD only wakes the loop."""
         reading, writing = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD, signal.SIGHUP):
@@ -455,7 +455,7 @@ class Node:
 
 
 def _tell_failure(settlement: Settlement) -> None:
-    """One line for an attempt that did not end well: what, and what follows."""
+    """Log an attempt that did not succeed, and what follows."""
     about: dict[str, Any] = {"job": settlement.id, "queue": settlement.queue, "outcome": settlement.outcome}
     error = summary(settlement.error)
     if settlement.state is State.FAILED:
@@ -467,11 +467,11 @@ def _tell_failure(settlement: Settlement) -> None:
 
 
 def _raise_descriptor_limit() -> int:
-    """As many descriptors as we may have: every worker takes three, every caller one."""
+    """Raise the limit of open files to the hard limit: a worker needs three, a caller one. Returns the limit."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     return min(hard, 1 << 16)
 
 
 def _only_wake(number: int, frame: FrameType | None) -> None:
-    """Python must have a handler, or the wake-up descriptor stays silent."""
+    """Do nothing: Python writes to the wake-up descriptor only for signals that have a handler."""

@@ -1,6 +1,6 @@
-"""What people and callers want of a node: orders, pauses, the state of things; and what it remembers for them.
+"""Handles the requests that reach a node: orders, pauses, cancels, enqueues; and keeps what they need.
 
-It turns requests into decisions of the model and has the supervisor carry them out; it owns no process and no socket.
+The decisions are the model's; the supervisor carries them out. This module owns no process and no socket.
 """
 
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ from chargehand.settings.plan import NodePlan
 
 
 class Requests:
-    """See the module."""
+    """Handles requests, and what the store answers to them."""
 
     def __init__(
         self,
@@ -49,22 +49,22 @@ class Requests:
         self._fingerprints: dict[str, str] = {}
         self._opened = False
         self._orders: list[tuple[Token, Call]] = []
-        """What was ordered before the store was open."""
+        """Orders that came before the store was open."""
         self._queues = {crew.name: crew.queue for crew in plan.crews}
         self._pauses: list[str] = []
         self.pauses_due: float | None = None
-        """When the first of the pauses runs out."""
+        """When the first pause expires."""
         self.unserved: dict[str, str] = {}
         self._recurring: list[RecurringPlan] = []
 
-    # at the start
+    # start
 
     def opened(self, news: Opened, now: float) -> None:
-        """The store is open: go on from what people and earlier lives left, and start everybody."""
+        """The store is open: apply scaled counts, given-up marks and pauses from it, and start the workers."""
         self._opened, self._fingerprints = True, news.fingerprints
         for crew, count in news.scaled.items():
             if crew in self._fleet.crews:
-                log.info("crew has the count that a person set", event=log.Event.CREW_SCALED, crew=crew, workers=count)
+                log.info("crew has a count set by scale", event=log.Event.CREW_SCALED, crew=crew, workers=count)
                 self._supervisor.act(orders.scale(self._fleet, crew, count, now)[0])
         failed: dict[str, str] = {}
         for mark in news.given_up:
@@ -72,7 +72,7 @@ class Requests:
                 self._ledger.chore(chores.Forgive(mark.component), now)
             elif mark.fingerprint != news.fingerprints.get(mark.crew):
                 log.info(
-                    "worker is tried again: its code or settings have changed",
+                    "worker is started again: its code or settings have changed",
                     event=log.Event.WORKER_FORGIVEN,
                     component=mark.component,
                 )
@@ -91,17 +91,17 @@ class Requests:
             self.order(token, call)
 
     def mark(self, component: str, reason: str) -> chores.KeepGivenUp:
-        """That this worker was given up on, for the lives to come."""
+        """Returns the mark that keeps a worker given up across restarts of the node."""
         crew = self._fleet.places[component].crew
         fingerprint = self._fingerprints.get(crew, "")
         return chores.KeepGivenUp(
             GivenUpMark(component=component, crew=crew, reason=reason, fingerprint=fingerprint)
         )  # fmt: skip
 
-    # the store has spoken
+    # results from the store
 
     def committed(self, batch: Batch, result: Result, now: float) -> None:
-        """A batch is committed: what it means for pauses, sleepers, and those who asked."""
+        """Apply what a committed batch means for pauses, sleeping workers, and callers that wait for an answer."""
         if result.pauses is not None:
             self._paused(result.pauses, now)
         for crew, count in self._ledger.waiting().items():
@@ -148,28 +148,28 @@ class Requests:
         for queue, why in found.items():
             if self.unserved.get(queue) != why:
                 log.error(
-                    "a queue has work waiting and nobody to do it",
+                    "a queue has waiting jobs and no worker to run them",
                     event=log.Event.QUEUE_UNSERVED,
                     queue=queue,
                     why=summary(why),
                 )
         for queue in self.unserved.keys() - found.keys():
-            log.info("a queue is served again, or empty", event=log.Event.QUEUE_SERVED, queue=queue)
+            log.info("a queue is served again or empty", event=log.Event.QUEUE_SERVED, queue=queue)
         self.unserved = found
 
     def _cancelled(self, ids: Sequence[str], now: float) -> None:
-        """These are running, here or in memory, and are to end."""
+        """Cancel jobs that this node runs or holds."""
         for component, job in self._ledger.cancelled(ids, now):
             self._supervisor.act(self._fleet.cancel(component, job, now))
 
     def fire(self, now: float) -> None:
-        """Have those recurring jobs enqueued that are due; the store lets each fire once, whoever asks."""
+        """Enqueue the recurring jobs that are due. The store lets each time fire once, on any number of nodes."""
         for firing in schedule.due(self._recurring, clock.now_ms()):
             self._ledger.chore(chores.Fire(firing), now, urgent=True)
             self._recurring = [plan for plan in self._recurring if plan.name != firing.name]
 
     def fire_due(self, now: float) -> float | None:
-        """When the next of them is due."""
+        """Returns when the next recurring job is due."""
         if not self._recurring:
             return None
         first = min(plan.next_run_ms for plan in self._recurring)
@@ -180,14 +180,14 @@ class Requests:
         if page.queued:
             self._ledger.hint(self._queues[crew])
         for item in page.no_progress:
-            log.error("an item was done again and again and is still found; it is set aside", crew=crew, item=item)
+            log.error("an item was done several times and is still found; it is quarantined", crew=crew, item=item)
 
     def wake(self, crew: str) -> None:
-        """The application says that this crew would find something; refused in words if it cannot."""
+        """Look for items at once. UnknownCrew or ConfigurationError if the crew does not exist or does not discover."""
         if crew not in self._queues:
             raise UnknownCrew(f"there is no crew {crew!r}; there are: {', '.join(sorted(self._queues)) or 'none'}")
         if crew not in self._ledger.searches:
-            raise ConfigurationError(f"crew {crew!r} is not declared discovers=True: it has nothing to look for")
+            raise ConfigurationError(f"crew {crew!r} is not declared discovers=True: it looks for no items")
         self._ledger.searches[crew].wake(clock.monotonic())
         self._supervisor.tell(WorkWaits(crew, 1))
 
@@ -217,7 +217,7 @@ class Requests:
         self._ledger.hurry(clock.monotonic())
 
     def check_scope(self, scope: str | None) -> None:
-        """UnknownCrew, with those that there are, if there is nothing of that name."""
+        """Raises UnknownCrew, which lists the crews and workers, if there is none of this name."""
         orders.places_of(self._fleet, scope)
 
     def order(self, token: Token, call: Call) -> None:
@@ -263,7 +263,7 @@ class Requests:
         self._ledger.chore(chores.KeepDeed(self._deed(verb, call)), now)
 
     def _deed(self, verb: Verb, call: Call) -> Deed:
-        """What the operator log says of it."""
+        """Returns the entry for the operator log."""
         detail = call.reason if call.count is None else f"{call.count} workers"
         if call.for_ms is not None:
             detail = f"for {call.for_ms / 1000:g} s" + (f": {detail}" if detail else "")
@@ -281,7 +281,7 @@ class Requests:
             chores.SetPause(token=token, scope=scope, who=call.who, reason=call.reason, for_ms=call.for_ms), now
         )
 
-    # the state of things
+    # status
 
     def view(self, *, store_failing: str | None) -> dict[str, Any]:
         """What is shown of the workers, and the verdict on all."""
