@@ -9,6 +9,7 @@ from pathlib import Path
 from chaos import app, processes
 from chargehand.host import nodelock
 from chargehand.processes.prctl import die_with_parent
+from chargehand.stores.location import locate
 
 ROOT = Path(__file__).resolve().parent.parent
 PATIENCE = 60.0
@@ -67,7 +68,7 @@ class World:
 
     def node_pid(self) -> int | None:
         """Returns the pid of the node that holds the store, ready or not."""
-        pid = (nodelock.holder(self.store) or {}).get("pid")
+        pid = (nodelock.holder(locate(str(self.store))) or {}).get("pid")
         return pid if isinstance(pid, int) else None
 
     def kill(self, whom: str) -> bool:

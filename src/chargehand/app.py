@@ -40,7 +40,8 @@ from chargehand.settings.plan import UNSET, CrewPlan, NodePlan, Page, check_crew
 from chargehand.settings.schedule import RecurringJob, Schedule
 from chargehand.settings.schedule import check as check_schedule
 from chargehand.store import Store, Transaction
-from chargehand.stores import open_store, sqlite_path
+from chargehand.stores import open_store
+from chargehand.stores.location import locate
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -109,16 +110,16 @@ class Chargehand(Operating):
         given |= {"restart": restart, "liveness": liveness, "starts": starts, "retention": retention}
         self.settings: Settings = settings.read(Path(folder).resolve(), {**given, "log_level": log_level})
         """What was set, in code and from outside; read once."""
-        self.path = sqlite_path(self.settings.url)
-        self.url = str(self.path)
+        self.location = locate(self.settings.url)
+        """Where the store is; `str` gives its address."""
+        self.url = self.location.url
         self.node_name, self.log_level = self.settings.node, self.settings.log_level
         self._declared: dict[str, Declared] = {}
         self._crews: dict[str, Crew[Any, Any]] = {}
         self._recurring: dict[str, RecurringJob] = {}
         self._stores: list[Store] = []
         self._pid = os.getpid()
-        self.control_path = Path(f"{self.path}-sock")
-        self._calls = Calls(self.control_path)
+        self._calls = Calls(self.location.socket)
         self._host: Host | None = None
         self._guard = threading.Lock()
         self.pages: list[Page] = []
@@ -201,11 +202,16 @@ class Chargehand(Operating):
     # the store and the node
 
     @property
+    def path(self) -> Path:
+        """The file of an SQLite store. Deprecated: other stores have none; use `location`."""
+        return self.location.path
+
+    @property
     def calls(self) -> Calls:
         """Calls to the node. After a fork everything is opened anew: what the parent has open is the parent's."""
         if self._pid != os.getpid():
             self._forked = (self._stores, self._calls, self._host)  # kept, so that nothing of the parent's is closed
-            self._stores, self._calls, self._host = [], Calls(self.control_path), None
+            self._stores, self._calls, self._host = [], Calls(self.location.socket), None
             self._pid = os.getpid()
         return self._calls
 
@@ -216,8 +222,8 @@ class Chargehand(Operating):
         try:
             store = self._stores.pop()
         except IndexError:
-            nodelock.check_namespace(self.path)
-            store = open_store(self.url, create=create, synchronous=self.settings.synchronous)
+            nodelock.check_namespace(self.location)
+            store = open_store(self.location, create=create, synchronous=self.settings.synchronous)
         try:
             yield store
         finally:
@@ -273,7 +279,7 @@ class Chargehand(Operating):
         with self._store() as store:
             job = store.jobs.get(job_id)
         if job is None:
-            raise JobNotFound(f"there is no job {job_id!r} in {self.path}")
+            raise JobNotFound(f"there is no job {job_id!r} in {self.location}")
         return job
 
     def jobs(self, which: JobFilter) -> list[JobRecord]:
@@ -309,7 +315,7 @@ class Chargehand(Operating):
         """Live state for the running event loop: one line to the node, however many watch."""
         loop = asyncio.get_running_loop()
         if loop not in self._feeds:
-            self._feeds[loop] = Feed(self.control_path, partial(states, self))
+            self._feeds[loop] = Feed(self.location.socket, partial(states, self))
         return self._feeds[loop]
 
     def subscribe(self, *topics: str) -> Generator[dict[str, Any]]:

@@ -101,7 +101,7 @@ class Ref(Generic[Result]):
         return TimeoutError(f"job {self.id} did not end within {timeout or 0:g} s; it is {state}")
 
     async def _result(self) -> Result:
-        async with follow(self._hand.control_path, self.id) as news:
+        async with follow(self._hand.location.socket, self.id) as news:
             while True:
                 job = await asyncio.to_thread(self.job)
                 if job.state in FINISHED:

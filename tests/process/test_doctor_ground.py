@@ -18,7 +18,7 @@ from world import World
 from chargehand import StoreError, clock
 from chargehand.doctor.examine import examine, find_and_examine
 from chargehand.model.doctor.causes import CAUSES
-from chargehand.stores import sqlite_path
+from chargehand.stores.location import locate
 from chargehand.stores.sqlite.store import SqliteStore
 from chargehand.testing import eventually
 
@@ -157,7 +157,7 @@ def test_a_frozen_disk(world: World) -> None:  # spec: CL-4 SV-3 # cause: store-
 @pytest.mark.parametrize("address", ["x" * 300, "x" * 250, "d/" * 2100 + "x"])
 def test_a_name_that_is_too_long(address: str, tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="is too long"):
-        sqlite_path(str(tmp_path / address))
+        locate(str(tmp_path / address))
 
 
 def test_every_cause_has_a_test_that_creates_it() -> None:  # spec: CL-4

@@ -208,10 +208,10 @@ def stopping(served: Serving, world: World) -> None:  # cause: node-stopping
 
 BYSTANDER = """
 import sys
-from pathlib import Path
 from chargehand.host import nodelock
+from chargehand.stores.location import locate
 import os
-lock = nodelock.take(Path(sys.argv[1]))
+lock = nodelock.take(locate(sys.argv[1]))
 nodelock.sign(lock, os.getpid(), "there")
 print("held", flush=True)
 sys.stdin.read()

@@ -48,7 +48,8 @@ from chargehand.model.records import (
     RecurringPlan,
     Retention,
 )
-from chargehand.stores import open_store, sqlite_path
+from chargehand.stores import open_store
+from chargehand.stores.location import locate
 from chargehand.stores.sqlite import ground, prune
 from chargehand.stores.sqlite.store import SqliteStore, check_engine
 
@@ -445,34 +446,34 @@ def test_open_store_takes_an_address(path: Path) -> None:
     ],
 )
 def test_an_address_names_a_file(url: str, expected: str) -> None:
-    assert sqlite_path(url) == Path(expected)
+    assert locate(url).path == Path(expected)
 
 
 # spec: CF-1
 @pytest.mark.parametrize("url", ["b.db", "sqlite:b.db", "sqlite://b.db"])
 def test_a_relative_address_is_made_absolute(url: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
-    assert sqlite_path(url) == folder / "b.db"
+    assert locate(url).path == folder / "b.db"
 
 
 # spec: CF-1
 def test_the_home_folder_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/home/anna")
-    assert sqlite_path("~/b.db") == Path("/home/anna/b.db")
+    assert locate("~/b.db").path == Path("/home/anna/b.db")
 
 
 # spec: CF-1
 @pytest.mark.parametrize("scheme", ["postgresql", "postgres", "mysql", "redis", "http", "file"])
 def test_an_address_of_another_kind_is_refused_in_words(scheme: str) -> None:
     with pytest.raises(ConfigurationError, match=rf"'{scheme}' is not supported.*CHARGEHAND_URL"):
-        sqlite_path(f"{scheme}://host/name")
+        locate(f"{scheme}://host/name")
 
 
 # spec: CF-1
 @pytest.mark.parametrize("url", ["", "sqlite:", "sqlite://", "sqlite:///", "/a/b/", "sqlite:///a/"])
 def test_an_address_without_a_file_is_refused_in_words(url: str) -> None:
     with pytest.raises(ConfigurationError, match="names no file"):
-        sqlite_path(url)
+        locate(url)
 
 
 # the engine

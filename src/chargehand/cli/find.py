@@ -12,7 +12,7 @@ import typer
 
 from chargehand.app import Chargehand
 from chargehand.errors import ConfigurationError, StoreError
-from chargehand.stores import sqlite_path
+from chargehand.stores.location import locate
 
 if TYPE_CHECKING:
     from chargehand.cli.remote import Remote
@@ -70,15 +70,15 @@ def chargehand(app: str | None, store: str | None) -> Chargehand:
         return application(app)
     if store is not None:
         os.environ["CHARGEHAND_URL"] = store  # what is named on the command line wins over the environment
-    folder = Path.cwd() if store is None else sqlite_path(store).parent
+    folder = Path.cwd() if store is None else locate(store).path.parent
     hand = Chargehand(folder=folder)
-    if not hand.path.exists():
+    if not hand.location.exists():
         if "url" not in hand.settings.origins:
             raise StoreError(
                 f"there is no chargehand.db in {os.getcwd()}: name the store with --store, the application with --app, "
                 "or set CHARGEHAND_URL"
             )
-        raise StoreError(f"there is no store at {hand.path}")
+        raise StoreError(f"there is no store at {hand.location}")
     return hand
 
 

@@ -120,7 +120,7 @@ class Remote:
 
     def __init__(self, url: str, key: str | None) -> None:
         self._client = Client(url, key)
-        self.path = self._client.url
+        self.location = self._client.url
         self.crews: dict[str, Any] = {}  # what an application declares is known over there
         verbs = (
             "start",
@@ -141,7 +141,7 @@ class Remote:
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("__"):
             raise AttributeError(name)
-        raise ChargehandError(f"this cannot be done over HTTP ({self.path}): run it on the machine of the node")
+        raise ChargehandError(f"this cannot be done over HTTP ({self.location}): run it on the machine of the node")
 
     def close(self) -> None:
         self._client.close()
@@ -178,7 +178,7 @@ class Remote:
     @property
     def calls(self) -> NoReturn:
         """Nobody tells us of a job's end: whoever waits for one asks again and again."""
-        raise NoNode(f"{self.path} is asked over HTTP")
+        raise NoNode(f"{self.location} is asked over HTTP")
 
     def why_waiting(self, queue: str) -> str | None:
         return next((each.unserved for each in self._client.queues() if each.queue == queue), None)

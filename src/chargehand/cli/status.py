@@ -20,12 +20,12 @@ def status(app: find.App = None, store: find.Store = None, json: find.Json = Fal
     node = hand.status()
     counts, pauses = hand.counts(), hand.pauses()
     if json:
-        silent = None if node is not None else nodelock.holder(hand.path)
-        about = {"store": str(hand.path), "node": node, "node_that_does_not_answer": silent}
+        silent = None if node is not None else nodelock.holder(hand.location)
+        about = {"store": str(hand.location), "node": node, "node_that_does_not_answer": silent}
         show.json({**about, "queues": counts, "pauses": pauses})
     else:
-        show.line(f"store  {hand.path}")
-        show.line(f"node   {_node_line(node, nodelock.holder(hand.path))}")
+        show.line(f"store  {hand.location}")
+        show.line(f"node   {_node_line(node, nodelock.holder(hand.location))}")
         for pause in pauses:
             show.line(f"paused {_pause_line(pause)}")
         if node is not None:

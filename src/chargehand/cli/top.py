@@ -49,7 +49,7 @@ def top(app: find.App = None, store: find.Store = None, json: find.Json = False)
 
 
 async def _once(hand: Chargehand) -> tuple[Board, bool]:
-    seen = Board(str(hand.path))
+    seen = Board(str(hand.location))
     async with hand.feed().watch(parse(DEFAULT)) as watcher:
         await _take(watcher, seen, 0.0)
         seen.failures = await asyncio.to_thread(_failures, hand)
@@ -58,7 +58,7 @@ async def _once(hand: Chargehand) -> tuple[Board, bool]:
 
 async def _watch(hand: Chargehand) -> tuple[Board, bool]:
     """Draw until somebody ends it."""
-    seen, screen = Board(str(hand.path)), Console(highlight=False)
+    seen, screen = Board(str(hand.location)), Console(highlight=False)
     over, failed = asyncio.Event(), None
     async with hand.feed().watch(parse(DEFAULT)) as watcher:
 

@@ -29,7 +29,7 @@ def work(
         raise ConfigurationError(f"{app!r} has no crew: declare one with hand.crew(name, 'module:Class')")
     hand.log_level = chosen or hand.log_level
     log.configure(hand.log_level, style=hand.settings.log)
-    log.info("store", path=hand.path)
+    log.info("store", path=hand.location)
     hand.open()
     asked: list[int] = []
     hosts: list[Host] = []

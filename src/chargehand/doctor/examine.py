@@ -21,7 +21,7 @@ from chargehand.errors import ConfigurationError
 from chargehand.model.doctor.diagnosis import Diagnosis, diagnose
 from chargehand.model.doctor.facts import Facts, Other, facts_of
 from chargehand.settings import read
-from chargehand.stores import sqlite_address
+from chargehand.stores.location import Location, locate_unread
 
 PATIENCE = 8.0
 """Seconds that a look at one store may take."""
@@ -33,13 +33,12 @@ class Located(Protocol):
     """Whatever belongs to one store; a Chargehand."""
 
     @property
-    def path(self) -> Path: ...
+    def location(self) -> Location: ...
 
 
 def examine(hand: Located, patience: float = PATIENCE) -> Diagnosis:
     """What is the matter with this store and its node. It blocks for a moment; `patience` seconds at the most."""
-    path = str(hand.path)
-    return _diagnosed(look(path, patience), plain=_is_plain(path), others=())
+    return _diagnosed(look(hand.location, patience), plain=_is_plain(hand.location), others=())
 
 
 def told(found: Diagnosis) -> dict[str, Any]:
@@ -55,12 +54,12 @@ def find_and_examine(address: str | None = None, patience: float = PATIENCE) -> 
     named, looked_in = _named(address)
     if not named:
         return _worst(_running(_told(patience, "nodes")), looked_in, patience)
-    path, *rest = named
-    found = look(path, patience, with_nodes=True)
+    location, *rest = named
+    found = look(location, patience, with_nodes=True)
     real = str(found["path"])
-    beside = [Other(path=place, why=named[place]) for place in rest if os.path.realpath(place) != real]
+    beside = [Other(path=str(other), why=named[other]) for other in rest if str(other.resolved()) != real]
     serving = [other for other in _running(found) if other.path != real]
-    return _diagnosed(found, plain=_is_plain(path), others=(*beside, *serving))
+    return _diagnosed(found, plain=_is_plain(location), others=(*beside, *serving))
 
 
 def _running(found: dict[str, Any]) -> tuple[Other, ...]:
@@ -68,19 +67,19 @@ def _running(found: dict[str, Any]) -> tuple[Other, ...]:
     return tuple(Other(path=node["path"], why="a running node", pid=node["pid"]) for node in found.get("nodes", ()))
 
 
-def _named(address: str | None) -> tuple[dict[str, str], tuple[str, ...]]:
+def _named(address: str | None) -> tuple[dict[Location, str], tuple[str, ...]]:
     """The stores that are named here, the one that is meant first; and what was looked for in vain."""
     if address is not None:
-        return {_absolute(address): "--store"}, ()
-    found: dict[str, str] = {}
+        return {locate_unread(address): "--store"}, ()
+    found: dict[Location, str] = {}
     vain: list[str] = []
     url, here = _set(), os.path.join(os.getcwd(), "chargehand.db")
     if url:
-        found[_absolute(url)] = "what is set as CHARGEHAND_URL"
+        found[locate_unread(url)] = "what is set as CHARGEHAND_URL"
     else:
         vain.append("CHARGEHAND_URL is not set")
     if os.path.lexists(here):
-        found.setdefault(here, "chargehand.db in this folder")
+        found.setdefault(locate_unread(here), "chargehand.db in this folder")
     else:
         vain.append(f"there is no chargehand.db in {os.getcwd()}")
     return found, (*vain, "no node of yours runs")
@@ -95,16 +94,9 @@ def _set() -> str | None:
     return settings.url if "url" in settings.origins else None
 
 
-def _absolute(address: str) -> str:
-    """The file that an address names, without a look at any disk."""
-    return os.path.abspath(os.path.expanduser(sqlite_address(address)))
-
-
-def _is_plain(path: str) -> bool:
+def _is_plain(location: Location) -> bool:
     """Whether commands that are given here are about this store."""
-    url = _set()
-    meant = _absolute(url) if url else os.path.join(os.getcwd(), "chargehand.db")
-    return meant == path
+    return location == locate_unread(_set() or os.path.join(os.getcwd(), "chargehand.db"))
 
 
 def _worst(running: tuple[Other, ...], looked_in: tuple[str, ...], patience: float) -> Diagnosis:
@@ -112,7 +104,7 @@ def _worst(running: tuple[Other, ...], looked_in: tuple[str, ...], patience: flo
     diagnoses: list[Diagnosis] = []
     for node in running[:MOST_NODES]:
         rest = tuple(other for other in running if other is not node)
-        diagnoses.append(_diagnosed(look(node.path, patience), plain=False, others=rest))
+        diagnoses.append(_diagnosed(look(locate_unread(node.path), patience), plain=False, others=rest))
     if not diagnoses:
         return _diagnosed({"looked_in": looked_in}, plain=True, others=())
     order = ["error", "warning", "note", None]
@@ -135,10 +127,10 @@ _left: "list[subprocess.Popen[bytes]]" = []
 """Those that hang in the kernel: they die when they can, and are buried by whoever looks next."""
 
 
-def look(path: str, patience: float = PATIENCE, *, with_nodes: bool = False) -> dict[str, Any]:
+def look(location: Location, patience: float = PATIENCE, *, with_nodes: bool = False) -> dict[str, Any]:
     """What is found of one store within so many seconds; `stuck` says what was not."""
     more = ("nodes",) if with_nodes else ()
-    return {"path": path, **_told(patience, "store", path, *more)}
+    return {"path": str(location), **_told(patience, "store", location.url, *more)}
 
 
 def sections(path: str, patience: float) -> dict[str, Any]:

@@ -4,13 +4,10 @@ Any of them may hang (a dead mount, a stopped node): they run in a process of th
 They write nothing, and import no application.
 """
 
-import fcntl
-import hashlib
 import os
 import pwd
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 from chargehand import clock
@@ -21,8 +18,9 @@ from chargehand.model.doctor.wording import place_in
 from chargehand.model.health import APP
 from chargehand.model.records import CrashFilter
 from chargehand.processes import proc
+from chargehand.stores.location import Location, locate_unread, location_of_node_lock
 from chargehand.stores.sqlite import ground
-from chargehand.stores.sqlite.peek import ENGINE_ERROR, Peek, kind_of, known_schema, lockers, writers
+from chargehand.stores.sqlite.peek import ENGINE_ERROR, Peek, known_schema
 
 ASKED = 2.0
 """Seconds that a node has to answer."""
@@ -32,8 +30,6 @@ REST = 0.02
 MOST_CRASHES = 50
 NODE = ("from chargehand.node.main import main", "from chargehand.node import main")
 """How a node's command line begins: of this version, and of 0.1.0."""
-LOCK_END = "-node"
-DELETED = " (deleted)"
 
 
 # the nodes that run here
@@ -54,12 +50,8 @@ def nodes() -> Iterator[tuple[str, dict[str, Any]]]:
 
 def stores_of(pid: int) -> list[str]:
     """The stores whose lock a process holds."""
-    found: set[str] = set()
-    for target in links_of(pid).values():
-        name = target.removesuffix(DELETED)
-        if name.endswith(LOCK_END):
-            found.add(name.removesuffix(LOCK_END))
-    return sorted(found)
+    locks = (location_of_node_lock(target.removesuffix(ground.DELETED)) for target in links_of(pid).values())
+    return sorted({str(location) for location in locks if location is not None})
 
 
 def links_of(pid: int) -> dict[str, str]:
@@ -119,49 +111,40 @@ def store(name: str, *more: str) -> Iterator[tuple[str, dict[str, Any]]]:
     """Everything about one store and its node, the least likely to hang first; after other nodes, if that is wanted."""
     if more:
         yield from nodes()
-    with open("/proc/self/mountinfo") as lines:
-        filesystem = ground.filesystem_of(Path(name), lines.read())
+    location = locate_unread(name)
+    filesystem = ground.filesystem(location)
     below: dict[str, Any] = {"filesystem": filesystem, "network": filesystem in ground.NETWORK}
     yield "its file", {"ground": below}
-    path = Path(os.path.realpath(name))
-    yield "its file", {"path": str(path)}
-    below |= under(path)
+    location = location.resolved()
+    yield "its file", {"path": str(location)}
+    below |= under(location)
     yield "its node", {"ground": below}
-    node = holder(path)
+    node = holder(location)
     yield "its node", {"node": node}
     if node["held"] and not node["elsewhere"] and not node.get("refused"):
-        node |= asked(path)
+        node |= asked(location)
     yield "its write lock", {"node": node}
-    yield "its tables", {"lock": locked(path)}
+    yield "its tables", {"lock": locked(location)}
     if below["exists"] and below["kind"] == "file" and not below["error"]:
-        yield from book(path)
+        yield from book(location)
     yield "processes", {}
-    yield "", {"orphans": [] if node["held"] else orphans(path)}
+    yield "", {"orphans": [] if node["held"] else orphans(location)}
 
 
-def under(path: Path) -> dict[str, Any]:
+def under(location: Location) -> dict[str, Any]:
     """The file, and the disk that it is on."""
-    found: dict[str, Any] = {"exists": True, "kind": "file", "error": None}
-    try:
-        room = os.statvfs(path.parent)
-        found["free"] = room.f_bavail * room.f_frsize
-        seen = os.stat(path)
-        found |= {"kind": kind_of(seen.st_mode), "size": seen.st_size}
-        if not os.access(path, os.R_OK | os.W_OK):
-            found["error"] = f"it may not be read and written by {user(os.getuid())}"
-    except FileNotFoundError:
-        found["exists"] = False
-    except OSError as error:
-        found["error"] = error.strerror or str(error)
+    found = ground.file_facts(location)
+    if found["exists"] and not found["error"] and not ground.is_accessible(location):
+        found["error"] = f"it may not be read and written by {user(os.getuid())}"
     return found
 
 
-def holder(path: Path) -> dict[str, Any]:
+def holder(location: Location) -> dict[str, Any]:
     """Who holds the lock that makes a node single."""
     try:
-        seen = nodelock.holder(path)
+        seen = nodelock.holder(location)
     except OSError as error:  # it is somebody else's; the kernel still says who has locked it
-        pid = next(iter(lockers(Path(f"{path}{LOCK_END}"), kernel_locks())), None)
+        pid = next(iter(ground.lockers(location.node, kernel_locks())), None)
         found = {"held": pid is not None, "refused": True, "silent": error.strerror, "elsewhere": False}
         return found if pid is None else {**found, "pid": pid, "process": process(pid)}
     if seen is None:
@@ -171,32 +154,20 @@ def holder(path: Path) -> dict[str, Any]:
     pid = seen.get("pid")
     found = {"held": True, "pid": pid, "name": str(seen.get("node", "")), "elsewhere": elsewhere}
     if pid is not None and not elsewhere:
-        found |= {"process": process(pid), "gone_file": _gone(pid, path)}
+        found |= {"process": process(pid), "gone_file": _gone(pid, location)}
     return found
 
 
-def _gone(pid: int, path: Path) -> bool:
-    """Whether a node has a store open, and it is not the one that is at its path now."""
-    links = links_of(pid)
-    if f"{path}-lock" not in (target.removesuffix(DELETED) for target in links.values()):
-        return False  # it has not opened it yet, or we may not see
-    try:
-        there = os.stat(path)
-    except FileNotFoundError:
-        return True
-    for name in links:
-        with suppress(OSError):  # closed meanwhile
-            seen = os.stat(f"/proc/{pid}/fd/{name}")
-            if (seen.st_dev, seen.st_ino) == (there.st_dev, there.st_ino):
-                return False
-    return proc.stat(pid) is not None
+def _gone(pid: int, location: Location) -> bool:
+    """Returns whether a node uses a file that is no longer the one at its store's path."""
+    return ground.is_replaced(location, pid, links_of(pid)) and proc.stat(pid) is not None
 
 
-def asked(path: Path) -> dict[str, Any]:
+def asked(location: Location) -> dict[str, Any]:
     """What the node answers, or why it does not."""
     listens = False
     try:
-        line = Connection(Path(f"{path}-sock"), ASKED)
+        line = Connection(location.socket, ASKED)
         listens = True
         try:
             reply = line.reply(line.say("STATUS"), ASKED)
@@ -209,13 +180,13 @@ def asked(path: Path) -> dict[str, Any]:
     return {"view": reply["status"]} if "status" in reply else {"silent": str(reply.get("error")), "listens": True}
 
 
-def locked(path: Path) -> dict[str, Any] | None:
+def locked(location: Location) -> dict[str, Any] | None:
     """Who has held the write lock all the while that we looked; None if it was free for a moment."""
     began = clock.monotonic()
     found: list[int] = []
     while clock.monotonic() - began < HELD:
-        found = writers(path, kernel_locks())
-        if not found and _free(path):
+        found = ground.writers(location, kernel_locks())
+        if not found and ground.is_write_lock_free(location):
             return None
         clock.sleep(REST)
     who = process(found[0]) if found and found[0] > 0 else None
@@ -228,24 +199,9 @@ def kernel_locks() -> str:
         return file.read()
 
 
-def _free(path: Path) -> bool:
-    """Whether our own write lock can be had; for whoever the kernel does not list, in another container."""
-    try:
-        descriptor = os.open(f"{path}-lock", os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return True  # nobody has made it yet, or it is not for us
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    finally:
-        os.close(descriptor)
-    return True
-
-
-def orphans(path: Path) -> list[dict[str, Any]]:
+def orphans(location: Location) -> list[dict[str, Any]]:
     """Processes that carry the mark of a worker of this store, while no node is there to have any."""
-    mark = hashlib.sha256(os.fsencode(path)).hexdigest()[:16] + "/"
+    mark = f"{location.mark}/"
     found: list[dict[str, Any]] = []
     for pid in proc.pids():
         of = proc.mark_of(pid)
@@ -258,11 +214,11 @@ def orphans(path: Path) -> list[dict[str, Any]]:
 # the tables
 
 
-def book(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+def book(location: Location) -> Iterator[tuple[str, dict[str, Any]]]:
     """What the tables say. What an older or newer schema does not have is told as refused, and the rest goes on."""
     told: dict[str, Any] = {"knows": known_schema()}
     try:
-        peek = Peek(path)
+        peek = Peek(location)
         told["schema"] = peek.schema()
     except (ChargehandError, ENGINE_ERROR) as error:
         yield "its tables", {"book": {**told, "error": str(error)}}

@@ -19,6 +19,7 @@ from chargehand.doctor.looks import ASKED, asked, holder
 from chargehand.errors import ChargehandError
 from chargehand.host.calls import Connection, NoNode
 from chargehand.model.records import CrashFilter
+from chargehand.stores.location import Location, locate_unread
 from chargehand.stores.sqlite.peek import ENGINE_ERROR, Peek, engine_versions
 
 MOST_CRASHES = 50
@@ -34,8 +35,8 @@ SHORTEST = 6
 
 def sections(name: str) -> Iterator[tuple[str, dict[str, Any]]]:
     """The files of the bundle, one after the other."""
-    path = Path(os.path.realpath(name))
-    node = holder(path)
+    location = locate_unread(name).resolved()
+    node = holder(location)
     theirs = _environment(node.get("pid"))
     hide = Hiding({**theirs, **os.environ})
     yield (
@@ -45,10 +46,10 @@ def sections(name: str) -> Iterator[tuple[str, dict[str, Any]]]:
             "environment.json": {"here": hide.shown(dict(os.environ)), "node": hide.shown(theirs)},
         },
     )
-    yield "its log", {"status.json": hide(asked(path) if node["held"] else {"silent": "there is no node"})}
-    yield "its tables", {"log.json": hide(_log(path))}
+    yield "its log", {"status.json": hide(asked(location) if node["held"] else {"silent": "there is no node"})}
+    yield "its tables", {"log.json": hide(_log(location))}
     try:
-        peek = Peek(path)
+        peek = Peek(location)
     except (ChargehandError, ENGINE_ERROR) as error:
         yield "", {"store.json": {"error": str(error)}}
         return
@@ -89,11 +90,11 @@ def _environment(pid: int | None) -> dict[str, str]:
     return {name: value for name, _, value in pairs}
 
 
-def _log(path: Path) -> list[Any]:
+def _log(location: Location) -> list[Any]:
     """The node's last lines."""
     lines: list[Any] = []
     try:
-        line = Connection(Path(f"{path}-sock"), ASKED)
+        line = Connection(location.socket, ASKED)
         try:
             call = line.say("LOGS", count=MOST_LINES)
             while (reply := line.reply(call, ASKED)) is not None and "lines" in reply:

@@ -5,7 +5,6 @@ import os
 from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
-from pathlib import Path
 
 import msgspec
 
@@ -17,6 +16,7 @@ from chargehand.model.access import ApiKey, Deed, Operation, OperationFilter, Sc
 from chargehand.model.job import NAME_LIMIT
 from chargehand.settings.plan import milliseconds
 from chargehand.store import Store, Transaction
+from chargehand.stores.location import Location
 
 
 class Actor(msgspec.Struct, frozen=True):
@@ -65,7 +65,7 @@ def log_deeds(
 class People:
     """Keys and the operator log. `Chargehand` has all of this."""
 
-    path: Path
+    location: Location
     _store: Callable[..., AbstractContextManager[Store]]
 
     def make_key(self, name: str, scopes: Sequence[Scope], *, seconds: float | None = None) -> tuple[str, ApiKey]:
@@ -92,7 +92,7 @@ class People:
         """End a key, by its name or id: within a second it opens nothing any more."""
         with self._store(create=False) as store, store.transaction() as tx:
             if not tx.access.revoke_key(name):
-                raise ConfigurationError(f"there is no key {name!r} in use in {self.path}; `chargehand keys list`")
+                raise ConfigurationError(f"there is no key {name!r} in use in {self.location}; `chargehand keys list`")
             log_deeds(tx, "revoke key", [f"key:{name}"])
 
     def api_keys(self) -> list[ApiKey]:

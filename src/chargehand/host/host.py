@@ -10,7 +10,6 @@ import socket
 import threading
 from collections.abc import Generator
 from contextlib import contextmanager
-from pathlib import Path
 
 import msgspec
 
@@ -22,7 +21,7 @@ from chargehand.processes.record import ProcessRecord
 from chargehand.protocol.frame import Decoder, Frame
 from chargehand.settings import ADMIN_KEY
 from chargehand.settings.plan import NodePlan
-from chargehand.stores import sqlite_path
+from chargehand.stores.location import locate
 
 STANDBY_POLL = 0.5
 """Seconds between looks at the lock while another host's node serves the store."""
@@ -67,7 +66,7 @@ class Host:
 
     def __init__(self, plan: NodePlan, *, give_up: bool = False) -> None:
         self._plan, self._give_up = plan, give_up
-        self._store: Path = sqlite_path(plan.store)
+        self._store = locate(plan.store)
         self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._thread = threading.Thread(target=self._run, name="chargehand-host", daemon=True)
         self._stopping = self._killing = False
@@ -200,7 +199,7 @@ class Host:
         """No other node is coming to end what a killed one left: so we do."""
         lock = nodelock.take(self._store)
         if lock is not None:
-            ProcessRecord(self._store).end_earlier(HURRY)
+            ProcessRecord(self._store.lives, self._store.mark).end_earlier(HURRY)
             nodelock.release(lock)
 
     def _watch(self, child: Child, tether: socket.socket) -> None:

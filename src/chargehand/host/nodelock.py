@@ -3,10 +3,10 @@
 import fcntl
 import json
 import os
-from pathlib import Path
 from typing import Any
 
 from chargehand.errors import StoreError
+from chargehand.stores.location import Location
 
 _taken: set[int] = set()
 
@@ -16,13 +16,9 @@ def pid_namespace() -> str:
     return os.readlink("/proc/self/ns/pid")
 
 
-def _path(store: Path) -> Path:
-    return Path(f"{store}-node")
-
-
-def take(store: Path) -> int | None:
+def take(store: Location) -> int | None:
     """A descriptor that holds the lock for as long as it, or a copy of it, is open; None if a node has it."""
-    descriptor = os.open(_path(store), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    descriptor = os.open(store.node, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -56,10 +52,10 @@ def sign(descriptor: int, pid: int, node: str) -> None:
     os.pwrite(descriptor, text, 0)
 
 
-def holder(store: Path) -> dict[str, Any] | None:
+def holder(store: Location) -> dict[str, Any] | None:
     """Who has the lock, as far as is written down; None if nobody has."""
     try:
-        descriptor = os.open(_path(store), os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(store.node, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
         return None
     try:
@@ -79,10 +75,10 @@ def _read(text: bytes) -> dict[str, Any]:
         return {}
 
 
-def check_namespace(store: Path) -> None:
+def check_namespace(store: Location) -> None:
     """Refuse a store whose node lives in another pid namespace: neither could see if the other's processes live."""
     try:
-        text = _path(store).read_bytes()
+        text = store.node.read_bytes()
     except FileNotFoundError:
         return
     found = _read(text)

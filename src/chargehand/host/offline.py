@@ -35,7 +35,7 @@ def states(hand: Operating, wanted: Patterns) -> list[Shown]:
 def _health(hand: Operating) -> dict[str, Any]:
     verdict = hand.verdict()
     errors = list(verdict.reasons)
-    silent = nodelock.holder(hand.path)
+    silent = nodelock.holder(hand.location)
     if silent is not None:
         pid = silent.get("pid", "unknown")
         errors = [f"the node (pid {pid}) does not answer: it is starting, stopped or stuck", *errors]

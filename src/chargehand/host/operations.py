@@ -239,17 +239,18 @@ class Operating(People, ABC):
                 raise
             self._node_must_be_absent()
             raise NobodyServes(
-                f"nothing to {verb.value}: no node serves {self.path}; start one with `chargehand work APP`"
+                f"nothing to {verb.value}: no node serves {self.location}; start one with `chargehand work APP`"
             ) from error
         return msgspec.convert(reply["answers"], list[Answer])
 
     def _node_must_be_absent(self) -> None:
         """A node that is there but does not answer must not be passed by."""
-        found = nodelock.holder(self.path)
+        found = nodelock.holder(self.location)
         if found is not None:
             raise NobodyServes(
-                f"the node that serves {self.path} (pid {found.get('pid', 'unknown')}) does not answer: it is stopped, "
-                "starting, or its store is stuck; what was asked may still be done when it goes on; look at its log"
+                f"the node that serves {self.location} (pid {found.get('pid', 'unknown')}) does not answer: "
+                "it is stopped, starting, or its store is stuck; what was asked may still be done when it goes on; "
+                "look at its log"
             )
 
     # questions
@@ -291,7 +292,7 @@ class Operating(People, ABC):
 
     def waiting_for_nobody(self) -> list[str]:
         """The queues that have due work while no node runs at all."""
-        if nodelock.holder(self.path) is not None or not self.path.exists():
+        if nodelock.holder(self.location) is not None or not self.location.exists():
             return []
         with self._store() as store:
             return sorted(queue for queue, _ in store.jobs.waiting())
@@ -330,7 +331,7 @@ class Operating(People, ABC):
             found = store.fleet.crash(crash_id)
         if found is None:
             raise CrashNotFound(
-                f"there is no crash report {crash_id!r} in {self.path}; `chargehand crashes` lists them"
+                f"there is no crash report {crash_id!r} in {self.location}; `chargehand crashes` lists them"
             )
         return found
 
@@ -356,11 +357,12 @@ class Operating(People, ABC):
             yield from self.calls.logs(scope, job, count, follow)
         except NodeLeft as error:
             raise ChargehandError(
-                f"the node at {self.path} went away while it was listened to; `chargehand status` shows if another came"
+                f"the node at {self.location} went away while it was listened to; "
+                "`chargehand status` shows if another came"
             ) from error
         except NoNode as error:
             raise ChargehandError(
-                f"no logs: no node answers at {self.path}; what dead workers said last is in `chargehand crashes`"
+                f"no logs: no node answers at {self.location}; what dead workers said last is in `chargehand crashes`"
             ) from error
 
 

@@ -9,7 +9,6 @@ import random
 import resource
 import signal
 import socket
-from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -44,7 +43,8 @@ from chargehand.processes.record import ProcessRecord
 from chargehand.protocol.frame import BadFrame, Frame, encode
 from chargehand.protocol.worker import ProgressFrame
 from chargehand.settings.plan import NodePlan
-from chargehand.stores import open_store, sqlite_path
+from chargehand.stores import open_store
+from chargehand.stores.location import locate
 
 PLAN_LIMIT = 16 << 20
 TAKEOVER_LIMIT = 5.0
@@ -68,8 +68,8 @@ class Node:
         self._started_ms = clock.now_ms()
         self._loop = Loop()
         self._tether = Channel(self._loop, tether, PLAN_LIMIT, self._on_tether, lambda _: self.stop("the host is gone"))
-        store = sqlite_path(plan.store)
-        self._lives = ProcessRecord(store)
+        self._location = locate(plan.store)
+        self._lives = ProcessRecord(self._location.lives, self._location.mark)
         self._unkillable = self._lives.end_earlier(TAKEOVER_LIMIT)
         self._look_at = now = clock.monotonic()
         self._pace = Pace(now)
@@ -105,7 +105,7 @@ class Node:
             plan, self._fleet, self._ledger, self._supervisor, self._live, self._followers
         )  # fmt: skip
         self._server = Server(
-            self._loop, Path(f"{store}-sock"), _raise_descriptor_limit() // 2, self._requests, self._subscribers,
+            self._loop, self._location.socket, _raise_descriptor_limit() // 2, self._requests, self._subscribers,
             self._followers, log_buffer, Documents(self.status, self._past, self._history),
         )  # fmt: skip
         self._sleeping = [crew.name for crew in plan.crews if crew.idle_exit is not None]
@@ -157,7 +157,7 @@ class Node:
         self._store.start()
         log.info(
             "node started", event=log.Event.NODE_STARTED, node=self._plan.node, pid=os.getpid(),
-            store=sqlite_path(self._plan.store),
+            store=self._location,
             crews=",".join(f"{c.name}:{c.workers}" for c in self._plan.crews),
         )  # fmt: skip
         self._errors: list[float] = []

@@ -3,8 +3,6 @@
 Writing does not use the store and is not synced: the file matters only until the next boot, whose id it contains.
 """
 
-import hashlib
-import os
 from pathlib import Path
 
 import msgspec
@@ -21,11 +19,10 @@ LONGEST = 4096
 class ProcessRecord:
     """The record of one incarnation of a node and of the workers that it started."""
 
-    def __init__(self, store: Path) -> None:
-        self._path = Path(f"{store}-lives")
+    def __init__(self, file: Path, store_mark: str) -> None:
+        """`store_mark` is in the environment of every process that a node of this store starts."""
+        self._path, self._store_mark = file, store_mark
         self.life = new_id()
-        digest = hashlib.sha256(os.fsencode(os.path.realpath(store))).hexdigest()
-        self._store_mark = digest[:16]
         self.mark = f"{self._store_mark}/{self.life}"
         self._boot = proc.boot_id()
         self._lines = 0

@@ -31,7 +31,7 @@ async def hosted(site: Site) -> AsyncGenerator[None]:
     hand = site.hand
     hand.plan()
     log.configure_if_unset(hand.log_level, hand.settings.log)
-    log.info("store", path=hand.path)
+    log.info("store", path=hand.location)
     site.open()
     host = hand.host() if hand.settings.embed_workers else None
     watch = asyncio.create_task(_look_out(site)) if host is None else None
@@ -95,7 +95,7 @@ async def _look_out(site: Site) -> None:
                 "work waits and nobody does it",
                 event=log.Event.QUEUE_UNSERVED,
                 queues=",".join(queues),
-                store=site.hand.path,
+                store=site.hand.location,
                 why=why,
             )
         said = queues if queues == before else said
@@ -110,5 +110,5 @@ def _waiting_for_nobody(hand: Chargehand) -> list[str]:
     try:
         return hand.waiting_for_nobody()
     except ChargehandError as error:  # said by whoever uses the store; here it must not end the looking
-        log.warning("the store cannot be looked at", store=hand.path, why=error)
+        log.warning("the store cannot be looked at", store=hand.location, why=error)
         return []

@@ -1,24 +1,50 @@
-"""What lies under a store's file: which file system, who else has it open. Facts only; the store decides.
+"""Facts about the file of an SQLite store: its file system, its kind, and which processes have it open or locked.
 
-Closing any descriptor of a file drops all locks that this process has on it: nothing here opens a database in use.
+Nothing here decides anything. Closing any descriptor of a file drops all locks that this process has on it, so nothing
+here opens a database that is in use.
 """
 
+import fcntl
 import os
 import re
+import stat
 from pathlib import Path
+from typing import Any
+
+from chargehand.stores.location import Location
 
 NETWORK = frozenset(
     {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "lustre", "ncpfs", "gfs2", "ocfs2", "virtiofs"}
     | {"fuse.sshfs", "fuse.glusterfs", "fuse.ceph", "fuse.s3fs", "fuse.rclone", "fuse.davfs"}
 )
-
-
+WRITE_BYTE = 120
+"""The byte of SQLite's shared-memory file that a writer locks."""
+DELETED = " (deleted)"
+"""What the kernel appends to the name of a deleted file."""
 _OCTAL = re.compile(r"\\([0-7]{3})")
-"""How the kernel writes blanks and backslashes in a path; the rest of it is as it is."""
+"""How the kernel writes blanks and backslashes in a path; the rest is not escaped."""
+_LOCK = re.compile(
+    r"^\d+: (?P<kind>FLOCK|POSIX) +\w+ +(?P<how>READ|WRITE) +(?P<pid>-?\d+) +[0-9a-f]+:[0-9a-f]+:(?P<inode>\d+) "
+    r"(?P<first>\d+) (?P<last>\d+|EOF)$",
+    re.MULTILINE,
+)
+
+
+# the file system and the file
+
+
+def filesystem(location: Location) -> str:
+    """Returns the type of the file system that holds the store, without reading from it; '' if unknown."""
+    return filesystem_of(location.path, _mounts())
+
+
+def _mounts() -> str:
+    with open("/proc/self/mountinfo") as lines:
+        return lines.read()
 
 
 def filesystem_of(path: Path, mountinfo: str) -> str:
-    """The type of the file system that holds the path, from the text of /proc/self/mountinfo; '' if unknown."""
+    """Returns the type of the file system that holds the path, from the text of /proc/self/mountinfo; '' if unknown."""
     best, kind = -1, ""
     target = str(path)
     for line in mountinfo.splitlines():
@@ -34,14 +60,49 @@ def filesystem_of(path: Path, mountinfo: str) -> str:
 
 
 def is_network(path: Path) -> str | None:
-    """The type of the network file system that the path is on, if it is on one."""
-    with open("/proc/self/mountinfo") as lines:
-        kind = filesystem_of(path.resolve(), lines.read())
+    """Returns the type of the network file system that the path is on; None if it is on a local one."""
+    kind = filesystem_of(path.resolve(), _mounts())
     return kind if kind in NETWORK else None
 
 
+def file_facts(location: Location) -> dict[str, Any]:
+    """Returns whether the store exists, its kind and size, the free bytes of its disk, and the error of looking."""
+    found: dict[str, Any] = {"exists": True, "kind": "file", "error": None}
+    try:
+        room = os.statvfs(location.path.parent)
+        found["free"] = room.f_bavail * room.f_frsize
+        seen = os.stat(location.path)
+        found |= {"kind": _kind_of(seen.st_mode), "size": seen.st_size}
+    except FileNotFoundError:
+        found["exists"] = False
+    except OSError as error:
+        found["error"] = error.strerror or str(error)
+    return found
+
+
+def is_accessible(location: Location) -> bool:
+    """Returns whether this user may read and write the file."""
+    return os.access(location.path, os.R_OK | os.W_OK)
+
+
+def _kind_of(mode: int) -> str:
+    for test, word in ((stat.S_ISREG, "file"), (stat.S_ISDIR, "folder"), (stat.S_ISFIFO, "pipe")):
+        if test(mode):
+            return word
+    return "device or socket"
+
+
+def identity_of(path: str | Path) -> tuple[int, int] | None:
+    """Returns device and inode of the file at this path; None if there is none."""
+    try:
+        seen = os.stat(path)
+    except FileNotFoundError:
+        return None
+    return seen.st_dev, seen.st_ino
+
+
 def beginning_of(path: Path) -> bytes:
-    """The first 16 bytes of the file, if there is one. Only for a file that this process has not open: see above."""
+    """Returns the first 16 bytes of the file, if there is one. Never call it for a file that this process has open."""
     try:
         with open(path, "rb") as file:
             return file.read(16)
@@ -49,18 +110,76 @@ def beginning_of(path: Path) -> bytes:
         return b""
 
 
+# who has it open or locked
+
+
 def descriptors_on(path: Path) -> set[int]:
-    """The descriptors of this process that are open on the file."""
-    try:
-        wanted = os.stat(path)
-    except FileNotFoundError:
+    """Returns the descriptors of this process that are open on the file."""
+    wanted = identity_of(path)
+    if wanted is None:
         return set()
     found: set[int] = set()
     for name in os.listdir("/proc/self/fd"):
         try:
-            seen = os.stat(f"/proc/self/fd/{name}")
+            if identity_of(f"/proc/self/fd/{name}") == wanted:
+                found.add(int(name))
         except OSError:
-            continue  # it was the descriptor of this very listing, or a thread closed it
-        if (seen.st_dev, seen.st_ino) == (wanted.st_dev, wanted.st_ino):
-            found.add(int(name))
+            continue  # another thread closed it
+    return found
+
+
+def is_replaced(location: Location, pid: int, links: dict[str, str]) -> bool:
+    """Returns whether a process uses a file that is no longer the one at the store's path.
+
+    `links` has the targets of the process's descriptors, by number.
+    """
+    if str(location.lock) not in (target.removesuffix(DELETED) for target in links.values()):
+        return False  # the process has not opened the store yet, or we may not see it
+    there = identity_of(location.path)
+    if there is None:
+        return True
+    for name in links:
+        try:
+            if identity_of(f"/proc/{pid}/fd/{name}") == there:
+                return False
+        except OSError:
+            continue  # closed meanwhile
+    return True
+
+
+def is_write_lock_free(location: Location) -> bool:
+    """Returns whether the write lock can be taken; the kernel does not list holders in another container."""
+    try:
+        descriptor = os.open(location.lock, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return True  # no process has created it yet, or this user may not open it
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    finally:
+        os.close(descriptor)
+    return True
+
+
+def writers(location: Location, locks: str) -> list[int]:
+    """Returns the pids that hold the store's write lock or SQLite's own, from the text of /proc/locks."""
+    shared_memory = Path(f"{location.path}-shm")
+    return [*lockers(location.lock, locks), *lockers(shared_memory, locks, WRITE_BYTE)]
+
+
+def lockers(path: Path, locks: str, byte: int | None = None) -> list[int]:
+    """Returns the pids that have locked a file, or as SQLite does a byte of it, for writing."""
+    try:
+        inode = os.stat(path).st_ino
+    except OSError:
+        return []  # no process has created it yet
+    kind = "FLOCK" if byte is None else "POSIX"
+    found: list[int] = []
+    for line in _LOCK.finditer(locks):
+        if (line["kind"], line["how"], int(line["inode"])) != (kind, "WRITE", inode):
+            continue
+        last = float("inf") if line["last"] == "EOF" else int(line["last"])
+        if byte is None or int(line["first"]) <= byte <= last:
+            found.append(int(line["pid"]))
     return found

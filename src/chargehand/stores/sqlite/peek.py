@@ -1,17 +1,13 @@
-"""A look into an SQLite store by somebody who must not change it: no lock, no migration, no wait without an end.
+"""Reads an SQLite store without changing it: no lock, no migration, no unlimited wait.
 
-Only for a process of its own, which may be killed: see `chargehand.doctor.__main__`.
+Only for a separate process, which may be killed: `python -m chargehand.doctor`.
 """
-
-import os
-import re
-import stat
-from pathlib import Path
 
 import apsw
 
 from chargehand import clock
 from chargehand.errors import StoreError
+from chargehand.stores.location import Location
 from chargehand.stores.sqlite import ground
 from chargehand.stores.sqlite.database import Database
 from chargehand.stores.sqlite.reading import SqliteFleetReading, SqliteJobReading
@@ -19,11 +15,9 @@ from chargehand.stores.sqlite.store import migrations
 from chargehand.stores.sqlite.words import NO_DATABASE, in_words
 
 BUSY_MS = 1500
-"""How long a reader waits for whoever has locked readers out."""
-WRITE_BYTE = 120
-"""Of the shared-memory file: whoever has locked it is writing."""
+"""How long a reader waits for a process that has locked readers out."""
 ENGINE_ERROR = apsw.Error
-"""What reading a damaged file may raise."""
+"""The error that reading a damaged file may raise."""
 _VERSION = "SELECT coalesce(max(version), 0) FROM chargehand_schema"
 _LAST_DONE = "SELECT max(finished_ms) FROM chargehand_job WHERE queue = ? AND state = 'done'"
 _NEXT_RUN = """
@@ -41,7 +35,8 @@ _TABLES = "SELECT sql FROM sqlite_schema WHERE tbl_name LIKE 'chargehand_%' AND 
 class Peek:
     """Reads a store of any schema version; methods that need tables of another version raise the engine's error."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, location: Location) -> None:
+        path = location.path
         with in_words(path):
             if ground.beginning_of(path) not in (b"", b"SQLite format 3\0"):
                 raise StoreError(NO_DATABASE.format(path=path))
@@ -52,23 +47,23 @@ class Peek:
         self.fleet = SqliteFleetReading(self._db)
 
     def schema(self) -> int:
-        """The version of its schema; 0 if it has none yet."""
+        """Returns the version of the schema; 0 if the store has none yet."""
         return int(self._db.all(_VERSION)[0][0]) if "chargehand_schema" in self.tables() else 0
 
     def tables(self) -> str:
-        """The statements that would make its tables and indexes."""
+        """Returns the statements that create the tables and indexes."""
         return ";\n".join(str(sql) for (sql,) in self._db.all(_TABLES))
 
     def last_done(self, queue: str) -> int | None:
-        """When a job of that queue was done last."""
+        """Returns when a job of this queue was done last."""
         return self._db.all(_LAST_DONE, (queue,))[0][0]
 
     def next_run(self) -> dict[str, int]:
-        """In how many ms the first future job of each queue is due."""
+        """Returns in how many ms the first scheduled job of each queue is due."""
         return {str(queue): int(left) for queue, left in self._db.all(_NEXT_RUN, (self._db.now_ms(),))}
 
     def newest_ms(self) -> int | None:
-        """The newest time that anybody wrote."""
+        """Returns the newest time in the store."""
         return self._db.all(_NEWEST)[0][0]
 
     def close(self) -> None:
@@ -76,47 +71,10 @@ class Peek:
 
 
 def engine_versions() -> dict[str, str]:
-    """The versions of the engine and of its driver."""
+    """Returns the versions of SQLite and of its driver."""
     return {"apsw": apsw.apsw_version(), "sqlite": apsw.sqlite_lib_version()}
 
 
 def known_schema() -> int:
-    """The version that this code knows."""
+    """Returns the schema version that this code knows."""
     return len(list(migrations()))
-
-
-def kind_of(mode: int) -> str:
-    """What a path is, in a word."""
-    for test, word in ((stat.S_ISREG, "file"), (stat.S_ISDIR, "folder"), (stat.S_ISFIFO, "pipe")):
-        if test(mode):
-            return word
-    return "device or socket"
-
-
-_LOCK = re.compile(
-    r"^\d+: (?P<kind>FLOCK|POSIX) +\w+ +(?P<how>READ|WRITE) +(?P<pid>-?\d+) +[0-9a-f]+:[0-9a-f]+:(?P<inode>\d+) "
-    r"(?P<first>\d+) (?P<last>\d+|EOF)$",
-    re.MULTILINE,
-)
-
-
-def writers(path: Path, locks: str) -> list[int]:
-    """The pids that hold a store's write lock, ours or SQLite's own, from the text of /proc/locks."""
-    return [*lockers(Path(f"{path}-lock"), locks), *lockers(Path(f"{path}-shm"), locks, WRITE_BYTE)]
-
-
-def lockers(path: Path, locks: str, byte: int | None = None) -> list[int]:
-    """The pids that have locked a file (or, as SQLite does, a byte of it) for writing."""
-    try:
-        inode = os.stat(path).st_ino
-    except OSError:
-        return []  # nobody has made it yet
-    kind = "FLOCK" if byte is None else "POSIX"
-    found: list[int] = []
-    for line in _LOCK.finditer(locks):
-        if (line["kind"], line["how"], int(line["inode"])) != (kind, "WRITE", inode):
-            continue
-        last = float("inf") if line["last"] == "EOF" else int(line["last"])
-        if byte is None or int(line["first"]) <= byte <= last:
-            found.append(int(line["pid"]))
-    return found

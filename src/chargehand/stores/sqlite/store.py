@@ -22,6 +22,7 @@ from chargehand.errors import StoreError
 from chargehand.ids import NewIds, new_ids
 from chargehand.model.batch import Batch, Result
 from chargehand.model.records import Holder, Retention
+from chargehand.stores.location import Location
 from chargehand.stores.sqlite import ground
 from chargehand.stores.sqlite.database import Database
 from chargehand.stores.sqlite.prune import Surplus, overdue
@@ -62,7 +63,7 @@ class SqliteStore:
         self._surplus = Surplus()
         with in_words(path), _opening:
             self._check_ground(create)
-            self._lock = os.open(f"{path}-lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self._lock = os.open(Location(path).lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
                 self._connect(create, PAGES_TENDED if tend else PAGES_UNTENDED)
                 self.migrate()
@@ -103,8 +104,7 @@ class SqliteStore:
     def _connect(self, create: bool, checkpoint_pages: int) -> None:
         flags = apsw.SQLITE_OPEN_READWRITE | (apsw.SQLITE_OPEN_CREATE if create else 0)
         self._db = apsw.Connection(str(self.path), flags)
-        seen = os.stat(self.path)
-        self._file = (seen.st_dev, seen.st_ino)
+        self._file = ground.identity_of(self.path)
         self._db.set_busy_handler(_Patience())
         if self._db.pragma("journal_mode") != "wal":
             with self._locked():
@@ -168,12 +168,9 @@ class SqliteStore:
             fcntl.flock(self._lock, fcntl.LOCK_UN)
 
     def _check_file(self) -> None:
-        """What is written into a deleted file is lost: that must not be acknowledged."""
-        try:
-            found = os.stat(self.path)
-        except FileNotFoundError:
-            found = None
-        if found is None or (found.st_dev, found.st_ino) != self._file:
+        """Raises StoreError if the file was deleted: what is written into it is lost and must not be acknowledged."""
+        found = ground.identity_of(self.path)
+        if found is None or found != self._file:
             raise StoreError(
                 f"{self.path} was deleted or replaced while it was in use: restart everything that uses it"
             )

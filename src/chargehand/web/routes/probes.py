@@ -51,7 +51,7 @@ async def workers_ready(site: Here) -> Response:
     def read() -> Readiness:
         hand = site.hand
         view = hand.status()
-        holder = None if view is not None else nodelock.holder(hand.path)
+        holder = None if view is not None else nodelock.holder(hand.location)
         return readiness_of(hand.known_crews(), view, holder, hand.pauses())
 
     found = await site.aside(read)

@@ -46,7 +46,7 @@ async def info(site: Here) -> Response:
     def read() -> Info:
         hand = site.hand
         view = hand.status()
-        holder = None if view is not None else nodelock.holder(hand.path)
+        holder = None if view is not None else nodelock.holder(hand.location)
         queues = [count.queue for count in hand.counts()]
         enabled = hand.settings.embed_workers
         return info_of(hand.node_name, enabled, hand.known_crews(), view, holder, queues, hand.pages)

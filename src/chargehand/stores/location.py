@@ -1,0 +1,112 @@
+"""The identity of a store: made from its address once, and used wherever a store is named, locked or reached."""
+
+import hashlib
+import os
+from pathlib import Path
+from urllib.parse import unquote
+
+import msgspec
+
+from chargehand.errors import ConfigurationError, StoreError
+
+LONGEST_NAME = 255 - len("-journal")
+"""Bytes of a file's name: files beside it have longer ones."""
+LONGEST_PATH = 4000
+_NODE = "-node"
+
+
+class Location(msgspec.Struct, frozen=True):
+    """Where a store is, and the files through which its processes on this machine find each other."""
+
+    path: Path
+    """The database file. The files below stand beside it: they have its name and a suffix."""
+
+    @property
+    def url(self) -> str:
+        """The address that opens the store."""
+        return str(self.path)
+
+    @property
+    def lock(self) -> Path:
+        """The lock that every writer takes."""
+        return self._beside("-lock")
+
+    @property
+    def node(self) -> Path:
+        """The lock that makes a node the only one."""
+        return self._beside(_NODE)
+
+    @property
+    def lives(self) -> Path:
+        """The record of the processes that the node has started."""
+        return self._beside("-lives")
+
+    @property
+    def socket(self) -> Path:
+        """The node's control socket."""
+        return self._beside("-sock")
+
+    @property
+    def mark(self) -> str:
+        """The text by which processes that work for this store are recognised in their environment."""
+        return hashlib.sha256(os.fsencode(self.path)).hexdigest()[:16]
+
+    def _beside(self, suffix: str) -> Path:
+        return Path(f"{self.path}{suffix}")
+
+    def exists(self) -> bool:
+        """Returns whether there is a store."""
+        return self.path.exists()
+
+    def resolved(self) -> "Location":
+        """Returns the location with every link followed. It reads from the disk, which may hang."""
+        return Location(Path(os.path.realpath(self.path)))
+
+    def __str__(self) -> str:
+        return self.url
+
+
+def locate(url: str) -> Location:
+    """Returns the location of a store: one file with one set of locks, whatever links lead to it.
+
+    Raises ConfigurationError for an address of an unknown kind, and StoreError if the name is too long.
+    """
+    path = Path(_file_of(url)).expanduser().resolve()
+    folders = max(len(os.fsencode(part)) for part in path.parts[:-1])
+    for what, found, most in (
+        ("path", len(os.fsencode(path)), LONGEST_PATH),
+        ("name", len(os.fsencode(path.name)), LONGEST_NAME),
+        ("folder's name", folders, 255),
+    ):
+        if found > most:
+            raise StoreError(
+                f"the store's {what} is too long, {found} bytes (allowed are {most}): {str(path)[:60]}…; choose another"
+            )
+    return Location(path)
+
+
+def locate_unread(url: str) -> Location:
+    """Returns the location of a store without reading from a disk, which may hang: no link is followed."""
+    return Location(Path(os.path.abspath(os.path.expanduser(_file_of(url)))))
+
+
+def location_of_node_lock(file: str) -> Location | None:
+    """Returns the location of the store whose node lock this file is; None if it is another file."""
+    return Location(Path(file.removesuffix(_NODE))) if file.endswith(_NODE) else None
+
+
+def _file_of(url: str) -> str:
+    """Returns the file that an address names, as it is written there."""
+    scheme, colon, rest = url.partition(":")
+    if not colon or not ("://" in url or scheme.lower() == "sqlite"):
+        scheme, rest = "", url
+    if scheme.lower() not in ("", "sqlite"):
+        raise ConfigurationError(
+            f"store {url!r}: {scheme!r} is not supported; give a path or sqlite:///path/to/file.db (CHARGEHAND_URL)"
+        )
+    text = unquote(rest.removeprefix("//")) if scheme else rest
+    if scheme and text.startswith("//"):
+        text = text[1:]
+    if not text or text.endswith("/"):
+        raise ConfigurationError(f"store {url!r} names no file; give a path or sqlite:///path/to/file.db")
+    return text
