@@ -60,25 +60,25 @@ class Event(StrEnum):
 
 def info(message: str, **facts: Any) -> None:
     """Logs an event that an operator may look up later."""
-    _say(logging.INFO, message, facts)
+    _log(logging.INFO, message, facts)
 
 
 def warning(message: str, **facts: Any) -> None:
     """Logs an event that an operator should see."""
-    _say(logging.WARNING, message, facts)
+    _log(logging.WARNING, message, facts)
 
 
 def error(message: str, *, trace: bool = False, **facts: Any) -> None:
     """Logs an event that an operator must see; `trace` adds the current exception."""
-    _say(logging.ERROR, message, facts, trace)
+    _log(logging.ERROR, message, facts, trace)
 
 
 def at(level: str, message: str, **facts: Any) -> None:
     """Logs an event at the level of this name."""
-    _say(logging.getLevelNamesMapping()[level.upper()], message, facts)
+    _log(logging.getLevelNamesMapping()[level.upper()], message, facts)
 
 
-def _say(level: int, message: str, facts: dict[str, Any], trace: bool = False) -> None:
+def _log(level: int, message: str, facts: dict[str, Any], trace: bool = False) -> None:
     request = request_id.get()
     if request is not None:
         facts = {**facts, "request_id": request}

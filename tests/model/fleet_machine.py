@@ -21,13 +21,13 @@ from chargehand.model.fleet.lifecycle import (
     Exited,
     Framed,
     GivenUp,
-    Heed,
     Kill,
     MoreTime,
     NotStarted,
     Occupied,
     PausesChanged,
     Removed,
+    SetPaused,
     Spawn,
     Started,
     Status,
@@ -100,7 +100,7 @@ class Machine(RuleBasedStateMachine):
                     process = self.processes[component]
                     process.cpu += process.burns
                     self.tell(Examined(component, process.cpu))
-                case Terminate(component) | Kill(component) | DumpStacks(component) | Heed(component):
+                case Terminate(component) | Kill(component) | DumpStacks(component) | SetPaused(component):
                     assert component in self.processes, f"{action} for nobody"
                 case GivenUp(component):
                     assert self.fleet.places[component].status is Status.FAILED

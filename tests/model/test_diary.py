@@ -39,14 +39,14 @@ def job(number: int, worker: str | None = WORKER, outcome: str | None = "done") 
 
 
 def whats(diary: Diary, component: str = WORKER, now_ms: int = 0) -> list[str]:
-    found = diary.told(component, now_ms)
+    found = diary.view(component, now_ms)
     assert found is not None
     return [moment.get("job") or moment["what"] for moment in found["moments"]]
 
 
 def test_states_and_jobs_are_told_newest_first() -> None:  # spec: DB-1
     diary = Diary()
-    assert diary.told(WORKER, 0) is None
+    assert diary.view(WORKER, 0) is None
     diary.changed(place(Status.STARTING), 1000)
     diary.changed(place(), 2000)
     diary.changed(place(), 2500)  # nothing new
@@ -56,7 +56,7 @@ def test_states_and_jobs_are_told_newest_first() -> None:  # spec: DB-1
     diary.changed(place(Status.CRASHED, pid=None, text="died of SIGKILL"), 5001)  # that is known
     diary.changed(place(Status.STARTING, pid=8), 6000)
     assert whats(diary) == ["starting", "crashed", "job 3", "job 2", "job 1", "healthy", "starting"]
-    told = diary.told(WORKER, 6000)
+    told = diary.view(WORKER, 6000)
     assert told is not None
     assert told["moments"][1:4] == [
         {"at_ms": 5000, "kind": "status", "what": "crashed", "text": "died of SIGKILL", "pid": 7},
@@ -70,7 +70,7 @@ def test_a_state_says_why() -> None:
     diary.changed(place(Status.STARTING, reason=Reason.CRASH), 1)  # of an earlier life
     diary.changed(place(Status.STOPPING, why_leave=Reason.IDLE), 2)
     diary.changed(place(Status.STOPPED, pid=None, reason=Reason.IDLE), 3)
-    told = diary.told(WORKER, 0)
+    told = diary.view(WORKER, 0)
     assert told is not None
     assert [moment["text"] for moment in told["moments"]] == [Reason.IDLE, Reason.IDLE, None]
 
@@ -96,7 +96,7 @@ def test_of_a_shower_the_last_are_kept_and_what_was_slow_or_went_wrong() -> None
 def test_long_texts_are_cut() -> None:
     diary = Diary()
     diary.crashed(WORKER, "x" * 10_000, 7, 0)
-    told = diary.told(WORKER, 0)
+    told = diary.view(WORKER, 0)
     assert told is not None
     assert told["moments"][0]["text"] == "x" * (TEXT - 1) + "…"
 
@@ -110,7 +110,7 @@ def test_there_are_never_too_many_and_always_the_newest(happened: list[tuple[boo
             diary.ended([job(number)], (), number)
         else:
             diary.crashed(WORKER, "killed", span, number)
-    told = diary.told(WORKER, 0)
+    told = diary.view(WORKER, 0)
     assert told is not None
     moments = told["moments"]
     assert len(moments) <= STATES + JOBS
@@ -125,12 +125,12 @@ def test_memory_is_weighed_once_a_minute_for_an_hour() -> None:  # spec: DB-1
         diary.weigh(
             {WORKER: place(memory=step + 1), "worker:tag:1": place(Status.STOPPED, "worker:tag:1")}, step * 5000
         )
-    told = diary.told(WORKER, steps * 5000)
+    told = diary.view(WORKER, steps * 5000)
     assert told is not None
     assert told["memory_at_ms"] == list(range(WEIGHED_MS + WEIGH_MS, 2 * WEIGHED_MS, WEIGH_MS))
     assert told["memory"] == [at // 5000 + 1 for at in told["memory_at_ms"]]
-    assert diary.told("worker:tag:1", 0) is None  # it is not there: it weighs nothing
-    later = diary.told(WORKER, 4 * WEIGHED_MS)
+    assert diary.view("worker:tag:1", 0) is None  # it is not there: it weighs nothing
+    later = diary.view(WORKER, 4 * WEIGHED_MS)
     assert later is not None
     assert (later["memory_at_ms"], later["memory"]) == ([], [])
 
@@ -138,13 +138,13 @@ def test_memory_is_weighed_once_a_minute_for_an_hour() -> None:  # spec: DB-1
 def test_who_was_removed_is_remembered_for_a_while() -> None:
     diary = Diary()
     diary.removed("worker:tag:9", 0)  # nothing is known of it
-    assert diary.told("worker:tag:9", 0) is None
+    assert diary.view("worker:tag:9", 0) is None
     diary.changed(place(), 0)
     diary.removed(WORKER, 1000)
     diary.weigh({}, GONE_MS)
     assert whats(diary) == [REMOVED, "healthy"]
     diary.weigh({}, GONE_MS + 1000)
-    assert diary.told(WORKER, 0) is None
+    assert diary.view(WORKER, 0) is None
 
 
 def test_of_very_many_workers_less_is_kept_of_each() -> None:

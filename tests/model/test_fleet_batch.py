@@ -2,7 +2,7 @@
 
 from fleet_world import ONE, World, condemned, started
 
-from chargehand.model.fleet.lifecycle import Ask, Recall
+from chargehand.model.fleet.lifecycle import Ask, CancelJob
 from chargehand.model.fleet.orders import Verb
 
 CANCEL = 10.0
@@ -51,8 +51,8 @@ def test_the_whole_batch_has_one_timeout() -> None:  # spec: WK-7
 
 def test_each_cancelled_job_is_told_of_once() -> None:  # spec: WK-8
     world = busy()
-    assert cancel(world, "job-2") == [Recall(ONE, "job-2")]
-    assert cancel(world, "job-1") == [Recall(ONE, "job-1")]
+    assert cancel(world, "job-2") == [CancelJob(ONE, "job-2")]
+    assert cancel(world, "job-1") == [CancelJob(ONE, "job-1")]
     assert [cancel(world, job) for job in ("job-1", "job-2", "nobody")] == [[], [], []]
     assert world.place.recalled == {"job-1", "job-2"}
 

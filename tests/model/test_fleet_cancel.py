@@ -4,7 +4,7 @@ import pytest
 from fleet_world import ONE, TWO, condemned, killed, pause_of, started, told
 
 from chargehand.model.fleet.death import Death, Reason, last_outcome
-from chargehand.model.fleet.lifecycle import Recall, Replace, Report, Spawn, Status, StopAsked
+from chargehand.model.fleet.lifecycle import CancelJob, Replace, Report, Spawn, Status, StopAsked
 from chargehand.model.job import Interrupted, Stopped
 
 CANCEL = 10.0
@@ -14,7 +14,7 @@ CANCEL = 10.0
 def test_whoever_has_the_job_is_told_once() -> None:
     world = started(2)
     world.work("job-1")
-    assert world.fleet.cancel(ONE, "job-1", world.now) == [Recall(ONE, "job-1")]
+    assert world.fleet.cancel(ONE, "job-1", world.now) == [CancelJob(ONE, "job-1")]
     assert world.fleet.cancel(ONE, "job-1", world.now + 5) == [], "and the time that it has is not longer for that"
     assert world.place.cancel_at == world.now + CANCEL
     assert world.fleet.places[TWO].cancel_at is None

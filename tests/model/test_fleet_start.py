@@ -11,13 +11,13 @@ from chargehand.model.fleet.lifecycle import (
     Action,
     Examined,
     GivenUp,
-    Heed,
     MoreTime,
     NotStarted,
     Occupied,
     PausesChanged,
     Replace,
     Report,
+    SetPaused,
     Spawn,
     Started,
     Status,
@@ -188,8 +188,8 @@ def test_who_was_given_up_on_in_an_earlier_life_of_the_node_stays_so() -> None:
     assert world.fleet.begin(world.now, {ONE: "no such model", "worker:other:9": "x"}) == [Spawn(TWO, 1)]
     assert (world.place.status, world.place.text) == (Status.FAILED, "no such model")
     world.ready(TWO)
-    assert world.tell(PausesChanged(["*"])) == [Heed(TWO, True)]
-    assert world.tell(PausesChanged([])) == [Heed(TWO, False)]
+    assert world.tell(PausesChanged(["*"])) == [SetPaused(TWO, True)]
+    assert world.tell(PausesChanged([])) == [SetPaused(TWO, False)]
     assert world.place.status is Status.FAILED
 
 
@@ -236,11 +236,11 @@ def test_an_earlier_life_that_goes_while_everything_stops_starts_nobody() -> Non
 @pytest.mark.parametrize("scope", ["*", "tag", ONE])
 def test_a_pause_is_told_to_whom_it_concerns_and_so_is_its_end(scope: str) -> None:
     world = started()
-    assert world.tell(PausesChanged(["other", "worker:other:0", scope])) == [Heed(ONE, True)]
+    assert world.tell(PausesChanged(["other", "worker:other:0", scope])) == [SetPaused(ONE, True)]
     assert world.place.status is Status.HEALTHY, "the status is what the worker says"
     world.frame("paused")
     assert world.place.status is Status.PAUSED
-    assert world.tell(PausesChanged(["other"])) == [Heed(ONE, False)]
+    assert world.tell(PausesChanged(["other"])) == [SetPaused(ONE, False)]
     world.frame("healthy")
     assert world.place.status is Status.HEALTHY
 
@@ -248,17 +248,17 @@ def test_a_pause_is_told_to_whom_it_concerns_and_so_is_its_end(scope: str) -> No
 # spec: PD-1, SV-10
 def test_a_pause_twice_is_a_pause_once() -> None:
     world = started()
-    assert world.tell(PausesChanged(["*"])) == [Heed(ONE, True)]
+    assert world.tell(PausesChanged(["*"])) == [SetPaused(ONE, True)]
     assert world.tell(PausesChanged(["*"])) == []
     assert world.tell(PausesChanged(["tag", ONE])) == [], "another reason for the same"
-    assert world.tell(PausesChanged([])) == [Heed(ONE, False)]
+    assert world.tell(PausesChanged([])) == [SetPaused(ONE, False)]
     assert world.tell(PausesChanged([])) == []
 
 
 # spec: PD-1
 def test_a_pause_of_one_is_not_a_pause_of_its_crew() -> None:
     world = started(2)
-    assert world.tell(PausesChanged([TWO])) == [Heed(TWO, True)]
+    assert world.tell(PausesChanged([TWO])) == [SetPaused(TWO, True)]
 
 
 # spec: PD-1
@@ -274,7 +274,7 @@ def test_who_is_not_there_learns_of_its_pause_when_it_starts() -> None:
 
 # spec: PD-1, SV-4
 def test_who_is_loading_is_told_too() -> None:
-    assert World().tell(PausesChanged(["*"])) == [Heed(ONE, True)]
+    assert World().tell(PausesChanged(["*"])) == [SetPaused(ONE, True)]
 
 
 # spec: SV-4, PD-1

@@ -44,7 +44,7 @@ def test_only_changes_are_kept_and_none_of_them_as_a_slope() -> None:  # spec: D
     for at in range(1, 9):
         past.keep([queue(queued=5, future=2)], at * MS, at * STEP)
     past.keep([queue(queued=1, running=1, rate=0.5)], 9 * MS, 9 * STEP)
-    assert past.told(9 * MS) == [
+    assert past.view(9 * MS) == [
         {"name": "tag", "at_ms": [0, 8 * MS, 9 * MS], "waiting": [3, 3, 1], "running": [0, 0, 1],
          "failed": [0, 0, 0], "rate": [0.0, 0.0, 0.5]}
     ]  # fmt: skip
@@ -53,9 +53,9 @@ def test_only_changes_are_kept_and_none_of_them_as_a_slope() -> None:  # spec: D
 def test_a_queue_that_is_no_more_is_forgotten_and_there_are_not_too_many() -> None:
     past = Past()
     past.keep([queue(str(n)) for n in range(MOST_QUEUES + 5)], 0, 0.0)
-    assert len(past.told(0)) == MOST_QUEUES
+    assert len(past.view(0)) == MOST_QUEUES
     past.keep([queue("new"), queue("7")], MS, STEP)
-    assert [each["name"] for each in past.told(MS)] == ["7", "new"]
+    assert [each["name"] for each in past.view(MS)] == ["7", "new"]
 
 
 @given(st.lists(st.tuples(st.integers(1, 400), st.integers(0, 3)), max_size=200))
@@ -64,7 +64,7 @@ def test_it_is_bounded_and_in_order(changes: list[tuple[int, int]]) -> None:
     for steps, waiting in changes * 5:
         at += steps * MS
         past.keep([queue(queued=waiting)], at, at / 1000)
-    for told in past.told(at):
+    for told in past.view(at):
         assert told["at_ms"] == sorted(told["at_ms"])
         assert len(told["at_ms"]) <= SPAN / STEP
         assert sum(moment < at - SPAN * 1000 for moment in told["at_ms"]) <= 1

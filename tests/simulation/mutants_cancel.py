@@ -6,7 +6,7 @@ CANCEL = (
     Mutant(
         name="a worker is not told that its job is cancelled",
         file="model/fleet/fleet.py",
-        old="        return [Recall(component, job)]\n",
+        old="        return [CancelJob(component, job)]\n",
         new="        return []\n",
         profile="cancel",
         first=3,

@@ -115,8 +115,8 @@ RESTARTS = (
     Mutant(
         name="failed is cleared by resume",
         file="model/fleet/fleet.py",
-        old="                if place.alive:\n                    actions.append(Heed(place.component, paused))\n",
-        new="                if place.alive:\n                    actions.append(Heed(place.component, paused))\n"
+        old="                if place.alive:\n                    actions.append(SetPaused(place.component, paused))\n",
+        new="                if place.alive:\n                    actions.append(SetPaused(place.component, paused))\n"
         "                elif not paused and place.status is Status.FAILED:\n                    self.start(place)\n",
         profile="people",
         first=63,

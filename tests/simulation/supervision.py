@@ -15,6 +15,7 @@ from chargehand.model.fleet.lifecycle import (
     Ask,
     BreakerClosed,
     BreakerOpened,
+    CancelJob,
     Dismiss,
     DumpStacks,
     Event,
@@ -23,13 +24,12 @@ from chargehand.model.fleet.lifecycle import (
     Exited,
     Forgiven,
     GivenUp,
-    Heed,
     Kill,
     NotStarted,
-    Recall,
     Removed,
     Replace,
     Report,
+    SetPaused,
     Spawn,
     Started,
     Status,
@@ -60,9 +60,9 @@ class Supervision(Hearing):
                 oracle.asked(worker)
                 self.ledger.dismiss(component)
                 worker.told_to_stop()
-            case Heed(component, paused):
+            case SetPaused(component, paused):
                 self.workers[component].told_paused(paused)
-            case Recall(component, job):
+            case CancelJob(component, job):
                 fence = self.ledger.held[component].claims[job].fence
                 oracle.recalled(self.workers[component], job)
                 self.workers[component].told_cancelled(job, fence)

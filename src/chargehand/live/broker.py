@@ -35,7 +35,7 @@ class Wire(msgspec.Struct, array_like=True, frozen=True):
 
     @classmethod
     def of(cls, event: Event) -> "Wire":
-        text = msgspec.Raw(event.told(event.topic))
+        text = msgspec.Raw(event.encoded(event.topic))
         return cls(event.version, event.key, event.topic, event.type, event.lasts, event.removed, event.aside, text)
 
     def event(self) -> Event:

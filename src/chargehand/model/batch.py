@@ -1,4 +1,4 @@
-"""What goes to the store in one turn (Batch) and what comes back (Result). Plain data: no decision is made here."""
+"""The content of one turn of the store (Batch) and its result (Result). Plain data: no decision is made here."""
 
 from typing import Any
 
@@ -31,7 +31,7 @@ class Note(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Request(msgspec.Struct, frozen=True):
-    """Jobs to enqueue for a caller; `token` says whom to answer."""
+    """Jobs to enqueue for a caller; `token` identifies the caller to answer."""
 
     token: Any
     jobs: tuple[NewJob, ...]
@@ -51,7 +51,7 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
     unsure: bool = False
     """The last poll failed: others may have written before it."""
     hinted: bool = False
-    """A caller reported new work. If not, and if nobody else has written, a poll has nothing to claim."""
+    """A caller reported new work. If not, and if no other process has written, a poll has nothing to claim."""
 
 
 class Grant(msgspec.Struct, frozen=True):
@@ -70,7 +70,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a Batch."""
 
     stirred: bool = False
-    """The poll found that others have written: every queue may have jobs, also those that no Want named."""
+    """The poll found that others have written: every queue may have jobs, even those without a Want."""
     lost: tuple[str, ...] = ()
     """Ids of jobs whose claim no longer held: their settlement changed nothing."""
     enqueued: tuple[tuple[Any, tuple[Enqueued, ...]], ...] = ()

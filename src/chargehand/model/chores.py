@@ -13,7 +13,7 @@ from chargehand.model.records import CrashReport, Discovery, Firing, GivenUpMark
 
 
 class SetPause(msgspec.Struct, frozen=True, kw_only=True):
-    """Pauses a scope for a person; `token` says whom to answer."""
+    """Pauses a scope for an operator; `token` identifies the caller to answer."""
 
     token: Any
     scope: str
@@ -23,14 +23,14 @@ class SetPause(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClearPause(msgspec.Struct, frozen=True, kw_only=True):
-    """Resumes a scope for a person."""
+    """Resumes a scope for an operator."""
 
     token: Any
     scope: str
 
 
 class CancelJobs(msgspec.Struct, frozen=True, kw_only=True):
-    """Cancels jobs for a person."""
+    """Cancels jobs for an operator."""
 
     token: Any
     ids: tuple[str, ...]
@@ -65,7 +65,7 @@ class Fire(msgspec.Struct, frozen=True):
 
 
 class KeepScale(msgspec.Struct, frozen=True):
-    """Keeps the worker count that a person set for a crew."""
+    """Keeps the worker count that an operator set for a crew."""
 
     crew: str
     count: int

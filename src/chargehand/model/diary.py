@@ -134,7 +134,7 @@ class Diary:
         del row[: max(0, len(row) - _WEIGHED)]
 
     # reading
-    def told(self, component: str, now_ms: int) -> dict[str, Any] | None:
+    def view(self, component: str, now_ms: int) -> dict[str, Any] | None:
         """Returns the worker's history: events newest first, memory oldest first; None if there is none."""
         page = self._pages.get(component)
         if page is None:

@@ -60,11 +60,11 @@ def judge(
     `unserved` maps queues to the reason why no worker takes their jobs; `blind` maps crews to the error of their
     `discover`.
     """
-    grave: list[str] = [] if node else ["no node runs: no jobs are performed"]
+    errors: list[str] = [] if node else ["no node runs: no jobs are performed"]
     if store_failing:
-        grave.append(f"the store fails: {store_failing}")
-    grave += [f"queue {queue} has waiting jobs that no worker takes: {why}" for queue, why in sorted(unserved.items())]
-    light = [f"crew {crew}: discover fails: {summary(why)}" for crew, why in sorted((blind or {}).items())]
+        errors.append(f"the store fails: {store_failing}")
+    errors += [f"queue {queue} has waiting jobs that no worker takes: {why}" for queue, why in sorted(unserved.items())]
+    warnings = [f"crew {crew}: discover fails: {summary(why)}" for crew, why in sorted((blind or {}).items())]
     crews: dict[str, list[Mapping[str, Any]]] = {}
     for worker in workers:
         crews.setdefault(str(worker["crew"]), []).append(worker)
@@ -72,14 +72,14 @@ def judge(
         failed = [member for member in members if member["status"] == Status.FAILED]
         if failed:
             text = f"crew {crew}: {len(failed)} of {len(members)} given up: {summary(failed[0]['text'])}"
-            (grave if len(failed) == len(members) else light).append(text)
+            (errors if len(failed) == len(members) else warnings).append(text)
         for member in members:
             if member["flags"]:
-                light.append(f"{member['component']} is {', '.join(member['flags'])}")
+                warnings.append(f"{member['component']} is {', '.join(member['flags'])}")
             elif member["status"] == Status.CRASHED:
-                light.append(f"{member['component']} crashed: {summary(member['text'])}")
-    status = Verdict.ERROR if grave else Verdict.DEGRADED if light else Verdict.HEALTHY
-    return Findings(status, (*grave, *light))
+                warnings.append(f"{member['component']} crashed: {summary(member['text'])}")
+    status = Verdict.ERROR if errors else Verdict.DEGRADED if warnings else Verdict.HEALTHY
+    return Findings(status, (*errors, *warnings))
 
 
 class Member(msgspec.Struct, frozen=True):
@@ -111,8 +111,8 @@ def unserved(
             first = concerned[0]
             why = f" ({summary(first.text)})" if first.text and first.text != first.status else ""
             state = "given up" if first.status == Status.FAILED else first.status
-            mend = "reset" if any(member.status == Status.FAILED for member in concerned) else "start"
-            found[queue] = f"all workers of {', '.join(crews)} are {state}{why}: chargehand {mend} {crews[0]}"
+            verb = "reset" if any(member.status == Status.FAILED for member in concerned) else "start"
+            found[queue] = f"all workers of {', '.join(crews)} are {state}{why}: chargehand {verb} {crews[0]}"
     return found
 
 

@@ -63,7 +63,7 @@ class Past:
         row.extend(point)
         del row[: max(0, len(row) - _KEPT)]
 
-    def told(self, now_ms: int) -> list[dict[str, Any]]:
+    def view(self, now_ms: int) -> list[dict[str, Any]]:
         """Returns every queue's points as one list per column; the first point may be older than SPAN: it was valid
         until then."""
         since, found = now_ms - SPAN * 1000, list[dict[str, Any]]()

@@ -9,7 +9,7 @@ from chargehand.model.job import IN_WORDS, Found, NewJob, State
 
 
 class Holder(msgspec.Struct, frozen=True):
-    """The owner of a claim: a node by its name, and the id of this one life of the node, which never comes twice."""
+    """The owner of a claim: a node by its name, and the id of this one life of the node, which is never reused."""
 
     node: str
     life: str
@@ -30,7 +30,7 @@ class CrewRow(msgspec.Struct, frozen=True, kw_only=True):
     limit_per_key: int | None = None
     """How many jobs that share a `limit_key` may run at a time."""
     scaled: int | None = None
-    """The worker count that a person set while the crew ran; it holds until the configured count changes."""
+    """The worker count that an operator set while the crew ran; it holds until the configured count changes."""
 
 
 class Pause(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,7 +42,7 @@ class Pause(msgspec.Struct, frozen=True, kw_only=True):
     since_ms: int
     until_ms: int | None = None
     left_ms: int | None = None
-    """The time left by the store's clock when the flag was read; None: until somebody resumes."""
+    """The time left by the store's clock when the flag was read; None: until it is resumed."""
 
 
 class HealthNote(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,7 +91,7 @@ class HealthRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CrashReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What is kept of the unexpected death of a worker."""
+    """The report of an unexpected death of a worker."""
 
     id: str
     component: str
@@ -115,7 +115,7 @@ class CrashReport(msgspec.Struct, frozen=True, kw_only=True):
     lines: tuple[str, ...] = ()
     """The last lines of the worker's log."""
     frames: tuple[str, ...] = ()
-    """What the worker sent that was no valid frame, shortened."""
+    """What the worker sent that was not a valid frame, shortened."""
     age_ms: int = 0
 
 
@@ -137,7 +137,7 @@ class CrashFilter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GivenUpMark(msgspec.Struct, frozen=True, kw_only=True):
-    """A worker that was given up; kept across restarts, until the fingerprint changes or a person restarts it."""
+    """A worker that was given up; kept across restarts, until the fingerprint changes or an operator restarts it."""
 
     component: str
     crew: str

@@ -31,7 +31,7 @@ _encoder = msgspec.json.Encoder()
 class Event:
     """The state of one object at one version; shared by all subscribers and encoded once."""
 
-    __slots__ = ("_sse", "_told", "aside", "body", "key", "lasts", "removed", "rest", "topic", "type", "version")
+    __slots__ = ("_encoded", "_sse", "aside", "body", "key", "lasts", "removed", "rest", "topic", "type", "version")
 
     def __init__(
         self, version: int, key: str, topic: str, type: str, rest: bytes, *,
@@ -46,26 +46,26 @@ class Event:
         self.aside = aside
         """Whether the job is known only because a subscriber follows its id; it is sent to no other subscriber."""
         self.body = body
-        self._told: dict[str, bytes] = {}
+        self._encoded: dict[str, bytes] = {}
         self._sse: dict[str, bytes] = {}
 
-    def told(self, topic: str) -> bytes:
+    def encoded(self, topic: str) -> bytes:
         """Returns the event as JSON under this topic."""
-        text = self._told.get(topic)
+        text = self._encoded.get(topic)
         if text is None:
-            text = self._told[topic] = b'{"topic":' + _encoder.encode(topic) + self.rest
+            text = self._encoded[topic] = b'{"topic":' + _encoder.encode(topic) + self.rest
         return text
 
     def read(self, topic: str) -> dict[str, Any]:
         """Returns the event as plain data."""
-        return msgspec.json.decode(self.told(topic))
+        return msgspec.json.decode(self.encoded(topic))
 
     def sse(self, life: str, topic: str) -> bytes:
         """Returns the event as a server-sent event, whose id is the subscriber's position in the stream."""
         text = self._sse.get(topic)
         if text is None:
             head = f"id: {event_id(life, self.version)}\nevent: {self.type}\ndata: ".encode()
-            text = self._sse[topic] = head + self.told(topic) + b"\n\n"
+            text = self._sse[topic] = head + self.encoded(topic) + b"\n\n"
         return text
 
 

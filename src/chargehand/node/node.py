@@ -397,11 +397,11 @@ class Node:
     # documents for callers
 
     def _past(self) -> list[dict[str, Any]]:
-        return self._live.past.told(clock.now_ms())
+        return self._live.past.view(clock.now_ms())
 
     def _history(self, component: str) -> dict[str, Any] | None:
         now = clock.now_ms()
-        found = self._diary.told(component, now)
+        found = self._diary.view(component, now)
         return None if found is None else {"component": component, "node": self._plan.node, "at_ms": now, **found}
 
     def status(self) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from chargehand.model.fleet.lifecycle import (
     BreakerClosed,
     BreakerOpened,
     Broken,
+    CancelJob,
     Dismiss,
     DumpStacks,
     Event,
@@ -29,15 +30,14 @@ from chargehand.model.fleet.lifecycle import (
     Forgiven,
     Framed,
     GivenUp,
-    Heed,
     Kill,
     MoreTime,
     NotStarted,
     Occupied,
-    Recall,
     Removed,
     Replace,
     Report,
+    SetPaused,
     Spawn,
     Started,
     Status,
@@ -191,9 +191,9 @@ class Supervisor:
                 self._spawn(component)
             case Ask(component):
                 self._ask(self.handles[component])
-            case Heed(component, paused):
+            case SetPaused(component, paused):
                 self._tell_pulse(self.handles[component], "PAUSE" if paused else "RESUME", {})
-            case Recall(component, job):
+            case CancelJob(component, job):
                 log.info("a running job is asked to cancel", component=component, job=job)
                 fence = self._ledger.held[component].claims[job].fence
                 self._tell_pulse(self.handles[component], "CANCEL", {"id": job, "fence": fence})

@@ -119,9 +119,9 @@ CAUSES: dict[str, tuple[str, str]] = {
 """The causes by id, most severe and most likely first, each with its meaning and its remedy."""
 
 _ORDER = {cause: number for number, cause in enumerate(CAUSES)}
-_GRAVITY = {severity: number for number, severity in enumerate(Severity)}
+_RANK = {severity: number for number, severity in enumerate(Severity)}
 
 
 def in_order(findings: list[Finding]) -> list[Finding]:
     """Sorts findings by severity, then by the order of CAUSES."""
-    return sorted(findings, key=lambda found: (_GRAVITY[found.severity], _ORDER[found.cause], found.about))
+    return sorted(findings, key=lambda found: (_RANK[found.severity], _ORDER[found.cause], found.about))

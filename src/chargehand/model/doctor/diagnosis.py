@@ -67,26 +67,26 @@ def diagnose(facts: Facts, moment: Callable[[int], str]) -> Diagnosis:
 
 def headline(facts: Facts, findings: list[Finding], moment: Callable[[int], str]) -> str:
     """Returns a summary of all findings in one sentence."""
-    grave = [finding for finding in findings if finding.severity is Severity.ERROR]
-    if grave:
-        return f"{_not_working(facts, grave, moment)}{_backlog(facts)}"
-    light = [finding for finding in findings if finding.severity is Severity.WARNING]
-    if light:
-        more = f" (and {len(light) - 1} more)" if len(light) > 1 else ""
-        return f"{_doing(facts)}, but: {light[0].short}{more}{_backlog(facts)}"
+    errors = [finding for finding in findings if finding.severity is Severity.ERROR]
+    if errors:
+        return f"{_not_working(facts, errors, moment)}{_backlog(facts)}"
+    warnings = [finding for finding in findings if finding.severity is Severity.WARNING]
+    if warnings:
+        more = f" (and {len(warnings) - 1} more)" if len(warnings) > 1 else ""
+        return f"{_doing(facts)}, but: {warnings[0].short}{more}{_backlog(facts)}"
     starting = next((finding for finding in findings if finding.cause == "node-starting"), None)
     return starting.short if starting else f"{_doing(facts)}{_backlog(facts)}{_last(facts)}"
 
 
-def _not_working(facts: Facts, grave: list[Finding], moment: Callable[[int], str]) -> str:
-    first = grave[0]
+def _not_working(facts: Facts, errors: list[Finding], moment: Callable[[int], str]) -> str:
+    first = errors[0]
     workers = facts.node.view.workers if facts.node.view else ()
-    ill = {finding.about for finding in grave}
-    others = any(worker.status == Status.HEALTHY and worker.crew not in ill for worker in workers)
-    partly = "partly " if first.cause not in GLOBAL and "*" not in ill and others else ""
+    affected = {finding.about for finding in errors}
+    others = any(worker.status == Status.HEALTHY and worker.crew not in affected for worker in workers)
+    partly = "partly " if first.cause not in GLOBAL and "*" not in affected and others else ""
     known = first.since_ms or (facts.done_ms if first.cause in GLOBAL else None)
     since = f" since {moment(known)}" if known else ""
-    more = f", and {len(grave) - 1} more" if len(grave) > 1 else ""
+    more = f", and {len(errors) - 1} more" if len(errors) > 1 else ""
     return f"{partly}not working{since}: {first.short}{more}"
 
 

@@ -102,7 +102,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     lines: tuple[str, ...] = ()
     """The last lines of its log."""
     frames: tuple[str, ...] = ()
-    """What it sent that was not a frame, cut."""
+    """Invalid frames that the worker sent, shortened."""
 
 
 def _name(number: int) -> str:

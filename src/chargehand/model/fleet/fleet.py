@@ -12,16 +12,16 @@ from chargehand.model.fleet.death import Reason, reason_of
 from chargehand.model.fleet.lifecycle import (
     Action,
     Broken,
+    CancelJob,
     Event,
     Examined,
     Exited,
     Framed,
-    Heed,
     MoreTime,
     NotStarted,
     Occupied,
     PausesChanged,
-    Recall,
+    SetPaused,
     Started,
     Status,
     StopAsked,
@@ -212,7 +212,7 @@ class Fleet(Roster):
         place.recalled.add(job)
         if place.cancel_at is None:
             place.cancel_at = now + self._liveness.cancel
-        return [Recall(component, job)]
+        return [CancelJob(component, job)]
 
     def let_go(self, component: str, now: float) -> list[Action]:
         """Records that the worker received no further job: it is stopped now if it is to leave."""
@@ -323,5 +323,5 @@ class Fleet(Roster):
             if place.paused is not paused:
                 place.paused = paused
                 if place.alive:
-                    actions.append(Heed(place.component, paused))
+                    actions.append(SetPaused(place.component, paused))
         return actions

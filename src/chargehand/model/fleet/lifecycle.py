@@ -150,14 +150,14 @@ class Ask(msgspec.Struct, frozen=True):
     component: str
 
 
-class Heed(msgspec.Struct, frozen=True):
+class SetPaused(msgspec.Struct, frozen=True):
     """Notify the worker that it is paused, or no longer."""
 
     component: str
     paused: bool
 
 
-class Recall(msgspec.Struct, frozen=True):
+class CancelJob(msgspec.Struct, frozen=True):
     """Notify the worker that its job was cancelled."""
 
     component: str
@@ -252,8 +252,8 @@ class Removed(msgspec.Struct, frozen=True):
 Action = (
     Spawn
     | Ask
-    | Heed
-    | Recall
+    | SetPaused
+    | CancelJob
     | Dismiss
     | DumpStacks
     | Terminate

@@ -31,7 +31,7 @@ class Shortage(StrEnum):
     TEMPORARY = "temporary"
     """Other workers use the memory."""
     PERMANENT = "permanent"
-    """It needs more than the limit."""
+    """The crew declares more than the limit."""
 
 
 class Place(msgspec.Struct):
@@ -52,7 +52,7 @@ class Place(msgspec.Struct):
     exit_code: int | None = None
     signal: int | None = None
     evidence: Evidence = Evidence()
-    """What the report of the last death will say of the process; empty once the report is made."""
+    """The facts about the last death for its report; empty after the report is made."""
 
     # plans
     start_at: float | None = None
