@@ -98,7 +98,7 @@ def test_all_at_once(world: World) -> None:  # spec: CL-4 SV-12 RP-6 RP-8
     assert (loading.about, loading.severity) == ("slow", "note")  # nothing waits for it
     (huge,) = by_cause(found, "no-room").values()
     assert (huge.about, huge.severity) == ("huge", "error")
-    assert "can never fit into memory" in huge.text
+    assert "needs 100000.0 GiB of memory" in huge.text
     (off,) = by_cause(found, "stopped").values()
     assert (off.about, off.severity, off.remedy) == ("off", "error", f"chargehand start off{at}")
     (hold,) = by_cause(found, "paused").values()

@@ -119,7 +119,7 @@ def skewed(served: Serving, world: World) -> None:  # cause: version-skew schema
     assert causes[0]["version-skew"]["text"].endswith(f"runs Chargehand {chargehand.__version__}, this is 9.9.9")
     assert causes[0]["version-skew"]["severity"] == "warning"
     assert (causes[0]["schema-new"]["severity"], causes[1]["schema-old"]["severity"]) == ("error", "warning")
-    assert f"its schema is {known}, and version 9.9.9 here knows only {known - 1}" in causes[0]["schema-new"]["text"]
+    assert f"its schema is {known}, version 9.9.9 here supports {known - 1}" in causes[0]["schema-new"]["text"]
 
 
 def copy_of_the_package(folder: Path) -> Path:
