@@ -10,10 +10,10 @@ from builders import HOUR, ME, ask, cancel, crew, end, job, jobs, put, register,
 
 from chargehand.model.batch import Note, Want
 from chargehand.model.job import Done, Found, NewJob, Raised, settle
+from chargehand.model.limits import LOOK_AT_ONCE
 from chargehand.model.records import CrashReport, Discovery, RecurringPlan, Retention
 from chargehand.stores.sqlite import jobs as job_writing
 from chargehand.stores.sqlite import reading
-from chargehand.stores.sqlite.limits import LOOK_AT_ONCE
 from chargehand.stores.sqlite.store import SqliteStore
 
 
