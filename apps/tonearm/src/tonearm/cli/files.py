@@ -34,7 +34,7 @@ def write(
         bool | None, typer.Option(help="Keep the modification time of files. Stored per folder.")
     ] = None,
 ) -> None:
-    """Write labels into the tags of the files. No other command writes to files."""
+    """Write labels into the tags of the files. Only `write` and `undo` change files."""
     library = opened(where)
     for folder in called(library, folders):
         given: dict[str, Any] = {
