@@ -89,8 +89,7 @@ def as_type(value: Any, wanted: Any, what: str) -> Any:
 
 
 def _places(error: Exception) -> tuple[tuple[str, str], ...]:
-    """Returns the path and message of each validation error, without pydantic's input values: they may be long or
-    secret."""
+    """Returns the path and message of each validation error, without the input values, which may be secret."""
     listed = getattr(error, "errors", None)
     if listed is not None:
         return tuple(("/".join(str(step) for step in one["loc"]), str(one["msg"])) for one in listed())

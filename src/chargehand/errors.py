@@ -91,8 +91,7 @@ class JobFailed(ChargehandError):
 
 
 def summary(error: str | None, limit: int = 300) -> str:
-    """Returns an error text in one line: the exception's message of a traceback, any other text without its stack
-    traces."""
+    """Returns an error text in one line: the message of a traceback's exception, other texts without stack traces."""
     lines = (error or "").partition(STACKS_FOLLOW)[0].splitlines()
     frames = [number for number, line in enumerate(lines) if line.startswith('  File "')]
     if frames:

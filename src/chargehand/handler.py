@@ -66,8 +66,8 @@ class Job(Generic[Payload]):
         return self._context.is_cancelled()
 
     def enqueue(self, crew: "Crew[Any, Any] | str", payload: Any, **options: Any) -> str:
-        """Enqueues another job when this one is done, in the same transaction; if this one is not done, nothing is
-        enqueued."""
+        """Enqueues another job in the transaction that makes this one done; nothing is enqueued if this one is not
+        done."""
         return self._context.enqueue(crew, payload, options)
 
     def settle(self, result: Any = None) -> "AbstractContextManager[Transaction]":
@@ -93,13 +93,11 @@ def _no_limit(seconds: float) -> None:
 
 
 class Handler(Generic[Payload, Result]):
-    """The base class of handlers: every worker process creates one object, sets it up once and performs jobs with
-    it."""
+    """The base class of handlers: every worker process creates one, sets it up once and performs jobs with it."""
 
     ask_for_time: Callable[[float], None] = staticmethod(_no_limit)
     threads: int = 1
-    """The number of threads a job may use (PIPELINE_THREADS_PER_JOB), for libraries that do not read the environment.
-    """
+    """The number of threads a job may use (PIPELINE_THREADS_PER_JOB), for libraries that ignore the environment."""
 
     def set_up(self) -> "Awaitable[None] | None":
         """Loads what all jobs need, such as a model. May be async."""

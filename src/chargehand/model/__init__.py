@@ -1,2 +1,1 @@
-"""The decisions of the node and the data they work on: pure functions and values, without I/O, clock, threads or
-logging."""
+"""The node's decisions and the data they work on: pure functions and values, without I/O, clock, threads or logging."""

@@ -94,8 +94,7 @@ class Member(msgspec.Struct, frozen=True):
 def unserved(
     waiting: Sequence[tuple[str, int]], queues: Mapping[str, str], members: Sequence[Member], paused: Sequence[str] = ()
 ) -> dict[str, str]:
-    """Returns the queues with due jobs that no worker will take, each with the reason. `queues` maps crews to
-    queues."""
+    """Returns the queues with due jobs that no worker will take, with the reasons. `queues` maps crews to queues."""
     found: dict[str, str] = {}
     for queue, _ in waiting:
         crews = [crew for crew, served in queues.items() if served == queue]

@@ -118,8 +118,7 @@ class Pool(msgspec.Struct):
         return 0 if self.paused else max(0, self.useful() - len(self.prefetched))
 
     def useful(self) -> int:
-        """Returns how many prefetched claims are useful: those for idle workers, and those that busy workers need
-        soon."""
+        """Returns how many prefetched claims are useful: those for idle workers, and those needed soon."""
         ahead = 0 if self.mean is None else int(len(self.available) * SECONDS_AHEAD / max(self.mean, 1e-5)) * self.batch
         return len(self.idle) * self.batch + min(ahead, MOST_AHEAD)
 
@@ -143,8 +142,7 @@ class Pool(msgspec.Struct):
         return [self.prefetched.popleft() for _ in range(count)]
 
     def _batch_size(self) -> int:
-        """Returns how many claims from the front form a batch: limited by size, and excluding those that must be
-        alone."""
+        """Returns how many claims from the front form a batch: limited by size, without those that must be alone."""
         size = 0
         for count, claim in enumerate(islice(self.prefetched, self.batch)):
             size += len(claim.payload)

@@ -17,7 +17,7 @@ from chargehand.model.tally import Tally
 
 ENOUGH_OUTCOMES = 128
 LONGEST_WAIT, AWAITED_WAIT = 0.010, 0.002
-"""An outcome is written after this many seconds (the second number if a caller waits for it), or with ENOUGH_OUTCOMES
+"""An outcome is written after this many seconds (AWAITED_WAIT if a caller waits for it), or with ENOUGH_OUTCOMES
 others.
 
 Every transaction takes the GIL from the main thread about a dozen times.
@@ -98,8 +98,8 @@ class Ledger:
     def finished(
         self, worker: str, outcome: Outcome, now: float, pid: int | None, job: str | None = None
     ) -> Todo | None:
-        """Records the outcome of the worker's job (`job`: of this job of a batch), and returns what it receives
-        next, if anything."""
+        """Records the outcome of the worker's job (or of one `job` of a batch); returns what it receives next, if
+        anything."""
         held = self.held[worker]
         pool = self.pools[self._crew_of[worker]]
         if held.others:
@@ -500,8 +500,7 @@ class Ledger:
         return handed
 
     def failed(self, now: float, pause: float) -> tuple[Request, ...]:
-        """Keeps the content of a batch that was not committed, to be retried after `pause` seconds. Returns its
-        requests."""
+        """Keeps the content of a failed batch for a retry after `pause` seconds. Returns its requests."""
         batch, self.in_flight = self.in_flight, None
         assert batch is not None
         self._unsure |= batch.poll

@@ -64,8 +64,7 @@ class Past:
         del row[: max(0, len(row) - _KEPT)]
 
     def view(self, now_ms: int) -> list[dict[str, Any]]:
-        """Returns every queue's points as one list per column; the first point may be older than SPAN: it was valid
-        until then."""
+        """Returns every queue's points as one list per column; the first point may be older than SPAN."""
         since, found = now_ms - SPAN * 1000, list[dict[str, Any]]()
         for name, row in sorted(self._rows.items()):
             old = sum(at < since for at in row[::_WIDTH])

@@ -54,8 +54,7 @@ class Search(msgspec.Struct):
         return self.look_at if self._may_look else None
 
     def due_asleep(self) -> float | None:
-        """Returns when a sleeping worker should be started to search; None during a call, or while enough jobs are
-        queued."""
+        """Returns when a sleeping worker should be started to search; None during a call, or while enough is queued."""
         return self.asleep_at if self._may_look else None
 
     @property
@@ -90,8 +89,7 @@ class Search(msgspec.Struct):
         self.woken = False
 
     def taken(self, new: int, *, short: bool) -> None:
-        """Records how many discovered jobs were claimed for the first time; `short` if fewer than requested were
-        left."""
+        """Records how many discovered jobs were claimed for the first time; `short` if none is left."""
         self.waiting = 0 if short else max(0, self.waiting - new)
 
     def wake(self, now: float) -> None:

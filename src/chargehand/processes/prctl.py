@@ -1,5 +1,4 @@
-"""Two process attributes of Linux: child subreaper and parent death signal. Workers load it: it imports nothing
-heavy."""
+"""Two process attributes of Linux: child subreaper and parent death signal. Workers load it: nothing heavy."""
 
 import ctypes
 import os
@@ -21,8 +20,7 @@ def adopt_orphans() -> None:
 
 
 def die_with_parent(parent: int) -> None:
-    """Makes the kernel kill this process when the thread that started it ends; kills it at once if that has
-    happened."""
+    """Makes the kernel kill this process when its parent thread ends; kills it at once if that has happened."""
     _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os.kill(os.getpid(), signal.SIGKILL)

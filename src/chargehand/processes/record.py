@@ -28,8 +28,7 @@ class ProcessRecord:
         self._lines = 0
 
     def end_earlier(self, limit: float) -> list[Life]:
-        """Kills what earlier nodes of this store left, and starts a new record. Returns the processes that cannot be
-        killed."""
+        """Kills what earlier nodes of this store left, and starts a new record. Returns what cannot be killed."""
         unkillable = kill_leftovers(self._read(), f"{self._store_mark}/", limit)
         self._write(unkillable)
         return unkillable

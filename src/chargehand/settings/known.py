@@ -50,8 +50,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     log: str = "human"
     """The log format: `human` or `json`."""
     synchronous: str = "full"
-    """`full`: acknowledged writes survive a power failure; `normal`: they survive crashes only, and writing is
-    faster."""
+    """`full`: acknowledged writes survive a power failure; `normal`: they survive crashes, and writing is faster."""
     history: bool = False
     """Whether periodic snapshots of every component's health are kept."""
     restart: RestartPolicy = RestartPolicy()

@@ -32,8 +32,7 @@ THREAD_LIMITS = (
     "NUMBA_NUM_THREADS",
     "RAYON_NUM_THREADS",
 )
-"""The environment variables that limit the threads of numeric libraries; the libraries read them when they are
-loaded."""
+"""The environment variables that limit the threads of numeric libraries, which read them when they are loaded."""
 MOST_AT_ONCE = 1000
 """The maximum number of jobs in a batch."""
 LONGEST_BATCH_WAIT_MS = 60_000
@@ -71,8 +70,7 @@ class CrewPlan(msgspec.Struct, frozen=True, kw_only=True):
     limit_per_key: int | None = None
     threads: int = 1
     batch: int = 1
-    """The maximum number of jobs that a worker receives at once; if it is more than 1, the handler needs
-    `perform_batch`."""
+    """The maximum number of jobs that a worker receives at once; above 1 the handler needs `perform_batch`."""
     batch_wait_ms: int = 20
     """How long a job may wait for others to form a batch."""
     recycle_jobs: int | None = None

@@ -74,8 +74,7 @@ def next_after(schedule: Schedule, moment_ms: int) -> int:
 
 
 def in_words(schedule: Schedule) -> str:
-    """Describes the schedule; a cron expression is returned unchanged if the library that explains it is not
-    installed."""
+    """Describes the schedule; returns a cron expression unchanged if the library that explains it is missing."""
     if schedule.every_ms is not None:
         return f"every {schedule.every_ms / 1000:g} s"
     try:

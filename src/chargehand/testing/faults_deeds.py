@@ -23,8 +23,7 @@ def segfault() -> None:
 
 
 def sleep_in_c(seconds: float) -> None:
-    """Waits in C, holding the GIL, for a mutex that this thread already holds: uses no CPU, and no signal interrupts
-    it."""
+    """Waits in C, holding the GIL, for a mutex that this thread already holds: no CPU, not interrupted by signals."""
     library = ctypes.PyDLL(None)
     mutex = (ctypes.c_long * 8)()  # zeros are an unlocked mutex; no platform's is larger
     until = clock.now_ms() + int(seconds * 1000)

@@ -92,8 +92,7 @@ def attempt(worker: "Worker", bodies: list[dict[str, Any]], takes: Any) -> tuple
 
 
 def _perform(worker: "Worker", left: list[tuple[BatchedJob, Job[Any]]]) -> tuple[list[Any], set[BatchedJob]]:
-    """Returns each job's result or exception, and the jobs to perform again because another one's cancellation
-    stopped them."""
+    """Returns each job's result or exception, and the jobs that another job's cancellation interrupted."""
     assert worker.handler is not None
     try:
         results: Any = worker.resolve(worker.handler.perform_batch([job for _, job in left]))

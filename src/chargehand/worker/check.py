@@ -15,8 +15,8 @@ from chargehand.worker import perform, thread_cap
 
 
 def main(report_fd: int, parent: int) -> None:
-    """Runs the process: reads the plan from standard input, checks the handler, writes the result to `report_fd`, and
-    exits."""
+    """Runs the process: reads the plan from standard input, checks the handler, and writes the result to
+    `report_fd`."""
     die_with_parent(parent)
     os.set_inheritable(report_fd, False)
     plan = json.loads(sys.stdin.buffer.read())

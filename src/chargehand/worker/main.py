@@ -128,8 +128,8 @@ class Worker:
         return bool(self.cancelled) and (self._body.get("id"), self._body.get("fence")) in self.cancelled
 
     def cancel(self, job_id: str, fence: int) -> None:
-        """Marks a job as cancelled; called by the pulse thread. Interrupts the job's coroutine, unless it performs a
-        batch."""
+        """Marks a job as cancelled and interrupts its coroutine, unless it is in a batch; called by the pulse
+        thread."""
         self.cancelled.add((job_id, fence))
         task, runner = self._task, self._runner
         if self.is_cancelled() and task is not None and runner is not None:

@@ -34,8 +34,7 @@ class Reporter(Protocol):
 
 
 class FrameWriter:
-    """The sending side of the pulse socket, shared by both threads: sends a frame whole or not at all, and never
-    blocks."""
+    """The sending side of the pulse socket, shared by both threads: sends a frame whole or not, and never blocks."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
@@ -88,8 +87,7 @@ class Inbox:
 
 
 class Pulse(threading.Thread):
-    """The thread that sends heartbeats and handles what cannot wait for the main thread: the node's requests and
-    SIGTERM."""
+    """The thread that sends heartbeats and handles what cannot wait for the main thread: requests and SIGTERM."""
 
     def __init__(self, worker: Reporter, sock: socket.socket, wakeup: int, beat: float, grace: float) -> None:
         super().__init__(name="pulse", daemon=True)
@@ -168,8 +166,7 @@ def kill_own_session() -> NoReturn:
 
 
 def catch_signals() -> tuple[int, int]:
-    """Makes SIGTERM wake the pulse thread, even while C code holds the main thread; ignores SIGINT, which the host
-    handles."""
+    """Makes SIGTERM wake the pulse thread, even while C code holds the main thread; ignores SIGINT."""
     reading, writing = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
     signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
     ignore: Callable[[int, Any], None] = lambda number, frame: None  # noqa: E731 (not SIG_IGN: children inherit that)

@@ -172,8 +172,8 @@ class Crash(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class QueueFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """The numbers of jobs of a queue; of the queued, `future` are scheduled for later and `limited` wait for a key's
-    limit."""
+    """The numbers of jobs of a queue; `future` and `limited` are queued jobs that are scheduled for later or held by
+    a limit."""
 
     queue: str
     queued: int = 0

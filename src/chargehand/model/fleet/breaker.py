@@ -28,8 +28,7 @@ class Breakers:
         self.open: dict[str, Breaker] = {}
 
     def crashed(self, crew: str, places: Sequence[Place], now: float) -> Breaker | None:
-        """Returns a breaker if a crash that would be followed by a restart opens one. All workers but the probe then
-        wait."""
+        """Returns the breaker that this crash opens, if any. All crashed workers but the probe then wait."""
         opened = None
         if crew not in self.open:
             opened = self._opens(places, now)

@@ -51,7 +51,7 @@ MEANINGS: dict[Reason, str] = {
     Reason.CONFIGURATION: "the worker reported a configuration error; it was given up at once",
     Reason.UNRECOVERABLE: "the worker reported that a restart cannot help; it was given up at once",
     Reason.NOT_STARTED: "the process could not be started",
-    Reason.BREAKER: "all workers of the crew crashed of the same cause; only one of them, another one, is restarted",
+    Reason.BREAKER: "all workers of the crew crashed of the same cause; only one other worker is restarted",
     Reason.RECYCLED: "the worker reached `recycle_jobs` or `recycle_memory` and was replaced",
     Reason.RESTARTED: "an operator restarted the worker",
     Reason.DRAINED: "an operator drained the worker",
@@ -81,8 +81,7 @@ class Death(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def fatal(self) -> bool:
-        """Whether a restart cannot help. An exit code alone does not count while the worker held a job, which may
-        call sys.exit(2)."""
+        """Whether a restart cannot help; an exit code without a reason does not count if a job was running."""
         return self.exit_code in _FATAL and (self.said is not None or not self.had_job)
 
 
@@ -126,8 +125,8 @@ def reason_of(death: Death, verdict: Reason | None) -> Reason:
 
 
 def last_outcome(death: Death, verdict: Reason | None, who: str, *, asked: bool, stacks: str = "") -> Outcome:
-    """Returns the outcome of the job that the worker held: a crash, unless the worker was asked to stop or the job
-    is not to blame."""
+    """Returns the outcome of the worker's job: a crash, unless the worker was asked to stop or the job is not to
+    blame."""
     if verdict is Reason.JOB_TIMEOUT:
         where = f"{STACKS_FOLLOW}{stacks}" if stacks else "; no stack traces are available"
         return TimedOut(f"the job took longer than its timeout, and {who} was replaced{where}")

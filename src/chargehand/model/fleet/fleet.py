@@ -36,12 +36,10 @@ AFTER_A_LOOK = 1.0
 
 
 class Fleet(Roster):
-    """All places of a node. The supervisor calls `begin`, `handle`, `began`, `ended` and `let_go`, and reads
-    `places`."""
+    """All places of a node. The supervisor calls `begin`, `handle`, `began`, `ended`, `let_go`, and reads `places`."""
 
     def begin(self, now: float, failed: Mapping[str, str] | None = None) -> list[Action]:
-        """Starts all workers except those that an earlier incarnation of the node gave up (`failed`, with the
-        reason)."""
+        """Starts all workers except those in `failed`, which an earlier incarnation of the node gave up."""
         self._begun = True
         for place in self.places.values():
             why = (failed or {}).get(place.component)
@@ -178,8 +176,7 @@ class Fleet(Roster):
         self._watch.turned(place, now)
 
     def ended(self, component: str, now: float, *, job: bool = True) -> bool:
-        """Records that the worker's job (or its call of `discover`) has ended; returns whether it may receive
-        another."""
+        """Records that the worker's job or call of `discover` has ended; returns whether it may receive another."""
         place = self.places[component]
         place.jobs += job
         if job:
@@ -223,8 +220,7 @@ class Fleet(Roster):
         return self._recycled(place, now)
 
     def _idle(self, place: Place, now: float) -> None:
-        """Plans when an idle worker exits. A call of `discover` does not count as work, but the jobs it found may
-        still come."""
+        """Plans when an idle worker exits. A call of `discover` is not work, but the jobs it found may still come."""
         rest = self.crews[place.crew].idle_exit
         if rest is None:
             place.rest_at = place.sleep_at = None
@@ -272,8 +268,7 @@ class Fleet(Roster):
 
     # time
     def late(self, seconds: float) -> None:
-        """Extends all deadlines of running workers by the time in which the supervisor itself was delayed; call it
-        before events."""
+        """Extends the deadlines of running workers by a delay of the supervisor itself; call it before `handle`."""
         for place in self.places.values():
             if place.alive:
                 place.shift(seconds)

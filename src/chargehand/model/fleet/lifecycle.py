@@ -50,8 +50,7 @@ class NotStarted(msgspec.Struct, frozen=True):
 
 
 class Occupied(msgspec.Struct, frozen=True):
-    """A process of an earlier node still occupies this place and cannot be killed; with None, it does not exist (any
-    more)."""
+    """An earlier node's process occupies this place and cannot be killed; with None, it no longer exists."""
 
     component: str
     pid: int | None

@@ -35,8 +35,7 @@ class Shortage(StrEnum):
 
 
 class Place(msgspec.Struct):
-    """One worker's place, across all its incarnations. Times are monotonic seconds; None means that nothing is
-    planned."""
+    """One worker's place, across all its incarnations. Times are monotonic seconds; None: nothing is planned."""
 
     component: str
     crew: str

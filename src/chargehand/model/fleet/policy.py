@@ -22,9 +22,9 @@ class RestartPolicy(msgspec.Struct, frozen=True, kw_only=True):
     lifetime_limit: int = 20
     """The number of restarts in total; after one more crash the worker is given up."""
     healthy_after: float = 300.0
-    """A worker that has been ready for this long starts with a new window and the first delay."""
+    """When a worker has been ready for this long, its delay and its window are reset."""
     forgive_after: float = 6 * 3600.0
-    """A worker that has been ready for this long starts with a new lifetime count, too."""
+    """When a worker has been ready for this long, its lifetime count is reset, too."""
     breaker_window: float = 60.0
     """If all workers of a crew crash of the same cause within this time, only one is restarted."""
 
@@ -43,11 +43,9 @@ class LivenessPolicy(msgspec.Struct, frozen=True, kw_only=True):
     idle: float = 30.0
     """An idle worker that sends heartbeats, but whose main thread makes no progress for this long, is hung."""
     still: float = 300.0
-    """A worker whose job has no timeout is hung if its main thread makes no progress and uses no CPU time for this
-    long."""
+    """Without a job timeout: a worker that makes no progress and uses no CPU time for this long is hung."""
     stalled: float = 600.0
-    """A worker whose job has no timeout is flagged if its main thread reports nothing for this long but uses CPU
-    time."""
+    """Without a job timeout: a worker that makes no progress for this long, but uses CPU time, is flagged."""
     stacks: float = 0.25
     """How long a worker that is about to be killed may take to write its stack traces."""
     cancel: float = 10.0

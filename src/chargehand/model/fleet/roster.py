@@ -57,8 +57,7 @@ class Roster:
         self._pauses: Collection[str] = ()
         self._begun = self.stopping = False
         self._lives: dict[str, int] = {}
-        """The number of incarnations of each component: none is repeated, even if the place is removed and added
-        again."""
+        """The number of incarnations of each component; kept when the place is removed, so that none is repeated."""
         self._occupied: dict[str, int] = {}
         """The pids of unkillable processes of an earlier node, by component."""
         self.places: dict[str, Place] = {}

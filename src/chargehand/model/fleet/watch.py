@@ -13,8 +13,7 @@ LONGEST_LOAD = 86_400.0
 ROUNDING = 1e-6
 """The tolerance, in seconds, for rounding errors of sums of times."""
 OWN_SHARE, OWN_CPU = 0.002, 0.05
-"""The CPU time that the pulse thread may use while the main thread makes no progress: a share of the time, plus
-seconds."""
+"""The CPU time that the pulse thread itself may use: a share of the time, plus seconds."""
 
 
 class Watch:
