@@ -73,11 +73,11 @@ class Enqueuer:
             with self._hand.transaction() as tx:
                 for job in jobs:
                     tx.execute("INSERT INTO chaos_deal (job) VALUES (?)", (job.id,))
-                done = self._hand.enqueue_jobs(jobs, tx)
+                done = tx.jobs.enqueue(jobs)
                 if how == "void":
                     raise RollBack
         else:
-            done = self._hand.enqueue_jobs(jobs, None)
+            done = self._hand.internal.enqueue(jobs)
         return [(job.id, each.id) for job, each in zip(jobs, done, strict=True)]
 
     def _new_job(self, how: str) -> NewJob:

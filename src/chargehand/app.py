@@ -1,65 +1,59 @@
-"""What a user imports: Chargehand, its crews, and references to jobs. It enqueues and asks; it holds no workers.
+"""The object that an application creates: its crews, its recurring jobs, and the node that it hosts.
 
-Nothing that a handler needs is imported here: crews name their handlers by string.
+It imports no handler: crews name their handlers by string, and only workers import them.
 """
 
-import asyncio
 import os
 import sys
 import threading
-from collections.abc import AsyncGenerator, Generator, Sequence
-from contextlib import contextmanager, suppress
-from contextvars import ContextVar
-from functools import partial
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack, overload
-from weakref import WeakKeyDictionary
 
 from msgspec.structs import replace
 
 from chargehand import handler, settings
 from chargehand.crew import Crew, JobOptions
-from chargehand.errors import (
-    ChargehandError,
-    ConfigurationError,
-    JobNotFound,
-    UnknownCrew,
-)
-from chargehand.host import nodelock
-from chargehand.host.calls import Calls, NoNode
-from chargehand.host.feed import Feed
+from chargehand.errors import ConfigurationError, UnknownCrew
+from chargehand.host.health import Component
 from chargehand.host.host import Host
-from chargehand.host.offline import states
-from chargehand.host.operations import Operating
+from chargehand.host.operations import AT_MOST, Operations
+from chargehand.model.access import ApiKey, Operation, OperationFilter, Scope
+from chargehand.model.fleet.orders import Answer
 from chargehand.model.fleet.policy import LivenessPolicy, RestartPolicy, StartPolicy
-from chargehand.model.job import Attempt, Enqueued, JobRecord, NewJob
-from chargehand.model.records import Counts, CrewRow, JobFilter, Retention
-from chargehand.model.topic import parse
+from chargehand.model.health import FRESH_MS, Findings
+from chargehand.model.job import Attempt, JobRecord
+from chargehand.model.records import (
+    ClaimRow,
+    Counts,
+    CrashFilter,
+    CrashRecord,
+    CrewRow,
+    JobFilter,
+    Pause,
+    RecurringPlan,
+    Retention,
+    Snapshot,
+)
 from chargehand.settings import Declared, Settings
 from chargehand.settings.plan import UNSET, CrewPlan, NodePlan, Page, check_crew, check_type, milliseconds, size
 from chargehand.settings.schedule import RecurringJob, Schedule
 from chargehand.settings.schedule import check as check_schedule
-from chargehand.store import Store, Transaction
-from chargehand.stores import open_store
+from chargehand.store import Transaction
 from chargehand.stores.location import locate
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
 Payload = TypeVar("Payload")
-_NONE: Any = None
-"""A payload of any type, for those who give none: a crew that takes one refuses it."""
 Result = TypeVar("Result")
-
-THROUGH_THE_NODE = 32
-"""Up to so many jobs at once go through the node, which joins callers in one commit; more go straight to the store."""
-BYTES_THROUGH_THE_NODE = 1 << 18
-
-_inside: ContextVar[bool] = ContextVar("chargehand_inside_transaction", default=False)
+_NONE: Any = None
+"""The payload of a call that gives none; a crew that takes a payload rejects it."""
 
 
 class CrewOptions(TypedDict, total=False):
-    """What a crew may be given."""
+    """The options of `Chargehand.crew`."""
 
     default: bool
     workers: int
@@ -82,8 +76,8 @@ class CrewOptions(TypedDict, total=False):
     gpu_memory: int | str | None
 
 
-class Chargehand(Operating):
-    """One store and the crews that work for it: the object that an application makes once, at import."""
+class Chargehand:
+    """One store and the crews that work on it. An application creates one object at import."""
 
     def __init__(
         self,
@@ -98,10 +92,10 @@ class Chargehand(Operating):
         log_level: str | None = None,
         folder: str | os.PathLike[str] | None = None,
     ) -> None:
-        """What is given here can be set from outside, too, and that wins: see `chargehand.settings`.
+        """Reads the settings: the environment, `.env` and `chargehand.toml` take precedence over these arguments.
 
-        `folder` is where `chargehand.toml`, `.env` and the default store are: if not given, that of the module that
-        calls.
+        `folder` contains `chargehand.toml`, `.env` and the default store; by default it is the folder of the calling
+        module.
         """
         if folder is None:
             module = sys._getframe(1).f_globals.get("__file__")  # pyright: ignore[reportPrivateUsage]
@@ -109,7 +103,7 @@ class Chargehand(Operating):
         given = {"url": None if url is None else os.fspath(url), "node": node, "history": history}
         given |= {"restart": restart, "liveness": liveness, "starts": starts, "retention": retention}
         self.settings: Settings = settings.read(Path(folder).resolve(), {**given, "log_level": log_level})
-        """What was set, in code and from outside; read once."""
+        """The settings, read once: arguments, `chargehand.toml`, `.env` and environment."""
         self.location = locate(self.settings.url)
         """Where the store is; `str` gives its address."""
         self.url = self.location.url
@@ -117,14 +111,12 @@ class Chargehand(Operating):
         self._declared: dict[str, Declared] = {}
         self._crews: dict[str, Crew[Any, Any]] = {}
         self._recurring: dict[str, RecurringJob] = {}
-        self._stores: list[Store] = []
-        self._pid = os.getpid()
-        self._calls = Calls(self.location.socket)
+        self.internal = Operations(self.location, synchronous=self.settings.synchronous)
+        """For the packages of Chargehand itself: the web interface, the command line and the test kit."""
         self._host: Host | None = None
         self._guard = threading.Lock()
         self.pages: list[Page] = []
-        """Pages of the application's own, which the dashboard's navigation names."""
-        self._feeds: WeakKeyDictionary[asyncio.AbstractEventLoop, Feed] = WeakKeyDictionary()
+        """Pages of the application, for the navigation of the dashboard."""
 
     # crews
 
@@ -141,7 +133,7 @@ class Chargehand(Operating):
     def crew(
         self, name: str, handler: str, *, takes: Any = None, gives: Any = None, **options: Unpack[CrewOptions]
     ) -> Crew[Any, Any]:
-        """Declare a crew. The handler is named as 'module:Class' and imported in the workers only."""
+        """Declares a crew. The handler is named as 'module:Class' and imported only in the workers."""
         if name in self._crews:
             raise ConfigurationError(f"there are two crews called {name!r}")
         rest: dict[str, Any] = dict(options)
@@ -159,7 +151,7 @@ class Chargehand(Operating):
         rest.setdefault("queue", name)
         rest["threads"] = settings.threads(self.settings, name, rest.get("threads"))
         self._declared[name] = Declared(name, rest.get("workers"), bool(rest.pop("default", False)))
-        crew = Crew[Any, Any](self, check_crew(CrewPlan(name=name, handler=handler, **rest)), takes, gives)
+        crew = Crew[Any, Any](self.internal, check_crew(CrewPlan(name=name, handler=handler, **rest)), takes, gives)
         self._crews[name] = crew
         return crew
 
@@ -174,9 +166,10 @@ class Chargehand(Operating):
         zone: str = "UTC",
         **options: Unpack[JobOptions],
     ) -> None:
-        """Have a job enqueued again and again: by a cron expression in a time zone, or every so many seconds.
+        """Declares a recurring job: by a cron expression in a time zone, or every so many seconds.
 
-        Each time fires once, however many nodes run; times that nobody was there for are made up for by one, late.
+        Each time enqueues one job, however many nodes run. If no node ran at one or more of these times, one job is
+        enqueued when a node starts.
         """
         if name in self._recurring:
             raise ConfigurationError(f"there are two recurring jobs called {name!r}")
@@ -189,198 +182,279 @@ class Chargehand(Operating):
 
     @property
     def crews(self) -> dict[str, Crew[Any, Any]]:
-        """The crews by name."""
+        """The declared crews by name."""
         return dict(self._crews)
 
     def find_crew(self, name: str) -> Crew[Any, Any]:
-        """The crew of that name, or UnknownCrew with those that there are."""
+        """Returns the crew of that name. Raises UnknownCrew."""
         if name not in self._crews:
             known = ", ".join(sorted(self._crews)) or "none"
             raise UnknownCrew(f"there is no crew {name!r}; there are: {known}")
         return self._crews[name]
 
-    # the store and the node
+    # the store
 
     @property
     def path(self) -> Path:
         """The file of an SQLite store. Deprecated: other stores have none; use `location`."""
         return self.location.path
 
-    @property
-    def calls(self) -> Calls:
-        """Calls to the node. After a fork everything is opened anew: what the parent has open is the parent's."""
-        if self._pid != os.getpid():
-            self._forked = (self._stores, self._calls, self._host)  # kept, so that nothing of the parent's is closed
-            self._stores, self._calls, self._host = [], Calls(self.location.socket), None
-            self._pid = os.getpid()
-        return self._calls
-
-    @contextmanager
-    def _store(self, *, create: bool = True) -> Generator[Store]:
-        """A store for this thread alone, kept for the next use."""
-        _ = self.calls
-        try:
-            store = self._stores.pop()
-        except IndexError:
-            nodelock.check_namespace(self.location)
-            store = open_store(self.location, create=create, synchronous=self.settings.synchronous)
-        try:
-            yield store
-        finally:
-            self._stores.append(store)
-
     def open(self) -> None:
-        """Open the store now, so that whatever is wrong with it is told at once. Otherwise its first use does."""
-        with self._store():
+        """Opens the store now, so that an error in it is raised here; otherwise the first use opens it."""
+        with self.internal.stores.use():
             return
 
-    @contextmanager
-    def transaction(self) -> Generator[Transaction]:
-        """A transaction on the store, for the caller's own tables in it and for `enqueue(..., within=tx)`.
+    def transaction(self) -> AbstractContextManager[Transaction]:
+        """Opens a transaction on the store, for the caller's own tables in it and for `enqueue(..., within=tx)`.
 
-        It holds the store's write lock: keep it short, and do not wait for anything in it.
+        It holds the write lock of the store: keep it short, and wait for nothing in it.
         """
-        self._not_inside()
-        with self._store() as store:
-            token = _inside.set(True)
-            try:
-                with store.transaction() as tx:
-                    yield tx
-            finally:
-                _inside.reset(token)
-        self.calls.hint(None)
+        return self.internal.transaction()
 
-    def _not_inside(self) -> None:
-        if _inside.get():
-            raise ChargehandError(
-                "this would wait for the transaction that it is called in: hand the transaction on with within=tx"
-            )
-
-    def enqueue_jobs(self, jobs: Sequence[NewJob], within: Transaction | None) -> list[Enqueued]:
-        """Enqueue checked jobs. If the node's answer is lost the store is asked: ids make that the same jobs."""
-        if within is not None:
-            return within.jobs.enqueue(jobs)
-        self._not_inside()
-        if not jobs:
-            return []
-        if len(jobs) <= THROUGH_THE_NODE and sum(len(job.payload) for job in jobs) <= BYTES_THROUGH_THE_NODE:
-            with suppress(NoNode):
-                return self.calls.enqueue(jobs)
-        with self._store() as store, store.transaction() as tx:
-            done = tx.jobs.enqueue(jobs)
-        for queue in {job.queue for job in jobs}:
-            self.calls.hint(queue)
-        return done
-
-    # asking
+    # jobs
 
     def job(self, job_id: str) -> JobRecord:
-        """One job; JobNotFound if it never was, or was pruned."""
-        with self._store() as store:
-            job = store.jobs.get(job_id)
-        if job is None:
-            raise JobNotFound(f"there is no job {job_id!r} in {self.location}")
-        return job
+        """Returns one job. Raises JobNotFound if it never existed or was pruned."""
+        return self.internal.job(job_id)
 
     def jobs(self, which: JobFilter) -> list[JobRecord]:
-        """A page of jobs, newest first."""
-        with self._store() as store:
-            return store.jobs.find(which)
+        """Returns a page of jobs, newest first."""
+        return self.internal.jobs(which)
 
     def attempts(self, job_id: str) -> list[Attempt]:
-        """Every attempt of one job, oldest first."""
-        with self._store() as store:
-            return store.jobs.attempts(job_id)
+        """Returns every attempt of a job, oldest first."""
+        return self.internal.attempts(job_id)
 
     def counts(self) -> list[Counts]:
-        """How many jobs every queue has in each state."""
-        with self._store() as store:
-            return store.jobs.counts()
+        """Returns the number of jobs in each state, for each queue."""
+        return self.internal.counts()
+
+    def cancel(self, *ids: str) -> list[Answer]:
+        """Cancels jobs: queued ones at once; running ones are asked to stop, and their workers replaced if needed."""
+        return self.internal.cancel(*ids)
+
+    def retry(self, *ids: str) -> list[Answer]:
+        """Queues failed or cancelled jobs again, with cleared counters. Raises Conflict if a unique key is taken."""
+        return self.internal.retry(*ids)
+
+    def retry_failed(self, queue: str, most: int = AT_MOST) -> tuple[int, bool]:
+        """Queues failed jobs of a queue again, newest first. Returns how many, and whether there may be more.
+
+        A job whose unique key is taken stays failed.
+        """
+        return self.internal.retry_failed(queue, most)
+
+    def clear_failed(self, queue: str, most: int = AT_MOST) -> tuple[int, bool]:
+        """Deletes failed jobs of a queue, oldest first. Returns how many, and whether there may be more."""
+        return self.internal.clear_failed(queue, most)
+
+    def claims(self, limit: int = 1000) -> list[ClaimRow]:
+        """Returns which worker holds which job, oldest claim first."""
+        return self.internal.claims(limit)
+
+    def release(self, job_id: str, fence: int) -> bool:
+        """Ends a claim by hand, for a worker that cannot be reached. Returns False if the claim is another by now."""
+        return self.internal.release(job_id, fence)
+
+    def recurrences(self) -> list[RecurringPlan]:
+        """Returns the recurring jobs by name, with the next time and the last job of each."""
+        return self.internal.recurrences()
 
     def known_crews(self) -> list[CrewRow]:
-        """The crews that a node has registered in the store."""
-        with self._store() as store:
-            return store.fleet.crews()
+        """Returns the crews that a node has registered in the store."""
+        return self.internal.known_crews()
+
+    # workers
+
+    def start(self, scope: str | None = None) -> list[Answer]:
+        """Starts stopped workers: all, those of a crew, or one (`worker:crew:0`). Returns the effect on each."""
+        return self.internal.start(scope)
+
+    def stop(self, scope: str | None = None) -> list[Answer]:
+        """Stops workers within the grace period. They stay stopped until `start`, or until the node restarts."""
+        return self.internal.stop(scope)
+
+    def drain(self, scope: str | None = None) -> list[Answer]:
+        """Stops workers after their current jobs, without a time limit."""
+        return self.internal.drain(scope)
+
+    def restart(self, scope: str | None = None) -> list[Answer]:
+        """Replaces workers within the grace period, including those that were given up. Counts as no crash."""
+        return self.internal.restart(scope)
+
+    def reset(self, scope: str | None = None) -> list[Answer]:
+        """Clears crash histories, and starts workers that were given up, wait for a restart, or are stopped."""
+        return self.internal.reset(scope)
+
+    def scale(self, crew: str, count: int) -> list[Answer]:
+        """Changes the number of workers of a crew, until the configured number changes."""
+        return self.internal.scale(crew, count)
+
+    def pause(
+        self,
+        scope: str | None = None,
+        *,
+        reason: str | None = None,
+        seconds: float | None = None,
+        who: str | None = None,
+    ) -> list[Answer]:
+        """Stops the assignment of new jobs to all workers, to those of a crew, or to one.
+
+        The pause is kept in the store: it works without a node and survives restarts.
+        """
+        return self.internal.pause(scope, reason=reason, seconds=seconds, who=who)
+
+    def resume(self, scope: str | None = None) -> list[Answer]:
+        """Clears a pause. Workers that were given up stay given up; the answers name them."""
+        return self.internal.resume(scope)
+
+    def pauses(self) -> list[Pause]:
+        """Returns the pauses in effect: by whom, why and until when."""
+        return self.internal.pauses()
+
+    def wake(self, crew: str) -> None:
+        """Makes a discovering crew look for work at once, if a node runs.
+
+        Raises UnknownCrew if the node has no such crew, ConfigurationError if the crew does not discover.
+        """
+        self.internal.wake(crew)
+
+    # health
 
     def status(self) -> dict[str, Any] | None:
-        """What the node shows of itself and its workers; None if there is none, or it does not answer."""
-        try:
-            return self.calls.status()
-        except NoNode:
-            return None
+        """Returns the status of the node and its workers; None if no node answers."""
+        return self.internal.status()
 
-    # watching
+    def health(self, status: str | None = None) -> list[Component]:
+        """Returns the node (`app`) and its workers as the store has them, optionally only those of one status."""
+        return self.internal.health(status)
 
-    def feed(self) -> Feed:
-        """Live state for the running event loop: one line to the node, however many watch."""
-        loop = asyncio.get_running_loop()
-        if loop not in self._feeds:
-            self._feeds[loop] = Feed(self.location.socket, partial(states, self))
-        return self._feeds[loop]
+    def component(self, name: str) -> Component | None:
+        """Returns one component; if several nodes have it, the one whose process runs."""
+        return self.internal.component(name)
+
+    def is_healthy(self, name: str, max_age: float = FRESH_MS / 1000) -> bool:
+        """Returns whether a component is healthy by a heartbeat that is at most `max_age` seconds old."""
+        return self.internal.is_healthy(name, max_age)
+
+    def verdict(self) -> Findings:
+        """Returns the state of the whole system (healthy, degraded or error) with reasons, from the store alone."""
+        return self.internal.verdict()
+
+    def history(self, since_ms: int = 0, limit: int = 1000) -> list[Snapshot]:
+        """Returns the snapshots of health from `since_ms` on, oldest first, if the history is switched on."""
+        return self.internal.history(since_ms, limit)
+
+    def queue_history(self) -> list[dict[str, Any]]:
+        """Returns the throughput of each queue in the last two hours; empty if no node answers."""
+        return self.internal.queue_history()
+
+    def worker_history(self, component: str) -> dict[str, Any] | None:
+        """Returns the last states and jobs of a worker, and its memory in the last hour.
+
+        None if no node answers, or if it does not know the worker.
+        """
+        return self.internal.worker_history(component)
+
+    def crashes(self, which: CrashFilter | None = None) -> list[CrashRecord]:
+        """Returns crash reports, newest first."""
+        return self.internal.crashes(which)
+
+    def crash(self, crash_id: str) -> CrashRecord:
+        """Returns one crash report. Raises CrashNotFound."""
+        return self.internal.crash(crash_id)
+
+    def logs(
+        self, scope: str | None = None, *, job: str | None = None, count: int = 100, follow: bool = False
+    ) -> Iterator[dict[str, Any]]:
+        """Yields the last log lines of the node, a crew, a worker or a job; with `follow`, new ones as they come."""
+        return self.internal.logs(scope, job=job, count=count, follow=follow)
 
     def subscribe(self, *topics: str) -> Generator[dict[str, Any]]:
-        """Events of these topics, as they come: the full state first, then changes. TopicError if there are none such.
+        """Yields events of these topics: the full state first, then changes. Raises TopicError for an unknown topic.
 
-        It goes on until it is closed, through restarts of the node, and without one. In an event loop: `ref.events()`.
+        It continues until it is closed, through restarts of the node and without one. In an event loop use
+        `ref.events()`.
         """
-        patterns = parse(topics)
+        return self.internal.subscribe(*topics)
 
-        async def events() -> AsyncGenerator[dict[str, Any]]:
-            async with self.feed().watch(patterns) as watcher:
-                async for event in watcher.events():
-                    yield event
+    # keys
 
-        return _one_by_one(events())
+    def make_key(self, name: str, scopes: Sequence[Scope], *, seconds: float | None = None) -> tuple[str, ApiKey]:
+        """Creates an API key. Returns its secret, which is shown only here, and what the store keeps of it."""
+        return self.internal.make_key(name, scopes, seconds=seconds)
+
+    def revoke_key(self, name: str) -> None:
+        """Revokes an API key by its name or id; it is refused within a second."""
+        self.internal.revoke_key(name)
+
+    def api_keys(self) -> list[ApiKey]:
+        """Returns every API key, oldest first, including revoked and expired ones."""
+        return self.internal.api_keys()
+
+    def operations(self, which: OperationFilter | None = None) -> list[Operation]:
+        """Returns entries of the operator log, newest first."""
+        return self.internal.keys.operations(which)
 
     # hosting
 
     def attach(self, app: "FastAPI", prefix: str = "/chargehand", *, probes: bool = False) -> None:
-        """Put Chargehand into a FastAPI application: the node runs while it does, and all is seen under the prefix.
+        """Adds Chargehand to a FastAPI application: its routes under the prefix, and its node for as long as it runs.
 
-        `probes`: /healthz, /readyz and /workers/ready at the root, too. What the application serves itself goes first.
+        `probes` adds /healthz, /readyz and /workers/ready at the root. Routes of the application take precedence.
         """
-        from chargehand.web.attach import attach  # only who serves HTTP needs it
+        from chargehand.web.attach import attach  # only a server needs the web package
 
         attach(self, app, prefix, probes=probes)
 
-    def plan(self) -> NodePlan:
-        """What a node needs to know."""
-        told = self.settings
-        counts = settings.workers(told, list(self._declared.values()))
+    def check_settings(self) -> None:
+        """Raises ConfigurationError if the settings do not fit the crews."""
+        self._node_plan()
+
+    def _node_plan(self) -> NodePlan:
+        found = self.settings
+        counts = settings.workers(found, list(self._declared.values()))
         return NodePlan(
             store=self.url,
             node=self.node_name,
             crews=tuple(replace(crew.plan, workers=counts[name]) for name, crew in self._crews.items()),
             python_path=tuple(sys.path),
-            restart=told.restart,
-            liveness=told.liveness,
-            starts=told.starts,
+            restart=found.restart,
+            liveness=found.liveness,
+            starts=found.starts,
             recurring=tuple(self._recurring.values()),
-            retention=told.retention,
-            history=told.history,
+            retention=found.retention,
+            history=found.history,
             log_level=self.log_level,
-            log=told.log,
-            synchronous=told.synchronous,
+            log=found.log,
+            synchronous=found.synchronous,
         )
 
     def host(self, *, give_up: bool = False) -> Host:
-        """Be the host: start a node with these crews, and keep one running. Returns at once."""
-        _ = self.calls
+        """Starts a node with these crews, and another whenever it ends. Returns at once.
+
+        With `give_up` the host ends if the node cannot start.
+        """
         if handler.inside_worker:
             raise ConfigurationError(
-                "a worker was about to host a node while it imported its handler: put what runs the application under "
+                "the import of a handler in a worker starts a node: put what runs the application under "
                 "`if __name__ == '__main__':`, or the handler into a module of its own"
             )
         with self._guard:
-            if self._host is None or self._host.ended.is_set():
+            if not self._hosts():
                 if not self._crews:
                     raise ConfigurationError("there is no crew: declare one with hand.crew(name, 'module:Class')")
-                self._host = Host(self.plan(), give_up=give_up)
+                self._host = Host(self._node_plan(), give_up=give_up)
                 self._host.start()
+            assert self._host is not None
             return self._host
 
+    def _hosts(self) -> bool:
+        """Returns whether this process hosts a node; the host of a parent process does not count."""
+        return self._host is not None and self._host.is_own and not self._host.ended.is_set()
+
     def unhost(self, limit: float | None = None) -> None:
-        """Stop the node that this process hosts, in order: within the grace, or so many seconds if that is less."""
+        """Stops the node that this process hosts: within the grace period, or `limit` seconds if that is less."""
         host = self._host
         if host is not None:
             if not host.stop(limit):
@@ -390,8 +464,8 @@ class Chargehand(Operating):
 
     @contextmanager
     def running(self) -> Generator[Host]:
-        """Host a node for the length of the block."""
-        already = self._host is not None and self._pid == os.getpid() and not self._host.ended.is_set()
+        """Hosts a node for the length of the block."""
+        already = self._hosts()
         host = self.host()
         try:
             yield host
@@ -400,18 +474,6 @@ class Chargehand(Operating):
                 self.unhost()
 
     def close(self) -> None:
-        """Let go of connections; the node, if this process hosts one, is stopped first."""
+        """Stops the node, if this process hosts one, and closes all connections."""
         self.unhost()
-        self._calls.close()
-        while self._stores:
-            self._stores.pop().close()
-
-
-def _one_by_one(events: AsyncGenerator[dict[str, Any]]) -> Generator[dict[str, Any]]:
-    """What comes in an event loop, for those who have none."""
-    with asyncio.Runner() as runner:
-        try:
-            while True:
-                yield runner.run(anext(events))
-        finally:
-            runner.run(events.aclose())
+        self.internal.close()

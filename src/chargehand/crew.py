@@ -1,14 +1,15 @@
-"""Crews and references to jobs, as those see them who give work and wait for it."""
+"""Crews and references to jobs, for callers that enqueue jobs and wait for their results."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterable
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, TypedDict, TypeVar, Unpack
 
 from chargehand import clock, codec
 from chargehand.errors import JobCancelled, JobFailed, JobNotFound, PayloadError, summary
-from chargehand.host.calls import NoNode, follow
+from chargehand.host.calls import follow
+from chargehand.host.operations import Operations
+from chargehand.host.service import Service
 from chargehand.ids import new_ids
 from chargehand.model.job import FINISHED, Attempt, JobRecord, NewJob, State
 from chargehand.model.topic import RESYNC, has_ended, job_topic, parse
@@ -18,17 +19,15 @@ from chargehand.store import Transaction
 if TYPE_CHECKING:
     from starlette.responses import Response
 
-    from chargehand.app import Chargehand
-
 Payload = TypeVar("Payload")
 Result = TypeVar("Result")
 
 POLL = 0.25
-"""Seconds between looks at a job when no node says that it has ended."""
+"""Seconds between two reads of a job while no node reports its end."""
 
 
 class JobOptions(TypedDict, total=False):
-    """What a job may have of its own; otherwise it gets its crew's."""
+    """The options of a job; for those not given the values of the crew apply."""
 
     label: str
     key: str
@@ -44,145 +43,156 @@ _OPTIONS = frozenset(JobOptions.__annotations__)
 
 
 class Ref(Generic[Result]):
-    """A job by its id: what became of it, and what came out."""
+    """A job by its id: its state, its result, and its events."""
 
-    def __init__(self, hand: "Chargehand", job_id: str, gives: Any = None, *, created: bool = True) -> None:
-        self._hand, self._gives = hand, gives
+    def __init__(self, operations: Operations, job_id: str, gives: Any = None, *, created: bool = True) -> None:
+        self._operations, self._gives = operations, gives
         self.id = job_id
         self.created = created
-        """False if this job was there already: its id or its unique key was known."""
+        """False if the job existed already, by its id or its unique key."""
 
     def __repr__(self) -> str:
         return f"Ref({self.id!r})"
 
     def job(self) -> JobRecord:
-        """The job as it stands now; JobNotFound if it never was, or was pruned."""
-        return self._hand.job(self.id)
+        """Returns the job in its present state. Raises JobNotFound if it never existed or was pruned."""
+        return self._operations.job(self.id)
 
     def attempts(self) -> list[Attempt]:
-        """Every attempt so far, oldest first."""
-        return self._hand.attempts(self.id)
+        """Returns every attempt so far, oldest first."""
+        return self._operations.attempts(self.id)
 
     def cancel(self) -> str:
-        """Cancel the job; what will happen, in words."""
-        return self._hand.cancel(self.id)[0].text
+        """Cancels the job. Returns the effect in words."""
+        return self._operations.cancel(self.id)[0].text
 
     def retry(self) -> str:
-        """Queue the job again, if it has failed or was cancelled; what will happen, in words."""
-        return self._hand.retry(self.id)[0].text
+        """Queues the job again if it has failed or was cancelled. Returns the effect in words."""
+        return self._operations.retry(self.id)[0].text
 
     def wait(self, timeout: float | None = None) -> Result:
-        """Wait for the result. JobFailed, JobCancelled, or TimeoutError after so many seconds."""
-        limit = None if timeout is None else milliseconds("timeout", timeout) / 1000
-        until = None if limit is None else clock.monotonic() + limit
-        while True:
-            with suppress(NoNode, TimeoutError):
-                self._hand.calls.wait(self.id, lambda: self.job().state in FINISHED, until)
-            job = self.job()
-            if job.state in FINISHED:
-                return self._outcome(job)
-            if until is not None and clock.monotonic() >= until:
-                raise self._late(timeout, job)
-            clock.sleep(POLL)
+        """Waits for the result. Raises JobFailed, JobCancelled, or TimeoutError after `timeout` seconds."""
+        return outcome(wait_for_end(self._operations, self.id, timeout), self._gives)
 
     async def result(self, timeout: float | None = None) -> Result:
-        """Wait for the result without blocking the event loop. The same errors as `wait`."""
+        """Waits for the result without blocking the event loop. Raises the errors of `wait`."""
         limit = None if timeout is None else milliseconds("timeout", timeout) / 1000
         try:
             async with asyncio.timeout(limit):
                 return await self._result()
         except TimeoutError:
-            raise await asyncio.to_thread(lambda: self._late(timeout, self.job())) from None
-
-    def _late(self, timeout: float | None, job: JobRecord) -> TimeoutError:
-        """That it did not end in time; and why, if it waits and nobody will take it."""
-        why = self._hand.why_waiting(job.queue) if job.state is State.QUEUED else None
-        state = job.state.value + ("" if why is None else f", and nobody will do it: {summary(why)}")
-        return TimeoutError(f"job {self.id} did not end within {timeout or 0:g} s; it is {state}")
+            raise await asyncio.to_thread(lambda: late(self._operations, self.job(), timeout)) from None
 
     async def _result(self) -> Result:
-        async with follow(self._hand.location.socket, self.id) as news:
+        async with follow(self._operations.location.socket, self.id) as news:
             while True:
                 job = await asyncio.to_thread(self.job)
                 if job.state in FINISHED:
-                    return self._outcome(job)
+                    return outcome(job, self._gives)
                 await news(POLL)
 
     async def events(self) -> AsyncGenerator[dict[str, Any]]:
-        """This job's events, its present state first, until it has ended. JobNotFound if there is none of that id."""
-        async with self._hand.feed().watch(parse((job_topic(self.id),))) as watcher:
+        """Yields the events of this job, its present state first, until it has ended. Raises JobNotFound."""
+        async with self._operations.feed().watch(parse((job_topic(self.id),))) as watcher:
             async for event in watcher.events():
                 if event["type"] != RESYNC:
                     if event.get("removed"):
-                        raise JobNotFound(f"there is no job {self.id!r}, or no more")
+                        raise JobNotFound(f"there is no job {self.id!r}, or no longer")
                     yield event
                     if has_ended(event):
                         return
 
     def sse(self) -> "Response":
-        """The same as server-sent events, for a route of your own, behind your own authorisation."""
-        from chargehand.web.sse import of_job  # only who serves HTTP needs it
+        """Returns the events as server-sent events, for a route of the application with its own authorisation."""
+        from chargehand.web.sse import of_job  # only a server needs the web package
 
-        return of_job(self._hand, self.id)
+        return of_job(self._operations, self.id)
 
-    def _outcome(self, job: JobRecord) -> Result:
-        match job.state:
-            case State.DONE:
-                return codec.from_json(bytes(job.result or b"null"), self._gives, f"the result of job {self.id}")
-            case State.CANCELLED:
-                raise JobCancelled(f"job {self.id} was cancelled")
-            case _:
-                raise JobFailed(self.id, job.reason or "failed", job.error)
+
+def wait_for_end(service: Service, job_id: str, timeout: float | None) -> JobRecord:
+    """Waits until the job has ended, and returns it. Raises TimeoutError after `timeout` seconds."""
+    limit = None if timeout is None else milliseconds("timeout", timeout) / 1000
+    until = None if limit is None else clock.monotonic() + limit
+    while True:
+        service.await_end(job_id, until)
+        job = service.job(job_id)
+        if job.state in FINISHED:
+            return job
+        if until is not None and clock.monotonic() >= until:
+            raise late(service, job, timeout)
+        clock.sleep(POLL)
+
+
+def late(service: Service, job: JobRecord, timeout: float | None) -> TimeoutError:
+    """Returns the error for a job that has not ended in time; it says why if no worker will take the job."""
+    why = service.why_waiting(job.queue) if job.state is State.QUEUED else None
+    state = job.state.value + ("" if why is None else f", and no worker will take it: {summary(why)}")
+    return TimeoutError(f"job {job.id} did not end within {timeout or 0:g} s; it is {state}")
+
+
+def outcome(job: JobRecord, gives: Any) -> Any:
+    """Returns the result of a job that has ended, as the type `gives`. Raises JobFailed or JobCancelled."""
+    match job.state:
+        case State.DONE:
+            return codec.from_json(bytes(job.result or b"null"), gives, f"the result of job {job.id}")
+        case State.CANCELLED:
+            raise JobCancelled(f"job {job.id} was cancelled")
+        case _:
+            raise JobFailed(job.id, job.reason or "failed", job.error)
 
 
 class Crew(Generic[Payload, Result]):
-    """A named group of identical workers, as those see it who give it work."""
+    """A named group of identical workers, for callers that enqueue jobs for it."""
 
-    def __init__(self, hand: "Chargehand", plan: CrewPlan, takes: Any, gives: Any) -> None:
-        self._hand, self.plan, self.takes, self.gives = hand, plan, takes, gives
+    def __init__(self, operations: Operations, plan: CrewPlan, takes: Any, gives: Any) -> None:
+        self._operations, self.plan, self.takes, self.gives = operations, plan, takes, gives
 
     @property
     def name(self) -> str:
         return self.plan.name
 
     def new_job(self, payload: Payload, *, id: str | None = None, **options: Unpack[JobOptions]) -> NewJob:
-        """A checked job for this crew, not enqueued yet. PayloadError if it is not what the crew takes."""
+        """Returns a checked job for this crew without enqueueing it. Raises PayloadError."""
         text = codec.encode_typed(payload, self.takes, f"the payload for crew {self.name!r}")
-        return _new_job(self.plan, text, id, options)
+        return checked_job(self.plan, text, id, options)
 
     def enqueue(
         self, payload: Payload, *, within: Transaction | None = None, **options: Unpack[JobOptions]
     ) -> Ref[Result]:
-        """Enqueue a job; it is durable when this returns. `within` a transaction, it is so when that commits."""
-        (done,) = self._hand.enqueue_jobs([self.new_job(payload, **options)], within)
-        return Ref(self._hand, done.id, self.gives, created=done.created)
+        """Enqueues a job; it is durable when this returns or, `within` a transaction, when that commits."""
+        (ref,) = self._enqueue([self.new_job(payload, **options)], within)
+        return ref
 
     async def enqueue_async(self, payload: Payload, **options: Unpack[JobOptions]) -> Ref[Result]:
-        """`enqueue` without blocking the event loop."""
+        """Enqueues a job without blocking the event loop."""
         job = self.new_job(payload, **options)
-        (done,) = await asyncio.to_thread(self._hand.enqueue_jobs, [job], None)
-        return Ref(self._hand, done.id, self.gives, created=done.created)
+        (ref,) = await asyncio.to_thread(self._enqueue, [job], None)
+        return ref
 
     def enqueue_many(
         self, payloads: Iterable[Payload], *, within: Transaction | None = None, **options: Unpack[JobOptions]
     ) -> list[Ref[Result]]:
-        """Enqueue many jobs in one transaction: all of them or none."""
+        """Enqueues jobs in one transaction: all of them or none."""
         if "key" in options:
             raise PayloadError("many jobs cannot share one key: enqueue them one by one with keys of their own")
         many = list(payloads)
-        model = _new_job(self.plan, "null", None, options)
+        model = checked_job(self.plan, "null", None, options)
         what = f"the payload for crew {self.name!r}"
         texts = (codec.encode_typed(payload, self.takes, what) for payload in many)
         jobs = [with_payload(model, job_id, text) for job_id, text in zip(new_ids(len(many)), texts, strict=True)]
-        done = self._hand.enqueue_jobs(jobs, within)
-        return [Ref(self._hand, each.id, self.gives, created=each.created) for each in done]
+        return self._enqueue(jobs, within)
+
+    def _enqueue(self, jobs: Sequence[NewJob], within: Transaction | None) -> list[Ref[Result]]:
+        done = self._operations.enqueue(jobs) if within is None else within.jobs.enqueue(jobs)
+        return [Ref(self._operations, each.id, self.gives, created=each.created) for each in done]
 
     def ref(self, job_id: str) -> Ref[Result]:
-        """A job of this crew by its id."""
-        return Ref(self._hand, job_id, self.gives)
+        """Returns a reference to a job of this crew by its id."""
+        return Ref(self._operations, job_id, self.gives)
 
 
-def _new_job(plan: CrewPlan, text: str, job_id: str | None, options: JobOptions) -> NewJob:
+def checked_job(plan: CrewPlan, text: str, job_id: str | None, options: JobOptions) -> NewJob:
+    """Returns a job with this payload as JSON text. Raises PayloadError if an option is unknown or not allowed."""
     unknown = options.keys() - _OPTIONS
     if unknown:
         raise PayloadError(f"unknown option {', '.join(sorted(unknown))}; there are: {', '.join(sorted(_OPTIONS))}")

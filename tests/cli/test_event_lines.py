@@ -20,8 +20,8 @@ def test_what_looks_the_same_is_said_once() -> None:  # spec: CL-3
     busy = {"current_job": "j", "progress": {"done": 12.0, "total": 20.0, "stage": "nap", "detail": None}}
     assert said(worker(0), worker(9000, memory=2), worker(9500, **busy), worker(9900), again, worker(9950)) == [
         "worker:tag:0 is healthy",
-        "worker:tag:0 is healthy, does j, 12/20 nap",
+        "worker:tag:0 is healthy, runs j, 12/20 nap",
         "worker:tag:0 is healthy",
-        "everything anew: the full state follows",
+        "full state again: the full state follows",
         "worker:tag:0 is healthy",
     ]

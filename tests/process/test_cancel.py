@@ -24,8 +24,8 @@ MakeHand = Callable[..., Chargehand]
 PATIENT = LivenessPolicy(beat=0.2, silent=60, grace=2.0, terminate=0.5, cancel=60)
 """Whoever does not hear of a cancel is left alone."""
 SHORT = LivenessPolicy(beat=0.1, silent=60, grace=2.0, terminate=0.2, cancel=0.3)
-CANCELLED, TOLD = "is cancelled", "is running, and told to stop; its worker is replaced if it does not"
-NOTHING = "is not there, or has ended already"
+CANCELLED, TOLD = "is cancelled", "is running and was asked to stop; its worker is replaced if it does not"
+NOTHING = "does not exist, or has ended already"
 
 
 def ended(ref: Ref[Any], timeout: float = 20) -> None:

@@ -64,9 +64,9 @@ def test_retry_by_ids(world: World, hand: Chargehand) -> None:  # spec: CL-2 CL-
     assert told.returncode == 1
     assert told.stdout.splitlines() == [
         f"{two}: is queued again",
-        f"{waiting.id}: is not there, or neither failed nor cancelled",
-        "nothing: is not there, or neither failed nor cancelled",
-        "2 were not failed any more, 1 queued again",
+        f"{waiting.id}: does not exist, or is neither failed nor cancelled",
+        "nothing: does not exist, or is neither failed nor cancelled",
+        "2 no longer failed or cancelled, 1 queued again",
     ]
     assert states(hand) == {"queued": 3}
 
@@ -77,7 +77,7 @@ def test_retry_by_filters_in_pages(world: World, hand: Chargehand) -> None:  # s
     plain = chargehand("jobs", "retry", "--queue", "do", "--dry-run", cwd=world.folder)
     assert plain.returncode == 0
     assert len(plain.stdout.splitlines()) == 1204
-    assert plain.stdout.endswith("1203 in all; nothing was changed\n")
+    assert plain.stdout.endswith("1203 jobs in total; nothing was changed\n")
     foreseen = answered("jobs", "retry", "--text", "ODD", "--dry-run", "--json", cwd=world.folder)
     assert (foreseen["dry_run"], foreseen["count"]) == (True, 3)
     assert {job["text"] for job in foreseen["jobs"]} == {"would be queued again"}
@@ -102,7 +102,7 @@ def test_a_taken_key_stops_nobody_else(world: World, hand: Chargehand) -> None: 
     told = chargehand("jobs", "retry", "--all", cwd=world.folder)
     assert told.returncode == 1
     *lines, summary = told.stdout.splitlines()
-    assert summary == "40 queued again, 2 could not be"
+    assert summary == "40 queued again, 2 not possible"
     found = zip(keyed, "ab", holders, strict=True)
     wanted = [f"{job}: cannot be retried: its key {key!r} is held by job {holder}" for job, key, holder in found]
     assert sorted(lines) == sorted(wanted)
@@ -116,7 +116,7 @@ def test_a_taken_key_among_more_ids_than_one_transaction_has(world: World, hand:
         tx.execute("UPDATE chargehand_job SET key = 'k' WHERE id = ?", (keyed,))
     hand.crews["other"].enqueue({}, key="k")
     told = chargehand("jobs", "retry", *plain, keyed, cwd=world.folder)
-    assert (told.returncode, told.stdout.splitlines()[-1]) == (1, "520 queued again, 1 could not be")
+    assert (told.returncode, told.stdout.splitlines()[-1]) == (1, "520 queued again, 1 not possible")
     assert states(hand) == {"queued": 521, "failed": 1}
 
 
@@ -125,13 +125,13 @@ def test_cancel_by_ids_and_filters(world: World, hand: Chargehand) -> None:  # s
     refs = crew.enqueue_many([{}] * 25)
     (running,) = claim(hand, "do", 1)
     foreseen = chargehand("jobs", "cancel", running.id, refs[1].id, "--dry-run", cwd=world.folder)
-    assert "would be told to stop" in foreseen.stdout
+    assert "would be asked to stop" in foreseen.stdout
     assert "would be cancelled" in foreseen.stdout
     assert states(hand) == {"queued": 24, "running": 1}
     told = chargehand("jobs", "cancel", refs[1].id, cwd=world.folder)
     assert (told.returncode, told.stdout) == (0, f"{refs[1].id}: is cancelled\n")
     told = chargehand("jobs", "cancel", refs[1].id, cwd=world.folder)
-    assert (told.returncode, told.stdout) == (1, f"{refs[1].id}: is not there, or has ended already\n")
+    assert (told.returncode, told.stdout) == (1, f"{refs[1].id}: does not exist, or has ended already\n")
     told = chargehand("jobs", "cancel", "--all", cwd=world.folder)  # the waiting ones; whoever works is left alone
     assert (told.returncode, told.stdout) == (0, "23 cancelled\n")
     assert hand.job(running.id).cancel_ms is None
@@ -163,11 +163,14 @@ def test_many_by_a_filter_are_asked_about_at_a_terminal(world: World, hand: Char
 
 
 REFUSED = [
-    ("jobs retry", "which jobs? Give ids, or --queue, --state, --reason, --text; --all means every failed one"),
-    ("jobs cancel", "--all means every queued one"),
+    (
+        "jobs retry",
+        "no jobs are selected: give ids, or --queue, --state, --reason, --text; --all selects all failed jobs",
+    ),
+    ("jobs cancel", "--all selects all queued jobs"),
     ("jobs retry abc --all", "give ids or filters, not both"),
-    ("jobs retry --state done", "cannot retry jobs that are done; it can be done to failed and cancelled ones"),
-    ("jobs cancel --state failed", "cannot cancel jobs that are failed; it can be done to queued and running ones"),
+    ("jobs retry --state done", "cannot retry jobs that are done; allowed are failed and cancelled jobs"),
+    ("jobs cancel --state failed", "cannot cancel jobs that are failed; allowed are queued and running jobs"),
     ("wake nobody", "there is no crew 'nobody'"),
 ]
 
@@ -211,10 +214,10 @@ def test_claims_and_their_release(world: World, hand: Chargehand) -> None:  # sp
     assert held.id in chargehand("claims", **here).stdout
     refused = chargehand("claims", "release", held.id, **here)
     assert (refused.returncode, refused.stdout) == (2, "")
-    assert "may still be at it: released, it is queued again and may be done twice; say --yes" in refused.stderr
+    assert "may still run it: if released, it is queued again and may run twice; confirm with --yes" in refused.stderr
     other = chargehand("claims", "release", held.id, "--claim", "7", "--yes", **here)
     assert (other.returncode, other.stdout) == (1, "")
-    assert "that was claim 7, this is 1" in other.stderr
+    assert "claim 7 has ended, the present claim is 1" in other.stderr
     doubtful = chargehand_at_a_keyboard("claims", "release", held.id, typed="n\n", **here)
     assert doubtful.returncode == 1
     assert hand.job(held.id).state == "running"
@@ -224,7 +227,7 @@ def test_claims_and_their_release(world: World, hand: Chargehand) -> None:  # sp
     assert hand.job(held.id).state == "queued"
     again = chargehand("claims", "release", held.id, "--yes", **here)
     assert again.returncode == 1
-    assert "nobody holds job" in again.stderr
+    assert "no worker holds job" in again.stderr
     (held,) = claim(hand, "do", 1)
     assert answered("claims", "release", held.id, "--claim", "2", "--yes", "--json", **here)["claim"] == 2
     assert answered("claims", "--json", **here) == []
@@ -310,14 +313,14 @@ def test_run_settles_in_a_transaction_that_is_taken_back(world: World, hand: Cha
 
 
 ENDS = [
-    ("raise", 1, "RuntimeError: as told", "a worker would try it 4 times in all, then fail the job"),
-    ("retry", 1, "retry in 7 s", "a worker would try it again after 7 s, 4 times at most"),
-    ("give up", 1, "it is hopeless", "a worker would fail the job for good"),
-    ("exit", 1, "SystemExit: 7", "a worker would try it"),
-    ("object", 1, "the result cannot be written as JSON", "a worker would fail the job for good"),
-    ("unknown crew", 1, "there is no crew 'nobody'; there are: does, late", "a worker would try it"),
-    ("configuration", 2, "the model is for another card", "a worker would end, and be given up"),
-    ("unrecoverable", 3, "the card is broken", "a worker would end, and be given up"),
+    ("raise", 1, "RuntimeError: as told", "a worker would run the job 4 times, then the job would fail"),
+    ("retry", 1, "retry in 7 s", "a worker would retry the job after 7 s, 4 attempts at most"),
+    ("give up", 1, "it is hopeless", "in a worker the job would fail without a retry"),
+    ("exit", 1, "SystemExit: 7", "a worker would run the job"),
+    ("object", 1, "the result cannot be written as JSON", "in a worker the job would fail without a retry"),
+    ("unknown crew", 1, "there is no crew 'nobody'; there are: does, late", "a worker would run the job"),
+    ("configuration", 2, "the model is for another card", "a worker would exit and be given up"),
+    ("unrecoverable", 3, "the card is broken", "a worker would exit and be given up"),
 ]
 
 
@@ -346,9 +349,9 @@ def test_run_one_item_of_a_discovering_crew(world: World) -> None:  # spec: CL-5
     given = run(world, "rows", '"mine"', "--item", "elsewhere")
     assert (given.returncode, json.loads(given.stdout)) == (0, ["elsewhere", "mine", None])
     for words, sentence in (
-        (("rows", "--item", "elsewhere"), "discover does not name 'elsewhere'"),
-        (("rows",), "name one with --item KEY"),
-        (("does", "--item", "x"), "has no discover(after, limit): give a payload, too"),
+        (("rows", "--item", "elsewhere"), "discover does not return 'elsewhere'"),
+        (("rows",), "give --item KEY or a payload"),
+        (("does", "--item", "x"), "has no discover(after, limit): give a payload"),
     ):
         refused = run(world, *words)
         assert (refused.returncode, refused.stdout) == (2, "")
@@ -362,7 +365,7 @@ def test_run_checks_types_as_a_worker_does(world: World) -> None:  # spec: CL-5
         (("does", "5"), 2, "wrong type"),  # the crew takes anything, its handler does not
         (("nobody", "5"), 2, "there is no crew 'nobody'; there are: "),
         (("unready", "5"), 5, "RuntimeError: the model file is missing"),
-        (("lies", "5"), 2, "the job would be done, but whoever waits for it gets this error"),
+        (("lies", "5"), 2, "the job would be done, but a caller that waits for it would get this error"),
     ):
         done = run(world, *words)
         assert done.returncode == status, done
@@ -406,7 +409,7 @@ def test_check_has_a_limit_and_leaves_nothing_behind(world: World) -> None:  # s
     assert told.returncode == 2
     slow, hosts = json.loads(told.stdout)
     assert slow["wrong"] == ["the import took longer than 1 s"]
-    assert "a worker was about to host a node while it imported its handler" in hosts["wrong"][0]
+    assert "the import of a handler in a worker starts a node" in hosts["wrong"][0]
 
 
 def test_check_sets_up_if_it_is_told_to(world: World) -> None:  # spec: CL-5

@@ -103,7 +103,7 @@ def test_jobs_are_followed_whoever_changes_them(  # spec: WK-5 EV-2 EV-3
 
 async def _while_followed(hand: Chargehand, job_id: str, gate: Path) -> list[str]:
     """Several follow one job; the gate opens when all of them have heard of it."""
-    feed, states, others = hand.feed(), list[str](), list[asyncio.Future[list[str]]]()
+    feed, states, others = hand.internal.feed(), list[str](), list[asyncio.Future[list[str]]]()
     async with feed.watch(parse([f"job:{job_id}"])) as watcher:
         async for event in watcher.events():
             states.append(event["job"]["state"])

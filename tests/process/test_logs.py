@@ -90,10 +90,10 @@ def test_logs_of_a_node_that_goes_away(world: World) -> None:  # spec: CL-3
     told = end(process)
     assert f"event={Event.NODE_STOPPING}" in told.stdout
     assert told.returncode == 1
-    assert f"the node at {world.store} went away while it was listened to" in told.stderr
+    assert f"the node at {world.store} ended while its log was read" in told.stderr
     told = command(world, "logs")
     assert (told.returncode, told.stdout) == (1, "")
-    assert "what dead workers said last is in `chargehand crashes`" in told.stderr
+    assert "`chargehand crashes` has the last lines of crashed workers" in told.stderr
 
 
 def test_many_long_lines(world: World) -> None:  # spec: SE-3 CL-5
@@ -134,7 +134,7 @@ def test_crashes(world: World) -> None:  # spec: WP-10 WP-8 CL-3
         for text in (newest["component"], ref.id, "signal 11", "Fatal Python error: Segmentation fault"):
             assert text in one
         assert "faults_deeds.py" in one  # where it stood
-        for text in ("line 1 to stdout", "line 1 to stderr", "line 1 to the log", "its last lines:"):
+        for text in ("line 1 to stdout", "line 1 to stderr", "line 1 to the log", "last log lines:"):
             assert text in one
         assert {**json.loads(data), "age_ms": 0} == {**newest, "age_ms": 0}
         assert {report["component"] for report in json.loads(of_worker)} == {"worker:faulty:0"}
@@ -171,7 +171,7 @@ def test_what_status_shows(world: World) -> None:  # spec: CL-3 RP-8 SV-4 HP-8
         assert "4/19" in rows["worker:burn:0"].split()  # what is left of 5 and 20
         assert "failed" in rows["worker:wrong:0"]
         assert "the model's name is wrong, as told" in rows["worker:wrong:0"]
-        assert "all in all error" in told.stdout.splitlines()
+        assert "verdict error" in told.stdout.splitlines()
         assert "  crew wrong: 1 of 1 given up: configuration error" in told.stdout
         data = answered(world, "status")["node"]
         assert data["verdict"]["status"] == "error"

@@ -71,10 +71,10 @@ def test_pause_and_resume_from_another_terminal(world: World) -> None:  # spec: 
 
 def test_pause_without_a_node(world: World, hand: Chargehand) -> None:  # spec: PD-1 CL-2
     hand.open()
-    text = "is paused; no node runs now, and one that starts will heed it"
+    text = "is paused; no node runs, and the next one takes no jobs either"
     assert said(world, "pause", "--reason", "later") == f"*: {text}\n"
     assert [(p.scope, p.who, p.reason, p.left_ms) for p in hand.pauses()] == [("*", "olga", "later", None)]
-    assert answered(world, "pause", "do:1", "--for", "90s") == [{"component": "do:1", "text": text}]
+    assert answered(world, "pause", "do:1", "--for", "90s") == [{"component": "do:1", "text": text, "code": "paused"}]
     assert {p.scope for p in hand.pauses()} == {"*", "worker:do:1"}
     shown, resumed, again = together(world, "status", "resume", "resume")
     assert shown.returncode == 1

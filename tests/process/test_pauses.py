@@ -141,7 +141,7 @@ def test_without_a_node_and_for_a_node_that_starts(hand: Chargehand, world: Worl
     do = hand.crew("do", "scripted_handlers:Doer", workers=1)
     ref = world.put(do)
     (answer,) = hand.pause(reason="before it starts", who="olga")
-    assert (answer.component, answer.text) == ("*", "is paused; no node runs now, and one that starts will heed it")
+    assert (answer.component, answer.text) == ("*", "is paused; no node runs, and the next one takes no jobs either")
     with hand.running():
         become(hand, "paused")
         stays(lambda: ref.job().state == "queued", 0.3)

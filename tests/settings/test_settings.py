@@ -239,7 +239,7 @@ def test_a_chargehand_reads_what_is_beside_its_module(tmp_path: Path, monkeypatc
     import settled_jobs  # pyright: ignore[reportMissingImports]
 
     hand: Chargehand = settled_jobs.hand
-    plan = hand.plan()
+    plan = hand._node_plan()
     assert hand.path == tmp_path / "chargehand.db"
     assert [(crew.name, crew.workers, crew.threads) for crew in plan.crews] == [("a", 5, 6), ("b", 4, 6)]
     assert (plan.log, plan.synchronous, plan.liveness.silent) == ("json", "normal", 12)

@@ -40,7 +40,7 @@ def fill(served: Served) -> dict[str, str]:
             },
             label=f"{song} ({number // 6 + 1})",
         )
-    hand.enqueue_jobs([served.steps.new_job({"steps": 1}, label="nightly scan", delay=3600)], None)
+    hand.internal.enqueue([served.steps.new_job({"steps": 1}, label="nightly scan", delay=3600)])
     with acting_as("ann", "http 127.0.0.1"):
         hand.pause("worker:steps:5", reason="measuring")
     return {"bad": bad.id}

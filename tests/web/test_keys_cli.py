@@ -106,7 +106,7 @@ def test_commands_about_a_node_elsewhere(web: Web, monkeypatch: pytest.MonkeyPat
         assert json.loads(said("recurring", "--json")) == []
         assert "no node serves" in said("stop", code=1)
         assert said("logs") == ""
-        assert said("wake", "plain").startswith("plain: no node runs; one that starts looks")
+        assert said("wake", "plain").startswith("plain: no node runs; the next one looks")
         assert "there is no crew 'no'" in said("wake", "no", code=2)
         assert "over HTTP" in said("keys", "list", code=1)
         found = json.loads(said("doctor", "--json", code=1))
@@ -132,7 +132,7 @@ def test_a_job_elsewhere_is_waited_for(web: Web, monkeypatch: pytest.MonkeyPatch
         tx.fleet.register(Holder("n", "l"), [row], {})
     with served(web) as url, ThreadPoolExecutor() as aside:
         monkeypatch.setenv("CHARGEHAND_REMOTE_URL", url)
-        assert "nobody will do it" in waited(0)
+        assert "no worker will take it" in waited(0)
         first = web.hand.jobs(JobFilter())[0].id
         web.hand.cancel(first)
         waiting = aside.submit(waited, 30)

@@ -160,7 +160,11 @@ def test_a_job_tells_its_attempts_and_how_its_workers_died(web: Web) -> None:  #
 
 def test_retry_and_cancel_by_their_states(web: Web) -> None:  # spec: HT-3 WK-8
     job_id = end(web, GaveUp("no use"))
-    assert web.post(f"/api/v1/jobs/{job_id}/retry") == {"component": job_id, "text": "is queued again"}
+    assert web.post(f"/api/v1/jobs/{job_id}/retry") == {
+        "component": job_id,
+        "text": "is queued again",
+        "code": "queued",
+    }
     problem(web.ask("POST", f"/api/v1/jobs/{job_id}/retry"), 409, "conflict")
     assert web.post(f"/api/v1/jobs/{job_id}/cancel")["text"] == "is cancelled"
     assert web.post(f"/api/v1/jobs/{job_id}/cancel")["text"] == "is cancelled already"

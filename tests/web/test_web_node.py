@@ -140,7 +140,7 @@ def _a_job_in_hand(client: Client, gate: Path) -> None:
     assert [each.component for each in client.health("healthy").components if each.component == "app"] == ["app"]
     assert any(f"event={Event.WORKER_SPAWNED}" in line.text for line in client.logs("do"))
     assert isinstance(client.doctor().well, bool)
-    assert "told to stop" in client.cancel(job.id).text
+    assert client.cancel(job.id).code == "cancelling"
     eventually(lambda: client.job(job.id).state == "cancelled")
 
 

@@ -1,1 +1,1 @@
-"""The command line: one file a group of commands, no logic of its own."""
+"""The command line: one file for each command, or for a group of commands. It parses, calls, and prints."""

@@ -1,4 +1,4 @@
-"""The picture that `top` draws: what was heard in events, as tables. It asks nobody anything."""
+"""The tables that `top` draws, built from events alone."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -28,7 +28,7 @@ FAILED = ("FAILED JOB", "QUEUE", "WHEN", "REASON", "ERROR")
 
 
 class Board:
-    """The newest of everything that was heard."""
+    """The latest state of everything that events described."""
 
     def __init__(self, store: str) -> None:
         self.store = store
@@ -36,13 +36,13 @@ class Board:
         self.clear()
 
     def clear(self) -> None:
-        """Forget what was heard; it is told anew."""
+        """Clears the state before the full state arrives again."""
         self.health: dict[str, Any] = {"status": "unknown", "errors": []}
         self.workers: dict[str, dict[str, Any]] = {}
         self.queues: dict[str | None, dict[str, Any]] = {}
 
-    def hear(self, event: dict[str, Any]) -> None:
-        """One event."""
+    def add(self, event: dict[str, Any]) -> None:
+        """Applies one event."""
         match event["type"]:
             case "health_update":
                 self.health = event["health"]
@@ -56,11 +56,11 @@ class Board:
 
     @property
     def failed(self) -> int:
-        """How many jobs have failed, in all queues."""
+        """The number of failed jobs in all queues."""
         return self.queues.get(None, {}).get("failed", 0)
 
     def as_json(self) -> dict[str, Any]:
-        """The same for programs."""
+        """Returns the state as plain data."""
         return {
             "store": self.store,
             "health": self.health,
@@ -70,11 +70,11 @@ class Board:
         }
 
     def sorted_workers(self) -> list[dict[str, Any]]:
-        """By crew and number."""
+        """Returns the workers by crew and index."""
         return sorted(self.workers.values(), key=lambda worker: (worker["crew"] or "", worker["index"] or 0))
 
     def sorted_queues(self) -> list[dict[str, Any]]:
-        """All together first, then each by name."""
+        """Returns the total of all queues first, then each queue by name."""
         return sorted(self.queues.values(), key=lambda queue: queue["name"] or "")
 
 
@@ -86,9 +86,9 @@ def _put(things: dict[Any, dict[str, Any]], key: Any, body: dict[str, Any], even
 
 
 def drawn(board: Board, height: int | None = None) -> RenderableType:
-    """The picture; in a terminal of so many lines, what does not fit is counted."""
+    """Returns the tables; workers beyond `height` lines are only counted."""
     errors = [Text(f"  {show.safe(summary(error))}") for error in board.health["errors"][:5]]
-    verdict = Text(f"{show.safe(board.store)}  all in all ")
+    verdict = Text(f"{show.safe(board.store)}  verdict ")
     verdict.append(board.health["status"], COLOURS.get(board.health["status"], ""))
     workers = board.sorted_workers()
     queues = [queue for queue in board.sorted_queues() if queue["name"] is not None]

@@ -1,4 +1,4 @@
-"""`chargehand jobs retry` and `jobs cancel`: by ids, or by filters, page by page."""
+"""`chargehand jobs retry` and `chargehand jobs cancel`: jobs by ids, or by filters, page by page."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -7,43 +7,46 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from chargehand.app import Chargehand
 from chargehand.cli import ask, find, show
 from chargehand.errors import EXIT_ERROR, ConfigurationError, Conflict, JobNotFound
-from chargehand.host.operations import AT_ONCE, NOT_RETRIED
-from chargehand.model.fleet.orders import Answer
+from chargehand.host.operations import AT_ONCE
+from chargehand.host.service import Service
+from chargehand.model.fleet.orders import Answer, AnswerCode
 from chargehand.model.job import JobRecord, State
 from chargehand.model.records import JobFilter
 
 FEW = 20
-"""So many are answered one by one, and done by a filter without a question."""
+"""Up to this many jobs are listed one by one, and changed by a filter without a question."""
 
-Ids = Annotated[list[str] | None, typer.Argument(help="Jobs by their ids; or none, and filters.", metavar="ID")]
-Queue = Annotated[str | None, typer.Option(help="Those of this queue.")]
-Reason = Annotated[str | None, typer.Option(help="Those with this reason: raised, timed out, poison, gave up, …")]
-Text = Annotated[str | None, typer.Option(help="Those with this text in id, label, key, item or error.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Only list what would be done; change nothing.")]
+Ids = Annotated[list[str] | None, typer.Argument(help="Job ids. Without ids, filters select the jobs.", metavar="ID")]
+Queue = Annotated[str | None, typer.Option(help="Only jobs of this queue.")]
+Reason = Annotated[str | None, typer.Option(help="Only jobs with this reason: raised, timed out, poison, gave up, …")]
+Text = Annotated[str | None, typer.Option(help="Only jobs with this text in id, label, key, item or error.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="List the jobs that would be changed; change nothing.")]
 Yes = Annotated[
     bool,
-    typer.Option("--yes", "-y", help=f"Do not ask; a terminal is asked about more than {FEW}."),
+    typer.Option("--yes", "-y", help=f"Do not ask. Without it, a terminal is asked about more than {FEW} jobs."),
 ]
 
 
 class BulkAction(msgspec.Struct, frozen=True, kw_only=True):
-    """What is done to jobs, and the words for it."""
+    """What is done to jobs, and the texts for it."""
 
     verb: str
     states: tuple[State, ...]
-    """Those that it can be done to; the first is meant unless another is named."""
+    """The states of jobs that it applies to; the first is the default of the filter."""
     done: dict[str, str]
-    """What an answer says, and how that is counted when there are many."""
+    """The codes of answers that mean success, and the text for their number."""
+    ended: AnswerCode
+    """The code of an answer about a job that is in none of these states any more."""
     undone: str
+    """The text for the number of those jobs."""
     would: dict[State, str]
-    act: Callable[[Chargehand, list[str]], list[Answer]]
+    act: Callable[[Service, list[str]], list[Answer]]
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """What the person said."""
+    """The arguments of the command."""
 
     ids: tuple[str, ...]
     which: JobFilter
@@ -52,85 +55,82 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     json: bool
 
 
-def _retry(hand: Chargehand, ids: list[str]) -> list[Answer]:
-    """All that can be, of as many as fit into a transaction; one whose key is taken keeps nobody else from it."""
+def _retry(service: Service, ids: list[str]) -> list[Answer]:
+    """Retries all jobs but those whose unique key is taken."""
     try:
-        return hand.retry(*ids)
+        return service.retry(*ids)
     except Conflict as error:
         if len(ids) == 1:
-            return [Answer(ids[0], str(error).removeprefix(f"job {ids[0]} "))]
+            return [Answer(ids[0], str(error).removeprefix(f"job {ids[0]} "), AnswerCode.CONFLICT)]
         half = len(ids) // 2
-        return _retry(hand, ids[:half]) + _retry(hand, ids[half:])
+        return _retry(service, ids[:half]) + _retry(service, ids[half:])
 
 
 RETRY = BulkAction(
     verb="retry",
     states=(State.FAILED, State.CANCELLED),
-    done={"is queued again": "queued again"},
-    undone="were not failed any more",
+    done={AnswerCode.QUEUED: "queued again"},
+    ended=AnswerCode.NOT_RETRIED,
+    undone="no longer failed or cancelled",
     would={State.FAILED: "would be queued again", State.CANCELLED: "would be queued again"},
     act=_retry,
 )
 CANCEL = BulkAction(
     verb="cancel",
     states=(State.QUEUED, State.RUNNING),
-    done={
-        "is cancelled": "cancelled",
-        "is running, and told to stop; its worker is replaced if it does not": "running, and told to stop",
-    },
-    undone="had ended already",
-    would={State.QUEUED: "would be cancelled", State.RUNNING: "would be told to stop"},
-    act=lambda hand, ids: hand.cancel(*ids),
+    done={AnswerCode.CANCELLED: "cancelled", AnswerCode.CANCELLING: "running and asked to stop"},
+    ended=AnswerCode.NOT_CANCELLED,
+    undone="ended already",
+    would={State.QUEUED: "would be cancelled", State.RUNNING: "would be asked to stop"},
+    act=lambda service, ids: service.cancel(*ids),
 )
-GONE = {NOT_RETRIED, "is not there, or has ended already"}
-"""What is said of jobs that somebody else was quicker with; anything else that was not done is a failure."""
 
 
 def retry(
     ids: Ids = None,
     queue: Queue = None,
-    state: Annotated[State | None, typer.Option(help="failed (unless told otherwise) or cancelled.")] = None,
+    state: Annotated[State | None, typer.Option(help="failed (default) or cancelled.")] = None,
     reason: Reason = None,
     text: Text = None,
-    every: Annotated[bool, typer.Option("--all", help="Every failed one.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="All failed jobs.")] = False,
     dry_run: DryRun = False,
     yes: Yes = False,
     application: find.App = None,
     store: find.Store = None,
     json: find.Json = False,
 ) -> None:
-    """Queue failed or cancelled jobs again, their counters cleared: by ids, or all that filters match.
+    """Queue failed or cancelled jobs again, with cleared counters: by ids, or all that the filters select.
 
-    Exit status 1 if one that was named could not be, or a unique key is taken meanwhile.
+    Exit status 1 if a job given by id was not queued, or if the unique key of a job is taken.
     """
     wanted = _wanted(RETRY, ids, queue, state, reason, text, every, dry_run, yes, json)
-    _carry_out(RETRY, find.chargehand(application, store), wanted)
+    _carry_out(RETRY, find.service(application, store), wanted)
 
 
 def cancel(
     ids: Ids = None,
     queue: Queue = None,
-    state: Annotated[State | None, typer.Option(help="queued (unless told otherwise) or running.")] = None,
+    state: Annotated[State | None, typer.Option(help="queued (default) or running.")] = None,
     reason: Reason = None,
     text: Text = None,
-    every: Annotated[bool, typer.Option("--all", help="Every waiting one.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="All queued jobs.")] = False,
     dry_run: DryRun = False,
     yes: Yes = False,
     application: find.App = None,
     store: find.Store = None,
     json: find.Json = False,
 ) -> None:
-    """Cancel jobs: by ids, or all that filters match. Waiting ones at once; a running one is told to stop, and its
-    worker is replaced if it does not.
+    """Cancel jobs: by ids, or all that the filters select. Queued jobs are cancelled at once; a running job is asked to
+    stop, and its worker is replaced if it does not.
 
-    Exit status 1 if one that was named could not be.
+    Exit status 1 if a job given by id was not cancelled.
     """
     wanted = _wanted(CANCEL, ids, queue, state, reason, text, every, dry_run, yes, json)
-    _carry_out(CANCEL, find.chargehand(application, store), wanted)
+    _carry_out(CANCEL, find.service(application, store), wanted)
 
 
 def _wanted(
-    deed: BulkAction,
+    action: BulkAction,
     ids: list[str] | None,
     queue: str | None,
     state: State | None,
@@ -144,85 +144,88 @@ def _wanted(
     filters = every or not all(value is None for value in (queue, state, reason, text))
     if not ids and not filters:
         raise ConfigurationError(
-            f"which jobs? Give ids, or --queue, --state, --reason, --text; --all means every {deed.states[0].value} one"
+            f"no jobs are selected: give ids, or --queue, --state, --reason, --text; --all selects all "
+            f"{action.states[0].value} jobs"
         )
     if ids and filters:
         raise ConfigurationError("give ids or filters, not both")
-    if state is not None and state not in deed.states:
-        allowed = " and ".join(each.value for each in deed.states)
-        raise ConfigurationError(f"cannot {deed.verb} jobs that are {state.value}; it can be done to {allowed} ones")
-    which = JobFilter(queue=queue, state=state or deed.states[0], reason=reason, text=text, limit=AT_ONCE)
+    if state is not None and state not in action.states:
+        allowed = " and ".join(each.value for each in action.states)
+        raise ConfigurationError(f"cannot {action.verb} jobs that are {state.value}; allowed are {allowed} jobs")
+    which = JobFilter(queue=queue, state=state or action.states[0], reason=reason, text=text, limit=AT_ONCE)
     return Wanted(ids=tuple(dict.fromkeys(ids or ())), which=which, dry_run=dry_run, yes=yes, json=json)
 
 
-def _carry_out(deed: BulkAction, hand: Chargehand, wanted: Wanted) -> None:
-    tally = BulkCount(deed, wanted)
+def _carry_out(action: BulkAction, service: Service, wanted: Wanted) -> None:
+    report = BulkReport(action, wanted)
     if wanted.dry_run:
-        for page in _named(hand, wanted) if wanted.ids else _matching(hand, wanted.which):
-            tally.foreseen(page)
-        tally.foretell()
+        for page in _named(service, wanted) if wanted.ids else _matching(service, wanted.which):
+            report.add_foreseen(page)
+        report.show_foreseen()
     elif wanted.ids:
         for start in range(0, len(wanted.ids), AT_ONCE):
-            tally.answered(deed.act(hand, list(wanted.ids[start : start + AT_ONCE])))
+            report.add(action.act(service, list(wanted.ids[start : start + AT_ONCE])))
     else:
-        for number, page in enumerate(_matching(hand, wanted.which)):
+        for number, page in enumerate(_matching(service, wanted.which)):
             if not number:
-                _ask(deed, page, wanted)
-            tally.answered(deed.act(hand, [job.id for job in page]))
-            ask.so_far(f"{tally.count} jobs so far" if len(page) == AT_ONCE else "")
+                _confirm(action, page, wanted)
+            report.add(action.act(service, [job.id for job in page]))
+            ask.progress(f"{report.count} jobs so far" if len(page) == AT_ONCE else "")
     if not wanted.dry_run:
-        tally.tell()
+        report.show()
 
 
-def _matching(hand: Chargehand, which: JobFilter) -> Iterator[list[JobRecord]]:
-    """Page by page, newest first: one that fails again meanwhile is not met twice."""
-    page = hand.jobs(which)
+def _matching(service: Service, which: JobFilter) -> Iterator[list[JobRecord]]:
+    """Yields pages, newest first: a job that fails again in the meantime is not selected twice."""
+    page = service.jobs(which)
     while page:
         last = page[-1].id
         yield page
-        page = hand.jobs(msgspec.structs.replace(which, before=last)) if len(page) == which.limit else []
+        page = service.jobs(msgspec.structs.replace(which, before=last)) if len(page) == which.limit else []
 
 
-def _named(hand: Chargehand, wanted: Wanted) -> Iterator[list[JobRecord]]:
+def _named(service: Service, wanted: Wanted) -> Iterator[list[JobRecord]]:
     for job_id in wanted.ids:
         try:
-            yield [hand.job(job_id)]
+            yield [service.job(job_id)]
         except JobNotFound as error:
             raise JobNotFound(f"{error}; nothing was changed") from None
 
 
-def _ask(deed: BulkAction, page: list[JobRecord], wanted: Wanted) -> None:
-    if wanted.yes or len(page) <= FEW or not ask.somebody():
+def _confirm(action: BulkAction, page: list[JobRecord], wanted: Wanted) -> None:
+    if wanted.yes or len(page) <= FEW or not ask.interactive():
         return
     number = f"{len(page)} or more" if len(page) == wanted.which.limit else str(len(page))
-    ask.agreed(f"{deed.verb} {number} {wanted.which.state} jobs?")
+    ask.confirm(f"{action.verb} {number} {wanted.which.state} jobs?")
 
 
-class BulkCount:
-    """What came of it: told one by one if they are few, as numbers if they are many."""
+class BulkReport:
+    """Collects the answers and prints them: one by one if they are few, otherwise their numbers."""
 
-    def __init__(self, deed: BulkAction, wanted: Wanted) -> None:
-        self._deed, self._wanted = deed, wanted
+    def __init__(self, action: BulkAction, wanted: Wanted) -> None:
+        self._action, self._wanted = action, wanted
         self.count = 0
         self._kinds: Counter[str] = Counter()
         self._answers: list[Answer] = []
         self._failures: list[Answer] = []
         self._foreseen: list[dict[str, Any]] = []
 
-    def answered(self, answers: list[Answer]) -> None:
+    def add(self, answers: list[Answer]) -> None:
+        """Counts the answers to one page of jobs."""
         for answer in answers:
             self.count += 1
-            done = self._deed.done.get(answer.text)
-            self._kinds[done or (self._deed.undone if answer.text in GONE else "could not be")] += 1
-            if done is None and (self._wanted.ids or answer.text not in GONE):
+            done, ended = self._action.done.get(answer.code), answer.code == self._action.ended
+            self._kinds[done or (self._action.undone if ended else "not possible")] += 1
+            # A job that a filter selected and that has ended in the meantime is no failure.
+            if done is None and (self._wanted.ids or not ended):
                 self._failures.append(answer)
             if self._wanted.json or self._wanted.ids or self.count <= FEW:
                 self._answers.append(answer)
 
-    def tell(self) -> None:
-        """The answers; and an exit status."""
+    def show(self) -> None:
+        """Prints the answers. Exits with status 1 if one of them is a failure."""
         if self._wanted.json:
-            jobs = [{"id": answer.component, "text": answer.text} for answer in self._answers]
+            jobs = [{"id": each.component, "text": each.text, "code": each.code} for each in self._answers]
             show.json({"count": self.count, "not_done": len(self._failures), "summary": self._summary(), "jobs": jobs})
         else:
             few = len(self._answers) == self.count
@@ -231,19 +234,19 @@ class BulkCount:
             if not few or self.count > 1:
                 show.line(self._summary())
             elif not self.count:
-                show.line(f"no {self._wanted.which.state} job matches: there is nothing to {self._deed.verb}")
+                show.line(f"no {self._wanted.which.state} job matches: there is nothing to {self._action.verb}")
         if self._failures:
             raise typer.Exit(EXIT_ERROR)
 
     def _summary(self) -> str:
         return ", ".join(f"{number} {kind}" for kind, number in self._kinds.most_common())
 
-    def foreseen(self, page: list[JobRecord]) -> None:
-        """These would be acted on."""
+    def add_foreseen(self, page: list[JobRecord]) -> None:
+        """Lists the jobs of one page with what would happen to them."""
         for job in page:
-            would = self._deed.would.get(job.state)
+            would = self._action.would.get(job.state)
             self.count += would is not None
-            text = would or f"is {job.state.value}: would be left alone"
+            text = would or f"is {job.state.value}: would stay unchanged"
             if self._wanted.json:
                 facts = {name: getattr(job, name) for name in ("id", "queue", "state", "label", "reason")}
                 self._foreseen.append({**facts, "text": text})
@@ -253,8 +256,9 @@ class BulkCount:
                 )
                 show.line(f"{show.safe(job.id)}  {about}: {text}")
 
-    def foretell(self) -> None:
+    def show_foreseen(self) -> None:
+        """Prints how many jobs would be changed."""
         if self._wanted.json:
             show.json({"dry_run": True, "count": self.count, "jobs": self._foreseen})
         else:
-            show.line(f"{self.count} in all; nothing was changed")
+            show.line(f"{self.count} jobs in total; nothing was changed")

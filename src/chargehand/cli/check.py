@@ -1,28 +1,25 @@
-"""`chargehand check`: every handler imported in a process of its own, and compared with its crew."""
+"""`chargehand check`: imports every handler in a process of its own, and compares it with its crew."""
 
 import sys
 from typing import Annotated, Any
 
 import typer
 
-from chargehand.app import Chargehand
 from chargehand.cli import ask, find, show
 from chargehand.crew import Crew
 from chargehand.errors import EXIT_CONFIGURATION, ConfigurationError
 from chargehand.host.check import examine
 from chargehand.worker.check import described
 
-App = Annotated[str, typer.Argument(help="The application, as module:object.", metavar="APP")]
-
 
 def check(
-    app: App,
-    crew: Annotated[list[str] | None, typer.Option(help="Only this crew; can be given again.")] = None,
-    set_up: Annotated[bool, typer.Option("--set-up", help="Call set_up and tear_down, too: load the models.")] = False,
-    limit: Annotated[float, typer.Option(help="Seconds that one crew may take.", min=1)] = 300,
+    app: find.RequiredApp,
+    crew: Annotated[list[str] | None, typer.Option(help="Only this crew; may be repeated.")] = None,
+    set_up: Annotated[bool, typer.Option("--set-up", help="Also call set_up and tear_down.")] = False,
+    limit: Annotated[float, typer.Option(help="Seconds allowed for each crew.", min=1)] = 300,
     json: find.Json = False,
 ) -> None:
-    """Import every crew's handler as its workers would, and compare its types with the crew's.
+    """Import the handler of every crew as its workers would, and compare its types with those of the crew.
 
     Exit status 2 if something is wrong.
     """
@@ -30,7 +27,7 @@ def check(
     crews = [hand.find_crew(name) for name in crew] if crew else list(hand.crews.values())
     if not crews:
         raise ConfigurationError(f"{app!r} has no crew: declare one with hand.crew(name, 'module:Class')")
-    found = [_look(hand, each, set_up, limit) for each in crews]
+    found = [_examined(each, set_up, limit) for each in crews]
     if json:
         show.json(found)
     else:
@@ -39,15 +36,15 @@ def check(
         raise typer.Exit(EXIT_CONFIGURATION)
 
 
-def _look(hand: Chargehand, crew: Crew[Any, Any], set_up: bool, limit: float) -> dict[str, Any]:
+def _examined(crew: Crew[Any, Any], set_up: bool, limit: float) -> dict[str, Any]:
     plan = crew.plan
-    ask.so_far(f"{show.safe(plan.name)}: importing {show.safe(plan.handler)} …")
+    ask.progress(f"{show.safe(plan.name)}: importing {show.safe(plan.handler)} …")
     about = {
         "handler": plan.handler, "discovers": plan.discovers, "threads": plan.threads, "python_path": list(sys.path),
         "set_up": set_up, "batch": crew.plan.batch, "takes": described(crew.takes), "gives": described(crew.gives),
     }  # fmt: skip
     found = examine(about, plan.environment_of(0), limit)
-    ask.so_far("")
+    ask.progress("")
     nothing = {"seconds": None, "memory": None, "set_up_seconds": None}
     return {"crew": plan.name, "handler": plan.handler, "ok": not found["wrong"], **nothing, **found}
 

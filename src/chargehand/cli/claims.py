@@ -1,4 +1,4 @@
-"""`chargehand claims`: who holds what since when; and taking one back by hand."""
+"""`chargehand claims`: which worker holds which job; `chargehand claims release` ends a claim by hand."""
 
 from typing import Annotated
 
@@ -8,7 +8,7 @@ from chargehand.cli import ask, find, show
 from chargehand.errors import ConfigurationError, Conflict
 from chargehand.model.job import State
 
-app = typer.Typer(help="Show who holds which job since when; release one.")
+app = typer.Typer(help="Show which worker holds which job; release a job.")
 
 
 @app.callback(invoke_without_command=True)
@@ -18,10 +18,10 @@ def claims(
     store: find.Store = None,
     json: find.Json = False,
 ) -> None:
-    """Show who holds which job since when; `claims release` takes one back by hand."""
+    """Show which worker holds which job, and since when; `claims release` ends a claim by hand."""
     if context.invoked_subcommand is not None:
         return
-    found = find.chargehand(application, store).claims()
+    found = find.service(application, store).claims()
     if json:
         show.json(found)
         return
@@ -40,36 +40,36 @@ def release(
     context: typer.Context,
     id: Annotated[str, typer.Argument(help="The job's id.")],
     claim: Annotated[
-        int | None, typer.Option(help="Only if it is still this claim; `claims` shows the number.", min=1)
+        int | None, typer.Option(help="Only if the job still has this claim; `claims` shows the number.", min=1)
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     application: find.App = None,
     store: find.Store = None,
     json: find.Json = False,
 ) -> None:
-    """Take a job back from a worker that nobody can reach: it is queued again at once.
+    """Release a job from a worker that cannot be reached: the job is queued again at once.
 
-    The worker may still be at it: then it is done twice, at the same time, and what the first one says is not
-    accepted any more. To stop a job that runs, cancel it; to end a worker, restart it.
+    If that worker still runs the job, the job runs twice at the same time, and the outcome of the first run is
+    rejected. To stop a running job, cancel it; to end a worker, restart it.
     """
     above = context.parent.params if context.parent is not None else {}
-    hand = find.chargehand(application or above.get("application"), store or above.get("store"))
-    job = hand.job(id)
+    service = find.service(application or above.get("application"), store or above.get("store"))
+    job = service.job(id)
     if job.state is not State.RUNNING:
-        raise Conflict(f"nobody holds job {id}: it is {job.state.value}")
+        raise Conflict(f"no worker holds job {id}: it is {job.state.value}")
     if claim is not None and claim != job.fence:
-        raise Conflict(f"job {id} has been claimed anew since: that was claim {claim}, this is {job.fence}")
-    holder = f"{job.worker or 'nobody yet'}, of node {job.node}, {show.ago(job.started_ms)}"
+        raise Conflict(f"job {id} was claimed again: claim {claim} has ended, the present claim is {job.fence}")
+    holder = f"{job.worker or 'no worker yet'}, of node {job.node}, {show.ago(job.started_ms)}"
     meaning = (
-        f"job {id} was taken by {holder}, who may still be at it: released, it is queued again and may be done twice"
+        f"job {id} was claimed by {holder}, which may still run it: if released, it is queued again and may run twice"
     )
     if not yes:
-        if not ask.somebody():
-            raise ConfigurationError(f"{meaning}; say --yes if that is meant")
-        ask.agreed(f"{show.safe(meaning)}. Release it?")
-    if not hand.release(id, job.fence):
+        if not ask.interactive():
+            raise ConfigurationError(f"{meaning}; confirm with --yes")
+        ask.confirm(f"{show.safe(meaning)}. Release it?")
+    if not service.release(id, job.fence):
         raise Conflict(f"job {id} is no longer held by {holder}: nothing was changed")
     if json:
         show.json({"id": id, "claim": job.fence, "text": "is queued again"})
     else:
-        show.line(f"{show.safe(id)}: is queued again; {show.safe(holder)}, may still be at it")
+        show.line(f"{show.safe(id)}: is queued again; {show.safe(holder)}, may still run it")

@@ -4,32 +4,31 @@ from typing import Annotated, Any
 
 import typer
 
-from chargehand import clock
 from chargehand.cli import find, show
 from chargehand.model.records import CrashFilter, CrashRecord
 
 
 def crashes(
-    id: Annotated[str | None, typer.Argument(help="One report, whole; otherwise they are listed.")] = None,
+    id: Annotated[str | None, typer.Argument(help="Show one report in full; without it, reports are listed.")] = None,
     worker: Annotated[str | None, typer.Option(help="Only of this worker, as crew:index.")] = None,
     crew: Annotated[str | None, typer.Option(help="Only of this crew.")] = None,
-    job: Annotated[str | None, typer.Option(help="Only of workers that had this job in hand.")] = None,
+    job: Annotated[str | None, typer.Option(help="Only of workers that ran this job.")] = None,
     limit: Annotated[int, typer.Option(help="How many, newest first.", min=1, max=1000)] = 20,
     before: Annotated[str | None, typer.Option(help="The page after the one that ended with this id.")] = None,
     app: find.App = None,
     store: find.Store = None,
     json: find.Json = False,
 ) -> None:
-    """Show how workers died: reason, exit code or signal, the job in hand, stacks, their last lines."""
-    hand = find.chargehand(app, store)
+    """Show how workers crashed: reason, exit code or signal, the running job, stack traces, last log lines."""
+    service = find.service(app, store)
     if id is not None:
-        report = hand.crash(id)
+        report = service.crash(id)
         show.json(report) if json else _report(report)
         return
     if before is not None:
-        hand.crash(before)
+        service.crash(before)
     component = None if worker is None else f"worker:{worker.removeprefix('worker:')}"
-    found = hand.crashes(CrashFilter(component=component, crew=crew, job=job, limit=limit, before=before))
+    found = service.crashes(CrashFilter(component=component, crew=crew, job=job, limit=limit, before=before))
     if json:
         show.json(found)
         return
@@ -39,7 +38,7 @@ def crashes(
 
 
 def reports(found: list[CrashRecord]) -> None:
-    """A table of them."""
+    """Prints a table of crash reports."""
     columns = ("ID", "WHEN", "WORKER", "REASON", "ENDED BY", "JOB", "WHAT FOLLOWED")
     rows = [(c.id, show.ago(c.at_ms), c.component, c.reason, _ended_by(c), c.job, c.follows) for c in found]
     show.table(columns, rows) if rows else show.line("no crash reports")
@@ -55,24 +54,20 @@ def _report(report: CrashRecord) -> None:
     memory = None if report.memory is None else f"{report.memory / 2**20:.0f} MiB"
     uptime = "never ready" if report.uptime_ms is None else show.span(report.uptime_ms / 1000)
     facts: list[tuple[str, Any]] = [
-        ("id", report.id), ("when", _moment(report.at_ms)), ("worker", report.component), ("node", report.node),
-        ("pid", report.pid), ("reason", report.reason), ("ended by", _ended_by(report)), ("in words", report.text),
-        ("job in hand", report.job), ("memory", memory), ("ran for", uptime),
+        ("id", report.id), ("when", show.moment(report.at_ms)), ("worker", report.component), ("node", report.node),
+        ("pid", report.pid), ("reason", report.reason), ("ended by", _ended_by(report)), ("text", report.text),
+        ("running job", report.job), ("memory", memory), ("ran for", uptime),
         ("charged", "to the worker" if report.charged else "not to the worker"), ("then", report.follows),
     ]  # fmt: skip
     for name, value in facts:
         if value is not None:
             show.line(f"{name:12} {show.safe(value)}")
     for title, lines in (
-        ("no frames", report.frames),
-        ("where it stood", report.stacks.splitlines()),
-        ("its last lines", report.lines),
+        ("output that was no valid frame", report.frames),
+        ("stack traces", report.stacks.splitlines()),
+        ("last log lines", report.lines),
     ):
         if lines:
             show.line(f"\n{title}:")
             for text in lines:
                 show.line(f"  {show.safe(text)}")
-
-
-def _moment(ms: int) -> str:
-    return f"{clock.local_time(ms)} ({show.ago(ms)})"

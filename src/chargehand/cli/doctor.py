@@ -1,4 +1,4 @@
-"""`chargehand doctor`: why nothing is happening, in words, each cause with what mends it."""
+"""`chargehand doctor`: the reasons why jobs are not processed, each with its remedy."""
 
 import sys
 from pathlib import Path
@@ -16,39 +16,41 @@ def doctor(
     store: find.Store = None,
     pack: Annotated[
         Path | None,
-        typer.Option("--bundle", help="Write what a bug report needs into this file (.tar.gz).", metavar="FILE"),
+        typer.Option("--bundle", help="Write the data for a bug report into this file (.tar.gz).", metavar="FILE"),
     ] = None,
     json: find.Json = False,
 ) -> None:
-    """Say why nothing is happening, most likely cause first, each with what mends it.
+    """Say why jobs are not processed, most likely cause first, each with its remedy.
 
-    It finds the store and its node by itself (CHARGEHAND_URL, chargehand.db in this folder, nodes of yours that run
-    here), imports no application, and answers though node or store hang. With --url, the server there looks.
+    The store and its node are found automatically (CHARGEHAND_URL, chargehand.db in this folder, running nodes of this
+    user). No application is imported, and a node or store that hangs does not block the command. With --url, the
+    server examines its own store.
 
     Exit status 0 if nothing is wrong, 1 if something is.
     """
-    found = _far(pack) if store is None and find.elsewhere is not None else examine.find_and_examine(store)
+    remote = find.remote_url if store is None else None
+    found = examine.find_and_examine(store) if remote is None else _remote(remote, pack)
     if json:
         show.json(examine.told(found))
     else:
-        _tell(found)
+        _show(found)
     if pack is not None:
         bundle.write(pack, found)
-        sys.stderr.write(f"{pack} is written; payloads and secrets are left out, but read it before you send it\n")
+        sys.stderr.write(f"{pack} is written without payloads and secrets; read it before you send it\n")
     if not found.well:
         raise typer.Exit(EXIT_ERROR)
 
 
-def _far(pack: Path | None) -> Diagnosis:
-    """What a server elsewhere finds."""
+def _remote(url: str, pack: Path | None) -> Diagnosis:
+    """Returns the findings of the server at this URL."""
     if pack is not None:
         raise ConfigurationError(
-            "a bundle is made where the store is: run it on the machine of the node, without --url"
+            "--bundle works only where the store is: run the command on the machine of the node, without --url"
         )
-    return find.remote().doctor()
+    return find.remote(url).doctor()
 
 
-def _tell(found: Diagnosis) -> None:
+def _show(found: Diagnosis) -> None:
     show.line(show.safe(found.headline))
     if found.store:
         show.line(f"store {show.safe(found.store)}")

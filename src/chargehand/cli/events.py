@@ -1,4 +1,4 @@
-"""`chargehand events`: follow what happens, as lines."""
+"""`chargehand events`: prints events as lines."""
 
 from collections.abc import Iterable, Iterator
 from typing import Annotated, Any
@@ -12,21 +12,21 @@ from chargehand.errors import summary
 from chargehand.model.topic import RESYNC
 
 MOST_REMEMBERED = 10_000
-"""Things whose last line is remembered; jobs come without end."""
+"""Workers, queues and jobs whose last line is kept for comparison; older ones are dropped."""
 
 
 def events(
     topics: Annotated[
         list[str] | None,
-        typer.Argument(help="Such as 'worker:*:status', queue:jobs, job:ID; none: everything but the jobs."),
+        typer.Argument(help="Such as 'worker:*:status', queue:jobs, job:ID; default: everything but the jobs."),
     ] = None,
-    count: Annotated[int | None, typer.Option("--count", "-n", help="End after so many events.", min=1)] = None,
+    count: Annotated[int | None, typer.Option("--count", "-n", help="Exit after this many events.", min=1)] = None,
     app: find.App = None,
     store: find.Store = None,
-    json: Annotated[bool, typer.Option("--json", help="Print one event a line, as JSON.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print each event as a line of JSON.")] = False,
 ) -> None:
-    """Follow what happens: the state first, then every change, until Ctrl+C. Goes on through restarts of the node."""
-    following = find.chargehand(app, store).subscribe(*(topics or ()))
+    """Print events until Ctrl+C: the full state first, then every change. Restarts of the node do not end it."""
+    following = find.service(app, store).subscribe(*(topics or ()))
     try:
         lines = (msgspec.json.encode(event).decode() for event in following) if json else news(following)
         for number, text in enumerate(lines, 1):
@@ -40,16 +40,16 @@ def events(
 
 
 def news(events: Iterable[dict[str, Any]]) -> Iterator[str]:
-    """Each event as a line, but for those that look like the one before about the same thing: a little more memory."""
+    """Yields each event as a line, unless the line equals the previous one about the same worker, queue or job."""
     last: dict[str, str] = {}
     for event in events:
         if event["type"] == RESYNC or len(last) > MOST_REMEMBERED:
             last.clear()
-        said = line(event)
-        what, told = _about(event), said.removeprefix(clock.local_time(event["timestamp_ms"]))
-        if last.get(what) != told:
-            last[what] = told
-            yield said
+        text = line(event)
+        what, untimed = _about(event), text.removeprefix(clock.local_time(event["timestamp_ms"]))
+        if last.get(what) != untimed:
+            last[what] = untimed
+            yield text
 
 
 def _about(event: dict[str, Any]) -> str:
@@ -58,13 +58,13 @@ def _about(event: dict[str, Any]) -> str:
 
 
 def line(event: dict[str, Any]) -> str:
-    """One event, for people."""
+    """Returns one event as a line."""
     at = clock.local_time(event["timestamp_ms"])
     if event["type"] == RESYNC:
-        return f"{at} everything anew: {event['reason']}"
+        return f"{at} full state again: {event['reason']}"
     kind = event["type"].removesuffix("_update")
-    told = "is no more" if event.get("removed") else _LINES[kind](event[kind])
-    return show.safe(f"{at} {_name(kind, event[kind])} {told}")
+    text = "was removed" if event.get("removed") else _LINES[kind](event[kind])
+    return show.safe(f"{at} {_name(kind, event[kind])} {text}")
 
 
 def _name(kind: str, body: dict[str, Any]) -> str:
@@ -76,12 +76,12 @@ def _name(kind: str, body: dict[str, Any]) -> str:
         case "queue":
             return "all queues" if body["name"] is None else f"queue {body['name']}"
         case _:
-            return "all in all"
+            return "verdict"
 
 
 def _worker(worker: dict[str, Any]) -> str:
     flags = f" ({', '.join(worker['flags'])})" if worker["flags"] else ""
-    job = f", does {worker['current_job']}" if worker["current_job"] else ""
+    job = f", runs {worker['current_job']}" if worker["current_job"] else ""
     progress = show.progress(worker["progress"] or {})
     why = f": {summary(worker['text'])}" if worker["text"] else ""
     return f"is {worker['status']}{flags}{job}{f', {progress}' if progress else ''}{why}"
@@ -92,8 +92,8 @@ def _job(job: dict[str, Any]) -> str:
     where = f" in {job['worker']}" if job["worker"] else ""
     progress = show.progress(job["progress"] or {}) if job["state"] == "running" else None
     error = f": {summary(job['error'])}" if job["error"] and job["state"] != "done" else ""
-    told = f"of {job['queue']} {about}".rstrip()
-    return f"{told} is {job['state']}{where}{f', {progress}' if progress else ''}{error}"
+    what = f"of {job['queue']} {about}".rstrip()
+    return f"{what} is {job['state']}{where}{f', {progress}' if progress else ''}{error}"
 
 
 def _queue(queue: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""Which application and which store a command is about."""
+"""Finds the application, the store or the server that a command is about, and holds the options that name them."""
 
 import os
 import sys
@@ -6,12 +6,13 @@ import traceback
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from chargehand.app import Chargehand
 from chargehand.errors import ConfigurationError, StoreError
+from chargehand.host.service import Service
 from chargehand.stores.location import locate
 
 if TYPE_CHECKING:
@@ -23,13 +24,15 @@ App = Annotated[
         "--app", "-a", envvar="CHARGEHAND_APP", help="The application, as module:object.", metavar="MODULE:OBJECT"
     ),
 ]
+RequiredApp = Annotated[str, typer.Argument(help="The application, as module:object.", metavar="APP")]
 Store = Annotated[str | None, typer.Option("--store", "-s", help="The store, as a path or address.", metavar="PATH")]
-LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+LogLevel = Annotated[str | None, typer.Option(help="DEBUG, INFO, WARNING or ERROR.")]
+LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 
 
 def application(name: str) -> Chargehand:
-    """Import the application's object, such as jobs:hand; the handlers' modules are not imported."""
+    """Imports the object of the application, such as jobs:hand. The modules of the handlers are not imported."""
     module, _, attribute = name.partition(":")
     if "" not in sys.path:
         sys.path.insert(0, os.getcwd())
@@ -56,20 +59,20 @@ def application(name: str) -> Chargehand:
 
 
 _opened: list[Callable[[], None]] = []
-elsewhere: str | None = None
-"""The address of a node that commands are about, if that is another machine's: --url, or CHARGEHAND_REMOTE_URL."""
+remote_url: str | None = None
+"""The server that commands are about: --url, or CHARGEHAND_REMOTE_URL."""
 
 
-def chargehand(app: str | None, store: str | None) -> Chargehand:
-    """The Chargehand that a command is about: by application, store, --url, CHARGEHAND_URL, or in this folder."""
-    if app is None and store is None and elsewhere is not None:
-        return cast("Chargehand", remote())  # it has the methods that commands use
+def service(app: str | None, store: str | None) -> Service:
+    """Returns what a command is about: by --app, --store, --url, CHARGEHAND_URL, or the store in this folder."""
+    if app is None and store is None and remote_url is not None:
+        return remote(remote_url)
     if app is not None and store is not None:
-        raise ConfigurationError("give --app or --store, not both: an application has a store of its own")
+        raise ConfigurationError("give --app or --store, not both: an application has its own store")
     if app is not None:
-        return application(app)
+        return application(app).internal
     if store is not None:
-        os.environ["CHARGEHAND_URL"] = store  # what is named on the command line wins over the environment
+        os.environ["CHARGEHAND_URL"] = store  # the command line takes precedence over the environment
     folder = Path.cwd() if store is None else locate(store).path.parent
     hand = Chargehand(folder=folder)
     if not hand.location.exists():
@@ -79,27 +82,26 @@ def chargehand(app: str | None, store: str | None) -> Chargehand:
                 "or set CHARGEHAND_URL"
             )
         raise StoreError(f"there is no store at {hand.location}")
-    return hand
+    return hand.internal
 
 
-def remote() -> "Remote":
-    """The node elsewhere that commands are about."""
-    from chargehand.cli.remote import KEY, Remote  # httpx is slow to load, and most commands do without
+def remote(url: str) -> "Remote":
+    """Returns a client for the server at this URL; `close` closes it."""
+    from chargehand.cli.remote import KEY, Remote  # httpx is slow to import, and most commands do not need it
 
-    assert elsewhere is not None
-    found = Remote(elsewhere, os.environ.get(KEY) or None)
+    found = Remote(url, os.environ.get(KEY) or None)
     _opened.append(found.close)
     return found
 
 
 def level(name: str | None) -> str | None:
-    """A log level, checked."""
+    """Returns the log level in capitals. Raises BadParameter if there is no such level."""
     if name is not None and name.upper() not in LEVELS:
         raise typer.BadParameter(f"{name!r}; allowed are {', '.join(LEVELS)}", param_hint="--log-level")
     return None if name is None else name.upper()
 
 
 def close() -> None:
-    """Let go of what commands have opened."""
+    """Closes the connections that commands have opened."""
     while _opened:
         _opened.pop()()

@@ -1,4 +1,4 @@
-"""`chargehand jobs`: enqueue, list, show; `many` has retry and cancel."""
+"""`chargehand jobs`: enqueue, list and show jobs; `bulk` holds retry and cancel."""
 
 import json as json_module
 from typing import Annotated, Any
@@ -7,10 +7,10 @@ import msgspec
 import typer
 
 from chargehand import codec
-from chargehand.app import Chargehand
 from chargehand.cli import bulk, crashes, find, show
-from chargehand.crew import Crew, JobOptions, Ref
+from chargehand.crew import JobOptions, checked_job, outcome, wait_for_end
 from chargehand.errors import PayloadError, UnknownCrew
+from chargehand.host.service import Service
 from chargehand.model.job import IN_WORDS, JobRecord, NewJob, State
 from chargehand.model.records import CrashFilter, JobFilter
 from chargehand.settings.plan import CrewPlan, milliseconds
@@ -22,57 +22,60 @@ app.command("cancel")(bulk.cancel)
 
 @app.command("enqueue")
 def enqueue(
-    crew: Annotated[str, typer.Argument(help="The crew that is to do it.")],
-    payload: Annotated[str, typer.Argument(help="JSON; - reads it from standard input.")] = "null",
+    crew: Annotated[str, typer.Argument(help="The crew that runs the job.")],
+    payload: Annotated[str, typer.Argument(help="The payload as JSON; - reads it from standard input.")] = "null",
     application: find.App = None,
     store: find.Store = None,
     key: Annotated[
-        str | None, typer.Option(help="Unique: a second one while the first is queued or running is the first.")
+        str | None, typer.Option(help="A unique key: while a job with it is queued or running, no other is created.")
     ] = None,
-    label: Annotated[str | None, typer.Option(help="For people.")] = None,
-    priority: Annotated[int | None, typer.Option(help="Higher goes first.")] = None,
-    delay: Annotated[float, typer.Option(help="Seconds from now.")] = 0.0,
-    wait: Annotated[float | None, typer.Option(help="Wait so many seconds for the result and print it.")] = None,
+    label: Annotated[str | None, typer.Option(help="A text that is shown with the job.")] = None,
+    priority: Annotated[int | None, typer.Option(help="Jobs with a higher priority run first.")] = None,
+    delay: Annotated[float, typer.Option(help="Seconds until the job is due.")] = 0.0,
+    wait: Annotated[float | None, typer.Option(help="Wait this many seconds for the result and print it.")] = None,
     json: find.Json = False,
 ) -> None:
     """Enqueue one job and print its id. With --app its type is checked; without, only that the crew exists."""
-    hand = find.chargehand(application, store)
+    service = find.service(application, store)
     if wait is not None:
         milliseconds("wait", wait)
     text = standard_input() if payload == "-" else payload
     value = codec.from_json(text, None, "the payload")
     options: JobOptions = {"delay": delay}
-    for name, given in (("key", key), ("label", label), ("priority", priority)):
-        if given is not None:
-            options[name] = given  # type: ignore[literal-required]
-    (done,) = hand.enqueue_jobs([_job(hand, application, crew, value, options)], None)
-    ref = Ref[Any](hand, done.id, created=done.created)
+    if key is not None:
+        options["key"] = key
+    if label is not None:
+        options["label"] = label
+    if priority is not None:
+        options["priority"] = priority
+    (done,) = service.enqueue([_job(service, application, crew, value, options)])
     if wait is not None:
-        show.json({"id": ref.id, "created": ref.created, "result": ref.wait(wait)})
+        result = outcome(wait_for_end(service, done.id, wait), None)
+        show.json({"id": done.id, "created": done.created, "result": result})
     elif json:
-        show.json({"id": ref.id, "created": ref.created})
+        show.json({"id": done.id, "created": done.created})
     else:
-        show.line(ref.id if ref.created else f"{ref.id} (it was there already: its key is taken)")
+        show.line(done.id if done.created else f"{done.id} (not created: a job with this key exists)")
 
 
 def standard_input() -> str:
-    """All of it, as text."""
+    """Returns standard input as text. Raises PayloadError if it is not UTF-8."""
     try:
         return typer.get_binary_stream("stdin").read().decode()
     except UnicodeDecodeError as error:
         raise PayloadError(f"the payload on standard input is not UTF-8: {error}") from error
 
 
-def _job(hand: Chargehand, application: str | None, crew: str, value: Any, options: JobOptions) -> NewJob:
+def _job(service: Service, application: str | None, crew: str, value: Any, options: JobOptions) -> NewJob:
     if application is not None:
-        known = hand.find_crew(crew)
+        known = find.application(application).find_crew(crew)
         return known.new_job(codec.as_type(value, known.takes, f"the payload for crew {crew!r}"), **options)
-    rows = {row.name: row for row in hand.known_crews()}
+    rows = {row.name: row for row in service.known_crews()}
     if crew not in rows:
-        names = ", ".join(sorted(rows)) or "none yet; a node writes them when it starts"
+        names = ", ".join(sorted(rows)) or "none yet; a node registers them when it starts"
         raise UnknownCrew(f"there is no crew {crew!r}; this store knows: {names}")
     plan = msgspec.convert(rows[crew], CrewPlan, from_attributes=True)
-    return Crew[Any, Any](hand, plan, None, None).new_job(value, **options)
+    return checked_job(plan, codec.to_json(value, f"the payload for crew {crew!r}"), None, options)
 
 
 @app.command("list")
@@ -88,10 +91,10 @@ def list_jobs(
     json: find.Json = False,
 ) -> None:
     """List jobs, newest first."""
-    hand = find.chargehand(application, store)
+    service = find.service(application, store)
     if before is not None:
-        hand.job(before)  # a page after a job that does not exist would look like an empty store
-    jobs = hand.jobs(JobFilter(queue=queue, state=state, reason=reason, text=text, limit=limit, before=before))
+        service.job(before)  # raises JobNotFound; otherwise the page would be empty
+    jobs = service.jobs(JobFilter(queue=queue, state=state, reason=reason, text=text, limit=limit, before=before))
     if json:
         show.json(jobs)
         return
@@ -114,10 +117,10 @@ def show_job(
     store: find.Store = None,
     json: find.Json = False,
 ) -> None:
-    """Show one job with its attempts, and how workers died that had it in hand."""
-    hand = find.chargehand(application, store)
-    job, attempts = hand.job(id), hand.attempts(id)
-    reports = hand.crashes(CrashFilter(job=id))
+    """Show one job with its attempts, and how workers died that had it in service."""
+    service = find.service(application, store)
+    job, attempts = service.job(id), service.attempts(id)
+    reports = service.crashes(CrashFilter(job=id))
     if json:
         shown = {IN_WORDS.get(name, name): value for name, value in msgspec.structs.asdict(job).items()}
         show.json({**shown, "attempt_history": attempts, "crash_reports": reports})
@@ -153,7 +156,7 @@ def _facts(job: JobRecord) -> list[tuple[str, Any]]:
         elif name in ("payload", "result"):
             value = json_module.dumps(msgspec.json.decode(msgspec.json.encode(value)), ensure_ascii=False)
         elif name == "attempts":
-            name = "failed tries"
+            name = "failures"
         elif name == "timeout_ms":
             name, value = "timeout", show.span(value / 1000)
         elif name == "cancel_ms":

@@ -1,4 +1,4 @@
-"""`chargehand keys`: make, list and revoke the keys of the HTTP interface."""
+"""`chargehand keys`: create, list and revoke the API keys of the HTTP interface."""
 
 from typing import Annotated
 
@@ -9,23 +9,25 @@ from chargehand.cli import find, show
 from chargehand.cli.orders import seconds
 from chargehand.model.access import ApiKey, Scope
 
-app = typer.Typer(help="Make, list and revoke keys for the HTTP interface.", no_args_is_help=True)
+app = typer.Typer(help="Create, list and revoke API keys for the HTTP interface.", no_args_is_help=True)
 
 
 @app.command("create")
 def create(
-    name: Annotated[str, typer.Argument(help="For people: who or what uses it.")],
+    name: Annotated[str, typer.Argument(help="A name for the key: who or what uses it.")],
     scope: Annotated[
-        list[Scope], typer.Option("--scope", help="What it allows: read, enqueue, control. Can be given again.")
+        list[Scope], typer.Option("--scope", help="What the key allows: read, enqueue, control. May be repeated.")
     ],
-    expires: Annotated[str | None, typer.Option(help="When it ends: 12h, 30d; otherwise never.")] = None,
+    expires: Annotated[
+        str | None, typer.Option(help="The lifetime of the key: 12h, 30d; by default it does not expire.")
+    ] = None,
     application: find.App = None,
     store: find.Store = None,
     json: find.Json = False,
 ) -> None:
-    """Make a key and print it. It is shown this once: only its digest is kept."""
-    life = None if expires is None else seconds(expires, "--expires")
-    secret, key = find.chargehand(application, store).make_key(name, scope, seconds=life)
+    """Create a key and print it. It cannot be shown again: the store keeps only its digest."""
+    lifetime = None if expires is None else seconds(expires, "--expires")
+    secret, key = find.service(application, store).make_key(name, scope, seconds=lifetime)
     if json:
         show.json({"key": secret, "id": key.id, "name": name, "scopes": key.scopes, "expires_ms": key.expires_ms})
     else:
@@ -34,14 +36,14 @@ def create(
 
 @app.command("list")
 def list_keys(application: find.App = None, store: find.Store = None, json: find.Json = False) -> None:
-    """List the keys: what each allows, when it was last used, when it ends."""
-    found = find.chargehand(application, store).api_keys()
+    """List the keys: what each allows, when it was last used, when it expires."""
+    found = find.service(application, store).api_keys()
     now = clock.now_ms()
     if json:
         facts = ("id", "name", "scopes", "created_ms", "expires_ms", "used_ms", "revoked_ms")
         show.json([{**{fact: getattr(key, fact) for fact in facts}, "state": _state(key, now)} for key in found])
         return
-    columns = ("NAME", "SCOPES", "STATE", "CREATED", "LAST USED", "ENDS", "ID")
+    columns = ("NAME", "SCOPES", "STATE", "CREATED", "LAST USED", "EXPIRES", "ID")
     rows = [
         (
             key.name, " ".join(key.scopes), _state(key, now), show.ago(key.created_ms), show.ago(key.used_ms),
@@ -65,6 +67,6 @@ def revoke(
     store: find.Store = None,
     json: find.Json = False,
 ) -> None:
-    """End a key, and every sign-in with it, within a second."""
-    find.chargehand(application, store).revoke_key(name)
+    """Revoke a key and end its sessions. It is refused within a second."""
+    find.service(application, store).revoke_key(name)
     show.json({"name": name, "text": "is revoked"}) if json else show.line(f"{show.safe(name)}: is revoked")

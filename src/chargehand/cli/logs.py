@@ -7,22 +7,23 @@ import typer
 from chargehand import clock
 from chargehand.cli import find, show
 
-GRAVE = ("warning", "error", "critical")
+SHOWN_LEVELS = ("warning", "error", "critical")
+"""Levels that are shown in front of the text."""
 
 
 def logs(
     who: Annotated[str | None, typer.Argument(help="A crew by its name, or a worker as crew:index.")] = None,
-    job: Annotated[str | None, typer.Option(help="Only what concerns this job.")] = None,
+    job: Annotated[str | None, typer.Option(help="Only lines about this job.")] = None,
     lines: Annotated[int, typer.Option("--lines", "-n", help="How many of the last lines.", min=0, max=5000)] = 100,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with new lines until Ctrl+C.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Continue with new lines until Ctrl+C.")] = False,
     app: find.App = None,
     store: find.Store = None,
     json: find.Json = False,
 ) -> None:
-    """Show what the node and its workers say: their logs, and what they print."""
-    hand = find.chargehand(app, store)
+    """Show the last lines that the node and its workers logged or printed."""
+    service = find.service(app, store)
     try:
-        for entry in hand.logs(who, job=job, count=lines, follow=follow):
+        for entry in service.logs(who, job=job, count=lines, follow=follow):
             if json:
                 show.json_line(entry)
             else:
@@ -35,5 +36,5 @@ def _line(entry: dict[str, Any]) -> str:
     at = clock.local_time(entry["at_ms"])
     who = entry["component"] or "node"
     job = f" [{entry['job']}]" if entry["job"] else ""
-    level = f" {entry['level']}:" if entry["level"] in GRAVE else ""
+    level = f" {entry['level']}:" if entry["level"] in SHOWN_LEVELS else ""
     return show.safe(f"{at} {who}{job}{level} {entry['text']}")

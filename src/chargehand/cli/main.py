@@ -1,4 +1,4 @@
-"""The commands, put together; errors become one sentence and an exit status."""
+"""Assembles the commands. An error is printed as one sentence and becomes the exit status."""
 
 import sys
 from typing import Annotated
@@ -32,11 +32,11 @@ from chargehand.host.actor import acting_as, user
 
 app = typer.Typer(
     name="chargehand",
-    help="Durable background work for Python services, done by supervised worker processes.",
+    help="Durable background jobs for Python services, run by supervised worker processes.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Exit status: 0 well, 1 error, 2 wrong use or settings, 3 unrecoverable, 4 store unusable, 5 set-up failed.",
+    epilog="Exit status: 0 success, 1 error, 2 usage or settings, 3 unrecoverable, 4 store unusable, 5 set-up failed.",
 )
 app.command("init")(init.init)
 app.command("serve")(serve.serve)
@@ -71,23 +71,23 @@ def common(
             "--url",
             envvar="CHARGEHAND_REMOTE_URL",
             metavar="URL",
-            help="A node elsewhere, by its HTTP interface; CHARGEHAND_KEY has the key.",
+            help="A server elsewhere, by its HTTP interface; CHARGEHAND_KEY holds the API key.",
         ),
     ] = None,
     version: bool = typer.Option(False, "--version", help="Show the version.", callback=_version, is_eager=True),
 ) -> None:
-    """Durable background work for Python services, done by supervised worker processes."""
-    find.elsewhere = url
+    """Durable background jobs for Python services, run by supervised worker processes."""
+    find.remote_url = url
     context.call_on_close(find.close)
 
 
 def run() -> None:
-    """Run the command line; an error of ours is one sentence on standard error and its exit status."""
+    """Runs the command line. Prints a ChargehandError as one sentence on standard error, and exits with its status."""
     try:
         with acting_as(user(), "cli"):
             app()
     except (ChargehandError, TimeoutError) as error:
-        key = "; the command line takes it from CHARGEHAND_KEY" if getattr(error, "status", None) == 401 else ""
+        key = "; the command line reads the key from CHARGEHAND_KEY" if getattr(error, "status", None) == 401 else ""
         sys.stderr.write(f"chargehand: {show.safe(error)}{key}\n")
         sys.exit(getattr(error, "exit_code", EXIT_ERROR))
     except BrokenPipeError:

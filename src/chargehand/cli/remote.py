@@ -1,8 +1,8 @@
-"""A node elsewhere, by its HTTP interface: the same methods as `Chargehand` has, as far as commands need them."""
+"""A Chargehand server elsewhere, over its HTTP interface, as the `Service` that commands use."""
 
 import asyncio
 import threading
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Generator, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any, NamedTuple, NoReturn
 
@@ -11,10 +11,10 @@ import msgspec
 from chargehand import clock
 from chargehand.client import Client
 from chargehand.errors import ChargehandError, Conflict, JobNotFound
-from chargehand.host.calls import NoNode
-from chargehand.host.operations import NOT_RETRIED, cancelling
-from chargehand.model.fleet.orders import Answer
-from chargehand.model.job import Attempt, Enqueued, JobRecord, NewJob
+from chargehand.host.operations import cancel_answer, retry_answer
+from chargehand.model.access import Scope
+from chargehand.model.fleet.orders import Answer, AnswerCode
+from chargehand.model.job import Attempt, Enqueued, JobRecord, NewJob, State
 from chargehand.model.records import (
     ClaimRow,
     Counts,
@@ -26,19 +26,19 @@ from chargehand.model.records import (
     RecurringPlan,
 )
 from chargehand.model.topic import RESYNC, Patterns
-from chargehand.web.answers import Diagnosed, JobDetail, LogLine, cursor
+from chargehand.web.answers import Diagnosed, LogLine, cursor
 
 KEY = "CHARGEHAND_KEY"
 MOST_LINES = 2000
-"""Lines of a log that can be asked for at a time."""
+"""Log lines that one request returns at most."""
 LOOK_EVERY = 1.0
-"""Seconds between two looks at a log that is followed."""
+"""Seconds between two requests for a log that is followed."""
 PATIENCE = 5.0
-"""Seconds for the full state to be told; then what is known is shown."""
+"""Seconds that `top` waits for the full state before it shows what has arrived."""
 
 
-class Heard(NamedTuple):
-    """An event that came as plain data."""
+class ReceivedEvent(NamedTuple):
+    """An event as the server sent it."""
 
     event: dict[str, Any]
 
@@ -46,157 +46,140 @@ class Heard(NamedTuple):
         return self.event
 
 
-class AwayWatcher:
-    """`next` gives what is new, when there is something. A thread listens; everything else is the loop's."""
+class RemoteWatcher:
+    """Receives events in a thread, and passes them to the event loop that waits in `next`."""
 
     def __init__(self, client: Client) -> None:
         self._client, self._loop = client, asyncio.get_running_loop()
-        self.news = asyncio.Event()
+        self._news = asyncio.Event()
         self.node_there = False
-        self._heard: list[dict[str, Any]] = []
+        self._received: list[dict[str, Any]] = []
         self._error: ChargehandError | None = None
 
-    def listen(self) -> None:
-        """Hear until the process ends; runs in the thread."""
-        with suppress(RuntimeError):  # the loop is closed: nobody watches any more
+    def receive(self) -> None:
+        """Receives events until the process ends; runs in the thread."""
+        with suppress(RuntimeError):  # the event loop is closed: the command has ended
             try:
                 for event in self._client.subscribe():
-                    self._loop.call_soon_threadsafe(self._hear, event)
+                    self._loop.call_soon_threadsafe(self._add, event)
             except ChargehandError as error:
                 self._loop.call_soon_threadsafe(self._fail, error)
 
-    def _hear(self, event: dict[str, Any]) -> None:
-        self._heard.append(event)
-        self.news.set()
+    def _add(self, event: dict[str, Any]) -> None:
+        self._received.append(event)
+        self._news.set()
 
     def _fail(self, error: ChargehandError) -> None:
         self._error = error
-        self.news.set()
+        self._news.set()
 
     async def complete(self) -> None:
-        """Wait until the state of everything that is there has been told."""
+        """Waits until the state of every worker and queue has arrived, for PATIENCE seconds at most."""
         self.node_there = await asyncio.to_thread(self._client.status) is not None
         wanted = {"system:health", *(f"{w.component}:status" for w in await asyncio.to_thread(self._client.workers))}
         wanted |= {f"queue:{queue.queue}:status" for queue in await asyncio.to_thread(self._client.queues)}
         with suppress(TimeoutError):
             async with asyncio.timeout(PATIENCE):
-                while self._error is None and wanted - {event["topic"] for event in self._heard}:
-                    await self.news.wait()
-                    self.news.clear()
-        self.news.set()
+                while self._error is None and wanted - {event["topic"] for event in self._received}:
+                    await self._news.wait()
+                    self._news.clear()
+        self._news.set()
 
-    async def next(self, timeout: float | None = None) -> tuple[bool, list[tuple[Heard, str]]]:
-        """The next events, none after so many seconds; and whether everything told before is void."""
+    async def next(self, timeout: float | None = None) -> tuple[bool, list[tuple[ReceivedEvent, str]]]:
         try:
             async with asyncio.timeout(timeout):
-                await self.news.wait()
+                await self._news.wait()
         except TimeoutError:
             return False, []
-        self.news.clear()
+        self._news.clear()
         if self._error is not None:
             raise self._error
-        heard, self._heard = self._heard, []
-        last = max((at for at, event in enumerate(heard) if event["type"] == RESYNC), default=None)
-        return last is not None, [(Heard(event), event["topic"]) for event in heard[0 if last is None else last + 1 :]]
+        events, self._received = self._received, []
+        last = max((at for at, event in enumerate(events) if event["type"] == RESYNC), default=None)
+        newer_than = 0 if last is None else last + 1
+        return last is not None, [(ReceivedEvent(event), event["topic"]) for event in events[newer_than:]]
+
+    def interrupt(self) -> None:
+        self._news.set()
 
 
-class AwayFeed:
-    """Stands for a `Feed`."""
+class RemoteFeed:
+    """The live state of a server: everything but single jobs."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
 
     @asynccontextmanager
-    async def watch(self, patterns: Patterns) -> AsyncGenerator[AwayWatcher]:
-        """Watch for the length of the block, whatever the patterns: everything but the jobs."""
-        watcher = AwayWatcher(self._client)
-        threading.Thread(target=watcher.listen, daemon=True).start()
+    async def watch(self, patterns: Patterns) -> AsyncGenerator[RemoteWatcher]:
+        watcher = RemoteWatcher(self._client)
+        threading.Thread(target=watcher.receive, daemon=True).start()
         await watcher.complete()
         yield watcher
 
 
 class Remote:
-    """What commands are given instead of a Chargehand when they are about a node elsewhere."""
+    """A `Service` over HTTP. What the HTTP interface does not offer raises ChargehandError."""
 
     def __init__(self, url: str, key: str | None) -> None:
         self._client = Client(url, key)
-        self.location = self._client.url
-        self.crews: dict[str, Any] = {}  # what an application declares is known over there
-        verbs = (
-            "start",
-            "stop",
-            "drain",
-            "restart",
-            "reset",
-            "resume",
-            "scale",
-            "pause",
-            "status",
-            "crash",
-            "subscribe",
-        )
-        for verb in verbs:
-            setattr(self, verb, getattr(self._client, verb))
 
-    def __getattr__(self, name: str) -> NoReturn:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        raise ChargehandError(f"this cannot be done over HTTP ({self.location}): run it on the machine of the node")
+    @property
+    def address(self) -> str:
+        return self._client.url
 
     def close(self) -> None:
+        """Closes the connection."""
         self._client.close()
 
-    # questions
-
     def doctor(self) -> Diagnosed:
+        """Returns the findings of the doctor on the server."""
         return self._client.doctor()
 
-    def feed(self) -> AwayFeed:
-        return AwayFeed(self._client)
+    # workers
 
-    def counts(self) -> list[Counts]:
-        names = Counts.__struct_fields__
-        return [Counts(**{name: getattr(queue, name) for name in names}) for queue in self._client.queues()]
+    def start(self, scope: str | None = None) -> list[Answer]:
+        return self._client.start(scope)
 
-    def pauses(self) -> list[Pause]:
-        return list(self._client.pauses())
+    def stop(self, scope: str | None = None) -> list[Answer]:
+        return self._client.stop(scope)
+
+    def drain(self, scope: str | None = None) -> list[Answer]:
+        return self._client.drain(scope)
+
+    def restart(self, scope: str | None = None) -> list[Answer]:
+        return self._client.restart(scope)
+
+    def reset(self, scope: str | None = None) -> list[Answer]:
+        return self._client.reset(scope)
+
+    def scale(self, crew: str, count: int) -> list[Answer]:
+        return self._client.scale(crew, count)
+
+    def pause(
+        self, scope: str | None = None, *, reason: str | None = None, seconds: float | None = None
+    ) -> list[Answer]:
+        return self._client.pause(scope, reason=reason, seconds=seconds)
+
+    def resume(self, scope: str | None = None) -> list[Answer]:
+        return self._client.resume(scope)
+
+    def wake(self, crew: str) -> None:
+        self._client.wake(crew)
+
+    def status(self) -> dict[str, Any] | None:
+        return self._client.status()
+
+    def silent_node(self) -> dict[str, Any] | None:
+        """Returns None: the HTTP interface does not say whether a node runs that does not answer."""
 
     def known_crews(self) -> list[CrewRow]:
         return list(self._client.crews())
 
-    def recurrences(self) -> list[RecurringPlan]:
-        return list(self._client.recurring())
+    def pauses(self) -> list[Pause]:
+        return list(self._client.pauses())
 
-    def claims(self) -> list[ClaimRow]:
-        return list(self._client.all_claims())
-
-    def job(self, job_id: str) -> JobDetail:
-        found = self._client.job(job_id)
-        result = None if found.result is None else msgspec.Raw(msgspec.json.encode(found.result))
-        return msgspec.structs.replace(found, result=result)  # as the store has it
-
-    @property
-    def calls(self) -> NoReturn:
-        """Nobody tells us of a job's end: whoever waits for one asks again and again."""
-        raise NoNode(f"{self.location} is asked over HTTP")
-
-    def why_waiting(self, queue: str) -> str | None:
-        return next((each.unserved for each in self._client.queues() if each.queue == queue), None)
-
-    def attempts(self, job_id: str) -> list[Attempt]:
-        return list(self._client.job(job_id).attempt_history)
-
-    def jobs(self, which: JobFilter) -> list[JobRecord]:
-        after = None if which.before is None else cursor(self.job(which.before).seq)
-        asked = {"queue": which.queue, "state": which.state, "reason": which.reason, "text": which.text}
-        found: list[JobRecord] = []
-        while len(found) < which.limit:
-            page = self._client.jobs(**asked, limit=min(500, which.limit - len(found)), after=after)
-            found += page.jobs
-            after = page.next
-            if after is None:
-                break
-        return found
+    def crash(self, crash_id: str) -> CrashRecord:
+        return self._client.crash(crash_id)
 
     def crashes(self, which: CrashFilter | None = None) -> list[CrashRecord]:
         wanted = which or CrashFilter()
@@ -217,12 +200,9 @@ class Remote:
             yield from (msgspec.to_builtins(line) for line in found[len(found) - newer(shown, found) :])
             shown = found
 
-    # orders
+    # jobs
 
-    def wake(self, crew: str) -> None:
-        self._client.wake(crew)
-
-    def enqueue_jobs(self, jobs: Sequence[NewJob], within: None) -> list[Enqueued]:
+    def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
         sent: list[dict[str, Any]] = []
         for job in jobs:
             fields = msgspec.structs.asdict(job)
@@ -231,30 +211,27 @@ class Remote:
         return [Enqueued(made.id, made.created) for made in self._client.enqueue_many(sent)]
 
     def cancel(self, *ids: str) -> list[Answer]:
-        answers: list[Answer] = []
-        for job_id in ids:
-            try:
-                answer = self._client.cancel(job_id)
-            except (JobNotFound, Conflict):
-                answer = None
-            if answer is None or answer.text == "is cancelled already":
-                answer = Answer(job_id, cancelling(None))
-            answers.append(answer)
-        return answers
+        return [self._cancel(job_id) for job_id in ids]
+
+    def _cancel(self, job_id: str) -> Answer:
+        with suppress(JobNotFound, Conflict):
+            answer = self._client.cancel(job_id)
+            if answer.code != AnswerCode.NOT_CANCELLED:
+                return _with_code(answer, AnswerCode.CANCELLED)
+        return cancel_answer(job_id, None)
 
     def retry(self, *ids: str) -> list[Answer]:
-        answers: list[Answer] = []
-        for job_id in ids:
-            try:
-                answers.append(self._client.retry(job_id))
-            except JobNotFound:
-                answers.append(Answer(job_id, NOT_RETRIED))
-            except Conflict as error:
-                text = str(error)
-                answers.append(
-                    Answer(job_id, text.removeprefix(f"job {job_id} ") if "its key" in text else NOT_RETRIED)
-                )
-        return answers
+        return [self._retry(job_id) for job_id in ids]
+
+    def _retry(self, job_id: str) -> Answer:
+        try:
+            return _with_code(self._client.retry(job_id), AnswerCode.QUEUED)
+        except JobNotFound:
+            return retry_answer(job_id, queued=False)
+        except Conflict as error:
+            if self.job(job_id).state not in (State.FAILED, State.CANCELLED):
+                return retry_answer(job_id, queued=False)
+            return Answer(job_id, str(error).removeprefix(f"job {job_id} "), AnswerCode.CONFLICT)
 
     def release(self, job_id: str, fence: int) -> bool:
         with suppress(Conflict):
@@ -262,9 +239,74 @@ class Remote:
             return True
         return False
 
+    def job(self, job_id: str) -> JobRecord:
+        found = self._client.job(job_id)
+        result = None if found.result is None else msgspec.Raw(msgspec.json.encode(found.result))
+        return msgspec.structs.replace(found, result=result)  # in the form in which a store returns it
+
+    def jobs(self, which: JobFilter) -> list[JobRecord]:
+        after = None if which.before is None else cursor(self.job(which.before).seq)
+        asked = {"queue": which.queue, "state": which.state, "reason": which.reason, "text": which.text}
+        found: list[JobRecord] = []
+        while len(found) < which.limit:
+            page = self._client.jobs(**asked, limit=min(500, which.limit - len(found)), after=after)
+            found += page.jobs
+            after = page.next
+            if after is None:
+                break
+        return found
+
+    def attempts(self, job_id: str) -> list[Attempt]:
+        return list(self._client.job(job_id).attempt_history)
+
+    def counts(self) -> list[Counts]:
+        names = Counts.__struct_fields__
+        return [Counts(**{name: getattr(queue, name) for name in names}) for queue in self._client.queues()]
+
+    def claims(self) -> list[ClaimRow]:
+        return list(self._client.all_claims())
+
+    def recurrences(self) -> list[RecurringPlan]:
+        return list(self._client.recurring())
+
+    def why_waiting(self, queue: str) -> str | None:
+        return next((each.unserved for each in self._client.queues() if each.queue == queue), None)
+
+    def await_end(self, job_id: str, until: float | None) -> None:
+        """Returns at once: the HTTP interface does not report the end of a job without a subscription."""
+
+    # live state
+
+    def feed(self) -> RemoteFeed:
+        return RemoteFeed(self._client)
+
+    def subscribe(self, *topics: str) -> Generator[dict[str, Any]]:
+        return self._client.subscribe(*topics)
+
+    # keys
+
+    def make_key(self, name: str, scopes: Sequence[Scope], *, seconds: float | None = None) -> NoReturn:
+        self._not_offered()
+
+    def revoke_key(self, name: str) -> NoReturn:
+        self._not_offered()
+
+    def api_keys(self) -> NoReturn:
+        self._not_offered()
+
+    def _not_offered(self) -> NoReturn:
+        raise ChargehandError(
+            f"this command does not work over HTTP ({self.address}): run it on the machine of the node"
+        )
+
+
+def _with_code(answer: Answer, code: AnswerCode) -> Answer:
+    """Returns the answer with a code; a server of version 0.1.0 sends none."""
+    return answer if answer.code else msgspec.structs.replace(answer, code=code)
+
 
 def newer(before: Sequence[LogLine], now: Sequence[LogLine]) -> int:
-    """How many lines at the end of a log have come since it ended as it did before."""
+    """Returns how many lines at the end of `now` follow the end of `before`."""
     for count in range(len(now)):
         known = len(now) - count
         if known <= len(before) and before[len(before) - known :] == now[:known]:

@@ -1,4 +1,4 @@
-"""How things look on a terminal. Text from elsewhere is escaped: a job's label must not move anybody's cursor."""
+"""Output of commands. Control characters are escaped, so that the label of a job cannot control the terminal."""
 
 import sys
 from collections.abc import Sequence
@@ -13,30 +13,30 @@ from chargehand import clock
 
 
 def json(value: Any) -> None:
-    """Machine-readable, on standard output."""
+    """Prints JSON."""
     text = msgspec.json.format(msgspec.json.encode(value), indent=2)
     sys.stdout.write(text.decode() + "\n")
 
 
 def json_line(value: Any) -> None:
-    """One line of JSON, at once."""
+    """Prints one line of JSON and flushes."""
     sys.stdout.write(msgspec.json.encode(value).decode() + "\n")
     sys.stdout.flush()
 
 
 def safe(value: Any) -> str:
-    """Text without control characters."""
+    """Returns the value as text, with control characters escaped."""
     if value is None:
         return "–"
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(value))
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    """A table; on something that is no terminal, as wide as it needs."""
+    """Prints a table; if standard output is not a terminal, without wrapping."""
     cells = [[safe(cell) for cell in row] for row in rows]
     shown = Table(box=None, pad_edge=False, header_style="bold")
     for number, column in enumerate(columns):
-        # Only the last column gives way when there is no room: it is the one with sentences.
+        # Only the last column wraps when there is no room: it is the one with sentences.
         widest = max((len(row[number]) for row in cells), default=0)
         narrow = None if number == len(columns) - 1 else max(widest, len(column))
         shown.add_column(column, no_wrap=True, min_width=narrow)
@@ -47,13 +47,13 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
 
 
 def line(text: str) -> None:
-    """One line, at once."""
+    """Prints one line and flushes."""
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
 
 
 def ago(ms: int | None) -> str:
-    """How long ago that was, for people."""
+    """Returns how long ago a time was, as text."""
     if ms is None:
         return "–"
     seconds = (clock.now_ms() - ms) / 1000
@@ -62,8 +62,13 @@ def ago(ms: int | None) -> str:
     return f"{span(seconds)} ago"
 
 
+def moment(ms: int) -> str:
+    """Returns a time and how long ago it was."""
+    return f"{clock.local_time(ms)} ({ago(ms)})"
+
+
 def span(seconds: float) -> str:
-    """A length of time, for people."""
+    """Returns a length of time as text."""
     for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
         if seconds >= size:
             return f"{seconds / size:.1f} {unit}"
@@ -71,7 +76,7 @@ def span(seconds: float) -> str:
 
 
 def progress(report: dict[str, Any]) -> str | None:
-    """How far a job is, for people."""
+    """Returns the progress of a job as text."""
     done, total, stage, detail = (report.get(name) for name in ("done", "total", "stage", "detail"))
     share = f"{done:g}/{total:g}" if done is not None and total else None if done is None else f"{done:g}"
     return " ".join(str(part) for part in (share, stage, detail) if part) or None

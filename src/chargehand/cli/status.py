@@ -1,4 +1,4 @@
-"""`chargehand status`: what is going on."""
+"""`chargehand status`: the node, its workers and the queues."""
 
 from typing import Any
 
@@ -6,7 +6,6 @@ import typer
 
 from chargehand.cli import find, show
 from chargehand.errors import EXIT_ERROR, summary
-from chargehand.host import nodelock
 from chargehand.model.health import shown_status
 from chargehand.model.records import Pause
 
@@ -16,24 +15,26 @@ def status(app: find.App = None, store: find.Store = None, json: find.Json = Fal
 
     Works from any terminal on the machine, without importing the application. Exit status 1 if no node runs.
     """
-    hand = find.chargehand(app, store)
-    node = hand.status()
-    counts, pauses = hand.counts(), hand.pauses()
+    service = find.service(app, store)
+    node = service.status()
+    silent = None if node is not None else service.silent_node()
+    counts, pauses = service.counts(), service.pauses()
     if json:
-        silent = None if node is not None else nodelock.holder(hand.location)
-        about = {"store": str(hand.location), "node": node, "node_that_does_not_answer": silent}
+        about = {"store": service.address, "node": node, "node_that_does_not_answer": silent}
         show.json({**about, "queues": counts, "pauses": pauses})
     else:
-        show.line(f"store  {hand.location}")
-        show.line(f"node   {_node_line(node, nodelock.holder(hand.location))}")
+        show.line(f"store  {service.address}")
+        show.line(f"node   {_node_line(node, silent)}")
         for pause in pauses:
             show.line(f"paused {_pause_line(pause)}")
         if node is not None:
-            show.line(f"all in all {node['verdict']['status']}")
+            show.line(f"verdict {node['verdict']['status']}")
             for reason in node["verdict"]["reasons"]:
                 show.line(f"  {show.safe(summary(reason))}")
             for crew, why in node["breakers"].items():
-                show.line(f"  crew {show.safe(crew)}: one worker is tried for all: {show.safe(why)}")
+                show.line(
+                    f"  crew {show.safe(crew)}: the circuit breaker is open, one worker is tried: {show.safe(why)}"
+                )
             show.line("")
             columns = ("WORKER", "STATUS", "PID", "MEMORY", "JOB", "PROGRESS", "RESTARTS", "LEFT", "REASON")
             show.table(columns, [_worker_row(worker) for worker in node["workers"]])
@@ -44,16 +45,16 @@ def status(app: find.App = None, store: find.Store = None, json: find.Json = Fal
         raise typer.Exit(EXIT_ERROR)
 
 
-def _node_line(node: dict[str, Any] | None, holder: dict[str, Any] | None) -> str:
-    if node is None and holder is not None:
-        return f"pid {holder.get('pid', 'unknown')} serves this store but does not answer: stopped, or starting?"
+def _node_line(node: dict[str, Any] | None, silent: dict[str, Any] | None) -> str:
+    if node is None and silent is not None:
+        return f"pid {silent.get('pid', 'unknown')} serves this store but does not answer: stopped, or starting?"
     if node is None:
-        return "none: nothing is being done; start one with `chargehand work APP`"
+        return "none: no jobs are processed; start one with `chargehand work APP`"
     text = f"{show.safe(node['node'])}, pid {node['pid']}, started {show.ago(node['started_ms'])}"
     if node["store"]["failing"]:
         text += f"; the store fails: {show.safe(node['store']['failing'])}"
     elif (node["store"]["waiting_s"] or 0) > 1:
-        text += f"; has waited for the store for {show.span(node['store']['waiting_s'])}"
+        text += f"; waiting for the store for {show.span(node['store']['waiting_s'])}"
     if node["stopping"]:
         text += f"; stopping: {show.safe(node['stopping'])}"
     return text

@@ -1,4 +1,4 @@
-"""`chargehand top`: everything at a glance, live in the terminal; elsewhere once."""
+"""`chargehand top`: workers, queues and failures, live in a terminal; once into a pipe."""
 
 import asyncio
 import os
@@ -13,31 +13,30 @@ import typer
 from rich.console import Console
 from rich.live import Live
 
-from chargehand.app import Chargehand
 from chargehand.cli import board, find, show
 from chargehand.cli.board import Board
 from chargehand.errors import EXIT_ERROR
-from chargehand.host.feed import Watcher
+from chargehand.host.service import LiveWatcher, Service
 from chargehand.model.job import State
 from chargehand.model.records import JobFilter
 from chargehand.model.topic import DEFAULT, parse
 
 REDRAW = 0.1
-"""Seconds between two pictures, at least."""
+"""Seconds between two redraws, at least."""
 TICK = 1.0
-"""Seconds after which what counts time is drawn anew."""
+"""Seconds after which durations are redrawn."""
 FAILURES = 5
 
 
 def top(app: find.App = None, store: find.Store = None, json: find.Json = False) -> None:
-    """Show workers, queues and failures live; q or Ctrl+C ends it. Into a pipe, or with --json: once.
+    """Show workers, queues and failures live; q or Ctrl+C exits. Into a pipe, or with --json, show them once.
 
     Exit status 1 if no node runs.
     """
-    hand = find.chargehand(app, store)
+    service = find.service(app, store)
     alive = sys.stdout.isatty() and sys.stdin.isatty() and not json
     try:
-        seen, there = asyncio.run(_watch(hand) if alive else _once(hand))
+        seen, there = asyncio.run(_watch(service) if alive else _once(service))
     except KeyboardInterrupt:
         raise typer.Exit(0) from None
     if json:
@@ -48,29 +47,29 @@ def top(app: find.App = None, store: find.Store = None, json: find.Json = False)
         raise typer.Exit(EXIT_ERROR)
 
 
-async def _once(hand: Chargehand) -> tuple[Board, bool]:
-    seen = Board(str(hand.location))
-    async with hand.feed().watch(parse(DEFAULT)) as watcher:
+async def _once(service: Service) -> tuple[Board, bool]:
+    seen = Board(service.address)
+    async with service.feed().watch(parse(DEFAULT)) as watcher:
         await _take(watcher, seen, 0.0)
-        seen.failures = await asyncio.to_thread(_failures, hand)
+        seen.failures = await asyncio.to_thread(_failures, service)
         return seen, watcher.node_there
 
 
-async def _watch(hand: Chargehand) -> tuple[Board, bool]:
-    """Draw until somebody ends it."""
-    seen, screen = Board(str(hand.location)), Console(highlight=False)
+async def _watch(service: Service) -> tuple[Board, bool]:
+    """Draws until q or Ctrl+C is pressed."""
+    seen, screen = Board(service.address), Console(highlight=False)
     over, failed = asyncio.Event(), None
-    async with hand.feed().watch(parse(DEFAULT)) as watcher:
+    async with service.feed().watch(parse(DEFAULT)) as watcher:
 
         def end() -> None:
             over.set()
-            watcher.news.set()  # whoever waits for news looks up
+            watcher.interrupt()
 
         with Live(console=screen, screen=True, auto_refresh=False) as live, _keys(end):
             while not over.is_set():
                 await _take(watcher, seen, TICK)
                 if seen.failed != failed:
-                    failed, seen.failures = seen.failed, await asyncio.to_thread(_failures, hand)
+                    failed, seen.failures = seen.failed, await asyncio.to_thread(_failures, service)
                 live.update(board.drawn(seen, screen.height), refresh=True)
                 with suppress(TimeoutError):
                     async with asyncio.timeout(REDRAW):
@@ -78,26 +77,26 @@ async def _watch(hand: Chargehand) -> tuple[Board, bool]:
     return seen, True
 
 
-async def _take(watcher: Watcher, seen: Board, patience: float) -> None:
-    """Take what is new, all of it."""
-    anew, told = await watcher.next(patience)
-    while anew or told:
+async def _take(watcher: LiveWatcher, seen: Board, patience: float) -> None:
+    """Takes all new events."""
+    anew, events = await watcher.next(patience)
+    while anew or events:
         if anew:
             seen.clear()
-        for event, topic in told:
-            seen.hear(event.read(topic))
-        anew, told = await watcher.next(0.0)
+        for event, topic in events:
+            seen.add(event.read(topic))
+        anew, events = await watcher.next(0.0)
 
 
-def _failures(hand: Chargehand) -> list[dict[str, Any]]:
-    found = hand.jobs(JobFilter(state=State.FAILED, limit=FAILURES))
+def _failures(service: Service) -> list[dict[str, Any]]:
+    found = service.jobs(JobFilter(state=State.FAILED, limit=FAILURES))
     names = ("id", "queue", "label", "reason", "error", "finished_ms")
     return [{name: getattr(job, name) for name in names} for job in found]
 
 
 @contextmanager
 def _keys(end: Callable[[], None]) -> Generator[None]:
-    """Hear every key at once for the length of the block; q ends."""
+    """Calls `end` when q is pressed during the block."""
     descriptor, loop = sys.stdin.fileno(), asyncio.get_running_loop()
     before = termios.tcgetattr(descriptor)
 

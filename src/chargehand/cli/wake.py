@@ -1,4 +1,4 @@
-"""`chargehand wake`: has a discovering crew look for work at once."""
+"""`chargehand wake`: makes a discovering crew look for work at once."""
 
 from typing import Annotated
 
@@ -14,18 +14,19 @@ def wake(
     store: find.Store = None,
     json: find.Json = False,
 ) -> None:
-    """Have a discovering crew look at once for what needs work, instead of in a while."""
-    hand = find.chargehand(app, store)
-    names = sorted({row.name for row in hand.known_crews()} | set(hand.crews))
+    """Make a discovering crew look for work at once, instead of at its next interval."""
+    service = find.service(app, store)
+    declared = {} if app is None else find.application(app).crews
+    names = sorted({row.name for row in service.known_crews()} | set(declared))
     if crew not in names:
-        known = ", ".join(names) or "none yet; a node writes them when it starts"
+        known = ", ".join(names) or "none yet; a node registers them when it starts"
         raise UnknownCrew(f"there is no crew {crew!r}; there are: {known}")
-    if crew in hand.crews and not hand.crews[crew].plan.discovers:
-        raise ConfigurationError(f"crew {crew!r} is not declared discovers=True: it has nothing to look for")
-    node = hand.status() is not None
-    hand.wake(crew)
-    text = "looks now" if node else "no node runs; one that starts looks first"
+    if crew in declared and not declared[crew].plan.discovers:
+        raise ConfigurationError(f"crew {crew!r} is not declared discovers=True: it cannot look for work")
+    node = service.status() is not None
+    service.wake(crew)
     if json:
         show.json({"crew": crew, "told": node})
     else:
+        text = "looks for work now" if node else "no node runs; the next one looks for work when it starts"
         show.line(f"{show.safe(crew)}: {text}")

@@ -1,56 +1,52 @@
-"""`chargehand work`: workers only."""
+"""`chargehand work`: the workers, without an HTTP server."""
 
 import signal
 import sys
 import threading
-from typing import Annotated
-
-import typer
 
 from chargehand import log
-from chargehand.cli import show
-from chargehand.cli.find import application, level
+from chargehand.cli import find, show
 from chargehand.errors import ConfigurationError
 from chargehand.host.host import Host
 
 
 def work(
-    app: Annotated[str, typer.Argument(help="The application, as module:object.", metavar="APP")],
-    log_level: Annotated[str | None, typer.Option(help="DEBUG, INFO, WARNING or ERROR.")] = None,
+    app: find.RequiredApp,
+    log_level: find.LogLevel = None,
 ) -> None:
-    """Start the application's crews and keep them working until Ctrl+C or SIGTERM.
+    """Run the crews of the application until Ctrl+C or SIGTERM.
 
-    If another node serves the same store already, this one waits and takes over when that is gone. The first
-    Ctrl+C lets current jobs finish within their grace; a second one ends at once.
+    If another node serves the same store, this one waits and takes over when that node has ended. The first Ctrl+C
+    lets running jobs finish within the grace period; a second one exits at once.
     """
-    chosen = level(log_level)
-    hand = application(app)
+    chosen = find.level(log_level)
+    hand = find.application(app)
     if not hand.crews:
         raise ConfigurationError(f"{app!r} has no crew: declare one with hand.crew(name, 'module:Class')")
     hand.log_level = chosen or hand.log_level
     log.configure(hand.log_level, style=hand.settings.log)
     log.info("store", path=hand.location)
     hand.open()
-    asked: list[int] = []
+    signals: list[int] = []
     hosts: list[Host] = []
 
-    def ask(number: int, _: object) -> None:
-        asked.append(number)
+    def receive(number: int, _: object) -> None:
+        signals.append(number)
         for host in hosts:
             end(host)
 
     def end(host: Host) -> None:
-        if len(asked) > 1:
+        if len(signals) > 1:
             host.kill()
             return
-        log.info("stopping; once more ends at once", signal=signal.Signals(asked[0]).name)
+        log.info("stopping; once more ends at once", signal=signal.Signals(signals[0]).name)
         threading.Thread(target=host.stop, daemon=True).start()
 
-    signal.signal(signal.SIGINT, ask)
-    signal.signal(signal.SIGTERM, ask)
+    signal.signal(signal.SIGINT, receive)
+    signal.signal(signal.SIGTERM, receive)
     host = hand.host(give_up=True)
     hosts.append(host)
-    if asked:  # before there was anything to stop
+    if signals:  # received before the host existed
         end(host)
     host.ended.wait()
     if host.failed is not None:

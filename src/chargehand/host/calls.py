@@ -4,6 +4,7 @@ It never retries: whoever gets NoNode goes to the store, which is the truth.
 """
 
 import asyncio
+import os
 import select
 import socket
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterator, Sequence
@@ -105,10 +106,13 @@ class Calls:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._lines: list[Connection] = []
+        self._inherited: list[Connection] = []
+        self._pid = os.getpid()
 
     @contextmanager
     def line(self) -> Generator[Connection]:
         """A line; it is kept only if the call went well."""
+        self._check_fork()
         line: Connection | None = None
         while line is None and self._lines:
             line = self._lines.pop()
@@ -198,8 +202,14 @@ class Calls:
             line.say("UNFOLLOW", id=job_id)
 
     def close(self) -> None:
+        self._check_fork()
         while self._lines:
             self._lines.pop().close()
+
+    def _check_fork(self) -> None:
+        if self._pid != os.getpid():
+            self._inherited = self._lines  # the parent still uses them
+            self._lines, self._pid = [], os.getpid()
 
 
 @asynccontextmanager

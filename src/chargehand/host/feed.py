@@ -94,6 +94,10 @@ class Watcher:
             self.news.set()
         return anew, events
 
+    def interrupt(self) -> None:
+        """Makes a waiting `next` return."""
+        self.news.set()
+
     async def events(self) -> AsyncGenerator[dict[str, Any]]:
         """One event after the other, as plain data."""
         while True:

@@ -77,13 +77,18 @@ class Host:
         self.node_pid: int | None = None
         self._pid = os.getpid()
 
+    @property
+    def is_own(self) -> bool:
+        """Whether this process created the host, and not a parent that forked it."""
+        return self._pid == os.getpid()
+
     def start(self) -> None:
         """Begin."""
         self._thread.start()
 
     def stop(self, timeout: float | None = None) -> bool:
         """Stop the node in order; whether all is over, within the timeout. A forked copy of a host is no host."""
-        if os.getpid() != self._pid:
+        if not self.is_own:
             return True
         self._stopping = True
         if self._wake >= 0:

@@ -1,21 +1,24 @@
 """Live state while no node tells it: the same things, as the store has them; and that there is no node."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from chargehand.host import nodelock
 from chargehand.host.feed import Shown
-from chargehand.host.operations import Component, Operating
+from chargehand.host.health import Component
 from chargehand.live import bodies
 from chargehand.live.bodies import StoreLook
 from chargehand.model.health import APP, Verdict
 from chargehand.model.topic import HEALTH, Patterns, job_topic, queue_topic, worker_topic
 
+if TYPE_CHECKING:
+    from chargehand.host.operations import Operations
 
-def states(hand: Operating, wanted: Patterns) -> list[Shown]:
+
+def states(operations: "Operations", wanted: Patterns) -> list[Shown]:
     """The workers, the queues and the verdict, and those jobs that are wanted."""
-    seen = hand.look(StoreLook(jobs=wanted.jobs, ids=tuple(sorted(wanted.ids)), crews=True))
+    seen = operations.look(StoreLook(jobs=wanted.jobs, ids=tuple(sorted(wanted.ids)), crews=True))
     found: list[Shown] = []
-    for worker in hand.health():
+    for worker in operations.health():
         if worker.component != APP:
             topic = worker_topic(worker.component)
             found.append(Shown(f"{topic}@{worker.node}", topic, "worker", _worker(worker)))
@@ -28,14 +31,14 @@ def states(hand: Operating, wanted: Patterns) -> list[Shown]:
     for job_id in seen.gone:
         topic = job_topic(job_id)
         found.append(Shown(topic, topic, "job", {"id": job_id}, removed=True))
-    found.append(Shown(HEALTH, HEALTH, "health", _health(hand)))
+    found.append(Shown(HEALTH, HEALTH, "health", _health(operations)))
     return found
 
 
-def _health(hand: Operating) -> dict[str, Any]:
-    verdict = hand.verdict()
+def _health(operations: "Operations") -> dict[str, Any]:
+    verdict = operations.verdict()
     errors = list(verdict.reasons)
-    silent = nodelock.holder(hand.location)
+    silent = nodelock.holder(operations.location)
     if silent is not None:
         pid = silent.get("pid", "unknown")
         errors = [f"the node (pid {pid}) does not answer: it is starting, stopped or stuck", *errors]

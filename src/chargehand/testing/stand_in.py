@@ -12,8 +12,9 @@ import msgspec
 
 from chargehand import clock, codec, errors
 from chargehand.app import Chargehand
-from chargehand.crew import Crew, Ref
+from chargehand.crew import Crew, Ref, outcome
 from chargehand.handler import Handler
+from chargehand.host.operations import Operations
 from chargehand.ids import new_id
 from chargehand.model.job import Attempt, JobRecord, NewJob, State
 from chargehand.worker.foreground import Foreground, LocalContext
@@ -63,8 +64,8 @@ def perform(
 class _FakeRef(Ref[Any]):
     """A job that was performed when it was enqueued."""
 
-    def __init__(self, hand: Chargehand, job_id: str, gives: Any, records: dict[str, JobRecord]) -> None:
-        super().__init__(hand, job_id, gives)
+    def __init__(self, operations: Operations, job_id: str, gives: Any, records: dict[str, JobRecord]) -> None:
+        super().__init__(operations, job_id, gives)
         self._records = records
 
     def job(self) -> JobRecord:
@@ -90,10 +91,10 @@ class _FakeRef(Ref[Any]):
         raise errors.ChargehandError("a fake job is performed once, when it is enqueued; enqueue it again instead")
 
     def wait(self, timeout: float | None = None) -> Any:
-        return self._outcome(self.job())
+        return outcome(self.job(), self._gives)
 
     async def result(self, timeout: float | None = None) -> Any:
-        return self._outcome(self.job())
+        return outcome(self.job(), self._gives)
 
 
 @contextmanager
@@ -107,12 +108,12 @@ def fake(crew: Crew[Payload, Result], function: Callable[[Payload], Result]) -> 
     """
     if inspect.iscoroutinefunction(function):
         raise TypeError("fake() needs a plain function, not a coroutine function")
-    hand: Chargehand = crew._hand  # pyright: ignore[reportPrivateUsage]
+    operations = crew._operations  # pyright: ignore[reportPrivateUsage]
     given: list[Payload] = []
     records: dict[str, JobRecord] = {}
 
     def ref(job_id: str) -> Any:
-        return _FakeRef(hand, job_id, crew.gives, records)
+        return _FakeRef(operations, job_id, crew.gives, records)
 
     def enqueue(payload: Payload, *, within: Any = None, **options: Any) -> Any:
         job = crew.new_job(payload, **options)

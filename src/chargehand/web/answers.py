@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from chargehand.host.operations import Component
+from chargehand.host.health import Component
 from chargehand.model.access import Operation
 from chargehand.model.doctor.diagnosis import Diagnosis
 from chargehand.model.fleet.orders import Answer

@@ -29,7 +29,7 @@ LOOK = 2.0
 async def hosted(site: Site) -> AsyncGenerator[None]:
     """Host a node, unless workers are elsewhere; whatever is wrong with the settings is raised before anything runs."""
     hand = site.hand
-    hand.plan()
+    hand.check_settings()
     log.configure_if_unset(hand.log_level, hand.settings.log)
     log.info("store", path=hand.location)
     site.open()
@@ -108,7 +108,7 @@ async def _look_out(site: Site) -> None:
 
 def _waiting_for_nobody(hand: Chargehand) -> list[str]:
     try:
-        return hand.waiting_for_nobody()
+        return hand.internal.waiting_for_nobody()
     except ChargehandError as error:  # said by whoever uses the store; here it must not end the looking
         log.warning("the store cannot be looked at", store=hand.location, why=error)
         return []

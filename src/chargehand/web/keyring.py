@@ -51,10 +51,8 @@ class Keyring:
         self._notes: set[asyncio.Task[None]] = set()
 
     def _read(self) -> FoundKey:
-        with self._hand._store() as store:  # pyright: ignore[reportPrivateUsage]
-            return FoundKey(
-                tuple(store.access.api_keys()), {session.digest: session for session in store.access.sessions()}
-            )
+        found, sessions = self._hand.internal.keys.with_sessions()
+        return FoundKey(tuple(found), {session.digest: session for session in sessions})
 
     def forget(self) -> None:
         """Keys or sign-ins have changed here: the next request reads them anew."""
@@ -107,13 +105,8 @@ class Keyring:
 
     async def _note(self, key_id: str, now: int) -> None:
         """Write down that it was used, beside the request: nobody waits for that."""
-
-        def write() -> None:
-            with self._hand._store() as store, store.transaction() as tx:  # pyright: ignore[reportPrivateUsage]
-                tx.access.touch_keys([(key_id, now)])
-
         try:
-            await self._aside(write)
+            await self._aside(lambda: self._hand.internal.keys.touch([(key_id, now)]))
         except ChargehandError as error:
             log.warning("it could not be written down that a key was used", why=error)
 
@@ -129,23 +122,13 @@ class Keyring:
         cookie, now = keys.new_secret(SESSION_PREFIX), clock.now_ms()
         expires = min(now + SESSION_MS, key.expires_ms or now + SESSION_MS)
         session = Session(digest=keys.digest(cookie), key=key.id, created_ms=now, expires_ms=expires)
-
-        def write() -> None:
-            with self._hand._store() as store, store.transaction() as tx:  # pyright: ignore[reportPrivateUsage]
-                tx.access.sign_in(session)
-
-        await self._aside(write)
+        await self._aside(lambda: self._hand.internal.keys.sign_in(session))
         self.forget()
         return cookie, msgspec.structs.replace(caller, csrf=csrf_of(cookie), expires_ms=expires)
 
     async def sign_out(self, cookie: str) -> None:
         """End a sign-in, everywhere."""
-
-        def write() -> None:
-            with self._hand._store() as store, store.transaction() as tx:  # pyright: ignore[reportPrivateUsage]
-                tx.access.sign_out(keys.digest(cookie))
-
-        await self._aside(write)
+        await self._aside(lambda: self._hand.internal.keys.sign_out(keys.digest(cookie)))
         self.forget()
 
 

@@ -52,7 +52,7 @@ async def gather(hand: "Chargehand", aside: Aside, dropped: int) -> MetricFacts:
         crews = [crew.name for crew in hand.known_crews()]
         newest = {crew: hand.crashes(CrashFilter(crew=crew, limit=1)) for crew in crews}
         since = {crew: found[0].age_ms / 1000 for crew, found in newest.items() if found}
-        return hand.counts(), dict(hand.waiting()), since
+        return hand.counts(), dict(hand.internal.waiting()), since
 
     view, stored = await asyncio.gather(aside(hand.status, LIMIT), aside(ask_store, LIMIT), return_exceptions=True)
     for answer in (view, stored):

@@ -33,7 +33,7 @@ class Site:
         """For whatever blocks: the store, the node."""
         self.keyring = Keyring(hand, self.aside)
         self._prober = Aside(threads=1, waiting=0, limit=PROBE_LIMIT)  # so that nobody else's hanging makes it wait
-        self.probe = Cached(lambda: self._prober(hand.probe), BELIEVED, clock.monotonic)
+        self.probe = Cached(lambda: self._prober(hand.internal.probe), BELIEVED, clock.monotonic)
         """Whether the store can be written."""
         self.facts = Cached(lambda: gather(hand, self.aside, self.events_dropped()), BELIEVED, clock.monotonic)
         """What the metrics say."""
@@ -47,7 +47,7 @@ class Site:
 
     def events_dropped(self) -> int:
         """Events that clients of this process were too slow for."""
-        return self.hand.feed().broker.dropped
+        return self.hand.internal.feed().broker.dropped
 
     def open(self) -> None:
         """A server starts (again): an event belongs to the loop that waits for it."""

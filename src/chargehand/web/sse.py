@@ -16,7 +16,7 @@ from chargehand.model.topic import RESYNC, Patterns, event_id, has_ended, job_to
 from chargehand.web.site import Site
 
 if TYPE_CHECKING:
-    from chargehand.app import Chargehand
+    from chargehand.host.operations import Operations
 
 PING_EVERY = 15.0
 """Seconds of silence after which a comment is sent: proxies close what is silent."""
@@ -27,17 +27,17 @@ LAST_WORDS = 0.5
 """Seconds for a client to take the end of its stream."""
 HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
-_sites: "WeakKeyDictionary[Chargehand, Site]" = WeakKeyDictionary()
+_sites: "WeakKeyDictionary[Operations, Site]" = WeakKeyDictionary()
 
 
 def serve(site: Site) -> None:
     """Streams of this Chargehand end when this site closes."""
-    _sites[site.hand] = site
+    _sites[site.hand.internal] = site
 
 
-def of_job(hand: "Chargehand", job_id: str) -> "EventStream":
+def of_job(operations: "Operations", job_id: str) -> "EventStream":
     """The events of one job; the stream ends when the job has."""
-    return EventStream(hand, parse((job_topic(job_id),)), to_the_end=True)
+    return EventStream(operations, parse((job_topic(job_id),)), to_the_end=True)
 
 
 class EventStream(StreamingResponse):
@@ -45,7 +45,7 @@ class EventStream(StreamingResponse):
 
     def __init__(
         self,
-        hand: "Chargehand",
+        operations: "Operations",
         patterns: Patterns,
         last: str | None = None,
         *,
@@ -53,7 +53,7 @@ class EventStream(StreamingResponse):
         to_the_end: bool = False,
     ) -> None:
         super().__init__(iter(()), media_type="text/event-stream", headers=HEADERS)
-        self._hand, self._patterns, self._last, self._to_the_end = hand, patterns, last, to_the_end
+        self._operations, self._patterns, self._last, self._to_the_end = operations, patterns, last, to_the_end
         self._welcome = welcome
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -62,7 +62,7 @@ class EventStream(StreamingResponse):
         talking = asyncio.ensure_future(self._talk(send))
         leaving = asyncio.ensure_future(_left(receive))
         waiting: set[asyncio.Future[Any]] = {talking, leaving}
-        site = _sites.get(self._hand)
+        site = _sites.get(self._operations)
         if site is not None:
             waiting.add(asyncio.ensure_future(site.closing.wait()))
         try:
@@ -80,7 +80,7 @@ class EventStream(StreamingResponse):
                     await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _talk(self, send: Send) -> None:
-        async with self._hand.feed().watch(self._patterns, self._last) as watcher:
+        async with self._operations.feed().watch(self._patterns, self._last) as watcher:
             # Neither this nor a comment ends with an empty line: some clients would take that for an event.
             await _say(send, b"retry: %d\n" % RETRY_MS)
             over, look_at = False, clock.monotonic() + WELCOME_FOR

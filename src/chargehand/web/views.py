@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from chargehand import __version__
-from chargehand.host.operations import Component
+from chargehand.host.health import Component
 from chargehand.model.fleet.death import Reason
 from chargehand.model.fleet.lifecycle import ALIVE, Status
 from chargehand.model.health import APP, is_healthy, shown_status

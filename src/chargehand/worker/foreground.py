@@ -95,7 +95,7 @@ class LocalContext:
     def finish(self) -> None:
         """Enqueues what the job enqueued, after it has succeeded, unless `settle` has already done so."""
         if self._commit and self.settled is None and self._hand is not None and self.enqueued:
-            self._hand.enqueue_jobs(self.enqueued, None)
+            self._hand.internal.enqueue(self.enqueued)
 
 
 class Foreground:

@@ -46,5 +46,5 @@ async def events(
     are described in docs/events.md."""
     wanted = [topic for text in topics or () for topic in text.split(",") if topic]
     return sse.EventStream(
-        site.hand, parse(wanted), header or last_event_id, welcome=lambda: still_welcome(request, "read")
+        site.hand.internal, parse(wanted), header or last_event_id, welcome=lambda: still_welcome(request, "read")
     )

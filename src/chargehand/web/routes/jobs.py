@@ -9,7 +9,7 @@ from fastapi import Header, Path, Request, Response
 
 from chargehand.errors import Conflict
 from chargehand.model.access import Remembered
-from chargehand.model.fleet.orders import Answer
+from chargehand.model.fleet.orders import Answer, AnswerCode
 from chargehand.model.job import JobRecord, NewJob, State
 from chargehand.model.records import CrashFilter, JobFilter
 from chargehand.web import examples
@@ -91,7 +91,7 @@ async def _make(
     def make() -> Told:
         jobs = jobs_of(hand, wanted())
         if once is None:
-            status, answer = answer_of(_made(jobs, hand.enqueue_jobs(jobs, None)))
+            status, answer = answer_of(_made(jobs, hand.internal.enqueue(jobs)))
             return status, msgspec.json.encode(answer), {}
         with hand.transaction() as tx:
             before = tx.access.remembered(caller.name, once)
@@ -153,7 +153,7 @@ async def retry_job(request: Request, site: Here, id: Id) -> Response:
     def retry() -> Answer:
         job = site.hand.job(id)
         (answer,) = site.hand.retry(id)
-        if answer.text != "is queued again":
+        if answer.code != AnswerCode.QUEUED:
             raise Conflict(f"job {id} is {job.state.value}: only failed and cancelled jobs are queued again")
         return answer
 
@@ -166,11 +166,11 @@ async def cancel_job(request: Request, site: Here, id: Id) -> Response:
 
     def cancel() -> Answer:
         (answer,) = site.hand.cancel(id)
-        if "has ended already" not in answer.text:
+        if answer.code != AnswerCode.NOT_CANCELLED:
             return answer
         job = site.hand.job(id)
         if job.state is State.CANCELLED:
-            return Answer(id, "is cancelled already")
+            return Answer(id, "is cancelled already", AnswerCode.NOT_CANCELLED)
         raise Conflict(f"job {id} is {job.state.value}: it has ended, and cannot be cancelled")
 
     return respond(await act(request, cancel))

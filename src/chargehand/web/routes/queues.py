@@ -8,7 +8,7 @@ from fastapi import Path, Request, Response
 from chargehand.errors import Conflict
 from chargehand.host import nodelock
 from chargehand.model.access import OperationFilter
-from chargehand.model.fleet.orders import Answer
+from chargehand.model.fleet.orders import Answer, AnswerCode
 from chargehand.model.job import State
 from chargehand.model.records import CrashFilter, CrashRecord
 from chargehand.web import examples
@@ -66,7 +66,7 @@ async def queues(site: Here) -> Response:
 
     def read() -> Queues:
         hand = site.hand
-        found = queues_of(hand.counts(), hand.known_crews(), hand.pauses(), hand.waiting(), hand.status())
+        found = queues_of(hand.counts(), hand.known_crews(), hand.pauses(), hand.internal.waiting(), hand.status())
         return Queues(tuple(found))
 
     return respond(await site.aside(read))
@@ -138,7 +138,7 @@ async def release(request: Request, site: Here, id: Name, which: ReleaseIn) -> R
             raise Conflict(f"nobody holds job {id}: it is {job.state.value}")
         if not site.hand.release(id, which.claim):
             raise Conflict(f"job {id} is not held by claim {which.claim} any more: nothing was changed")
-        return Answer(id, "is queued again")
+        return Answer(id, "is queued again", AnswerCode.QUEUED)
 
     return respond(await act(request, take_back))
 
@@ -194,7 +194,7 @@ async def wake(request: Request, site: Here, crew: Name) -> Response:
         if crew not in {row.name for row in site.hand.known_crews()} | set(site.hand.crews):
             raise Problem(404, "unknown-crew", f"there is no crew {crew!r}; api/v1/crews has all")
         site.hand.wake(crew)
-        return Answer(crew, "looks at once")
+        return Answer(crew, "looks at once", AnswerCode.WOKEN)
 
     return respond(await act(request, look))
 
