@@ -22,6 +22,8 @@ from bench.row import Row, p50
 from bench.scene import PATIENCE, folder, stage
 from bench.watching import WORKERS, Pretender, served
 from chargehand import clock
+from chargehand.live.bodies import WorkerBody
+from chargehand.model.status import Progress, RestartBudget
 from chargehand.node.loop import Channel
 from chargehand.protocol.control import Call
 from chargehand.protocol.frame import BadFrame, Frame
@@ -83,14 +85,12 @@ class Busy(Pretender):
             return
         step = done // WORKERS
         topic, job = f"worker:crowd:{number}:status", f"{number:016x}{step // 5:016x}"
-        progress = {"done": step % 5, "total": 5, "stage": "net", "detail": None}
-        body = {
-            "component": f"worker:crowd:{number}", "node": "here", "crew": "crowd", "index": number,
-            "status": "healthy", "flags": [], "reason": None, "text": None, "pid": 1000 + number, "current_job": job,
-            "batch_jobs": [], "job_since_ms": clock.now_ms(), "progress": progress, "memory": (300 + step % 7) << 20,
-            "jobs": step // 5, "restart_count": 0, "restart_at_ms": None, "started_ms": clock.now_ms() - 60_000,
-            "budget": {"rapid_left": 5, "lifetime_left": 20}, "exit_code": None, "signal": None,
-        }  # fmt: skip
+        body = WorkerBody(
+            component=f"worker:crowd:{number}", node="here", crew="crowd", index=number, status="healthy",
+            pid=1000 + number, current_job=job, job_since_ms=clock.now_ms(),
+            progress=Progress(done=step % 5, total=5, stage="net"), memory=(300 + step % 7) << 20, jobs=step // 5,
+            started_ms=clock.now_ms() - 60_000, budget=RestartBudget(5, 20),
+        )  # fmt: skip
         self.broker.publish(topic, topic, "worker", body, clock.now_ms())
 
 

@@ -22,7 +22,9 @@ from bench.processes import cpu, pss
 from bench.row import Row, measures, p50, p99
 from bench.scene import PATIENCE, ended, folder, interpreter, stage
 from chargehand import clock
+from chargehand.live.bodies import WorkerBody
 from chargehand.live.broker import Broker
+from chargehand.model.status import Progress, RestartBudget
 from chargehand.node.loop import Channel, Loop
 from chargehand.node.subscribers import Subscribers
 from chargehand.protocol.control import FRAME_LIMIT, Call, address_of
@@ -165,11 +167,11 @@ class Pretender(threading.Thread):
 
     def _change(self, number: int, done: int) -> None:
         name = f"worker:crowd:{number}:status"
-        body = {
-            "component": name, "node": "here", "crew": "crowd", "index": number, "status": "healthy", "flags": [],
-            "pid": 1000 + number, "current_job": f"{number:032x}", "progress": {"done": done, "total": 100},
-            "memory": 300 << 20, "restart_count": 0, "budget": {"rapid_left": 5, "lifetime_left": 20},
-        }  # fmt: skip
+        body = WorkerBody(
+            component=f"worker:crowd:{number}", node="here", crew="crowd", index=number, status="healthy",
+            pid=1000 + number, current_job=f"{number:032x}", progress=Progress(done=done, total=100),
+            memory=300 << 20, budget=RestartBudget(5, 20),
+        )  # fmt: skip
         self.broker.publish(name, name, "worker", body, clock.now_ms())
 
     def run(self) -> None:

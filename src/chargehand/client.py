@@ -149,7 +149,7 @@ class Client:
 
     def status(self) -> dict[str, Any] | None:
         """What the node shows of itself and its workers; None if there is none, or it does not answer."""
-        return self._get("/api/v1/status", answers.NodeStatus).node
+        return self._get("/api/v1/status", dict[str, Any])["node"]
 
     def health(self, status: str | None = None) -> answers.Health:
         """The verdict on everything, and every component; of one status, if that is given."""

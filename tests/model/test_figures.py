@@ -2,7 +2,8 @@
 
 import pytest
 
-from chargehand.model.figures import WINDOW, Figures, eta, together
+from chargehand.live.bodies import QueueBody
+from chargehand.model.figures import WINDOW, Figures, eta
 
 
 def test_nothing_is_known_before_anything_ended() -> None:  # spec: EV-3
@@ -40,18 +41,16 @@ def test_they_fade_and_end() -> None:  # spec: EV-3
     assert figures.rate(305.0) == pytest.approx(1.0)  # a new run: the quiet before it does not count
 
 
-def queue(**fields: object) -> dict[str, object]:
-    plain = dict.fromkeys(("queued", "future", "limited", "running", "done", "failed", "cancelled"), 0)
-    times = {"rate": 0.0, "mean_duration_s": None, "eta_s": 0.0, "oldest_wait_s": None, "last_done_ms": None}
-    return {"name": "x", **plain, **times, **fields}
-
-
 def test_all_queues_together() -> None:  # spec: EV-3
-    one = queue(queued=2, done=5, rate=1.0, mean_duration_s=2.0, eta_s=2.0, oldest_wait_s=1.5, last_done_ms=10)
-    two = queue(queued=1, failed=1, rate=3.0, mean_duration_s=0.4, eta_s=9.0, oldest_wait_s=0.5, last_done_ms=20)
-    total = together([one, two])
-    assert (total["name"], total["queued"], total["done"], total["failed"]) == (None, 3, 5, 1)
-    assert (total["rate"], total["eta_s"], total["oldest_wait_s"], total["last_done_ms"]) == (4.0, 9.0, 1.5, 20)
-    assert total["mean_duration_s"] == 0.8
-    assert together([one, queue(queued=1, eta_s=None)])["eta_s"] is None
-    assert together([])["eta_s"] == 0.0
+    one = QueueBody(
+        name="one", queued=2, done=5, rate=1.0, mean_duration_s=2.0, eta_s=2.0, oldest_wait_s=1.5, last_done_ms=10
+    )
+    two = QueueBody(
+        name="two", queued=1, failed=1, rate=3.0, mean_duration_s=0.4, eta_s=9.0, oldest_wait_s=0.5, last_done_ms=20
+    )
+    total = QueueBody.total([one, two])
+    assert (total.name, total.queued, total.done, total.failed) == (None, 3, 5, 1)
+    assert (total.rate, total.eta_s, total.oldest_wait_s, total.last_done_ms) == (4.0, 9.0, 1.5, 20)
+    assert total.mean_duration_s == 0.8
+    assert QueueBody.total([one, QueueBody(name="three", queued=1, eta_s=None)]).eta_s is None
+    assert QueueBody.total([]).eta_s == 0.0

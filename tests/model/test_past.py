@@ -5,13 +5,14 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from chargehand.live.bodies import QueueBody
 from chargehand.model.past import MOST_QUEUES, NEVER, SHARE, SPAN, STEP, Past
 
 MS = int(STEP * 1000)
 
 
-def queue(name: str | None = "tag", queued: int = 0, **more: Any) -> dict[str, Any]:
-    return {"name": name, "queued": queued, "future": 0, "running": 0, "failed": 0, "rate": 0.0, **more}
+def queue(name: str | None = "tag", queued: int = 0, **more: Any) -> QueueBody:
+    return QueueBody(name=name, queued=queued, **more)
 
 
 def test_it_looks_only_while_figures_move() -> None:  # spec: DB-2 EV-7

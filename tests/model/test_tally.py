@@ -3,19 +3,20 @@
 from ledger_builders import claims
 
 from chargehand.model.job import Crashed, Done, Raised, Settled
+from chargehand.model.status import HistogramStatus
 from chargehand.model.tally import JOB_BOUNDS, STORE_BOUNDS, Histogram, Tally
 
 
-def filled(view: dict[str, object]) -> dict[float, int]:
-    bounds = [*view["bounds"], float("inf")]  # type: ignore[misc]
-    return {bound: count for bound, count in zip(bounds, view["counts"], strict=True) if count}  # type: ignore[call-overload]
+def filled(view: HistogramStatus) -> dict[float, int]:
+    bounds = [*view.bounds, float("inf")]
+    return {bound: count for bound, count in zip(bounds, view.counts, strict=True) if count}
 
 
 def test_a_length_falls_under_the_first_bound_that_it_does_not_pass() -> None:  # spec: HT-5
     found = Histogram((0.1, 1.0))
     for seconds in (0.0, 0.1, 0.11, 1.0, 1.01):
         found.observe(seconds)
-    assert found.view() == {"bounds": [0.1, 1.0], "counts": [2, 2, 1], "total": 2.22}
+    assert found.view() == HistogramStatus(bounds=(0.1, 1.0), counts=(2, 2, 1), total=2.22)
 
 
 def test_jobs_are_counted_by_queue_and_end() -> None:  # spec: HT-5
@@ -24,12 +25,12 @@ def test_jobs_are_counted_by_queue_and_end() -> None:  # spec: HT-5
     for outcome in (Done(), Settled(), Raised("x"), Crashed("y")):
         tally.ended("q", outcome, 2.0)
     tally.crashed("crew", "oom")
-    view = tally.view()
-    assert filled(view["wait"]["q"]) == {JOB_BOUNDS[0]: 1, 1.0: 1}
-    assert filled(view["run"]["q"]) == {5.0: 4}
-    assert filled(view["run"]["other"]) == {}
-    assert view["ended"] == [["q", "done", 2], ["q", "raised", 1], ["q", "crashed", 1]]
-    assert view["crashes"] == [["crew", "oom", 1]]
+    view = tally.view(0)
+    assert filled(view.wait["q"]) == {JOB_BOUNDS[0]: 1, 1.0: 1}
+    assert filled(view.run["q"]) == {5.0: 4}
+    assert filled(view.run["other"]) == {}
+    assert view.ended == (("q", "done", 2), ("q", "raised", 1), ("q", "crashed", 1))
+    assert view.crashes == (("crew", "oom", 1),)
 
 
 def test_the_store_is_timed_from_the_first_outcome_to_the_commit() -> None:  # spec: HT-5
@@ -38,8 +39,8 @@ def test_the_store_is_timed_from_the_first_outcome_to_the_commit() -> None:  # s
     tally.pending(10.5)
     tally.sent(11.0)
     tally.committed(11.02, settled=True, claimed=True)
-    assert filled(tally.view()["claim"]) == {0.025: 1}
-    assert filled(tally.view()["settle"]) == {5.0: 1}
+    assert filled(tally.view(0).claim) == {0.025: 1}
+    assert filled(tally.view(0).settle) == {5.0: 1}
 
 
 def test_what_was_not_committed_is_timed_from_its_first_try() -> None:
@@ -50,6 +51,6 @@ def test_what_was_not_committed_is_timed_from_its_first_try() -> None:
     tally.failed()
     tally.sent(12.0)
     tally.committed(12.0, settled=True, claimed=False)
-    assert filled(tally.view()["settle"]) == {5.0: 1}
-    assert filled(tally.view()["claim"]) == {}
+    assert filled(tally.view(0).settle) == {5.0: 1}
+    assert filled(tally.view(0).claim) == {}
     assert STORE_BOUNDS[-1] == 30.0

@@ -3,6 +3,7 @@
 import pytest
 
 from chargehand.model.health import Member, judge, unserved
+from chargehand.model.status import NodeWorker
 
 TRACEBACK = 'Traceback (most recent call last):\n  File "h.py", line 3, in set_up\n    load()\nRuntimeError: no GPU'
 
@@ -13,7 +14,7 @@ TRACEBACK = 'Traceback (most recent call last):\n  File "h.py", line 3, in set_u
     [("crashed", "worker:tag:0 crashed: RuntimeError"), ("failed", "crew tag: 1 of 1 given up: R")],
 )
 def test_a_reason_names_whom_it_concerns_also_if_a_traceback_is_known(status: str, said: str) -> None:
-    worker = {"component": "worker:tag:0", "crew": "tag", "status": status, "flags": (), "text": TRACEBACK}
+    worker = NodeWorker(component="worker:tag:0", crew="tag", status=status, text=TRACEBACK)
     (reason,) = judge([worker], {}).reasons
     assert reason.startswith(said)
     assert "\n" not in reason

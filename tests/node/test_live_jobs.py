@@ -5,15 +5,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from chargehand.live import bodies
-from chargehand.live.bodies import StoreLook, StoreView
+from chargehand.live.bodies import JobBody
 from chargehand.live.broker import Broker
+from chargehand.live.store_view import StoreLook, StoreView
 from chargehand.model.batch import Batch, Request, Result
 from chargehand.model.held import Held
 from chargehand.model.job import Claim, Done, Enqueued, Interrupted, JobRecord, NewJob, State, settle
 from chargehand.model.ledger import Ledger
 from chargehand.model.topic import parse
 from chargehand.node.live_jobs import MOST_CHANGES, LiveJobs
+from chargehand.protocol.worker import ProgressFrame
 
 
 def claim(number: int) -> Claim:
@@ -57,7 +58,7 @@ class World:
 
     def state(self, number: int) -> Any:
         event = self.broker.get(f"job:j{number}")
-        return event and event.body["state"]
+        return event and event.body.state
 
 
 def test_a_job_from_its_enqueueing_to_its_end() -> None:  # spec: EV-3
@@ -70,12 +71,12 @@ def test_a_job_from_its_enqueueing_to_its_end() -> None:  # spec: EV-3
     world.news.publish()
     event = world.broker.get("job:j1")
     assert event is not None
-    assert (event.body["state"], event.body["worker"], event.body["label"]) == ("running", "worker:crew:0", "song 1")
+    assert (event.body.state, event.body.worker, event.body.label) == ("running", "worker:crew:0", "song 1")
     assert not world.end(1)
     world.news.publish()
     event = world.broker.get("job:j1")
     assert event is not None
-    assert (event.body["state"], event.body["result"], event.body["worker"]) == ("done", {"ok": True}, None)
+    assert (event.body.state, event.body.result, event.body.worker) == ("done", {"ok": True}, None)
 
 
 def test_one_that_begins_in_the_transaction_that_enqueues_it_is_not_said_to_wait() -> None:
@@ -131,13 +132,13 @@ def test_what_was_read_never_replaces_what_was_told_later(state: State) -> None:
 def test_of_a_job_in_hand_the_node_knows_better_how_far_it_is() -> None:  # spec: WK-9
     world = World("queue:jobs")
     world.begin(1)
-    world.news.progressed("worker:crew:0", None, {"done": 5, "total": 9})
+    world.news.progressed("worker:crew:0", None, ProgressFrame(5, 9))
     world.news.publish()
     world.ledger.held.clear()  # it has just ended, and the store does not know yet
     world.seen(record(1, State.RUNNING, progress=msgspec.Raw(b'{"done":1,"total":9}')))
     event = world.broker.get("job:j1")
     assert event is not None
-    assert event.body["progress"]["done"] == 5
+    assert event.body.progress.done == 5
 
 
 def test_jobs_are_no_business_of_those_who_do_not_ask_for_them() -> None:
@@ -155,14 +156,14 @@ def test_jobs_are_no_business_of_those_who_do_not_ask_for_them() -> None:
 
 def test_long_texts_are_cut_and_that_is_said() -> None:
     job = record(1, State.FAILED, error="x" * 10_000, result=msgspec.Raw(b'"' + b"y" * 5000 + b'"'))
-    body = bodies.job_of_record(job)
-    assert (body["cut"], body["result"], len(body["error"]) < 2100) == (["error", "result"], None, True)
+    body = JobBody.of_record(job)
+    assert (body.cut, body.result, len(body.error or "") < 2100) == (("error", "result"), None, True)
 
 
 def test_who_begins_to_watch_all_jobs_does_not_make_others_forget_how_far_one_is() -> None:  # spec: EV-2
     world = World("job:j1")
     world.begin(1)
-    world.news.progressed("worker:crew:0", None, {"done": 2, "total": 20})
+    world.news.progressed("worker:crew:0", None, ProgressFrame(2, 20))
     world.news.publish()
     told = world.broker.version
     world.news.watch(parse(("job:j1", "queue:jobs")))
@@ -170,7 +171,7 @@ def test_who_begins_to_watch_all_jobs_does_not_make_others_forget_how_far_one_is
     assert world.broker.version == told
     event = world.broker.get("job:j1")
     assert event is not None
-    assert event.body["progress"]["done"] == 2
+    assert event.body.progress.done == 2
 
 
 def test_that_there_is_no_such_job_is_told_to_those_alone_who_asked_for_it() -> None:  # spec: EV-2

@@ -13,7 +13,9 @@ import pytest
 from chargehand.errors import StoreError
 from chargehand.host import feed as module
 from chargehand.host.feed import Feed, Shown, Watcher
+from chargehand.live.bodies import HealthBody
 from chargehand.live.broker import Broker, Wire
+from chargehand.model.health import Verdict
 from chargehand.model.topic import HEALTH, parse
 from chargehand.protocol.frame import encode
 
@@ -25,7 +27,7 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def absent(_: Any) -> list[Shown]:
-    return [Shown(HEALTH, HEALTH, "health", {"status": "error", "errors": ["no node runs"]})]
+    return [Shown(HEALTH, HEALTH, "health", HealthBody(Verdict.ERROR, ("no node runs",)))]
 
 
 class Pretended:
@@ -33,7 +35,7 @@ class Pretended:
 
     def __init__(self, life: str) -> None:
         self.broker = Broker(life)
-        self.broker.publish(HEALTH, HEALTH, "health", {"status": "healthy", "errors": []}, 1)
+        self.broker.publish(HEALTH, HEALTH, "health", HealthBody(Verdict.HEALTHY), 1)
         self.lines: list[asyncio.StreamWriter] = []
         self.said: list[str] = []
         self.speak = self.knows = True

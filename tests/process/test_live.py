@@ -20,7 +20,9 @@ from world import Started, World
 
 from chargehand import Chargehand, JobNotFound
 from chargehand.errors import TopicError
+from chargehand.live.bodies import JobBody, WorkerBody
 from chargehand.live.broker import Broker, Wire
+from chargehand.model.job import State
 from chargehand.model.topic import parse
 from chargehand.node.loop import Channel, Loop
 from chargehand.node.subscribers import Subscribers
@@ -195,9 +197,10 @@ def test_a_watcher_of_the_node_that_does_not_read_costs_little() -> None:  # spe
     for value in range(20_000):
         for number in range(3):
             name = f"worker:a:{number}:status"
-            body = {"value": value, "text": "x" * 200}
+            body = WorkerBody(component=f"worker:a:{number}", node="n", jobs=value, text="x" * 200)
             source.broker.publish(name, name, "worker", body, value)
-        source.broker.publish(f"job:{value}", f"job:{value}", "job", {"id": str(value), "state": "done"}, value)
+        done = JobBody(id=str(value), queue="q", state=State.DONE)
+        source.broker.publish(f"job:{value}", f"job:{value}", "job", done, value)
         outlets.send()
         kept = max(kept, len(channel._unsent))
     assert channel.clogged

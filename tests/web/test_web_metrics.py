@@ -1,11 +1,12 @@
 """Metrics from facts: their labels are bounded, and what is not known is not made up."""
 
-from typing import Any
-
 from prometheus_client.parser import text_string_to_metric_families
 
+from chargehand.live.bodies import JobBody
 from chargehand.live.broker import Broker
+from chargehand.model.job import State
 from chargehand.model.records import Counts
+from chargehand.model.status import NodeStatus
 from chargehand.model.tally import Tally
 from chargehand.model.topic import parse
 from chargehand.web.metrics import MOST_QUEUES, MetricFacts, exposition
@@ -21,15 +22,13 @@ def samples(facts: MetricFacts) -> dict[str, dict[str, float]]:
     return found
 
 
-def view(**about: Any) -> dict[str, Any]:
-    tally = {**Tally({"q"}).view(), "events_dropped": 3}
-    return {"workers": [], "unserved": {}, "tally": tally, **about}
+STATUS = NodeStatus(node="n", pid=1, tally=Tally({"q"}).view(events_dropped=3))
 
 
 def test_a_job_is_in_one_state_and_queues_beyond_the_bound_are_counted_together() -> None:  # spec: HT-5
     counts = [Counts(queue=f"q{n:04}", queued=7, future=2, limited=1, done=1) for n in range(MOST_QUEUES + 5)]
     found = samples(
-        MetricFacts(view=view(), counts=counts, waiting={"q0000": 1500}, since_crash={"tag": 2.5}, dropped=4)
+        MetricFacts(status=STATUS, counts=counts, waiting={"q0000": 1500}, since_crash={"tag": 2.5}, dropped=4)
     )
     jobs = found["queue_jobs"]
     assert {state: jobs[f"queue=q0000,state={state}"] for state in ("queued", "future", "limited", "done")} == {
@@ -43,7 +42,7 @@ def test_a_job_is_in_one_state_and_queues_beyond_the_bound_are_counted_together(
 
 
 def test_what_nobody_answered_is_left_out_and_said_so() -> None:  # spec: HT-5
-    found = samples(MetricFacts(view=None, counts=None, waiting={}, since_crash={}))
+    found = samples(MetricFacts(status=None, counts=None, waiting={}, since_crash={}))
     assert (found["node_up"], found["store_up"]) == ({"": 0}, {"": 0})
     assert "workers" not in found
     assert "queue_jobs" not in found
@@ -51,7 +50,7 @@ def test_what_nobody_answered_is_left_out_and_said_so() -> None:  # spec: HT-5
 
 def test_no_name_can_break_the_format() -> None:  # spec: SE-4
     strange = 'a"b\\c\nd'
-    found = samples(MetricFacts(view=view(), counts=[Counts(queue=strange, queued=1)], waiting={}, since_crash={}))
+    found = samples(MetricFacts(status=STATUS, counts=[Counts(queue=strange, queued=1)], waiting={}, since_crash={}))
     assert found["queue_jobs"][f"queue={strange},state=queued"] == 1
 
 
@@ -59,7 +58,7 @@ def test_what_a_watcher_was_too_slow_for_is_counted() -> None:  # spec: EV-4 HT-
     broker = Broker("life")
     broker.subscribe(parse(["queue:jobs"]), lambda: None)
     for number in range(3000):
-        body = {"id": str(number), "state": "done"}
+        body = JobBody(id=str(number), queue="q", state=State.DONE)
         broker.publish(f"job:{number}", f"job:{number}", "job", body, number)
     assert broker.dropped > 1000
     broker.start_over("another")

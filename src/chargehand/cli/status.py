@@ -3,11 +3,14 @@
 from typing import Any
 
 import typer
+from msgspec import convert
+from msgspec.structs import asdict
 
 from chargehand.cli import find, show
 from chargehand.errors import EXIT_ERROR, summary
 from chargehand.model.health import shown_status
 from chargehand.model.records import Pause
+from chargehand.model.status import NodeStatus, NodeWorker
 
 
 def status(app: find.App = None, store: find.Store = None, json: find.Json = False) -> None:
@@ -17,6 +20,7 @@ def status(app: find.App = None, store: find.Store = None, json: find.Json = Fal
     """
     service = find.service(app, store)
     node = service.status()
+    known = None if node is None else convert(node, NodeStatus)
     silent = None if node is not None else service.silent_node()
     counts, pauses = service.counts(), service.pauses()
     if json:
@@ -24,20 +28,20 @@ def status(app: find.App = None, store: find.Store = None, json: find.Json = Fal
         show.json({**about, "queues": counts, "pauses": pauses})
     else:
         show.line(f"store  {service.address}")
-        show.line(f"node   {_node_line(node, silent)}")
+        show.line(f"node   {_node_line(known, silent)}")
         for pause in pauses:
             show.line(f"paused {_pause_line(pause)}")
-        if node is not None:
-            show.line(f"verdict {node['verdict']['status']}")
-            for reason in node["verdict"]["reasons"]:
+        if known is not None:
+            show.line(f"verdict {known.verdict.status}")
+            for reason in known.verdict.reasons:
                 show.line(f"  {show.safe(summary(reason))}")
-            for crew, why in node["breakers"].items():
+            for crew, why in known.breakers.items():
                 show.line(
                     f"  crew {show.safe(crew)}: the circuit breaker is open, one worker is tried: {show.safe(why)}"
                 )
             show.line("")
             columns = ("WORKER", "STATUS", "PID", "MEMORY", "JOB", "PROGRESS", "RESTARTS", "LEFT", "REASON")
-            show.table(columns, [_worker_row(worker) for worker in node["workers"]])
+            show.table(columns, [_worker_row(worker) for worker in known.workers])
         show.line("")
         names = ("queue", "queued", "future", "running", "done", "failed", "cancelled")
         show.table([n.upper() for n in names], [[getattr(count, n) for n in names] for count in counts])
@@ -45,18 +49,18 @@ def status(app: find.App = None, store: find.Store = None, json: find.Json = Fal
         raise typer.Exit(EXIT_ERROR)
 
 
-def _node_line(node: dict[str, Any] | None, silent: dict[str, Any] | None) -> str:
+def _node_line(node: NodeStatus | None, silent: dict[str, Any] | None) -> str:
     if node is None and silent is not None:
         return f"pid {silent.get('pid', 'unknown')} serves this store but does not answer: stopped, or starting?"
     if node is None:
         return "none: no jobs are processed; start one with `chargehand work APP`"
-    text = f"{show.safe(node['node'])}, pid {node['pid']}, started {show.ago(node['started_ms'])}"
-    if node["store"]["failing"]:
-        text += f"; the store fails: {show.safe(node['store']['failing'])}"
-    elif (node["store"]["waiting_s"] or 0) > 1:
-        text += f"; waiting for the store for {show.span(node['store']['waiting_s'])}"
-    if node["stopping"]:
-        text += f"; stopping: {show.safe(node['stopping'])}"
+    text = f"{show.safe(node.node)}, pid {node.pid}, started {show.ago(node.started_ms)}"
+    if node.store.failing:
+        text += f"; the store fails: {show.safe(node.store.failing)}"
+    elif (node.store.waiting_s or 0) > 1:
+        text += f"; waiting for the store for {show.span(node.store.waiting_s or 0)}"
+    if node.stopping:
+        text += f"; stopping: {show.safe(node.stopping)}"
     return text
 
 
@@ -66,14 +70,13 @@ def _pause_line(pause: Pause) -> str:
     return show.safe(f"{what}, by {pause.who}, {show.ago(pause.since_ms)}{until}: {pause.reason or 'no reason given'}")
 
 
-def _worker_row(worker: dict[str, Any]) -> list[Any]:
-    memory = f"{worker['memory'] / 2**20:.0f} MiB" if worker["memory"] else None
-    progress = show.progress({**(worker["progress"] or {}), "detail": None})
-    beat = worker["heartbeat_s"]
-    status = shown_status(worker["status"], worker["flags"], None if beat is None else int(beat * 1000))
-    first = [worker["component"], status, worker["pid"], memory]
-    left = f"{worker['budget']['rapid_left']}/{worker['budget']['lifetime_left']}"
-    reason = summary(worker["text"]) or None
-    if worker["restart_in_s"] is not None:
-        reason = f"{reason}; back in {show.span(worker['restart_in_s'])}"
-    return [*first, worker["current_job"], progress, worker["restart_count"], left, reason]
+def _worker_row(worker: NodeWorker) -> list[Any]:
+    memory = f"{worker.memory / 2**20:.0f} MiB" if worker.memory else None
+    progress = show.progress({**(asdict(worker.progress) if worker.progress else {}), "detail": None})
+    status = shown_status(worker.status, worker.flags, worker.heartbeat_age_ms)
+    left = f"{worker.budget.rapid_left}/{worker.budget.lifetime_left}" if worker.budget else None
+    reason = summary(worker.text) or None
+    if worker.restart_in_s is not None:
+        reason = f"{reason}; back in {show.span(worker.restart_in_s)}"
+    first = [worker.component, status, worker.pid, memory]
+    return [*first, worker.current_job, progress, worker.restart_count, left, reason]

@@ -15,7 +15,9 @@ import msgspec
 from chargehand import clock, log
 from chargehand.errors import ChargehandError
 from chargehand.ids import new_id
+from chargehand.live.bodies import Body, HealthBody, Identity
 from chargehand.live.broker import Broker, Subscription, Told, Wire
+from chargehand.model.health import Verdict
 from chargehand.model.topic import HEALTH, Patterns, resync, union
 from chargehand.protocol.control import FRAME_LIMIT, address_of
 from chargehand.protocol.frame import BadFrame, Decoder, Frame, encode
@@ -31,8 +33,6 @@ LINGER = 5.0
 AT_ONCE = 500
 NO_NODE = "store"
 """How lives begin that are no node's."""
-IDENTITY = ("component", "crew", "index", "node", "name")
-"""What names a worker or a queue that is no more."""
 DELAY_EACH, MOST_DELAY = 0.0004, 0.1
 """Seconds for which news is gathered, for each watcher and at the most: waking many for every event is costly."""
 
@@ -43,7 +43,7 @@ class Shown(NamedTuple):
     key: str
     topic: str
     name: str
-    body: dict[str, Any]
+    body: Body | Identity
     aside: bool = False
     removed: bool = False
 
@@ -286,7 +286,7 @@ class Feed:
             try:
                 found = await asyncio.to_thread(self._look, wanted)
             except ChargehandError as error:
-                failing = {"status": "error", "errors": [f"the store fails: {error}"]}
+                failing = HealthBody(Verdict.ERROR, (f"the store fails: {error}",))
                 found = [Shown(HEALTH, HEALTH, "health", failing)]
             self._show(found)
         await self._knows(asked)
@@ -307,5 +307,4 @@ class Feed:
             known = broker.get(gone)
             assert known is not None
             name = known.type.removesuffix("_update")
-            which = {field: known.body[field] for field in IDENTITY if field in known.body}
-            broker.remove(gone, known.topic, name, which, at_ms)
+            broker.remove(gone, known.topic, name, known.body.identity, at_ms)

@@ -30,8 +30,8 @@ from chargehand.host.health import Component, component_of, live_pid, member_of_
 from chargehand.host.keys import Keys
 from chargehand.host.offline import states
 from chargehand.host.pool import StorePool
-from chargehand.live import bodies
-from chargehand.live.bodies import StoreLook, StoreView
+from chargehand.live import store_view
+from chargehand.live.store_view import StoreLook, StoreView
 from chargehand.model.access import ApiKey, Scope
 from chargehand.model.fleet.orders import LONGEST_PAUSE_MS, Answer, AnswerCode, Verb
 from chargehand.model.health import APP, FRESH_MS, Findings, is_healthy, judge, unserved
@@ -47,6 +47,7 @@ from chargehand.model.records import (
     RecurringPlan,
     Snapshot,
 )
+from chargehand.model.status import NodeStatus
 from chargehand.model.topic import parse
 from chargehand.settings.plan import milliseconds
 from chargehand.store import Transaction
@@ -323,6 +324,11 @@ class Operations:
         except NoNode:
             return None
 
+    def node_status(self) -> NodeStatus | None:
+        """Returns the status of the node, decoded; None if no node answers."""
+        found = self.status()
+        return None if found is None else msgspec.convert(found, NodeStatus)
+
     def health(self, status: str | None = None) -> list[Component]:
         """Returns the node (`app`) and its workers as the store has them, optionally only those of one status."""
         with self.stores.use() as store:
@@ -346,7 +352,7 @@ class Operations:
             rows = [(row, component_of(row)) for row in store.fleet.health()]
             waiting, crews, pauses = store.jobs.waiting(), store.fleet.crews(), store.fleet.pauses()
         node = any(row.component == APP and is_healthy(row.status, (), row.age_ms) and live_pid(row) for row, _ in rows)
-        workers = [msgspec.to_builtins(shown) for row, shown in rows if row.component != APP]
+        workers = [shown for row, shown in rows if row.component != APP]
         failing = next((row.reason for row, _ in rows if row.component == APP), None)
         queues = {crew.name: crew.queue for crew in crews}
         members = [member_of_component(shown) for row, shown in rows if row.component != APP]
@@ -432,7 +438,7 @@ class Operations:
     def look(self, look: StoreLook) -> StoreView:
         """Reads queues and jobs from the store for readers of live state."""
         with self.stores.use() as store:
-            return bodies.take(store, look)
+            return store_view.take(store, look)
 
     def feed(self) -> Feed:
         loop = asyncio.get_running_loop()

@@ -1,190 +1,385 @@
-"""What is shown of queues, jobs and workers in events: the same whether the node knows it or the store is read for it.
+"""What readers are shown of a worker, a job, a queue and the whole system: one struct each, one constructor per source.
 
-It reads and describes; it decides nothing and keeps nothing.
+The same structs are used by the events of a node, by the view of the store while no node answers, and by HTTP. This
+module describes; it reads nothing, keeps nothing and decides nothing.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
-from chargehand.model.figures import Figures, eta, rounded, together
+from chargehand.model.figures import Figures, eta, rounded
+from chargehand.model.fleet.place import Place
+from chargehand.model.fleet.policy import RestartPolicy, budget
+from chargehand.model.health import Findings, Verdict, will_work
+from chargehand.model.held import Held
 from chargehand.model.job import Claim, JobRecord, NewJob, Settlement, State, cut
-from chargehand.model.records import Counts, JobFilter
-from chargehand.store import Store
+from chargehand.model.records import Counts, HealthNote
+from chargehand.model.status import NodeWorker, Progress, RestartBudget, WorkerFields
+from chargehand.processes import proc
+from chargehand.processes.child import Child
+from chargehand.protocol.worker import HealthFrame, ProgressFrame
 
-LAST = 100
-"""Jobs that are read beside those that run: the newest."""
 RESULT_SHOWN = 2048
-"""Bytes of a result; a longer one is left out."""
+"""Bytes of a result in an event; a longer result is left out."""
 ERROR_SHOWN = 2000
-"""Characters of an error; of a longer one beginning and end are shown."""
+"""Characters of an error in an event; of a longer one the beginning and the end are kept."""
 DETAIL_SHOWN = 300
+"""Characters of a progress text in an event."""
+MEMORY_STEP = 1 << 20
+"""Bytes to which memory is rounded, at least: otherwise every page that a process allocates would be an event."""
 
 
-class StoreLook(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be read."""
-
-    queues: bool = True
-    jobs: bool = False
-    """What runs, and the newest."""
-    ids: tuple[str, ...] = ()
-    """These jobs, too."""
-    crews: bool = False
-    """Which queues are served."""
-    only_if_stirred: bool = False
-    """Only if somebody has written since the last time."""
-    mark: int = 0
-    """Comes back with the picture."""
+# workers
 
 
-class StoreView(msgspec.Struct, frozen=True, kw_only=True):
-    """What was read."""
+class WorkerProcess(Protocol):
+    """The attributes of a live worker process that readers are shown."""
 
-    look: StoreLook
-    counts: tuple[Counts, ...] | None = None
-    waiting: tuple[tuple[str, int], ...] = ()
-    jobs: tuple[JobRecord, ...] = ()
-    """Oldest first."""
-    listed: frozenset[str] = frozenset()
-    """Those of them that run, or are among the newest."""
-    gone: tuple[str, ...] = ()
-    """Of those that were asked for by their id, those that are not there."""
-    served: tuple[str, ...] = ()
-    error: str | None = None
-    """Why nothing could be read."""
+    @property
+    def child(self) -> Child: ...
+    @property
+    def health(self) -> HealthFrame | None: ...
 
 
-def take(store: Store, look: StoreLook) -> StoreView:
-    """Look at the store."""
-    if look.only_if_stirred and not store.stirred():
-        return StoreView(look=look)
-    newest = store.jobs.find(JobFilter(limit=LAST)) if look.jobs else []
-    found = {job.id: job for job in reversed(newest)}
-    listed = {*found, *(claim.id for claim in (store.jobs.claims() if look.jobs else ()))}
-    gone: list[str] = []
-    for job_id in dict.fromkeys((*look.ids, *listed)):
-        if job_id not in found:
-            job = store.jobs.get(job_id)
-            if job is not None:
-                found[job_id] = job
-            else:
-                gone.append(job_id)
-    return StoreView(
-        look=look,
-        counts=tuple(store.jobs.counts()) if look.queues else None,
-        waiting=tuple(store.jobs.waiting()) if look.queues else (),
-        jobs=tuple(found.values()),
-        listed=frozenset(listed),
-        gone=tuple(gone),
-        served=tuple(crew.queue for crew in store.fleet.crews()) if look.crews else (),
+class WorkerIdentity(msgspec.Struct, frozen=True, kw_only=True):
+    """Names a worker that was removed."""
+
+    component: str
+    crew: str
+    index: int | None
+    node: str
+
+
+class WorkerBody(WorkerFields, frozen=True, kw_only=True):
+    """A worker in an event. Moments instead of durations: the body changes only when the worker does."""
+
+    node: str
+    job_since_ms: int | None = None
+    restart_at_ms: int | None = None
+    started_ms: int | None = None
+
+    @property
+    def identity(self) -> WorkerIdentity:
+        """The fields that name the worker."""
+        return WorkerIdentity(component=self.component, crew=self.crew, index=self.index, node=self.node)
+
+
+def node_worker(
+    place: Place, process: WorkerProcess | None, held: Held | None, policy: RestartPolicy, now: float
+) -> NodeWorker:
+    """Returns a worker for the status of its node."""
+    health = process.health if process else None
+    return NodeWorker(
+        **_fields(place, process, held, policy, now),
+        progress=_progress(health.progress) if health and held and health.progress else None,
+        memory=health.memory if health else None,
+        incarnation=process.child.mark if process else None,
+        job_s=round(now - held.since, 3) if held else None,
+        heartbeat_s=round(now - place.framed_at, 3) if place.alive and place.framed else None,
+        started_s=round(now - place.started_at, 3) if place.alive else None,
+        ready_s=None if place.ready_at is None else round(now - place.ready_at, 3),
+        restart_in_s=None if place.start_at is None else max(0.0, round(place.start_at - now, 3)),
+    )
+
+
+def worker_body(
+    place: Place, process: WorkerProcess | None, held: Held | None, policy: RestartPolicy, now: float, *,
+    node: str, wall: float,
+) -> WorkerBody:  # fmt: skip
+    """Returns a worker for an event. `wall`: the milliseconds between the monotonic clock and the wall clock."""
+    health = process.health if process else None
+    return WorkerBody(
+        **_fields(place, process, held, policy, now),
+        progress=short_progress(health.progress) if health and held and health.progress else None,
+        memory=rounded_memory(health.memory if health else None),
+        node=node,
+        job_since_ms=None if held is None else int(wall + held.since * 1000),
+        restart_at_ms=None if place.start_at is None else int(wall + place.start_at * 1000),
+        started_ms=int(wall + place.started_at * 1000) if place.alive else None,
+    )
+
+
+def _fields(
+    place: Place, process: WorkerProcess | None, held: Held | None, policy: RestartPolicy, now: float
+) -> dict[str, Any]:
+    """Returns what is the same in the status of a node and in an event."""
+    left = budget(policy, place.history, place.ready_at, now)
+    return {
+        "component": place.component,
+        "crew": place.crew,
+        "index": place.index,
+        "status": place.status.value,
+        "flags": place.flags,
+        "reason": _reason(place),
+        "text": None if place.ready_at is not None else place.text,
+        "shortage": place.shortage,
+        "pid": _live_pid(process),
+        "current_job": job_name(held, place.crew),
+        "batch_jobs": tuple(_name(each, place.crew) for each in held.claims.values()) if held and held.others else (),
+        "jobs": place.jobs,
+        "restart_count": place.restarts,
+        "budget": RestartBudget(left.rapid_left, left.lifetime_left),
+        "exit_code": place.exit_code,
+        "signal": place.signal,
+    }
+
+
+def health_note(place: Place, process: WorkerProcess | None, held: Held | None, now: float) -> HealthNote:
+    """Returns a worker for its health row in the store."""
+    health = process.health if process else None
+    telemetry = {
+        "memory": health.memory if health else None,
+        "done": health.done if health else 0,
+        "errors": health.errors if health else 0,
+        "text": place.text,
+        "crew": place.crew,
+        "will_work": will_work(place),
+    }
+    return HealthNote(
+        component=place.component,
+        status=place.status.value,
+        flags=place.flags,
+        reason=_reason(place),
+        pid=process.child.pid if process else None,
+        pid_start=process.child.start if process else None,
+        incarnation=process.child.mark if process else None,
+        current_job=job_name(held, place.crew),
+        heartbeat_age_ms=_age_ms(now, place.framed_at) if place.alive and place.framed else None,
+        restart_count=place.restarts,
+        restart_age_ms=None if place.restarted_at is None else _age_ms(now, place.restarted_at),
+        exit_code=place.exit_code,
+        signal=place.signal,
+        created_age_ms=_age_ms(now, place.started_at) if place.alive else 0,
+        metadata=msgspec.json.encode(telemetry).decode(),
+    )
+
+
+def job_name(held: Held | None, crew: str) -> str | None:
+    """Returns the name of the current job (of a batch the first): its id, or `crew/item` for an item."""
+    return None if held is None else _name(held.claim, crew)
+
+
+def _name(claim: Claim, crew: str) -> str:
+    return claim.id if claim.item is None else f"{crew}/{claim.item}"
+
+
+def _reason(place: Place) -> str | None:
+    return None if place.reason is None or place.ready_at is not None else place.reason.value
+
+
+def _live_pid(process: WorkerProcess | None) -> int | None:
+    """Returns the pid only while that very process lives."""
+    return process.child.pid if process and proc.alive(process.child.pid, process.child.start) else None
+
+
+def _age_ms(now: float, then: float) -> int:
+    return max(0, int((now - then) * 1000))
+
+
+def rounded_memory(memory: int | None) -> int | None:
+    """Returns the memory rounded down to steps of a few per cent."""
+    if not memory:
+        return memory
+    step = max(MEMORY_STEP, 1 << max(0, memory.bit_length() - 6))
+    return memory // step * step
+
+
+def _progress(progress: ProgressFrame) -> Progress:
+    return Progress(done=progress.done, total=progress.total, stage=progress.stage, detail=progress.detail)
+
+
+def short_progress(progress: ProgressFrame | Progress) -> Progress:
+    """Returns the progress with its texts cut to what an event may carry."""
+    stage, detail = progress.stage, progress.detail
+    return Progress(
+        done=progress.done,
+        total=progress.total,
+        stage=None if stage is None else stage[:DETAIL_SHOWN],
+        detail=None if detail is None else detail[:DETAIL_SHOWN],
     )
 
 
 # jobs
 
 
-def job_of_record(job: JobRecord) -> dict[str, Any]:
-    """A job as the store has it."""
-    running = job.state is State.RUNNING
-    return _job(
-        job.id, job.queue, job.label, job.item, job.state, job.reason, job.attempts, job.crashes,
-        worker=job.worker if running else None,
-        progress=None if job.progress is None else short_progress(msgspec.json.decode(job.progress)),
-        error=job.error, result=None if job.result is None else bytes(job.result).decode(),
-    )  # fmt: skip
+class JobIdentity(msgspec.Struct, frozen=True):
+    """Names a job that does not exist, or no longer."""
+
+    id: str
 
 
-def job_of_new(job: NewJob) -> dict[str, Any]:
-    """A job that was just enqueued."""
-    return _job(job.id, job.queue, job.label, None, State.QUEUED, None, 0, 0)
+class JobBody(msgspec.Struct, frozen=True, kw_only=True):
+    """A job in an event."""
+
+    id: str
+    queue: str
+    label: str | None = None
+    item: str | None = None
+    state: State
+    reason: str | None = None
+    attempts: int = 0
+    crashes: int = 0
+    worker: str | None = None
+    progress: Progress | None = None
+    error: str | None = None
+    result: Any = None
+    cut: tuple[str, ...] = ()
+    """The fields of `error` and `result` that were too long, and are cut or left out."""
+
+    @classmethod
+    def of_record(cls, job: JobRecord) -> "JobBody":
+        """Returns a job as it was read from the store."""
+        error, result, cut = _shown(job.error, None if job.result is None else bytes(job.result).decode())
+        return cls(
+            id=job.id, queue=job.queue, label=job.label, item=job.item, state=job.state, reason=job.reason,
+            attempts=job.attempts, crashes=job.crashes, worker=job.worker if job.state is State.RUNNING else None,
+            progress=None if job.progress is None else short_progress(msgspec.json.decode(job.progress, type=Progress)),
+            error=error, result=result, cut=cut,
+        )  # fmt: skip
+
+    @classmethod
+    def of_new(cls, job: NewJob) -> "JobBody":
+        """Returns a job that was just enqueued."""
+        return cls(id=job.id, queue=job.queue, label=job.label, state=State.QUEUED)
+
+    @classmethod
+    def of_claim(cls, claim: Claim, worker: str, progress: ProgressFrame | None = None) -> "JobBody":
+        """Returns a job that a worker of this node is running."""
+        return cls(
+            id=claim.id, queue=claim.queue, label=claim.label, item=claim.item, state=State.RUNNING,
+            attempts=claim.attempts, crashes=claim.crashes, worker=worker,
+            progress=None if progress is None else short_progress(progress),
+        )  # fmt: skip
+
+    def settled(self, settlement: Settlement) -> "JobBody":
+        """Returns this job after its last attempt has ended."""
+        error, result, cut = _shown(settlement.error, settlement.result)
+        return JobBody(
+            id=self.id, queue=settlement.queue, label=self.label, item=self.item, state=settlement.state,
+            reason=settlement.reason, attempts=self.attempts + settlement.attempts,
+            crashes=self.crashes + settlement.crashes, progress=self.progress, error=error, result=result, cut=cut,
+        )  # fmt: skip
 
 
-def job_of_claim(claim: Claim, worker: str | None, progress: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """A job that a worker of this node has in hand."""
-    return _job(
-        claim.id, claim.queue, claim.label, claim.item, State.RUNNING, None, claim.attempts, claim.crashes,
-        worker=worker, progress=None if progress is None else short_progress(progress),
-    )  # fmt: skip
-
-
-def job_settled(before: Mapping[str, Any], settlement: Settlement) -> dict[str, Any]:
-    """A job that has just ended for good."""
-    return _job(
-        settlement.id, settlement.queue, before["label"], before["item"], settlement.state, settlement.reason,
-        before["attempts"] + settlement.attempts, before["crashes"] + settlement.crashes,
-        progress=before["progress"], error=settlement.error, result=settlement.result,
-    )  # fmt: skip
-
-
-def _job(
-    id: str, queue: str, label: str | None, item: str | None, state: State, reason: str | None, attempts: int,
-    crashes: int, *, worker: str | None = None, progress: Any = None, error: str | None = None,
-    result: str | None = None,
-) -> dict[str, Any]:  # fmt: skip
+def _shown(error: str | None, result: str | None) -> tuple[str | None, Any, tuple[str, ...]]:
+    """Returns the error and the decoded result as far as an event may carry them, and the names of what was cut."""
     too_long: list[str] = []
     if error is not None and len(error) > ERROR_SHOWN:
         too_long.append("error")
         error = cut(error, ERROR_SHOWN)
-    shown: Any = None
     if result is not None and len(result) > RESULT_SHOWN:
         too_long.append("result")
-    elif result is not None:
-        shown = msgspec.json.decode(result)
-    return {
-        "id": id, "queue": queue, "label": label, "item": item, "state": state.value, "reason": reason,
-        "attempts": attempts, "crashes": crashes, "worker": worker, "progress": progress, "error": error,
-        "result": shown, "cut": too_long,
-    }  # fmt: skip
-
-
-def short_progress(progress: Mapping[str, Any]) -> dict[str, Any]:
-    """Progress whose words are no longer than can be shown."""
-    names = ("done", "total", "stage", "detail")
-    fields = {name: progress.get(name) for name in names}
-    return {n: value[:DETAIL_SHOWN] if isinstance(value, str) else value for n, value in fields.items()}
+        result = None
+    return error, None if result is None else msgspec.json.decode(result), tuple(too_long)
 
 
 # queues
 
 
-def queues(
+class QueueIdentity(msgspec.Struct, frozen=True):
+    """Names a queue that was removed."""
+
+    name: str | None
+
+
+class QueueBody(msgspec.Struct, frozen=True, kw_only=True):
+    """A queue in an event; all queues together if `name` is null."""
+
+    name: str | None
+    queued: int = 0
+    future: int = 0
+    """Queued jobs that are not due yet."""
+    limited: int = 0
+    """Queued jobs that wait for a slot of their limit key."""
+    running: int = 0
+    done: int = 0
+    failed: int = 0
+    cancelled: int = 0
+    rate: float = 0.0
+    """Jobs that ended per second, over the last minute."""
+    mean_duration_s: float | None = None
+    eta_s: float | None = None
+    """Seconds until all due jobs are done at the present rate; null if nothing is being done."""
+    oldest_wait_s: float | None = None
+    """How long the job that is taken next has been due; null if none is."""
+    last_done_ms: int | None = None
+
+    @classmethod
+    def of(cls, count: Counts, wait_ms: int | None, figures: Figures | None, now: float) -> "QueueBody":
+        """Returns one queue from its counts in the store and the figures of the node."""
+        rate = 0.0 if figures is None else figures.rate(now)
+        return cls(
+            name=count.queue, queued=count.queued, future=count.future, limited=count.limited, running=count.running,
+            done=count.done, failed=count.failed, cancelled=count.cancelled,
+            rate=rounded(rate) or 0.0,
+            mean_duration_s=None if figures is None else rounded(figures.mean(now)),
+            eta_s=rounded(eta(count.queued - count.future, rate)),
+            oldest_wait_s=None if wait_ms is None else wait_ms / 1000,
+            last_done_ms=count.last_done_ms,
+        )  # fmt: skip
+
+    @classmethod
+    def total(cls, queues: Sequence["QueueBody"]) -> "QueueBody":
+        """Returns all queues as one: sums, the mean weighted by rate, and the longest of the remaining times."""
+        moving = [(queue.rate, queue.mean_duration_s) for queue in queues if queue.mean_duration_s is not None]
+        share = sum(rate for rate, _ in moving)
+        etas = [queue.eta_s for queue in queues if queue.eta_s is not None]
+        return cls(
+            name=None,
+            queued=sum(queue.queued for queue in queues),
+            future=sum(queue.future for queue in queues),
+            limited=sum(queue.limited for queue in queues),
+            running=sum(queue.running for queue in queues),
+            done=sum(queue.done for queue in queues),
+            failed=sum(queue.failed for queue in queues),
+            cancelled=sum(queue.cancelled for queue in queues),
+            rate=rounded(sum(queue.rate for queue in queues)) or 0.0,
+            mean_duration_s=rounded(sum(rate * mean for rate, mean in moving) / share) if share else None,
+            eta_s=max(etas, default=0.0) if len(etas) == len(queues) else None,
+            oldest_wait_s=max((q.oldest_wait_s for q in queues if q.oldest_wait_s is not None), default=None),
+            last_done_ms=max((q.last_done_ms for q in queues if q.last_done_ms is not None), default=None),
+        )
+
+    @property
+    def identity(self) -> QueueIdentity:
+        """The field that names the queue."""
+        return QueueIdentity(self.name)
+
+
+def queue_bodies(
     counts: Sequence[Counts],
     waiting: Iterable[tuple[str, int]],
     served: Iterable[str],
     figures: Mapping[str, Figures],
     now: float,
-) -> list[dict[str, Any]]:
-    """Every queue that has jobs or is served, by name; and all together, last."""
+) -> list[QueueBody]:
+    """Returns every queue that has jobs or a crew, by name, and all queues together as the last element."""
     by_name = {count.queue: count for count in counts}
     waits = dict(waiting)
     names = sorted({*by_name, *served})
-    each = [_queue(name, by_name.get(name) or Counts(queue=name), waits, figures.get(name), now) for name in names]
-    return [*each, together(each)]
+    each = [
+        QueueBody.of(by_name.get(name) or Counts(queue=name), waits.get(name), figures.get(name), now) for name in names
+    ]
+    return [*each, QueueBody.total(each)]
 
 
-def _queue(name: str, count: Counts, waits: Mapping[str, int], figures: Figures | None, now: float) -> dict[str, Any]:
-    rate = 0.0 if figures is None else figures.rate(now)
-    body = msgspec.to_builtins(count)
-    del body["queue"]
-    last = body.pop("last_done_ms")
-    return {
-        "name": name,
-        **body,
-        "rate": rounded(rate),
-        "mean_duration_s": None if figures is None else rounded(figures.mean(now)),
-        "eta_s": rounded(eta(count.queued - count.future, rate)),
-        "oldest_wait_s": waits[name] / 1000 if name in waits else None,
-        "last_done_ms": last,
-    }
+# the whole
 
 
-# workers
+class HealthBody(msgspec.Struct, frozen=True):
+    """The verdict on the whole system in an event."""
+
+    status: Verdict
+    errors: tuple[str, ...] = ()
+    """The reasons in words, most severe first."""
+
+    @classmethod
+    def of(cls, found: Findings) -> "HealthBody":
+        """Returns a verdict as it is shown in an event."""
+        return cls(found.status, found.reasons)
 
 
-def roughly(memory: int | None) -> int | None:
-    """Memory in steps of a few per cent: every page more would be news."""
-    if not memory:
-        return memory
-    step = max(1 << 20, 1 << max(0, memory.bit_length() - 6))
-    return memory // step * step
+Body = WorkerBody | JobBody | QueueBody | HealthBody
+Identity = WorkerIdentity | JobIdentity | QueueIdentity

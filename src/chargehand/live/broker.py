@@ -7,11 +7,12 @@ memory, slows nobody down, and is right again as soon as it does.
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
-from typing import Any
 
 import msgspec
 
-from chargehand.model.topic import Event, Patterns, job_topic, lasting, read_id, rest_of, union
+from chargehand.live.bodies import JobBody
+from chargehand.model.job import State
+from chargehand.model.topic import Event, Patterns, job_topic, read_id, rest_of, union
 
 MOST_PENDING = 1000
 """Job states that are kept for a subscriber; with one more it is told the full state anew."""
@@ -144,7 +145,7 @@ class Broker:
         return [key for key in self._things if key.startswith(prefix)]
 
     def publish(
-        self, key: str, topic: str, name: str, body: dict[str, Any], at_ms: int, *,
+        self, key: str, topic: str, name: str, body: msgspec.Struct, at_ms: int, *,
         ignoring: Sequence[str] = (), aside: bool = False,
     ) -> bool:  # fmt: skip
         """This is the state of that thing now; whether it is news. `ignoring`: fields that alone are no news."""
@@ -152,12 +153,12 @@ class Broker:
         if known is not None and known.aside <= aside and _same(known.body, body, ignoring):
             return False
         kind = f"{name}_update"
-        lasts = name != "job" or lasting(body)
+        lasts = not isinstance(body, JobBody) or body.state is State.RUNNING
         rest = rest_of(kind, at_ms, name, body)
         self.accept(Event(self.version + 1, key, topic, kind, rest, lasts=lasts, aside=aside, body=body))
         return True
 
-    def remove(self, key: str, topic: str, name: str, identity: dict[str, Any], at_ms: int) -> bool:
+    def remove(self, key: str, topic: str, name: str, identity: msgspec.Struct, at_ms: int) -> bool:
         """There is no such thing, or no more; whether that is news. `identity`: which one.
 
         A job that others were never told of is missed only by those who asked for it by its id.
@@ -303,7 +304,8 @@ class Broker:
         return union(self._groups)
 
 
-def _same(one: Any, other: dict[str, Any], ignoring: Sequence[str]) -> bool:
+def _same(one: msgspec.Struct | None, other: msgspec.Struct, ignoring: Sequence[str]) -> bool:
     if not ignoring or one is None:
         return one == other
-    return {**one, **dict.fromkeys(ignoring)} == {**other, **dict.fromkeys(ignoring)}
+    names = (name for name in other.__struct_fields__ if name not in ignoring)
+    return all(getattr(one, name) == getattr(other, name) for name in names)

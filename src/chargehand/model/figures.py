@@ -4,7 +4,6 @@ Counting is cheap, because it is done for every job, even if nothing reads the f
 """
 
 from collections import deque
-from typing import Any
 
 import msgspec
 
@@ -77,22 +76,3 @@ def eta(due: int, rate: float) -> float | None:
 def rounded(value: float | None) -> float | None:
     """Rounds to three significant digits, so that insignificant changes are not sent to subscribers."""
     return None if value is None else float(f"{value:.3g}")
-
-
-def together(queues: list[dict[str, Any]]) -> dict[str, Any]:
-    """Returns the totals of all queues: sums, the mean weighted by rate, and the latest ETA."""
-    total: dict[str, Any] = {"name": None}
-    for name in ("queued", "future", "limited", "running", "done", "failed", "cancelled"):
-        total[name] = sum(queue[name] for queue in queues)
-    total["rate"] = rounded(sum(queue["rate"] for queue in queues)) or 0.0
-    moving = [queue for queue in queues if queue["rate"] and queue["mean_duration_s"] is not None]
-    share = sum(queue["rate"] for queue in moving)
-    total["mean_duration_s"] = (
-        rounded(sum(queue["mean_duration_s"] * queue["rate"] for queue in moving) / share) if share else None
-    )
-    etas = [queue["eta_s"] for queue in queues]
-    total["eta_s"] = None if None in etas else max(etas, default=0.0)
-    waits = [queue["oldest_wait_s"] for queue in queues if queue["oldest_wait_s"] is not None]
-    total["oldest_wait_s"] = max(waits, default=None)
-    total["last_done_ms"] = max((q["last_done_ms"] for q in queues if q["last_done_ms"] is not None), default=None)
-    return total

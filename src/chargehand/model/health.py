@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import Any
+from typing import Protocol
 
 import msgspec
 
@@ -47,15 +47,30 @@ def is_healthy(status: str, flags: Sequence[str], age_ms: int | None, max_age_ms
     return status in (Status.HEALTHY, Status.PAUSED) and not flags and age_ms is not None and 0 <= age_ms <= max_age_ms
 
 
+class JudgedWorker(Protocol):
+    """The attributes of a worker that the verdict depends on."""
+
+    @property
+    def component(self) -> str: ...
+    @property
+    def crew(self) -> str | None: ...
+    @property
+    def status(self) -> str: ...
+    @property
+    def flags(self) -> Sequence[str]: ...
+    @property
+    def text(self) -> str | None: ...
+
+
 def judge(
-    workers: Sequence[Mapping[str, Any]],
+    workers: Sequence[JudgedWorker],
     unserved: Mapping[str, str],
     *,
     node: bool = True,
     store_failing: str | None = None,
     blind: Mapping[str, str] | None = None,
 ) -> Findings:
-    """Returns the verdict on a system, from the views of its workers (component, crew, status, flags, text).
+    """Returns the verdict on a system, from what is shown of its workers.
 
     `unserved` maps queues to the reason why no worker takes their jobs; `blind` maps crews to the error of their
     `discover`.
@@ -65,19 +80,19 @@ def judge(
         errors.append(f"the store fails: {store_failing}")
     errors += [f"queue {queue} has waiting jobs that no worker takes: {why}" for queue, why in sorted(unserved.items())]
     warnings = [f"crew {crew}: discover fails: {summary(why)}" for crew, why in sorted((blind or {}).items())]
-    crews: dict[str, list[Mapping[str, Any]]] = {}
+    crews: dict[str, list[JudgedWorker]] = {}
     for worker in workers:
-        crews.setdefault(str(worker["crew"]), []).append(worker)
+        crews.setdefault(str(worker.crew), []).append(worker)
     for crew, members in crews.items():
-        failed = [member for member in members if member["status"] == Status.FAILED]
+        failed = [member for member in members if member.status == Status.FAILED]
         if failed:
-            text = f"crew {crew}: {len(failed)} of {len(members)} given up: {summary(failed[0]['text'])}"
+            text = f"crew {crew}: {len(failed)} of {len(members)} given up: {summary(failed[0].text)}"
             (errors if len(failed) == len(members) else warnings).append(text)
         for member in members:
-            if member["flags"]:
-                warnings.append(f"{member['component']} is {', '.join(member['flags'])}")
-            elif member["status"] == Status.CRASHED:
-                warnings.append(f"{member['component']} crashed: {summary(member['text'])}")
+            if member.flags:
+                warnings.append(f"{member.component} is {', '.join(member.flags)}")
+            elif member.status == Status.CRASHED:
+                warnings.append(f"{member.component} crashed: {summary(member.text)}")
     status = Verdict.ERROR if errors else Verdict.DEGRADED if warnings else Verdict.HEALTHY
     return Findings(status, (*errors, *warnings))
 

@@ -4,8 +4,8 @@ It costs nothing while nothing changes, and otherwise a bounded share of time an
 """
 
 from array import array
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, Protocol
 
 from chargehand.model.figures import WINDOW
 
@@ -20,6 +20,23 @@ COLUMNS = ("at_ms", "waiting", "running", "failed", "rate")
 _WIDTH = len(COLUMNS)
 _KEPT = int(SPAN / STEP) * _WIDTH
 NEVER = float("inf")
+
+
+class QueueFigures(Protocol):
+    """The figures of a queue that are kept."""
+
+    @property
+    def name(self) -> str | None: ...
+    @property
+    def queued(self) -> int: ...
+    @property
+    def future(self) -> int: ...
+    @property
+    def running(self) -> int: ...
+    @property
+    def failed(self) -> int: ...
+    @property
+    def rate(self) -> float: ...
 
 
 class Past:
@@ -39,15 +56,14 @@ class Past:
         """Returns when the next point is to be recorded."""
         return self._at if self._at <= self._until else NEVER
 
-    def keep(self, queues: Iterable[Mapping[str, Any]], at_ms: int, now: float, took: float = 0.0) -> None:
+    def keep(self, queues: Iterable[QueueFigures], at_ms: int, now: float, took: float = 0.0) -> None:
         """Records the current figures; `took` is how many seconds it took to read them."""
         self._at = now + max(STEP, SHARE * took)
-        named = {str(queue["name"]): queue for queue in queues if queue["name"] is not None}
+        named = {queue.name: queue for queue in queues if queue.name is not None}
         for gone in self._rows.keys() - named.keys():
             del self._rows[gone]
         for name, queue in named.items():
-            waiting = queue["queued"] - queue["future"]
-            self._add(name, (float(at_ms), waiting, queue["running"], queue["failed"], queue["rate"] or 0.0))
+            self._add(name, (float(at_ms), queue.queued - queue.future, queue.running, queue.failed, queue.rate))
 
     def _add(self, name: str, point: tuple[float, ...]) -> None:
         row = self._rows.get(name)

@@ -3,9 +3,9 @@
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Collection, Sequence
-from typing import Any
 
 from chargehand.model.job import Claim, Done, Outcome, Settled
+from chargehand.model.status import HistogramStatus, TallyStatus
 
 JOB_BOUNDS = (0.005, 0.025, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 14400.0)
 STORE_BOUNDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 30.0)
@@ -25,9 +25,9 @@ class Histogram:
         self.counts[bisect_left(self.bounds, seconds)] += 1
         self.total += seconds
 
-    def view(self) -> dict[str, Any]:
-        """Returns plain data: the bounds, the counts and the sum."""
-        return {"bounds": list(self.bounds), "counts": list(self.counts), "total": round(self.total, 6)}
+    def view(self) -> HistogramStatus:
+        """Returns the bounds, the counts and the sum."""
+        return HistogramStatus(bounds=tuple(self.bounds), counts=tuple(self.counts), total=round(self.total, 6))
 
 
 class Tally:
@@ -82,16 +82,17 @@ class Tally:
         """Records that the batch failed: its outcomes still wait."""
         self._pending, self._sent = self._sent if self._sent is not None else self._pending, None
 
-    def view(self) -> dict[str, Any]:
-        """Returns the counters as plain data."""
-        return {
-            "wait": {queue: found.view() for queue, found in self._waits.items()},
-            "run": {queue: found.view() for queue, found in self._runs.items()},
-            "ended": [[*names, count] for names, count in self._how_ended().items()],
-            "crashes": [[*names, count] for names, count in self._crashes.items()],
-            "claim": self._claim.view(),
-            "settle": self._settle.view(),
-        }
+    def view(self, events_dropped: int) -> TallyStatus:
+        """Returns the counters for the status of the node."""
+        return TallyStatus(
+            wait={queue: found.view() for queue, found in self._waits.items()},
+            run={queue: found.view() for queue, found in self._runs.items()},
+            ended=tuple((*names, count) for names, count in self._how_ended().items()),
+            crashes=tuple((*names, count) for names, count in self._crashes.items()),
+            claim=self._claim.view(),
+            settle=self._settle.view(),
+            events_dropped=events_dropped,
+        )
 
     def _how_ended(self) -> Counter[tuple[str, str]]:
         ended: Counter[tuple[str, str]] = Counter()

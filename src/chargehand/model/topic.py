@@ -100,11 +100,6 @@ def worker_topic(component: str) -> str:
     return f"{component}:status"
 
 
-def lasting(job: dict[str, Any]) -> bool:
-    """Whether a job's state is kept: it is running."""
-    return job["state"] == "running"
-
-
 def has_ended(event: dict[str, Any]) -> bool:
     """Whether this is a job's last event: it has finished or was removed."""
     return event["type"] == "job_update" and (event.get("removed", False) or event["job"]["state"] in _DONE)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from chargehand.live.views import health_note
+from chargehand.live.bodies import health_note
 from chargehand.model import chores
 from chargehand.model.fleet.fleet import Fleet
 from chargehand.model.health import APP

@@ -8,10 +8,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from chargehand import clock
-from chargehand.live import bodies
-from chargehand.live.bodies import StoreLook, StoreView
+from chargehand.live.bodies import HealthBody, QueueBody, QueueIdentity, WorkerBody, queue_bodies, worker_body
 from chargehand.live.broker import Broker
-from chargehand.live.views import worker_event, worker_view
+from chargehand.live.store_view import StoreLook, StoreView
 from chargehand.model.batch import Batch, Result
 from chargehand.model.figures import Figures
 from chargehand.model.fleet.fleet import Fleet
@@ -66,7 +65,7 @@ class Live:
         self._figures: dict[str, Figures] = {crew.queue: Figures() for crew in plan.crews}
         self._wall = clock.now_ms() - clock.monotonic() * 1000
         """What makes a moment of the one clock into one of the other, always in the same way."""
-        self._workers: dict[str, dict[str, Any]] = {}
+        self._workers: dict[str, WorkerBody] = {}
         self._urgent: set[str] = set()
         self._busy: set[str] = set()
         self._paid_until: dict[str, float] = {}
@@ -220,15 +219,12 @@ class Live:
                 known = self._workers.pop(component, None)
                 self._paid_until.pop(component, None)
                 if known is not None:
-                    identity = {name: known[name] for name in ("component", "crew", "index", "node")}
-                    self.broker.remove(key, worker_topic(component), "worker", identity, at_ms)
+                    self.broker.remove(key, worker_topic(component), "worker", known.identity, at_ms)
                 continue
             held = self._ledger.held.get(component)
-            view = worker_view(place, self._handles.get(component), held, self._plan.restart, now)
-            since = None if held is None else int(self._wall + held.since * 1000)
-            start = None if place.start_at is None else int(self._wall + place.start_at * 1000)
-            started = int(self._wall + place.started_at * 1000) if place.alive else None
-            body = self._workers[component] = worker_event(view, self._plan.node, since, start, started)
+            process, policy = self._handles.get(component), self._plan.restart
+            body = worker_body(place, process, held, policy, now, node=self._plan.node, wall=self._wall)
+            self._workers[component] = body
             if self.broker.publish(key, worker_topic(component), "worker", body, at_ms):
                 self._paid_until[component] = max(now, self._paid_until.get(component, 0.0)) + WORK_GAP
 
@@ -236,8 +232,7 @@ class Live:
         unserved, failing, blind = self._beside = self._system()
         workers = [self._workers[component] for component in self._fleet.places if component in self._workers]
         found = judge(workers, unserved, store_failing=failing, blind=blind)
-        body = {"status": found.status.value, "errors": list(found.reasons)}
-        self.broker.publish(HEALTH, HEALTH, "health", body, clock.now_ms())
+        self.broker.publish(HEALTH, HEALTH, "health", HealthBody.of(found), clock.now_ms())
 
     # the store
 
@@ -267,10 +262,10 @@ class Live:
         if seen.counts is not None or any(figures.moved(now) for figures in self._figures.values()):
             self._publish_queues(now)
 
-    def _queues(self, now: float) -> list[dict[str, Any]]:
+    def _queues(self, now: float) -> list[QueueBody]:
         """Every queue as it is shown, by what is known; nothing before the first look."""
         served = [crew.queue for crew in self._plan.crews]
-        return [] if self._counts is None else bodies.queues(*self._counts, served, self._figures, now)
+        return [] if self._counts is None else queue_bodies(*self._counts, served, self._figures, now)
 
     def _keep(self, now: float, took: float = 0.0) -> None:
         self.past.keep(self._queues(now), clock.now_ms(), now, took)
@@ -281,9 +276,9 @@ class Live:
         at_ms = clock.now_ms()
         topics: set[str] = set()
         for body in self._queues(now):
-            topic = queue_topic(body["name"])
+            topic = queue_topic(body.name)
             topics.add(topic)
             self.broker.publish(topic, topic, "queue", body, at_ms, ignoring=("oldest_wait_s",))
         for topic in set(self.broker.keys("queue:")) - topics:
             name = topic.removeprefix("queue:").removesuffix(":status")
-            self.broker.remove(topic, topic, "queue", {"name": name}, at_ms)
+            self.broker.remove(topic, topic, "queue", QueueIdentity(name), at_ms)

@@ -6,27 +6,27 @@ Everything told has been committed before. What was read from the store never re
 from collections import OrderedDict
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import msgspec
 
 from chargehand import clock
-from chargehand.live import bodies
-from chargehand.live.bodies import StoreLook, StoreView
+from chargehand.live.bodies import JobBody, JobIdentity
 from chargehand.live.broker import Broker
+from chargehand.live.store_view import StoreLook, StoreView
 from chargehand.model import chores
 from chargehand.model.batch import Batch, Result
 from chargehand.model.job import FINISHED, JobRecord, Settlement, State
 from chargehand.model.ledger import Ledger, Todo
 from chargehand.model.search import Look as Search
 from chargehand.model.topic import Patterns, job_topic
+from chargehand.protocol.worker import ProgressFrame
 
 MOST_CHANGES = 500
 """Jobs whose changes are gathered; of more, those are left out that nobody was ever told of."""
 MOST_ASKED = 1000
 """Jobs that the store is asked about at a time."""
 
-Change = Callable[[], dict[str, Any]]
+Change = Callable[[], JobBody]
 """Makes the state of a job; only that of those is made which are told."""
 
 
@@ -69,7 +69,7 @@ class LiveJobs:
             for component, held in self._ledger.held.items():
                 for claim in held.claims.values():
                     if self._known(claim.id) is None:  # else we know how far it is, too
-                        self._change(claim.id, partial(bodies.job_of_claim, claim, component))
+                        self._change(claim.id, partial(JobBody.of_claim, claim, component))
         unknown = [job_id for job_id in new_ids if self._known(job_id) is None]
         return new_list or bool(unknown)
 
@@ -83,7 +83,8 @@ class LiveJobs:
         change = self._new.get(job_id) or self._changes.get(job_id)
         if change is None:
             event = self._broker.get(job_topic(job_id))
-            change = None if event is None else partial(dict[str, Any], event.body)
+            body: JobBody | None = None if event is None else event.body
+            change = None if body is None else lambda: body
         return change
 
     def _change(self, job_id: str, change: Change) -> None:
@@ -115,15 +116,14 @@ class LiveJobs:
         if not (self._all or self._ids) or isinstance(todo, Search):
             return
         for claim in todo if isinstance(todo, list) else (todo,):
-            self._change(claim.id, partial(bodies.job_of_claim, claim, component))
+            self._change(claim.id, partial(JobBody.of_claim, claim, component))
 
-    def progressed(self, component: str, job: str | None, progress: Any) -> None:
+    def progressed(self, component: str, job: str | None, progress: ProgressFrame) -> None:
         """A worker says how far it is."""
         held = self._ledger.held.get(component)
         claim = held and (held.claim if job is None else held.find(job))
         if claim is not None and self._wanted(claim.id):
-            told = msgspec.to_builtins(progress)
-            self._change(claim.id, partial(bodies.job_of_claim, claim, component, told))
+            self._change(claim.id, partial(JobBody.of_claim, claim, component, progress))
 
     def committed(self, batch: Batch, result: Result) -> bool:
         """A batch is in the store; whether more must be read to know what it made of jobs."""
@@ -132,7 +132,7 @@ class LiveJobs:
         for request, (_, enqueued) in zip(batch.requests, result.enqueued, strict=True):
             for job, done in zip(request.jobs, enqueued, strict=True):
                 if done.created and self._known(job.id) is None:  # it may have begun already
-                    self._change(job.id, partial(bodies.job_of_new, job))
+                    self._change(job.id, partial(JobBody.of_new, job))
         ask = [settlement.id for settlement in batch.settlements if not self._settled(settlement, result)]
         for chore, done in zip(batch.chores, result.done, strict=True):
             if isinstance(chore, chores.CancelJobs):
@@ -150,7 +150,7 @@ class LiveJobs:
             return settlement.id not in self._ids  # it came and went, and nobody was told
         if settlement.state not in FINISHED or settlement.id in result.lost:
             return False
-        self._change(settlement.id, lambda: bodies.job_settled(known(), settlement))
+        self._change(settlement.id, lambda: known().settled(settlement))
         return True
 
     def publish(self) -> None:
@@ -189,7 +189,7 @@ class LiveJobs:
         for job_id in seen.gone:
             key = job_topic(job_id)
             if self._wanted(job_id):
-                self._broker.remove(key, key, "job", {"id": job_id}, at_ms)
+                self._broker.remove(key, key, "job", JobIdentity(job_id), at_ms)
 
     def _read(self, job: JobRecord, version: int, *, listed: bool) -> None:
         key = job_topic(job.id)
@@ -197,10 +197,10 @@ class LiveJobs:
         if event is not None and event.version > version:
             return  # it was told after we had asked
         ours = job.state is State.RUNNING and job.node == self._node
-        if event is not None and ours and event.body["state"] == job.state.value:
+        if event is not None and ours and event.body.state is job.state:
             return  # we know better how far it is
         aside = not listed and job.id not in self._asked and (event is None or event.aside)
         # Of progress the store has the last that was written, which need not be the last that was said.
         ignoring = ("progress",) if job.state in FINISHED else ()
-        body = bodies.job_of_record(job)
+        body = JobBody.of_record(job)
         self._broker.publish(key, key, "job", body, clock.now_ms(), ignoring=ignoring, aside=aside)

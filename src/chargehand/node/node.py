@@ -21,9 +21,11 @@ from chargehand.model.batch import Batch, Result
 from chargehand.model.diary import Diary
 from chargehand.model.fleet.fleet import Fleet
 from chargehand.model.fleet.pace import Pace
+from chargehand.model.health import judge
 from chargehand.model.job import FINISHED, Settlement, State
 from chargehand.model.ledger import Ledger, Todo
 from chargehand.model.records import CrewRow, Holder
+from chargehand.model.status import NodeStatus, StoreStatus, UnkillableProcess
 from chargehand.node.fingerprint import fingerprint
 from chargehand.node.followers import Followers
 from chargehand.node.health_rows import HealthRows
@@ -404,23 +406,29 @@ class Node:
         found = self._diary.view(component, now)
         return None if found is None else {"component": component, "node": self._plan.node, "at_ms": now, **found}
 
-    def status(self) -> dict[str, Any]:
-        busy = self._store.busy_since
-        return {
-            "node": self._plan.node,
-            "pid": os.getpid(),
-            "version": __version__,
-            "started_ms": self._started_ms,
-            "stopping": self._stopping,
-            "store": {
-                "address": self._plan.store,
-                "failing": self._failing,
-                "waiting_s": None if busy is None else round(clock.monotonic() - busy, 3),
-            },
-            "unkillable": [{"component": life.component, "pid": life.pid} for life in self._unkillable],
-            "tally": {**self._ledger.tally.view(), "events_dropped": self._live.broker.dropped},
-            **self._requests.view(store_failing=self._failing),
-        }
+    def status(self) -> NodeStatus:
+        busy, workers = self._store.busy_since, self._requests.workers()
+        unserved, blind = self._requests.unserved, self._ledger.blind
+        return NodeStatus(
+            node=self._plan.node,
+            pid=os.getpid(),
+            version=__version__,
+            started_ms=self._started_ms,
+            stopping=self._stopping,
+            store=StoreStatus(
+                address=self._plan.store,
+                failing=self._failing,
+                waiting_s=None if busy is None else round(clock.monotonic() - busy, 3),
+            ),
+            unkillable=tuple(UnkillableProcess(component=life.component, pid=life.pid) for life in self._unkillable),
+            tally=self._ledger.tally.view(self._live.broker.dropped),
+            workers=workers,
+            breakers=dict(self._fleet.breakers),
+            paused=self._requests.paused,
+            unserved=unserved,
+            blind=blind,
+            verdict=judge(workers, unserved, store_failing=self._failing, blind=blind),
+        )
 
     # stopping
 

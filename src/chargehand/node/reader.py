@@ -11,8 +11,8 @@ from queue import SimpleQueue
 
 from chargehand import clock, log
 from chargehand.errors import ChargehandError
-from chargehand.live import bodies
-from chargehand.live.bodies import StoreLook, StoreView
+from chargehand.live import store_view
+from chargehand.live.store_view import StoreLook, StoreView
 from chargehand.store import Store
 
 
@@ -59,7 +59,7 @@ class Reader:
             began = clock.monotonic()
             try:
                 store = store or self._open()
-                seen = bodies.take(store, look)
+                seen = store_view.take(store, look)
             except Exception as error:
                 if not isinstance(error, ChargehandError):
                     log.error("the store could not be read for subscribers", trace=True)

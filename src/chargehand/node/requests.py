@@ -4,13 +4,10 @@ The decisions are the model's; the supervisor carries them out. This module owns
 """
 
 from collections.abc import Sequence
-from typing import Any
-
-import msgspec
 
 from chargehand import clock, log
 from chargehand.errors import ChargehandError, ConfigurationError, UnknownCrew, summary
-from chargehand.live.views import worker_view
+from chargehand.live.bodies import node_worker
 from chargehand.model import chores
 from chargehand.model.access import Deed
 from chargehand.model.batch import Batch, Request, Result
@@ -18,10 +15,11 @@ from chargehand.model.fleet import orders
 from chargehand.model.fleet.fleet import Fleet
 from chargehand.model.fleet.lifecycle import PausesChanged, WorkWaits
 from chargehand.model.fleet.orders import LONGEST_PAUSE_MS, Answer, AnswerCode, Verb
-from chargehand.model.health import judge, member_of, unserved
+from chargehand.model.health import member_of, unserved
 from chargehand.model.job import NewJob
 from chargehand.model.ledger import Ledger
 from chargehand.model.records import CancelResult, Discovered, GivenUpMark, RecurringPlan
+from chargehand.model.status import NodeWorker
 from chargehand.node.followers import Followers
 from chargehand.node.live import Live
 from chargehand.node.replies import Token, answer_order, refuse_with, reply
@@ -283,26 +281,16 @@ class Requests:
 
     # status
 
-    def view(self, *, store_failing: str | None) -> dict[str, Any]:
-        """What is shown of the workers, and the verdict on all."""
-        now = clock.monotonic()
-        workers = [
-            worker_view(
-                place,
-                self._supervisor.handles.get(component),
-                self._ledger.held.get(component),
-                self._plan.restart,
-                now,
-            )
+    def workers(self) -> tuple[NodeWorker, ...]:
+        """Returns every worker as it is now."""
+        now, policy = clock.monotonic(), self._plan.restart
+        handles, held = self._supervisor.handles, self._ledger.held
+        return tuple(
+            node_worker(place, handles.get(component), held.get(component), policy, now)
             for component, place in self._fleet.places.items()
-        ]
-        return {
-            "workers": workers,
-            "breakers": dict(self._fleet.breakers),
-            "paused": self._pauses,
-            "unserved": self.unserved,
-            "blind": self._ledger.blind,
-            "verdict": msgspec.to_builtins(
-                judge(workers, self.unserved, store_failing=store_failing, blind=self._ledger.blind)
-            ),
-        }
+        )
+
+    @property
+    def paused(self) -> tuple[str, ...]:
+        """The scopes that are paused."""
+        return tuple(self._pauses)

@@ -15,6 +15,7 @@ import msgspec
 from chargehand import log
 from chargehand.errors import ChargehandError
 from chargehand.model.job import check
+from chargehand.model.status import NodeStatus
 from chargehand.node.followers import Followers
 from chargehand.node.log_buffer import LogBuffer, LogEntry
 from chargehand.node.loop import Channel, Loop
@@ -33,7 +34,7 @@ _calls = msgspec.json.Decoder(Call)
 class Documents(msgspec.Struct, frozen=True):
     """What callers can read of the node: each is made when it is asked for."""
 
-    status: Callable[[], dict[str, Any]]
+    status: Callable[[], NodeStatus]
     past: Callable[[], list[dict[str, Any]]]
     """The recent figures of every queue."""
     diary: Callable[[str], dict[str, Any] | None]
@@ -142,7 +143,7 @@ class Server:
             case "HINT":
                 self._requests.hint(call.queue)
             case "STATUS":
-                reply(token, status=self._documents.status())
+                reply(token, status=msgspec.to_builtins(self._documents.status()))
             case "PAST":
                 reply(token, queues=self._documents.past())
             case "DIARY":

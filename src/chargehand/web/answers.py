@@ -1,7 +1,6 @@
 """What is answered over HTTP, as plain data: the server writes these, the client reads them."""
 
 import base64
-from typing import Any
 
 import msgspec
 
@@ -19,6 +18,7 @@ from chargehand.model.records import (
     Pause,
     RecurringPlan,
 )
+from chargehand.model.status import NodeStatus, Progress, RestartBudget
 from chargehand.settings.plan import Page
 
 
@@ -58,18 +58,11 @@ class Info(msgspec.Struct, frozen=True, kw_only=True):
     """Pages of the application's own, shown in the dashboard's navigation."""
 
 
-class RestartBudget(msgspec.Struct, frozen=True):
-    """How often a worker may still crash before it is given up."""
-
-    rapid_left: int
-    lifetime_left: int
-
-
 class WorkerStatus(Component, frozen=True, kw_only=True):
     """A worker: its health row and, if its node answers, what that knows beside it."""
 
     index: int | None = None
-    progress: dict[str, Any] | None = None
+    progress: Progress | None = None
     memory: int | None = None
     jobs: int | None = None
     budget: RestartBudget | None = None
@@ -242,10 +235,10 @@ class Recurring(msgspec.Struct, frozen=True):
     recurring: tuple[RecurringPlan, ...]
 
 
-class NodeStatus(msgspec.Struct, frozen=True):
-    """What the node shows of itself, as it is; null if there is none, or it does not answer."""
+class NodeAnswer(msgspec.Struct, frozen=True):
+    """The status of the node; null if no node answers."""
 
-    node: dict[str, Any] | None
+    node: NodeStatus | None
 
 
 class Diagnosed(Diagnosis, frozen=True, kw_only=True):

@@ -8,6 +8,7 @@ from chargehand.model.fleet.orders import Answer
 from chargehand.model.health import Verdict
 from chargehand.model.job import Attempt, JobRecord, State
 from chargehand.model.records import ClaimRow, CrashRecord, CrewRow, Pause, RecurringPlan
+from chargehand.model.status import NodeStatus, Progress, RestartBudget
 from chargehand.web.answers import (
     Answers,
     Changed,
@@ -28,7 +29,7 @@ from chargehand.web.answers import (
     LogLines,
     Made,
     MadeMany,
-    NodeStatus,
+    NodeAnswer,
     OperationPage,
     Pauses,
     Queue,
@@ -37,7 +38,6 @@ from chargehand.web.answers import (
     Queues,
     Readiness,
     Recurring,
-    RestartBudget,
     SignedIn,
     SupervisorInfo,
     WorkerHistory,
@@ -88,7 +88,7 @@ WORKERS = [
         component=WORKER, node=NODE, crew="tag", status="healthy", flags=(), reason=None, text=None, pid=4713,
         incarnation="7a2e", current_job=ID, last_heartbeat_ms=AT, restart_count=1, last_restart_ms=AT - 60_000,
         exit_code=None, signal=11, created_at_ms=AT - 60_000, metadata={"crew": "tag"}, is_healthy=True, index=0,
-        progress={"done": 1, "total": 3, "stage": "net", "detail": None}, memory=734_003_200, jobs=12,
+        progress=Progress(done=1, total=3, stage="net"), memory=734_003_200, jobs=12,
         budget=RestartBudget(4, 19), restart_in_s=None,
     )
 ]  # fmt: skip
@@ -119,7 +119,7 @@ DIAGNOSED = Diagnosed(
     at_ms=AT,
 )  # fmt: skip
 LOG_LINES = LogLines((LogLine(at_ms=AT, level="info", text="loaded", component=WORKER),))
-NODE_STATUS = NodeStatus({"node": NODE, "pid": 4700, "workers": [], "verdict": {"status": "healthy", "reasons": []}})
+NODE_ANSWER = NodeAnswer(NodeStatus(node=NODE, pid=4700, version="0.1.0", started_ms=AT))
 QUEUES = Queues((Queue(queue="tag", queued=12, running=2, done=431, failed=1, crews=("tag",), oldest_wait_ms=1_200),))
 WORKER_HISTORY = WorkerHistory(
     component=WORKER,

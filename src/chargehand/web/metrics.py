@@ -3,7 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 from prometheus_client import CollectorRegistry, generate_latest
@@ -20,6 +20,7 @@ from chargehand import __version__
 from chargehand.errors import ChargehandError
 from chargehand.model.fleet.lifecycle import Status
 from chargehand.model.records import Counts, CrashFilter
+from chargehand.model.status import HistogramStatus, NodeStatus, TallyStatus
 from chargehand.web.aside import Aside
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ LIMIT = 5.0
 class MetricFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What is known now. `counts` is None if the store did not say."""
 
-    view: Mapping[str, Any] | None
+    status: NodeStatus | None
     counts: Sequence[Counts] | None
     waiting: Mapping[str, int]
     since_crash: Mapping[str, float]
@@ -54,13 +55,15 @@ async def gather(hand: "Chargehand", aside: Aside, dropped: int) -> MetricFacts:
         since = {crew: found[0].age_ms / 1000 for crew, found in newest.items() if found}
         return hand.counts(), dict(hand.internal.waiting()), since
 
-    view, stored = await asyncio.gather(aside(hand.status, LIMIT), aside(ask_store, LIMIT), return_exceptions=True)
-    for answer in (view, stored):
+    status, stored = await asyncio.gather(
+        aside(hand.internal.node_status, LIMIT), aside(ask_store, LIMIT), return_exceptions=True
+    )
+    for answer in (status, stored):
         if isinstance(answer, BaseException) and not isinstance(answer, ChargehandError):
             raise answer
     counts, waiting, since = (None, {}, {}) if isinstance(stored, BaseException) else stored
-    seen = None if isinstance(view, BaseException) else view
-    return MetricFacts(view=seen, counts=counts, waiting=waiting, since_crash=since, dropped=dropped)
+    seen = None if isinstance(status, BaseException) else status
+    return MetricFacts(status=seen, counts=counts, waiting=waiting, since_crash=since, dropped=dropped)
 
 
 def exposition(facts: MetricFacts) -> bytes:
@@ -69,9 +72,9 @@ def exposition(facts: MetricFacts) -> bytes:
     class MetricView(Collector):
         def collect(self) -> Iterator[Metric]:
             yield from _of_parts(facts)
-            if facts.view is not None:
-                yield from _of_workers(facts.view)
-                yield from _of_tally(facts.view["tally"])
+            if facts.status is not None:
+                yield from _of_workers(facts.status)
+                yield from _of_tally(facts.status.tally)
             yield from _of_queues(facts)
 
     registry = CollectorRegistry(auto_describe=False)
@@ -95,59 +98,59 @@ def _counter(name: str, text: str, labels: Sequence[str], values: Mapping[tuple[
 
 def _of_parts(facts: MetricFacts) -> Iterator[Metric]:
     yield InfoMetricFamily("chargehand", "What runs here.", value={"version": __version__})
-    yield _gauge("node_up", "Whether a node answers.", (), {(): float(facts.view is not None)})
+    yield _gauge("node_up", "Whether a node answers.", (), {(): float(facts.status is not None)})
     yield _gauge("store_up", "Whether the store answers.", (), {(): float(facts.counts is not None)})
-    of_node = facts.view["tally"]["events_dropped"] if facts.view is not None else 0
+    of_node = facts.status.tally.events_dropped if facts.status is not None else 0
     dropped = {(): float(facts.dropped + of_node)}
     yield _counter("events_dropped", "Events that watchers were too slow for; should be 0.", (), dropped)
     since = {(crew,): seconds for crew, seconds in facts.since_crash.items()}
     yield _gauge("seconds_since_last_crash", "Since a worker of the crew last crashed.", ("crew",), since)
 
 
-def _of_workers(view: Mapping[str, Any]) -> Iterator[Metric]:
-    workers: list[Mapping[str, Any]] = view["workers"]
-    crews = {str(worker["crew"]) for worker in workers}
-    by_status = Counter((str(worker["crew"]), str(worker["status"])) for worker in workers)
-    every = {(crew, status.value): float(by_status[crew, status.value]) for crew in sorted(crews) for status in Status}
+def _of_workers(status: NodeStatus) -> Iterator[Metric]:
+    workers = status.workers
+    crews = sorted({worker.crew for worker in workers})
+    by_status = Counter((worker.crew, worker.status) for worker in workers)
+    every = {(crew, each.value): float(by_status[crew, each.value]) for crew in crews for each in Status}
     yield _gauge("workers", "Workers by status.", ("crew", "status"), every)
-    flagged = Counter((str(worker["crew"]), str(flag)) for worker in workers for flag in worker["flags"])
-    flags = {(crew, flag): float(flagged[crew, flag]) for crew in sorted(crews) for flag in FLAGS}
+    flagged = Counter((worker.crew, flag) for worker in workers for flag in worker.flags)
+    flags = {(crew, flag): float(flagged[crew, flag]) for crew in crews for flag in FLAGS}
     yield _gauge("workers_flagged", "Workers that are alive but not plainly well.", ("crew", "flag"), flags)
-    busy = {(c,): float(sum(w["crew"] == c and w["current_job"] is not None for w in workers)) for c in sorted(crews)}
+    busy = {(c,): float(sum(w.crew == c and w.current_job is not None for w in workers)) for c in crews}
     yield _gauge("workers_busy", "Workers with a job in hand.", ("crew",), busy)
-    restarts = {(c,): float(sum(w["restart_count"] for w in workers if w["crew"] == c)) for c in sorted(crews)}
+    restarts = {(c,): float(sum(w.restart_count for w in workers if w.crew == c)) for c in crews}
     yield _counter("restarts", "Times that present workers were started again after a crash.", ("crew",), restarts)
-    crashes = {(crew, reason): float(count) for crew, reason, count in view["tally"]["crashes"]}
+    crashes = {(crew, reason): float(count) for crew, reason, count in status.tally.crashes}
     yield _counter("crashes", "Workers that died, since the node started.", ("crew", "reason"), crashes)
 
 
-def _of_tally(tally: Mapping[str, Any]) -> Iterator[Metric]:
-    for name, text in (
-        ("wait", "From when a job was due until it was claimed."),
-        ("run", "How long a worker had a job, however that ended."),
+def _of_tally(tally: TallyStatus) -> Iterator[Metric]:
+    for name, text, by_queue in (
+        ("wait", "From when a job was due until it was claimed.", tally.wait),
+        ("run", "How long a worker had a job, however that ended.", tally.run),
     ):
         found = HistogramMetricFamily(f"chargehand_job_{name}_seconds", text, labels=("queue",))
-        for queue, view in tally[name].items():
-            found.add_metric((queue,), *_buckets(view))
+        for queue, histogram in by_queue.items():
+            found.add_metric((queue,), *_buckets(histogram))
         yield found
-    for name, text in (
-        ("claim", "How long the store took to hand out jobs."),
-        ("settle", "From an attempt's end until it was durable; of a batch the first."),
+    for name, text, histogram in (
+        ("claim", "How long the store took to hand out jobs.", tally.claim),
+        ("settle", "From an attempt's end until it was durable; of a batch the first.", tally.settle),
     ):
         alone = HistogramMetricFamily(f"chargehand_{name}_seconds", text)
-        alone.add_metric((), *_buckets(tally[name]))
+        alone.add_metric((), *_buckets(histogram))
         yield alone
-    ended = {(queue, outcome): float(count) for queue, outcome, count in tally["ended"]}
+    ended = {(queue, outcome): float(count) for queue, outcome, count in tally.ended}
     yield _counter("attempts", "Attempts that have ended, since the node started.", ("queue", "outcome"), ended)
 
 
-def _buckets(view: Mapping[str, Any]) -> tuple[list[tuple[str, float]], float]:
+def _buckets(histogram: HistogramStatus) -> tuple[list[tuple[str, float]], float]:
     """Prometheus counts what is no longer than each bound, all together."""
     below, found = 0, list[tuple[str, float]]()
-    for bound, count in zip([*view["bounds"], "+Inf"], view["counts"], strict=True):
+    for bound, count in zip([*histogram.bounds, "+Inf"], histogram.counts, strict=True):
         below += count
         found.append((str(bound), float(below)))
-    return found, float(view["total"])
+    return found, float(histogram.total)
 
 
 def _of_queues(facts: MetricFacts) -> Iterator[Metric]:
@@ -164,6 +167,6 @@ def _of_queues(facts: MetricFacts) -> Iterator[Metric]:
     yield _gauge("queue_jobs", "Jobs by state; each job is in one of them.", ("queue", "state"), depth)
     oldest = {(queue,): ms / 1000 for queue, ms in list(facts.waiting.items())[:MOST_QUEUES]}
     yield _gauge("queue_oldest_wait_seconds", "For how long the next job has been due.", ("queue",), oldest)
-    why: Mapping[str, str] = facts.view["unserved"] if facts.view is not None else {}
+    why = facts.status.unserved if facts.status is not None else {}
     unserved = {(counts.queue,): float(counts.queue in why) for counts in facts.counts[:MOST_QUEUES]}
     yield _gauge("queue_unserved", "Whether work waits and nobody does it.", ("queue",), unserved)

@@ -4,11 +4,12 @@ from collections.abc import Iterator, Sequence
 
 from chargehand.errors import summary
 from chargehand.model.doctor.causes import Finding, Severity
-from chargehand.model.doctor.facts import Crash, Facts, WorkerFacts
+from chargehand.model.doctor.facts import Crash, Facts
 from chargehand.model.doctor.wording import SIGNALS, jobs, length, times
 from chargehand.model.fleet.death import Reason
 from chargehand.model.fleet.lifecycle import Status
 from chargehand.model.fleet.place import Shortage
+from chargehand.model.status import NodeWorker
 
 LONG_WAITING_MS = 15_000
 """A job that waits longer than this although a worker is free is reported as unexplained."""
@@ -62,7 +63,7 @@ def _remembered(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def _crew(facts: Facts, crew: str, members: Sequence[WorkerFacts], breaker: str | None) -> Iterator[Finding]:
+def _crew(facts: Facts, crew: str, members: Sequence[NodeWorker], breaker: str | None) -> Iterator[Finding]:
     waiting = facts.waits_for(crew)
     if not members:
         if waiting:
@@ -89,7 +90,7 @@ def _crew(facts: Facts, crew: str, members: Sequence[WorkerFacts], breaker: str 
     yield from _busy(facts, crew, left, waiting)
 
 
-def _given_up(facts: Facts, crew: str, failed: Sequence[WorkerFacts], of: int) -> Finding:
+def _given_up(facts: Facts, crew: str, failed: Sequence[NodeWorker], of: int) -> Finding:
     marks = [mark.at_ms for mark in facts.given_up if mark.crew == crew]
     why = next((worker.text for worker in failed if worker.text), None) or "unknown reason"
     short = died_of(facts, crew, why)
@@ -116,7 +117,7 @@ def _blind(facts: Facts, crew: str, why: str) -> Finding:
     )
 
 
-def _breaker(facts: Facts, crew: str, left: Sequence[WorkerFacts], why: str) -> Finding:
+def _breaker(facts: Facts, crew: str, left: Sequence[NodeWorker], why: str) -> Finding:
     at_work = any(worker.status in AT_WORK for worker in left)
     since = next((crash.at_ms for crash in facts.crashes if crash.crew == crew), None)
     return Finding(
@@ -130,7 +131,7 @@ def _breaker(facts: Facts, crew: str, left: Sequence[WorkerFacts], why: str) -> 
     )
 
 
-def _backoff(facts: Facts, crew: str, left: Sequence[WorkerFacts]) -> Iterator[Finding]:
+def _backoff(facts: Facts, crew: str, left: Sequence[NodeWorker]) -> Iterator[Finding]:
     crashed = [worker for worker in left if worker.status == Status.CRASHED]
     if not crashed:
         return
@@ -148,7 +149,7 @@ def _backoff(facts: Facts, crew: str, left: Sequence[WorkerFacts]) -> Iterator[F
     )
 
 
-def _not_there(facts: Facts, crew: str, left: Sequence[WorkerFacts], waiting: int) -> Iterator[Finding]:
+def _not_there(facts: Facts, crew: str, left: Sequence[NodeWorker], waiting: int) -> Iterator[Finding]:
     """Yields why no worker of the crew runs, if none crashed: loading, lack of memory, or stopped by an operator."""
     roomless = [worker for worker in left if worker.shortage is not None]
     if roomless:
@@ -190,7 +191,7 @@ def _not_there(facts: Facts, crew: str, left: Sequence[WorkerFacts], waiting: in
         )
 
 
-def _busy(facts: Facts, crew: str, left: Sequence[WorkerFacts], waiting: int) -> Iterator[Finding]:
+def _busy(facts: Facts, crew: str, left: Sequence[NodeWorker], waiting: int) -> Iterator[Finding]:
     """Yields why jobs wait although the crew is running."""
     queue = facts.queue_of(crew)
     count, rule = facts.count(queue), next((row for row in facts.crews if row.name == crew), None)
@@ -242,7 +243,7 @@ def _is_paused(facts: Facts, crew: str) -> bool:
     return any(pause.scope in ("*", crew) for pause in facts.pauses)
 
 
-def _worker(facts: Facts, worker: WorkerFacts) -> Iterator[Finding]:
+def _worker(facts: Facts, worker: NodeWorker) -> Iterator[Finding]:
     name = worker.component.removeprefix("worker:")
     if worker.flags and worker.status in AT_WORK:
         doing = f" in {worker.current_job}, for {length(worker.job_s or 0)}" if worker.current_job else ""
@@ -254,8 +255,10 @@ def _worker(facts: Facts, worker: WorkerFacts) -> Iterator[Finding]:
             text=f"{worker.component} is {', '.join(worker.flags)}{doing}, but uses CPU time, so it is not killed",
             remedy=f"wait, or {facts.command(f'restart {name}')}",
         )
+    if worker.budget is None or worker.status == Status.FAILED or not worker.restart_count:
+        return
     left = min(worker.budget.rapid_left, worker.budget.lifetime_left)
-    if worker.status != Status.FAILED and worker.restart_count and left <= FEW_LEFT:
+    if left <= FEW_LEFT:
         yield Finding(
             severity=Severity.WARNING,
             cause="crashing",

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from chargehand.model.fleet.place import Shortage
+from chargehand.model.status import NodeStatus
 
 
 class Ground(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,63 +37,6 @@ class Process(msgspec.Struct, frozen=True, kw_only=True):
     command: str = ""
 
 
-class Left(msgspec.Struct, frozen=True, kw_only=True):
-    """What remains of a worker's restart limits."""
-
-    rapid_left: int = 1000
-    lifetime_left: int = 1000
-
-
-class WorkerFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """One worker, as its node reports it."""
-
-    component: str
-    crew: str = ""
-    status: str = ""
-    flags: tuple[str, ...] = ()
-    reason: str | None = None
-    text: str | None = None
-    shortage: Shortage | None = None
-    pid: int | None = None
-    current_job: str | None = None
-    job_s: float | None = None
-    ready_s: float | None = None
-    started_s: float | None = None
-    restart_in_s: float | None = None
-    restart_count: int = 0
-    budget: Left = Left()
-
-
-class StoreView(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of the store, as the node reports it."""
-
-    failing: str | None = None
-    waiting_s: float | None = None
-
-
-class Unkillable(msgspec.Struct, frozen=True, kw_only=True):
-    """A process of an earlier node that does not exit."""
-
-    component: str
-    pid: int
-
-
-class View(msgspec.Struct, frozen=True, kw_only=True):
-    """The node's answer to a status request."""
-
-    node: str
-    pid: int
-    version: str = ""
-    started_ms: int = 0
-    stopping: str | None = None
-    store: StoreView = StoreView()
-    unkillable: tuple[Unkillable, ...] = ()
-    workers: tuple[WorkerFacts, ...] = ()
-    breakers: dict[str, str] = {}
-    blind: dict[str, str] = {}
-    """Crews whose `discover` fails, each with the error."""
-
-
 class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
     """The process that holds the node's lock, and its answer."""
 
@@ -111,7 +54,7 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Whether a connection is possible although it does not answer."""
     refused: bool = False
     """Whether the connection was refused because it belongs to another user."""
-    view: View | None = None
+    view: NodeStatus | None = None
 
 
 class Lock(msgspec.Struct, frozen=True, kw_only=True):

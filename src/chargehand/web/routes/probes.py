@@ -19,7 +19,7 @@ from chargehand.web.answers import Concurrency, Probe, Readiness
 from chargehand.web.deps import OPEN, READ, Here, router
 from chargehand.web.documents import answers, respond
 from chargehand.web.metrics import exposition
-from chargehand.web.views import concurrency_of, readiness_of
+from chargehand.web.summaries import concurrency_of, readiness_of
 
 routes = router("probes")
 _TEXT: dict[int | str, dict[str, Any]] = {
@@ -50,9 +50,9 @@ async def workers_ready(site: Here) -> Response:
 
     def read() -> Readiness:
         hand = site.hand
-        view = hand.status()
-        holder = None if view is not None else nodelock.holder(hand.location)
-        return readiness_of(hand.known_crews(), view, holder, hand.pauses())
+        status = hand.internal.node_status()
+        holder = None if status is not None else nodelock.holder(hand.location)
+        return readiness_of(hand.known_crews(), status, holder, hand.pauses())
 
     found = await site.aside(read)
     return respond(found, 200 if found.ready else 503)
@@ -69,10 +69,10 @@ async def concurrency(site: Here) -> Response:
     """Per crew: workers configured, alive and busy; threads as configured, and as the kernel counts them now."""
 
     def read() -> Concurrency:
-        view = site.hand.status()
-        pids = [worker["pid"] for worker in view["workers"] if worker["pid"]] if view is not None else []
+        status = site.hand.internal.node_status()
+        pids = [worker.pid for worker in status.workers if worker.pid] if status is not None else []
         counted = {pid: found.threads for pid in pids if (found := proc.stat(pid)) is not None}
         configured = {crew.name: crew.plan.threads for crew in site.hand.crews.values()}
-        return concurrency_of(site.hand.known_crews(), view, configured, counted)
+        return concurrency_of(site.hand.known_crews(), status, configured, counted)
 
     return respond(await site.aside(read))

@@ -18,7 +18,7 @@ from chargehand.web.answers import (
     CrashPage,
     Crews,
     Info,
-    NodeStatus,
+    NodeAnswer,
     OperationPage,
     Pauses,
     QueueHistories,
@@ -32,7 +32,7 @@ from chargehand.web.deps import CONTROL, PAGE, READ, After, Here, Limit, Text, a
 from chargehand.web.documents import answers, respond
 from chargehand.web.problems import Problem
 from chargehand.web.site import Site
-from chargehand.web.views import info_of, queues_of
+from chargehand.web.summaries import info_of, queues_of
 
 routes = router("queues")
 Name = Annotated[str, Path(min_length=1, max_length=200)]
@@ -45,19 +45,19 @@ async def info(site: Here) -> Response:
 
     def read() -> Info:
         hand = site.hand
-        view = hand.status()
-        holder = None if view is not None else nodelock.holder(hand.location)
+        status = hand.internal.node_status()
+        holder = None if status is not None else nodelock.holder(hand.location)
         queues = [count.queue for count in hand.counts()]
         enabled = hand.settings.embed_workers
-        return info_of(hand.node_name, enabled, hand.known_crews(), view, holder, queues, hand.pages)
+        return info_of(hand.node_name, enabled, hand.known_crews(), status, holder, queues, hand.pages)
 
     return respond(await site.aside(read))
 
 
-@routes.get("/api/v1/status", dependencies=READ, tags=["system"], responses=answers(NodeStatus, examples.NODE_STATUS))
+@routes.get("/api/v1/status", dependencies=READ, tags=["system"], responses=answers(NodeAnswer, examples.NODE_ANSWER))
 async def status(site: Here) -> Response:
-    """What the node shows of itself, its workers and the verdict on all, as it says it."""
-    return respond(NodeStatus(await site.aside(site.hand.status)))
+    """The status of the node: its workers, counters and verdict."""
+    return respond(NodeAnswer(await site.aside(site.hand.internal.node_status)))
 
 
 @routes.get("/api/v1/queues", dependencies=READ, responses=answers(Queues, examples.QUEUES))
@@ -66,7 +66,9 @@ async def queues(site: Here) -> Response:
 
     def read() -> Queues:
         hand = site.hand
-        found = queues_of(hand.counts(), hand.known_crews(), hand.pauses(), hand.internal.waiting(), hand.status())
+        found = queues_of(
+            hand.counts(), hand.known_crews(), hand.pauses(), hand.internal.waiting(), hand.internal.node_status()
+        )
         return Queues(tuple(found))
 
     return respond(await site.aside(read))

@@ -14,7 +14,7 @@ from chargehand.web.bodies import OrderIn, PauseIn, ScaleIn
 from chargehand.web.deps import CONTROL, READ, Here, Text, act, router
 from chargehand.web.documents import answers, respond
 from chargehand.web.problems import Problem
-from chargehand.web.views import workers_of
+from chargehand.web.summaries import workers_of
 
 routes = router("workers")
 _ANSWERS = answers(Answers, examples.ANSWERS, 404)
@@ -25,7 +25,7 @@ async def worker_status(site: Here) -> Response:
     """Every worker of every crew, as a bare array: never plainly `healthy` without a beat in the last 30 seconds."""
 
     def read() -> list[WorkerStatus]:
-        return workers_of(site.hand.health(), site.hand.status(), clock.now_ms())
+        return workers_of(site.hand.health(), site.hand.internal.node_status(), clock.now_ms())
 
     return respond(await site.aside(read))
 

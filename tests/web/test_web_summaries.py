@@ -7,28 +7,23 @@ import pytest
 from chargehand.host.operations import Component
 from chargehand.model.health import FRESH_MS
 from chargehand.model.records import Counts, CrewRow, Pause
-from chargehand.web.views import concurrency_of, info_of, queues_of, readiness_of, workers_of
+from chargehand.model.status import NodeStatus, NodeWorker, RestartBudget, StoreStatus
+from chargehand.web.summaries import concurrency_of, info_of, queues_of, readiness_of, workers_of
 
 NOW = 1_000_000
 TAG = CrewRow(name="tag", queue="tagging", handler="m:H", workers=2, max_attempts=3, timeout_ms=None)
 
 
-def worker(index: int = 0, **about: Any) -> dict[str, Any]:
-    usual = {
-        "component": f"worker:tag:{index}", "crew": "tag", "index": index, "status": "healthy", "flags": [],
-        "reason": None, "text": None, "pid": 100 + index, "incarnation": "i", "current_job": None, "progress": None,
-        "memory": 5, "jobs": 1, "heartbeat_s": 0.1, "restart_in_s": None, "restart_count": 0,
-        "budget": {"rapid_left": 5, "lifetime_left": 20}, "exit_code": None, "signal": None,
-    }  # fmt: skip
-    return {**usual, **about}
-
-
-def view(*workers: dict[str, Any], **about: Any) -> dict[str, Any]:
+def worker(index: int = 0, **about: Any) -> NodeWorker:
     usual: dict[str, Any] = {
-        "node": "n", "pid": 1, "version": "0", "started_ms": 5, "stopping": None, "unserved": {}, "paused": [],
-        "store": {"failing": None}, "workers": list(workers),
+        "component": f"worker:tag:{index}", "crew": "tag", "index": index, "status": "healthy", "pid": 100 + index,
+        "incarnation": "i", "memory": 5, "jobs": 1, "heartbeat_s": 0.1, "budget": RestartBudget(5, 20),
     }  # fmt: skip
-    return {**usual, **about}
+    return NodeWorker(**{**usual, **about})
+
+
+def view(*workers: NodeWorker, **about: Any) -> NodeStatus:
+    return NodeStatus(node="n", pid=1, version="0", started_ms=5, workers=workers, **about)
 
 
 def row(index: int = 0, node: str = "n", **about: Any) -> Component:
@@ -66,7 +61,7 @@ def test_without_a_node_its_rows_are_what_there_is() -> None:  # spec: HT-2
         ({"heartbeat_s": FRESH_MS / 1000 + 1}, "unknown"),
         ({"heartbeat_s": None}, "unknown"),
         ({"pid": None}, "unknown"),
-        ({"flags": ["stalled"]}, "healthy (stalled)"),
+        ({"flags": ("stalled",)}, "healthy (stalled)"),
         ({"status": "crashed", "pid": None}, "crashed"),
     ],
 )
@@ -91,7 +86,7 @@ PAUSE = Pause(scope="tag", who="ann", reason="new model", since_ms=0)
         (None, None, [], "no node runs"),
         (None, {"pid": 77}, [], "the node (pid 77) does not answer"),
         (view(worker(), stopping="SIGTERM"), None, [], "the node is stopping: SIGTERM"),
-        (view(worker(), store={"failing": "disk full"}), None, [], "the store fails: disk full"),
+        (view(worker(), store=StoreStatus(failing="disk full")), None, [], "the store fails: disk full"),
         (view(worker(), unserved={"x": "no crew serves it"}), None, [], "queue x: no crew serves it"),
         (view(worker()), None, [PAUSE], "crew tag: paused by ann: new model"),
         (view(), None, [], "crew tag: it has no workers: chargehand scale tag 1"),
@@ -104,7 +99,7 @@ PAUSE = Pause(scope="tag", who="ann", reason="new model", since_ms=0)
             "crew tag: none of its 1 workers takes work: worker:tag:0 is starting",
         ),
         (
-            view(worker(flags=["unresponsive"])), None, [],
+            view(worker(flags=("unresponsive",))), None, [],
             "crew tag: none of its 1 workers takes work: worker:tag:0 is healthy (unresponsive)",
         ),
     ],

@@ -1,0 +1,69 @@
+"""What is read from the store for readers: which queues and jobs to read, and what was found."""
+
+import msgspec
+
+from chargehand.model.job import JobRecord
+from chargehand.model.records import Counts, JobFilter
+from chargehand.store import Store
+
+LAST = 100
+"""The number of newest jobs that are read in addition to the running ones."""
+
+
+class StoreLook(msgspec.Struct, frozen=True, kw_only=True):
+    """What to read."""
+
+    queues: bool = True
+    jobs: bool = False
+    """The running jobs and the newest ones."""
+    ids: tuple[str, ...] = ()
+    """Further jobs by their id."""
+    crews: bool = False
+    """The queues that have a crew."""
+    only_if_stirred: bool = False
+    """Read only if another process has written since the last read."""
+    mark: int = 0
+    """A number that is returned with what was read."""
+
+
+class StoreView(msgspec.Struct, frozen=True, kw_only=True):
+    """What was read."""
+
+    look: StoreLook
+    counts: tuple[Counts, ...] | None = None
+    waiting: tuple[tuple[str, int], ...] = ()
+    jobs: tuple[JobRecord, ...] = ()
+    """Oldest first."""
+    listed: frozenset[str] = frozenset()
+    """The ids of those jobs that run or are among the newest."""
+    gone: tuple[str, ...] = ()
+    """The ids that were asked for and do not exist."""
+    served: tuple[str, ...] = ()
+    error: str | None = None
+    """Why nothing could be read."""
+
+
+def take(store: Store, look: StoreLook) -> StoreView:
+    """Reads the store."""
+    if look.only_if_stirred and not store.stirred():
+        return StoreView(look=look)
+    newest = store.jobs.find(JobFilter(limit=LAST)) if look.jobs else []
+    found = {job.id: job for job in reversed(newest)}
+    listed = {*found, *(claim.id for claim in (store.jobs.claims() if look.jobs else ()))}
+    gone: list[str] = []
+    for job_id in dict.fromkeys((*look.ids, *listed)):
+        if job_id not in found:
+            job = store.jobs.get(job_id)
+            if job is not None:
+                found[job_id] = job
+            else:
+                gone.append(job_id)
+    return StoreView(
+        look=look,
+        counts=tuple(store.jobs.counts()) if look.queues else None,
+        waiting=tuple(store.jobs.waiting()) if look.queues else (),
+        jobs=tuple(found.values()),
+        listed=frozenset(listed),
+        gone=tuple(gone),
+        served=tuple(crew.queue for crew in store.fleet.crews()) if look.crews else (),
+    )

@@ -1,0 +1,227 @@
+"""Combines the rows of the store and the status of the node into responses. Plain data in, plain data out."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from chargehand import __version__
+from chargehand.host.health import Component
+from chargehand.model.fleet.death import Reason
+from chargehand.model.fleet.lifecycle import ALIVE, Status
+from chargehand.model.health import APP, is_healthy, shown_status
+from chargehand.model.records import Counts, CrewRow, Pause
+from chargehand.model.status import NodeStatus, NodeWorker
+from chargehand.settings.plan import Page
+from chargehand.web.answers import (
+    Concurrency,
+    CrewConcurrency,
+    CrewInfo,
+    CrewReadiness,
+    Info,
+    Queue,
+    Readiness,
+    SupervisorInfo,
+    WorkerStatus,
+    WorkerThreads,
+)
+
+Holder = Mapping[str, Any]
+"""The content of the node's lock file."""
+
+
+def workers_of(components: Sequence[Component], status: NodeStatus | None, now_ms: int) -> list[WorkerStatus]:
+    """Returns every worker, ordered by node, crew and index; the node's own status takes precedence over its rows."""
+    found = {
+        (each.node, each.component): WorkerStatus(**msgspec.structs.asdict(each), index=_index(each.component))
+        for each in components
+        if each.component != APP
+    }
+    if status is not None:
+        for worker in status.workers:
+            name = (status.node, worker.component)
+            found[name] = _updated(found.get(name) or _without_row(worker, status.node, now_ms), worker, now_ms)
+    return sorted(found.values(), key=lambda worker: (worker.node, worker.crew or "", worker.index or 0))
+
+
+def _index(component: str) -> int | None:
+    last = component.rpartition(":")[2]
+    return int(last) if last.isdecimal() else None
+
+
+def _without_row(worker: NodeWorker, node: str, now_ms: int) -> WorkerStatus:
+    """Returns a worker whose row has not been written yet."""
+    return WorkerStatus(
+        component=worker.component, node=node, crew=worker.crew, status=worker.status, flags=(), reason=None,
+        text=None, pid=None, incarnation=None, current_job=None, last_heartbeat_ms=None, restart_count=0,
+        last_restart_ms=None, exit_code=None, signal=None, created_at_ms=now_ms, metadata={}, is_healthy=False,
+        index=worker.index,
+    )  # fmt: skip
+
+
+def _updated(row: WorkerStatus, worker: NodeWorker, now_ms: int) -> WorkerStatus:
+    age = worker.heartbeat_age_ms
+    return msgspec.structs.replace(
+        row,
+        reason=worker.reason,
+        text=worker.text,
+        pid=worker.pid,
+        incarnation=worker.incarnation,
+        current_job=worker.current_job,
+        restart_count=worker.restart_count,
+        exit_code=worker.exit_code,
+        signal=worker.signal,
+        status=shown_status(worker.status, worker.flags, age if worker.pid else None),
+        is_healthy=worker.pid is not None and is_healthy(worker.status, worker.flags, age),
+        flags=worker.flags,
+        last_heartbeat_ms=row.last_heartbeat_ms if age is None else now_ms - age,
+        progress=worker.progress,
+        memory=worker.memory,
+        jobs=worker.jobs,
+        budget=worker.budget,
+        restart_in_s=worker.restart_in_s,
+    )
+
+
+def info_of(
+    node: str,
+    enabled: bool,
+    crews: Sequence[CrewRow],
+    status: NodeStatus | None,
+    holder: Holder | None,
+    queues: Sequence[str],
+    pages: Sequence[Page] = (),
+) -> Info:
+    """Returns what runs here. `holder`: the process that holds the node's lock."""
+    supervisor = None
+    if status is not None:
+        supervisor = SupervisorInfo(
+            node=status.node, pid=status.pid, version=status.version, started_ms=status.started_ms, answers=True,
+            stopping=status.stopping,
+        )  # fmt: skip
+    elif holder is not None:
+        supervisor = SupervisorInfo(
+            node=holder.get("node"), pid=holder.get("pid"), version=None, started_ms=None, answers=False
+        )
+    live = [worker.crew for worker in _workers(status) if worker.status in ALIVE]
+    return Info(
+        version=__version__,
+        node=node,
+        supervisor=supervisor,
+        worker_enabled=enabled,
+        workers=tuple(
+            CrewInfo(crew=each.name, queue=each.queue, configured=_configured(each), live=live.count(each.name))
+            for each in crews
+        ),
+        queues=tuple(sorted({*queues, *(crew.queue for crew in crews)})),
+        pages=tuple(pages),
+    )
+
+
+def _configured(crew: CrewRow) -> int:
+    return crew.workers if crew.scaled is None else crew.scaled
+
+
+def _workers(status: NodeStatus | None, crew: str | None = None) -> list[NodeWorker]:
+    return [worker for worker in (status.workers if status else ()) if crew is None or worker.crew == crew]
+
+
+def queues_of(
+    counts: Sequence[Counts],
+    crews: Sequence[CrewRow],
+    pauses: Sequence[Pause],
+    waiting: Sequence[tuple[str, int]],
+    status: NodeStatus | None,
+) -> list[Queue]:
+    """Returns every queue that has jobs or a crew."""
+    by_name = {count.queue: count for count in counts}
+    paused, due = {pause.scope for pause in pauses}, dict(waiting)
+    reasons = status.unserved if status is not None else {}
+    found: list[Queue] = []
+    for name in sorted({*by_name, *(crew.queue for crew in crews)}):
+        serving = tuple(crew.name for crew in crews if crew.queue == name)
+        found.append(
+            Queue(
+                **msgspec.structs.asdict(by_name.get(name, Counts(queue=name))),
+                crews=serving,
+                paused="*" in paused or (bool(serving) and all(crew in paused for crew in serving)),
+                oldest_wait_ms=due.get(name),
+                unserved=reasons.get(name) or ("no node runs" if status is None and name in due else None),
+            )
+        )
+    return found
+
+
+def readiness_of(
+    crews: Sequence[CrewRow], status: NodeStatus | None, holder: Holder | None, pauses: Sequence[Pause]
+) -> Readiness:
+    """Returns whether work gets done, crew by crew."""
+    reasons: list[str] = []
+    if status is None:
+        pid = holder.get("pid", "unknown") if holder else None
+        reasons.append("no node runs" if holder is None else f"the node (pid {pid}) does not answer")
+    else:
+        if status.stopping:
+            reasons.append(f"the node is stopping: {status.stopping}")
+        if status.store.failing:
+            reasons.append(f"the store fails: {status.store.failing}")
+        reasons += [f"queue {queue}: {why}" for queue, why in sorted(status.unserved.items())]
+    paused = {pause.scope: f"paused by {pause.who}: {pause.reason or 'no reason given'}" for pause in pauses}
+    shown = [_crew_ready(crew, status, paused) for crew in crews]
+    if not crews:
+        reasons.append("no crew is registered")
+    reasons += [f"crew {each.crew}: {each.reason}" for each in shown if not each.ready and status is not None]
+    ready = not reasons and all(each.ready for each in shown)
+    return Readiness(ready=ready, reasons=tuple(reasons), crews=tuple(shown))
+
+
+def _crew_ready(crew: CrewRow, status: NodeStatus | None, paused: Mapping[str, str]) -> CrewReadiness:
+    workers = _workers(status, crew.name)
+    reason = paused.get(crew.name) or paused.get("*")
+    if reason is None and status is None:
+        reason = "no node answers"
+    if reason is None and not workers:
+        reason = f"it has no workers: chargehand scale {crew.name} 1"
+    if reason is None and not any(_takes_work(worker) for worker in workers):
+        first = workers[0]
+        why = f" ({first.text})" if first.text else ""
+        reason = f"none of its {len(workers)} workers takes work: {first.component} is {_shown(first)}{why}"
+    return CrewReadiness(crew=crew.name, queue=crew.queue, ready=reason is None, reason=reason)
+
+
+def _shown(worker: NodeWorker) -> str:
+    return shown_status(worker.status, worker.flags, worker.heartbeat_age_ms)
+
+
+def _takes_work(worker: NodeWorker) -> bool:
+    """Whether the worker is healthy, or has stopped as idle and starts again with the next job."""
+    asleep = worker.status == Status.STOPPED and worker.reason == Reason.IDLE
+    return asleep or _shown(worker) == Status.HEALTHY
+
+
+def concurrency_of(
+    crews: Sequence[CrewRow], status: NodeStatus | None, configured: Mapping[str, int], threads: Mapping[int, int]
+) -> Concurrency:
+    """Returns the workers and threads of each crew. `configured`: threads by crew; `threads`: measured, by pid."""
+    found: list[CrewConcurrency] = []
+    for crew in crews:
+        workers = tuple(
+            WorkerThreads(
+                component=each.component,
+                pid=each.pid,
+                busy=each.current_job is not None,
+                threads=None if each.pid is None else threads.get(each.pid),
+            )
+            for each in _workers(status, crew.name)
+        )
+        found.append(
+            CrewConcurrency(
+                crew=crew.name,
+                configured=_configured(crew),
+                live=sum(each.pid is not None for each in workers),
+                busy=sum(each.busy for each in workers),
+                threads_configured=configured.get(crew.name),
+                workers=workers,
+            )
+        )
+    return Concurrency(tuple(found))
