@@ -1,6 +1,6 @@
-"""What the node writes into the store for readers in other processes: its own beat, its workers' health, the history.
+"""Decides when to write health rows for readers in other processes: the node's heartbeat, its workers, the history.
 
-At once when a status changes, else every few seconds; never for every small job.
+A change of status is written at once, everything else every few seconds; never for every short job.
 """
 
 import os
@@ -19,12 +19,12 @@ from chargehand.processes import proc
 
 BEAT = 5.0
 SOON = 0.05
-"""Seconds for which changes are gathered."""
+"""Seconds for which changes are collected."""
 SNAPSHOT_EVERY = 30.0
 
 
 class HealthRows:
-    """When to write what; `due` and `chores` are asked by the node."""
+    """Keeps which rows are out of date. The node asks `due` and `chores`."""
 
     def __init__(
         self, fleet: Fleet, ledger: Ledger, handles: Mapping[str, Handle], *, history: bool, now: float
@@ -38,20 +38,20 @@ class HealthRows:
         self._changed_at: float | None = None
 
     def changed(self, component: str, now: float) -> None:
-        """Readers should soon see what became of it."""
+        """Write the row of this component soon."""
         self._changed.add(component)
         if self._changed_at is None:
             self._changed_at = now + SOON
 
     def due(self) -> float:
-        """When the next is to be written."""
+        """Returns when the next rows are to be written."""
         due = self._beat_at
         if self._changed_at is not None:
             due = min(due, self._changed_at)
         return due if self._snapshot_at is None else min(due, self._snapshot_at)
 
     def chores(self, now: float, text: str | None) -> list[chores.Chore]:
-        """What is to be written now. `text`: what is wrong with the node, if anything is."""
+        """Returns what to write now. `text`: what is wrong with the node, if anything."""
         found: list[chores.Chore] = []
         beat = now >= self._beat_at
         if beat or (self._changed_at is not None and now >= self._changed_at):
@@ -74,7 +74,7 @@ class HealthRows:
         return health_note(place, self._handles.get(component), self._ledger.held.get(component), now)
 
     def _own(self, now: float, text: str | None) -> HealthNote:
-        """The node itself: an outside monitor sees by its age that it hangs."""
+        """Returns the row of the node itself: a monitor sees by its age that the node hangs."""
         return HealthNote(
             component=APP,
             status="healthy" if text is None else "degraded",

@@ -1,7 +1,7 @@
-"""What the node tells of itself while it happens: workers, jobs, queues and the verdict, as state in a broker.
+"""Publishes the live state of the node in a broker: workers, jobs, queues and the verdict.
 
-While nobody watches it only counts what the figures need, and looks at the queues now and then while they change, for
-the charts of those who come later. It never waits: what must be read from the store is asked of the reader.
+Without subscribers it only counts what the figures need, and reads the queues now and then while they change, so that
+the charts have a past. It never waits: the reader thread reads what only the store knows.
 """
 
 from collections.abc import Callable, Mapping
@@ -26,24 +26,24 @@ from chargehand.node.reader import Reader
 from chargehand.settings.plan import NodePlan
 
 WORK_GAP, WORK_AHEAD = 0.25, 1.0
-"""Seconds between two states of a worker that differ only in its work, on average; after a quiet while, a few go at
-once: so many seconds' worth. A change of its status never waits."""
+"""Average seconds between two events of a worker that differ only in its work, and the burst after a quiet time, in
+seconds' worth of events. A change of status is published at once."""
 FIRST_GAP, LONGEST_GAP = 0.02, 0.25
-"""Seconds between two publications, at least; longer when many jobs have changed, or when the last one took long."""
+"""Least and most seconds between two publications: longer when many jobs changed, or when the last one took long."""
 MANY = 100
-"""Jobs that have changed: in a shower of them nobody can read each."""
+"""Changed jobs from which on events are published less often."""
 LOOK_GAP = 0.25
-"""Seconds between two looks at the store, at least, and four times as long as the last one took."""
+"""Least seconds between two reads of the store; also at least four times as long as the last one took."""
 POLL = 2.0
-"""How often the store is asked whether others have written; those who do so from here say it themselves."""
+"""Seconds between two checks whether another process has written; a process on this machine also sends a hint."""
 
 Beside = tuple[dict[str, str], str | None, dict[str, str]]
-"""What is wrong beside the workers: queues that nobody serves, each with why; why the store fails; crews that cannot
-look for work, each with why."""
+"""Problems beside the workers: queues that no worker serves, each with the reason; why the store fails; crews whose
+`discover` fails, each with the reason."""
 
 
 class Live:
-    """See the module."""
+    """Turns what happens in the node into published state."""
 
     def __init__(
         self,
@@ -60,31 +60,31 @@ class Live:
         self.broker = Broker(life)
         self.jobs = LiveJobs(self.broker, plan.node, ledger)
         self.watched = False
-        """Whether anybody wants to know."""
+        """Whether there are subscribers."""
         self.past = Past()
         self._figures: dict[str, Figures] = {crew.queue: Figures() for crew in plan.crews}
         self._wall = clock.now_ms() - clock.monotonic() * 1000
-        """What makes a moment of the one clock into one of the other, always in the same way."""
+        """The difference between the wall clock and the monotonic clock, in milliseconds, fixed at the start."""
         self._workers: dict[str, WorkerBody] = {}
         self._urgent: set[str] = set()
         self._busy: set[str] = set()
         self._paid_until: dict[str, float] = {}
-        """Up to when each worker's share of events is used up."""
+        """Until when each worker's budget of events is used up."""
         self._busy_at = self._publish_at = 0.0
         self._counts: tuple[tuple[Counts, ...], tuple[tuple[str, int], ...]] | None = None
         self._beside: Beside | None = None
         self._stirred = False
         self._look_at = self._poll_at = 0.0
         self._asked: tuple[int, int] | None = None
-        """The look that is under way: its number, and the version at which it was asked for."""
+        """The read in progress: its number, and the broker's version when it was started."""
         self._looks = 0
         self.looked = 0
-        """The number of the last look that was answered."""
+        """The number of the last completed read."""
 
-    # who wants what
+    # subscriptions
 
     def watch(self, patterns: Patterns | None, now: float) -> int:
-        """All who watch want this together (None: nobody watches). The number of the look after which it is known."""
+        """Set what all subscribers together want; None if there are none. Returns the read after which it is known."""
         news = self.jobs.watch(patterns)
         if patterns is None:
             self.watched = False
@@ -92,7 +92,7 @@ class Live:
             self._asked = None
             return 0
         if not self.watched:
-            self.watched, self._asked = True, None  # a look for the past alone would only be in the way
+            self.watched, self._asked = True, None  # a read for the past alone would be in the way
             self._urgent.update(self._fleet.places, self._workers)
             self._poll_at, self._look_at = now + POLL, now
             news = True
@@ -100,46 +100,46 @@ class Live:
             self._stirred, self._look_at = True, now
         return self._looks + 1 if news or self._stirred else self._looks
 
-    # what happens; all of it is cheap while nobody watches
+    # events of the node; all of them are cheap without subscribers
 
     def changed(self, component: str) -> None:
-        """A worker's status may be another."""
+        """The status of a worker may have changed."""
         if self.watched:
             self._urgent.add(component)
 
     def worked(self, component: str) -> None:
-        """What a worker does, or how far it is, may be something else."""
+        """The job or progress of a worker may have changed."""
         if self.watched:
             self._busy.add(component)
             self._busy_at = min(self._busy_at, self._paid_until.get(component, 0.0) - WORK_AHEAD)
 
     def began(self, component: str, todo: Todo) -> None:
-        """A worker was handed something."""
+        """A worker was handed a job, several jobs, or a look."""
         if self.watched:
             self.worked(component)
             self.jobs.began(component, todo)
 
     def heard(self, component: str, job: str | None, progress: Any) -> None:
-        """A worker says how it is, and how far with its job, if that is news."""
+        """A worker sent a health frame; `progress` is given only if it changed."""
         if self.watched:
             self.worked(component)
             if progress is not None:
                 self.jobs.progressed(component, job, progress)
 
     def settled(self, job_id: str) -> None:
-        """A worker has settled this job itself."""
+        """A worker settled this job in its own transaction."""
         if self.watched:
             self._stirred |= self.jobs.ask(job_id)
 
     def written(self, now: float) -> None:
-        """Somebody else has written into the store."""
+        """Another process has written into the store."""
         self.past.stir(now)
         if self.watched:
             self._stirred = True
             self.jobs.written()
 
     def committed(self, batch: Batch, result: Result, now: float) -> None:
-        """A batch is in the store."""
+        """A batch was committed."""
         for grant in result.grants:
             if grant.claims:
                 self._figures_of(grant.claims[0].queue).began(now)
@@ -163,10 +163,10 @@ class Live:
             found = self._figures[queue] = Figures()
         return found
 
-    # time
+    # deadlines
 
     def due(self) -> float:
-        """When `step` has something to do."""
+        """Returns when `step` has something to do."""
         if not self.watched:
             return self.past.due() if self._asked is None else NEVER
         if self._urgent:
@@ -180,7 +180,7 @@ class Live:
         return min(moments)
 
     def step(self, now: float) -> None:
-        """Publish what is due; look at the store if that is due."""
+        """Publish what is due, and start a read of the store if one is due."""
         if not self.watched:
             self._looks += 1
             self._asked = (self._looks, self.broker.version)
@@ -245,13 +245,13 @@ class Live:
         self._reader.ask(look)
 
     def seen(self, seen: StoreView, took: float, now: float) -> None:
-        """The reader has looked."""
+        """Take over the result of a read."""
         if self._asked is None or seen.look.mark != self._asked[0]:
-            return  # nobody watched for a while
+            return  # the subscribers left meanwhile
         (self.looked, version), self._asked = self._asked, None
         self._look_at = now + max(LOOK_GAP, 4 * took)
         if seen.error is not None:
-            self._stirred, self._look_at = True, now + POLL  # what made us look is not seen yet
+            self._stirred, self._look_at = True, now + POLL  # the change that caused the read has not been seen
         if seen.counts is not None:
             self._counts = (seen.counts, seen.waiting)
         if not self.watched:
@@ -263,7 +263,7 @@ class Live:
             self._publish_queues(now)
 
     def _queues(self, now: float) -> list[QueueBody]:
-        """Every queue as it is shown, by what is known; nothing before the first look."""
+        """Returns the body of every queue; empty before the first read."""
         served = [crew.queue for crew in self._plan.crews]
         return [] if self._counts is None else queue_bodies(*self._counts, served, self._figures, now)
 

@@ -1,6 +1,6 @@
-"""What the node tells of jobs while somebody watches: what it does with them itself, and what the store says of others.
+"""Publishes the state of jobs for subscribers: from the node's own work, and from the store for all other changes.
 
-Everything told has been committed before. What was read from the store never replaces what was told after it was asked.
+Everything published was committed before. A read of the store never replaces an event that is newer than the read.
 """
 
 from collections import OrderedDict
@@ -22,40 +22,40 @@ from chargehand.model.topic import Patterns, job_topic
 from chargehand.protocol.worker import ProgressFrame
 
 MOST_CHANGES = 500
-"""Jobs whose changes are gathered; of more, those are left out that nobody was ever told of."""
+"""Changed jobs that are kept until the next publication; of more, jobs that were never published are dropped."""
 MOST_ASKED = 1000
-"""Jobs that the store is asked about at a time."""
+"""Jobs read from the store at once."""
 
 Change = Callable[[], JobBody]
-"""Makes the state of a job; only that of those is made which are told."""
+"""Makes the body of a job; called only when it is published."""
 
 
 class LiveJobs:
-    """See the module."""
+    """Collects changes of jobs and publishes them."""
 
     def __init__(self, broker: Broker, node: str, ledger: Ledger) -> None:
         self._broker, self._node, self._ledger = broker, node, ledger
         self._all = False
         self._ids: frozenset[str] = frozenset()
         self._changes: dict[str, Change] = {}
-        """Of jobs that somebody was told of."""
+        """Changes of jobs that were published before."""
         self._new: OrderedDict[str, Change] = OrderedDict()
-        """Of jobs that nobody was ever told of: of many only the last matter."""
+        """Changes of jobs that were never published: of many, only the last matter."""
         self._ask: dict[str, None] = {}
-        """Jobs that have changed, but only the store knows into what."""
+        """Jobs whose new state only the store knows."""
         self._asked: set[str] = set()
-        """Those of them that are being read."""
+        """Those of them that are being read now."""
         self._meanwhile: set[str] = set()
-        """Jobs that nobody was told of and that have ended since the store was asked: what it says of them is old."""
+        """Jobs that ended, unpublished, since the read began: what it returns for them is out of date."""
         self._new_list = False
 
     @property
     def waiting(self) -> int:
-        """How many have changed and are to be told."""
+        """The number of changes to publish."""
         return len(self._changes) + len(self._new)
 
     def watch(self, patterns: Patterns | None) -> bool:
-        """All who watch want this together; whether the store must be read for it."""
+        """Set what all subscribers together want. Returns whether the store must be read for it."""
         every, ids = (patterns.jobs, patterns.ids) if patterns is not None else (False, frozenset[str]())
         new_list, new_ids = every and not self._all, ids - self._ids
         self._all, self._ids = every, ids
@@ -68,18 +68,18 @@ class LiveJobs:
         if new_list:
             for component, held in self._ledger.held.items():
                 for claim in held.claims.values():
-                    if self._known(claim.id) is None:  # else we know how far it is, too
+                    if self._known(claim.id) is None:  # otherwise its progress is known, too
                         self._change(claim.id, partial(JobBody.of_claim, claim, component))
         unknown = [job_id for job_id in new_ids if self._known(job_id) is None]
         return new_list or bool(unknown)
 
-    # what happens
+    # events of the node
 
     def _wanted(self, job_id: str) -> bool:
         return self._all or job_id in self._ids
 
     def _known(self, job_id: str) -> Change | None:
-        """What makes the newest state of it that we know."""
+        """Returns what makes the newest known body of this job."""
         change = self._new.get(job_id) or self._changes.get(job_id)
         if change is None:
             event = self._broker.get(job_topic(job_id))
@@ -99,7 +99,7 @@ class LiveJobs:
             self._new.popitem(last=False)
 
     def ask(self, job_id: str) -> bool:
-        """This job has changed, into what the store must say; whether it is to be read."""
+        """Note that the store must be asked about this job. Returns whether it is wanted."""
         if self._wanted(job_id):
             self._ask[job_id] = None
             if len(self._ask) > MOST_ASKED:
@@ -108,30 +108,30 @@ class LiveJobs:
         return False
 
     def written(self) -> None:
-        """Somebody else has written: which jobs are new, or no longer what we told, the store must say."""
+        """Another process has written: the list of jobs must be read again."""
         self._new_list |= self._all
 
     def began(self, component: str, todo: Todo) -> None:
-        """A worker was handed this."""
+        """A worker was handed a job, several jobs, or a look."""
         if not (self._all or self._ids) or isinstance(todo, Search):
             return
         for claim in todo if isinstance(todo, list) else (todo,):
             self._change(claim.id, partial(JobBody.of_claim, claim, component))
 
     def progressed(self, component: str, job: str | None, progress: ProgressFrame) -> None:
-        """A worker says how far it is."""
+        """A worker reported progress."""
         held = self._ledger.held.get(component)
         claim = held and (held.claim if job is None else held.find(job))
         if claim is not None and self._wanted(claim.id):
             self._change(claim.id, partial(JobBody.of_claim, claim, component, progress))
 
     def committed(self, batch: Batch, result: Result) -> bool:
-        """A batch is in the store; whether more must be read to know what it made of jobs."""
+        """A batch was committed. Returns whether jobs must be read to know their new state."""
         if not (self._all or self._ids):
             return False
         for request, (_, enqueued) in zip(batch.requests, result.enqueued, strict=True):
             for job, done in zip(request.jobs, enqueued, strict=True):
-                if done.created and self._known(job.id) is None:  # it may have begun already
+                if done.created and self._known(job.id) is None:  # it may have started already
                     self._change(job.id, partial(JobBody.of_new, job))
         ask = [settlement.id for settlement in batch.settlements if not self._settled(settlement, result)]
         for chore, done in zip(batch.chores, result.done, strict=True):
@@ -141,20 +141,20 @@ class LiveJobs:
         return bool(wanted)
 
     def _settled(self, settlement: Settlement, result: Result) -> bool:
-        """Whether it is known what that made of the job; a job to be cancelled, say, is not queued again."""
+        """Returns whether the settlement tells the new state: a job that was asked to cancel is not queued again."""
         if not self._wanted(settlement.id):
             return True
         known = self._known(settlement.id)
         if known is None:
             self._meanwhile.add(settlement.id)
-            return settlement.id not in self._ids  # it came and went, and nobody was told
+            return settlement.id not in self._ids  # it came and went, unpublished
         if settlement.state not in FINISHED or settlement.id in result.lost:
             return False
         self._change(settlement.id, lambda: known().settled(settlement))
         return True
 
     def publish(self) -> None:
-        """Tell what has changed."""
+        """Publish the changes."""
         at_ms = clock.now_ms()
         changes = [*self._changes.items(), *self._new.items()]
         self._changes.clear()
@@ -165,18 +165,18 @@ class LiveJobs:
     # the store
 
     def look(self, look: StoreLook, *, poll: bool) -> StoreLook:
-        """What is to be read of jobs, too."""
+        """Returns the read with the jobs that must be read added."""
         every = self._all and (poll or self._new_list)
         self._new_list = False
         self._asked, self._ask = set(self._ask), {}
         self._meanwhile.clear()
         ids = {*self._asked, *self._ids}
-        if every:  # others may have changed what we told last
+        if every:  # other processes may have changed what was published last
             ids |= {key[4:] for key in self._broker.keys("job:")}
         return msgspec.structs.replace(look, jobs=every, ids=tuple(sorted(ids)))
 
     def seen(self, seen: StoreView, version: int) -> None:
-        """What the store says, which was asked at this version."""
+        """Take over the result of a read that was started at this version of the broker."""
         if seen.error is not None:
             self._ask = {**dict.fromkeys(self._asked), **self._ask}
             return
@@ -195,12 +195,12 @@ class LiveJobs:
         key = job_topic(job.id)
         event = self._broker.get(key)
         if event is not None and event.version > version:
-            return  # it was told after we had asked
+            return  # it was published after the read began
         ours = job.state is State.RUNNING and job.node == self._node
         if event is not None and ours and event.body.state is job.state:
-            return  # we know better how far it is
+            return  # the node knows the progress better
         aside = not listed and job.id not in self._asked and (event is None or event.aside)
-        # Of progress the store has the last that was written, which need not be the last that was said.
+        # The store has the progress that was written last, which need not be the last that was reported.
         ignoring = ("progress",) if job.state in FINISHED else ()
         body = JobBody.of_record(job)
         self._broker.publish(key, key, "job", body, clock.now_ms(), ignoring=ignoring, aside=aside)
