@@ -25,7 +25,7 @@ from bench.hosting import CrewSpec, Spec, hand_of
 from chargehand import Chargehand, Crew
 from chargehand.log import Event
 from chargehand.processes import proc
-from chargehand.stores.sqlite.ground import filesystem_of
+from chargehand.stores.sqlite.files import filesystem_of
 from chargehand.testing import eventually
 
 ROOT = Path(__file__).resolve().parent.parent

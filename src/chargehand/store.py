@@ -321,7 +321,7 @@ class Store(Protocol):
         """
         ...
 
-    def stirred(self) -> bool:
+    def changed(self) -> bool:
         """Returns whether others may have written since the last call; True when unsure."""
         ...
 

@@ -179,7 +179,7 @@ def test_a_job_that_came_while_a_crew_had_nobody_is_found_by_a_later_poll(tmp_pa
 # spec: WK-3
 def test_a_poll_without_a_stir_asks_the_store_for_nothing(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "store.db")
-    store.stirred()
+    store.changed()
     poll = Batch(wants=(Want("a", "queue-a", 1),), poll=True)
     with store.transaction() as tx:
         tx.jobs.enqueue([NewJob(id="own", queue="queue-a")])

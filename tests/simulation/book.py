@@ -1,4 +1,4 @@
-"""The oracle's book: a record of every place, the pauses, and how late the node was. The promises build on it."""
+"""The oracle's book: a record of every place, the pauses, and the delays of the node. The checked promises use it."""
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 EPS = 1e-6
 HICCUP = 2.0
-"""Seconds that the node's own steps may add to anything: several hiccups that are too short to be forgiven."""
+"""Seconds that the node's own steps may add: several delays, each too short to count as lateness."""
 
 _moves: list[tuple[Place, str, str]] = []
 _move = Place.move
 
 
 def _watched_move(self: Place, status: Status) -> None:
-    """Every change is seen, also those that are over when the fleet has answered."""
+    """Records every change of a status, also one that is undone before the fleet returns."""
     if status is not self.status:
         _moves.append((self, self.status.value, status.value))
     _move(self, status)
@@ -33,14 +33,14 @@ Place.move = _watched_move
 
 
 class Book:
-    """See the module."""
+    """Keeps the records of all places in this life of the node."""
 
     def __init__(self, world: "World") -> None:
         self.world = world
         self.jobs = ItemPromises(world)
         self.records: dict[str, Record] = {}
         self.done: dict[str, int] = {}
-        """Jobs that each crew has got out of the way in this life of the node."""
+        """How many jobs each crew has finished in this life of the node."""
         self.applied: frozenset[str] = frozenset()
         self.stopping = False
         self._late: list[tuple[float, float]] = []
@@ -66,7 +66,7 @@ class Book:
     # the node
 
     def node_starts(self, counts: dict[str, int], given_up: Iterable[str]) -> None:
-        """A new mind: it knows of the past only who was given up."""
+        """Starts with an empty book: a new node knows of the past only which workers were given up."""
         self.records.clear()
         self._statuses.clear()
         _moves.clear()
@@ -82,7 +82,7 @@ class Book:
                 self.records[component].state = "failed"
 
     def begun(self) -> None:
-        """Those who were given up are so again: that is no change."""
+        """Notes that the workers which were given up before have that status already."""
         assert self.world.node is not None
         for component, record in self.records.items():
             if record.state == "failed":
@@ -95,14 +95,14 @@ class Book:
         self.records[record.component] = record
 
     def work_waits(self, crew: str, count: int) -> None:
-        """So many of those who sleep are to be woken."""
+        """Expects that so many sleeping workers of the crew are started."""
         asleep = [record for record in self.crew(crew) if record.state == "asleep"]
         paused = [record for record in asleep if self.applied & {"*", crew, record.component}]
         asleep = [record for record in asleep if record not in paused]
         now, lives = self.world.now, [record.life for record in self.crew(crew) if record.life is not None]
         loading = sum(life.ready_at is None and life.asked_at is None for life in lives)
         due = [record for record in self.crew(crew) if record.state == "due"]
-        # Of one whose backoff may or may not be over nobody can say whether it is coming.
+        # A worker whose backoff may or may not be over may be started: it counts in `most` only.
         least = loading + sum(record.latest <= now for record in due)
         most = loading + sum(record.earliest <= now for record in due)
         for record in asleep[: max(0, count - least)]:
@@ -112,7 +112,7 @@ class Book:
             record.due(now)
 
     def vacated(self, component: str) -> None:
-        """The earlier life of it that could not be killed is gone."""
+        """Notes that an earlier, unkillable life of the worker has ended."""
         record = self.records.get(component)
         if record is not None:
             record.occupied = False
@@ -130,21 +130,21 @@ class Book:
                 record.life.may_be_asked = True
 
     def lateness(self, seconds: float) -> None:
-        """The node took a step so much later than it had planned."""
+        """Notes that the node took a step so many seconds late."""
         self.world.note(f"the node is {seconds:.1f} s late")
         self._late.append((self.world.now, seconds))
         for record in self.records.values():
             if record.life is not None and record.life.ready_at is not None:
-                record.life.ready_at += seconds  # that it ran well meanwhile was seen by nobody
+                record.life.ready_at += seconds  # nobody saw whether the worker was healthy meanwhile
 
     def slack(self, since: float) -> float:
-        """How much the node's own lateness has added since then."""
+        """Returns the seconds that the node was late since then."""
         return sum(seconds for when, seconds in self._late if when > since)
 
     # statuses (SV-4)
 
     def statuses(self, *, thoroughly: bool) -> None:
-        """Every change of a status is in the table, and none goes past it."""
+        """Checks that every change of a status is in the table, and that none was missed."""
         for place, before, after in _moves:
             known = self._statuses.get(place.component, before)
             self.check(known == before, f"{place.component} was {known}, and is {before} all of a sudden")

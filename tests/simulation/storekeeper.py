@@ -18,7 +18,7 @@ NEVER = float("inf")
 
 
 class Failing:
-    """A store whose transactions fail when they are to be committed."""
+    """A store whose transactions fail at the commit."""
 
     def __init__(self, store: Any) -> None:
         self._store = store
@@ -34,7 +34,7 @@ class Failing:
 
 
 class Storekeeper:
-    """One batch at a time: begun, committed or not, and then confirmed."""
+    """Executes one batch at a time: begins it, commits it or not, and then confirms it."""
 
     def __init__(self, node: "Node", life: str) -> None:
         self._node, self._world = node, node.world
@@ -43,7 +43,7 @@ class Storekeeper:
         self._pause = FIRST_PAUSE
 
     def submit(self) -> float:
-        """Have the next batch executed if it is due; when it is."""
+        """Executes the next batch if it is due. Returns when it is due otherwise."""
         ledger, world = self._node.ledger, self._world
         due = ledger.batch_due(world.now)
         if due is None:
@@ -69,7 +69,7 @@ class Storekeeper:
         return world.chance.choice([0.001, 0.002, 0.005, 0.02])
 
     def _fail(self, batch: Batch) -> None:
-        """It gets as far as the commit, and no further."""
+        """Executes the batch up to the commit, which fails."""
         node, world = self._node, self._world
         if not node.alive:
             return
@@ -78,7 +78,7 @@ class Storekeeper:
             result = turn(cast(Store, Failing(world.stage.store)), batch, self.holder, lambda: world.now)
         except StoreError:
             node.order(self._failed)
-        else:  # nothing was to be written
+        else:  # there was nothing to write
             node.order(lambda: self._confirmed(batch, result))
 
     def _failed(self) -> None:
@@ -88,7 +88,7 @@ class Storekeeper:
     def _commit(self, batch: Batch, delay: float) -> None:
         node, world = self._node, self._world
         if not node.alive and (not world.is_last(self.holder.life) or world.chance.random() < 0.5):
-            return  # it died before its commit. (A successor has its lock: later than that it cannot come.)
+            return  # the node died before the commit; after a successor has the lock no commit can come
         result = world.stage.store.turn(batch, self.holder, lambda: world.now)
         world.oracle.jobs.committed(batch, result)
         world.after(delay, lambda: node.order(lambda: self._confirmed(batch, result)))

@@ -303,9 +303,9 @@ def test_an_empty_store_is_empty(store: Store) -> None:
 # spec: ST-1
 def test_a_write_by_another_stirs_the_store(store_factory: Callable[[], Store]) -> None:
     mine, other = store_factory(), store_factory()
-    mine.stirred()
+    mine.changed()
     put(other, job("one"))
-    assert mine.stirred() is True
+    assert mine.changed() is True
 
 
 # spec: ST-1

@@ -50,7 +50,7 @@ from chargehand.model.records import (
 )
 from chargehand.stores import open_store
 from chargehand.stores.location import locate
-from chargehand.stores.sqlite import ground, prune
+from chargehand.stores.sqlite import files, prune
 from chargehand.stores.sqlite.store import SqliteStore, check_engine
 
 
@@ -184,13 +184,13 @@ def test_a_reader_sees_one_moment_while_others_write(path: Path, without_sqlite3
 # spec: ST-2
 def test_nobody_elses_write_is_not_a_stir(path: Path) -> None:
     with opened(path) as mine, opened(path) as other:
-        assert mine.stirred() is True  # it has never looked
-        assert mine.stirred() is False
+        assert mine.changed() is True  # it has never looked
+        assert mine.changed() is False
         put(mine, job("own"))
-        assert mine.stirred() is False
+        assert mine.changed() is False
         put(other, job("theirs"))
-        assert mine.stirred() is True
-        assert mine.stirred() is False
+        assert mine.changed() is True
+        assert mine.changed() is False
 
 
 # the schema
@@ -537,29 +537,29 @@ nonsense
     ],
 )
 def test_the_file_system_under_a_path_is_the_nearest_mount(path: str, kind: str) -> None:
-    assert ground.filesystem_of(Path(path), MOUNTS) == kind
+    assert files.filesystem_of(Path(path), MOUNTS) == kind
 
 
 # spec: ST-2
 def test_without_a_mount_the_file_system_is_unknown() -> None:
-    assert ground.filesystem_of(Path("/a"), "") == ""
+    assert files.filesystem_of(Path("/a"), "") == ""
 
 
 # spec: ST-2
 @pytest.mark.parametrize("kind", ["nfs", "nfs4", "cifs", "smb3", "9p", "ceph", "lustre", "fuse.sshfs", "virtiofs"])
 def test_network_file_systems_are_known(kind: str) -> None:
-    assert kind in ground.NETWORK
+    assert kind in files.NETWORK
 
 
 # spec: ST-2
 @pytest.mark.parametrize("kind", ["ext4", "xfs", "btrfs", "tmpfs", "overlay", "zfs", "f2fs"])
 def test_local_file_systems_are_not_taken_for_network_ones(kind: str) -> None:
-    assert kind not in ground.NETWORK
+    assert kind not in files.NETWORK
 
 
 # spec: ST-2
 def test_the_folder_of_these_tests_is_local(folder: Path) -> None:
-    assert ground.is_network(folder) is None
+    assert files.is_network(folder) is None
 
 
 # others' hands on the file

@@ -19,7 +19,7 @@ from chargehand.model.health import APP
 from chargehand.model.records import CrashFilter
 from chargehand.processes import proc
 from chargehand.stores.location import Location, locate_unread, location_of_node_lock
-from chargehand.stores.sqlite import ground
+from chargehand.stores.sqlite import files
 from chargehand.stores.sqlite.peek import ENGINE_ERROR, Peek, known_schema
 
 ASKED = 2.0
@@ -50,7 +50,7 @@ def nodes() -> Iterator[tuple[str, dict[str, Any]]]:
 
 def stores_of(pid: int) -> list[str]:
     """The stores whose lock a process holds."""
-    locks = (location_of_node_lock(target.removesuffix(ground.DELETED)) for target in links_of(pid).values())
+    locks = (location_of_node_lock(target.removesuffix(files.DELETED)) for target in links_of(pid).values())
     return sorted({str(location) for location in locks if location is not None})
 
 
@@ -112,8 +112,8 @@ def store(name: str, *more: str) -> Iterator[tuple[str, dict[str, Any]]]:
     if more:
         yield from nodes()
     location = locate_unread(name)
-    filesystem = ground.filesystem(location)
-    below: dict[str, Any] = {"filesystem": filesystem, "network": filesystem in ground.NETWORK}
+    filesystem = files.filesystem(location)
+    below: dict[str, Any] = {"filesystem": filesystem, "network": filesystem in files.NETWORK}
     yield "its file", {"ground": below}
     location = location.resolved()
     yield "its file", {"path": str(location)}
@@ -133,8 +133,8 @@ def store(name: str, *more: str) -> Iterator[tuple[str, dict[str, Any]]]:
 
 def under(location: Location) -> dict[str, Any]:
     """The file, and the disk that it is on."""
-    found = ground.file_facts(location)
-    if found["exists"] and not found["error"] and not ground.is_accessible(location):
+    found = files.file_facts(location)
+    if found["exists"] and not found["error"] and not files.is_accessible(location):
         found["error"] = f"it may not be read and written by {user(os.getuid())}"
     return found
 
@@ -144,7 +144,7 @@ def holder(location: Location) -> dict[str, Any]:
     try:
         seen = nodelock.holder(location)
     except OSError as error:  # it is somebody else's; the kernel still says who has locked it
-        pid = next(iter(ground.lockers(location.node, kernel_locks())), None)
+        pid = next(iter(files.lockers(location.node, kernel_locks())), None)
         found = {"held": pid is not None, "refused": True, "silent": error.strerror, "elsewhere": False}
         return found if pid is None else {**found, "pid": pid, "process": process(pid)}
     if seen is None:
@@ -160,7 +160,7 @@ def holder(location: Location) -> dict[str, Any]:
 
 def _gone(pid: int, location: Location) -> bool:
     """Returns whether a node uses a file that is no longer the one at its store's path."""
-    return ground.is_replaced(location, pid, links_of(pid)) and proc.stat(pid) is not None
+    return files.is_replaced(location, pid, links_of(pid)) and proc.stat(pid) is not None
 
 
 def asked(location: Location) -> dict[str, Any]:
@@ -185,8 +185,8 @@ def locked(location: Location) -> dict[str, Any] | None:
     began = clock.monotonic()
     found: list[int] = []
     while clock.monotonic() - began < HELD:
-        found = ground.writers(location, kernel_locks())
-        if not found and ground.is_write_lock_free(location):
+        found = files.writers(location, kernel_locks())
+        if not found and files.is_write_lock_free(location):
             return None
         clock.sleep(REST)
     who = process(found[0]) if found and found[0] > 0 else None

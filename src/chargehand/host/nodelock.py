@@ -1,4 +1,4 @@
-"""The lock that makes a node single: taken by a host, handed to the node that it starts, released by the kernel."""
+"""The node lock, of which a store has one: a host takes it and passes it to its node; the kernel releases it."""
 
 import fcntl
 import json
@@ -12,12 +12,12 @@ _taken: set[int] = set()
 
 
 def pid_namespace() -> str:
-    """The name of the world in which our pids mean something."""
+    """Returns the name of the pid namespace of this process."""
     return os.readlink("/proc/self/ns/pid")
 
 
 def take(store: Location) -> int | None:
-    """A descriptor that holds the lock for as long as it, or a copy of it, is open; None if a node has it."""
+    """Takes the lock and returns the descriptor that holds it while it or a copy is open; None if a node holds it."""
     descriptor = os.open(store.node, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -30,14 +30,14 @@ def take(store: Location) -> int | None:
 
 
 def release(descriptor: int) -> None:
-    """Let go of our copy of the lock; the node that was given one keeps it. Once is enough, twice does no harm."""
+    """Closes this process's copy of the descriptor; a node that has a copy keeps the lock. May be called twice."""
     if descriptor in _taken:
         _taken.discard(descriptor)
         os.close(descriptor)
 
 
 def _forget() -> None:
-    """In a process that this one forked: it must not keep the lock of a node that it knows nothing of."""
+    """Releases the locks in a forked process, which must not keep a node's lock."""
     for descriptor in list(_taken):
         release(descriptor)
 
@@ -46,14 +46,14 @@ os.register_at_fork(after_in_child=_forget)
 
 
 def sign(descriptor: int, pid: int, node: str) -> None:
-    """Write down who has the lock, for those who find it taken."""
+    """Writes the holder into the lock file, for processes that find the lock taken."""
     text = json.dumps({"pid": pid, "node": node, "pid_namespace": pid_namespace()}).encode()
     os.ftruncate(descriptor, 0)
     os.pwrite(descriptor, text, 0)
 
 
 def holder(store: Location) -> dict[str, Any] | None:
-    """Who has the lock, as far as is written down; None if nobody has."""
+    """Returns what is known of the holder; None if the lock is free."""
     try:
         descriptor = os.open(store.node, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -68,7 +68,7 @@ def holder(store: Location) -> dict[str, Any] | None:
 
 
 def _read(text: bytes) -> dict[str, Any]:
-    """What is written in the file; nothing, if that was torn."""
+    """Returns the content of the lock file; nothing, if it is incomplete."""
     try:
         return dict(json.loads(text))
     except (ValueError, TypeError):
@@ -76,7 +76,7 @@ def _read(text: bytes) -> dict[str, Any]:
 
 
 def check_namespace(store: Location) -> None:
-    """Refuse a store whose node lives in another pid namespace: neither could see if the other's processes live."""
+    """Raises StoreError if the node is in another pid namespace: neither side could see the other's processes."""
     try:
         text = store.node.read_bytes()
     except FileNotFoundError:

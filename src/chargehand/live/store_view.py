@@ -20,7 +20,7 @@ class StoreLook(msgspec.Struct, frozen=True, kw_only=True):
     """Further jobs by their id."""
     crews: bool = False
     """The queues that have a crew."""
-    only_if_stirred: bool = False
+    only_if_changed: bool = False
     """Read only if another process has written since the last read."""
     mark: int = 0
     """A number that is returned with what was read."""
@@ -45,7 +45,7 @@ class StoreView(msgspec.Struct, frozen=True, kw_only=True):
 
 def take(store: Store, look: StoreLook) -> StoreView:
     """Reads the store."""
-    if look.only_if_stirred and not store.stirred():
+    if look.only_if_changed and not store.changed():
         return StoreView(look=look)
     newest = store.jobs.find(JobFilter(limit=LAST)) if look.jobs else []
     found = {job.id: job for job in reversed(newest)}

@@ -69,7 +69,7 @@ class Grant(msgspec.Struct, frozen=True):
 class Result(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a Batch."""
 
-    stirred: bool = False
+    changed: bool = False
     """The poll found that others have written: every queue may have jobs, even those without a Want."""
     lost: tuple[str, ...] = ()
     """Ids of jobs whose claim no longer held: their settlement changed nothing."""

@@ -468,7 +468,7 @@ class Ledger:
         self.tally.committed(now, settled=bool(batch.settlements), claimed=bool(result.grants))
         handed: list[tuple[str, Todo]] = []
         wanted = {want.crew: want.limit for want in batch.wants}
-        if result.stirred:
+        if result.changed:
             for crew, pool in self.pools.items():
                 pool.check_store |= crew not in wanted
         for grant in result.grants:

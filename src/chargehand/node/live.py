@@ -240,7 +240,7 @@ class Live:
         self._looks += 1
         self._asked = (self._looks, self.broker.version)
         poll = now >= self._poll_at
-        look = self.jobs.look(StoreLook(only_if_stirred=not self._stirred, mark=self._looks), poll=poll)
+        look = self.jobs.look(StoreLook(only_if_changed=not self._stirred, mark=self._looks), poll=poll)
         self._stirred, self._poll_at = False, now + POLL
         self._reader.ask(look)
 

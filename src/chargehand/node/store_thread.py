@@ -1,4 +1,4 @@
-"""The store thread: it makes every store call of a node, one batch at a time, and never delays the main thread.
+"""The store thread makes every store call of a node, one batch at a time, so that the main thread never waits.
 
 It decides nothing: a Batch from the ledger goes in, a Result or a Failure comes out.
 """
@@ -25,7 +25,7 @@ RECOVER_AGAIN = 0.5
 
 
 class Opened(msgspec.Struct, frozen=True, kw_only=True):
-    """The store is open: what people and earlier lives left in it. `fingerprints`: of each crew's code and settings."""
+    """The store is open. Holds what people and earlier lives left in it, and the fingerprint of each crew's code."""
 
     pauses: tuple[tuple[str, int | None], ...]
     given_up: tuple[GivenUpMark, ...]
@@ -34,25 +34,25 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Recovered(msgspec.Struct, frozen=True):
-    """What earlier lives held is back in the queue: these jobs."""
+    """The claims of earlier lives were released: these jobs are queued again."""
 
     jobs: tuple[str, ...]
 
 
 class Recover(msgspec.Struct, frozen=True):
-    """Take back what earlier lives held, but for these workers of theirs."""
+    """Asks to release the claims of earlier lives, except those of the workers in `spare`."""
 
     spare: tuple[str, ...]
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """A batch was not committed. Everything in it may be tried again."""
+    """A batch was not committed and may be repeated."""
 
     why: str
 
 
 class Unusable(msgspec.Struct, frozen=True):
-    """The store could not be opened at all."""
+    """The store could not be opened."""
 
     why: str
 
@@ -61,7 +61,7 @@ News = Opened | Recovered | Result | Failure | Unusable
 
 
 class StoreThread(threading.Thread):
-    """Owns the node's store. `submit` and `take` are for the main thread; `ready` becomes readable with news."""
+    """Owns the node's store. The main thread calls `submit` and `take`; `ready` becomes readable with a result."""
 
     def __init__(
         self,
@@ -81,20 +81,20 @@ class StoreThread(threading.Thread):
         self._outbox: deque[News] = deque()
         self.ready = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self.busy_since: float | None = None
-        """Since when the present batch has been under way; the main thread shows it."""
+        """When the present batch was submitted; the main thread shows it."""
         self._prune_at = clock.monotonic() + PRUNE_EVERY
 
     def submit(self, batch: Batch) -> None:
-        """Have this batch executed; its result will come as news."""
+        """Executes this batch; `take` returns its result later."""
         self.busy_since = clock.monotonic()
         self._inbox.put(batch)
 
     def recover(self, spare: tuple[str, ...]) -> None:
-        """Take back what earlier lives held, now that some of them are gone; what comes of it will come as news."""
+        """Releases the claims of earlier lives, except those of `spare`; `take` returns the result later."""
         self._inbox.put(Recover(spare))
 
     def take(self) -> list[News]:
-        """All news so far."""
+        """Returns all results so far."""
         try:
             os.eventfd_read(self.ready)
         except BlockingIOError:
@@ -105,10 +105,10 @@ class StoreThread(threading.Thread):
         return news
 
     def stop(self) -> None:
-        """End the thread after what was submitted."""
+        """Ends the thread after what was submitted."""
         self._inbox.put(None)
 
-    def _tell(self, news: News) -> None:
+    def _report(self, news: News) -> None:
         self.busy_since = None
         self._outbox.append(news)
         os.eventfd_write(self.ready, 1)
@@ -118,23 +118,23 @@ class StoreThread(threading.Thread):
             store = self._open()
             with store.transaction() as tx:
                 tx.fleet.register(self._holder, self._crews, self._about)
-            self._tell(self._opened(store))
+            self._report(self._opened(store))
         except Exception as error:
             if not isinstance(error, ChargehandError):
-                log.error("the store cannot be opened, for an unforeseen reason", trace=True)
-            self._tell(Unusable(str(error) if isinstance(error, ChargehandError) else repr(error)))
+                log.error("the store cannot be opened: unexpected error", trace=True)
+            self._report(Unusable(str(error) if isinstance(error, ChargehandError) else repr(error)))
             return
         while (todo := self._next(store)) is not None:
             if isinstance(todo, Recover):
                 self._recover(store, todo)
                 continue
             try:
-                self._tell(store.turn(todo, self._holder))
+                self._report(store.turn(todo, self._holder))
             except StoreError as error:
-                self._tell(Failure(str(error)))
+                self._report(Failure(str(error)))
             except Exception as error:
-                log.error("a store call failed in an unforeseen way", trace=True)
-                self._tell(Failure(f"{type(error).__name__}: {error}"))
+                log.error("a store call failed: unexpected error", trace=True)
+                self._report(Failure(f"{type(error).__name__}: {error}"))
         store.close()
 
     def _opened(self, store: Store) -> Opened:
@@ -149,14 +149,14 @@ class StoreThread(threading.Thread):
         try:
             with store.transaction() as tx:
                 recovered = tx.jobs.recover(self._holder, "the node ended while the job was running", todo.spare)
-            self._tell(Recovered(tuple(recovered)))
+            self._report(Recovered(tuple(recovered)))
         except Exception as error:
-            log.error("what an earlier node held cannot be taken back yet", why=error)
+            log.error("the claims of an earlier node could not be released yet", why=error)
             clock.sleep(RECOVER_AGAIN)
             self._inbox.put(todo)
 
     def _next(self, store: Store) -> Batch | Recover | None:
-        """The next batch; old jobs are pruned, a few at a time, while there is none."""
+        """Returns the next batch; prunes old jobs in small steps while there is none."""
         while True:
             try:
                 return self._inbox.get(timeout=max(0.0, self._prune_at - clock.monotonic()))

@@ -20,9 +20,9 @@ LOOKED_BEFORE = 1.0
 
 def turn(store: Store, batch: Batch, holder: Holder, monotonic: Callable[[], float]) -> Result:
     """Executes a batch in one transaction, in this order: settle, note, enqueue, chores, claim."""
-    stirred = batch.poll and (store.stirred() or batch.unsure)
+    changed = batch.poll and (store.changed() or batch.unsure)
     has_work = batch.hinted or batch.settlements or batch.notes or batch.requests or batch.chores
-    if batch.poll and not (stirred or has_work):
+    if batch.poll and not (changed or has_work):
         return Result()
     with store.transaction() as tx:
         lost = tx.jobs.settle(batch.settlements, holder) if batch.settlements else []
@@ -35,15 +35,15 @@ def turn(store: Store, batch: Batch, holder: Holder, monotonic: Callable[[], flo
         done = [_do(chore, tx, holder, monotonic()) for chore in batch.chores]
         grants = tx.jobs.claim(batch.wants, holder) if batch.wants else []
     kinds = {type(chore) for chore in batch.chores}
-    read_pauses = stirred or not kinds.isdisjoint((chores.SetPause, chores.ClearPause, chores.LookAtPauses))
+    read_pauses = changed or not kinds.isdisjoint((chores.SetPause, chores.ClearPause, chores.LookAtPauses))
     read_recurring = not kinds.isdisjoint((chores.Recur, chores.Fire))
     return Result(
-        stirred=stirred,
+        changed=changed,
         lost=tuple(lost),
         enqueued=tuple(enqueued),
         grants=tuple(grants),
         done=tuple(done),
-        cancelling=tuple(job_id for job_id, _ in store.jobs.cancelling()) if stirred else None,
+        cancelling=tuple(job_id for job_id, _ in store.jobs.cancelling()) if changed else None,
         pauses=pauses_of(store) if read_pauses else None,
         waiting=tuple(store.jobs.waiting()) if chores.LookAtQueues in kinds else None,
         recurring=tuple(store.jobs.recurring()) if read_recurring else None,

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from chargehand.stores.sqlite.words import in_words
+from chargehand.stores.sqlite.errors import store_errors
 
 
 class Database:
@@ -16,5 +16,5 @@ class Database:
 
     def all(self, sql: str, bindings: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Returns every row of a statement."""
-        with in_words(self.path):
+        with store_errors(self.path):
             return self.connection.execute(sql, tuple(bindings)).fetchall()

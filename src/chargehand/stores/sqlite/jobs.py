@@ -21,7 +21,7 @@ from chargehand.stores.sqlite.limits import Limits
 from chargehand.stores.sqlite.rows import columns, readable
 
 ROWS_AT_ONCE = 50
-"""Many jobs are inserted so many in a statement: half the cost of one each."""
+"""How many jobs one statement inserts, if there are many: that halves the cost of a job."""
 _ROW = "(?, ?, 'queued', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _INSERT, _INSERT_MANY = (
     f"""
@@ -39,15 +39,15 @@ SELECT id FROM chargehand_job WHERE queue = ?2 AND key = ?3 AND state IN ('queue
 _PLAN = "INSERT INTO chargehand_recurring (name, schedule, job, next_run_ms, last_job) VALUES (?, ?, ?, ?, ?)"
 _MOVE_ON = "UPDATE chargehand_recurring SET next_run_ms = ?3 WHERE name = ?1 AND next_run_ms = ?2 RETURNING name"
 PROMOTE_AT_ONCE = 200
-"""Future jobs made due by one claim, at most: a million that fall due together must not make one claim slow."""
+"""How many scheduled jobs one claim makes due, at most: a million that become due together must not slow it down."""
 
 _PROMOTE = """
 UPDATE chargehand_job SET waits_for = NULL WHERE seq IN (
   SELECT seq FROM chargehand_job
   WHERE queue = ?1 AND state = 'queued' AND waits_for = 'time' AND run_at_ms <= ?2 ORDER BY run_at_ms LIMIT ?3)
 """
-# Claims and good ends are the hot path. Each is one statement for a whole batch, in and out as one JSON text: every row
-# that crosses into Python by itself would take and release the interpreter, and make the node's main thread wait.
+# Claims and successful outcomes are the hot path. Each is one statement for a whole batch, with one JSON text in and
+# out: for every single row SQLite would release and take the interpreter lock, and the node's main thread would wait.
 _CLAIM_FIELDS = columns(Claim, fence="fence + 1", waited_ms="max(0, ?3 - run_at_ms)")
 _FIND = f"""
 SELECT json_group_array(json_array({_CLAIM_FIELDS})) FROM (
@@ -73,7 +73,7 @@ SELECT value ->> 0, value ->> 1, ?2, value ->> 3, value ->> 4, ?3 - (value ->> 5
 FROM json_each(?1)
 """
 _NEXT = "SELECT min(run_at_ms) FROM chargehand_job WHERE queue = ?1 AND state = 'queued' AND waits_for = 'time'"
-# What a claim must know before it takes anything: which pauses hold, and when the next future job falls due.
+# What a claim must know first: which pauses hold, and when the next scheduled job becomes due.
 _LOOK = f"""
 SELECT (SELECT json_group_array(until_ms) FROM chargehand_pause
   WHERE scope IN ('*', ?2) AND (until_ms IS NULL OR until_ms > ?3)), ({_NEXT})
@@ -82,7 +82,7 @@ _WAITING = """
 SELECT count(*) FROM (
   SELECT 1 FROM chargehand_job WHERE queue = ? AND state = 'queued' AND waits_for IS NULL LIMIT ?)
 """
-# Where a job would be queued again, but its end was asked for, it is cancelled. One that is queued has no progress.
+# A job with a cancel request is cancelled where it would be queued again. A queued job has no progress.
 _SETTLE = """
 UPDATE chargehand_job SET
   state = iif(?3 = 'queued' AND cancel_ms IS NOT NULL, 'cancelled', ?3),
@@ -109,7 +109,7 @@ WHERE state = 'running' AND life <> ?1
 _HELD = """
 SELECT seq, queue, node, life, worker, started_ms FROM chargehand_job WHERE id = ?1 AND fence = ?2 AND state = 'running'
 """
-# At once, or, while it runs, a mark that says since when: the first one stays.
+# Cancels a queued job, and marks a running one with the time of the first request.
 _CANCEL = """
 UPDATE chargehand_job SET
   state = iif(state = 'queued', 'cancelled', state),
@@ -154,7 +154,7 @@ class SqliteJobs:
         if self._db.total_changes() - before == len(rows):
             self._db.execute("RELEASE enqueue")
             return [Enqueued(job.id, True) for job in jobs]
-        # Some were there already; which, is dearer to find out, so it is asked only now.
+        # Some exist already. Finding out which ones costs more, so it is done only now.
         self._db.execute("ROLLBACK TO enqueue; RELEASE enqueue")
         created = {row[0] for row in self._db.executemany(f"{_INSERT} RETURNING id", rows)}
         answers: list[Enqueued] = []
@@ -164,7 +164,7 @@ class SqliteJobs:
         return answers
 
     def _insert(self, rows: Sequence[tuple[Any, ...]]) -> None:
-        """Insert those that are not there yet, in order."""
+        """Inserts the rows that do not exist yet, in order."""
         single = len(rows) - len(rows) % ROWS_AT_ONCE
         if single:
             starts = range(0, single, ROWS_AT_ONCE)
@@ -190,12 +190,12 @@ class SqliteJobs:
         ((pauses, run_at),) = self._all(_LOOK, (want.queue, want.crew, self._now))
         ends: list[int | None] = json.loads(pauses)
         if ends:
-            # Nobody writes anything when a pause runs out, so whoever asks must learn now when to ask again.
+            # Nothing is written when a pause expires, so the caller must learn now when to ask again.
             left = None if None in ends else max(end for end in ends if end is not None) - self._now
             return Grant(want.crew, (), left, limited=True)
         room = self._limits.room(want.queue)
         if room == 0:
-            return Grant(want.crew, (), None, limited=True)  # whoever makes room will ask again
+            return Grant(want.crew, (), None, limited=True)  # the next claim after a slot is freed finds it
         if run_at is not None and run_at <= self._now:
             self._db.execute(_PROMOTE, (want.queue, self._now, PROMOTE_AT_ONCE))
             ((run_at,),) = self._all(_NEXT, (want.queue,))
@@ -206,7 +206,7 @@ class SqliteJobs:
         if self._limits.of(want.queue).key is None:
             claims, waiting, next_in = *self._take(want.queue, limit, asleep, holder), None
         else:
-            claims, waiting, next_in = self._take_what_keys_allow(want.queue, limit, asleep, holder)
+            claims, waiting, next_in = self._take_within_key_limits(want.queue, limit, asleep, holder)
         if next_in is None and len(claims) + waiting < limit + asleep:
             next_in = None if run_at is None else max(0, run_at - self._now)
         limited = (limit < want.limit) or self._limits.of(want.queue).key is not None
@@ -221,7 +221,7 @@ class SqliteJobs:
             ((waiting,),) = self._all(_WAITING, (queue, asleep))
         return claims, waiting
 
-    def _take_what_keys_allow(
+    def _take_within_key_limits(
         self, queue: str, limit: int, asleep: int, holder: Holder
     ) -> tuple[list[Claim], int, int | None]:
         chosen = self._limits.choose(queue, limit, asleep)
@@ -236,12 +236,12 @@ class SqliteJobs:
 
     def settle(self, settlements: Sequence[Settlement], holder: Holder) -> list[str]:
         good = [s for s in settlements if s.state is State.DONE and not s.follow]
-        if good and self._end_well(good, holder):
+        if good and self._settle_done(good, holder):
             settlements = [s for s in settlements if s.state is not State.DONE or s.follow]
         return self._settle(settlements, holder) if settlements else []
 
-    def _end_well(self, settlements: Sequence[Settlement], holder: Holder) -> bool:
-        """All of them at once; if one of the claims no longer holds, nothing is written and the answer is no."""
+    def _settle_done(self, settlements: Sequence[Settlement], holder: Holder) -> bool:
+        """Settles all of them at once. Returns False, and writes nothing, if one of the claims no longer holds."""
         text = _encoder.encode(
             [(s.seq, s.fence, s.result, s.worker, s.pid, s.duration_ms) for s in settlements]
         ).decode()
@@ -261,7 +261,7 @@ class SqliteJobs:
         lost: list[str] = []
         for s in settlements:
             if (s.seq, s.fence) in held:
-                held.discard((s.seq, s.fence))  # a second one of the same claim comes too late
+                held.discard((s.seq, s.fence))  # only the first settlement of a claim counts
                 kept.append(s)
             else:
                 lost.append(s.id)
@@ -309,11 +309,11 @@ class SqliteJobs:
     def release(self, job_id: str, fence: int, why: str) -> bool:
         held = self._all(_HELD, (job_id, fence))
         for seq, queue, node, life, worker, started_ms in held:
-            taken_back = Settlement(
+            interrupted = Settlement(
                 id=job_id, seq=seq, fence=fence, queue=queue, state=State.QUEUED, outcome="interrupted",
                 error=readable(why), interruptions=1, worker=worker, duration_ms=max(0, self._now - started_ms),
             )  # fmt: skip
-            self.settle([taken_back], Holder(node, life))
+            self.settle([interrupted], Holder(node, life))
         return bool(held)
 
     def discover(self, pages: Sequence[Discovery]) -> list[Discovered]:
@@ -348,7 +348,7 @@ class SqliteJobs:
         return queued
 
     def recover(self, holder: Holder, why: str, spare: Sequence[str] = ()) -> list[str]:
-        # A file has one node, so every other life is an earlier one of it, whatever it was called.
+        # A file has one node, so every other life is an earlier life of it, even under another name.
         orphans = self._all(_ORPHANS, (holder.life, json.dumps(list(spare))))
         held = [
             (node, Settlement(

@@ -8,11 +8,11 @@ import apsw
 from chargehand import clock
 from chargehand.errors import StoreError
 from chargehand.stores.location import Location
-from chargehand.stores.sqlite import ground
+from chargehand.stores.sqlite import files
 from chargehand.stores.sqlite.database import Database
+from chargehand.stores.sqlite.errors import NO_DATABASE, store_errors
 from chargehand.stores.sqlite.reading import SqliteFleetReading, SqliteJobReading
 from chargehand.stores.sqlite.store import migrations
-from chargehand.stores.sqlite.words import NO_DATABASE, in_words
 
 BUSY_MS = 1500
 """How long a reader waits for a process that has locked readers out."""
@@ -37,8 +37,8 @@ class Peek:
 
     def __init__(self, location: Location) -> None:
         path = location.path
-        with in_words(path):
-            if ground.beginning_of(path) not in (b"", b"SQLite format 3\0"):
+        with store_errors(path):
+            if files.beginning_of(path) not in (b"", b"SQLite format 3\0"):
                 raise StoreError(NO_DATABASE.format(path=path))
             connection = apsw.Connection(str(path), apsw.SQLITE_OPEN_READONLY)
             connection.set_busy_timeout(BUSY_MS)

@@ -1,4 +1,4 @@
-"""What is past its keeping in an SQLite store: found by reading, beside the writers, and deleted a few at a time."""
+"""Finds what is past its retention in an SQLite store, by reading beside the writers, and deletes it in small steps."""
 
 import json
 from typing import Any
@@ -10,9 +10,9 @@ from chargehand.model.job import FINISHED
 from chargehand.model.records import Retention
 
 TEXTS_AT_ONCE = 100
-"""Crash reports, and snapshots, deleted in one transaction, at most: each may be many pages long."""
+"""How many crash reports or snapshots one transaction deletes, at most: each may be many pages long."""
 COUNT_AT_ONCE = 20_000
-"""Finished jobs counted in one go: whoever waits for the store's thread waits for that."""
+"""How many finished jobs are counted at a time: the store thread does nothing else meanwhile."""
 LAST = (1 << 63) - 1
 
 _NEXT_QUEUE = """
@@ -29,7 +29,7 @@ SELECT seq FROM chargehand_job INDEXED BY chargehand_job_finished
 WHERE queue = ?1 AND state = ?2 AND state IN ('done', 'failed', 'cancelled') AND (finished_ms, seq) <= (?3, ?4)
 ORDER BY finished_ms, seq LIMIT ?5
 """
-# Not those that somebody has just retried; and of the others all attempts.
+# Leaves out jobs that were retried meanwhile; of the others all attempts are deleted.
 _DELETE_JOBS = """
 DELETE FROM chargehand_job WHERE seq IN (SELECT value FROM json_each(?)) AND state IN ('done', 'failed', 'cancelled')
 """
@@ -49,8 +49,8 @@ _OLDEST_REMEMBERED = "SELECT rowid FROM chargehand_remembered WHERE at_ms <= ? O
 _OVER_SESSIONS = "SELECT digest FROM chargehand_session WHERE expires_ms <= ? LIMIT ?"
 
 
-class Doomed(msgspec.Struct, frozen=True, kw_only=True):
-    """What may go, by the primary keys of its tables."""
+class Expired(msgspec.Struct, frozen=True, kw_only=True):
+    """The rows to delete, by the primary keys of their tables."""
 
     jobs: list[int]
     crashes: list[tuple[int]]
@@ -63,7 +63,7 @@ class Doomed(msgspec.Struct, frozen=True, kw_only=True):
         return any(getattr(self, name) for name in self.__struct_fields__)
 
     def delete(self, db: Any) -> int:
-        """Delete it, inside the caller's transaction; how many jobs went."""
+        """Deletes the rows inside the caller's transaction. Returns the number of jobs."""
         jobs = (json.dumps(self.jobs),)
         db.execute(_DELETE_JOBS, jobs)
         gone = int(db.changes())
@@ -77,20 +77,20 @@ class Doomed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Surplus:
-    """Where those finished jobs begin that are too many: counted from the newest on, a piece with every look."""
+    """Finds where the finished jobs beyond a count begin. It counts from the newest, a part of them with every call."""
 
     def __init__(self) -> None:
         self._counts: dict[tuple[str, str, int], tuple[int, int, int]] = {}
-        """Of a queue and state, and so many to be kept: the last one that was counted, and how many before the next."""
+        """By queue, state and number to keep: the last job that was counted, and how many were counted."""
         self._known: dict[tuple[str, str, int], tuple[int, int]] = {}
 
     @property
     def unfinished(self) -> bool:
-        """Whether there is a count that was broken off."""
+        """Whether a count is not finished."""
         return bool(self._counts)
 
     def first(self, db: Any, queue: str, state: str, keep: int) -> tuple[int, int]:
-        """The newest that is too many, by when it finished and its number; before all of them if there is none yet."""
+        """Returns finish time and seq of the newest job beyond `keep`; (-1, -1) if none is known yet."""
         which = (queue, state, keep)
         if which in self._known:
             return self._known[which]
@@ -106,14 +106,14 @@ class Surplus:
         return (-1, -1)
 
     def gone(self, queue: str, state: str, keep: int) -> None:
-        """They are deleted, or about to be: the next look counts anew."""
+        """Forgets the result, because those jobs are deleted or will be: the next call counts again."""
         self._known.pop((queue, state, keep), None)
 
 
-def overdue(db: Any, surplus: Surplus, retention: Retention, now_ms: int, limit: int) -> Doomed:
-    """Up to `limit` finished jobs, and some reports and snapshots, that are too old, or too many, to be kept."""
+def find_expired(db: Any, surplus: Surplus, retention: Retention, now_ms: int, limit: int) -> Expired:
+    """Returns up to `limit` finished jobs, and some rows of other tables, that are past their retention."""
     few = min(limit, TEXTS_AT_ONCE)
-    return Doomed(
+    return Expired(
         jobs=_jobs(db, surplus, retention, now_ms, limit),
         crashes=_crashes(db, retention, now_ms, few),
         history=db.execute(_OLDEST_HISTORY, (now_ms - retention.history_age_ms, few)).fetchall(),
@@ -124,23 +124,23 @@ def overdue(db: Any, surplus: Surplus, retention: Retention, now_ms: int, limit:
 
 
 def _jobs(db: Any, surplus: Surplus, retention: Retention, now_ms: int, limit: int) -> list[int]:
-    doomed: list[int] = []
+    expired: list[int] = []
     queue = ""
-    while len(doomed) < limit and (row := db.execute(_NEXT_QUEUE, (queue,)).fetchone()):
+    while len(expired) < limit and (row := db.execute(_NEXT_QUEUE, (queue,)).fetchone()):
         queue = str(row[0])
         for state in sorted(FINISHED):
             aged = now_ms - retention.age_ms - 1, LAST
             until = max(aged, surplus.first(db, queue, state.value, retention.count))
-            room = limit - len(doomed)
+            room = limit - len(expired)
             rows = db.execute(_OLDEST, (queue, state.value, *until, room)).fetchall()
             if len(rows) < room:
                 surplus.gone(queue, state.value, retention.count)
-            doomed += [int(seq) for (seq,) in rows]
-    return doomed
+            expired += [int(seq) for (seq,) in rows]
+    return expired
 
 
 def _crashes(db: Any, retention: Retention, now_ms: int, limit: int) -> list[tuple[int]]:
     young = now_ms - retention.crash_age_ms
-    # The newest that must go: the first beyond the count, else whichever came before all that are young enough.
+    # The newest report to delete: the first beyond the count, or else the newest that is too old.
     newest = db.execute(_BEYOND_CRASHES, (young, retention.crash_count)).fetchone() or (young, -1)
     return db.execute(_OLDEST_CRASHES, (*newest, limit)).fetchall()

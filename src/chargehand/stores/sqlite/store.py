@@ -1,7 +1,7 @@
-"""SQLite: one file, one node, any number of processes that enqueue and read.
+"""A store in SQLite: one file, one node, any number of processes that enqueue and read.
 
-Every write first takes a `flock` on a file beside the database, which makes writers fair and keeps SQLite's own
-"database is locked" away. It must never be used by two threads at once, nor after a fork.
+Every write first takes a `flock` on a file beside the database. That makes writers fair and avoids SQLite's error
+"database is locked". A store must never be used by two threads at once, nor after a fork.
 """
 
 import fcntl
@@ -23,22 +23,22 @@ from chargehand.ids import NewIds, new_ids
 from chargehand.model.batch import Batch, Result
 from chargehand.model.records import Holder, Retention
 from chargehand.stores.location import Location
-from chargehand.stores.sqlite import ground
+from chargehand.stores.sqlite import files
 from chargehand.stores.sqlite.database import Database
-from chargehand.stores.sqlite.prune import Surplus, overdue
+from chargehand.stores.sqlite.errors import ENGINE, LONGEST_WAIT, NO_DATABASE, store_errors
+from chargehand.stores.sqlite.prune import Surplus, find_expired
 from chargehand.stores.sqlite.reading import SqliteAccessReading, SqliteFleetReading, SqliteJobReading
 from chargehand.stores.sqlite.transaction import SqliteTransaction
-from chargehand.stores.sqlite.words import ENGINE, LONGEST_WAIT, NO_DATABASE, in_words
 from chargehand.stores.turn import turn
 
 SAFE_ENGINES = ((3, 51, 3), (3, 50, 7), (3, 44, 6))
-"""The first versions, newest line first, without the defect that damages WAL files written by several processes."""
+"""The first versions, newest branch first, without the bug that damages WAL files that several processes write."""
 PAGES_TENDED = 250
 PAGES_UNTENDED = 10_000
-"""The node checkpoints early and often. Others do only if the log has grown far because no node runs."""
+"""The node checkpoints often. Other processes do so only if the log has grown large because no node runs."""
 
 _ours: dict[Path, set[int]] = {}
-"""Descriptors that this process has on databases because of us. SQLite may keep them longer than a store is open."""
+"""Descriptors on databases that stores of this process opened. SQLite may keep them after a store is closed."""
 _opening = threading.Lock()
 
 
@@ -61,15 +61,15 @@ class SqliteStore:
         self._new_ids = new_ids
         self._synchronous = synchronous
         self._surplus = Surplus()
-        with in_words(path), _opening:
-            self._check_ground(create)
+        with store_errors(path), _opening:
+            self._check_file_system(create)
             self._lock = os.open(Location(path).lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
                 self._connect(create, PAGES_TENDED if tend else PAGES_UNTENDED)
                 self.migrate()
-                _ours[path] = ground.descriptors_on(path)
+                _ours[path] = files.descriptors_on(path)
             except BaseException:
-                self._let_go()
+                self._close()
                 raise
         reading = Database(path, self._db, now_ms)
         self.jobs = SqliteJobReading(reading)
@@ -78,40 +78,40 @@ class SqliteStore:
 
     # opening
 
-    def _check_ground(self, create: bool) -> None:
+    def _check_file_system(self, create: bool) -> None:
         path = self.path
         check_engine(apsw.sqlite_lib_version())
         if not path.exists() and not create:
             raise StoreError(f"there is no store at {path}: start a node, or name the right one with CHARGEHAND_URL")
         if not path.parent.is_dir():
-            raise StoreError(f"cannot make a store at {path}: there is no folder {path.parent}")
+            raise StoreError(f"cannot create a store at {path}: there is no folder {path.parent}")
         if path.is_dir():
             raise StoreError(f"{path} is a folder, not a store: name a file in it")
-        network = ground.is_network(path.parent)
+        network = files.is_network(path.parent)
         if network is not None:
             raise StoreError(
                 f"{path} is on a network file system ({network}), where SQLite loses data: move it to a local disk"
             )
-        if "_sqlite3" in sys.modules and ground.descriptors_on(path) - _ours.get(path, set()):
+        if "_sqlite3" in sys.modules and files.descriptors_on(path) - _ours.get(path, set()):
             raise StoreError(
-                f"{path} is open in this process through another engine (the standard library's sqlite3?), whose "
-                "closing would drop our locks and damage the file: use hand.transaction() for your own tables in it"
+                f"{path} is open in this process through another engine (the standard library's sqlite3?), which "
+                "drops the file's locks when it closes, and so damages it: use hand.transaction() for your own tables"
             )
 
-        if not ground.descriptors_on(path) and ground.beginning_of(path) not in (b"", b"SQLite format 3\0"):
+        if not files.descriptors_on(path) and files.beginning_of(path) not in (b"", b"SQLite format 3\0"):
             raise StoreError(NO_DATABASE.format(path=path))
 
     def _connect(self, create: bool, checkpoint_pages: int) -> None:
         flags = apsw.SQLITE_OPEN_READWRITE | (apsw.SQLITE_OPEN_CREATE if create else 0)
         self._db = apsw.Connection(str(self.path), flags)
-        self._file = ground.identity_of(self.path)
-        self._db.set_busy_handler(_Patience())
+        self._file = files.identity_of(self.path)
+        self._db.set_busy_handler(_BusyHandler())
         if self._db.pragma("journal_mode") != "wal":
             with self._locked():
                 mode = self._db.pragma("journal_mode", "wal")
             if mode != "wal":
                 raise StoreError(f"{self.path} cannot be switched to write-ahead logging; is it read-only?")
-        # Without this the engine may plan a statement anew for every value that is bound to it: ten times the cost.
+        # Otherwise SQLite may plan a statement again for every bound value, at ten times the cost.
         self._db.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
         self._db.pragma("synchronous", self._synchronous)
         self._db.pragma("temp_store", "MEMORY")
@@ -119,11 +119,11 @@ class SqliteStore:
 
     def migrate(self) -> int:
         steps = list(migrations())
-        with in_words(self.path):
+        with store_errors(self.path):
             if self._schema_version() == len(steps):
                 return len(steps)
             with self._writing():
-                found = self._schema_version()  # again: another process may have been quicker
+                found = self._schema_version()  # read again: another process may have migrated meanwhile
                 if found > len(steps):
                     raise StoreError(
                         f"{self.path} was made by a newer Chargehand (schema {found}, this one knows {len(steps)}): "
@@ -149,8 +149,8 @@ class SqliteStore:
 
     # reading
 
-    def stirred(self) -> bool:
-        with in_words(self.path):
+    def changed(self) -> bool:
+        with store_errors(self.path):
             seen, self._data_version = self._data_version, int(self._db.pragma("data_version"))
             return seen != self._data_version
 
@@ -167,9 +167,9 @@ class SqliteStore:
         finally:
             fcntl.flock(self._lock, fcntl.LOCK_UN)
 
-    def _check_file(self) -> None:
+    def _check_replaced(self) -> None:
         """Raises StoreError if the file was deleted: what is written into it is lost and must not be acknowledged."""
-        found = ground.identity_of(self.path)
+        found = files.identity_of(self.path)
         if found is None or found != self._file:
             raise StoreError(
                 f"{self.path} was deleted or replaced while it was in use: restart everything that uses it"
@@ -178,7 +178,7 @@ class SqliteStore:
     @contextmanager
     def _writing(self) -> Generator[None]:
         with self._locked():
-            self._check_file()
+            self._check_replaced()
             self._db.execute("BEGIN IMMEDIATE")
             try:
                 yield
@@ -190,24 +190,24 @@ class SqliteStore:
 
     @contextmanager
     def transaction(self) -> Generator[SqliteTransaction]:
-        with in_words(self.path, ENGINE), self._writing():
+        with store_errors(self.path, ENGINE), self._writing():
             yield SqliteTransaction(self._db, self._now_ms(), self._new_ids)
 
     def turn(self, batch: Batch, holder: Holder, monotonic: Callable[[], float] = clock.monotonic) -> Result:
         return turn(self, batch, holder, monotonic)
 
     def prune(self, retention: Retention, limit: int) -> int:
-        with in_words(self.path):
-            # What to delete is found by reading, beside the writers; the write lock is held for the deletion alone.
-            doomed = overdue(self._db, self._surplus, retention, self._now_ms(), limit)
-            if not doomed:
+        with store_errors(self.path):
+            # Reading what to delete needs no lock; the write lock is held only while it is deleted.
+            expired = find_expired(self._db, self._surplus, retention, self._now_ms(), limit)
+            if not expired:
                 return 0
             with self._writing():
-                return doomed.delete(self._db)
+                return expired.delete(self._db)
 
     def probe(self) -> None:
         known = len(list(migrations()))
-        with in_words(self.path), self._writing():
+        with store_errors(self.path), self._writing():
             found = self._schema_version()
             if found != known:
                 raise StoreError(
@@ -223,21 +223,21 @@ class SqliteStore:
 
     def close(self) -> None:
         with _opening:
-            self._let_go()
+            self._close()
 
-    def _let_go(self) -> None:
+    def _close(self) -> None:
         if self._db is not None:
             self._db.close()
         os.close(self._lock)
-        left = ground.descriptors_on(self.path) & _ours.get(self.path, set())
+        left = files.descriptors_on(self.path) & _ours.get(self.path, set())
         if left:
             _ours[self.path] = left
         else:
             _ours.pop(self.path, None)
 
 
-class _Patience:
-    """Waits for somebody who writes without our lock, up to a limit."""
+class _BusyHandler:
+    """Waits, up to a limit, for a program that writes without taking the write lock."""
 
     def __init__(self) -> None:
         self._until = 0.0
@@ -250,19 +250,19 @@ class _Patience:
 
 
 def check_engine(version: str) -> None:
-    """Refuse an SQLite that damages a write-ahead log written by several processes."""
+    """Raises StoreError for an SQLite that damages a write-ahead log written by several processes."""
     found = tuple(int(part) for part in version.split("."))
     for safe in SAFE_ENGINES:
         if found >= safe and (safe is SAFE_ENGINES[0] or found[:2] == safe[:2]):
             return
     raise StoreError(
         f"apsw here uses SQLite {version}, which can damage a database that several processes write "
-        f"(mended in {'.'.join(map(str, SAFE_ENGINES[0]))}): install apsw from PyPI, which brings its own"
+        f"(fixed in {'.'.join(map(str, SAFE_ENGINES[0]))}): install apsw from PyPI, which contains a fixed one"
     )
 
 
 def migrations() -> Iterator[tuple[str, str]]:
-    """The steps from nothing to the present schema, each with its checksum."""
+    """Yields the steps from an empty file to the present schema, each with its checksum."""
     folder = resources.files("chargehand.stores.sqlite") / "migrations"
     for file in sorted(folder.iterdir(), key=lambda f: f.name):
         if file.name.endswith(".sql"):

@@ -1,4 +1,4 @@
-"""SQLite's errors in our words: which file, what is wrong with it, and what to do."""
+"""Turns SQLite's errors into StoreError with a text that names the file, the problem and the remedy."""
 
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -9,10 +9,10 @@ import apsw
 from chargehand.errors import StoreBusy, StoreError
 
 LONGEST_WAIT = 60.0
-"""Seconds that we wait for somebody who writes without our lock."""
+"""Seconds to wait for a program that writes without taking the write lock."""
 
-NO_DATABASE = "{path} is not a database that Chargehand can use: it is no SQLite file. Nothing was changed"
-_WORDS: tuple[tuple[type[apsw.Error], str], ...] = (
+NO_DATABASE = "{path} is not a database that Chargehand can use: it is not an SQLite file. Nothing was changed"
+_TEXTS: tuple[tuple[type[apsw.Error], str], ...] = (
     (apsw.NotADBError, NO_DATABASE),
     (apsw.CorruptError, "{path} is damaged ({error}): restore it from a backup. Nothing was changed"),
     (apsw.ReadOnlyError, "{path} cannot be written: the file, its folder or its disk is read-only"),
@@ -22,17 +22,17 @@ _WORDS: tuple[tuple[type[apsw.Error], str], ...] = (
     (apsw.LockedError, "{path} is locked by a reader inside this process"),
     (apsw.IOError, "{path} could not be read or written ({error}): is the disk full, gone or failing?"),
 )
-ENGINE = tuple(kind for kind, _ in _WORDS)
+ENGINE = tuple(kind for kind, _ in _TEXTS)
 
 
 @contextmanager
-def in_words(path: Path, kinds: tuple[type[Exception], ...] = (*ENGINE, OSError)) -> Generator[None]:
-    """Turn errors of the engine, and of the system, into ours, with the file and what to do."""
+def store_errors(path: Path, kinds: tuple[type[Exception], ...] = (*ENGINE, OSError)) -> Generator[None]:
+    """Raises StoreError instead of errors of SQLite and of the operating system."""
     try:
         yield
     except kinds as error:
         if isinstance(error, OSError):
             raise StoreError(f"{path} cannot be used: {error.strerror or error}") from error
-        words = next(words for kind, words in _WORDS if isinstance(error, kind))
+        text = next(text for kind, text in _TEXTS if isinstance(error, kind))
         kind = StoreBusy if isinstance(error, apsw.BusyError) else StoreError
-        raise kind(words.format(path=path, error=error, wait=LONGEST_WAIT)) from error
+        raise kind(text.format(path=path, error=error, wait=LONGEST_WAIT)) from error
