@@ -1,81 +1,151 @@
-"""Chargehand: durable background work for Python services, done by supervised worker processes."""
+"""Chargehand: durable background jobs for Python services, run by supervised worker processes."""
 
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from chargehand.app import Chargehand
-    from chargehand.crew import Crew, Ref
+    from chargehand.app import Chargehand, CrewOptions
+    from chargehand.crew import Crew, JobOptions, Ref
     from chargehand.errors import (
         Cancelled,
         ChargehandError,
         ClaimLost,
         ConfigurationError,
         Conflict,
+        CrashNotFound,
         GiveUp,
         JobCancelled,
         JobFailed,
         JobNotFound,
+        NobodyServes,
         PayloadError,
         Retry,
         StoreBusy,
         StoreError,
+        TopicError,
         UnknownCrew,
         UnrecoverableError,
     )
     from chargehand.handler import Handler, Item, Job
+    from chargehand.host.health import Component
+    from chargehand.host.host import Host
+    from chargehand.model.access import ApiKey, Operation, OperationFilter, Scope
+    from chargehand.model.fleet.orders import Answer, AnswerCode
     from chargehand.model.fleet.policy import LivenessPolicy, RestartPolicy, StartPolicy
-    from chargehand.model.job import JobRecord, State
-    from chargehand.model.records import CrashFilter, JobFilter, Retention
-    from chargehand.settings.plan import Page
+    from chargehand.model.health import Findings, Verdict
+    from chargehand.model.job import Attempt, JobRecord, NewJob, State
+    from chargehand.model.records import (
+        ClaimRow,
+        Counts,
+        CrashFilter,
+        CrashRecord,
+        CrewRow,
+        JobFilter,
+        Pause,
+        RecurringPlan,
+        Retention,
+        Snapshot,
+    )
+    from chargehand.settings.plan import CrewPlan, Page
+    from chargehand.store import Transaction
+    from chargehand.stores.location import Location
 
 _HOME = {
-    "Chargehand": "chargehand.app",
-    "Page": "chargehand.settings.plan",
-    **dict.fromkeys(("Crew", "Ref"), "chargehand.crew"),
+    **dict.fromkeys(("Chargehand", "CrewOptions"), "chargehand.app"),
+    **dict.fromkeys(("Crew", "JobOptions", "Ref"), "chargehand.crew"),
     **dict.fromkeys(("Handler", "Item", "Job"), "chargehand.handler"),
-    **dict.fromkeys(("JobRecord", "State"), "chargehand.model.job"),
+    "Component": "chargehand.host.health",
+    "Host": "chargehand.host.host",
+    **dict.fromkeys(("ApiKey", "Operation", "OperationFilter", "Scope"), "chargehand.model.access"),
+    **dict.fromkeys(("Answer", "AnswerCode"), "chargehand.model.fleet.orders"),
     **dict.fromkeys(("LivenessPolicy", "RestartPolicy", "StartPolicy"), "chargehand.model.fleet.policy"),
-    **dict.fromkeys(("CrashFilter", "JobFilter", "Retention"), "chargehand.model.records"),
+    **dict.fromkeys(("Findings", "Verdict"), "chargehand.model.health"),
+    **dict.fromkeys(("Attempt", "JobRecord", "NewJob", "State"), "chargehand.model.job"),
+    **dict.fromkeys(
+        (
+            "ClaimRow",
+            "Counts",
+            "CrashFilter",
+            "CrashRecord",
+            "CrewRow",
+            "JobFilter",
+            "Pause",
+            "RecurringPlan",
+            "Retention",
+            "Snapshot",
+        ),
+        "chargehand.model.records",
+    ),
+    **dict.fromkeys(("CrewPlan", "Page"), "chargehand.settings.plan"),
+    "Transaction": "chargehand.store",
+    "Location": "chargehand.stores.location",
 }
+"""The module of each name that is not an error."""
 
 __all__ = [
+    "Answer",
+    "AnswerCode",
+    "ApiKey",
+    "Attempt",
     "Cancelled",
     "Chargehand",
     "ChargehandError",
     "ClaimLost",
+    "ClaimRow",
+    "Component",
     "ConfigurationError",
     "Conflict",
+    "Counts",
     "CrashFilter",
+    "CrashNotFound",
+    "CrashRecord",
     "Crew",
+    "CrewOptions",
+    "CrewPlan",
+    "CrewRow",
+    "Findings",
     "GiveUp",
     "Handler",
+    "Host",
     "Item",
     "Job",
     "JobCancelled",
     "JobFailed",
     "JobFilter",
     "JobNotFound",
+    "JobOptions",
     "JobRecord",
     "LivenessPolicy",
+    "Location",
+    "NewJob",
+    "NobodyServes",
+    "Operation",
+    "OperationFilter",
     "Page",
+    "Pause",
     "PayloadError",
+    "RecurringPlan",
     "Ref",
     "RestartPolicy",
     "Retention",
     "Retry",
+    "Scope",
+    "Snapshot",
     "StartPolicy",
     "State",
     "StoreBusy",
     "StoreError",
+    "TopicError",
+    "Transaction",
     "UnknownCrew",
     "UnrecoverableError",
+    "Verdict",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    """Public names are loaded when they are used: a worker that needs only `Handler` stays small and starts fast."""
+    """Imports a public name on first use: a worker that needs only `Handler` loads little and starts fast."""
     if name not in __all__:
         raise AttributeError(f"module 'chargehand' has no attribute {name!r}")
     from importlib import import_module

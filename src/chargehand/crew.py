@@ -9,7 +9,6 @@ from chargehand import clock, codec
 from chargehand.errors import JobCancelled, JobFailed, JobNotFound, PayloadError, summary
 from chargehand.host.calls import follow
 from chargehand.host.operations import Operations
-from chargehand.host.service import Service
 from chargehand.ids import new_ids
 from chargehand.model.job import FINISHED, Attempt, JobRecord, NewJob, State
 from chargehand.model.topic import RESYNC, has_ended, job_topic, parse
@@ -18,6 +17,8 @@ from chargehand.store import Transaction
 
 if TYPE_CHECKING:
     from starlette.responses import Response
+
+    from chargehand.host.service import Service
 
 Payload = TypeVar("Payload")
 Result = TypeVar("Result")
@@ -109,7 +110,7 @@ class Ref(Generic[Result]):
         return of_job(self._operations, self.id)
 
 
-def wait_for_end(service: Service, job_id: str, timeout: float | None) -> JobRecord:
+def wait_for_end(service: "Service", job_id: str, timeout: float | None) -> JobRecord:
     """Waits until the job has ended, and returns it. Raises TimeoutError after `timeout` seconds."""
     limit = None if timeout is None else milliseconds("timeout", timeout) / 1000
     until = None if limit is None else clock.monotonic() + limit
@@ -123,7 +124,7 @@ def wait_for_end(service: Service, job_id: str, timeout: float | None) -> JobRec
         clock.sleep(POLL)
 
 
-def late(service: Service, job: JobRecord, timeout: float | None) -> TimeoutError:
+def late(service: "Service", job: JobRecord, timeout: float | None) -> TimeoutError:
     """Returns the error for a job that has not ended in time; it says why if no worker will take the job."""
     why = service.why_waiting(job.queue) if job.state is State.QUEUED else None
     state = job.state.value + ("" if why is None else f", and no worker will take it: {summary(why)}")
