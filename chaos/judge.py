@@ -125,7 +125,7 @@ def judge(folder: Path) -> Verdict:
     """Evaluates everything once all processes have exited."""
     asked, kept = Asked(folder / "ledger"), Kept(store_of(folder))
     told = {path.name: Told.of(path) for path in (folder / "jobs").iterdir()}
-    logs = [_read(line) for path in sorted((folder / "logs").iterdir()) for line in _lines(path)]
+    logs = [fields_of(line) for path in sorted((folder / "logs").iterdir()) for line in _lines(path)]
     verdict = Verdict(
         executed=sum(one.starts for one in told.values()),
         acknowledged=len(set(asked.answered.values())),
@@ -146,7 +146,7 @@ def judge(folder: Path) -> Verdict:
         *(line for job in kept.state for line in _wrong_with(job, kept, told.get(job, Told()))),
         *(line for one in told.values() for line in one.wrong),
         *_deals(asked, kept),
-        *_in_the_logs(logs),
+        *in_the_logs(logs),
     ]
     if kept.integrity != "ok":
         verdict.unexpected.append(f"integrity_check: {kept.integrity}")
@@ -208,7 +208,7 @@ def _lines(path: Path) -> list[str]:
     return path.read_text(errors="replace").splitlines()
 
 
-def _read(line: str) -> dict[str, Any]:
+def fields_of(line: str) -> dict[str, Any]:
     """Returns the fields of a log line; text that is not a log line of Chargehand becomes the field `stray`."""
     try:
         fields = json.loads(line)
@@ -217,7 +217,7 @@ def _read(line: str) -> dict[str, Any]:
     return fields if isinstance(fields, dict) else {"stray": line}  # pyright: ignore[reportUnknownVariableType]
 
 
-def _in_the_logs(logs: list[dict[str, Any]]) -> Iterator[str]:
+def in_the_logs(logs: list[dict[str, Any]]) -> Iterator[str]:
     """Reports log lines that no kill explains: stray text, exceptions, errors, unexpected exits of nodes."""
     for line in logs:
         match line:
