@@ -8,7 +8,7 @@ from upgraded_app import Said, Text
 import chargehand
 from chargehand import Handler, Job, clock
 
-PACKAGE = str(Path(chargehand.__file__).parent)
+PACKAGE = str(Path(chargehand.__file__).resolve().parent)
 
 
 class Say(Handler[Text, Said]):

@@ -34,7 +34,7 @@ from paths import HANDLERS, ROOT
 OLD = ROOT / "tests" / "data" / "chargehand-0.1.0-6d79733.whl"
 STORE_ERROR = 4
 """The exit status of a command whose store cannot be used."""
-NEW_PACKAGE = str(Path(chargehand.__file__).parent)
+NEW_PACKAGE = str(Path(chargehand.__file__).resolve().parent)
 ENV = "CHARGEHAND_URL=work.db\nCHARGEHAND_CREW_KEEP_WORKERS=2\n"
 TOML = """
 [liveness]
@@ -94,7 +94,7 @@ class Place:
     """A folder with the application and its settings, in which either release runs."""
 
     def __init__(self, folder: Path, old: Path) -> None:
-        self.folder, self._old = folder, old
+        self.folder, self.old = folder, old
         for name in ("upgraded_app.py", "upgraded_handlers.py"):
             shutil.copy(HANDLERS / name, folder)
         (folder / ".env").write_text(ENV)
@@ -105,7 +105,7 @@ class Place:
         self._nodes: list[Node] = []
 
     def environment(self, *, old: bool) -> dict[str, str]:
-        paths = (str(self._old) if old else "", str(self.folder), os.environ.get("PYTHONPATH", ""))
+        paths = (str(self.old) if old else "", str(self.folder), os.environ.get("PYTHONPATH", ""))
         return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
 
     def start(self, *, old: bool) -> Node:
@@ -244,7 +244,7 @@ def test_a_running_node_of_the_last_release_serves_this_one(place: Place, old: P
     doctor = place.command("doctor", "--json", "--store", str(hand.path))
     assert (doctor.returncode, json.loads(doctor.stdout)["findings"]) == (0, [])
     secret, _ = hand.make_key("ops", [Scope.READ])
-    assert place.get("status", secret).json()["pid"] == pid
+    assert place.get("status", secret).json()["node"]["pid"] == pid
     assert place.get("health", secret).json()["status"] == "healthy"
     assert place.get(f"jobs/{waits.id}", secret).json()["state"] == "done"
     events = hand.subscribe(f"job:{waits.id}")
@@ -271,6 +271,25 @@ def test_a_node_takes_over_from_one_of_the_last_release(place: Place) -> None:
     assert held.wait(30).package == NEW_PACKAGE
     assert [attempt.outcome for attempt in held.attempts()] == ["interrupted", "done"]
     assert hand.claims() == []
+
+
+def test_the_package_is_replaced_under_a_running_node_of_the_last_release(place: Place, old: Path) -> None:
+    """What the old processes start from then on is this release: workers of the old node, then the old host's node."""
+    place.old = place.folder / "site"
+    shutil.copytree(old, place.old)
+    node, hand, app = place.start(old=True), place.hand, place.app
+    pid, package = place.view()["pid"], place.old / "chargehand"
+    assert app.say.enqueue(app.Text("before")).wait(30).package == str(package)
+    package.rename(place.old / "replaced")
+    package.symlink_to(NEW_PACKAGE)
+    hand.restart()
+    place.healthy()
+    assert app.say.enqueue(app.Text("during")).wait(30).package == app.keep.enqueue("kept").wait(30) == NEW_PACKAGE
+    assert place.view()["pid"] == pid
+    os.kill(pid, signal.SIGKILL)
+    place.healthy(other_than=pid)
+    assert app.say.enqueue(app.Text("after")).wait(30).package == app.keep.enqueue("kept").wait(30) == NEW_PACKAGE
+    assert node.stop() == 0
 
 
 def test_the_last_release_refuses_a_store_whose_schema_it_does_not_know(
