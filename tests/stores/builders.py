@@ -1,4 +1,4 @@
-"""Short words for what the store tests do over and over. Only the contract is used, nothing of a certain store."""
+"""Helpers of the store tests. They use the contract only, nothing of one store."""
 
 from collections.abc import Callable
 from typing import Any
@@ -28,11 +28,11 @@ ME = Holder("node-a", "life-2")
 EARLIER_ME = Holder("node-a", "life-1")
 HOUR = 3_600_000
 NOON = 1_800_000_000_000
-"""A moment, for tests that stop the clock."""
+"""A fixed time, for tests that stop the clock."""
 
 
 class Wall:
-    """A store's clock: the system's, until a test sets it."""
+    """A store's clock: the system clock, until a test sets it."""
 
     at: int | None = None
 
@@ -71,7 +71,7 @@ def take_one(store: Store, *, queue: str = "q", holder: Holder = ME) -> Claim:
 
 
 def end(store: Store, claim: Claim, outcome: Outcome, *, holder: Holder = ME, **where: Any) -> list[str]:
-    """Settle one claim; the answer is the store's: the ids of claims that no longer held."""
+    """Settles one claim. Returns the ids of claims that no longer held."""
     settlement = settle(claim, outcome, **where)
     assert settlement is not None
     with store.transaction() as tx:
@@ -79,7 +79,7 @@ def end(store: Store, claim: Claim, outcome: Outcome, *, holder: Holder = ME, **
 
 
 def cancel(store: Store, *ids: str) -> list[str]:
-    """The ids of those that were cancelled at once."""
+    """Cancels jobs. Returns the ids of those that were cancelled at once."""
     with store.transaction() as tx:
         return [one.id for one in tx.jobs.cancel(ids) if one.at_once]
 
@@ -133,7 +133,7 @@ def resume(store: Store, scope: str) -> bool:
 
 
 def crew(name: str, queue: str = "q", workers: int = 1, timeout_ms: int | None = 5, **limits: int | None) -> CrewRow:
-    """`limits`: `limit`, `limit_per_key`."""
+    """Returns a crew; `limits` may have `limit` and `limit_per_key`."""
     return CrewRow(
         name=name, queue=queue, handler="m:H", workers=workers, max_attempts=3, timeout_ms=timeout_ms, priority=2,
         **limits,
@@ -150,7 +150,7 @@ class Boom(Exception):
 
 
 def roll_back(store: Store, work: Callable[[Transaction], object]) -> None:
-    """Do the work in a transaction that fails at its very end."""
+    """Does the work in a transaction that fails at its end."""
 
     def doomed() -> None:
         with store.transaction() as tx:
@@ -162,7 +162,7 @@ def roll_back(store: Store, work: Callable[[Transaction], object]) -> None:
 
 
 def bring(store: Store, wanted: State, **options: Any) -> Claim:
-    """A job in this state that has been claimed (at least) once; the newest claim of it."""
+    """Creates a job in this state that was claimed at least once. Returns its newest claim."""
     new = job(**options)
     put(store, new)
     claim = take_one(store, queue=new.queue)
@@ -184,5 +184,5 @@ def bring(store: Store, wanted: State, **options: Any) -> Claim:
 
 
 def counted(store: Store) -> list[Counts]:
-    """How many jobs every queue has; not when its last one was done."""
+    """Returns the counts of every queue, without the time of the last job that is done."""
     return [msgspec.structs.replace(counts, last_done_ms=None) for counts in store.jobs.counts()]

@@ -1,4 +1,4 @@
-"""The stores that the conformance suite runs against: another store is one more entry in STORES, and nothing else."""
+"""The stores that the conformance suite runs against. To add a store, add an entry to STORES."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -22,7 +22,7 @@ STORES: dict[str, Callable[[Path, Wall], StoreFactory]] = {"sqlite": sqlite}
 
 
 MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-"""These tests commit thousands of times and never cut the power: the disk would only slow them down."""
+"""A folder in memory: these tests commit thousands of times, and a disk would only slow them down."""
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def wall() -> Wall:
 
 @pytest.fixture(params=sorted(STORES))
 def store_factory(request: pytest.FixtureRequest, folder: Path, wall: Wall) -> Iterator[StoreFactory]:
-    """Every call opens the same, at first empty, store once more, as another process would."""
+    """Returns a function that opens the same store each time, as another process would; at first it is empty."""
     opened: list[Store] = []
     factory = STORES[request.param](folder, wall)
 

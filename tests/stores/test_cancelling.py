@@ -1,4 +1,4 @@
-"""Cancelling what waits and what runs, and what a worker says of how far it is."""
+"""Tests for cancelling queued and running jobs, and for the progress of running ones."""
 
 from typing import Any
 

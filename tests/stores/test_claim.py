@@ -1,4 +1,4 @@
-"""Claiming: order, limits, time, pauses, and many who claim at once."""
+"""Tests for claims: order, limits, time, pauses, and several claimers at once."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -209,7 +209,7 @@ def test_what_is_enqueued_while_others_claim_is_claimed_once(store_factory: Call
 def test_claiming_settling_and_recovering_at_once_completes_every_job_once(
     store_factory: Callable[[], Store],
 ) -> None:
-    """Half of the claims are thrown away, as by a dead node, and come back by recovery."""
+    """Half of the claims are dropped, as by a dead node, and are recovered."""
     put(store_factory(), *jobs(60))
     stores = [store_factory() for _ in range(4)]
 
@@ -321,7 +321,7 @@ def test_a_pause_for_a_time_holds_until_that_time(store: Store, wall: Wall, scop
 
 # spec: PD-1
 def test_whoever_asks_during_a_pause_learns_when_it_is_over(store: Store, wall: Wall) -> None:
-    """No write, and so nothing that stirs a node, marks the end of a pause."""
+    """Nothing is written when a pause expires, so nothing wakes a node."""
     wall.at = NOON
     put(store, job("one"))
     pause(store, "q", HOUR)
@@ -433,7 +433,7 @@ def test_of_jobs_whose_time_has_come_the_highest_priority_is_first(store: Store)
 
 # spec: WK-3
 def test_very_many_that_fall_due_together_are_all_claimed(store: Store) -> None:
-    """One claim may make only so many due; then it says that the next are due now, not that there are none."""
+    """A claim makes only so many scheduled jobs due; then it reports that the next are due now."""
     new = jobs(1000, delay_ms=30)
     put(store, *new)
     taken: list[str] = []

@@ -1,4 +1,4 @@
-"""Who holds what, taking a claim back by hand, finding jobs by reason and text, and the store's clock."""
+"""Tests for the list of claims, for release, for finding jobs by reason and text, and for the store's clock."""
 
 import itertools
 

@@ -1,4 +1,4 @@
-"""Enqueueing: what is stored, when it is due, unique keys, repeated requests, the caller's own transaction."""
+"""Tests for enqueueing: stored fields, due times, unique keys, repeated requests, the caller's own transaction."""
 
 import json
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What the store keeps of workers: how each is, who died and why, who was given up on, and the history of it."""
+"""Tests for health rows, crash reports, marks of given-up workers, and the history of health."""
 
 from collections.abc import Callable
 from typing import Any
@@ -286,7 +286,7 @@ def test_the_newest_death_comes_first_whenever_it_was_reported(store: Store, wal
 # spec: HP-2
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 10, 50])
 def test_pages_together_are_all_reports_once(store: Store, wall: Wall, size: int) -> None:
-    """Some of them in the same millisecond, reported in no order of time."""
+    """Some reports have the same millisecond, and they are not written in the order of time."""
     wall.at = NOON
     made = [crash(f"c{number}", age_ms=number * 7 % 4) for number in range(10)]
     report(store, *made)
@@ -341,7 +341,7 @@ def test_whatever_a_dying_worker_said_comes_back_as_it_was(store: Store, text: s
 
 # spec: HP-2, SV-8
 def test_text_that_is_no_unicode_is_kept_as_far_as_it_is(store: Store) -> None:
-    """A file's name may come from the system with half characters; the other reports must not be lost with it."""
+    """A file's name may contain lone surrogates; the other reports must not be lost because of it."""
     bad, shown = "song-\udcff\ud800.flac", "song-??.flac"
     report(store, crash("c1", text=bad, stacks=bad, follows=bad, job=bad, lines=(bad,), frames=(bad,)), crash("c2"))
     project(store, note(reason=bad, flags=(bad,), current_job=bad))
@@ -481,7 +481,7 @@ def test_reports_older_than_the_age_are_pruned(store: Store, wall: Wall) -> None
 def test_reports_over_the_count_are_pruned_oldest_first(
     store: Store, wall: Wall, count: int, kept: list[str] | int
 ) -> None:
-    """Those of one millisecond by the order in which they came; of all crews together."""
+    """Reports of one millisecond count in the order in which they were written, those of all crews together."""
     wall.at = NOON
     report(store, *(crash(f"c{number}", crew=f"crew-{number % 2}") for number in range(5)))
     store.prune(Retention(crash_count=count), 100)

@@ -1,4 +1,4 @@
-"""Discovery: what was found in the application's tables becomes jobs, one an item, and none that leads nowhere."""
+"""Tests for discovery: each item found in the application's tables gets one job, unless it makes no progress."""
 
 import threading
 from collections.abc import Callable
@@ -45,7 +45,7 @@ def discover(store: Store, *items: str | Found, **options: Any) -> Discovered:
 
 
 def work_off(store: Store, item: str, times: int, **options: Any) -> None:
-    """Found and done, over and over."""
+    """Finds and completes an item several times."""
     for _ in range(times):
         assert discover(store, item, **options) == Discovered(queued=1)
         end(store, take_one(store), Done())

@@ -1,4 +1,4 @@
-"""Concurrency limits: of a queue and of a key in it, whatever ends a job, and whoever else claims."""
+"""Tests for concurrency limits of a queue and of its keys, for every outcome and with several claimers."""
 
 import threading
 from collections.abc import Callable
@@ -51,7 +51,7 @@ from chargehand.store import Store
 
 
 def limit(store: Store, **limits: Any) -> None:
-    """Of the queue `q`: `limit`, `limit_per_key`."""
+    """Sets `limit` and `limit_per_key` of the queue `q`."""
     register(store, crew("q", **limits))
 
 
@@ -60,7 +60,7 @@ def names(claims: list[Claim]) -> list[str]:
 
 
 def keyed(*ids: str, **options: Any) -> list[NewJob]:
-    """Jobs whose limit key is the first letter of their id."""
+    """Returns jobs whose limit key is the first letter of their id."""
     return [job(one, limit_key=one[0], **options) for one in ids]
 
 
@@ -111,7 +111,7 @@ def test_what_another_life_holds_counts(store: Store) -> None:
 
 # spec: WK-13
 def test_a_full_queue_does_not_ask_for_more_workers_nor_to_be_asked_again(store: Store) -> None:
-    """Jobs that fall due meanwhile are of no use to anybody before a slot is free."""
+    """Jobs that become due meanwhile cannot be claimed before a slot is free."""
     limit(store, limit=3)
     put(store, *jobs(10), job(delay_ms=HOUR))
     grant = ask(store, 1, asleep=9)
@@ -251,7 +251,7 @@ def test_one_that_comes_back_goes_before_those_behind_it(store: Store, how: str)
 
 
 def take_back(store: Store, job_id: str) -> Claim:
-    """The claim of a job that is held: its fence from the store."""
+    """Returns the claim of a running job, with its fence from the store."""
     found = record(store, job_id)
     with store.transaction() as tx:
         tx.jobs.release(job_id, found.fence, "x")

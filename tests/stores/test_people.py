@@ -1,4 +1,4 @@
-"""What people do and see: cancel, retry, pause, register, counts, pages, pruning."""
+"""Tests for the operations of people: cancel, retry, pause, register, counts, pages, pruning."""
 
 import itertools
 from collections.abc import Callable
@@ -40,7 +40,7 @@ DONE = Done()
 
 
 def finish(store: Store, count: int, queue: str = "q", outcome: Done | GaveUp = DONE) -> list[str]:
-    """So many jobs, finished one after the other (the first is the oldest)."""
+    """Creates so many jobs that finished one after the other, the oldest first."""
     new = jobs(count, queue=queue)
     put(store, *new)
     for claim in take(store, count, queue=queue):
@@ -460,7 +460,7 @@ def test_the_count_is_kept_for_each_queue_and_state(store: Store) -> None:
 
 # spec: WK-12
 def test_jobs_older_than_the_age_are_pruned(store: Store) -> None:
-    """An age below zero is one that even a job finished this instant has reached."""
+    """Even a job that finished just now is older than an age below zero."""
     finish(store, 4)
     assert store.prune(Retention(age_ms=HOUR), 100) == 0
     assert store.prune(Retention(age_ms=-HOUR), 100) == 4

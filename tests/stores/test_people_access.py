@@ -1,4 +1,4 @@
-"""Keys, sign-ins, the operator log, remembered answers, clearing, and whether a store can be written."""
+"""Tests for keys, sessions, the operator log, remembered answers, clearing, and the probe of a store."""
 
 import pytest
 from builders import HOUR, NOON, Wall, bring, everything, job, put, state, take_one

@@ -1,4 +1,4 @@
-"""Recurring jobs: kept plans, and firing that happens once for every time, whoever tries."""
+"""Tests for recurring jobs: stored plans, and one job for each time, however many nodes fire."""
 
 import threading
 from collections.abc import Callable
@@ -39,7 +39,7 @@ def test_plans_are_kept_by_name_for_everybody(store: Store, store_factory: Calla
 
 # spec: WK-11
 def test_a_restart_neither_skips_nor_repeats(store: Store) -> None:
-    """The node computes the next time from its start; the stored one is the truth while the schedule is the same."""
+    """The node computes the next time from its start; the stored time counts while the schedule is the same."""
     recur(store, plan(next_run_ms=NOON))
     recur(store, plan(next_run_ms=NOON + 5 * HOUR, text='{"payload":"2"}'))
     (found,) = store.jobs.recurring()

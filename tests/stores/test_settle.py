@@ -1,4 +1,4 @@
-"""Settling: fences, counters, history, follow-up jobs, and taking back what the dead held."""
+"""Tests for settling: fences, counters, attempts, follow-up jobs, and the recovery of claims of dead nodes."""
 
 from typing import Any
 
@@ -309,7 +309,7 @@ def test_a_stale_and_a_current_claim_of_one_job_in_one_batch_are_told_apart(stor
 
 # spec: WK-4
 def test_the_claim_of_a_pruned_job_settles_no_other_job(store: Store) -> None:
-    """Whatever the store calls a job inside, a name that was once given is not given to another."""
+    """The internal number of a deleted job is not given to another job."""
     put(store, job("old"))
     stale = take_one(store, holder=EARLIER_ME)
     recover(store)
@@ -363,7 +363,7 @@ def test_a_follow_up_whose_key_is_taken_is_the_one_that_is_there(store: Store) -
 
 # spec: WK-2
 def test_a_job_that_enqueues_itself_again_under_its_own_key_gets_a_new_one(store: Store) -> None:
-    """The key is free the moment the job is done, which is when its follow-ups are made."""
+    """The key is free when the job is done, which is when its follow-up jobs are enqueued."""
     claim = bring(store, State.RUNNING, key="k")
     assert end(store, claim, Done("1", (job("again", key="k"),))) == []
     assert state(store, "again") is State.QUEUED

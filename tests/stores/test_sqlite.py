@@ -1,4 +1,4 @@
-"""SQLite alone: the file and what lies under it, its lock, its schema, and other programs' hands on it."""
+"""Tests for SQLite only: the file and its file system, the lock, the schema, and other programs that use the file."""
 
 import errno
 import fcntl
@@ -61,7 +61,7 @@ def path(folder: Path) -> Path:
 
 @pytest.fixture
 def without_sqlite3(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in a process that never imported the standard library's engine."""
+    """Sets the state of a process that never imported the standard library's sqlite3."""
     monkeypatch.delitem(sys.modules, "_sqlite3", raising=False)
 
 
@@ -164,7 +164,7 @@ def test_many_threads_with_stores_of_their_own_write_without_an_error(path: Path
 
 # spec: ST-2
 def test_a_reader_sees_one_moment_while_others_write(path: Path, without_sqlite3: None) -> None:
-    """Jobs are written in pairs; whoever reads never sees half of one."""
+    """Jobs are written in pairs, and a reader never sees half of a pair."""
     stop = threading.Event()
     with opened(path) as writer, opened(path) as reader:
 
@@ -184,7 +184,7 @@ def test_a_reader_sees_one_moment_while_others_write(path: Path, without_sqlite3
 # spec: ST-2
 def test_nobody_elses_write_is_not_a_stir(path: Path) -> None:
     with opened(path) as mine, opened(path) as other:
-        assert mine.changed() is True  # it has never looked
+        assert mine.changed() is True  # nothing was read before
         assert mine.changed() is False
         put(mine, job("own"))
         assert mine.changed() is False
@@ -234,7 +234,7 @@ def test_many_who_open_a_fresh_store_at_once_make_one_schema(path: Path, without
 
 
 def make_first_schema(path: Path, *data: str) -> None:
-    """A store as the first version left it: its own migration, its row in the schema table, and this data."""
+    """Creates a store of the first version: its migration, its row in the schema table, and this data."""
     text = (resources.files("chargehand.stores.sqlite") / "migrations" / "0001_begin.sql").read_text("utf-8")
     db = apsw.Connection(str(path))
     db.pragma("journal_mode", "wal")
@@ -590,7 +590,7 @@ def test_another_engine_on_another_file_is_nobodys_business(path: Path) -> None:
 
 # spec: ST-2
 def test_stores_may_be_opened_and_closed_in_any_order_though_sqlite3_is_loaded(path: Path) -> None:
-    """Our own engine keeps the descriptor of a closed connection while another one has locks."""
+    """SQLite keeps the descriptor of a closed connection while another connection has locks."""
     assert "_sqlite3" in sys.modules
     first = SqliteStore(path)
     with opened(path) as second:
@@ -657,7 +657,7 @@ def test_every_table_of_ours_carries_the_prefix(path: Path) -> None:
 
 # spec: WK-5, WK-6
 def test_what_a_node_of_another_name_held_is_recovered_under_that_name(path: Path) -> None:
-    """A file has one node: whoever held a job before was an earlier life of it, whatever it was called."""
+    """A file has one node, so every earlier holder of a job was an earlier life of it, even under another name."""
     with opened(path) as store:
         put(store, job("one"))
         take_one(store, holder=Holder("old-name", "old-life"))
@@ -667,7 +667,7 @@ def test_what_a_node_of_another_name_held_is_recovered_under_that_name(path: Pat
 
 
 class Interrupting(SqliteStore):
-    """A store whose next write waits for the lock while somebody else does something."""
+    """A store whose next write waits for the lock while `meanwhile` runs."""
 
     meanwhile: Callable[[], object] | None = None
 

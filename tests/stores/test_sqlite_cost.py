@@ -1,4 +1,4 @@
-"""What SQLite does for a claim: by its own plan, and counted in steps of its machine. No clock is read."""
+"""Tests for the cost of statements: by SQLite's query plan and by the steps of its virtual machine, not by a clock."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -30,7 +30,7 @@ def plan(store: SqliteStore, sql: str, bindings: Sequence[Any]) -> list[str]:
 
 
 def statements_of(store: SqliteStore, work: Callable[[], object]) -> list[tuple[str, Sequence[Any]]]:
-    """Every statement that the work executes, with what it is given."""
+    """Returns every statement that the work executes, with its bindings."""
     seen: list[tuple[str, Sequence[Any]]] = []
 
     def trace(_: object, sql: str, bindings: Sequence[Any] | None) -> bool:
@@ -47,7 +47,7 @@ def statements_of(store: SqliteStore, work: Callable[[], object]) -> list[tuple[
 
 
 def crowd(store: SqliteStore, count: int) -> None:
-    """Jobs of every kind that a claim should not have to look at, and some that it takes."""
+    """Creates jobs of every kind that a claim must not read, and some that it takes."""
     put(store, *jobs(count), *jobs(count, delay_ms=HOUR), *jobs(count, queue="other"))
     finish(store, count, "q")
     take(store, count // 10)
@@ -113,7 +113,7 @@ def plan_some(store: SqliteStore, count: int) -> None:
 
 
 def limited(store: SqliteStore, count: int) -> None:
-    """A key with one that runs and so many that were set aside, and other keys with one each."""
+    """Creates a key with one running job and so many that were set aside, and other keys with one job each."""
     register(store, crew("q", limit=count * 9, limit_per_key=1))
     put(store, *jobs(count, limit_key="k", priority=3))
     take(store, 1)
@@ -241,7 +241,7 @@ def test_counting_is_answered_from_the_indexes_alone(store: SqliteStore) -> None
 
 
 def steps_of(store: SqliteStore, work: Callable[[], object]) -> int:
-    """How many steps SQLite's machine makes for the work."""
+    """Returns how many steps SQLite's virtual machine makes for the work."""
     steps = 0
 
     def count() -> bool:
@@ -320,7 +320,7 @@ def test_thousands_over_their_limit_do_not_make_one_claim_slow(folder: Path) -> 
 
 # spec: WK-3, WK-13
 def test_a_queue_without_a_limit_pays_nothing_for_those_that_have_one(folder: Path) -> None:
-    """But for the look whether it has one."""
+    """Only the query for the limit itself is allowed."""
     steps: list[int] = []
     for registered in ([], [crew("other", "other", limit=1, limit_per_key=1)]):
         store = SqliteStore(folder / f"{len(registered)}.db")

@@ -1,4 +1,4 @@
-"""A store against a model of it in memory: whatever order things happen in, both tell the same story."""
+"""Compares a store with a model in memory, for any order of operations."""
 
 import itertools
 from collections.abc import Callable
@@ -40,7 +40,7 @@ outcomes = st.sampled_from(["done", "raised", "retry", "gave up", "crashed", "in
 
 @dataclass
 class Expected:
-    """What the model believes of one job."""
+    """The expected state of one job."""
 
     id: str
     order: int
@@ -62,7 +62,7 @@ class Expected:
 
 
 class StoreMachine(RuleBasedStateMachine):
-    """Every machine has a queue and lives of its own in one store, so that none meets another's jobs."""
+    """Each machine has its own queue and lives in one store, so that it never sees another machine's jobs."""
 
     def __init__(self, store: Store) -> None:
         super().__init__()
@@ -157,7 +157,7 @@ class StoreMachine(RuleBasedStateMachine):
         return "no progress" if len(counted) >= 2 else "queued"
 
     def learn_names(self) -> None:
-        """The ids of jobs for items are the store's own."""
+        """The store makes the ids of jobs for items."""
         listed = reversed(self.store.jobs.find(JobFilter(queue=self.queue, limit=10_000)))
         fresh = (found for found in listed if found.id not in self.jobs)
         renamed: dict[str, Expected] = {}
@@ -170,7 +170,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.jobs = renamed
 
     def claimable(self) -> list[Expected]:
-        """What can be claimed, in order: due, and within the limits."""
+        """Returns the jobs that can be claimed, in order: due, and within the limits."""
         running = [one for one in self.jobs.values() if one.state is State.RUNNING]
         used = {key: sum(one.limit_key == key for one in running) for key in ("x", "y")}
         fit: list[Expected] = []

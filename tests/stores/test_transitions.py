@@ -1,4 +1,4 @@
-"""Every state times every operation of the contract: what is allowed happens, the rest changes nothing at all."""
+"""Tests every operation of the contract in every state: an allowed one takes effect, any other changes nothing."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -27,7 +27,7 @@ def settling(to: State, *, fence: int = 0) -> Callable[[Store, Claim], None]:
 
 
 def impossible(store: Store, claim: Claim) -> None:
-    with suppress(Exception):  # whether it is refused by an error or by an answer is the store's choice
+    with suppress(Exception):  # a store may refuse with an error or with an answer
         settling(State.RUNNING)(store, claim)
 
 
@@ -80,7 +80,7 @@ def test_only_the_transitions_in_the_table_happen(store: Store, before: State, o
     if before not in allowed:
         if operation == "cancel" and before is State.RUNNING:
             assert now is not None
-            now = msgspec.structs.replace(now, cancel_ms=None)  # a mark that this was asked for, and nothing else
+            now = msgspec.structs.replace(now, cancel_ms=None)  # the cancel request is the only change
         assert now == was
     elif allowed[before] is None:
         assert now is None
@@ -112,7 +112,7 @@ def test_an_operation_on_a_job_that_is_not_there_makes_none(store: Store, operat
 )
 @pytest.mark.parametrize("before", list(State))
 def test_a_job_beside_it_is_left_as_it_is(store: Store, before: State, operation: str) -> None:
-    """Whatever is done to one job by its id or claim, one of another queue does not feel it."""
+    """An operation on one job by its id or claim does not change a job of another queue."""
     beside = bring(store, before, queue="other")
     was = store.jobs.get(beside.id)
     claim = bring(store, before)

@@ -1,4 +1,4 @@
-"""Work that waits: for workers that sleep, and in queues that nobody may be serving."""
+"""Tests for due jobs: those that sleeping workers could take, and queues that no crew may serve."""
 
 import pytest
 from builders import HOUR, ME, NOON, Wall, ask, bring, cancel, end, job, jobs, pause, put, record, take, take_one
