@@ -75,7 +75,7 @@ def test_a_scan_by_the_crew_wakes_who_sleeps_and_would_listen(tmp_path: Path) ->
 
     def listeners() -> list[str]:
         view = all_crews.hand.status() or {"workers": []}
-        return [worker["text"] for worker in view["workers"] if worker["crew"] == "tag"]
+        return [worker["reason"] for worker in view["workers"] if worker["crew"] == "tag"]
 
     with all_crews.hand.running():
         eventually(lambda: listeners() == ["idle"])

@@ -479,8 +479,8 @@ def test_a_crew_that_finds_nothing_goes_to_sleep_and_is_woken_to_look(  # spec: 
         "rows", "discovery_handlers:Rows", workers=1, discovers=True, idle_exit=0.2, environment=application(world)
     )
     with hand.running():
-        eventually(lambda: [w["text"] for w in workers_of(hand)] == ["idle"])
+        eventually(lambda: [w["reason"] for w in workers_of(hand)] == ["idle"])
         table.add(["new"])
         hand.wake("rows")
         eventually(lambda: table.left() == 0)
-        eventually(lambda: [w["text"] for w in workers_of(hand)] == ["idle"])
+        eventually(lambda: [w["reason"] for w in workers_of(hand)] == ["idle"])

@@ -150,7 +150,7 @@ def test_no_more_are_started_than_fit(make_hand: MakeHand, what: str, words: str
         hand.stop("big:0")
         become(hand, {**some, "big:0": "stopped", "big:2": "healthy"})
         hand.start("big:0")
-        eventually(lambda: words in (workers(hand)["big:0"]["text"] or ""))
+        eventually(lambda: workers(hand)["big:0"]["shortage"] == "temporary")
         hand.scale("big", 1)
         become(hand, {"big:0": "healthy", "small:0": "healthy"})
 
