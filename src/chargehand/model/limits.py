@@ -1,7 +1,7 @@
 """Decides how many jobs of a queue, and of a key in it, may run at a time, and which a claim takes.
 
-Of each key with a limit, the first jobs, as many as it has free slots, are never set aside. Whoever frees a slot, or
-removes one of those jobs, must bring one job of the key back, so that this stays true.
+Of each key with a limit, the first jobs, as many as it has free slots, are never set aside. An
+operation that frees a slot, or removes one of those jobs, must bring one job of the key back to keep this true.
 """
 
 from collections.abc import Mapping, Sequence

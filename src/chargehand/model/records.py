@@ -156,7 +156,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CancelResult(msgspec.Struct, frozen=True):
-    """The effect of a cancel: the job ended at once, or it is running and its worker must be told about `fence`."""
+    """The effect of a cancel: the job ended at once, or its worker must be notified, for the claim with this fence."""
 
     id: str
     at_once: bool

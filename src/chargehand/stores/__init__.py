@@ -1,4 +1,4 @@
-"""The stores, each in its own package; all of them keep the contract in `chargehand.store`."""
+"""The stores, each in its own package; all of them implement the contract in `chargehand.store`."""
 
 from chargehand.store import Store
 from chargehand.stores.location import Location, locate

@@ -36,7 +36,7 @@ SELECT {columns(Remembered)} FROM chargehand_remembered WHERE caller = ? AND key
 
 
 class SqliteAccess:
-    """Keeps `chargehand.store.AccessWriting`."""
+    """Implements `chargehand.store.AccessWriting`."""
 
     def __init__(self, db: Any, now_ms: int) -> None:
         self._db, self._now = db, now_ms

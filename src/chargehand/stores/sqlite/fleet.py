@@ -40,7 +40,7 @@ FROM chargehand_health
 
 
 class SqliteFleet:
-    """Keeps `chargehand.store.FleetWriting`."""
+    """Implements `chargehand.store.FleetWriting`."""
 
     def __init__(self, db: Any, now_ms: int, limits: Limits) -> None:
         self._db, self._now, self._limits = db, now_ms, limits

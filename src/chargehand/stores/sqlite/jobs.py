@@ -138,7 +138,7 @@ _encoder = msgspec.json.Encoder()
 
 
 class SqliteJobs:
-    """Keeps `chargehand.store.JobWriting`."""
+    """Implements `chargehand.store.JobWriting`."""
 
     def __init__(self, db: Any, now_ms: int, limits: Limits, new_ids: NewIds) -> None:
         self._db, self._now, self._limits, self._new_ids = db, now_ms, limits, new_ids

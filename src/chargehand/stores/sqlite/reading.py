@@ -103,7 +103,7 @@ SELECT queue, ?1 - min(since_ms) FROM due WHERE since_ms <= ?1 GROUP BY queue OR
 
 
 class SqliteJobReading:
-    """Keeps `chargehand.store.JobReading`."""
+    """Implements `chargehand.store.JobReading`."""
 
     def __init__(self, db: Database) -> None:
         self._db = db
@@ -145,7 +145,7 @@ class SqliteJobReading:
 
 
 class SqliteFleetReading:
-    """Keeps `chargehand.store.FleetReading`."""
+    """Implements `chargehand.store.FleetReading`."""
 
     def __init__(self, db: Database) -> None:
         self._db = db
@@ -183,7 +183,7 @@ class SqliteFleetReading:
 
 
 class SqliteAccessReading:
-    """Keeps `chargehand.store.AccessReading`."""
+    """Implements `chargehand.store.AccessReading`."""
 
     def __init__(self, db: Database) -> None:
         self._db = db

@@ -43,7 +43,7 @@ _opening = threading.Lock()
 
 
 class SqliteStore:
-    """Keeps `chargehand.store.Store`."""
+    """Implements `chargehand.store.Store`."""
 
     def __init__(
         self,

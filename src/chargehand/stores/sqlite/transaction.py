@@ -11,7 +11,7 @@ from chargehand.stores.sqlite.limits import Limits
 
 
 class SqliteTransaction:
-    """Keeps `chargehand.store.Transaction`."""
+    """Implements `chargehand.store.Transaction`."""
 
     def __init__(self, db: Any, now_ms: int, new_ids: NewIds) -> None:
         limits = Limits(db)
