@@ -59,7 +59,7 @@ def test_stores_that_are_none(tmp_path: Path) -> None:  # spec: CL-4 # cause: no
     nowhere = find_and_examine(str(tmp_path / "nowhere.db"))
     assert only(nowhere, "no-store").text == f"there is no store at {tmp_path}/nowhere.db"
     (tmp_path / "letter.db").write_text("Dear Sir or Madam, this is no database, and never was.")
-    assert "is no SQLite file" in only(find_and_examine(str(tmp_path / "letter.db")), "store-unusable").text
+    assert "is not an SQLite file" in only(find_and_examine(str(tmp_path / "letter.db")), "store-unusable").text
     assert "it is a folder" in only(find_and_examine(str(tmp_path)), "store-unusable").text
     store = SqliteStore(tmp_path / "torn.db")
     with store.transaction() as tx:
