@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import chargehand
-from chargehand import Crew, Transaction
+from chargehand import Crew, JobOptions, Transaction
 
 INTERNAL = {"AccessWriting", "FleetWriting", "JobContext", "JobWriting", "NodePlan", "Operations", "Terms"}
 """Types that only the packages of Chargehand use: parts of a transaction, and parameters of constructors that users do
@@ -16,6 +16,7 @@ not call."""
 def signatures(kind: type[Any]) -> Iterator[dict[str, Any]]:
     """Yields the type hints of the public methods, properties and attributes of a class."""
     resolve: dict[str, Any] = {"Response": Any, "FastAPI": Any, "Crew": Crew, "Transaction": Transaction}
+    resolve |= {"JobOptions": JobOptions, "Unpack": typing.Unpack}
     for base in kind.__mro__:
         if not base.__module__.startswith("chargehand"):
             continue

@@ -28,7 +28,7 @@ POLL = 0.25
 
 
 class JobOptions(TypedDict, total=False):
-    """The options of a job; for those not given the values of the crew apply."""
+    """The options of a job, listed by `model.job.JobSpec`; durations are seconds. Those not given are the crew's."""
 
     label: str
     key: str
@@ -38,9 +38,6 @@ class JobOptions(TypedDict, total=False):
     max_attempts: int
     timeout: float | None
     limit_key: str
-
-
-_OPTIONS = frozenset(JobOptions.__annotations__)
 
 
 class Ref(Generic[Result]):
@@ -155,7 +152,7 @@ class Crew(Generic[Payload, Result]):
     def new_job(self, payload: Payload, *, id: str | None = None, **options: Unpack[JobOptions]) -> NewJob:
         """Returns a checked job for this crew without enqueueing it. Raises PayloadError."""
         text = codec.encode_typed(payload, self.takes, f"the payload for crew {self.name!r}")
-        return checked_job(self.plan, text, id, options)
+        return new_job(self.plan, text, id=id, **options)
 
     def enqueue(
         self, payload: Payload, *, within: Transaction | None = None, **options: Unpack[JobOptions]
@@ -177,7 +174,7 @@ class Crew(Generic[Payload, Result]):
         if "key" in options:
             raise PayloadError("many jobs cannot share one key: enqueue them one by one with keys of their own")
         many = list(payloads)
-        model = checked_job(self.plan, "null", None, options)
+        model = new_job(self.plan, "null", **options)
         what = f"the payload for crew {self.name!r}"
         texts = (codec.encode_typed(payload, self.takes, what) for payload in many)
         jobs = [with_payload(model, job_id, text) for job_id, text in zip(new_ids(len(many)), texts, strict=True)]
@@ -190,17 +187,3 @@ class Crew(Generic[Payload, Result]):
     def ref(self, job_id: str) -> Ref[Result]:
         """Returns a reference to a job of this crew by its id."""
         return Ref(self._operations, job_id, self.gives)
-
-
-def checked_job(plan: CrewPlan, text: str, job_id: str | None, options: JobOptions) -> NewJob:
-    """Returns a job with this payload as JSON text. Raises PayloadError if an option is unknown or not allowed."""
-    unknown = options.keys() - _OPTIONS
-    if unknown:
-        raise PayloadError(f"unknown option {', '.join(sorted(unknown))}; there are: {', '.join(sorted(_OPTIONS))}")
-    rest: dict[str, Any] = dict(options)
-    run_at = rest.pop("run_at", None)
-    if run_at is not None:
-        if not isinstance(run_at, datetime) or run_at.tzinfo is None:
-            raise PayloadError(f"run_at is {run_at!r}; expected a datetime with a time zone")
-        rest["run_at_ms"] = int(run_at.timestamp() * 1000)
-    return new_job(plan, text, id=job_id, **rest)

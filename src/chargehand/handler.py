@@ -5,7 +5,9 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, get_args, get_origin
 
 if TYPE_CHECKING:
-    from chargehand.crew import Crew
+    from typing import Unpack
+
+    from chargehand.crew import Crew, JobOptions
     from chargehand.store import Transaction
 
 inside_worker = False
@@ -65,10 +67,10 @@ class Job(Generic[Payload]):
         """Whether the job was cancelled, for handlers that check instead of being interrupted by `progress`."""
         return self._context.is_cancelled()
 
-    def enqueue(self, crew: "Crew[Any, Any] | str", payload: Any, **options: Any) -> str:
+    def enqueue(self, crew: "Crew[Any, Any] | str", payload: Any, **options: "Unpack[JobOptions]") -> str:
         """Enqueues another job in the transaction that makes this one done; nothing is enqueued if this one is not
         done."""
-        return self._context.enqueue(crew, payload, options)
+        return self._context.enqueue(crew, payload, dict(options))
 
     def settle(self, result: Any = None) -> "AbstractContextManager[Transaction]":
         """Opens a transaction in which the handler writes its own rows and this job becomes done, atomically.

@@ -8,12 +8,12 @@ import typer
 
 from chargehand import codec
 from chargehand.cli import bulk, crashes, find, show
-from chargehand.crew import JobOptions, checked_job, outcome, wait_for_end
+from chargehand.crew import JobOptions, outcome, wait_for_end
 from chargehand.errors import PayloadError, UnknownCrew
 from chargehand.host.service import Service
 from chargehand.model.job import IN_WORDS, JobRecord, NewJob, State
 from chargehand.model.records import CrashFilter, JobFilter
-from chargehand.settings.plan import CrewPlan, milliseconds
+from chargehand.settings.plan import CrewPlan, milliseconds, new_job
 
 app = typer.Typer(help="Enqueue, list, show, retry and cancel jobs.", no_args_is_help=True)
 app.command("retry")(bulk.retry)
@@ -75,7 +75,7 @@ def _job(service: Service, application: str | None, crew: str, value: Any, optio
         names = ", ".join(sorted(rows)) or "none yet; a node registers them when it starts"
         raise UnknownCrew(f"there is no crew {crew!r}; this store knows: {names}")
     plan = msgspec.convert(rows[crew], CrewPlan, from_attributes=True)
-    return checked_job(plan, codec.to_json(value, f"the payload for crew {crew!r}"), None, options)
+    return new_job(plan, codec.to_json(value, f"the payload for crew {crew!r}"), **options)
 
 
 @app.command("list")

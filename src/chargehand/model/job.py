@@ -4,7 +4,7 @@ Pure: the effect of an outcome is decided here, from the claim's counters and th
 """
 
 from enum import StrEnum
-from typing import Any
+from typing import Annotated, Any, get_args, get_type_hints
 
 import msgspec
 
@@ -45,21 +45,89 @@ TRANSITIONS: dict[State, frozenset[State]] = {
 }
 
 
-class NewJob(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+def _text(description: str) -> msgspec.Meta:
+    return msgspec.Meta(description=description, extra={"low": 1, "high": NAME_LIMIT})
+
+
+def _number(description: str, low: int, high: int) -> msgspec.Meta:
+    return msgspec.Meta(description=description, extra={"low": low, "high": high})
+
+
+class JobSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The options of a job. This is the only list of them: add an option here.
+
+    Derived from it: NewJob, the checks, the defaults from the crew (a field that CrewPlan has, too), the request body
+    and its description in OpenAPI. Compared with it by tests/settings/test_options.py, because type checkers need them
+    spelled out: `crew.JobOptions` (durations in seconds) and `client.NewJobOptions`. Not derived: the column and the
+    migration of each store, JobRecord and the bodies in live/bodies.py for readers, a flag of `chargehand jobs
+    enqueue` if wanted, and docs.
+    """
+
+    label: Annotated[str | None, _text("A text that is shown with the job.")] = None
+    key: Annotated[
+        str | None, _text("A unique key: while a job with it is queued or running, no other is created.")
+    ] = None
+    priority: Annotated[int, _number("Jobs with a higher priority run first.", -PRIORITY_LIMIT, PRIORITY_LIMIT)] = 0
+    delay_ms: Annotated[int, _number("Milliseconds until the job is due.", 0, LONGEST_DELAY_MS)] = 0
+    run_at_ms: Annotated[
+        int | None, _number("The time at which the job is due, in milliseconds since 1970.", 0, LATEST_MS)
+    ] = None
+    max_attempts: Annotated[int, _number("The number of attempts after which the job fails.", 1, 1_000_000)] = (
+        DEFAULT_MAX_ATTEMPTS
+    )
+    timeout_ms: Annotated[
+        int | None, _number("Milliseconds that one attempt may take; null: no limit.", 1, LONGEST_DELAY_MS)
+    ] = DEFAULT_TIMEOUT_MS
+    limit_key: Annotated[str | None, _text("Jobs of a queue with the same key share the queue's limit per key.")] = None
+
+
+class Option(msgspec.Struct, frozen=True):
+    """One option of a job: its type, its bounds (of the length, for a text), and whether it may be None."""
+
+    name: str
+    kind: type[str] | type[int]
+    optional: bool
+    default: Any
+    low: int
+    high: int
+    description: str
+
+    def check(self, value: Any) -> None:
+        """Raises PayloadError if the option cannot have this value."""
+        if value is None and self.optional:
+            return
+        if not isinstance(value, self.kind) or isinstance(value, bool):
+            raise PayloadError(
+                f"{self.name} is {value!r}; must be a {'string' if self.kind is str else 'whole number'}"
+            )
+        if isinstance(value, str):
+            check_name(self.name, value)
+        else:
+            name = self.name.removesuffix("_ms")
+            _within(name, value, self.low, self.high, "" if name == self.name else "ms")
+
+
+def _options() -> tuple[Option, ...]:
+    found: list[Option] = []
+    for name, hint in get_type_hints(JobSpec, include_extras=True).items():
+        annotated, meta = get_args(hint)
+        kinds = get_args(annotated) or (annotated,)
+        default = next(field.default for field in msgspec.structs.fields(JobSpec) if field.name == name)
+        optional = type(None) in kinds
+        found.append(Option(name, kinds[0], optional, default, **meta.extra, description=meta.description))
+    return tuple(found)
+
+
+OPTIONS = _options()
+"""The options of a job, in the order of `JobSpec`."""
+
+
+class NewJob(JobSpec, frozen=True, kw_only=True, omit_defaults=True):
     """A job to be enqueued. The caller creates the id, so that a repeated request enqueues one job."""
 
     id: str
     queue: str
     payload: str = "null"
-    label: str | None = None
-    priority: int = 0
-    delay_ms: int = 0
-    run_at_ms: int | None = None
-    max_attempts: int = DEFAULT_MAX_ATTEMPTS
-    timeout_ms: int | None = DEFAULT_TIMEOUT_MS
-    key: str | None = None
-    limit_key: str | None = None
-    """Jobs of a queue with the same key share the queue's limit per key."""
 
 
 class Enqueued(msgspec.Struct, frozen=True):
@@ -308,22 +376,19 @@ def cut(text: str, limit: int = TEXT_LIMIT) -> str:
 def check(job: NewJob) -> NewJob:
     """Returns the job. Raises PayloadError if it cannot be stored."""
     check_payload(job.payload)
-    texts = job.queue, job.label, job.key, job.limit_key, job.id
-    for name, text in zip(("queue", "label", "key", "limit_key", "id"), texts, strict=True):
-        if text is None:
-            continue
-        if not 1 <= len(text) <= NAME_LIMIT:
-            raise PayloadError(f"{name} has {len(text)} characters; must have 1 to {NAME_LIMIT}")
-        if not text.isprintable():
-            raise PayloadError(f"{name} {text!r} contains control characters")
-    _within("priority", job.priority, -PRIORITY_LIMIT, PRIORITY_LIMIT)
-    _within("delay", job.delay_ms, 0, LONGEST_DELAY_MS, "ms")
-    if job.run_at_ms is not None:
-        _within("run_at", job.run_at_ms, 0, LATEST_MS, "ms")
-    _within("max_attempts", job.max_attempts, 1, 1_000_000)
-    if job.timeout_ms is not None:
-        _within("timeout", job.timeout_ms, 1, LONGEST_DELAY_MS, "ms")
+    check_name("queue", job.queue)
+    check_name("id", job.id)
+    for option in OPTIONS:
+        option.check(getattr(job, option.name))
     return job
+
+
+def check_name(name: str, text: str) -> None:
+    """Raises PayloadError if a short text has a wrong length or contains control characters."""
+    if not 1 <= len(text) <= NAME_LIMIT:
+        raise PayloadError(f"{name} has {len(text)} characters; must have 1 to {NAME_LIMIT}")
+    if not text.isprintable():
+        raise PayloadError(f"{name} {text!r} contains control characters")
 
 
 def check_payload(text: str) -> str:

@@ -1,6 +1,8 @@
 """The plans of crews and of a node: checked settings as plain data that can be sent over a socket."""
 
 import re
+from collections.abc import Mapping
+from datetime import datetime
 from typing import Any, get_origin
 
 import msgspec
@@ -14,6 +16,7 @@ from chargehand.model.job import (
     DEFAULT_TIMEOUT_MS,
     LONGEST_DELAY_MS,
     NAME_LIMIT,
+    OPTIONS,
     NewJob,
     check,
     check_size,
@@ -204,49 +207,41 @@ UNSET: Any = object()
 """The default of options for which None has a meaning, such as no timeout."""
 
 
-def new_job(
-    plan: CrewPlan,
-    payload: str,
-    *,
-    id: str | None = None,
-    label: str | None = None,
-    key: str | None = None,
-    priority: int | None = None,
-    delay: float = 0,
-    run_at_ms: int | None = None,
-    max_attempts: int | None = None,
-    timeout: float | None = UNSET,
-    limit_key: str | None = None,
-) -> NewJob:
-    """Returns a checked job for this crew; options that are not given are the crew's."""
-    if run_at_ms is not None and delay:
+_IN_SECONDS = ("delay", "timeout")
+_OPTIONS = frozenset(option.name for option in OPTIONS)
+
+
+def new_job(plan: CrewPlan, payload: str, *, id: str | None = None, **options: Any) -> NewJob:
+    """Returns a checked job for this crew; options that are not given are the crew's.
+
+    The options are those of `JobSpec`. `delay` and `timeout` may be given in seconds instead, and `run_at` as a
+    datetime. Raises PayloadError if an option is unknown or has a value that is not allowed.
+    """
+    given = _in_milliseconds(options)
+    unknown = given.keys() - _OPTIONS
+    if unknown:
+        known = ", ".join(sorted(name.removesuffix("_ms") for name in _OPTIONS))
+        raise PayloadError(f"unknown option {', '.join(sorted(unknown))}; there are: {known}")
+    if given.get("run_at_ms") is not None and given.get("delay_ms"):
         raise PayloadError("delay and run_at cannot be combined")
-    job = NewJob(
-        id=id or new_id(),
-        queue=plan.queue,
-        payload=payload,
-        label=label,
-        key=key,
-        limit_key=limit_key,
-        priority=plan.priority if priority is None else priority,
-        delay_ms=milliseconds("delay", delay),
-        run_at_ms=run_at_ms,
-        max_attempts=plan.max_attempts if max_attempts is None else max_attempts,
-        timeout_ms=plan.timeout_ms
-        if timeout is UNSET
-        else None
-        if timeout is None
-        else milliseconds("timeout", timeout),
-    )
-    for name in ("label", "key", "limit_key"):
-        text: Any = getattr(job, name)
-        if text is not None and not isinstance(text, str):
-            raise PayloadError(f"{name} is {text!r}; must be a string")
-    for name in ("priority", "max_attempts", "run_at_ms"):
-        value: Any = getattr(job, name)
-        if value is not None and (not isinstance(value, int) or isinstance(value, bool)):
-            raise PayloadError(f"{name} is {value!r}; must be a whole number")
-    return check(job)
+    for option in OPTIONS:
+        if given.get(option.name) is None and not (option.optional and option.name in given):
+            given[option.name] = getattr(plan, option.name, option.default)
+    return check(NewJob(id=id or new_id(), queue=plan.queue, payload=payload, **given))
+
+
+def _in_milliseconds(options: Mapping[str, Any]) -> dict[str, Any]:
+    given = {name: value for name, value in options.items() if value is not UNSET}
+    for name in _IN_SECONDS:
+        if name in given:
+            seconds = given.pop(name)
+            given[f"{name}_ms"] = None if seconds is None else milliseconds(name, seconds)
+    run_at = given.pop("run_at", None)
+    if run_at is not None:
+        if not isinstance(run_at, datetime) or run_at.tzinfo is None:
+            raise PayloadError(f"run_at is {run_at!r}; must be a datetime with a time zone")
+        given["run_at_ms"] = int(run_at.timestamp() * 1000)
+    return given
 
 
 def with_payload(model: NewJob, id: str, payload: str) -> NewJob:

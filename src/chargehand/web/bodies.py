@@ -1,11 +1,12 @@
 """What requests may say, checked at the edge; whatever is not listed here is refused."""
 
-from typing import Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model, model_validator
 
 from chargehand.model.fleet.orders import LONGEST_PAUSE_MS, MOST_WORKERS
-from chargehand.model.job import LATEST_MS, LONGEST_DELAY_MS, NAME_LIMIT, PRIORITY_LIMIT
+from chargehand.model.job import NAME_LIMIT, OPTIONS, Option
+from chargehand.settings.plan import CrewPlan
 
 MOST_JOBS = 10_000
 
@@ -26,33 +27,47 @@ class Body(BaseModel):
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False, strict=True)
 
 
-class JobIn(Body):
-    """A job to be made, for a crew or for a queue; what is left out is the crew's."""
+class JobTarget(Body):
+    """The crew or queue of a job to be created, and its payload."""
 
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"crew": "tag", "payload": {"path": "a.flac"}, "label": "a.flac"}]}
     )
 
-    crew: Name | None = Field(default=None, description="The crew that is to do it.")
-    queue: Name | None = Field(default=None, description="The queue that it goes to; a crew must serve it.")
-    payload: Any = Field(default=None, description="JSON; checked against what the crew takes, where that is known.")
-    label: Name | None = Field(default=None, description="For people.")
-    key: Name | None = Field(
-        default=None, description="Unique among queued and running jobs: a second one is the first."
-    )
-    priority: int | None = Field(default=None, ge=-PRIORITY_LIMIT, le=PRIORITY_LIMIT, description="Higher goes first.")
-    delay_ms: int = Field(default=0, ge=0, le=LONGEST_DELAY_MS)
-    run_at_ms: int | None = Field(default=None, ge=0, le=LATEST_MS, description="Not before then.")
-    max_attempts: int | None = Field(default=None, ge=1, le=1_000_000)
-    timeout_ms: int | None = Field(default=None, ge=1, le=LONGEST_DELAY_MS, description="Null: none; else the crew's.")
-    limit_key: Name | None = Field(default=None, description="Jobs that share it are limited together.")
+    crew: Name | None = Field(default=None, description="The crew that runs the job.")
+    queue: Name | None = Field(default=None, description="The queue of the job; a crew must serve it.")
+    payload: Any = Field(default=None, description="JSON; checked against the payload type of the crew, if known.")
 
     @model_validator(mode="after")
     def one_of_both(self) -> Self:
-        """A crew or a queue."""
+        """Raises ValueError unless either a crew or a queue is given."""
         if (self.crew is None) == (self.queue is None):
             raise ValueError("give `crew` or `queue`, one of them")
         return self
+
+
+def _field(option: Option) -> tuple[Any, Any]:
+    """Returns the type and the description of an option; an option that a crew has, too, may be null."""
+    required = not option.optional and option.name not in CrewPlan.__struct_fields__
+    default = option.default if required else None
+    kind: Any = Name if option.kind is str else Annotated[int, Field(ge=option.low, le=option.high)]
+    return (kind if required else kind | None), Field(default=default, description=option.description)
+
+
+if TYPE_CHECKING:
+    JobIn = JobTarget
+else:
+    JobIn = create_model(
+        "JobIn",
+        __base__=JobTarget,
+        __doc__="A job to be created, for a crew or for a queue; options that are left out are the crew's.",
+        **{option.name: _field(option) for option in OPTIONS},
+    )
+
+
+def options_of(job: JobTarget) -> dict[str, Any]:
+    """Returns the options of a job that the request contains."""
+    return {option.name: getattr(job, option.name) for option in OPTIONS if option.name in job.model_fields_set}
 
 
 class OrderIn(Body):

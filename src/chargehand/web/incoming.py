@@ -10,8 +10,8 @@ from pydantic import ValidationError
 from chargehand import codec
 from chargehand.errors import PayloadError
 from chargehand.model.job import NewJob
-from chargehand.settings.plan import UNSET, CrewPlan, new_job
-from chargehand.web.bodies import MOST_JOBS, JobIn
+from chargehand.settings.plan import CrewPlan, new_job
+from chargehand.web.bodies import MOST_JOBS, JobIn, options_of
 from chargehand.web.problems import MOST_FAULTS, Fault, Problem, faults_of, in_words
 
 if TYPE_CHECKING:
@@ -128,18 +128,4 @@ def _job(crews: CrewCache, job: JobIn) -> NewJob:
     plan, takes = crews.find(job)
     what = f"the payload for crew {plan.name!r}"
     text = codec.encode_typed(codec.as_type(job.payload, takes, what), takes, what)
-    timeout: Any = UNSET
-    if "timeout_ms" in job.model_fields_set:
-        timeout = None if job.timeout_ms is None else job.timeout_ms / 1000
-    return new_job(
-        plan,
-        text,
-        label=job.label,
-        key=job.key,
-        priority=job.priority,
-        delay=job.delay_ms / 1000,
-        run_at_ms=job.run_at_ms,
-        max_attempts=job.max_attempts,
-        timeout=timeout,
-        limit_key=job.limit_key,
-    )
+    return new_job(plan, text, **options_of(job))

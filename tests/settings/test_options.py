@@ -1,0 +1,79 @@
+"""The options of a job: one list, which the other places follow."""
+
+import inspect
+import json
+from datetime import UTC, datetime
+from typing import Any, get_type_hints
+
+import pytest
+
+from chargehand.cli.jobs import enqueue
+from chargehand.client import NewJobOptions
+from chargehand.crew import JobOptions
+from chargehand.errors import PayloadError
+from chargehand.model.job import OPTIONS, JobSpec, NewJob
+from chargehand.settings.plan import CrewPlan, new_job
+from chargehand.web.bodies import JobIn, options_of
+
+PLAN = CrewPlan(name="tag", queue="tag", handler="m:H")
+NAMES = [option.name for option in OPTIONS]
+
+
+def test_the_keywords_of_python_callers_are_the_options() -> None:
+    assert {name.removesuffix("_ms") for name in NAMES} == set(JobOptions.__annotations__)
+
+
+def test_the_keywords_of_the_client_are_the_options() -> None:
+    hints = get_type_hints(NewJobOptions)
+    assert set(hints) == set(NAMES)
+    kinds = {option.name: (option.kind, option.kind | None) for option in OPTIONS}
+    assert all(hints[name] in kinds[name] for name in NAMES)
+
+
+def test_the_request_body_has_the_options_and_its_target() -> None:
+    fields = JobIn.model_json_schema()["properties"]
+    assert list(fields) == ["crew", "queue", "payload", *NAMES]
+    assert all(fields[option.name]["description"] == option.description for option in OPTIONS)
+
+
+def test_a_request_passes_on_only_what_it_contains() -> None:
+    body = JobIn.model_validate_json(json.dumps({"crew": "tag", "label": "x", "timeout_ms": None}))
+    assert options_of(body) == {"label": "x", "timeout_ms": None}
+    job = new_job(PLAN, "1", **options_of(body))
+    assert job == NewJob(id=job.id, queue="tag", payload="1", label="x", timeout_ms=None)
+
+
+def test_the_flags_of_the_command_line_are_options() -> None:
+    others = {"crew", "payload", "application", "store", "wait", "json"}
+    assert set(inspect.signature(enqueue).parameters) - others <= set(JobOptions.__annotations__)
+
+
+def test_every_option_is_described_and_allows_its_default() -> None:
+    for option in OPTIONS:
+        assert option.description.endswith(".")
+        option.check(getattr(JobSpec(), option.name))
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (
+            {"colour": 1},
+            "unknown option colour; there are: delay, key, label, limit_key, max_attempts, priority, run_at",
+        ),
+        ({"run_at": datetime(2026, 1, 1)}, "run_at is .*; must be a datetime with a time zone"),
+        ({"run_at": 5}, "run_at is 5; must be a datetime"),
+        ({"label": 5}, "label is 5; must be a string"),
+        ({"run_at": datetime(2026, 1, 1, tzinfo=UTC), "delay": 1}, "cannot be combined"),
+    ],
+)
+def test_wrong_options_are_refused(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(PayloadError, match=words):
+        new_job(PLAN, "1", **options)
+
+
+def test_none_is_the_crews_value_but_for_the_timeout() -> None:
+    job = new_job(
+        CrewPlan(name="a", queue="a", handler="m:H", priority=4, timeout_ms=9), "1", priority=None, timeout=None
+    )
+    assert (job.priority, job.timeout_ms, job.delay_ms) == (4, None, 0)
