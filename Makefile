@@ -50,7 +50,8 @@ simulate: $(STAMP)  ## run 10,000 seeded simulations on a virtual clock (SEEDS=)
 chaos: $(STAMP)  ## kill real processes at random and account for every job (JOBS=, SEED=, MINUTES=)
 	@$(BIN)/python -m chaos
 
-dashboard:       ## build the dashboard from its source (needs Node.js 20.19 or newer)
+dashboard: $(STAMP)  ## build the dashboard from its source (needs Node.js 20.19 or newer)
+	@$(BIN)/python src/chargehand/web/dashboard/generate_types.py
 	@cd src/chargehand/web/dashboard/source && npm install --no-save --no-audit --no-fund && npm run --silent build
 
 docs: $(STAMP)   ## generate docs/reference.md from the code

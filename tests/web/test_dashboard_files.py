@@ -3,6 +3,8 @@
 import gzip
 import json
 import re
+import subprocess
+import sys
 from hashlib import sha256
 from pathlib import Path
 
@@ -30,6 +32,12 @@ def digest(folder: Path) -> str:
 
 def test_the_built_files_are_those_of_the_source() -> None:  # spec: HT-6
     assert (BUILT / "source.sha256").read_text().strip() == digest(SOURCE), "the source has changed: make dashboard"
+
+
+def test_the_types_of_the_dashboard_are_those_of_the_openapi_document() -> None:
+    script = BUILT.parent / "generate_types.py"
+    stale = subprocess.run([sys.executable, str(script), "--check"]).returncode
+    assert stale == 0, "the OpenAPI document has changed: make dashboard"
 
 
 def test_a_changed_source_is_noticed(tmp_path: Path) -> None:  # spec: HT-6

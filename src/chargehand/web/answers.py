@@ -1,10 +1,20 @@
 """What is answered over HTTP, as plain data: the server writes these, the client reads them."""
 
 import base64
+from typing import Literal
 
 import msgspec
 
 from chargehand.host.health import Component
+from chargehand.live.bodies import (
+    HealthBody,
+    JobBody,
+    JobIdentity,
+    QueueBody,
+    QueueIdentity,
+    WorkerBody,
+    WorkerIdentity,
+)
 from chargehand.model.access import Operation
 from chargehand.model.doctor.diagnosis import Diagnosis
 from chargehand.model.fleet.orders import Answer
@@ -323,6 +333,83 @@ class SignedIn(msgspec.Struct, frozen=True, kw_only=True):
     csrf: str | None = None
     """To be sent as X-CSRF-Token with every request that changes something, by those who signed in with a cookie."""
     expires_ms: int | None = None
+
+
+# the data of server-sent events
+
+
+class LiveEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """The fields of every event."""
+
+    topic: str
+    timestamp_ms: int
+
+
+class WorkerUpdate(LiveEvent, frozen=True, kw_only=True):
+    """The current state of a worker."""
+
+    type: Literal["worker_update"]
+    worker: WorkerBody
+
+
+class WorkerRemoval(LiveEvent, frozen=True, kw_only=True):
+    """A worker that no longer exists."""
+
+    type: Literal["worker_update"]
+    removed: bool
+    worker: WorkerIdentity
+
+
+class QueueUpdate(LiveEvent, frozen=True, kw_only=True):
+    """The current state of a queue."""
+
+    type: Literal["queue_update"]
+    queue: QueueBody
+
+
+class QueueRemoval(LiveEvent, frozen=True, kw_only=True):
+    """A queue that has neither jobs nor a crew any more."""
+
+    type: Literal["queue_update"]
+    removed: bool
+    queue: QueueIdentity
+
+
+class JobUpdate(LiveEvent, frozen=True, kw_only=True):
+    """The current state of a job."""
+
+    type: Literal["job_update"]
+    job: JobBody
+
+
+class JobRemoval(LiveEvent, frozen=True, kw_only=True):
+    """A job that does not exist, or no longer."""
+
+    type: Literal["job_update"]
+    removed: bool
+    job: JobIdentity
+
+
+class HealthUpdate(LiveEvent, frozen=True, kw_only=True):
+    """The current verdict on the whole system."""
+
+    type: Literal["health_update"]
+    health: HealthBody
+
+
+class Resync(LiveEvent, frozen=True, kw_only=True):
+    """Everything sent before is void: the full state follows."""
+
+    type: Literal["resync"]
+    reason: str
+
+
+EVENTS = (
+    WorkerUpdate, WorkerRemoval, QueueUpdate, QueueRemoval, JobUpdate, JobRemoval, HealthUpdate, Resync,
+)  # fmt: skip
+
+
+# pages
 
 
 def cursor(*where: int | str) -> str:

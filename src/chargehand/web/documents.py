@@ -51,6 +51,12 @@ def answers(
     return found | {each: problem(MORE[each]) for each in refusals}
 
 
+def also(*kinds: type[Any]) -> list[dict[str, str]]:
+    """Adds structs that no route returns as its body to the document, and returns references to them."""
+    _kinds.update({kind.__name__: kind for kind in kinds})
+    return [{"$ref": _REFERENCE.format(name=kind.__name__)} for kind in kinds]
+
+
 def problem(description: str) -> dict[str, Any]:
     """A problem document, in the description of a route."""
     content = {
@@ -64,6 +70,17 @@ def _plain(value: Any) -> Any:
     return msgspec.json.decode(value) if isinstance(value, msgspec.Raw) else value
 
 
+def _as_sent(name: str, schema: dict[str, Any]) -> dict[str, Any]:
+    """Returns the schema of a struct as it is sent: with every field, unless it leaves out defaults."""
+    if "properties" not in schema:
+        return schema
+    properties = dict(schema["properties"])
+    if properties.get("progress") == {}:  # JSON that the store has already encoded
+        properties["progress"] = {"anyOf": [{"$ref": _REFERENCE.format(name="Progress")}, {"type": "null"}]}
+    omits = name in _kinds and _kinds[name].__struct_config__.omit_defaults
+    return {**schema, "properties": properties, "required": schema["required"] if omits else list(properties)}
+
+
 def describe(api: FastAPI, description: str) -> None:
     """Have the OpenAPI document made so: with the structs, the ways to sign in, and no more than is true."""
 
@@ -73,7 +90,7 @@ def describe(api: FastAPI, description: str) -> None:
             _, structs = msgspec.json.schema_components(list(_kinds.values()), ref_template=_REFERENCE)
             components = document.setdefault("components", {})
             schemas = components.setdefault("schemas", {})
-            schemas |= structs
+            schemas |= {name: _as_sent(name, schema) for name, schema in structs.items()}
             components["securitySchemes"] = {
                 "key": {"type": "http", "scheme": "bearer", "description": "An API key, ch_…"},
                 "cookie": {"type": "apiKey", "in": "cookie", "name": api.state.site.cookie},

@@ -6,17 +6,23 @@ from fastapi import FastAPI, Header, Query, Request, Response
 
 from chargehand.model.topic import LONGEST, parse
 from chargehand.web import sse
+from chargehand.web.answers import EVENTS
 from chargehand.web.auth import still_welcome
 from chargehand.web.deps import READ, Here, router
+from chargehand.web.documents import also
 from chargehand.web.site import Site
 
 routes = router("events")
 _STREAM: dict[int | str, dict[str, Any]] = {
     200: {
-        "description": "A stream that does not end by itself.",
+        "description": "A stream of events; it does not end by itself. The schema is that of the data of an event.",
         "content": {
             "text/event-stream": {
-                "schema": {"type": "string"},
+                "schema": {
+                    "type": "string",
+                    "contentMediaType": "application/json",
+                    "contentSchema": {"oneOf": also(*EVENTS)},
+                },
                 "example": 'id: 0199c0ffee-17\nevent: health_update\ndata: {"topic":"system:health",'
                 '"type":"health_update","timestamp_ms":1790000000000,"health":{"status":"healthy","errors":[]}}\n\n',
             }

@@ -1,7 +1,7 @@
 // Requests to the server that this page came from, whatever its prefix.
 
 import { signal } from "@preact/signals";
-import type { Session } from "./types";
+import type { ProblemDocument, SignedIn as Session } from "./types";
 import { learnClock } from "./words";
 
 const here = import.meta.url;
@@ -10,7 +10,7 @@ export const base = new URL("..", here);
 
 export const session = signal<Session | null>(null);
 /** Why nobody is signed in; null: not asked yet, or somebody is. */
-export const refused = signal<string | null>(null);
+export const refused = signal<Refusal | null>(null);
 
 export const may = (scope: string): boolean => session.value?.scopes.includes(scope) ?? false;
 
@@ -18,6 +18,8 @@ export class Refusal extends Error {
   constructor(
     message: string,
     readonly status: number,
+    /** The last part of the problem's type, such as `key-needed`; empty if the server sent no problem document. */
+    readonly kind = "",
   ) {
     super(message);
   }
@@ -47,12 +49,14 @@ async function send<T>(method: string, path: string, body?: unknown): Promise<T>
     // a proxy's page, say: the status tells
   }
   if (response.ok) return found as T;
-  const detail = (found as { detail?: string } | null)?.detail ?? `the server answered ${response.status}`;
+  const problem = found as Partial<ProblemDocument> | null;
+  const detail = problem?.detail ?? `the server answered ${response.status}`;
+  const refusal = new Refusal(detail, response.status, problem?.type?.split(":").pop());
   if (response.status === 401 && session.value) {
     session.value = null;
-    refused.value = detail;
+    refused.value = refusal;
   }
-  throw new Refusal(detail, response.status);
+  throw refusal;
 }
 
 type Query = Record<string, string | number | null | undefined>;
@@ -79,7 +83,7 @@ export async function whoAmI(): Promise<void> {
     const refusal = error as Refusal;
     if (refusal.status === 401 || refusal.status === 403) {
       session.value = null;
-      refused.value = refusal.message;
+      refused.value = refusal;
     } else throw error;
   }
 }
@@ -92,5 +96,5 @@ export async function signIn(key: string): Promise<void> {
 export async function signOut(): Promise<void> {
   await send("DELETE", "api/web/session");
   session.value = null;
-  refused.value = "You have signed out.";
+  refused.value = new Refusal("You have signed out.", 0);
 }

@@ -5,7 +5,7 @@ import { get } from "./api";
 import { lately } from "./live";
 import { Ago, Empty, State, Text, Trouble, useAsked } from "./parts";
 import { to, toJob } from "./route";
-import type { Crash } from "./types";
+import type { CrashRecord as Crash } from "./types";
 import { bytes, length, shortName } from "./words";
 
 interface Page {

@@ -5,7 +5,7 @@ import { queueNames, queues, workers, workersTick } from "./live";
 import { order, retryFailed } from "./orders";
 import { Ago, Empty, Mark, State, toneOf, Trouble, useAsked, useEvery } from "./parts";
 import { to } from "./route";
-import type { Diagnosis, Finding } from "./types";
+import type { Diagnosed as Diagnosis, Finding } from "./types";
 import { shortName } from "./words";
 
 const EVERY_MS = 10_000;

@@ -7,7 +7,7 @@ import { crews, jobs, jobsTick, now, queueNames, queues } from "./live";
 import { clearFailed, retryFailed } from "./orders";
 import { Ago, ask, Bar, Empty, progressWords, State, tell, Trouble, useAsked } from "./parts";
 import { place, to } from "./route";
-import type { JobRecord, LiveJob } from "./types";
+import type { JobRecord, JobBody as LiveJob } from "./types";
 import { brief, count, jobName, length, shortName } from "./words";
 
 const STATES = ["queued", "running", "done", "failed", "cancelled"] as const;

@@ -3,7 +3,23 @@
 import { batch, effect, signal, type Signal } from "@preact/signals";
 import { base, get, refused, session, whoAmI } from "./api";
 import { forget, learnPast, sample } from "./samples";
-import type { Crash, Crew, Health, Info, LiveEvent, LiveJob, Pause, Queue, Worker } from "./types";
+import type {
+  CrashRecord as Crash,
+  CrewRow as Crew,
+  HealthBody as Health,
+  Info,
+  JobBody as LiveJob,
+  JobRemoval,
+  JobUpdate,
+  LiveEvent,
+  Pause,
+  QueueBody as Queue,
+  QueueRemoval,
+  QueueUpdate,
+  WorkerBody as Worker,
+  WorkerRemoval,
+  WorkerUpdate,
+} from "./types";
 import { moment, serverNow } from "./words";
 
 export interface Past {
@@ -75,8 +91,8 @@ let scheduled = false;
 let telling = 0;
 
 function keyOf(event: LiveEvent): string {
-  if (event.worker) return `w ${event.worker.component} ${event.worker.node}`;
-  if (event.job) return `j ${event.job.id}`;
+  if (event.type === "worker_update") return `w ${event.worker.component} ${event.worker.node}`;
+  if (event.type === "job_update") return `j ${event.job.id}`;
   return event.topic;
 }
 
@@ -99,12 +115,12 @@ function apply(): void {
     let moved = false;
     let job = false;
     for (const event of events.values()) {
-      if (event.worker) {
-        come = applyWorker(event, event.worker) || come;
+      if (event.type === "worker_update") {
+        come = applyWorker(event) || come;
         moved = true;
-      } else if (event.queue) applyQueue(event, event.queue);
-      else if (event.job) job = applyJob(event, event.job) || job;
-      else if (event.health) health.value = event.health;
+      } else if (event.type === "queue_update") applyQueue(event);
+      else if (event.type === "job_update") job = applyJob(event) || job;
+      else if (event.type === "health_update") health.value = event.health;
     }
     if (come) sortWorkers();
     if (moved) workersTick.value++;
@@ -124,13 +140,14 @@ function keep<T>(table: Map<string, Kept<T>>, key: string, value: T): boolean {
   return true;
 }
 
-function applyWorker(event: LiveEvent, worker: Worker): boolean {
-  const key = `${worker.component}@${worker.node}`;
-  if (event.removed) {
+function applyWorker(event: WorkerUpdate | WorkerRemoval): boolean {
+  const key = `${event.worker.component}@${event.worker.node}`;
+  if ("removed" in event) {
     pasts.delete(key);
     memories.delete(key);
     return workers.delete(key);
   }
+  const worker = event.worker;
   const before = workers.get(key)?.now.peek();
   remember(key, before, worker, event.timestamp_ms);
   if (!before || before.memory !== worker.memory) weigh(key, worker.memory);
@@ -200,18 +217,18 @@ function sortWorkers(): void {
   workerKeys.value = found.map((each) => each.key);
 }
 
-function applyQueue(event: LiveEvent, queue: Queue): void {
-  const name = queue.name ?? "";
-  if (event.removed) {
+function applyQueue(event: QueueUpdate | QueueRemoval): void {
+  const name = event.queue.name ?? "";
+  if ("removed" in event) {
     queues.delete(name);
     forget(name);
-  } else if (!keep(queues, name, queue)) return;
+  } else if (!keep(queues, name, event.queue)) return;
   queueNames.value = [...queues.keys()].filter(Boolean).sort();
 }
 
-function applyJob(event: LiveEvent, job: LiveJob): boolean {
-  if (event.removed) return jobs.delete(job.id);
-  keep(jobs, job.id, job);
+function applyJob(event: JobUpdate | JobRemoval): boolean {
+  if ("removed" in event) return jobs.delete(event.job.id);
+  keep(jobs, event.job.id, event.job);
   return true;
 }
 
@@ -361,13 +378,15 @@ async function before(): Promise<void> {
     const known = lately.peek();
     const told = (crash: Crash) =>
       known.some((each) => each.component === crash.component && Math.abs(each.at - crash.at_ms) < SAME_MS);
-    const missing = recent.filter((crash) => !told(crash)).map((crash) => ({
-      at: crash.at_ms,
-      key: `${crash.component}@${crash.node}`,
-      component: crash.component,
-      status: crash.follows.startsWith("given up") ? "failed" : "crashed",
-      text: crash.follows.startsWith("given up") ? crash.follows.replace(/^given up: /, "") : crash.text,
-    }));
+    const latest = new Set<string>();
+    const missing = recent.filter((crash) => !told(crash)).map((crash) => {
+      const key = `${crash.component}@${crash.node}`;
+      const worker = latest.has(key) ? undefined : workers.get(key)?.now.peek();
+      latest.add(key); // crashes are listed newest first: only the newest can be the one that ended in giving up
+      const status = worker?.status === "failed" ? "failed" : "crashed";
+      const text = (status === "failed" && worker?.text) || crash.text;
+      return { at: crash.at_ms, key, component: crash.component, status, text };
+    });
     lately.value = [...known, ...missing].sort((a, b) => b.at - a.at).slice(0, LATELY_KEPT);
   } catch {
     // the connection's state says that; it is asked again when it is back

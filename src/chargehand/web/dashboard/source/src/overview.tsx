@@ -9,7 +9,7 @@ import { Orders } from "./orders";
 import { Ago, Bar, Empty, Mark, progressWords, Since, State, toneOf } from "./parts";
 import { to, toJob } from "./route";
 import { drawn, reach, REACH } from "./samples";
-import type { Queue, Worker } from "./types";
+import type { QueueBody as Queue, WorkerBody as Worker } from "./types";
 import { bytes, count, length, many, perSecond, shortName, ticking } from "./words";
 
 const LINES: Line[] = [

@@ -33,7 +33,7 @@ export function State({ state, word }: { state: string; word?: string }) {
 
 export function Bar({ progress, label }: { progress: Progress | null; label: string }) {
   const total = progress?.total ?? null;
-  const part = progress && total ? Math.min(1, progress.done / total) : null;
+  const part = progress && total ? Math.min(1, (progress.done ?? 0) / total) : null;
   const percent = part === null ? undefined : Math.round(part * 100);
   return (
     <div
@@ -51,7 +51,8 @@ export function Bar({ progress, label }: { progress: Progress | null; label: str
 }
 
 export function progressWords(progress: Progress): string {
-  const far = progress.total ? `${count(progress.done)} of ${count(progress.total)}` : count(progress.done);
+  const done = progress.done === null ? null : count(progress.done);
+  const far = progress.total ? `${done ?? "0"} of ${count(progress.total)}` : done;
   return [progress.stage, far, progress.detail].filter(Boolean).join(", ");
 }
 

@@ -3,7 +3,7 @@
 
 import { signal } from "@preact/signals";
 import { get } from "./api";
-import type { Queue, QueueHistory } from "./types";
+import type { QueueBody as Queue, QueueHistory } from "./types";
 import { serverNow } from "./words";
 
 export interface Samples {

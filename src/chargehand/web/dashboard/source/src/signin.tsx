@@ -21,7 +21,7 @@ export function SignIn() {
   return (
     <main class="signin" id="main">
       <h1 tabIndex={-1}>Sign in to Chargehand</h1>
-      <p class="soft">{refused.value?.startsWith("a key is needed") ? null : refused.value}</p>
+      <p class="soft">{refused.value?.kind === "key-needed" ? null : refused.value?.message}</p>
       <p class="soft">
         <code>chargehand keys create NAME --scope read --scope control</code> makes a key, and shows it once.
       </p>

@@ -5,7 +5,7 @@ import { get } from "./api";
 import { now, pasts, type Weights, workers, workersTick } from "./live";
 import { Ago, Empty, State, useAsked, useEvery } from "./parts";
 import { to, toJob } from "./route";
-import type { Crash, Operation, WorkerHistory, WorkerMoment } from "./types";
+import type { CrashRecord as Crash, Operation, WorkerHistory, WorkerMoment } from "./types";
 import { length } from "./words";
 
 interface Moment {

@@ -1,109 +1,16 @@
-// What the server says, as far as it is shown here.
+// Generated from the OpenAPI document by `make dashboard` (generate_types.py). Do not edit.
 
-export interface Progress {
-  done: number;
-  total: number | null;
-  stage: string | null;
-  detail: string | null;
-}
+/** Separates the description of a crash from its stack traces, in the text of an error. */
+export const STACKS_FOLLOW = "; it stood here:\n";
 
-export interface Worker {
+export interface Answer {
   component: string;
-  node: string;
-  crew: string;
-  index: number | null;
-  status: string;
-  flags: string[];
-  reason: string | null;
-  text: string | null;
-  pid: number | null;
-  current_job: string | null;
-  batch_jobs: string[];
-  job_since_ms: number | null;
-  progress: Progress | null;
-  memory: number | null;
-  jobs: number;
-  restart_count: number;
-  restart_at_ms: number | null;
-  started_ms: number | null;
-  budget: { rapid_left: number; lifetime_left: number } | null;
-  exit_code: number | null;
-  signal: number | null;
+  text: string;
+  code: string;
 }
 
-export interface Queue {
-  name: string | null;
-  queued: number;
-  future: number;
-  limited: number;
-  running: number;
-  done: number;
-  failed: number;
-  cancelled: number;
-  rate: number | null;
-  mean_duration_s: number | null;
-  eta_s: number | null;
-  oldest_wait_s: number | null;
-  last_done_ms: number | null;
-}
-
-export interface WorkerMoment {
-  at_ms: number;
-  kind: "status" | "job";
-  what: string;
-  text: string | null;
-  pid: number | null;
-  job: string | null;
-  duration_ms: number | null;
-}
-
-export interface WorkerHistory {
-  component: string;
-  node: string | null;
-  at_ms: number;
-  moments: WorkerMoment[];
-  memory_at_ms: number[];
-  memory: number[];
-}
-
-export interface QueueHistory {
-  name: string;
-  at_ms: number[];
-  waiting: number[];
-  running: number[];
-  failed: number[];
-  rate: number[];
-}
-
-export interface LiveJob {
-  id: string;
-  queue: string;
-  label: string | null;
-  item: string | null;
-  state: string;
-  reason: string | null;
-  attempts: number;
-  crashes: number;
-  worker: string | null;
-  progress: Progress | null;
-  error: string | null;
-}
-
-export interface JobRecord extends LiveJob {
-  payload: unknown;
-  result: unknown;
-  priority: number;
-  run_at_ms: number;
-  max_attempts: number;
-  interruptions: number;
-  timeout_ms: number | null;
-  key: string | null;
-  limit_key: string | null;
-  created_ms: number;
-  started_ms: number | null;
-  finished_ms: number | null;
-  cancel_ms: number | null;
-  node: string | null;
+export interface Answers {
+  answers: Answer[];
 }
 
 export interface Attempt {
@@ -117,12 +24,84 @@ export interface Attempt {
   error: string | null;
 }
 
-export interface Crash {
+export interface Changed {
+  count: number;
+  more: boolean;
+}
+
+export interface ClaimRow {
+  id: string;
+  queue: string;
+  label: string | null;
+  claim: number;
+  node: string;
+  worker: string | null;
+  started_ms: number;
+  cancel_ms: number | null;
+}
+
+export interface Claims {
+  claims: ClaimRow[];
+  next: string | null;
+}
+
+export interface Component {
+  component: string;
+  node: string;
+  crew: string | null;
+  status: string;
+  flags: string[];
+  reason: string | null;
+  text: string | null;
+  pid: number | null;
+  incarnation: string | null;
+  current_job: string | null;
+  last_heartbeat_ms: number | null;
+  restart_count: number;
+  last_restart_ms: number | null;
+  exit_code: number | null;
+  signal: number | null;
+  created_at_ms: number;
+  metadata: Record<string, unknown>;
+  is_healthy: boolean;
+}
+
+export interface ComponentHealth {
+  component: string;
+  node: string;
+  crew: string | null;
+  status: string;
+  flags: string[];
+  reason: string | null;
+  text: string | null;
+  pid: number | null;
+  incarnation: string | null;
+  current_job: string | null;
+  last_heartbeat_ms: number | null;
+  restart_count: number;
+  last_restart_ms: number | null;
+  exit_code: number | null;
+  signal: number | null;
+  created_at_ms: number;
+  metadata: Record<string, unknown>;
+  is_healthy: boolean;
+  well: boolean;
+}
+
+export interface Concurrency {
+  crews: CrewConcurrency[];
+}
+
+export interface CrashPage {
+  crashes: CrashRecord[];
+  next: string | null;
+}
+
+export interface CrashRecord {
   id: string;
   component: string;
   crew: string;
-  node: string;
-  at_ms: number;
+  incarnation: string;
   pid: number | null;
   reason: string;
   text: string;
@@ -136,55 +115,229 @@ export interface Crash {
   stacks: string;
   lines: string[];
   frames: string[];
-}
-
-export interface JobDetail extends JobRecord {
-  attempt_history: Attempt[];
-  crash_reports: Crash[];
-}
-
-export interface Operation {
-  id: number;
+  age_ms: number;
+  node: string;
   at_ms: number;
-  who: string;
-  verb: string;
-  target: string;
-  detail: string | null;
-  origin: string | null;
 }
 
-export interface Crew {
+export interface CrewConcurrency {
+  crew: string;
+  configured: number;
+  live: number;
+  busy: number;
+  threads_configured: number | null;
+  workers: WorkerThreads[];
+}
+
+export interface CrewInfo {
+  crew: string;
+  queue: string;
+  configured: number;
+  live: number;
+}
+
+export interface CrewReadiness {
+  crew: string;
+  queue: string;
+  ready: boolean;
+  reason: string | null;
+}
+
+export interface CrewRow {
   name: string;
   queue: string;
   handler: string;
   workers: number;
+  max_attempts: number;
+  timeout_ms: number | null;
+  priority: number;
+  limit: number | null;
+  limit_per_key: number | null;
   scaled: number | null;
 }
 
-export interface Pause {
-  scope: string;
-  who: string;
-  reason: string | null;
-  since_ms: number;
-  until_ms: number | null;
+export interface Crews {
+  crews: CrewRow[];
+}
+
+export interface Diagnosed {
+  store: string;
+  status: Severity | null;
+  headline: string;
+  findings: Finding[];
+  others: Other[];
+  at_ms: number;
+  well: boolean;
+}
+
+export interface Fault {
+  pointer: string;
+  detail: string;
 }
 
 export interface Finding {
-  severity: "error" | "warning" | "note";
+  severity: Severity;
   cause: string;
   about: string;
   text: string;
   remedy: string;
+  short: string;
   since_ms: number | null;
 }
 
-export interface Diagnosis {
-  well: boolean;
-  status: string | null;
-  store: string;
-  headline: string;
-  findings: Finding[];
-  at_ms: number;
+export interface Findings {
+  status: Verdict;
+  reasons: string[];
+}
+
+export interface Health {
+  status: Verdict;
+  reasons: string[];
+  components: Component[];
+}
+
+export interface HealthBody {
+  status: Verdict;
+  errors: string[];
+}
+
+export interface HealthUpdate {
+  topic: string;
+  timestamp_ms: number;
+  type: "health_update";
+  health: HealthBody;
+}
+
+export interface HistogramStatus {
+  bounds: number[];
+  counts: number[];
+  total: number;
+}
+
+export interface Info {
+  version: string;
+  node: string;
+  supervisor: SupervisorInfo | null;
+  worker_enabled: boolean;
+  workers: CrewInfo[];
+  queues: string[];
+  pages: Page[];
+}
+
+export interface JobBody {
+  id: string;
+  queue: string;
+  label: string | null;
+  item: string | null;
+  state: State;
+  reason: string | null;
+  attempts: number;
+  crashes: number;
+  worker: string | null;
+  progress: Progress | null;
+  error: string | null;
+  result: unknown;
+  cut: string[];
+}
+
+export interface JobDetail {
+  id: string;
+  queue: string;
+  label: string | null;
+  payload: unknown;
+  state: State;
+  priority: number;
+  run_at_ms: number;
+  attempts: number;
+  max_attempts: number;
+  crashes: number;
+  interruptions: number;
+  timeout_ms: number | null;
+  key: string | null;
+  progress: Progress | null;
+  result: unknown;
+  error: string | null;
+  reason: string | null;
+  created_ms: number;
+  started_ms: number | null;
+  finished_ms: number | null;
+  claim: number;
+  node: string | null;
+  worker: string | null;
+  limit_key: string | null;
+  item: string | null;
+  cancel_ms: number | null;
+  seq: number;
+  attempt_history: Attempt[];
+  crash_reports: CrashRecord[];
+}
+
+export interface JobIdentity {
+  id: string;
+}
+
+export interface JobIn {
+  crew?: string | null;
+  queue?: string | null;
+  payload?: unknown;
+  label?: string | null;
+  key?: string | null;
+  priority?: number | null;
+  delay_ms?: number;
+  run_at_ms?: number | null;
+  max_attempts?: number | null;
+  timeout_ms?: number | null;
+  limit_key?: string | null;
+}
+
+export interface JobPage {
+  jobs: JobRecord[];
+  next: string | null;
+}
+
+export interface JobRecord {
+  id: string;
+  queue: string;
+  label: string | null;
+  payload: unknown;
+  state: State;
+  priority: number;
+  run_at_ms: number;
+  attempts: number;
+  max_attempts: number;
+  crashes: number;
+  interruptions: number;
+  timeout_ms: number | null;
+  key: string | null;
+  progress: Progress | null;
+  result: unknown;
+  error: string | null;
+  reason: string | null;
+  created_ms: number;
+  started_ms: number | null;
+  finished_ms: number | null;
+  claim: number;
+  node: string | null;
+  worker: string | null;
+  limit_key: string | null;
+  item: string | null;
+  cancel_ms: number | null;
+  seq: number;
+}
+
+export interface JobRemoval {
+  topic: string;
+  timestamp_ms: number;
+  type: "job_update";
+  removed: boolean;
+  job: JobIdentity;
+}
+
+export interface JobUpdate {
+  topic: string;
+  timestamp_ms: number;
+  type: "job_update";
+  job: JobBody;
 }
 
 export interface LogLine {
@@ -195,37 +348,393 @@ export interface LogLine {
   job: string | null;
 }
 
-export interface Info {
-  version: string;
+export interface LogLines {
+  lines: LogLine[];
+}
+
+export interface Made {
+  id: string;
+  queue: string;
+  created: boolean;
+}
+
+export interface MadeMany {
+  jobs: Made[];
+}
+
+export interface NodeAnswer {
+  node: NodeStatus | null;
+}
+
+export interface NodeStatus {
   node: string;
-  supervisor: { node: string | null; pid: number | null; started_ms: number | null; answers: boolean } | null;
-  pages: { title: string; url: string }[];
+  pid: number;
+  version: string;
+  started_ms: number;
+  stopping: string | null;
+  store: StoreStatus;
+  unkillable: UnkillableProcess[];
+  tally: TallyStatus;
+  workers: NodeWorker[];
+  breakers: Record<string, string>;
+  paused: string[];
+  unserved: Record<string, string>;
+  blind: Record<string, string>;
+  verdict: Findings;
 }
 
-export interface Answer {
+export interface NodeWorker {
   component: string;
-  text: string;
+  crew: string;
+  index: number | null;
+  status: string;
+  flags: string[];
+  reason: string | null;
+  text: string | null;
+  shortage: Shortage | null;
+  pid: number | null;
+  current_job: string | null;
+  batch_jobs: string[];
+  progress: Progress | null;
+  memory: number | null;
+  jobs: number;
+  restart_count: number;
+  budget: RestartBudget | null;
+  exit_code: number | null;
+  signal: number | null;
+  incarnation: string | null;
+  job_s: number | null;
+  heartbeat_s: number | null;
+  started_s: number | null;
+  ready_s: number | null;
+  restart_in_s: number | null;
 }
 
-export interface Session {
+export interface Operation {
+  who: string;
+  verb: string;
+  target: string;
+  detail: string | null;
+  origin: string | null;
+  id: number;
+  at_ms: number;
+}
+
+export interface OperationPage {
+  operations: Operation[];
+  next: string | null;
+}
+
+export interface OrderIn {
+  scope?: string | null;
+}
+
+export interface Other {
+  path: string;
+  why: string;
+  pid: number | null;
+}
+
+export interface Page {
+  title: string;
+  url: string;
+}
+
+export interface Pause {
+  scope: string;
+  who: string;
+  reason: string | null;
+  since_ms: number;
+  until_ms: number | null;
+  left_ms: number | null;
+}
+
+export interface PauseIn {
+  scope?: string | null;
+  reason?: string | null;
+  for_s?: number | null;
+}
+
+export interface Pauses {
+  pauses: Pause[];
+}
+
+export interface Probe {
+  status: string;
+  reason?: string | null;
+}
+
+export interface ProblemDocument {
+  type: string;
+  title: string;
+  status: number;
+  detail: string;
+  request_id: string;
+  errors?: Fault[];
+}
+
+export interface Progress {
+  done: number | null;
+  total: number | null;
+  stage: string | null;
+  detail: string | null;
+}
+
+export interface Queue {
+  queue: string;
+  queued: number;
+  future: number;
+  limited: number;
+  running: number;
+  done: number;
+  failed: number;
+  cancelled: number;
+  last_done_ms: number | null;
+  crews: string[];
+  paused: boolean;
+  oldest_wait_ms: number | null;
+  unserved: string | null;
+}
+
+export interface QueueBody {
+  name: string | null;
+  queued: number;
+  future: number;
+  limited: number;
+  running: number;
+  done: number;
+  failed: number;
+  cancelled: number;
+  rate: number;
+  mean_duration_s: number | null;
+  eta_s: number | null;
+  oldest_wait_s: number | null;
+  last_done_ms: number | null;
+}
+
+export interface QueueHistories {
+  queues: QueueHistory[];
+}
+
+export interface QueueHistory {
+  name: string;
+  at_ms: number[];
+  waiting: number[];
+  running: number[];
+  failed: number[];
+  rate: number[];
+}
+
+export interface QueueIdentity {
+  name: string | null;
+}
+
+export interface QueueRemoval {
+  topic: string;
+  timestamp_ms: number;
+  type: "queue_update";
+  removed: boolean;
+  queue: QueueIdentity;
+}
+
+export interface QueueUpdate {
+  topic: string;
+  timestamp_ms: number;
+  type: "queue_update";
+  queue: QueueBody;
+}
+
+export interface Queues {
+  queues: Queue[];
+}
+
+export interface Readiness {
+  ready: boolean;
+  reasons: string[];
+  crews: CrewReadiness[];
+}
+
+export interface Recurring {
+  recurring: RecurringPlan[];
+}
+
+export interface RecurringPlan {
+  name: string;
+  schedule: string;
+  job: string;
+  next_run_ms: number;
+  last_job: string | null;
+}
+
+export interface ReleaseIn {
+  claim: number;
+}
+
+export interface RestartBudget {
+  rapid_left: number;
+  lifetime_left: number;
+}
+
+export interface Resync {
+  topic: string;
+  timestamp_ms: number;
+  type: "resync";
+  reason: string;
+}
+
+export interface ScaleIn {
+  scope: string;
+  count: number;
+}
+
+export type Severity = "error" | "note" | "warning";
+
+export type Shortage = "permanent" | "temporary";
+
+export interface SignIn {
+  key: string;
+}
+
+export interface SignedIn {
   name: string;
   kind: string;
   scopes: string[];
   csrf: string | null;
+  expires_ms: number | null;
 }
 
-export interface Health {
+export type State = "cancelled" | "done" | "failed" | "queued" | "running";
+
+export interface StoreStatus {
+  address: string;
+  failing: string | null;
+  waiting_s: number | null;
+}
+
+export interface SupervisorInfo {
+  node: string | null;
+  pid: number | null;
+  version: string | null;
+  started_ms: number | null;
+  answers: boolean;
+  stopping: string | null;
+}
+
+export interface TallyStatus {
+  wait: Record<string, HistogramStatus>;
+  run: Record<string, HistogramStatus>;
+  ended: ([string, string, number])[];
+  crashes: ([string, string, number])[];
+  claim: HistogramStatus;
+  settle: HistogramStatus;
+  events_dropped: number;
+}
+
+export interface UnkillableProcess {
+  component: string;
+  pid: number;
+}
+
+export type Verdict = "degraded" | "error" | "healthy";
+
+export interface WorkerBody {
+  component: string;
+  crew: string;
+  index: number | null;
   status: string;
-  errors: string[];
+  flags: string[];
+  reason: string | null;
+  text: string | null;
+  shortage: Shortage | null;
+  pid: number | null;
+  current_job: string | null;
+  batch_jobs: string[];
+  progress: Progress | null;
+  memory: number | null;
+  jobs: number;
+  restart_count: number;
+  budget: RestartBudget | null;
+  exit_code: number | null;
+  signal: number | null;
+  node: string;
+  job_since_ms: number | null;
+  restart_at_ms: number | null;
+  started_ms: number | null;
 }
 
-export interface LiveEvent {
-  topic: string;
-  type: string;
-  timestamp_ms: number;
-  removed?: boolean;
-  worker?: Worker;
-  queue?: Queue;
-  job?: LiveJob;
-  health?: Health;
+export interface WorkerHistory {
+  component: string;
+  node: string | null;
+  at_ms: number;
+  moments: WorkerMoment[];
+  memory_at_ms: number[];
+  memory: number[];
 }
+
+export interface WorkerIdentity {
+  component: string;
+  crew: string;
+  index: number | null;
+  node: string;
+}
+
+export interface WorkerMoment {
+  at_ms: number;
+  kind: string;
+  what: string;
+  text: string | null;
+  pid: number | null;
+  job: string | null;
+  duration_ms: number | null;
+}
+
+export interface WorkerRemoval {
+  topic: string;
+  timestamp_ms: number;
+  type: "worker_update";
+  removed: boolean;
+  worker: WorkerIdentity;
+}
+
+export interface WorkerStatus {
+  component: string;
+  node: string;
+  crew: string | null;
+  status: string;
+  flags: string[];
+  reason: string | null;
+  text: string | null;
+  pid: number | null;
+  incarnation: string | null;
+  current_job: string | null;
+  last_heartbeat_ms: number | null;
+  restart_count: number;
+  last_restart_ms: number | null;
+  exit_code: number | null;
+  signal: number | null;
+  created_at_ms: number;
+  metadata: Record<string, unknown>;
+  is_healthy: boolean;
+  index: number | null;
+  progress: Progress | null;
+  memory: number | null;
+  jobs: number | null;
+  budget: RestartBudget | null;
+  restart_in_s: number | null;
+}
+
+export interface WorkerThreads {
+  component: string;
+  pid: number | null;
+  busy: boolean;
+  threads: number | null;
+}
+
+export interface WorkerUpdate {
+  topic: string;
+  timestamp_ms: number;
+  type: "worker_update";
+  worker: WorkerBody;
+}
+
+export type LiveEvent = WorkerUpdate | WorkerRemoval | QueueUpdate | QueueRemoval | JobUpdate | JobRemoval | HealthUpdate | Resync;

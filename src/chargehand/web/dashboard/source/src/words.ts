@@ -1,5 +1,7 @@
 // Numbers, times and sizes as people read them.
 
+import { STACKS_FOLLOW } from "./types";
+
 let skew = 0;
 
 /** Learn from an answer's Date header how far the server's clock is from ours; seconds do not matter. */
@@ -80,7 +82,7 @@ export function jobName(job: { label: string | null; item: string | null; id: st
 
 /** Of a traceback the exception's own words; of a death how it was, without the stacks. */
 export function brief(text: string): string {
-  const lines = text.split("; it stood here:")[0]!.trimEnd().split("\n");
+  const lines = text.split(STACKS_FOLLOW)[0]!.trimEnd().split("\n");
   return lines[lines.length - 1] ?? "";
 }
 

@@ -9,7 +9,7 @@ import { stateOf, wordOf } from "./overview";
 import { Bar, Empty, progressWords, Since, State } from "./parts";
 import { toJob } from "./route";
 import { Timeline, useHistory, weighed } from "./timeline";
-import type { Worker, WorkerHistory } from "./types";
+import type { WorkerBody as Worker, WorkerHistory } from "./types";
 import { bytes, count, shortName } from "./words";
 
 /** A worker may be named without its node. */
