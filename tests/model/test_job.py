@@ -37,9 +37,9 @@ from chargehand.model.job import (
 steady = settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
-def claim(attempts: int = 0, crashes: int = 0, max_attempts: int = 3) -> Claim:
+def claim(failures: int = 0, crashes: int = 0, max_attempts: int = 3) -> Claim:
     return Claim(
-        id="one", seq=7, fence=4, queue="q", payload="null", label=None, priority=0, attempts=attempts,
+        id="one", seq=7, fence=4, queue="q", payload="null", label=None, priority=0, failures=failures,
         max_attempts=max_attempts, crashes=crashes, timeout_ms=None,
     )  # fmt: skip
 
@@ -90,9 +90,9 @@ def test_a_finished_job_is_one_that_no_worker_will_move() -> None:
 # spec: WK-5
 def test_done_keeps_the_result_and_the_follow_up_jobs() -> None:
     follow = (new(id="two"),)
-    made = settled(claim(attempts=2, crashes=2), Done("[1]", follow))
+    made = settled(claim(failures=2, crashes=2), Done("[1]", follow))
     assert (made.state, made.outcome, made.result, made.follow) == (State.DONE, "done", "[1]", follow)
-    assert (made.attempts, made.crashes, made.interruptions) == (0, 0, 0)
+    assert (made.failures, made.crashes, made.interruptions) == (0, 0, 0)
     assert (made.error, made.reason, made.delay_ms) == (None, None, 0)
 
 
@@ -111,15 +111,15 @@ def test_a_settlement_is_of_the_very_claim(outcome: Outcome) -> None:
 
 # spec: WK-1
 @pytest.mark.parametrize("outcome", [Done(), Returned(), *FAILURES])
-@pytest.mark.parametrize("attempts", [0, 2])
+@pytest.mark.parametrize("failures", [0, 2])
 @pytest.mark.parametrize("crashes", [0, 2])
-def test_no_outcome_leads_out_of_the_table(outcome: Outcome, attempts: int, crashes: int) -> None:
-    assert settled(claim(attempts, crashes), outcome).state in TRANSITIONS[State.RUNNING]
+def test_no_outcome_leads_out_of_the_table(outcome: Outcome, failures: int, crashes: int) -> None:
+    assert settled(claim(failures, crashes), outcome).state in TRANSITIONS[State.RUNNING]
 
 
 # spec: WK-5
 @pytest.mark.parametrize(
-    ("attempts", "max_attempts", "state", "delay"),
+    ("failures", "max_attempts", "state", "delay"),
     [
         (0, 3, State.QUEUED, 2_000),
         (1, 3, State.QUEUED, 4_000),
@@ -131,21 +131,21 @@ def test_no_outcome_leads_out_of_the_table(outcome: Outcome, attempts: int, cras
     ],
 )
 def test_a_raise_is_retried_until_the_attempts_are_used_up(
-    attempts: int, max_attempts: int, state: State, delay: int
+    failures: int, max_attempts: int, state: State, delay: int
 ) -> None:
-    made = settled(claim(attempts, max_attempts=max_attempts), Raised("Traceback"))
-    assert (made.state, made.delay_ms, made.attempts, made.crashes) == (state, delay, 1, 0)
+    made = settled(claim(failures, max_attempts=max_attempts), Raised("Traceback"))
+    assert (made.state, made.delay_ms, made.failures, made.crashes) == (state, delay, 1, 0)
     assert (made.outcome, made.error) == ("raised", "Traceback")
     assert made.reason == ("raised" if state is State.FAILED else None)
 
 
 # spec: WK-5
 @pytest.mark.parametrize(
-    ("attempts", "state", "delay"), [(0, State.QUEUED, 1234), (1, State.QUEUED, 1234), (2, State.FAILED, 0)]
+    ("failures", "state", "delay"), [(0, State.QUEUED, 1234), (1, State.QUEUED, 1234), (2, State.FAILED, 0)]
 )
-def test_a_retry_waits_as_long_as_it_was_asked_to(attempts: int, state: State, delay: int) -> None:
-    made = settled(claim(attempts), RetryLater(1234, "not yet"))
-    assert (made.state, made.delay_ms, made.attempts, made.outcome) == (state, delay, 1, "retry")
+def test_a_retry_waits_as_long_as_it_was_asked_to(failures: int, state: State, delay: int) -> None:
+    made = settled(claim(failures), RetryLater(1234, "not yet"))
+    assert (made.state, made.delay_ms, made.failures, made.outcome) == (state, delay, 1, "retry")
     assert made.reason == ("retries used up" if state is State.FAILED else None)
 
 
@@ -162,10 +162,10 @@ def test_a_retry_is_never_so_far_away_that_no_store_can_write_it_down() -> None:
 
 
 # spec: WK-5
-@pytest.mark.parametrize("attempts", [0, 1, 2])
-def test_giving_up_is_for_good_at_any_attempt(attempts: int) -> None:
-    made = settled(claim(attempts), GaveUp("not a video"))
-    assert (made.state, made.reason, made.error, made.attempts) == (State.FAILED, "gave up", "not a video", 1)
+@pytest.mark.parametrize("failures", [0, 1, 2])
+def test_giving_up_is_for_good_at_any_attempt(failures: int) -> None:
+    made = settled(claim(failures), GaveUp("not a video"))
+    assert (made.state, made.reason, made.error, made.failures) == (State.FAILED, "gave up", "not a video", 1)
 
 
 # spec: WK-6
@@ -178,7 +178,7 @@ def test_a_crash_is_forgiven_at_once_then_later_then_never(
 ) -> None:
     made = settled(claim(crashes=crashes), Crashed("signal 11"))
     assert (made.state, made.delay_ms, made.reason, made.error) == (state, delay, reason, "signal 11")
-    assert (made.crashes, made.attempts, made.interruptions, made.outcome) == (1, 0, 0, "crashed")
+    assert (made.crashes, made.failures, made.interruptions, made.outcome) == (1, 0, 0, "crashed")
 
 
 # spec: WK-6
@@ -188,15 +188,15 @@ def test_three_crashes_are_poison() -> None:
 
 # spec: WK-6
 def test_crashes_are_not_attempts() -> None:
-    assert settled(claim(attempts=2, crashes=0), Crashed("x")).state is State.QUEUED
-    assert settled(claim(attempts=0, crashes=2), Raised("x")).state is State.QUEUED
+    assert settled(claim(failures=2, crashes=0), Crashed("x")).state is State.QUEUED
+    assert settled(claim(failures=0, crashes=2), Raised("x")).state is State.QUEUED
 
 
 # spec: WK-6
-@pytest.mark.parametrize("attempts", [0, 2, 99])
-def test_an_interruption_costs_nothing(attempts: int) -> None:
-    made = settled(claim(attempts, crashes=2, max_attempts=1), Interrupted("stop"))
-    assert (made.state, made.delay_ms, made.attempts, made.crashes) == (State.QUEUED, 0, 0, 0)
+@pytest.mark.parametrize("failures", [0, 2, 99])
+def test_an_interruption_costs_nothing(failures: int) -> None:
+    made = settled(claim(failures, crashes=2, max_attempts=1), Interrupted("stop"))
+    assert (made.state, made.delay_ms, made.failures, made.crashes) == (State.QUEUED, 0, 0, 0)
     assert (made.interruptions, made.outcome, made.error) == (1, "interrupted", "stop")
 
 
@@ -204,7 +204,7 @@ def test_an_interruption_costs_nothing(attempts: int) -> None:
 def test_a_job_that_was_never_handed_out_goes_back_without_a_trace() -> None:
     made = settled(claim(), Returned())
     assert (made.state, made.outcome, made.delay_ms, made.error) == (State.QUEUED, None, 0, None)
-    assert (made.attempts, made.crashes, made.interruptions) == (0, 0, 0)
+    assert (made.failures, made.crashes, made.interruptions) == (0, 0, 0)
 
 
 # spec: SE-3

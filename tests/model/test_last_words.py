@@ -116,20 +116,20 @@ def test_where_it_stood_is_kept_with_a_crash_too() -> None:
     assert "File x, line 3" in outcome.error
 
 
-def claim(attempts: int, max_attempts: int) -> Claim:
+def claim(failures: int, max_attempts: int) -> Claim:
     return Claim(
-        id="j", seq=1, fence=1, queue="q", payload="null", label=None, priority=0, attempts=attempts,
+        id="j", seq=1, fence=1, queue="q", payload="null", label=None, priority=0, failures=failures,
         max_attempts=max_attempts, crashes=2, timeout_ms=1000,
     )  # fmt: skip
 
 
 # spec: WK-7, WK-5
-@pytest.mark.parametrize(("attempts", "delay_ms"), [(0, 2000), (1, 4000), (2, 8000)])
-def test_a_timed_out_attempt_is_tried_again_with_a_backoff(attempts: int, delay_ms: int) -> None:
-    found = settle(claim(attempts, 4), TimedOut("it stood here"))
+@pytest.mark.parametrize(("failures", "delay_ms"), [(0, 2000), (1, 4000), (2, 8000)])
+def test_a_timed_out_attempt_is_tried_again_with_a_backoff(failures: int, delay_ms: int) -> None:
+    found = settle(claim(failures, 4), TimedOut("it stood here"))
     assert found is not None
     assert (found.state, found.outcome, found.delay_ms) == (State.QUEUED, "timed out", delay_ms)
-    assert (found.attempts, found.crashes, found.interruptions) == (1, 0, 0)
+    assert (found.failures, found.crashes, found.interruptions) == (1, 0, 0)
     assert found.error == "it stood here"
 
 
@@ -138,4 +138,4 @@ def test_the_last_attempt_that_is_timed_out_fails_the_job() -> None:
     found = settle(claim(3, 4), TimedOut("it stood here"))
     assert found is not None
     assert (found.state, found.outcome, found.reason) == (State.FAILED, "timed out", "timed out")
-    assert (found.attempts, found.crashes) == (1, 0)
+    assert (found.failures, found.crashes) == (1, 0)

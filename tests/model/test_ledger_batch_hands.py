@@ -161,7 +161,7 @@ def test_other_crews_have_one_job_in_hand() -> None:  # spec: WK-3
 # going alone
 
 
-@pytest.mark.parametrize("past", [{"crashes": 1}, {"attempts": 1}])
+@pytest.mark.parametrize("past", [{"crashes": 1}, {"failures": 1}])
 def test_one_with_a_past_goes_alone_and_at_once(past: dict[str, Any]) -> None:  # spec: WK-6
     made = crew(4, workers=4)
     (suspect,) = claims(2, **past)
@@ -204,7 +204,7 @@ def test_each_is_settled_by_itself() -> None:  # spec: WK-5
 
 @pytest.mark.parametrize(
     ("outcome", "counter"),
-    [(Crashed("signal 9"), "crashes"), (TimedOut("x"), "attempts"), (Interrupted("stop"), "interruptions")],
+    [(Crashed("signal 9"), "crashes"), (TimedOut("x"), "failures"), (Interrupted("stop"), "interruptions")],
 )
 def test_all_that_are_still_in_hand_share_their_workers_end(outcome: Any, counter: str) -> None:  # spec: WK-6 WK-7
     made = busy(3)
@@ -256,7 +256,7 @@ def test_one_that_is_replaced_for_a_cancelled_job_costs_the_others_nothing() -> 
     assert {job: s.outcome for job, s in found.items()} == {
         "job-0": "interrupted", "job-1": "cancelled", "job-2": "interrupted",
     }  # fmt: skip
-    assert (found["job-0"].attempts, found["job-0"].crashes) == (0, 0)
+    assert (found["job-0"].failures, found["job-0"].crashes) == (0, 0)
 
 
 # notes and progress

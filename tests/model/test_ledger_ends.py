@@ -212,7 +212,7 @@ def test_what_a_dismissed_worker_did_not_finish_is_released_unharmed() -> None:
     made.dismiss("w0")
     made.gone("w0", Interrupted("stopped"), T, 7)
     (settlement,) = made.next_batch(T).settlements
-    assert (settlement.state, settlement.interruptions, settlement.attempts) == (State.QUEUED, 1, 0)
+    assert (settlement.state, settlement.interruptions, settlement.failures) == (State.QUEUED, 1, 0)
 
 
 # spec: WP-6

@@ -301,7 +301,7 @@ def test_what_waits_in_memory_is_cancelled_unattempted_and_who_has_the_others_is
     batch = made.next_batch(T)
     (ended,) = batch.settlements
     assert (ended.id, ended.state, ended.reason, ended.outcome) == ("job-3", State.CANCELLED, "cancelled", None)
-    assert (ended.attempts, ended.crashes, ended.interruptions) == (0, 0, 0)
+    assert (ended.failures, ended.crashes, ended.interruptions) == (0, 0, 0)
     made.confirm(Result(), T)
     following = made.finished("w0", Done(), T, None)
     assert isinstance(following, Claim)

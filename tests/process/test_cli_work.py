@@ -33,7 +33,7 @@ def fail(hand: Chargehand, claims: Sequence[Claim], reason: str = "raised", erro
         ends = [
             Ended(
                 id=c.id, seq=c.seq, fence=c.fence, queue=c.queue, state=State.FAILED, outcome="raised", reason=reason,
-                error=error, attempts=1,
+                error=error, failures=1,
             )
             for c in claims
         ]  # fmt: skip

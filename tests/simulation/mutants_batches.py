@@ -14,8 +14,8 @@ BATCHES = (
     Mutant(
         name="a job with a past goes with others",
         file="model/held.py",
-        old="    return claim.crashes > 0 or claim.attempts > 0\n",
-        new="    return claim.crashes > 1 or claim.attempts > 1\n",
+        old="    return claim.crashes > 0 or claim.failures > 0\n",
+        new="    return claim.crashes > 1 or claim.failures > 1\n",
         profile="several",
         first=2,
     ),

@@ -73,7 +73,7 @@ class Oracle(LivenessPromises):
             hands = [w for w in self.world.processes if claim.id in w.hand]
             self.check(not hands, f"job {claim.id} is in two living hands: {hands}")
             self.check(worker.crew == claim.queue, f"{worker} gets a job of {claim.queue}")
-            alone = len(claims) == 1 or not (claim.crashes or claim.attempts)
+            alone = len(claims) == 1 or not (claim.crashes or claim.failures)
             self.check(alone, f"{worker} gets job {claim.id} with others, which would pay for its next crash")
             heard = (claim.id, claim.fence) in self._cancels
             self.check(not heard, f"{worker} gets job {claim.id}, though the node knows that it is cancelled")

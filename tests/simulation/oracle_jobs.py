@@ -238,7 +238,7 @@ class JobPromises:
             self.check(job.state == "queued", f"job {claim.id} is claimed, but it is {job.state}")
             self.check(job.due[0] <= now, f"job {claim.id} is claimed {job.due[0] - now} ms too early")
             self.check(claim.fence == job.fence + 1, f"job {claim.id}: fence {claim.fence} follows {job.fence}")
-            self.check((claim.attempts, claim.crashes) == (job.attempts, job.crashes), f"job {claim.id}: {claim}")
+            self.check((claim.failures, claim.crashes) == (job.attempts, job.crashes), f"job {claim.id}: {claim}")
             job.state, job.fence = "running", claim.fence
 
     def recovered(self, ids: list[str], spared: set[str], *, some: bool) -> None:

@@ -41,7 +41,7 @@ def test_a_claim_says_what_the_job_is(store: Store) -> None:
     claim = take_one(store)
     assert (claim.id, claim.queue, claim.payload, claim.label) == ("one", "q", '{"a":1}', "L")
     assert (claim.priority, claim.max_attempts, claim.timeout_ms) == (3, 5, 10)
-    assert (claim.fence, claim.attempts, claim.crashes) == (1, 0, 0)
+    assert (claim.fence, claim.failures, claim.crashes) == (1, 0, 0)
 
 
 # spec: WK-1, WK-3

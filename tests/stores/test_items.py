@@ -276,7 +276,7 @@ def test_a_retry_by_a_person_begins_the_count_anew(store: Store, wall: Wall) -> 
     assert retry(store, stuck.id) == [stuck.id]
     assert discover(store, "a") == HELD
     claim = take_one(store)
-    assert (claim.id, claim.attempts) == (stuck.id, 0)
+    assert (claim.id, claim.failures) == (stuck.id, 0)
     end(store, claim, Done())
     work_off(store, "a", 2)
     assert discover(store, "a").no_progress == ("a",)

@@ -120,7 +120,7 @@ def test_a_quarantined_job_is_claimed_again_only_when_a_person_says_so(store: St
     assert take(store) == []
     retry(store, claim.id)
     again = take_one(store)
-    assert (again.attempts, again.crashes) == (0, 0)
+    assert (again.failures, again.crashes) == (0, 0)
 
 
 # spec: WK-5

@@ -52,7 +52,7 @@ class Expected:
     future: bool = False
     life: str | None = None
     fence: int = 0
-    attempts: int = 0
+    failures: int = 0
     crashes: int = 0
     interruptions: int = 0
     result: str | None = None
@@ -193,7 +193,7 @@ class StoreMachine(RuleBasedStateMachine):
         for claim in grant.claims:
             one = self.jobs[claim.id]
             assert claim.fence == one.fence + 1, "a fence grows by one with every claim"
-            assert (claim.attempts, claim.crashes) == (one.attempts, one.crashes)
+            assert (claim.failures, claim.crashes) == (one.failures, one.crashes)
             one.state, one.fence, one.life = State.RUNNING, claim.fence, life
             self.claims.append((claim, life))
 
@@ -225,7 +225,7 @@ class StoreMachine(RuleBasedStateMachine):
         if settlement.state is State.QUEUED:
             self.come_back(one)
         one.future = one.state is State.QUEUED and settlement.delay_ms > 0
-        one.attempts += settlement.attempts
+        one.failures += settlement.failures
         one.crashes += settlement.crashes
         one.interruptions += settlement.interruptions
         one.result = settlement.result
@@ -289,7 +289,7 @@ class StoreMachine(RuleBasedStateMachine):
         if retriable:
             one.state, one.result = State.QUEUED, None
             one.to_cancel, one.retried = False, True
-            one.attempts = one.crashes = one.interruptions = 0
+            one.failures = one.crashes = one.interruptions = 0
 
     @invariant()
     def the_store_tells_the_same(self) -> None:
@@ -298,7 +298,7 @@ class StoreMachine(RuleBasedStateMachine):
         for one in self.jobs.values():
             job = found[one.id]
             assert (job.state, job.fence, job.node is not None) == (one.state, one.fence, one.state is State.RUNNING)
-            assert (job.attempts, job.crashes, job.interruptions) == (one.attempts, one.crashes, one.interruptions)
+            assert (job.failures, job.crashes, job.interruptions) == (one.failures, one.crashes, one.interruptions)
             assert (job.cancel_ms is not None, job.item, job.limit_key) == (one.to_cancel, one.item, one.limit_key)
             assert plain(job.result) == (None if one.result is None else one.result.strip('"'))
 

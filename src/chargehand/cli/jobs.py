@@ -102,7 +102,7 @@ def list_jobs(
     show.table(
         columns,
         [
-            (j.id, j.queue, j.state.value, j.label, show.ago(j.created_ms), j.attempts, j.crashes, j.worker, j.reason)
+            (j.id, j.queue, j.state.value, j.label, show.ago(j.created_ms), j.failures, j.crashes, j.worker, j.reason)
             for j in jobs
         ],
     )
@@ -149,14 +149,12 @@ def _facts(job: JobRecord) -> list[tuple[str, Any]]:
     facts: list[tuple[str, Any]] = []
     for name in JobRecord.__struct_fields__:
         value = getattr(job, name)
-        if value is None or name in ("error", "fence", "seq"):
+        if value is None or name in ("error", "fence", "seq", "attempts"):
             continue
         if name == "progress":
             value = show.progress(msgspec.json.decode(msgspec.json.encode(value)))
         elif name in ("payload", "result"):
             value = json_module.dumps(msgspec.json.decode(msgspec.json.encode(value)), ensure_ascii=False)
-        elif name == "attempts":
-            name = "failures"
         elif name == "timeout_ms":
             name, value = "timeout", show.span(value / 1000)
         elif name == "cancel_ms":

@@ -14,7 +14,7 @@ from chargehand.model.fleet.place import Place
 from chargehand.model.fleet.policy import RestartPolicy, budget
 from chargehand.model.health import Findings, Verdict, will_work
 from chargehand.model.held import Held
-from chargehand.model.job import Claim, JobRecord, NewJob, Settlement, State, cut
+from chargehand.model.job import Claim, JobRecord, NewJob, Settlement, State, cut, same_count
 from chargehand.model.records import Counts, HealthNote
 from chargehand.model.status import NodeWorker, Progress, RestartBudget, WorkerFields
 from chargehand.processes import proc
@@ -219,7 +219,9 @@ class JobBody(msgspec.Struct, frozen=True, kw_only=True):
     item: str | None = None
     state: State
     reason: str | None = None
+    failures: int = 0
     attempts: int = 0
+    """Deprecated: the same as `failures`."""
     crashes: int = 0
     worker: str | None = None
     progress: Progress | None = None
@@ -228,13 +230,16 @@ class JobBody(msgspec.Struct, frozen=True, kw_only=True):
     cut: tuple[str, ...] = ()
     """The fields of `error` and `result` that were too long, and are cut or left out."""
 
+    def __post_init__(self) -> None:
+        same_count(self)
+
     @classmethod
     def of_record(cls, job: JobRecord) -> "JobBody":
         """Returns a job as it was read from the store."""
         error, result, cut = _shown(job.error, None if job.result is None else bytes(job.result).decode())
         return cls(
             id=job.id, queue=job.queue, label=job.label, item=job.item, state=job.state, reason=job.reason,
-            attempts=job.attempts, crashes=job.crashes, worker=job.worker if job.state is State.RUNNING else None,
+            failures=job.failures, crashes=job.crashes, worker=job.worker if job.state is State.RUNNING else None,
             progress=None if job.progress is None else short_progress(msgspec.json.decode(job.progress, type=Progress)),
             error=error, result=result, cut=cut,
         )  # fmt: skip
@@ -249,7 +254,7 @@ class JobBody(msgspec.Struct, frozen=True, kw_only=True):
         """Returns a job that a worker of this node is running."""
         return cls(
             id=claim.id, queue=claim.queue, label=claim.label, item=claim.item, state=State.RUNNING,
-            attempts=claim.attempts, crashes=claim.crashes, worker=worker,
+            failures=claim.failures, crashes=claim.crashes, worker=worker,
             progress=None if progress is None else short_progress(progress),
         )  # fmt: skip
 
@@ -258,7 +263,7 @@ class JobBody(msgspec.Struct, frozen=True, kw_only=True):
         error, result, cut = _shown(settlement.error, settlement.result)
         return JobBody(
             id=self.id, queue=settlement.queue, label=self.label, item=self.item, state=settlement.state,
-            reason=settlement.reason, attempts=self.attempts + settlement.attempts,
+            reason=settlement.reason, failures=self.failures + settlement.failures,
             crashes=self.crashes + settlement.crashes, progress=self.progress, error=error, result=result, cut=cut,
         )  # fmt: skip
 

@@ -159,4 +159,4 @@ def longest(claims: Sequence[Claim]) -> float | None:
 
 def _must_be_alone(claim: Claim) -> bool:
     """Whether the job has failed or crashed a worker before: another failure must not affect other jobs of a batch."""
-    return claim.crashes > 0 or claim.attempts > 0
+    return claim.crashes > 0 or claim.failures > 0

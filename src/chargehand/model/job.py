@@ -147,7 +147,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     payload: str
     label: str | None
     priority: int
-    attempts: int
+    failures: int
     max_attempts: int
     crashes: int
     timeout_ms: int | None
@@ -160,6 +160,14 @@ IN_WORDS = {"fence": "claim"}
 """In JSON, the fence is called `claim`."""
 
 
+def same_count(job: Any) -> None:
+    """Give `failures` and `attempts` of a struct the same value: a node of version 0.1.0 sends only `attempts`."""
+    if job.failures != job.attempts:
+        count = max(job.failures, job.attempts)
+        msgspec.structs.force_setattr(job, "failures", count)
+        msgspec.structs.force_setattr(job, "attempts", count)
+
+
 class JobRecord(msgspec.Struct, frozen=True, kw_only=True, rename=IN_WORDS):
     """One job as it is stored."""
 
@@ -170,7 +178,10 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True, rename=IN_WORDS):
     state: State
     priority: int
     run_at_ms: int
-    attempts: int
+    failures: int = 0
+    """The attempts in which the handler raised or timed out, since the job was enqueued or retried by a person."""
+    attempts: int = 0
+    """Deprecated: the same as `failures`. JSON has both names in this version."""
     max_attempts: int
     crashes: int
     interruptions: int
@@ -194,6 +205,9 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True, rename=IN_WORDS):
     """When cancellation was requested while the job was running."""
     seq: int = 0
     """The job's position in the order of arrival."""
+
+    def __post_init__(self) -> None:
+        same_count(self)
 
     @property
     def summary(self) -> str:
@@ -299,7 +313,7 @@ class Settlement(msgspec.Struct, frozen=True, kw_only=True):
     result: str | None = None
     error: str | None = None
     reason: str | None = None
-    attempts: int = 0
+    failures: int = 0
     crashes: int = 0
     interruptions: int = 0
     follow: tuple[NewJob, ...] = ()
@@ -332,17 +346,17 @@ def settle(
             return None
         case Raised(error) | TimedOut(error):
             how = "raised" if isinstance(outcome, Raised) else "timed out"
-            base |= {"outcome": how, "error": cut(error), "attempts": 1}
-            if claim.attempts + 1 >= claim.max_attempts:
+            base |= {"outcome": how, "error": cut(error), "failures": 1}
+            if claim.failures + 1 >= claim.max_attempts:
                 return Settlement(state=State.FAILED, reason=how, **base)
-            return Settlement(state=State.QUEUED, delay_ms=retry_delay_ms(claim.attempts + 1, jitter), **base)
+            return Settlement(state=State.QUEUED, delay_ms=retry_delay_ms(claim.failures + 1, jitter), **base)
         case RetryLater(after_ms, error):
-            base |= {"outcome": "retry", "error": cut(error), "attempts": 1}
-            if claim.attempts + 1 >= claim.max_attempts:
+            base |= {"outcome": "retry", "error": cut(error), "failures": 1}
+            if claim.failures + 1 >= claim.max_attempts:
                 return Settlement(state=State.FAILED, reason="retries used up", **base)
             return Settlement(state=State.QUEUED, delay_ms=min(max(0, after_ms), LONGEST_DELAY_MS), **base)
         case GaveUp(error):
-            base |= {"outcome": "gave up", "error": cut(error), "attempts": 1}
+            base |= {"outcome": "gave up", "error": cut(error), "failures": 1}
             return Settlement(state=State.FAILED, reason="gave up", **base)
         case Stopped(error):
             base |= {"outcome": "cancelled", "error": cut(error) or None}

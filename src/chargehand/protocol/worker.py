@@ -110,7 +110,7 @@ _encoder = msgspec.json.Encoder()
 def job_frame(claim: Claim) -> bytes:
     """Encodes the frame that sends a job to a worker."""
     body = JobFrame(
-        claim.id, claim.seq, claim.fence, claim.queue, claim.label, claim.attempts, claim.crashes,
+        claim.id, claim.seq, claim.fence, claim.queue, claim.label, claim.failures, claim.crashes,
         msgspec.Raw(claim.payload.encode()), claim.item,
     )  # fmt: skip
     return b"JOB|%b\n" % _encoder.encode(body)

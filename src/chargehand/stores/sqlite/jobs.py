@@ -48,7 +48,7 @@ UPDATE chargehand_job SET waits_for = NULL WHERE seq IN (
 """
 # Claims and successful outcomes are the hot path. Each is one statement for a whole batch, with one JSON text in and
 # out: for every single row SQLite would release and take the interpreter lock, and the node's main thread would wait.
-_CLAIM_FIELDS = columns(Claim, fence="fence + 1", waited_ms="max(0, ?3 - run_at_ms)")
+_CLAIM_FIELDS = columns(Claim, failures="attempts", fence="fence + 1", waited_ms="max(0, ?3 - run_at_ms)")
 _FIND = f"""
 SELECT json_group_array(json_array({_CLAIM_FIELDS})) FROM (
   SELECT * FROM chargehand_job
@@ -294,7 +294,7 @@ class SqliteJobs:
         run_at = self._now + s.delay_ms if queued and s.delay_ms else None
         return (
             s.seq, s.fence, s.state.value, "time" if run_at is not None else None, run_at,
-            self._now, s.result, s.error, s.reason, s.attempts, s.crashes, s.interruptions,
+            self._now, s.result, s.error, s.reason, s.failures, s.crashes, s.interruptions,
         )  # fmt: skip
 
     def note(self, notes: Sequence[Note]) -> None:

@@ -18,7 +18,7 @@ from chargehand.model.records import (
 from chargehand.stores.sqlite.database import Database
 from chargehand.stores.sqlite.rows import columns, counts_of, readable, records, where
 
-_JOBS = f"SELECT {columns(JobRecord)} FROM chargehand_job"
+_JOBS = f"SELECT {columns(JobRecord, failures='attempts')} FROM chargehand_job"
 _ATTEMPTS = f"""
 SELECT {columns(Attempt)} FROM chargehand_attempt
 WHERE job = (SELECT seq FROM chargehand_job WHERE id = ?) ORDER BY fence
