@@ -1,4 +1,4 @@
-"""`python -m chargehand`, and the console script: the command line, or how to get it."""
+"""`python -m chargehand` and the console script: runs the command line, or says which extra it needs."""
 
 import sys
 
@@ -6,7 +6,7 @@ from chargehand.errors import EXIT_CONFIGURATION
 
 
 def main() -> None:
-    """Run the command line."""
+    """Runs the command line. Exits with status 2 if its packages are not installed."""
     try:
         from chargehand.cli.main import run
     except ModuleNotFoundError as error:

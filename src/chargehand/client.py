@@ -1,4 +1,4 @@
-"""A typed client for the HTTP interface: the same questions and orders as `Chargehand` has, for a node elsewhere."""
+"""A typed client for the HTTP interface, with the operations of `Chargehand` for a server elsewhere."""
 
 from collections.abc import Generator, Iterator, Sequence
 from types import TracebackType
@@ -17,9 +17,9 @@ from chargehand.model.records import ClaimRow, CrashRecord, CrewRow, Pause, Recu
 from chargehand.web import answers
 
 LISTEN_AGAIN = 1.0
-"""Seconds until a stream of events that ended is begun again."""
+"""Seconds until a stream of events that ended is opened again."""
 LONGEST_SILENCE = 40.0
-"""Seconds without even a comment after which it has ended, though nobody said so."""
+"""Seconds without data after which a stream is considered closed; the server sends a comment every 15."""
 
 T = TypeVar("T")
 _PROBLEMS: dict[str, type[ChargehandError]] = {
@@ -33,11 +33,11 @@ _PROBLEMS: dict[str, type[ChargehandError]] = {
     "store-unusable": errors.StoreError,
     "no-node": errors.NobodyServes,
 }
-"""Errors of ours that come over HTTP and are raised here as what they were there."""
+"""The exceptions for the problem types of the server."""
 
 
 class Refused(ChargehandError):
-    """The server refused a request: its status, which problem it is, and the request's id in the server's log."""
+    """The server refused a request: the HTTP status, the problem type, and the request id in the log of the server."""
 
     def __init__(self, text: str, status: int = 0, kind: str = "", request_id: str = "") -> None:
         super().__init__(text)
@@ -45,11 +45,11 @@ class Refused(ChargehandError):
 
 
 class Unreachable(ChargehandError):
-    """Nobody answers at that address, or not in time."""
+    """No server answers at that address, or not in time."""
 
 
 class NewJobOptions(TypedDict, total=False):
-    """What a job may have of its own; otherwise it gets its crew's. Lengths are milliseconds."""
+    """The options of a job, listed by `model.job.JobSpec`. Those not given are the crew's."""
 
     label: str
     key: str
@@ -62,7 +62,7 @@ class NewJobOptions(TypedDict, total=False):
 
 
 class Client:
-    """Calls to a server, at `http://host:port` or `http://host:port/chargehand`. Every method is one request."""
+    """Calls to a server at `http://host:port` or `http://host:port/chargehand`. Every method sends one request."""
 
     def __init__(
         self,
@@ -75,11 +75,11 @@ class Client:
         headers = {"Authorization": f"Bearer {key}"} if key is not None else {}
         self.url = url.rstrip("/")
         if not self.url.startswith(("http://", "https://")):
-            raise errors.ConfigurationError(f"{url!r} is no address such as http://host:8356")
+            raise errors.ConfigurationError(f"{url!r} is not an address such as http://host:8356")
         try:
             self._http = httpx.Client(base_url=self.url, headers=headers, timeout=timeout, transport=transport)
         except (httpx.InvalidURL, ValueError) as error:
-            raise errors.ConfigurationError(f"{url!r} is no address such as http://host:8356: {error}") from None
+            raise errors.ConfigurationError(f"{url!r} is not an address such as http://host:8356: {error}") from None
 
     def __enter__(self) -> Self:
         return self
@@ -98,7 +98,7 @@ class Client:
         except httpx.HTTPError as error:
             raise Unreachable(f"{self.url} does not answer: {type(error).__name__}: {error}") from error
         except (httpx.InvalidURL, UnicodeEncodeError) as error:
-            raise errors.ConfigurationError(f"{self.url}{path} is no address: {error}") from None
+            raise errors.ConfigurationError(f"{self.url}{path} is not an address: {error}") from None
         if answer.status_code in expected:
             return answer.content
         raise _refusal(answer)
@@ -114,7 +114,7 @@ class Client:
         return _read(self._send("POST", path, content=msgspec.json.encode(body), headers=sent), kind)
 
     def subscribe(self, *topics: str) -> Generator[dict[str, Any]]:
-        """Events of these topics, as they come: the full state first, then changes; through restarts of the server."""
+        """Yields events of these topics: the full state first, then changes. Restarts of the server do not end it."""
         last: str | None = None
         while True:
             try:
@@ -127,7 +127,7 @@ class Client:
             clock.sleep(LISTEN_AGAIN)
 
     def _listen(self, topics: Sequence[str], last: str | None) -> Generator[tuple[str, dict[str, Any]]]:
-        """One stream, to its end."""
+        """Yields the events of one stream with their ids."""
         headers = {"Last-Event-ID": last} if last is not None else {}
         asked = {"topics": ",".join(topics)} if topics else {}
         event_id = ""
@@ -144,69 +144,69 @@ class Client:
     # what runs
 
     def info(self) -> answers.Info:
-        """Versions, the node, crews and queues."""
+        """Returns the versions, the node, crews and queues."""
         return self._get("/api/v1/info", answers.Info)
 
     def status(self) -> dict[str, Any] | None:
-        """What the node shows of itself and its workers; None if there is none, or it does not answer."""
+        """Returns the status of the node and its workers; None if no node answers."""
         return self._get("/api/v1/status", dict[str, Any])["node"]
 
     def health(self, status: str | None = None) -> answers.Health:
-        """The verdict on everything, and every component; of one status, if that is given."""
+        """Returns the verdict and every component, optionally only those of one status."""
         return self._get("/api/v1/health", answers.Health, status=status)
 
     def component(self, name: str, max_age: float | None = None) -> answers.ComponentHealth:
-        """One component, and whether it is well by a beat no older than so many seconds."""
+        """Returns one component, and whether it is healthy by a heartbeat at most `max_age` seconds old."""
         return self._get(f"/api/v1/health/{quote(name, safe='')}", answers.ComponentHealth, max_age=max_age)
 
     def workers(self) -> list[answers.WorkerStatus]:
-        """Every worker."""
+        """Returns every worker."""
         return self._get("/api/web/worker/status", list[answers.WorkerStatus])
 
     def crews(self) -> tuple[CrewRow, ...]:
-        """Every crew that a node has registered."""
+        """Returns every crew that a node has registered."""
         return self._get("/api/v1/crews", answers.Crews).crews
 
     def pauses(self) -> tuple[Pause, ...]:
-        """What is paused, by whom, why and until when."""
+        """Returns the pauses in effect."""
         return self._get("/api/v1/pauses", answers.Pauses).pauses
 
     def recurring(self) -> tuple[RecurringPlan, ...]:
-        """Every recurring job."""
+        """Returns every recurring job."""
         return self._get("/api/v1/recurring", answers.Recurring).recurring
 
     def doctor(self) -> answers.Diagnosed:
-        """Why nothing is happening, each cause with what mends it."""
+        """Returns the findings of the doctor, each with its remedy."""
         return self._get("/api/v1/doctor", answers.Diagnosed)
 
     def logs(
         self, scope: str | None = None, *, job: str | None = None, limit: int | None = None
     ) -> tuple[answers.LogLine, ...]:
-        """The node's last log lines, of a crew, a worker or a job."""
+        """Returns the last log lines of the node, a crew, a worker or a job."""
         return self._get("/api/v1/logs", answers.LogLines, scope=scope, job=job, limit=limit).lines
 
     def concurrency(self) -> answers.Concurrency:
-        """How much is done at the same time."""
+        """Returns how many jobs run at the same time, and with how many threads."""
         return self._get("/diagnostics/concurrency", answers.Concurrency)
 
     def alive(self) -> bool:
-        """Whether the server answers."""
+        """Returns whether the server answers."""
         return _read(self._send("GET", "/healthz"), answers.Probe).status == "ok"
 
     def ready(self) -> answers.Probe:
-        """Whether it accepts work."""
+        """Returns whether the server accepts jobs."""
         return _read(self._send("GET", "/readyz", (200, 503)), answers.Probe)
 
     def worker_history(self, component: str) -> answers.WorkerHistory:
-        """A worker's last states and jobs, and its memory over the last hour, as far as its node saw them."""
+        """Returns the last states and jobs of a worker, and its memory in the last hour."""
         return self._get(f"/api/v1/workers/{quote(component, safe='')}/history", answers.WorkerHistory)
 
     def workers_ready(self) -> answers.Readiness:
-        """Whether work gets done, crew by crew."""
+        """Returns whether workers process jobs, for each crew."""
         return _read(self._send("GET", "/workers/ready", (200, 503)), answers.Readiness)
 
     def metrics(self) -> str:
-        """Prometheus's text."""
+        """Returns the metrics in the text format of Prometheus."""
         return self._send("GET", "/metrics").decode()
 
     # orders
@@ -216,37 +216,37 @@ class Client:
         return list(self._post(f"/api/web/worker/{verb}", answers.Answers, body).answers)
 
     def start(self, scope: str | None = None) -> list[Answer]:
-        """Start stopped workers: all, a crew's, or one (`worker:crew:0`)."""
+        """Starts stopped workers: all, those of a crew, or one (`worker:crew:0`)."""
         return self._order("start", scope)
 
     def stop(self, scope: str | None = None) -> list[Answer]:
-        """Stop workers within the grace."""
+        """Stops workers within the grace period."""
         return self._order("stop", scope)
 
     def drain(self, scope: str | None = None) -> list[Answer]:
-        """Let workers finish what they have, however long that takes, and stop them."""
+        """Stops workers after their current jobs, without a time limit."""
         return self._order("drain", scope)
 
     def restart(self, scope: str | None = None) -> list[Answer]:
-        """Replace workers within the grace, given-up ones too."""
+        """Replaces workers within the grace period, including those that were given up."""
         return self._order("restart", scope)
 
     def reset(self, scope: str | None = None) -> list[Answer]:
-        """Clear crash histories, and start those that were given up."""
+        """Clears crash histories, and starts workers that were given up."""
         return self._order("reset", scope)
 
     def scale(self, crew: str, count: int) -> list[Answer]:
-        """Change how many workers a crew has."""
+        """Changes the number of workers of a crew."""
         return self._order("scale", crew, count=count)
 
     def pause(
         self, scope: str | None = None, *, reason: str | None = None, seconds: float | None = None
     ) -> list[Answer]:
-        """Take nothing new: all, a crew or one worker."""
+        """Stops the assignment of new jobs to all workers, to those of a crew, or to one."""
         return self._order("pause", scope, reason=reason, for_s=seconds)
 
     def resume(self, scope: str | None = None) -> list[Answer]:
-        """Clear a pause."""
+        """Clears a pause."""
         return self._order("resume", scope)
 
     # jobs
@@ -260,12 +260,12 @@ class Client:
         once: str | None = None,
         **options: Unpack[NewJobOptions],
     ) -> answers.Made:
-        """Enqueue a job for a crew or a queue; `once` is an Idempotency-Key: a repetition is the same job."""
+        """Enqueues a job for a crew or a queue. `once` is an Idempotency-Key: a repetition creates no second job."""
         body = {"crew": crew, "queue": queue, "payload": payload, **options}
         return self._post("/api/v1/jobs", answers.Made, body, _once(once))
 
     def enqueue_many(self, jobs: Sequence[dict[str, Any]], *, once: str | None = None) -> list[answers.Made]:
-        """Enqueue many, each as `enqueue`'s fields, in one transaction: all of them or none."""
+        """Enqueues jobs, each with the fields of `enqueue`, in one transaction: all of them or none."""
         return list(self._post("/api/v1/jobs/bulk", answers.MadeMany, {"jobs": jobs}, _once(once)).jobs)
 
     def jobs(
@@ -278,12 +278,12 @@ class Client:
         limit: int | None = None,
         after: str | None = None,
     ) -> answers.JobPage:
-        """A page of jobs, newest first."""
+        """Returns a page of jobs, newest first."""
         asked = {"queue": queue, "state": state and str(state), "reason": reason, "text": text}
         return self._get("/api/v1/jobs", answers.JobPage, **asked, limit=limit, after=after)
 
     def all_jobs(self, **which: Any) -> Iterator[JobRecord]:
-        """All jobs that match, page by page as they are needed."""
+        """Yields all jobs that match, and requests page by page."""
         after: str | None = None
         while True:
             page = self.jobs(**which, limit=500, after=after)
@@ -293,45 +293,45 @@ class Client:
                 return
 
     def job(self, job_id: str) -> answers.JobDetail:
-        """One job with its attempts and crash reports."""
+        """Returns one job with its attempts and crash reports. Raises JobNotFound."""
         return self._get(f"/api/v1/jobs/{quote(job_id, safe='')}", answers.JobDetail)
 
     def retry(self, job_id: str) -> Answer:
-        """Queue a failed or cancelled job again."""
+        """Queues a failed or cancelled job again. Raises Conflict if it is neither, or if its unique key is taken."""
         return self._post(f"/api/v1/jobs/{quote(job_id, safe='')}/retry", Answer)
 
     def cancel(self, job_id: str) -> Answer:
-        """Cancel a job."""
+        """Cancels a job. Raises Conflict if it has ended."""
         return self._post(f"/api/v1/jobs/{quote(job_id, safe='')}/cancel", Answer)
 
     # queues and the rest
 
     def queues(self) -> tuple[answers.Queue, ...]:
-        """Every queue."""
+        """Returns every queue."""
         return self._get("/api/v1/queues", answers.Queues).queues
 
     def queue_history(self) -> tuple[answers.QueueHistory, ...]:
-        """How each queue fared over the last two hours, as far as the node saw it."""
+        """Returns the throughput of each queue in the last two hours."""
         return self._get("/api/v1/queues/history", answers.QueueHistories).queues
 
     def retry_failed(self, queue: str) -> answers.Changed:
-        """Queue the failed jobs of a queue again."""
+        """Queues the failed jobs of a queue again."""
         return self._post(f"/api/v1/queues/{quote(queue, safe='')}/retry-failed", answers.Changed)
 
     def clear_failed(self, queue: str) -> answers.Changed:
-        """Delete the failed jobs of a queue."""
+        """Deletes the failed jobs of a queue."""
         return self._post(f"/api/v1/queues/{quote(queue, safe='')}/clear-failed", answers.Changed)
 
     def wake(self, crew: str) -> Answer:
-        """Have a discovering crew look for work at once."""
+        """Makes a discovering crew look for work at once."""
         return self._post(f"/api/v1/crews/{quote(crew, safe='')}/wake", Answer)
 
     def claims(self, limit: int | None = None, after: str | None = None) -> answers.Claims:
-        """A page of claims, oldest first."""
+        """Returns a page of claims, oldest first."""
         return self._get("/api/v1/claims", answers.Claims, limit=limit, after=after)
 
     def all_claims(self) -> Iterator[ClaimRow]:
-        """Every claim."""
+        """Yields every claim."""
         after: str | None = None
         while True:
             page = self.claims(500, after)
@@ -341,7 +341,7 @@ class Client:
                 return
 
     def release(self, job_id: str, claim: int) -> Answer:
-        """Take a claim back by hand, if it is still that one; Conflict if not."""
+        """Ends a claim by hand. Raises Conflict if the job has another claim by now."""
         return self._post(f"/api/v1/claims/{quote(job_id, safe='')}/release", Answer, {"claim": claim})
 
     def crashes(
@@ -353,20 +353,20 @@ class Client:
         limit: int | None = None,
         after: str | None = None,
     ) -> answers.CrashPage:
-        """A page of crash reports, newest first."""
+        """Returns a page of crash reports, newest first."""
         asked = {"component": component, "crew": crew, "job": job}
         return self._get("/api/v1/crashes", answers.CrashPage, **asked, limit=limit, after=after)
 
     def crash(self, crash_id: str) -> CrashRecord:
-        """One crash report."""
+        """Returns one crash report. Raises CrashNotFound."""
         return self._get(f"/api/v1/crashes/{quote(crash_id, safe='')}", CrashRecord)
 
     def operations(self, *, limit: int | None = None, after: str | None = None, **which: str) -> answers.OperationPage:
-        """A page of the operator log, newest first; `who`, `verb` and `target` filter it."""
+        """Returns a page of the operator log, newest first; `who`, `verb` and `target` filter it."""
         return self._get("/api/v1/operations", answers.OperationPage, limit=limit, after=after, **which)
 
     def all_operations(self, **which: str) -> Iterator[Operation]:
-        """The whole operator log."""
+        """Yields the whole operator log."""
         after: str | None = None
         while True:
             page = self.operations(limit=500, after=after, **which)
@@ -376,7 +376,7 @@ class Client:
                 return
 
     def who(self) -> answers.SignedIn:
-        """Who we are to the server, and what we may do."""
+        """Returns the name and the permissions of the caller, as the server sees them."""
         return self._get("/api/web/session", answers.SignedIn)
 
 
@@ -388,7 +388,7 @@ def _read(body: bytes, kind: type[T]) -> T:
     try:
         return msgspec.json.decode(body, type=kind)
     except msgspec.DecodeError as error:
-        raise Refused(f"the answer is not what a Chargehand of this version says: {error}") from error
+        raise Refused(f"the answer does not match this version of Chargehand: {error}") from error
 
 
 def _refusal(answer: httpx.Response) -> ChargehandError:
@@ -397,7 +397,9 @@ def _refusal(answer: httpx.Response) -> ChargehandError:
     except msgspec.DecodeError:
         found = {}
     kind = str(found.get("type", "")).rpartition(":")[2]
-    text = str(found.get("detail") or f"HTTP {answer.status_code} without a reason; is {answer.url} a Chargehand?")
+    text = str(
+        found.get("detail") or f"HTTP {answer.status_code} without a reason; is {answer.url} a Chargehand server?"
+    )
     if kind in _PROBLEMS:
         return _PROBLEMS[kind](text)
     if answer.status_code == 404 and kind in ("", "no-such-path"):

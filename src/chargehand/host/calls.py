@@ -1,6 +1,6 @@
-"""Calls to a node's socket: for API processes, the command line, and whoever waits for a job.
+"""Calls to the control socket of a node, for API processes, the command line and callers that wait for a job.
 
-It never retries: whoever gets NoNode goes to the store, which is the truth.
+It never retries: a caller that gets NoNode uses the store, which is authoritative.
 """
 
 import asyncio
@@ -21,22 +21,22 @@ from chargehand.protocol.control import FRAME_LIMIT, address_of
 from chargehand.protocol.frame import Decoder, Frame, encode
 
 CALL_TIMEOUT = 5.0
-"""Seconds after which a node that does not answer is done without."""
+"""Seconds after which a call to a node that does not answer fails."""
 LONGEST_WAIT = 3600.0
 LONGEST_RECV = 1.0
-"""Seconds in one call of the kernel: a Ctrl+C that comes just before the call is seen only after it."""
+"""Seconds in one system call: a Ctrl+C just before the call is handled only after it."""
 
 
 class NoNode(ChargehandError):
-    """No node listens at this store, or it did not answer in time. Use the store."""
+    """No node serves the store, or it did not answer in time. The caller uses the store."""
 
 
 class NodeLeft(NoNode):
-    """The node was there, and went away in the middle of it."""
+    """The node closed the connection during the call."""
 
 
 def _error_of(reply: dict[str, Any]) -> ChargehandError:
-    """The node's refusal, as the error that it is there."""
+    """Returns the error of a reply as the exception that the node raised."""
     found: Any = getattr(errors, str(reply["kind"]), None)
     known = isinstance(found, type) and issubclass(found, ChargehandError)
     return (found if known else ChargehandError)(reply["error"])
@@ -59,23 +59,23 @@ class Connection:
             raise NoNode(f"no node listens at {path}: {error.strerror or error}") from error
 
     def idle(self) -> bool:
-        """Whether it can be used for a new call: the node has neither closed it nor said something unasked."""
+        """Returns whether the connection can be used for a new call: it is open, and nothing unread has arrived."""
         poller = select.poll()
         poller.register(self._sock, select.POLLIN)
         return not poller.poll(0)
 
     def say(self, kind: str, **fields: Any) -> int:
-        """Send a request; its number."""
+        """Sends a request. Returns its number."""
         self._calls += 1
         self._sock.settimeout(CALL_TIMEOUT)
         try:
             self._sock.sendall(encode(kind, {"call": self._calls, **fields}))
         except OSError as error:
-            raise NodeLeft(f"the node went away: {error}") from error
+            raise NodeLeft(f"the node closed the connection: {error}") from error
         return self._calls
 
     def reply(self, call: int, timeout: float) -> dict[str, Any] | None:
-        """The reply to that request, or None if it did not come in time."""
+        """Returns the reply to that request; None if it did not arrive in time."""
         until = clock.monotonic() + timeout
         while True:
             for reply in self._replies:
@@ -91,9 +91,9 @@ class Connection:
             except TimeoutError:
                 continue
             except OSError as error:
-                raise NodeLeft(f"the node went away: {error}") from error
+                raise NodeLeft(f"the node closed the connection: {error}") from error
             if not data:
-                raise NodeLeft("the node went away")
+                raise NodeLeft("the node closed the connection")
             self._replies += [f.read() for f in self._decoder.feed(data) if isinstance(f, Frame)]
 
     def close(self) -> None:
@@ -101,7 +101,7 @@ class Connection:
 
 
 class Calls:
-    """Calls to a node from any thread: each call has a line of its own, kept for the next one."""
+    """Calls to a node from any thread. Each call has its own connection, which is kept for the next call."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -111,7 +111,7 @@ class Calls:
 
     @contextmanager
     def line(self) -> Generator[Connection]:
-        """A line; it is kept only if the call went well."""
+        """Lends a connection to the block; it is closed if the block raises."""
         self._check_fork()
         line: Connection | None = None
         while line is None and self._lines:
@@ -128,7 +128,7 @@ class Calls:
         self._lines.append(line)
 
     def call(self, kind: str, **fields: Any) -> dict[str, Any]:
-        """Ask and wait for the answer."""
+        """Sends a request and returns the reply. Raises the error of the node, or NoNode."""
         with self.line() as line:
             reply = line.reply(line.say(kind, **fields), CALL_TIMEOUT)
             if reply is None:
@@ -138,17 +138,17 @@ class Calls:
         raise _error_of(reply)
 
     def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
-        """Have the node write these jobs; returns once they are durable."""
+        """Enqueues jobs through the node; they are durable when it returns."""
         reply = self.call("ENQUEUE", jobs=[msgspec.to_builtins(job) for job in jobs])
         return [Enqueued(job_id, created) for job_id, created in reply["enqueued"]]
 
     def cancel(self, ids: Sequence[str], who: str = "", origin: str = "") -> list[tuple[str, bool]]:
-        """Have the node cancel these jobs: each with whether that was at once; those that had ended are left out."""
+        """Cancels jobs through the node. Returns each but ended ones, with whether it was cancelled at once."""
         reply = self.call("CANCEL", ids=list(ids), who=who, origin=origin)
         return [(job_id, at_once) for job_id, at_once in reply["cancelled"]]
 
     def hint(self, queue: str | None) -> bool:
-        """Tell the node that there is work; whether there was one to tell."""
+        """Tells the node that there are new jobs. Returns whether a node was reached."""
         try:
             with self.line() as line:
                 line.say("HINT", queue=queue)
@@ -157,7 +157,7 @@ class Calls:
         return True
 
     def logs(self, scope: str | None, job: str | None, count: int, follow: bool) -> Iterator[dict[str, Any]]:
-        """The node's last lines; then, if wanted, the new ones as they come, until the node goes away."""
+        """Yields the last log lines of the node; with `follow`, new ones as they come, until the node ends."""
         line = Connection(self._path, CALL_TIMEOUT)
         try:
             call = line.say("LOGS", scope=scope, id=job or "", count=count, follow=follow)
@@ -170,7 +170,7 @@ class Calls:
                 if "error" in reply:
                     raise _error_of(reply)
                 yield from reply["lines"]
-                if not reply.get("more", True):  # those that there were
+                if not reply.get("more", True):  # the stored lines are complete
                     if not follow:
                         return
                     limit = LONGEST_WAIT
@@ -178,19 +178,19 @@ class Calls:
             line.close()
 
     def status(self) -> dict[str, Any]:
-        """What the node shows of itself."""
+        """Returns the status of the node."""
         return self.call("STATUS")["status"]
 
     def past(self) -> list[dict[str, Any]]:
-        """How the queues fared over the last two hours, as far as the node saw it."""
+        """Returns the throughput of each queue in the last two hours, as the node recorded it."""
         return self.call("PAST")["queues"]
 
     def diary(self, component: str) -> dict[str, Any] | None:
-        """What happened to a worker lately, as far as the node saw it; None if it knows nothing of it."""
+        """Returns the recent history of a worker; None if the node does not know the worker."""
         return self.call("DIARY", id=component)["diary"]
 
     def wait(self, job_id: str, ended: Callable[[], bool], until: float | None) -> None:
-        """Return when the job may have ended. `ended` asks the store, which is the truth; the node only hurries us."""
+        """Returns when the job may have ended. `ended` reads the store; the node only reports when to read it."""
         with self.line() as line:
             call = line.say("FOLLOW", id=job_id)
             while not ended():
@@ -214,9 +214,9 @@ class Calls:
 
 @asynccontextmanager
 async def follow(path: Path, job_id: str) -> AsyncGenerator[Callable[[float], Awaitable[None]]]:
-    """For event loops: gives a function that returns when the job may have ended, or after so many seconds.
+    """Yields, for event loops, a function that returns when the job may have ended, or after so many seconds.
 
-    With a node it waits for its word, and for a second at most; without one it only lets the time pass.
+    With a node it waits for a message, for one second at most; without a node it sleeps for the given time.
     """
     writer: asyncio.StreamWriter | None = None
     try:

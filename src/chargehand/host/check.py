@@ -1,4 +1,4 @@
-"""A crew's handler examined in a process of its own: started, waited for, and ended with its process group."""
+"""Examines the handler of a crew in a process of its own, which is killed with its process group afterwards."""
 
 import json
 import os
@@ -11,11 +11,11 @@ from contextlib import suppress
 from typing import IO, Any
 
 LAST_LINES = 3
-"""Of what it printed, when it said nothing else."""
+"""The number of printed lines that are shown if the process reported nothing."""
 
 
 def examine(plan: dict[str, Any], environment: dict[str, str], limit: float) -> dict[str, Any]:
-    """What is found of one crew's handler: wrong (a list of sentences), seconds, memory (bytes), set_up_seconds.
+    """Returns what was found: wrong (a list of sentences), seconds, memory (bytes), set_up_seconds.
 
     `plan`: handler, discovers, threads, python_path, set_up, and takes and gives as `described`.
     """
@@ -37,7 +37,7 @@ def examine(plan: dict[str, Any], environment: dict[str, str], limit: float) -> 
             in_time = _ended(process, limit)
         finally:
             with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)  # not reaped yet: the number is still its own
+                os.killpg(process.pid, signal.SIGKILL)  # not reaped yet: the pid cannot be reused
             process.wait()
         if not in_time:
             what = "import and set_up" if plan["set_up"] else "the import"
@@ -49,7 +49,7 @@ def examine(plan: dict[str, Any], environment: dict[str, str], limit: float) -> 
 
 
 def _ended(process: "subprocess.Popen[bytes]", limit: float) -> bool:
-    """Wait for its end, and leave it unreaped: its number stays its own."""
+    """Waits for the exit without reaping the process, so that its pid is not reused."""
     descriptor = os.pidfd_open(process.pid)
     try:
         return bool(select.select([descriptor], [], [], limit)[0])

@@ -1,6 +1,6 @@
-"""Live state in any process: one line to the node, for any number of watchers; the store, while there is no node.
+"""Live state for any number of watchers in an event loop: from one connection to the node, or from the store.
 
-For event loops. The line exists while somebody watches. Nothing here blocks: the store is read in a thread.
+The connection exists while there are watchers. Nothing here blocks the event loop: the store is read in a thread.
 """
 
 import asyncio
@@ -23,22 +23,22 @@ from chargehand.protocol.control import FRAME_LIMIT, address_of
 from chargehand.protocol.frame import BadFrame, Decoder, Frame, encode
 
 LOOK_EVERY = 1.0
-"""Seconds between two looks at the store, and two tries to reach a node, while there is none."""
+"""Seconds between two reads of the store, and two attempts to reach a node, while no node answers."""
 PING_AFTER = 5.0
-"""Seconds of silence after which a node is asked whether it is there; as long again, and it is done without."""
+"""Seconds of silence after which a node is pinged; after the same time again, the connection is closed."""
 LONGEST_WAIT = 1.0
-"""Seconds that a watcher waits for the state of something new, before it is told what is known."""
+"""Seconds that a new watcher waits for the full state; what arrives later comes as changes."""
 LINGER = 5.0
-"""Seconds for which the line is kept when the last watcher has left."""
+"""Seconds for which the connection is kept after the last watcher has left."""
 AT_ONCE = 500
 NO_NODE = "store"
-"""How lives begin that are no node's."""
+"""The prefix of the life of a state that was read from the store, without a node."""
 DELAY_EACH, MOST_DELAY = 0.0004, 0.1
-"""Seconds for which news is gathered, for each watcher and at the most: waking many for every event is costly."""
+"""Seconds for which events are collected, for each watcher and at most: waking many watchers is costly."""
 
 
 class Shown(NamedTuple):
-    """A thing as the store has it, or that it is not there."""
+    """The state of a worker, queue or job as the store has it, or its removal."""
 
     key: str
     topic: str
@@ -49,7 +49,7 @@ class Shown(NamedTuple):
 
 
 class Said(msgspec.Struct, frozen=True):
-    """What a frame of the node says."""
+    """A frame from the node."""
 
     call: int
     life: str = ""
@@ -63,7 +63,7 @@ _frames = msgspec.json.Decoder(Said)
 
 
 class Watcher:
-    """One who watches: `next` gives what is new, when there is something."""
+    """A subscription: `next` waits for events and returns them."""
 
     def __init__(self, feed: "Feed", patterns: Patterns) -> None:
         self._feed, self.patterns = feed, patterns
@@ -72,16 +72,16 @@ class Watcher:
 
     @property
     def life(self) -> str:
-        """Whose versions the events have."""
+        """The life of the node whose versions the events have."""
         return self._feed.broker.life
 
     @property
     def node_there(self) -> bool:
-        """Whether it is a node that tells this, and not the store."""
+        """Whether the events come from a node; otherwise they are read from the store."""
         return bool(self.life) and not self.life.startswith(NO_NODE)
 
     async def next(self, timeout: float | None = None) -> tuple[bool, list[Told]]:
-        """The next events, none after so many seconds; and whether everything told before is void."""
+        """Waits for events, `timeout` seconds at most. Returns whether all earlier state is void, and the events."""
         assert self.subscription is not None
         try:
             async with asyncio.timeout(timeout):
@@ -99,7 +99,7 @@ class Watcher:
         self.news.set()
 
     async def events(self) -> AsyncGenerator[dict[str, Any]]:
-        """One event after the other, as plain data."""
+        """Yields events as plain data."""
         while True:
             anew, told = await self.next()
             if anew:
@@ -109,7 +109,7 @@ class Watcher:
 
 
 class Feed:
-    """See the module. `look` reads the whole state from the store; it is called in a thread."""
+    """Mirrors the state of a node, or of the store, for its watchers. `look` reads the store, in a thread."""
 
     def __init__(self, path: Path, look: Callable[[Patterns], list[Shown]]) -> None:
         self._path, self._look = path, look
@@ -123,18 +123,18 @@ class Feed:
         self._end: asyncio.TimerHandle | None = None
         self._writer: asyncio.StreamWriter | None = None
         self._asked = self._known = 0
-        """The last request for topics, and the last that was answered in full."""
+        """The number of the last request for topics, and of the last one that was answered completely."""
         self._answered = asyncio.Condition()
         self._look_now = asyncio.Event()
         self._life = ""
         self._joining: list[Wire] | None = None
-        """What a node has told on a new line, until it has told everything."""
+        """The events of a new connection, until the full state has arrived."""
 
     # watchers
 
     @asynccontextmanager
     async def watch(self, patterns: Patterns, last: str | None = None) -> AsyncGenerator[Watcher]:
-        """Watch for the length of the block. `last`: the id of the last event that this watcher was told before."""
+        """Subscribes for the length of the block. `last` is the id of the last event that the watcher has received."""
         watcher = Watcher(self, patterns)
         self._patterns[patterns] += 1
         if self._end is not None:
@@ -168,7 +168,7 @@ class Feed:
             self.broker.forget_jobs(lambda key: wanted is not None and key[4:] in wanted.ids)
 
     def _woken(self, watcher: Watcher) -> None:
-        """Wake it: at once after a quiet while, otherwise together with others."""
+        """Wakes the watcher: at once if there were no events lately, otherwise together with others."""
         self._awake.add(watcher)
         if self._timer is None:
             loop = asyncio.get_running_loop()
@@ -182,7 +182,7 @@ class Feed:
             watcher.news.set()
 
     async def _until_known(self, asked: int) -> None:
-        """Wait for the state of what was asked for; not for long: what is late comes as news."""
+        """Waits until the request is answered, LONGEST_WAIT seconds at most."""
         with suppress(TimeoutError):
             async with asyncio.timeout(LONGEST_WAIT), self._answered:
                 await self._answered.wait_for(lambda: self._known >= asked)
@@ -199,19 +199,19 @@ class Feed:
             self._task = asyncio.get_running_loop().create_task(self._run(), name="chargehand feed")
 
     def close(self) -> None:
-        """End the line; whoever watches again begins another."""
+        """Closes the connection; the next watcher opens another."""
         if self._task is not None:
             self._task.cancel()
             self._task = None
 
     async def _run(self) -> None:
         while True:
-            with suppress(OSError, EOFError):  # there is no node, or no longer: the store has what is to be known
+            with suppress(OSError, EOFError):  # no node answers: the store is read instead
                 await self._listen()
-            await self._do_without()
+            await self._read_store()
 
     def _ask(self) -> None:
-        """Have all that is wanted told by whoever is the source now."""
+        """Requests the state of all watched topics from the node or the store."""
         self._asked += 1
         self._look_now.set()
         wanted = union(self._patterns)
@@ -220,7 +220,7 @@ class Feed:
             self._writer.write(encode("SUBSCRIBE", fields))
 
     async def _listen(self) -> None:
-        """Mirror a node for as long as it is there."""
+        """Mirrors a node until the connection ends."""
         with address_of(self._path) as address:
             reader, writer = await asyncio.open_unix_connection(address)
         self._writer, self._joining = writer, []
@@ -229,17 +229,17 @@ class Feed:
             self._ask()
             decoder = Decoder(FRAME_LIMIT)
             while True:
-                for frame in decoder.feed(await self._hear(reader, writer)):
-                    await self._heard(frame)
+                for frame in decoder.feed(await self._read(reader, writer)):
+                    await self._receive(frame)
         except (ChargehandError, ValueError) as error:
-            log.warning("the node is not understood", why=error)
+            log.warning("a frame of the node cannot be read", why=error)
         finally:
             late.cancel()
             self._writer = None
             writer.close()
 
-    async def _hear(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
-        """What the node says; EOFError if it has gone, or does not answer."""
+    async def _read(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
+        """Returns bytes from the node. Raises EOFError if it closed the connection or does not answer."""
         for _ in range(2):
             with suppress(TimeoutError):
                 async with asyncio.timeout(PING_AFTER):
@@ -250,14 +250,14 @@ class Feed:
             writer.write(encode("PING", {"call": 0}))
         raise EOFError
 
-    async def _heard(self, frame: Frame | BadFrame) -> None:
+    async def _receive(self, frame: Frame | BadFrame) -> None:
         if isinstance(frame, BadFrame):
             raise ValueError(frame.why)
         told = _frames.decode(frame.body)
         if told.error is not None:
             raise ChargehandError(told.error)
         if told.anew:
-            raise EOFError  # we were too slow: begin again with the whole
+            raise EOFError  # this process was too slow: start again with the full state
         self._life = told.life or self._life
         if self._joining is not None:
             self._joining += told.events
@@ -269,17 +269,17 @@ class Feed:
             await self._knows(told.call)
 
     def _join(self, told: Said | None) -> None:
-        """A node has told everything (or, because its store is stuck, not everything): this is now the state."""
+        """Takes the events of a new connection as the state, even if incomplete because the store of the node hangs."""
         events = self._joining
         if events is None or (told is None and not events):
-            return  # it is so already; or nothing was told yet
+            return  # done already, or nothing has arrived yet
         self._joining = None
         newest = max((wire.version for wire in events), default=0)
         floors = (newest, newest) if told is None else told.floors
         self.broker.mirror(self._life, (wire.event() for wire in events), floors)
 
-    async def _do_without(self) -> None:
-        """Show what the store has, and that there is no node."""
+    async def _read_store(self) -> None:
+        """Shows the state of the store, and that no node answers."""
         asked, wanted = self._asked, union(self._patterns)
         self._look_now.clear()
         if wanted is not None:

@@ -1,6 +1,7 @@
-"""The host's part: start a node, watch it, start another when it dies, stop it in order.
+"""Starts a node, watches it, starts another when it exits, and stops it gracefully.
 
-One thread; it never touches the store or the workers. If this process dies, the node sees its tether end and stops.
+It runs in one thread and never touches the store or the workers. If this process dies, its end of the socket to the
+node (the tether) closes, and the node stops.
 """
 
 import os
@@ -24,11 +25,11 @@ from chargehand.settings.plan import NodePlan
 from chargehand.stores.location import locate
 
 STANDBY_POLL = 0.5
-"""Seconds between looks at the lock while another host's node serves the store."""
+"""Seconds between two attempts to take the lock while the node of another host serves the store."""
 LAST_WORDS = 10.0
-"""Seconds beyond the workers' grace after which a node that was asked to stop is killed."""
+"""Seconds after the grace period of the workers after which a node that was asked to stop is killed."""
 HURRY = 3.0
-"""Seconds that a node has to end everything at once, before it is killed itself."""
+"""Seconds that a node has to kill its workers, before it is killed itself."""
 SHORT_LIFE = 10.0
 LONGEST_PAUSE = 30.0
 
@@ -38,7 +39,7 @@ _tethers: set[socket.socket] = set()
 
 @contextmanager
 def _not_for_children(tether: socket.socket) -> Generator[None]:
-    """A process that this one forks must not hold the tether: the node would not notice the host's death."""
+    """Closes the tether in processes that are forked during the block: otherwise the node would outlive its host."""
     _tethers.add(tether)
     try:
         yield
@@ -46,23 +47,23 @@ def _not_for_children(tether: socket.socket) -> Generator[None]:
         _tethers.discard(tether)
 
 
-def _let_go() -> None:
+def _close_tethers() -> None:
     for tether in _tethers:
         tether.close()
 
 
-os.register_at_fork(after_in_child=_let_go)
+os.register_at_fork(after_in_child=_close_tethers)
 
 
 class Failed(msgspec.Struct, frozen=True):
-    """The node could not start, and says why."""
+    """The exit code and the reason of a node that could not start."""
 
     code: int
     why: str
 
 
 class Host:
-    """Keeps one node running for a store, or waits for its turn while another host does."""
+    """Keeps one node running for a store, or waits while another host does."""
 
     def __init__(self, plan: NodePlan, *, give_up: bool = False) -> None:
         self._plan, self._give_up = plan, give_up
@@ -83,11 +84,11 @@ class Host:
         return self._pid == os.getpid()
 
     def start(self) -> None:
-        """Begin."""
+        """Starts the thread."""
         self._thread.start()
 
     def stop(self, timeout: float | None = None) -> bool:
-        """Stop the node in order; whether all is over, within the timeout. A forked copy of a host is no host."""
+        """Stops the node gracefully. Returns whether it has ended within the timeout; True in a forked process."""
         if not self.is_own:
             return True
         self._stopping = True
@@ -96,13 +97,13 @@ class Host:
         return self.ended.wait(timeout)
 
     def kill(self) -> None:
-        """Do not wait any longer."""
+        """Stops the node without waiting for running jobs."""
         self._killing = self._stopping = True
         if self._wake >= 0:
             os.eventfd_write(self._wake, 1)
 
     def close(self) -> None:
-        """Let go of the last descriptor, once all is over."""
+        """Closes the last descriptor, once the thread has ended."""
         if self.ended.is_set() and self._wake >= 0:
             os.close(self._wake)
             self._wake = -1
@@ -153,7 +154,7 @@ class Host:
             poller.poll(seconds * 1000)
 
     def _serve(self, lock: int) -> None:
-        """One life of a node, from its start to its end."""
+        """Runs one node from its start to its exit."""
         self.failed = None
         child: Child | None = None
         try:
@@ -165,15 +166,15 @@ class Host:
                 ours.sendall(b"PLAN|" + msgspec.json.encode(self._plan) + b"\n")
                 self._watch(child, ours)
         except (BrokenPipeError, ConnectionResetError):
-            log.warning("the node went away while it was being told what to do")
-        except OSError as error:  # no process, no descriptor, no room on the disk: tried again after a pause
+            log.warning("the node ended while its settings were sent")
+        except OSError as error:  # no process, descriptor or disk space left: retried after a pause
             log.error("a node could not be started", why=error.strerror or error)
         finally:
             nodelock.release(lock)
             self.ready.clear()
             self.node_pid = None
             if child is not None:
-                self._bury(child)
+                self._reap(child)
 
     def _launch(self, theirs: socket.socket, lock: int) -> Child:
         child = launch(
@@ -188,7 +189,7 @@ class Host:
         nodelock.sign(lock, child.pid, self._plan.node)
         return child
 
-    def _bury(self, child: Child) -> None:
+    def _reap(self, child: Child) -> None:
         if not child.wait(0):
             child.signal(signal.SIGKILL)
             child.wait(LAST_WORDS)
@@ -201,7 +202,7 @@ class Host:
             self._sweep()
 
     def _sweep(self) -> None:
-        """No other node is coming to end what a killed one left: so we do."""
+        """Ends the processes that a killed node left behind, because no other node will."""
         lock = nodelock.take(self._store)
         if lock is not None:
             ProcessRecord(self._store.lives, self._store.mark).end_earlier(HURRY)
@@ -235,7 +236,7 @@ class Host:
                     poller.unregister(tether)
                 for frame in decoder.feed(data):
                     if isinstance(frame, Frame):
-                        self._told(frame)
+                        self._receive(frame)
             if child.pidfd in events:
                 return
 
@@ -243,7 +244,7 @@ class Host:
         liveness = self._plan.liveness
         return liveness.grace + 2 * liveness.terminate + LAST_WORDS
 
-    def _told(self, frame: Frame) -> None:
+    def _receive(self, frame: Frame) -> None:
         if frame.kind == "READY":
             self.ready.set()
         elif frame.kind == "FAILED":
