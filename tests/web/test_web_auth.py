@@ -12,7 +12,7 @@ from chargehand import ConfigurationError, clock
 from chargehand.testing import eventually
 from chargehand.web import sse
 from chargehand.web.keyring import ADMIN, BELIEVED
-from chargehand.web.listen import check_listening
+from chargehand.web.serving import check_listening
 
 LOOK, CHANGE = "/api/v1/info", "/api/web/worker/pause"
 

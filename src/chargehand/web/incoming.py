@@ -11,8 +11,8 @@ from chargehand import codec
 from chargehand.errors import PayloadError
 from chargehand.model.job import NewJob
 from chargehand.settings.plan import CrewPlan, new_job
-from chargehand.web.bodies import MOST_JOBS, JobIn, options_of
 from chargehand.web.problems import MOST_FAULTS, Fault, Problem, faults_of, in_words
+from chargehand.web.requests import MOST_JOBS, JobIn, options_of
 
 if TYPE_CHECKING:
     from chargehand.app import Chargehand

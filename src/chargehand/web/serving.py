@@ -1,4 +1,4 @@
-"""Serves Chargehand alone, at the root: what `chargehand serve` runs."""
+"""Serves Chargehand alone, at the root path: the server of `chargehand serve`."""
 
 import signal
 import socket
@@ -11,7 +11,8 @@ from chargehand import log
 from chargehand.errors import ConfigurationError
 from chargehand.web.api import create
 from chargehand.web.attach import enclose
-from chargehand.web.listen import check_listening
+from chargehand.web.auth import is_local_name
+from chargehand.web.keyring import ADMIN, admin_key
 from chargehand.web.site import Site
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ BACKLOG = 512
 
 
 def serve(hand: "Chargehand", host: str, port: int) -> None:
-    """Serve until SIGINT or SIGTERM; ConfigurationError if this address cannot, or must not, be listened on."""
+    """Serves until SIGINT or SIGTERM. Raises ConfigurationError if the address cannot or must not be used."""
     hand.open()
     with listen(hand, host, port) as listening:
         site = Site(hand, "")
@@ -29,19 +30,29 @@ def serve(hand: "Chargehand", host: str, port: int) -> None:
         enclose(api, site)
         shown = f"[{host}]" if ":" in host else host
         log.info("serving", address=f"http://{shown}:{listening.getsockname()[1]}")
-        # uvicorn repeats a signal once it has stopped; that it was heeded is enough.
+        # uvicorn raises the signal again after it has stopped; it must not end the process a second time.
         for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, _was_heeded)
+            signal.signal(number, _ignored)
         config = uvicorn.Config(api, lifespan="on", log_config=None, access_log=False)
         uvicorn.Server(config).run(sockets=[listening])
 
 
-def _was_heeded(number: int, frame: FrameType | None) -> None:
-    """The server has stopped already."""
+def _ignored(number: int, frame: FrameType | None) -> None:
+    """Ignores a signal: the server has already stopped."""
+
+
+def check_listening(hand: "Chargehand", host: str) -> None:
+    """Raises ConfigurationError if other machines could connect to this host name while no key exists."""
+    if is_local_name(host.strip("[]").lower()) or admin_key(hand) is not None or hand.api_keys():
+        return
+    raise ConfigurationError(
+        f"listening on {host} would let others in, and no key exists yet: make one with `chargehand keys create NAME "
+        f"--scope read --scope control` (or set {ADMIN}), or listen on 127.0.0.1"
+    )
 
 
 def listen(hand: "Chargehand", host: str, port: int) -> socket.socket:
-    """A socket that listens there; ConfigurationError if that cannot, or must not, be."""
+    """Returns a listening socket. Raises ConfigurationError if the address cannot or must not be used."""
     check_listening(hand, host)
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)

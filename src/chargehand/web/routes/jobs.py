@@ -15,11 +15,11 @@ from chargehand.model.records import CrashFilter, JobFilter
 from chargehand.web import examples
 from chargehand.web.answers import JobDetail, JobPage, Made, MadeMany, cursor
 from chargehand.web.auth import caller_of
-from chargehand.web.bodies import JobIn
 from chargehand.web.deps import CONTROL, ENQUEUE, PAGE, READ, After, Here, Limit, Text, act, place_of, router
 from chargehand.web.documents import answers, respond
 from chargehand.web.incoming import MANY, jobs_of, read_many
 from chargehand.web.problems import Problem
+from chargehand.web.requests import JobIn
 
 MOST_REPORTS = 20
 """Crash reports that are shown with a job; `crashes?job=` has all of them."""

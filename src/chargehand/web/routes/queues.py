@@ -27,10 +27,10 @@ from chargehand.web.answers import (
     Recurring,
     cursor,
 )
-from chargehand.web.bodies import ReleaseIn
 from chargehand.web.deps import CONTROL, PAGE, READ, After, Here, Limit, Text, act, place_of, router
 from chargehand.web.documents import answers, respond
 from chargehand.web.problems import Problem
+from chargehand.web.requests import ReleaseIn
 from chargehand.web.site import Site
 from chargehand.web.summaries import info_of, queues_of
 

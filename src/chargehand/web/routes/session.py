@@ -5,11 +5,11 @@ from fastapi import Depends, Request, Response
 from chargehand.web import examples
 from chargehand.web.answers import Probe, SignedIn
 from chargehand.web.auth import CHALLENGE, caller_of, check_origin, known
-from chargehand.web.bodies import SignIn
 from chargehand.web.deps import Here, router
 from chargehand.web.documents import answers, respond
 from chargehand.web.keyring import Caller
 from chargehand.web.problems import Problem
+from chargehand.web.requests import SignIn
 
 routes = router("session")
 ANYBODY = [Depends(known)]

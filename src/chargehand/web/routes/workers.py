@@ -10,10 +10,10 @@ from chargehand import clock
 from chargehand.model.fleet.orders import Answer, Verb
 from chargehand.web import examples
 from chargehand.web.answers import Answers, ComponentHealth, Health, WorkerHistory, WorkerStatus
-from chargehand.web.bodies import OrderIn, PauseIn, ScaleIn
 from chargehand.web.deps import CONTROL, READ, Here, Text, act, router
 from chargehand.web.documents import answers, respond
 from chargehand.web.problems import Problem
+from chargehand.web.requests import OrderIn, PauseIn, ScaleIn
 from chargehand.web.summaries import workers_of
 
 routes = router("workers")
