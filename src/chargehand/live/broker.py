@@ -66,7 +66,7 @@ class Subscription:
         return len(self._pending) + self.resync
 
     def offer(self, event: Event, topic: str) -> None:
-        """There is a newer state of this thing."""
+        """Adds a newer state of a thing."""
         if self.resync:
             return  # it is given everything anyway
         idle = not self._pending
@@ -81,14 +81,14 @@ class Subscription:
             self._wake()
 
     def start_over(self) -> None:
-        """Tell it everything anew, when it next asks."""
+        """Makes the next `take` return the full state."""
         idle = not len(self)
         self._pending, self._jobs, self.resync = {}, 0, True
         if idle:
             self._wake()
 
     def fill(self, events: Iterable[Event]) -> None:
-        """It has not been told of these."""
+        """Adds the events that this subscriber has not received."""
         for event in sorted(events, key=lambda event: event.version):
             topic = self.patterns.topic_of(event)
             if topic is not None:
@@ -113,7 +113,7 @@ class Subscription:
 
 
 class Broker:
-    """See the module. `life` names this sequence of versions; another life's versions mean nothing here."""
+    """Keeps the newest state of each thing. `life` names the sequence of versions, and changes when it starts again."""
 
     def __init__(self, life: str) -> None:
         self.life, self.version = life, 0
@@ -137,7 +137,7 @@ class Broker:
         return [*self._things.values(), *(event for event in missing if event is not None)]
 
     def get(self, key: str) -> Event | None:
-        """The newest state of one thing."""
+        """Returns the newest state of a thing."""
         return self._things.get(key)
 
     def keys(self, prefix: str) -> list[str]:
@@ -280,7 +280,7 @@ class Broker:
         self._pins.update(f"job:{job_id}" for job_id in subscription.patterns.ids)
 
     def unsubscribe(self, subscription: Subscription) -> None:
-        """It is told nothing more."""
+        """Ends a subscription."""
         group = self._groups[subscription.patterns]
         del group[subscription]
         if not group:

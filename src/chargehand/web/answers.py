@@ -1,4 +1,4 @@
-"""What is answered over HTTP, as plain data: the server writes these, the client reads them."""
+"""The bodies of HTTP responses as structs: the server encodes them, the client decodes them."""
 
 import base64
 from typing import Literal
@@ -33,7 +33,7 @@ from chargehand.settings.plan import Page
 
 
 class SupervisorInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """The node that serves the store: who, and where."""
+    """The node that serves the store."""
 
     node: str | None
     pid: int | None
@@ -45,7 +45,7 @@ class SupervisorInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CrewInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """A crew in short."""
+    """A crew: its queue, and its number of workers."""
 
     crew: str
     queue: str
@@ -54,22 +54,22 @@ class CrewInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Info(msgspec.Struct, frozen=True, kw_only=True):
-    """What runs here."""
+    """The versions, the node, the crews and the queues."""
 
     version: str
     node: str
     supervisor: SupervisorInfo | None
-    """Null: no node runs, and nothing is being done."""
+    """Null: no node runs, and no jobs are performed."""
     worker_enabled: bool
     """Whether this API runs workers itself (EMBED_WORKERS)."""
     workers: tuple[CrewInfo, ...]
     queues: tuple[str, ...]
     pages: tuple[Page, ...] = ()
-    """Pages of the application's own, shown in the dashboard's navigation."""
+    """Pages of the application that the dashboard links to."""
 
 
 class WorkerStatus(Component, frozen=True, kw_only=True):
-    """A worker: its health row and, if its node answers, what that knows beside it."""
+    """A worker: its health row and, if its node answers, the node's own status of it."""
 
     index: int | None = None
     progress: Progress | None = None
@@ -80,7 +80,7 @@ class WorkerStatus(Component, frozen=True, kw_only=True):
 
 
 class WorkerMoment(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that happened to a worker: its status became another, or it ended a job."""
+    """A change of a worker's status, or the end of a job."""
 
     at_ms: int
     kind: str
@@ -88,32 +88,32 @@ class WorkerMoment(msgspec.Struct, frozen=True, kw_only=True):
     what: str
     """The status, or how the job ended."""
     text: str | None = None
-    """Of a status: why."""
+    """The reason of a status."""
     pid: int | None = None
-    """Of a status: as which process."""
+    """The process of a status."""
     job: str | None = None
-    """Of a job: its id."""
+    """The id of a job."""
     duration_ms: int | None = None
-    """Of a job: how long it took."""
+    """The duration of a job."""
 
 
 class WorkerHistory(msgspec.Struct, frozen=True, kw_only=True):
-    """What happened to a worker lately, as far as its node saw it."""
+    """The recent history of a worker, since its node started."""
 
     component: str
     node: str | None = None
-    """Null: no node answers, and so nothing is told."""
+    """Null: no node answers, and the history is empty."""
     at_ms: int
-    """Until when it is told."""
+    """The time of the answer."""
     moments: tuple[WorkerMoment, ...] = ()
-    """The last 20 states and 40 jobs, newest first; of many jobs at once not each."""
+    """The last 20 statuses and 40 jobs, newest first; of jobs that end at the same time some are left out."""
     memory_at_ms: tuple[int, ...] = ()
-    """When its memory was looked at: over the last hour, at most once a minute, oldest first."""
+    """When the memory was measured: over the last hour, at most once a minute, oldest first."""
     memory: tuple[int, ...] = ()
 
 
 class Health(msgspec.Struct, frozen=True, kw_only=True):
-    """The verdict on everything, with reasons in words, gravest first; and every component."""
+    """The verdict on the system with its reasons, most severe first, and every component."""
 
     status: Verdict
     reasons: tuple[str, ...]
@@ -121,28 +121,28 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ComponentHealth(Component, frozen=True, kw_only=True):
-    """One component, and whether it is well by a beat no older than was asked for."""
+    """One component, and whether its last heartbeat is recent enough."""
 
     well: bool
 
 
 class Answers(msgspec.Struct, frozen=True):
-    """What will happen, to each."""
+    """The effect of an order on each worker."""
 
     answers: tuple[Answer, ...]
 
 
 class Made(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a job that was to be made."""
+    """A job that was enqueued."""
 
     id: str
     queue: str
     created: bool
-    """False: its unique key is taken, and this is the job that has it."""
+    """False: the unique key is taken, and this is the existing job."""
 
 
 class MadeMany(msgspec.Struct, frozen=True):
-    """The same for many, in the order in which they were given."""
+    """The jobs that were enqueued, in the order of the request."""
 
     jobs: tuple[Made, ...]
 
@@ -160,18 +160,18 @@ class JobDetail(JobRecord, frozen=True, kw_only=True):
 
     attempt_history: tuple[Attempt, ...]
     crash_reports: tuple[CrashRecord, ...]
-    """Of workers that had it in hand."""
+    """The crashes of workers that were running the job."""
 
 
 class Queue(Counts, frozen=True, kw_only=True):
-    """A queue: how many jobs it has in each state, who serves it, and whether somebody does."""
+    """A queue: its jobs by state, its crews, and why its jobs are not taken, if so."""
 
     crews: tuple[str, ...] = ()
     paused: bool = False
     oldest_wait_ms: int | None = None
-    """For how long the job that is taken next has been due; null: none is."""
+    """How long the next job has been due; null: none is due."""
     unserved: str | None = None
-    """Why nobody does the work that waits."""
+    """Why no worker takes the waiting jobs; null if one does."""
 
 
 class Queues(msgspec.Struct, frozen=True):
@@ -181,7 +181,7 @@ class Queues(msgspec.Struct, frozen=True):
 
 
 class QueueHistory(msgspec.Struct, frozen=True):
-    """How a queue fared: one list for each figure, and the moments that they belong to, oldest first."""
+    """The history of a queue: one list per figure, and their times, oldest first."""
 
     name: str
     at_ms: tuple[int, ...]
@@ -194,7 +194,7 @@ class QueueHistory(msgspec.Struct, frozen=True):
 
 
 class QueueHistories(msgspec.Struct, frozen=True):
-    """How every queue fared over the last two hours, as far as the node saw it."""
+    """The history of every queue over the last two hours, since the node started."""
 
     queues: tuple[QueueHistory, ...]
 
@@ -252,13 +252,13 @@ class NodeAnswer(msgspec.Struct, frozen=True):
 
 
 class Diagnosed(Diagnosis, frozen=True, kw_only=True):
-    """What is the matter, and what mends it."""
+    """A diagnosis: the causes that were found, each with its remedy."""
 
     well: bool  # pyright: ignore[reportIncompatibleMethodOverride]
 
 
 class LogLine(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of the node's log; a worker's, if it says of which."""
+    """One line of the node's log; `component` names the worker that wrote it."""
 
     at_ms: int
     level: str
@@ -281,7 +281,7 @@ class Probe(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class CrewReadiness(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether a crew gets its work done, and if not, why."""
+    """Whether a crew takes jobs, and if not, why."""
 
     crew: str
     queue: str
@@ -290,7 +290,7 @@ class CrewReadiness(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Readiness(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether work gets done: a node is there, and every queue is served."""
+    """Whether jobs are performed: a node runs, and every crew takes jobs."""
 
     ready: bool
     reasons: tuple[str, ...]
@@ -325,7 +325,7 @@ class Concurrency(msgspec.Struct, frozen=True):
 
 
 class SignedIn(msgspec.Struct, frozen=True, kw_only=True):
-    """Who calls, and what they may do."""
+    """The caller and its scopes."""
 
     name: str
     kind: str
@@ -413,12 +413,12 @@ EVENTS = (
 
 
 def cursor(*where: int | str) -> str:
-    """Where a page ended, as a text that callers need not understand."""
+    """Returns an opaque cursor for the end of a page."""
     return base64.urlsafe_b64encode(msgspec.json.encode(where)).decode().rstrip("=")
 
 
 def place(after: str) -> list[int | str]:
-    """What a cursor says; nothing, if it is none."""
+    """Returns the content of a cursor; an empty list if it is malformed."""
     try:
         data = base64.b64decode(after + "=" * (-len(after) % 4), altchars=b"-_", validate=True)
         return msgspec.json.decode(data, type=list[int | str])

@@ -1,4 +1,4 @@
-"""What requests may say, checked at the edge; whatever is not listed here is refused."""
+"""The bodies of requests, validated on arrival; unknown fields are refused."""
 
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
@@ -22,7 +22,7 @@ Scope = Annotated[str | None, Field(max_length=2 * NAME_LIMIT, description="A cr
 
 
 class Body(BaseModel):
-    """The root of all of them."""
+    """The base of all request bodies."""
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False, strict=True)
 
@@ -71,7 +71,7 @@ def options_of(job: JobTarget) -> dict[str, Any]:
 
 
 class OrderIn(Body):
-    """Whom an order is about."""
+    """The scope of an order."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"scope": "tag"}]})
 
@@ -79,7 +79,7 @@ class OrderIn(Body):
 
 
 class PauseIn(OrderIn):
-    """What is to be paused, why, and for how long."""
+    """What to pause, why, and for how long."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"scope": "tag", "reason": "new model", "for_s": 3600}]})
 
@@ -88,7 +88,7 @@ class PauseIn(OrderIn):
 
 
 class ScaleIn(Body):
-    """How many workers a crew is to have."""
+    """The number of workers of a crew."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"scope": "tag", "count": 4}]})
 
@@ -97,7 +97,7 @@ class ScaleIn(Body):
 
 
 class ReleaseIn(Body):
-    """Which claim is to be taken back; if the job has been claimed anew since, nothing happens."""
+    """The claim to release; nothing happens if the job has been claimed again since."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"claim": 1}]})
 
