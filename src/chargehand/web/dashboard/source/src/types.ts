@@ -231,6 +231,7 @@ export interface JobBody {
   item: string | null;
   state: State;
   reason: string | null;
+  failures: number;
   attempts: number;
   crashes: number;
   worker: string | null;
@@ -248,6 +249,7 @@ export interface JobDetail {
   state: State;
   priority: number;
   run_at_ms: number;
+  failures: number;
   attempts: number;
   max_attempts: number;
   crashes: number;
@@ -303,6 +305,7 @@ export interface JobRecord {
   state: State;
   priority: number;
   run_at_ms: number;
+  failures: number;
   attempts: number;
   max_attempts: number;
   crashes: number;
