@@ -1,4 +1,4 @@
-"""Metrics for Prometheus: facts in, text out. Labels are bounded: crews, queues, and words of our own."""
+"""Metrics in the Prometheus text format. Label values are bounded: crews, queues and fixed codes."""
 
 import asyncio
 from collections import Counter
@@ -35,7 +35,7 @@ LIMIT = 5.0
 
 
 class MetricFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known now. `counts` is None if the store did not say."""
+    """The current facts. `counts` is None if the store did not answer."""
 
     status: NodeStatus | None
     counts: Sequence[Counts] | None
@@ -47,7 +47,7 @@ class MetricFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def gather(hand: "Chargehand", aside: Aside, dropped: int) -> MetricFacts:
-    """Ask node and store, side by side; who does not answer in time is left out."""
+    """Asks the node and the store concurrently; what is not answered in time is left out."""
 
     def ask_store() -> tuple[list[Counts], dict[str, int], dict[str, float]]:
         crews = [crew.name for crew in hand.known_crews()]
@@ -67,7 +67,7 @@ async def gather(hand: "Chargehand", aside: Aside, dropped: int) -> MetricFacts:
 
 
 def exposition(facts: MetricFacts) -> bytes:
-    """The facts in Prometheus's text format."""
+    """Returns the facts in the Prometheus text format."""
 
     class MetricView(Collector):
         def collect(self) -> Iterator[Metric]:
@@ -145,7 +145,7 @@ def _of_tally(tally: TallyStatus) -> Iterator[Metric]:
 
 
 def _buckets(histogram: HistogramStatus) -> tuple[list[tuple[str, float]], float]:
-    """Prometheus counts what is no longer than each bound, all together."""
+    """Returns cumulative buckets, as Prometheus expects them, and the sum."""
     below, found = 0, list[tuple[str, float]]()
     for bound, count in zip([*histogram.bounds, "+Inf"], histogram.counts, strict=True):
         below += count

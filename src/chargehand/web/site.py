@@ -1,4 +1,4 @@
-"""What all requests of one API process share."""
+"""The state that all requests of one API process share."""
 
 import asyncio
 from hashlib import sha256
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from chargehand.app import Chargehand
 
 PROBE_LIMIT = 2.0
-"""Seconds that a probe waits for the store."""
+"""Seconds after which a probe stops waiting for the store."""
 DOCTOR_LIMIT = examine.PATIENCE + 4
 """Seconds that a diagnosis may take."""
 BELIEVED = 1.0
-"""Seconds for which an answer serves all who ask."""
+"""Seconds for which an answer is cached."""
 
 
 class Site:
@@ -28,17 +28,17 @@ class Site:
     def __init__(self, hand: "Chargehand", prefix: str) -> None:
         self.hand, self.prefix = hand, prefix
         self.closing = asyncio.Event()
-        """Set when the server is about to stop: whoever streams ends."""
+        """Set when the server is about to stop; all streams then end."""
         self.aside = Aside()
-        """For whatever blocks: the store, the node."""
+        """Runs blocking calls to the store and the node."""
         self.keyring = Keyring(hand, self.aside)
         self._prober = Aside(threads=1, waiting=0, limit=PROBE_LIMIT)  # so that nobody else's hanging makes it wait
         self.probe = Cached(lambda: self._prober(hand.internal.probe), BELIEVED, clock.monotonic)
-        """Whether the store can be written."""
+        """Checks that the store can be written."""
         self.facts = Cached(lambda: gather(hand, self.aside, self.events_dropped()), BELIEVED, clock.monotonic)
-        """What the metrics say."""
+        """The facts for the metrics."""
         self.diagnosis = Cached(self._examine, BELIEVED, clock.monotonic)
-        """What the doctor says: one look at a time, however many ask."""
+        """The diagnosis; at most one runs at a time."""
         # Two of us on one machine share its cookies, whatever their ports: each has a name of its own.
         self.cookie = f"chargehand_{sha256(hand.url.encode()).hexdigest()[:8]}"
 
@@ -46,7 +46,7 @@ class Site:
         return await self.aside(lambda: examine.examine(self.hand), DOCTOR_LIMIT)
 
     def events_dropped(self) -> int:
-        """Events that clients of this process were too slow for."""
+        """Returns the number of events that were dropped because clients of this process were too slow."""
         return self.hand.internal.feed().broker.dropped
 
     def open(self) -> None:

@@ -1,4 +1,4 @@
-"""Live state as server-sent events: one stream for one client, as fast as the client reads and no faster."""
+"""Server-sent events: one stream per client, sent as fast as the client reads."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from chargehand.host.operations import Operations
 
 PING_EVERY = 15.0
-"""Seconds of silence after which a comment is sent: proxies close what is silent."""
+"""Seconds without events after which a comment is sent, because proxies close idle connections."""
 WELCOME_FOR = 15.0
 """Seconds after which it is looked again whether the client may still listen: its key may be revoked by now."""
 RETRY_MS = 1000
 LAST_WORDS = 0.5
-"""Seconds for a client to take the end of its stream."""
+"""Seconds that a client has to receive the end of its stream."""
 HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 _sites: "WeakKeyDictionary[Operations, Site]" = WeakKeyDictionary()
@@ -57,7 +57,7 @@ class EventStream(StreamingResponse):
         self._welcome = welcome
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Talk until somebody ends it."""
+        """Sends events until the client disconnects or the server stops."""
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         talking = asyncio.ensure_future(self._talk(send))
         leaving = asyncio.ensure_future(_left(receive))
@@ -108,7 +108,7 @@ async def _say(send: Send, body: bytes) -> None:
 
 
 async def _left(receive: Receive) -> None:
-    """Returns when the client has left."""
+    """Returns when the client has disconnected."""
     message: dict[str, Any] = {}
     while message.get("type") != "http.disconnect":
         message = dict(await receive())
