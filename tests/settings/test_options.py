@@ -13,7 +13,7 @@ from chargehand.crew import JobOptions
 from chargehand.errors import PayloadError
 from chargehand.model.job import OPTIONS, JobSpec, NewJob
 from chargehand.settings.plan import CrewPlan, new_job
-from chargehand.web.bodies import JobIn, options_of
+from chargehand.web.requests import JobIn, options_of
 
 PLAN = CrewPlan(name="tag", queue="tag", handler="m:H")
 NAMES = [option.name for option in OPTIONS]
