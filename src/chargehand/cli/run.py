@@ -28,13 +28,17 @@ class Printer:
         self._last = float("-inf")
         self._kept: str | None = None
 
-    def __call__(self, text: str) -> None:
+    def message(self, text: str) -> None:
+        """Prints a message."""
+        self._print(text)
+
+    def progress(self, text: str) -> None:
+        """Prints a progress report, or holds it back if the previous one was printed less than REST seconds ago."""
         now = clock.monotonic()
-        if text.startswith("progress: "):
-            if now - self._last < REST:
-                self._kept = text
-                return
-            self._last = now
+        if now - self._last < REST:
+            self._kept = text
+            return
+        self._last = now
         self._print(text)
 
     def flush(self) -> None:
@@ -89,8 +93,10 @@ def run(
         if job is None:
             job = _job(known, "null") if item is None else _discovered(known, here, item)
         crews = {name: each.plan for name, each in hand.crews.items()}
-        desk = LocalContext(hand, crew=plan, crews=crews, commit=commit, report=printer)
-        text = _perform(here, job, item, desk, printer)
+        context = LocalContext(
+            hand, crew=plan, crews=crews, commit=commit, report=printer.message, report_progress=printer.progress
+        )
+        text = _perform(here, job, item, context, printer)
         show.json(codec.from_json(text, None, "the result"))
         sys.stdout.flush()
     finally:
@@ -136,10 +142,10 @@ def _set_up(plan: CrewPlan) -> Foreground:
     return here
 
 
-def _perform(here: Foreground, job: NewJob, item: str | None, desk: LocalContext, printer: Printer) -> str:
+def _perform(here: Foreground, job: NewJob, item: str | None, context: LocalContext, printer: Printer) -> str:
     taken = here.payload_of(job.payload, f"the payload of job {job.id}")
     try:
-        return here.perform(taken, desk, id=job.id, queue=job.queue, label=job.label, item=item)
+        return here.perform(taken, context, id=job.id, queue=job.queue, label=job.label, item=item)
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # sys.exit() is a failure of the job, too

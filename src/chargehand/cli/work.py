@@ -39,7 +39,7 @@ def work(
         if len(signals) > 1:
             host.kill()
             return
-        log.info("stopping; once more ends at once", signal=signal.Signals(signals[0]).name)
+        log.info("stopping; a second signal exits at once", signal=signal.Signals(signals[0]).name)
         threading.Thread(target=host.stop, daemon=True).start()
 
     signal.signal(signal.SIGINT, receive)

@@ -19,13 +19,13 @@ def examine(plan: dict[str, Any], environment: dict[str, str], limit: float) -> 
 
     `plan`: handler, discovers, threads, python_path, set_up, and takes and gives as `described`.
     """
-    with tempfile.TemporaryFile() as told, tempfile.TemporaryFile() as printed:
+    with tempfile.TemporaryFile() as report, tempfile.TemporaryFile() as printed:
         process = subprocess.Popen(
-            [sys.executable, "-c", f"from chargehand.worker.check import main; main({told.fileno()}, {os.getpid()})"],
+            [sys.executable, "-c", f"from chargehand.worker.check import main; main({report.fileno()}, {os.getpid()})"],
             stdin=subprocess.PIPE,
             stdout=printed,
             stderr=printed,
-            pass_fds=[told.fileno()],
+            pass_fds=[report.fileno()],
             start_new_session=True,
             env={**os.environ, **environment},
         )
@@ -42,9 +42,9 @@ def examine(plan: dict[str, Any], environment: dict[str, str], limit: float) -> 
         if not in_time:
             what = "import and set_up" if plan["set_up"] else "the import"
             return {"wrong": [f"{what} took longer than {limit:g} s"]}
-        told.seek(0)
+        report.seek(0)
         with suppress(ValueError):
-            return json.loads(told.read())
+            return json.loads(report.read())
         return {"wrong": [f"the process {_end(process.returncode)}{_last_lines(printed)}"]}
 
 

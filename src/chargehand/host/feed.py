@@ -48,7 +48,7 @@ class Shown(NamedTuple):
     removed: bool = False
 
 
-class Said(msgspec.Struct, frozen=True):
+class NodeFrame(msgspec.Struct, frozen=True):
     """A frame from the node."""
 
     call: int
@@ -59,7 +59,7 @@ class Said(msgspec.Struct, frozen=True):
     error: str | None = None
 
 
-_frames = msgspec.json.Decoder(Said)
+_frames = msgspec.json.Decoder(NodeFrame)
 
 
 class Watcher:
@@ -101,10 +101,10 @@ class Watcher:
     async def events(self) -> AsyncGenerator[dict[str, Any]]:
         """Yields events as plain data."""
         while True:
-            anew, told = await self.next()
+            anew, events = await self.next()
             if anew:
                 yield msgspec.json.decode(resync(clock.now_ms()))
-            for event, topic in told:
+            for event, topic in events:
                 yield event.read(topic)
 
 
@@ -253,29 +253,29 @@ class Feed:
     async def _receive(self, frame: Frame | BadFrame) -> None:
         if isinstance(frame, BadFrame):
             raise ValueError(frame.why)
-        told = _frames.decode(frame.body)
-        if told.error is not None:
-            raise ChargehandError(told.error)
-        if told.anew:
+        received = _frames.decode(frame.body)
+        if received.error is not None:
+            raise ChargehandError(received.error)
+        if received.anew:
             raise EOFError  # this process was too slow: start again with the full state
-        self._life = told.life or self._life
+        self._life = received.life or self._life
         if self._joining is not None:
-            self._joining += told.events
+            self._joining += received.events
         else:
-            for wire in told.events:
+            for wire in received.events:
                 self.broker.accept(wire.event())
         if frame.kind == "KNOWN":
-            self._join(told)
-            await self._knows(told.call)
+            self._join(received)
+            await self._knows(received.call)
 
-    def _join(self, told: Said | None) -> None:
+    def _join(self, received: NodeFrame | None) -> None:
         """Takes the events of a new connection as the state, even if incomplete because the store of the node hangs."""
         events = self._joining
-        if events is None or (told is None and not events):
+        if events is None or (received is None and not events):
             return  # done already, or nothing has arrived yet
         self._joining = None
         newest = max((wire.version for wire in events), default=0)
-        floors = (newest, newest) if told is None else told.floors
+        floors = (newest, newest) if received is None else received.floors
         self.broker.mirror(self._life, (wire.event() for wire in events), floors)
 
     async def _read_store(self) -> None:

@@ -40,8 +40,10 @@ class LocalContext:
         crews: Mapping[str, CrewPlan] | None = None,
         commit: bool = False,
         report: Callable[[str], None] = _discard,
+        report_progress: Callable[[str], None] = _discard,
     ) -> None:
-        self._hand, self._crew, self._crews, self._commit, self._report = hand, crew, crews, commit, report
+        self._hand, self._crew, self._crews, self._commit = hand, crew, crews, commit
+        self._report, self._report_progress = report, report_progress
         self.enqueued: list[NewJob] = []
         self.settled: str | None = None
         """The result passed to `job.settle`, as JSON."""
@@ -49,7 +51,7 @@ class LocalContext:
     def progress(self, done: float | None, total: float | None, stage: str | None, detail: str | None) -> None:
         share = perform.number("done", done), perform.number("total", total)
         numbers = "/".join(f"{each:g}" for each in share if each is not None)
-        self._report(f"progress: {' '.join(str(part) for part in (numbers, stage, detail) if part)}")
+        self._report_progress(f"progress: {' '.join(str(part) for part in (numbers, stage, detail) if part)}")
 
     def is_cancelled(self) -> bool:
         return False
