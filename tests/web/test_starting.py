@@ -81,7 +81,7 @@ def test_what_init_writes_works_as_it_stands(  # spec: CL-5
         ".gitignore", "README.md", "handlers.py", "jobs.py", "main.py", "test_service.py"
     ]  # fmt: skip
     (service / "jobs.py").write_text((service / "jobs.py").read_text() + "# mine\n")
-    with pytest.raises(ChargehandError, match=r"has \.gitignore, README\.md, .* already: nothing was written"):
+    with pytest.raises(ChargehandError, match=r"already contains \.gitignore, README\.md, .*: nothing was written"):
         init(service)
     assert (service / "jobs.py").read_text().endswith("# mine\n")
     server = Server(service, command="uvicorn main:app", CHARGEHAND_URL="")
