@@ -59,6 +59,7 @@ class NewJobOptions(TypedDict, total=False):
     max_attempts: int
     timeout_ms: int | None
     limit_key: str
+    tags: list[str]
 
 
 class Client:
@@ -274,12 +275,13 @@ class Client:
         queue: str | None = None,
         state: State | str | None = None,
         reason: str | None = None,
+        tag: str | None = None,
         text: str | None = None,
         limit: int | None = None,
         after: str | None = None,
     ) -> answers.JobPage:
         """Returns a page of jobs, newest first."""
-        asked = {"queue": queue, "state": state and str(state), "reason": reason, "text": text}
+        asked = {"queue": queue, "state": state and str(state), "reason": reason, "tag": tag, "text": text}
         return self._get("/api/v1/jobs", answers.JobPage, **asked, limit=limit, after=after)
 
     def all_jobs(self, **which: Any) -> Iterator[JobRecord]:

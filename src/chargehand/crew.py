@@ -38,6 +38,7 @@ class JobOptions(TypedDict, total=False):
     max_attempts: int
     timeout: float | None
     limit_key: str
+    tags: list[str]
 
 
 class Ref(Generic[Result]):

@@ -78,9 +78,10 @@ def test_jobs_are_followed_whoever_changes_them(  # spec: WK-5 EV-2 EV-3
         seen = Subscriber(hand, "queue:jobs", "queue:*:status", "system:health")
         seen.wait(old.id, state="done", label="from before")
         gate = world.gate()
-        held, waiting = world.put(do, gate), world.put(do, options={"delay": 60})
-        seen.wait(held.id, state="running", worker="worker:do:0")
-        seen.wait(waiting.id, state="queued", worker=None)
+        held = world.put(do, gate, options={"tags": ["now", "held"]})
+        waiting = world.put(do, options={"delay": 60, "tags": ["later"]})
+        seen.wait(held.id, state="running", worker="worker:do:0", tags=["now", "held"])
+        seen.wait(waiting.id, state="queued", worker=None, tags=["later"])
         seen.wait("queue:do:status", queued=1, future=1, running=1, done=1)
         hand.cancel(waiting.id)  # at once: nobody has it
         seen.wait(waiting.id, state="cancelled")

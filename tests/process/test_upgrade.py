@@ -222,6 +222,10 @@ def test_a_running_node_of_the_last_release_serves_this_one(place: Place, old: P
     hand.restart("keep")
     place.healthy()
     assert app.keep.enqueue("kept").wait(30) == package, "by a worker that has opened the store just now"
+    tagged: Ref[Any] = app.say.enqueue(
+        app.Text("tagged"), tags=["nightly"]
+    )  # not through the node, which knows no tags
+    assert (tagged.wait(30).text, hand.jobs(JobFilter(tag="nightly"))[0].id) == ("tagged", tagged.id)
     assert {job.state for job in hand.jobs(JobFilter())} == {"done"}
     assert hand.verdict().status == "healthy"
     assert {line["component"] for line in hand.logs("keep:0")} == {"worker:keep:0"}

@@ -26,7 +26,8 @@ def test_the_keywords_of_python_callers_are_the_options() -> None:
 def test_the_keywords_of_the_client_are_the_options() -> None:
     hints = get_type_hints(NewJobOptions)
     assert set(hints) == set(NAMES)
-    kinds = {option.name: (option.kind, option.kind | None) for option in OPTIONS}
+    spelled = {str: str, int: int, tuple: list[str]}
+    kinds = {option.name: (spelled[option.kind], spelled[option.kind] | None) for option in OPTIONS}
     assert all(hints[name] in kinds[name] for name in NAMES)
 
 
@@ -64,6 +65,11 @@ def test_every_option_is_described_and_allows_its_default() -> None:
         ({"run_at": datetime(2026, 1, 1)}, "run_at is .*; must be a datetime with a time zone"),
         ({"run_at": 5}, "run_at is 5; must be a datetime"),
         ({"label": 5}, "label is 5; must be a string"),
+        ({"tags": "nightly"}, "tags is 'nightly'; must be a list of strings"),
+        ({"tags": [1]}, "tags contain 1; each must be a string of up to 100 characters"),
+        ({"tags": ["x" * 101]}, "each must be a string of up to 100 characters"),
+        ({"tags": ["a\n"]}, "tags"),
+        ({"tags": [str(n) for n in range(21)]}, "the number of tags is 21"),
         ({"run_at": datetime(2026, 1, 1, tzinfo=UTC), "delay": 1}, "cannot be combined"),
     ],
 )

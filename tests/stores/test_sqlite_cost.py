@@ -11,7 +11,7 @@ from builders import HOUR, ME, ask, cancel, crew, end, job, jobs, put, register,
 from chargehand.model.batch import Note, Want
 from chargehand.model.job import Done, Found, NewJob, Raised, settle
 from chargehand.model.limits import LOOK_AT_ONCE
-from chargehand.model.records import CrashReport, Discovery, RecurringPlan, Retention
+from chargehand.model.records import CrashReport, Discovery, JobFilter, RecurringPlan, Retention
 from chargehand.stores.sqlite import jobs as job_writing
 from chargehand.stores.sqlite import reading
 from chargehand.stores.sqlite.store import SqliteStore
@@ -437,3 +437,11 @@ def test_finding_queues_with_waiting_work_takes_more_steps_with_more_queues_and_
         assert len(store.jobs.waiting()) == count
         store.close()
     assert 5 * steps[0] < steps[1] <= 12 * steps[0]
+
+
+def test_a_page_of_jobs_with_a_tag_is_read_in_the_order_of_the_tags(store: SqliteStore) -> None:
+    put(store, *(job(tags=("all",)) for _ in range(3)))
+    ((sql, bindings),) = statements_of(store, lambda: store.jobs.find(JobFilter(tag="all", queue="q")))
+    steps = plan(store, sql, bindings)
+    assert steps[0].startswith("SEARCH chargehand_tag USING PRIMARY KEY (tag=?)")
+    assert steps[1:] == ["SEARCH chargehand_job USING INTEGER PRIMARY KEY (rowid=?)"]

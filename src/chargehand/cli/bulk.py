@@ -21,6 +21,7 @@ FEW = 20
 Ids = Annotated[list[str] | None, typer.Argument(help="Job ids. Without ids, filters select the jobs.", metavar="ID")]
 Queue = Annotated[str | None, typer.Option(help="Only jobs of this queue.")]
 Reason = Annotated[str | None, typer.Option(help="Only jobs with this reason: raised, timed out, poison, gave up, …")]
+Tag = Annotated[str | None, typer.Option(help="Only jobs with this tag.")]
 Text = Annotated[str | None, typer.Option(help="Only jobs with this text in id, label, key, item or error.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="List the jobs that would be changed; change nothing.")]
 Yes = Annotated[
@@ -91,6 +92,7 @@ def retry(
     queue: Queue = None,
     state: Annotated[State | None, typer.Option(help="failed (default) or cancelled.")] = None,
     reason: Reason = None,
+    tag: Tag = None,
     text: Text = None,
     every: Annotated[bool, typer.Option("--all", help="All failed jobs.")] = False,
     dry_run: DryRun = False,
@@ -103,7 +105,7 @@ def retry(
 
     Exit status 1 if a job given by id was not queued, or if the unique key of a job is taken.
     """
-    wanted = _wanted(RETRY, ids, queue, state, reason, text, every, dry_run, yes, json)
+    wanted = _wanted(RETRY, ids, queue, state, reason, tag, text, every, dry_run, yes, json)
     _carry_out(RETRY, find.service(application, store), wanted)
 
 
@@ -112,6 +114,7 @@ def cancel(
     queue: Queue = None,
     state: Annotated[State | None, typer.Option(help="queued (default) or running.")] = None,
     reason: Reason = None,
+    tag: Tag = None,
     text: Text = None,
     every: Annotated[bool, typer.Option("--all", help="All queued jobs.")] = False,
     dry_run: DryRun = False,
@@ -125,7 +128,7 @@ def cancel(
 
     Exit status 1 if a job given by id was not cancelled.
     """
-    wanted = _wanted(CANCEL, ids, queue, state, reason, text, every, dry_run, yes, json)
+    wanted = _wanted(CANCEL, ids, queue, state, reason, tag, text, every, dry_run, yes, json)
     _carry_out(CANCEL, find.service(application, store), wanted)
 
 
@@ -135,16 +138,17 @@ def _wanted(
     queue: str | None,
     state: State | None,
     reason: str | None,
+    tag: str | None,
     text: str | None,
     every: bool,
     dry_run: bool,
     yes: bool,
     json: bool,
 ) -> Wanted:
-    filters = every or not all(value is None for value in (queue, state, reason, text))
+    filters = every or not all(value is None for value in (queue, state, reason, tag, text))
     if not ids and not filters:
         raise ConfigurationError(
-            f"no jobs are selected: give ids, or --queue, --state, --reason, --text; --all selects all "
+            f"no jobs are selected: give ids, or --queue, --state, --reason, --tag, --text; --all selects all "
             f"{action.states[0].value} jobs"
         )
     if ids and filters:
@@ -152,7 +156,9 @@ def _wanted(
     if state is not None and state not in action.states:
         allowed = " and ".join(each.value for each in action.states)
         raise ConfigurationError(f"cannot {action.verb} jobs that are {state.value}; allowed are {allowed} jobs")
-    which = JobFilter(queue=queue, state=state or action.states[0], reason=reason, text=text, limit=AT_ONCE)
+    which = JobFilter(
+        queue=queue, state=state or action.states[0], reason=reason, tag=tag, text=text, limit=AT_ONCE
+    )  # fmt: skip
     return Wanted(ids=tuple(dict.fromkeys(ids or ())), which=which, dry_run=dry_run, yes=yes, json=json)
 
 

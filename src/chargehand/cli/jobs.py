@@ -32,6 +32,9 @@ def enqueue(
     label: Annotated[str | None, typer.Option(help="A text that is shown with the job.")] = None,
     priority: Annotated[int | None, typer.Option(help="Jobs with a higher priority run first.")] = None,
     delay: Annotated[float, typer.Option(help="Seconds until the job is due.")] = 0.0,
+    tags: Annotated[
+        list[str] | None, typer.Option("--tag", help="A short text for filters; may be given several times.")
+    ] = None,
     wait: Annotated[float | None, typer.Option(help="Wait this many seconds for the result and print it.")] = None,
     json: find.Json = False,
 ) -> None:
@@ -48,6 +51,8 @@ def enqueue(
         options["label"] = label
     if priority is not None:
         options["priority"] = priority
+    if tags:
+        options["tags"] = tags
     (done,) = service.enqueue([_job(service, application, crew, value, options)])
     if wait is not None:
         result = outcome(wait_for_end(service, done.id, wait), None)
@@ -85,6 +90,7 @@ def list_jobs(
     queue: Annotated[str | None, typer.Option(help="Only of this queue.")] = None,
     state: Annotated[State | None, typer.Option(help="Only in this state.")] = None,
     reason: bulk.Reason = None,
+    tag: bulk.Tag = None,
     text: bulk.Text = None,
     limit: Annotated[int, typer.Option(help="How many, newest first.", min=1, max=1000)] = 20,
     before: Annotated[str | None, typer.Option(help="The page after the one that ended with this id.")] = None,
@@ -94,7 +100,8 @@ def list_jobs(
     service = find.service(application, store)
     if before is not None:
         service.job(before)  # raises JobNotFound; otherwise the page would be empty
-    jobs = service.jobs(JobFilter(queue=queue, state=state, reason=reason, text=text, limit=limit, before=before))
+    which = JobFilter(queue=queue, state=state, reason=reason, tag=tag, text=text, limit=limit, before=before)
+    jobs = service.jobs(which)
     if json:
         show.json(jobs)
         return
@@ -155,6 +162,8 @@ def _facts(job: JobRecord) -> list[tuple[str, Any]]:
             value = show.progress(msgspec.json.decode(msgspec.json.encode(value)))
         elif name in ("payload", "result"):
             value = json_module.dumps(msgspec.json.decode(msgspec.json.encode(value)), ensure_ascii=False)
+        elif name == "tags":
+            value = ", ".join(value)
         elif name == "timeout_ms":
             name, value = "timeout", show.span(value / 1000)
         elif name == "cancel_ms":

@@ -246,7 +246,13 @@ class Remote:
 
     def jobs(self, which: JobFilter) -> list[JobRecord]:
         after = None if which.before is None else cursor(self.job(which.before).seq)
-        asked = {"queue": which.queue, "state": which.state, "reason": which.reason, "text": which.text}
+        asked = {
+            "queue": which.queue,
+            "state": which.state,
+            "reason": which.reason,
+            "tag": which.tag,
+            "text": which.text,
+        }
         found: list[JobRecord] = []
         while len(found) < which.limit:
             page = self._client.jobs(**asked, limit=min(500, which.limit - len(found)), after=after)

@@ -139,7 +139,15 @@ class Calls:
 
     def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
         """Enqueues jobs through the node; they are durable when it returns."""
-        reply = self.call("ENQUEUE", jobs=[msgspec.to_builtins(job) for job in jobs])
+        tagged = any(job.tags for job in jobs)
+        try:
+            reply = self.call(
+                "ENQUEUE_TAGGED" if tagged else "ENQUEUE", jobs=[msgspec.to_builtins(job) for job in jobs]
+            )
+        except ChargehandError as error:
+            if tagged and type(error) is ChargehandError:  # a node of version 0.1.0, which would drop the tags
+                raise NoNode(f"the node at {self._path} knows no tags: {error}") from error
+            raise
         return [Enqueued(job_id, created) for job_id, created in reply["enqueued"]]
 
     def cancel(self, ids: Sequence[str], who: str = "", origin: str = "") -> list[tuple[str, bool]]:

@@ -227,6 +227,7 @@ class JobBody(msgspec.Struct, frozen=True, kw_only=True):
     progress: Progress | None = None
     error: str | None = None
     result: Any = None
+    tags: tuple[str, ...] = ()
     cut: tuple[str, ...] = ()
     """The fields of `error` and `result` that were too long, and are cut or left out."""
 
@@ -241,13 +242,13 @@ class JobBody(msgspec.Struct, frozen=True, kw_only=True):
             id=job.id, queue=job.queue, label=job.label, item=job.item, state=job.state, reason=job.reason,
             failures=job.failures, crashes=job.crashes, worker=job.worker if job.state is State.RUNNING else None,
             progress=None if job.progress is None else short_progress(msgspec.json.decode(job.progress, type=Progress)),
-            error=error, result=result, cut=cut,
+            error=error, result=result, tags=job.tags or (), cut=cut,
         )  # fmt: skip
 
     @classmethod
     def of_new(cls, job: NewJob) -> "JobBody":
         """Returns a job that was just enqueued."""
-        return cls(id=job.id, queue=job.queue, label=job.label, state=State.QUEUED)
+        return cls(id=job.id, queue=job.queue, label=job.label, state=State.QUEUED, tags=job.tags)
 
     @classmethod
     def of_claim(cls, claim: Claim, worker: str, progress: ProgressFrame | None = None) -> "JobBody":
@@ -255,7 +256,7 @@ class JobBody(msgspec.Struct, frozen=True, kw_only=True):
         return cls(
             id=claim.id, queue=claim.queue, label=claim.label, item=claim.item, state=State.RUNNING,
             failures=claim.failures, crashes=claim.crashes, worker=worker,
-            progress=None if progress is None else short_progress(progress),
+            progress=None if progress is None else short_progress(progress), tags=claim.tags or (),
         )  # fmt: skip
 
     def settled(self, settlement: Settlement) -> "JobBody":
@@ -264,7 +265,8 @@ class JobBody(msgspec.Struct, frozen=True, kw_only=True):
         return JobBody(
             id=self.id, queue=settlement.queue, label=self.label, item=self.item, state=settlement.state,
             reason=settlement.reason, failures=self.failures + settlement.failures,
-            crashes=self.crashes + settlement.crashes, progress=self.progress, error=error, result=result, cut=cut,
+            crashes=self.crashes + settlement.crashes, progress=self.progress, error=error, result=result,
+            tags=self.tags, cut=cut,
         )  # fmt: skip
 
 

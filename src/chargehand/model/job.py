@@ -4,7 +4,7 @@ Pure: the effect of an outcome is decided here, from the claim's counters and th
 """
 
 from enum import StrEnum
-from typing import Annotated, Any, get_args, get_type_hints
+from typing import Annotated, Any, cast, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -14,6 +14,8 @@ PAYLOAD_LIMIT = 1 << 20
 RESULT_LIMIT = 1 << 20
 TEXT_LIMIT = 64 * 1024
 """The maximum length of a stored error text in characters."""
+MOST_TAGS = 20
+TAG_LIMIT = 100
 NAME_LIMIT = 200
 ITEM_LIMIT = 1000
 PRIORITY_LIMIT = 1_000_000
@@ -79,13 +81,14 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         int | None, _number("Milliseconds that one attempt may take; null: no limit.", 1, LONGEST_DELAY_MS)
     ] = DEFAULT_TIMEOUT_MS
     limit_key: Annotated[str | None, _text("Jobs of a queue with the same key share the queue's limit per key.")] = None
+    tags: Annotated[tuple[str, ...], _number("Short texts by which jobs can be filtered.", 0, MOST_TAGS)] = ()
 
 
 class Option(msgspec.Struct, frozen=True):
-    """One option of a job: its type, its bounds (of the length, for a text), and whether it may be None."""
+    """One option of a job: its type, its bounds (of the length, for a text or several), and whether it may be None."""
 
     name: str
-    kind: type[str] | type[int]
+    kind: type[str] | type[int] | type[tuple[str, ...]]
     optional: bool
     default: Any
     low: int
@@ -96,22 +99,37 @@ class Option(msgspec.Struct, frozen=True):
         """Raises PayloadError if the option cannot have this value."""
         if value is None and self.optional:
             return
+        if self.kind is tuple:
+            self._check_texts(value)
+            return
         if not isinstance(value, self.kind) or isinstance(value, bool):
             raise PayloadError(
                 f"{self.name} is {value!r}; must be a {'string' if self.kind is str else 'whole number'}"
             )
         if isinstance(value, str):
             check_name(self.name, value)
-        else:
+        elif isinstance(value, int):
             name = self.name.removesuffix("_ms")
             _within(name, value, self.low, self.high, "" if name == self.name else "ms")
+
+    def _check_texts(self, value: Any) -> None:
+        if not isinstance(value, tuple):
+            raise PayloadError(f"{self.name} is {value!r}; must be a list of strings")
+        _within(f"the number of {self.name}", len(cast(tuple[Any, ...], value)), self.low, self.high, "")
+        for text in cast(tuple[Any, ...], value):
+            if not isinstance(text, str) or not 0 < len(text) <= TAG_LIMIT:
+                raise PayloadError(
+                    f"{self.name} contain {text!r}; each must be a string of up to {TAG_LIMIT} characters"
+                )
+            check_name(self.name, text)
 
 
 def _options() -> tuple[Option, ...]:
     found: list[Option] = []
     for name, hint in get_type_hints(JobSpec, include_extras=True).items():
         annotated, meta = get_args(hint)
-        kinds = get_args(annotated) or (annotated,)
+        origin = get_origin(annotated)
+        kinds = (origin,) if origin is tuple else get_args(annotated) or (annotated,)
         default = next(field.default for field in msgspec.structs.fields(JobSpec) if field.name == name)
         optional = type(None) in kinds
         found.append(Option(name, kinds[0], optional, default, **meta.extra, description=meta.description))
@@ -152,6 +170,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     crashes: int
     timeout_ms: int | None
     item: str | None = None
+    tags: tuple[str, ...] | None = None
     waited_ms: int = 0
     """How long the job had been due when it was claimed."""
 
@@ -203,6 +222,8 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True, rename=IN_WORDS):
     """The item's key in the application's own tables, if `discover` returned it."""
     cancel_ms: int | None
     """When cancellation was requested while the job was running."""
+    tags: tuple[str, ...] | None = None
+    """Short texts by which jobs can be filtered; None if the job has none."""
     seq: int = 0
     """The job's position in the order of arrival."""
 

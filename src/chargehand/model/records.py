@@ -229,6 +229,7 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
     queue: str | None = None
     state: State | None = None
     reason: str | None = None
+    tag: str | None = None
     text: str | None = None
     """Part of the id, label, key, item or error; upper and lower case are the same."""
     before: str | None = None

@@ -225,6 +225,8 @@ def new_job(plan: CrewPlan, payload: str, *, id: str | None = None, **options: A
     if given.get("run_at_ms") is not None and given.get("delay_ms"):
         raise PayloadError("delay and run_at cannot be combined")
     for option in OPTIONS:
+        if option.kind is tuple and isinstance(given.get(option.name), list):
+            given[option.name] = tuple(given[option.name])
         if given.get(option.name) is None and not (option.optional and option.name in given):
             given[option.name] = getattr(plan, option.name, option.default)
     return check(NewJob(id=id or new_id(), queue=plan.queue, payload=payload, **given))

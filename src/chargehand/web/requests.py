@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model, model_validator
 
 from chargehand.model.fleet.orders import LONGEST_PAUSE_MS, MOST_WORKERS
-from chargehand.model.job import NAME_LIMIT, OPTIONS, Option
+from chargehand.model.job import NAME_LIMIT, OPTIONS, TAG_LIMIT, Option
 from chargehand.settings.plan import CrewPlan
 
 MOST_JOBS = 10_000
@@ -18,6 +18,7 @@ def _readable(text: str) -> str:
 
 
 Name = Annotated[str, Field(min_length=1, max_length=NAME_LIMIT), AfterValidator(_readable)]
+Tag = Annotated[str, Field(min_length=1, max_length=TAG_LIMIT), AfterValidator(_readable)]
 Scope = Annotated[str | None, Field(max_length=2 * NAME_LIMIT, description="A crew, `worker:crew:0`; null: all.")]
 
 
@@ -50,7 +51,12 @@ def _field(option: Option) -> tuple[Any, Any]:
     """Returns the type and the description of an option; an option that a crew has, too, may be null."""
     required = not option.optional and option.name not in CrewPlan.__struct_fields__
     default = option.default if required else None
-    kind: Any = Name if option.kind is str else Annotated[int, Field(ge=option.low, le=option.high)]
+    kinds: dict[Any, Any] = {
+        str: Name,
+        int: Annotated[int, Field(ge=option.low, le=option.high)],
+        tuple: Annotated[list[Tag], Field(max_length=option.high)],
+    }
+    kind = kinds[option.kind]
     return (kind if required else kind | None), Field(default=default, description=option.description)
 
 

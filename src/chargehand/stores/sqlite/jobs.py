@@ -22,11 +22,11 @@ from chargehand.stores.sqlite.rows import columns, readable
 
 ROWS_AT_ONCE = 50
 """How many jobs one statement inserts, if there are many: that halves the cost of a job."""
-_ROW = "(?, ?, 'queued', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_ROW = "(?, ?, 'queued', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _INSERT, _INSERT_MANY = (
     f"""
 INSERT INTO chargehand_job (id, queue, state, waits_for, priority, run_at_ms, max_attempts, timeout_ms, key,
-                            limit_key, created_ms, label, payload)
+                            limit_key, created_ms, label, tags, payload)
 VALUES {", ".join([_ROW] * rows)} ON CONFLICT DO NOTHING
 """
     for rows in (1, ROWS_AT_ONCE)
@@ -48,7 +48,9 @@ UPDATE chargehand_job SET waits_for = NULL WHERE seq IN (
 """
 # Claims and successful outcomes are the hot path. Each is one statement for a whole batch, with one JSON text in and
 # out: for every single row SQLite would release and take the interpreter lock, and the node's main thread would wait.
-_CLAIM_FIELDS = columns(Claim, failures="attempts", fence="fence + 1", waited_ms="max(0, ?3 - run_at_ms)")
+_CLAIM_FIELDS = columns(
+    Claim, failures="attempts", fence="fence + 1", tags="json(tags)", waited_ms="max(0, ?3 - run_at_ms)"
+)
 _FIND = f"""
 SELECT json_group_array(json_array({_CLAIM_FIELDS})) FROM (
   SELECT * FROM chargehand_job
@@ -151,7 +153,8 @@ class SqliteJobs:
         self._db.execute("SAVEPOINT enqueue")
         before = self._db.total_changes()
         self._insert(rows)
-        if self._db.total_changes() - before == len(rows):
+        # The count contains the rows of tags, which a trigger inserts.
+        if self._db.total_changes() - before == len(rows) + sum(len(set(job.tags)) for job in jobs if job.tags):
             self._db.execute("RELEASE enqueue")
             return [Enqueued(job.id, True) for job in jobs]
         # Some exist already. Finding out which ones costs more, so it is done only now.
@@ -176,7 +179,7 @@ class SqliteJobs:
         waits_for = "time" if run_at > self._now else None
         return (
             job.id, job.queue, waits_for, job.priority, run_at, job.max_attempts, job.timeout_ms, job.key,
-            job.limit_key, self._now, job.label, job.payload,
+            job.limit_key, self._now, job.label, json.dumps(job.tags) if job.tags else None, job.payload,
         )  # fmt: skip
 
     def _existing(self, job: NewJob) -> Enqueued:

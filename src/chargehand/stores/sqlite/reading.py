@@ -18,7 +18,7 @@ from chargehand.model.records import (
 from chargehand.stores.sqlite.database import Database
 from chargehand.stores.sqlite.rows import columns, counts_of, readable, records, where
 
-_JOBS = f"SELECT {columns(JobRecord, failures='attempts')} FROM chargehand_job"
+_JOB_FIELDS = columns(JobRecord, failures="attempts")
 _ATTEMPTS = f"""
 SELECT {columns(Attempt)} FROM chargehand_attempt
 WHERE job = (SELECT seq FROM chargehand_job WHERE id = ?) ORDER BY fence
@@ -109,7 +109,10 @@ class SqliteJobReading:
         self._db = db
 
     def get(self, job_id: str) -> JobRecord | None:
-        return next(iter(records(JobRecord, self._db.all(f"{_JOBS} WHERE id = ?", (job_id,)))), None)
+        return next(
+            iter(records(JobRecord, self._db.all(f"SELECT {_JOB_FIELDS} FROM chargehand_job WHERE id = ?", (job_id,)))),
+            None,
+        )
 
     def find(self, which: JobFilter) -> list[JobRecord]:
         condition, bindings = where(
@@ -122,7 +125,11 @@ class SqliteJobReading:
                 "seq < ?": which.below,
             }
         )
-        sql = f"{_JOBS} WHERE {condition} ORDER BY seq DESC LIMIT ?"
+        source, order = "chargehand_job", "seq"
+        if which.tag is not None:  # the rows of the tag are read newest first, so a page costs what it passes
+            source, order = "chargehand_tag CROSS JOIN chargehand_job ON seq = job", "job"
+            condition, bindings = f"tag = ? AND {condition}", [readable(which.tag), *bindings]
+        sql = f"SELECT {_JOB_FIELDS} FROM {source} WHERE {condition} ORDER BY {order} DESC LIMIT ?"
         return records(JobRecord, self._db.all(sql, (*bindings, which.limit)))
 
     def attempts(self, job_id: str) -> list[Attempt]:

@@ -32,7 +32,7 @@ def _scopes(text: str) -> tuple[Scope, ...]:
 
 _MADE_FROM: dict[str, Callable[[Any], Any]] = {
     **dict.fromkeys(("payload", "progress", "result", "metadata", "components"), _raw),
-    **dict.fromkeys(("flags", "lines", "frames"), _texts),
+    **dict.fromkeys(("flags", "lines", "frames", "tags"), _texts),
     "scopes": _scopes,
     "state": State,
     "charged": bool,

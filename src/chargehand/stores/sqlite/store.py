@@ -118,9 +118,9 @@ class SqliteStore:
         self._db.wal_autocheckpoint(checkpoint_pages)
 
     def migrate(self) -> int:
-        steps = list(migrations())
+        steps, additions = list(migrations()), dict(additive_migrations())
         with store_errors(self.path):
-            if self._schema_version() == len(steps):
+            if self._schema_version() == len(steps) and additions.keys() <= self._additions():
                 return len(steps)
             with self._writing():
                 found = self._schema_version()  # read again: another process may have migrated meanwhile
@@ -129,20 +129,30 @@ class SqliteStore:
                         f"{self.path} was made by a newer Chargehand (schema {found}, this one knows {len(steps)}): "
                         "upgrade the package; nothing was changed"
                     )
-                if not found:
-                    self._db.execute(
-                        "CREATE TABLE IF NOT EXISTS chargehand_schema "
-                        "(version INTEGER PRIMARY KEY, checksum TEXT NOT NULL, applied_ms INTEGER NOT NULL)"
-                    )
+                self._db.execute(_SCHEMA_TABLES)
                 for version, (text, checksum) in enumerate(steps[found:], found + 1):
                     self._db.execute(text)
                     row = (version, checksum, self._now_ms())
                     self._db.execute("INSERT INTO chargehand_schema VALUES (?, ?, ?)", row)
+                for name in sorted(additions.keys() - self._additions()):
+                    text, checksum = additions[name]
+                    self._db.execute(text)
+                    added = (name, checksum, self._now_ms())
+                    self._db.execute("INSERT INTO chargehand_addition VALUES (?, ?, ?)", added)
             return len(steps)
 
+    def _additions(self) -> set[str]:
+        """Returns the names of the additive migrations that were applied."""
+        if not self._has_table("chargehand_addition"):
+            return set()
+        return {str(name) for (name,) in self._db.execute("SELECT name FROM chargehand_addition").fetchall()}
+
+    def _has_table(self, name: str) -> bool:
+        known = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?"
+        return bool(self._db.execute(known, (name,)).fetchall())
+
     def _schema_version(self) -> int:
-        known = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'chargehand_schema'"
-        if not self._db.execute(known).fetchall():
+        if not self._has_table("chargehand_schema"):
             return 0
         ((version,),) = self._db.execute("SELECT coalesce(max(version), 0) FROM chargehand_schema").fetchall()
         return int(version)
@@ -261,10 +271,31 @@ def check_engine(version: str) -> None:
     )
 
 
+_SCHEMA_TABLES = """
+CREATE TABLE IF NOT EXISTS chargehand_schema \
+(version INTEGER PRIMARY KEY, checksum TEXT NOT NULL, applied_ms INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS chargehand_addition (
+  name TEXT PRIMARY KEY, checksum TEXT NOT NULL, applied_ms INTEGER NOT NULL) WITHOUT ROWID;
+"""
+
+
 def migrations() -> Iterator[tuple[str, str]]:
-    """Yields the steps from an empty file to the present schema, each with its checksum."""
-    folder = resources.files("chargehand.stores.sqlite") / "migrations"
-    for file in sorted(folder.iterdir(), key=lambda f: f.name):
+    """Yields the steps from an empty file to the present schema version, each with its checksum.
+
+    Code that knows fewer of them refuses the store.
+    """
+    for _, step in _scripts("migrations"):
+        yield step
+
+
+def additive_migrations() -> Iterator[tuple[str, tuple[str, str]]]:
+    """Yields the steps that older code of the same schema version can ignore, by name, each with its checksum."""
+    return _scripts("migrations", "additions")
+
+
+def _scripts(*folder: str) -> Iterator[tuple[str, tuple[str, str]]]:
+    found = resources.files("chargehand.stores.sqlite").joinpath(*folder)
+    for file in sorted(found.iterdir(), key=lambda file: file.name):
         if file.name.endswith(".sql"):
             text = file.read_text("utf-8")
-            yield text, hashlib.sha256(text.encode()).hexdigest()
+            yield file.name.removesuffix(".sql"), (text, hashlib.sha256(text.encode()).hexdigest())

@@ -119,6 +119,7 @@ async def list_jobs(
     queue: Text = None,
     state: State | None = None,
     reason: Text = None,
+    tag: Text = None,
     text: Text = None,
     limit: Limit = PAGE,
     after: After = None,
@@ -126,8 +127,9 @@ async def list_jobs(
     """Jobs, newest first; `text` is looked for in id, label, key, item and error."""
     place = place_of(after, int)
     which = JobFilter(
-        queue=queue, state=state, reason=reason, text=text or None, limit=limit + 1, below=place[0] if place else None
-    )
+        queue=queue, state=state, reason=reason, tag=tag, text=text or None, limit=limit + 1,
+        below=place[0] if place else None,
+    )  # fmt: skip
     found = await site.aside(lambda: site.hand.jobs(which))
     following = cursor(found[limit - 1].seq) if len(found) > limit else None
     return respond(JobPage(tuple(found[:limit]), following))
