@@ -238,6 +238,7 @@ export interface JobBody {
   progress: Progress | null;
   error: string | null;
   result: unknown;
+  tags: string[];
   cut: string[];
 }
 
@@ -269,6 +270,7 @@ export interface JobDetail {
   limit_key: string | null;
   item: string | null;
   cancel_ms: number | null;
+  tags: string[] | null;
   seq: number;
   attempt_history: Attempt[];
   crash_reports: CrashRecord[];
@@ -290,6 +292,7 @@ export interface JobIn {
   max_attempts?: number | null;
   timeout_ms?: number | null;
   limit_key?: string | null;
+  tags?: string[];
 }
 
 export interface JobPage {
@@ -325,6 +328,7 @@ export interface JobRecord {
   limit_key: string | null;
   item: string | null;
   cancel_ms: number | null;
+  tags: string[] | null;
   seq: number;
 }
 
