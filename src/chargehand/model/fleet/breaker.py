@@ -48,7 +48,9 @@ class Breakers:
         concerned = [place for place in here if place.after in (None, After.START)]
         since = now - self._policy.breaker_window
         causes = {
-            place.idle_crash_cause if place.idle_crash_at is not None and place.idle_crash_at >= since else None
+            place.idle_crash_cause.key
+            if place.idle_crash_cause and place.idle_crash_at is not None and place.idle_crash_at >= since
+            else None
             for place in concerned
         }
         if len(concerned) < 2 or len(causes) != 1 or None in causes:
@@ -57,7 +59,8 @@ class Breakers:
         # The probe is a worker that is already running again, or else the one that would restart first.
         first = min(concerned, key=lambda place: now if place.start_at is None else place.start_at)
         probe = living[0] if living else first
-        return Breaker(probe.component, str(probe.idle_crash_cause))
+        assert probe.idle_crash_cause is not None
+        return Breaker(probe.component, probe.idle_crash_cause.text)
 
     def due(self, crew: str, places: Mapping[str, Place]) -> float | None:
         """Returns when the breaker closes: once the probe has run long enough, or at once if the probe was removed."""

@@ -85,6 +85,19 @@ class Death(msgspec.Struct, frozen=True, kw_only=True):
         return self.exit_code in _FATAL and (self.said is not None or not self.had_job)
 
 
+class Cause(msgspec.Struct, frozen=True):
+    """What a worker without a job died of, by which crashes are compared; `text` is for people, and not compared."""
+
+    reason: Reason
+    exit_code: int | None
+    signal: int | None
+    text: str
+
+    @property
+    def key(self) -> tuple[Reason, int | None, int | None]:
+        return self.reason, self.exit_code, self.signal
+
+
 class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     """What was known of a process when it died, for its crash report; empty if the process was never started."""
 

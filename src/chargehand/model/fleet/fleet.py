@@ -8,7 +8,7 @@ incarnations of a place never overlap.
 from collections.abc import Collection, Mapping
 from typing import assert_never
 
-from chargehand.model.fleet.death import Reason, reason_of
+from chargehand.model.fleet.death import Cause, Reason, reason_of
 from chargehand.model.fleet.lifecycle import (
     Action,
     Broken,
@@ -72,7 +72,8 @@ class Fleet(Roster):
                 place = self.places[component]
                 place.end()
                 self._admission.look_again()
-                return self.crashed(place, Reason.NOT_STARTED, why, charge=True, cause=why, now=now)
+                cause = Cause(Reason.NOT_STARTED, None, None, why)
+                return self.crashed(place, Reason.NOT_STARTED, why, charge=True, cause=cause, now=now)
             case Occupied(component, pid):
                 return self._found_occupied(component, pid)
             case Framed(component):
@@ -257,13 +258,14 @@ class Fleet(Roster):
             place.move(Status.STOPPED)
             return self.stopped(place)
         reason = reason_of(death, place.verdict)
-        cause = f"{reason} ({death.how})"
-        words = f"{cause}: {death.said}" if death.said else cause
+        text = f"{reason} ({death.how})"
+        words = f"{text}: {death.said}" if death.said else text
         if reason in (Reason.JOB_TIMEOUT, Reason.CANCELLED):
             return self.replaced(place, reason, words)
         again = place.done_at_crash is not None and place.done_at_crash == event.crew_done
         place.done_at_crash = event.crew_done
-        charge, cause = again or not death.had_job, None if death.had_job else cause
+        charge = again or not death.had_job
+        cause = None if death.had_job else Cause(reason, death.exit_code, death.signal, text)
         return self.crashed(place, reason, words, charge=charge, cause=cause, now=now, fatal=death.fatal)
 
     # time

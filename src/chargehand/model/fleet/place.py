@@ -7,7 +7,7 @@ from enum import StrEnum
 
 import msgspec
 
-from chargehand.model.fleet.death import Evidence, Reason
+from chargehand.model.fleet.death import Cause, Evidence, Reason
 from chargehand.model.fleet.lifecycle import ALIVE, TRANSITIONS, Status
 from chargehand.model.fleet.policy import History
 
@@ -105,7 +105,7 @@ class Place(msgspec.Struct):
     # the last crash
     done_at_crash: int | None = None
     idle_crash_at: float | None = None
-    idle_crash_cause: str | None = None
+    idle_crash_cause: Cause | None = None
 
     @property
     def alive(self) -> bool:

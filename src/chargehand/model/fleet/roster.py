@@ -9,7 +9,7 @@ import msgspec
 
 from chargehand.model.fleet.admission import Admission
 from chargehand.model.fleet.breaker import Breakers
-from chargehand.model.fleet.death import Evidence, Reason
+from chargehand.model.fleet.death import Cause, Evidence, Reason
 from chargehand.model.fleet.ending import Ending
 from chargehand.model.fleet.lifecycle import (
     Action,
@@ -150,7 +150,7 @@ class Roster:
         words: str,
         *,
         charge: bool,
-        cause: str | None,
+        cause: Cause | None,
         now: float,
         fatal: bool = False,
     ) -> list[Action]:
