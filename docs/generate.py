@@ -146,8 +146,8 @@ def page() -> str:
         ),
         "## Restarts: `RestartPolicy`\n\n" + settings(policy.RestartPolicy),
         (
-            "**Backoff.** A crashed worker is restarted after `first_pause` × 2ⁿ seconds, where n is its number of consecutive crashes. "
-            "The delay is at most `longest_pause`, plus a random addition of up to a tenth.\n\n"
+            "**Backoff.** A crashed worker is restarted after `first_pause` seconds after its first crash, and twice as long after each further crash in a row. "
+            "A random addition of up to a tenth spreads restarts; the delay is never above `longest_pause`.\n\n"
             "**Limits.** A worker is given up when more than `rapid_limit` of its charged crashes fall into `window`, or more than "
             "`lifetime_limit` in total. When a worker has been ready for `healthy_after` seconds, its consecutive crashes and those in the "
             "window are cleared; after `forgive_after` seconds the total is cleared too.\n\n"

@@ -59,10 +59,14 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The options of a job. This is the only list of them: add an option here.
 
     Derived from it: NewJob, the checks, the defaults from the crew (a field that CrewPlan has, too), the request body
-    and its description in OpenAPI. Compared with it by tests/settings/test_options.py, because type checkers need them
-    spelled out: `crew.JobOptions` (durations in seconds) and `client.NewJobOptions`. Not derived: the column and the
-    migration of each store, JobRecord and the bodies in live/bodies.py for readers, a flag of `chargehand jobs
-    enqueue` if wanted, and docs.
+    and its description in OpenAPI, and the dashboard's types. Not derived:
+    - `crew.JobOptions` (durations in seconds) and `client.NewJobOptions`, which type checkers need spelled out;
+      tests/settings/test_options.py compares them;
+    - a new type of option: `Option.check` here, and `_field` in web/requests.py;
+    - the store: a migration in stores/sqlite/migrations/additions; `_ROW`, `_INSERT` and `_row` in
+      stores/sqlite/jobs.py; `_MADE_FROM` in stores/sqlite/rows.py if the column needs decoding;
+    - what readers see: JobRecord and Claim here, JobBody in live/bodies.py, job.tsx in the dashboard, docs/events.md;
+    - a flag of `chargehand jobs enqueue` in cli/jobs.py, if wanted.
     """
 
     label: Annotated[str | None, _text("A text that is shown with the job.")] = None

@@ -239,9 +239,9 @@ class Node:
         """Returns when `_tend` has something to do."""
         due = now + LONGEST_WAIT
         if self._gone_at is None:
-            ledger, office = self._ledger, self._requests
-            fire_at = None if self._fleet.stopping else office.fire_due(now)
-            others = (office.pauses_due, ledger.looks_due(), ledger.gathered_due(), fire_at)
+            ledger, requests = self._ledger, self._requests
+            fire_at = None if self._fleet.stopping else requests.fire_due(now)
+            others = (requests.pauses_due, ledger.looks_due(), ledger.gathered_due(), fire_at)
             for moment in (self._health_rows.due(), *others):
                 if moment is not None and moment < due:
                     due = moment

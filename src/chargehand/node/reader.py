@@ -1,6 +1,7 @@
 """A thread that reads the store for subscribers, beside the store thread that claims and settles.
 
-The thread exists only while there are subscribers. Counting a million jobs takes a while; claims do not wait for it.
+The thread exists only while it is needed: for subscribers, and now and then for the past of the charts. Counting a
+million jobs takes a while; claims do not wait for it.
 """
 
 import os

@@ -160,9 +160,9 @@ def _record(job: NewJob, state: State, reason: str | None, result: str, error: s
     now = clock.now_ms()
     return JobRecord(
         id=job.id, queue=job.queue, label=job.label, payload=msgspec.Raw(job.payload.encode()), state=state,
-        priority=job.priority, run_at_ms=now, attempts=int(state is State.FAILED), max_attempts=job.max_attempts,
+        priority=job.priority, run_at_ms=now, failures=int(state is State.FAILED), max_attempts=job.max_attempts,
         crashes=0, interruptions=0, timeout_ms=job.timeout_ms, key=job.key, progress=None,
         result=msgspec.Raw(result.encode()) if state is State.DONE else None, error=error, reason=reason,
         created_ms=now, started_ms=now, finished_ms=now, fence=1, node=None, worker=None, limit_key=job.limit_key,
-        item=None, cancel_ms=None,
+        item=None, cancel_ms=None, tags=job.tags or None,
     )  # fmt: skip
