@@ -22,7 +22,7 @@ from chargehand.protocol.frame import encode
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("LOOK_EVERY", "PING_AFTER", "LONGEST_WAIT", "LINGER"):
+    for name in ("READ_EVERY", "PING_AFTER", "LONGEST_WAIT", "LINGER"):
         monkeypatch.setattr(module, name, 0.05)
 
 

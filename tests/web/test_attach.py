@@ -145,7 +145,7 @@ def test_a_catch_all_does_not_hide_ours(hand: Chargehand) -> None:
 
 @pytest.mark.parametrize("prefix", ["", "/", "chargehand", "/chargehand/", "/a//b", "/{tenant}", "/a b"])
 def test_a_prefix_that_cannot_be_one(hand: Chargehand, prefix: str) -> None:
-    with pytest.raises(ConfigurationError, match="expected something like '/chargehand'"):
+    with pytest.raises(ConfigurationError, match="expected a path such as '/chargehand'"):
         hand.attach(FastAPI(), prefix)
 
 
@@ -238,7 +238,7 @@ def test_signals_are_heeded_beside_the_servers_own(hand: Chargehand) -> None:
 def test_an_api_without_workers_says_that_work_waits(  # spec: SV-12
     hand: Chargehand, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(hosting, "LOOK", 0.02)
+    monkeypatch.setattr(hosting, "CHECK_INTERVAL", 0.02)
     app = FastAPI()
     hand.attach(app)
 

@@ -11,7 +11,7 @@ from webworld import AWAY, Web, problem
 from chargehand import ConfigurationError, clock
 from chargehand.testing import eventually
 from chargehand.web import sse
-from chargehand.web.keyring import ADMIN, BELIEVED
+from chargehand.web.keyring import ADMIN, MAX_AGE
 from chargehand.web.serving import check_listening
 
 LOOK, CHANGE = "/api/v1/info", "/api/web/worker/pause"
@@ -113,19 +113,19 @@ def test_a_revoked_key_opens_nothing_within_a_second_or_so(web: Web) -> None:  #
     key = web.key("read", name="ops")
     web.get(LOOK, key=key)
     web.hand.revoke_key("ops")  # in the store alone, as from another process
-    answer = eventually(lambda: (a := web.ask("GET", LOOK, key=key)).status_code == 401 and a, 10 * BELIEVED)
+    answer = eventually(lambda: (a := web.ask("GET", LOOK, key=key)).status_code == 401 and a, 10 * MAX_AGE)
     assert "revoked" in problem(answer, 401, "key-unknown")["detail"]  # type: ignore[arg-type]
 
 
 def test_a_stream_ends_when_its_key_is_revoked(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:  # spec: SE-2 EV-5
     monkeypatch.setattr(sse, "PING_EVERY", 0.05)
-    monkeypatch.setattr(sse, "WELCOME_FOR", 0.1)
+    monkeypatch.setattr(sse, "RECHECK_EVERY", 0.1)
     key = web.key("read", name="ops")
 
     async def listen() -> httpx.Response:
         stream = asyncio.ensure_future(web.asks("GET", "/api/events", key=key))
-        done, _ = await asyncio.wait([stream], timeout=5 * sse.WELCOME_FOR)
-        assert not done  # whoever is welcome stays
+        done, _ = await asyncio.wait([stream], timeout=5 * sse.RECHECK_EVERY)
+        assert not done  # the stream continues while the key is valid
         web.hand.revoke_key("ops")
         return await stream
 
@@ -258,7 +258,7 @@ def test_nobody_signs_in_with_a_wrong_key_or_from_another_site(web: Web) -> None
     answer = web.ask("POST", "/api/web/session", json={"key": key}, headers={"Origin": "https://evil.example"})
     problem(answer, 403, "cross-site")
     assert "set-cookie" not in answer.headers
-    assert web.run(web.site.keyring.by_cookie("cs_made-up")) == "the sign-in has ended"
+    assert web.run(web.site.keyring.by_cookie("cs_made-up")) == "the session has ended"
 
 
 def test_over_https_the_cookie_is_sent_over_https_only(web: Web) -> None:  # spec: SE-2

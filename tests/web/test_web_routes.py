@@ -1,4 +1,4 @@
-"""Every route and what it needs; and that a route that does not say so is shut."""
+"""Every route and what it needs; and that a route that does not say so denies all requests."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any

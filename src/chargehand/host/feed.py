@@ -16,13 +16,13 @@ from chargehand import clock, log
 from chargehand.errors import ChargehandError
 from chargehand.ids import new_id
 from chargehand.live.bodies import Body, HealthBody, Identity
-from chargehand.live.broker import Broker, Subscription, Told, Wire
+from chargehand.live.broker import Broker, Delivery, Subscription, Wire
 from chargehand.model.health import Verdict
 from chargehand.model.topic import HEALTH, Patterns, resync, union
 from chargehand.protocol.control import FRAME_LIMIT, address_of
 from chargehand.protocol.frame import BadFrame, Decoder, Frame, encode
 
-LOOK_EVERY = 1.0
+READ_EVERY = 1.0
 """Seconds between two reads of the store, and two attempts to reach a node, while no node answers."""
 PING_AFTER = 5.0
 """Seconds of silence after which a node is pinged; after the same time again, the connection is closed."""
@@ -80,7 +80,7 @@ class Watcher:
         """Whether the events come from a node; otherwise they are read from the store."""
         return bool(self.life) and not self.life.startswith(NO_NODE)
 
-    async def next(self, timeout: float | None = None) -> tuple[bool, list[Told]]:
+    async def next(self, timeout: float | None = None) -> tuple[bool, list[Delivery]]:
         """Waits for events, `timeout` seconds at most. Returns whether all earlier state is void, and the events."""
         assert self.subscription is not None
         try:
@@ -95,7 +95,7 @@ class Watcher:
         return anew, events
 
     def interrupt(self) -> None:
-        """Makes a waiting `next` return."""
+        """Makes a waiting call of `next` return."""
         self.news.set()
 
     async def events(self) -> AsyncGenerator[dict[str, Any]]:
@@ -109,10 +109,10 @@ class Watcher:
 
 
 class Feed:
-    """Mirrors the state of a node, or of the store, for its watchers. `look` reads the store, in a thread."""
+    """Mirrors the state of a node, or of the store, for its watchers. `fetch` reads the store, in a thread."""
 
-    def __init__(self, path: Path, look: Callable[[Patterns], list[Shown]]) -> None:
-        self._path, self._look = path, look
+    def __init__(self, path: Path, fetch: Callable[[Patterns], list[Shown]]) -> None:
+        self._path, self._fetch = path, fetch
         self.broker = Broker("")
         self._patterns: Counter[Patterns] = Counter()
         self._watchers: set[Watcher] = set()
@@ -125,7 +125,7 @@ class Feed:
         self._asked = self._known = 0
         """The number of the last request for topics, and of the last one that was answered completely."""
         self._answered = asyncio.Condition()
-        self._look_now = asyncio.Event()
+        self._read_now = asyncio.Event()
         self._life = ""
         self._joining: list[Wire] | None = None
         """The events of a new connection, until the full state has arrived."""
@@ -213,7 +213,7 @@ class Feed:
     def _ask(self) -> None:
         """Requests the state of all watched topics from the node or the store."""
         self._asked += 1
-        self._look_now.set()
+        self._read_now.set()
         wanted = union(self._patterns)
         if self._writer is not None and wanted is not None:
             fields = {"call": self._asked, "topics": wanted.texts, "mirror": True}
@@ -279,20 +279,20 @@ class Feed:
         self.broker.mirror(self._life, (wire.event() for wire in events), floors)
 
     async def _read_store(self) -> None:
-        """Shows the state of the store, and that no node answers."""
+        """Publishes the state of the store, because no node answers."""
         asked, wanted = self._asked, union(self._patterns)
-        self._look_now.clear()
+        self._read_now.clear()
         if wanted is not None:
             try:
-                found = await asyncio.to_thread(self._look, wanted)
+                found = await asyncio.to_thread(self._fetch, wanted)
             except ChargehandError as error:
                 failing = HealthBody(Verdict.ERROR, (f"the store fails: {error}",))
                 found = [Shown(HEALTH, HEALTH, "health", failing)]
             self._show(found)
         await self._knows(asked)
         with suppress(TimeoutError):
-            async with asyncio.timeout(LOOK_EVERY):
-                await self._look_now.wait()
+            async with asyncio.timeout(READ_EVERY):
+                await self._read_now.wait()
 
     def _show(self, found: Sequence[Shown]) -> None:
         broker, at_ms = self.broker, clock.now_ms()

@@ -1,7 +1,8 @@
-"""State in, events out: the newest state of every thing, and what each subscriber has not been told of it yet.
+"""The broker of live events: keeps the newest state of every object, and the events that each subscriber has not taken.
 
-It does no input or output and reads no clock. A subscriber that does not take its events costs a bounded amount of
-memory, slows nobody down, and is right again as soon as it does.
+The broker does no input or output and reads no clock. A subscriber that does not take its events uses a bounded amount
+of memory and does not delay other subscribers; it has the current state as soon as it takes events again. An object is
+a worker, a queue, a job, or the health of the system.
 """
 
 from collections import Counter
@@ -15,15 +16,15 @@ from chargehand.model.job import State
 from chargehand.model.topic import Event, Patterns, job_topic, read_id, rest_of, union
 
 MOST_PENDING = 1000
-"""Job states that are kept for a subscriber; with one more it is told the full state anew."""
+"""The most job events that are kept for a subscriber; beyond them it receives the full state again."""
 LAST_JOBS = 100
-"""Jobs that do not run and are part of the state: those that changed last."""
+"""The number of jobs in the state that are not running: those that changed last."""
 MOST_REMOVED = 1000
-"""Removals that are remembered for those who come back."""
+"""The number of removals that are kept for subscribers that reconnect."""
 
 
 class Wire(msgspec.Struct, array_like=True, frozen=True):
-    """An event on its way from a node's broker to that of another process."""
+    """The encoding of an event between the broker of a node and the broker of another process."""
 
     version: int
     key: str
@@ -40,7 +41,7 @@ class Wire(msgspec.Struct, array_like=True, frozen=True):
         return cls(event.version, event.key, event.topic, event.type, event.lasts, event.removed, event.aside, text)
 
     def event(self) -> Event:
-        """The same event, there."""
+        """Returns the decoded event."""
         rest = bytes(self.text)[len(b'{"topic":' + msgspec.json.encode(self.topic)) :]
         return Event(
             self.version, self.key, self.topic, self.type, rest,
@@ -48,32 +49,32 @@ class Wire(msgspec.Struct, array_like=True, frozen=True):
         )  # fmt: skip
 
 
-Told = tuple[Event, str]
-"""An event, and the topic under which a subscriber is told of it."""
+Delivery = tuple[Event, str]
+"""An event, and the topic under which a subscriber receives it."""
 
 
 class Subscription:
-    """What one subscriber has not been told yet. `wake` is called when there is something, after there was nothing."""
+    """The pending events of one subscriber. `wake` is called when the first event becomes pending."""
 
     def __init__(self, broker: "Broker", patterns: Patterns, wake: Callable[[], None]) -> None:
         self._broker, self.patterns, self._wake = broker, patterns, wake
-        self._pending: dict[str, Told] = {}
+        self._pending: dict[str, Delivery] = {}
         self._jobs = 0
         self.resync = False
-        """It is to forget what it knows; its events are then the full state."""
+        """Whether the subscriber must discard its state: the next events are the full state."""
 
     def __len__(self) -> int:
         return len(self._pending) + self.resync
 
     def offer(self, event: Event, topic: str) -> None:
-        """Adds a newer state of a thing."""
+        """Adds a newer state of an object."""
         if self.resync:
-            return  # it is given everything anyway
+            return  # the full state will include it
         idle = not self._pending
         is_job = event.key.startswith("job:")
         if self._pending.pop(event.key, None) is None and is_job:
             self._jobs += 1
-        self._pending[event.key] = (event, topic)  # at the end: the order is that of the versions
+        self._pending[event.key] = (event, topic)  # at the end, in the order of versions
         if is_job and self._jobs > max(MOST_PENDING, self._broker.jobs):
             self._broker.dropped += len(self._pending)
             self.start_over()
@@ -95,15 +96,15 @@ class Subscription:
                 self._pending[event.key] = (event, topic)
         self._jobs = sum(key.startswith("job:") for key in self._pending)
 
-    def take(self, limit: int, size: int = 1 << 18) -> tuple[bool, list[Told]]:
-        """Up to so many events, of about so many bytes together, oldest first; and whether all before them is void."""
+    def take(self, limit: int, size: int = 1 << 18) -> tuple[bool, list[Delivery]]:
+        """Returns whether all earlier state is void, and up to `limit` events of about `size` bytes, oldest first."""
         anew, self.resync = self.resync, False
         if anew:
             self.fill(self._broker.state(self.patterns))
-        taken: list[Told] = []
-        for told in islice(self._pending.values(), limit):
-            taken.append(told)
-            size -= len(told[0].rest)
+        taken: list[Delivery] = []
+        for delivery in islice(self._pending.values(), limit):
+            taken.append(delivery)
+            size -= len(delivery[0].rest)
             if size <= 0:
                 break
         for event, _ in taken:
@@ -113,43 +114,43 @@ class Subscription:
 
 
 class Broker:
-    """Keeps the newest state of each thing. `life` names the sequence of versions, and changes when it starts again."""
+    """Keeps the newest state of each object. `life` identifies a sequence of versions; a new one has a new life."""
 
     def __init__(self, life: str) -> None:
         self.life, self.version = life, 0
-        self._things: dict[str, Event] = {}
+        self._objects: dict[str, Event] = {}
         self._idle_jobs: dict[str, None] = {}
-        """Jobs in the state that do not run, in the order of their changes."""
+        """The jobs in the state that are not running, in the order of their changes."""
         self._removed: dict[str, Event] = {}
         self._floor = self._job_floor = 0
         self._groups: dict[Patterns, dict[Subscription, None]] = {}
         self._pins: Counter[str] = Counter()
         self.jobs = 0
-        """How many jobs are in the state."""
+        """The number of jobs in the state."""
         self.dropped = 0
-        """Events that subscribers were too slow for; they were told to start over."""
+        """The number of events dropped because subscribers were too slow; they then receive the full state."""
 
     # state
 
     def state(self, patterns: Patterns) -> list[Event]:
-        """Everything; and of jobs that these name, that they are not there."""
+        """Returns the state of all objects, and the removals of jobs that the patterns name by id."""
         missing = (self._removed.get(job_topic(job_id)) for job_id in patterns.ids)
-        return [*self._things.values(), *(event for event in missing if event is not None)]
+        return [*self._objects.values(), *(event for event in missing if event is not None)]
 
     def get(self, key: str) -> Event | None:
-        """Returns the newest state of a thing."""
-        return self._things.get(key)
+        """Returns the newest state of an object; None if there is none."""
+        return self._objects.get(key)
 
     def keys(self, prefix: str) -> list[str]:
-        """Of which things there is a state."""
-        return [key for key in self._things if key.startswith(prefix)]
+        """Returns the keys of all objects with this prefix."""
+        return [key for key in self._objects if key.startswith(prefix)]
 
     def publish(
         self, key: str, topic: str, name: str, body: msgspec.Struct, at_ms: int, *,
         ignoring: Sequence[str] = (), aside: bool = False,
     ) -> bool:  # fmt: skip
-        """This is the state of that thing now; whether it is news. `ignoring`: fields that alone are no news."""
-        known = self._things.get(key)
+        """Sets the state of an object. Returns whether it changed, apart from the fields in `ignoring`."""
+        known = self._objects.get(key)
         if known is not None and known.aside <= aside and _same(known.body, body, ignoring):
             return False
         kind = f"{name}_update"
@@ -159,13 +160,13 @@ class Broker:
         return True
 
     def remove(self, key: str, topic: str, name: str, identity: msgspec.Struct, at_ms: int) -> bool:
-        """There is no such thing, or no more; whether that is news. `identity`: which one.
+        """Records that an object does not exist. Returns False if that is already recorded.
 
-        A job that others were never told of is missed only by those who asked for it by its id.
+        The removal of a job that only its followers received, or nobody, is sent only to subscribers of its id.
         """
         if key in self._removed:
             return False
-        known = self._things.get(key)
+        known = self._objects.get(key)
         aside = name == "job" and (known is None or known.aside)
         kind = f"{name}_update"
         rest = rest_of(kind, at_ms, name, identity, removed=True)
@@ -173,8 +174,8 @@ class Broker:
         return True
 
     def accept(self, event: Event) -> None:
-        """Take an event that has its version, as another broker of the same life made it; older ones change nothing."""
-        known = self._things.get(event.key) or self._removed.get(event.key)
+        """Applies an event with a version of this life, and offers it to subscribers. Ignores older events."""
+        known = self._objects.get(event.key) or self._removed.get(event.key)
         if known is not None and known.version >= event.version:
             return
         self.version = max(self.version, event.version)
@@ -192,22 +193,22 @@ class Broker:
     def _drop(self, key: str) -> None:
         self._removed.pop(key, None)
         self._idle_jobs.pop(key, None)
-        if self._things.pop(key, None) is not None:
+        if self._objects.pop(key, None) is not None:
             self.jobs -= key.startswith("job:")
 
     def _keep(self, event: Event) -> None:
-        self._things[event.key] = event
+        self._objects[event.key] = event
         if not event.key.startswith("job:"):
             return
         self.jobs += 1
         if not event.lasts:
             self._idle_jobs[event.key] = None
             if len(self._idle_jobs) > LAST_JOBS + len(self._pins):
-                self._let_go(next(key for key in self._idle_jobs if key not in self._pins))
+                self._evict(next(key for key in self._idle_jobs if key not in self._pins))
 
-    def _let_go(self, key: str) -> None:
-        """Keep that job's state no longer; whoever has not been told of it is to start over when it comes back."""
-        self._job_floor = max(self._job_floor, self._things[key].version)
+    def _evict(self, key: str) -> None:
+        """Drops the state of a job; a subscriber that reconnects without having received it gets the full state."""
+        self._job_floor = max(self._job_floor, self._objects[key].version)
         self._drop(key)
 
     def _remember_removed(self, event: Event) -> None:
@@ -217,20 +218,20 @@ class Broker:
             self._floor = max(self._floor, self._removed.pop(oldest).version)
 
     def forget_jobs(self, wanted: Callable[[str], bool] = lambda _: False) -> None:
-        """Nobody asks for jobs (but for those that are wanted): keep no state of them that would soon be wrong."""
+        """Drops the state of all jobs except wanted ones: nobody subscribes to them, and it would become stale."""
         for key in self.keys("job:"):
             if not wanted(key):
-                self._let_go(key)
+                self._evict(key)
         for key in [key for key in self._removed if key.startswith("job:") and not wanted(key)]:
             self._job_floor = max(self._job_floor, self._removed.pop(key).version)
 
     @property
     def floors(self) -> tuple[int, int]:
-        """Whoever was told up to less than this may have missed a removal; or a job that was let go of."""
+        """The versions below which a subscriber may have missed a removal, and a job whose state was dropped."""
         return self._floor, self._job_floor
 
     def mirror(self, life: str, events: Iterable[Event], floors: tuple[int, int]) -> None:
-        """From now on be the image of another broker, whose whole state, removals included, these events are."""
+        """Takes over the state of another broker; `events` are its full state, including removals."""
         if life != self.life or self.version < max(floors):
             self.start_over(life)
         self._floor, self._job_floor = max(self._floor, floors[0]), max(self._job_floor, floors[1])
@@ -238,7 +239,7 @@ class Broker:
             self.accept(event)
 
     def start_over(self, life: str) -> None:
-        """Everything is different: a new life. Subscribers are told the full state anew."""
+        """Clears the state and begins a new life. Subscribers receive the full state again."""
         patterns, pins, dropped = self._groups, self._pins, self.dropped
         self.__init__(life)
         self._groups, self._pins, self.dropped = patterns, pins, dropped
@@ -251,28 +252,28 @@ class Broker:
     def subscribe(
         self, patterns: Patterns, wake: Callable[[], None], last: str | None = None, *, mirror: bool = False
     ) -> Subscription:
-        """A new subscriber. `last`: the id of the last event that it was told, if it comes back.
+        """Returns a new subscription. `last`: the id of the last event that a reconnecting subscriber received.
 
-        `mirror`: it is a broker itself, and wants to know of removals, too, so that it can tell those who come back.
+        `mirror`: the subscriber is a broker, which also receives removals for its own reconnecting subscribers.
         """
         subscription = Subscription(self, patterns, wake)
         since = read_id(last)
         if mirror:
-            subscription.fill((*self._things.values(), *self._removed.values()))
+            subscription.fill((*self._objects.values(), *self._removed.values()))
         elif since is None:
             subscription.fill(self.state(patterns))
         elif since[0] != self.life or self._missed(patterns, since[1]):
             subscription.start_over()
         else:
-            events = (*self._things.values(), *self._removed.values())
+            events = (*self._objects.values(), *self._removed.values())
             subscription.fill(event for event in events if event.version > since[1])
         self._join(subscription)
         return subscription
 
     def _missed(self, patterns: Patterns, since: int) -> bool:
-        """Whether something happened after that of which we no longer know."""
+        """Returns whether events after this version are no longer known."""
         if since == 0:
-            return True  # it was told to forget everything
+            return True  # the subscriber was sent a resync, and no state yet
         return since < self._floor or (since < self._job_floor and bool(patterns.jobs or patterns.ids))
 
     def _join(self, subscription: Subscription) -> None:
@@ -289,7 +290,7 @@ class Broker:
         self._pins = +self._pins
 
     def change(self, subscription: Subscription, patterns: Patterns) -> None:
-        """The subscriber wants to hear of other things: it is told the state of those that are new to it."""
+        """Changes the patterns of a subscription; it receives the state of objects that only the new patterns match."""
         before = subscription.patterns
         self.unsubscribe(subscription)
         subscription.patterns = patterns
@@ -300,7 +301,7 @@ class Broker:
                 subscription.offer(event, topic)
 
     def wanted(self) -> Patterns | None:
-        """What all subscribers together want; None if there is nobody."""
+        """Returns the union of the patterns of all subscribers; None if there are none."""
         return union(self._groups)
 
 

@@ -1,4 +1,4 @@
-"""Everything under the prefix, as an application of its own: routes, errors, documentation."""
+"""Creates the FastAPI application with all routes, error handlers and the API documentation."""
 
 from fastapi import APIRouter, Depends, FastAPI, Response
 from starlette.middleware import Middleware
@@ -6,7 +6,7 @@ from starlette.middleware.cors import CORSMiddleware
 
 from chargehand import __version__
 from chargehand.web import problems, reference
-from chargehand.web.auth import CSRF, shut
+from chargehand.web.auth import CSRF, deny_undeclared
 from chargehand.web.deps import READ, router
 from chargehand.web.documents import REFUSALS, describe, problem, respond
 from chargehand.web.gate import Gate
@@ -14,17 +14,17 @@ from chargehand.web.routes import dashboard, events, jobs, probes, queues, sessi
 from chargehand.web.site import Site
 
 DESCRIPTION = """
-Durable background work, done by supervised worker processes.
+Durable background jobs, run by supervised worker processes.
 
-Send a key as `Authorization: Bearer ch_…`; `chargehand keys create NAME --scope read` makes one. Each route needs one
-scope: `read` to look, `enqueue` to make jobs, `control` to change anything else. While no key exists, callers on the
-machine itself need none. Errors are problem documents (RFC 9457). Lists are paged: give `next` of a page as `after`.
-Times are milliseconds since 1970.
+Send an API key as `Authorization: Bearer ch_…`; `chargehand keys create NAME --scope read` creates one. Each route
+requires one scope: `read` to read, `enqueue` to create jobs, `control` to change anything else. While no key exists,
+callers on the same machine need none. Errors are problem documents (RFC 9457). Lists are paged: pass `next` of a page
+as `after`. Times are milliseconds since 1970.
 """
 
 
 def create(site: Site) -> FastAPI:
-    """The application that is mounted under the prefix, or served alone."""
+    """Returns the application, to be mounted under a prefix or served alone."""
     settings = site.hand.settings
     gates = [Middleware(Gate, hosts=settings.allowed_hosts)]
     if settings.cors_origins:
@@ -38,9 +38,9 @@ def create(site: Site) -> FastAPI:
         title="Chargehand",
         version=__version__,
         middleware=gates,
-        dependencies=[Depends(shut)],
+        dependencies=[Depends(deny_undeclared)],
         responses={status: problem(text) for status, text in REFUSALS.items()},
-        docs_url=None,  # its pages would load scripts from elsewhere
+        docs_url=None,  # FastAPI's pages load scripts from a CDN
         redoc_url=None,
         openapi_url=None,
     )
@@ -59,12 +59,12 @@ def _document(api: FastAPI) -> APIRouter:
 
     @documents.get("/openapi.json", dependencies=READ, include_in_schema=False)
     async def openapi() -> Response:  # pyright: ignore[reportUnusedFunction]
-        """This description."""
+        """Returns the OpenAPI document."""
         return respond(api.openapi())
 
     @documents.get("/docs", dependencies=READ, include_in_schema=False)
     async def docs() -> Response:  # pyright: ignore[reportUnusedFunction]
-        """The same, to be read."""
+        """Returns the OpenAPI document as an HTML page."""
         text = reference.page(api.openapi())
         return Response(text, media_type="text/html", headers={"Content-Security-Policy": reference.POLICY})
 

@@ -1,6 +1,6 @@
-"""Puts Chargehand into a FastAPI application: its routes under a prefix, its node around the application's lifespan.
+"""Mounts Chargehand in a FastAPI application: routes under a prefix, and a node for the duration of the lifespan.
 
-The application's own routes go first wherever they are about the same path.
+Routes of the application take precedence over routes of Chargehand with the same path.
 """
 
 import re
@@ -27,13 +27,13 @@ _PREFIX = re.compile(r"(/[A-Za-z0-9._~-]+)+")
 
 
 def attach(hand: "Chargehand", app: FastAPI, prefix: str, *, probes: bool = False) -> Site:
-    """Mount the routes and wrap the lifespan."""
+    """Mounts the routes and wraps the lifespan. Raises ConfigurationError if the prefix is malformed."""
     if not _PREFIX.fullmatch(prefix):
-        raise ConfigurationError(f"prefix {prefix!r}; expected something like '/chargehand', or '/ops/jobs'")
+        raise ConfigurationError(f"prefix {prefix!r}; expected a path such as '/chargehand' or '/ops/jobs'")
     site = Site(hand, prefix)
     api = create(site)
     routes = app.router.routes
-    # First, so that a catch-all of the application's (its pages, say) does not hide them.
+    # First, so that a catch-all route of the application (for its pages, for example) does not hide them.
     routes.insert(0, _Under(prefix, api, routes))
     for path in PROBES if probes else ():
         routes.insert(1, _At(path, api, routes))
@@ -44,12 +44,12 @@ def attach(hand: "Chargehand", app: FastAPI, prefix: str, *, probes: bool = Fals
 
 
 async def _no_such_job(request: Request, error: Exception) -> Response:
-    """An id that nobody knows, in a route of the application's own; where the store is, is nobody's business there."""
+    """Returns 404 for a JobNotFound that a route of the application raised, without the path of the store."""
     return JSONResponse({"detail": "there is no such job"}, 404)
 
 
 def enclose(app: FastAPI, site: Site) -> None:
-    """Have the node run around the application's own lifespan, whose state passes through."""
+    """Wraps the lifespan of the application: a node runs while it lasts. The state of the lifespan is kept."""
     theirs = app.router.lifespan_context
 
     @asynccontextmanager
@@ -61,7 +61,7 @@ def enclose(app: FastAPI, site: Site) -> None:
 
 
 class _Under(Mount):
-    """Everything under a prefix, but for what the application itself serves there."""
+    """Mounts an application under a prefix, except for paths that the application around it serves."""
 
     def __init__(self, prefix: str, api: ASGIApp, routes: list[BaseRoute]) -> None:
         super().__init__(prefix, api, name="chargehand")
@@ -73,7 +73,7 @@ class _Under(Mount):
 
 
 class _At(Route):
-    """One path, unless the application itself serves it."""
+    """Serves one path, unless the application serves it."""
 
     def __init__(self, path: str, api: ASGIApp, routes: list[BaseRoute]) -> None:
         super().__init__(path, api, name=f"chargehand{path}", include_in_schema=False)
@@ -86,7 +86,7 @@ class _At(Route):
 
 
 def _is_theirs(ours: BaseRoute, prefix: str, routes: list[BaseRoute], scope: Scope) -> bool:
-    """Whether a route of the application's is about this path, and not about any path at all."""
+    """Returns whether a route of the application matches this path, and is not a catch-all."""
     elsewhere = dict(scope)
     depth = prefix.count("/")
     rest = scope["path"].removeprefix(scope.get("root_path", "")).removeprefix(prefix)

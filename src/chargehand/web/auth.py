@@ -1,6 +1,6 @@
-"""Who calls and what they may do: every route names the scope that it needs, and a route that names none is shut.
+"""Authentication and authorisation: every route declares a scope; a route without one denies all requests.
 
-Nothing here looks at the request's URL: a route is known by what it declares.
+Nothing here depends on the URL of a request, only on the dependencies of its route.
 """
 
 import hmac
@@ -27,17 +27,17 @@ Need = Literal["read", "enqueue", "control"]
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 CSRF = "X-CSRF-Token"
 FORWARDED = frozenset({"forwarded", "via", "x-real-ip", "x-client-ip", "true-client-ip", "cf-connecting-ip"})
-"""Headers that only a proxy sets, beside all of X-Forwarded-*: behind one, a loopback address says nothing."""
+"""Headers that proxies set, besides X-Forwarded-*: behind a proxy, a loopback address does not mean a local caller."""
 CHALLENGE = {"WWW-Authenticate": 'Bearer realm="chargehand"'}
-MAKE_A_KEY = "make one with `chargehand keys create NAME --scope read`, and send it as `Authorization: Bearer ch_…`"
+CREATE_A_KEY = "create one with `chargehand keys create NAME --scope read`, and send it as `Authorization: Bearer ch_…`"
 
 
 def requires(scope: Need) -> Callable[[Request], Awaitable[Caller]]:
-    """A dependency that lets only those pass who have this scope: `dependencies=[Depends(requires("read"))]`."""
+    """Returns a dependency that raises Problem unless the caller has the scope: `[Depends(requires("read"))]`."""
     needed = Scope(scope)
 
     async def check(request: Request) -> Caller:
-        """The caller, who has the scope."""
+        """Returns the caller. Raises Problem if it does not have the scope."""
         caller = await caller_of(request)
         if needed not in caller.scopes:
             raise Problem(403, "scope", f"the key {caller.name!r} does not have the scope {needed.value!r}")
@@ -47,8 +47,8 @@ def requires(scope: Need) -> Callable[[Request], Awaitable[Caller]]:
     return check
 
 
-async def still_welcome(request: Request, scope: Need) -> bool:
-    """Whether somebody who was let in would be let in again; while the store cannot tell, nobody is sent away."""
+async def still_allowed(request: Request, scope: Need) -> bool:
+    """Returns whether an accepted request would be accepted now; True if the store cannot be read."""
     before = request.state.caller
     request.state.caller = None
     try:
@@ -61,15 +61,15 @@ async def still_welcome(request: Request, scope: Need) -> bool:
 
 
 async def open_to_all() -> None:
-    """A dependency that says that a route is for everybody."""
+    """A dependency that marks a route as public."""
 
 
 async def known() -> None:
-    """A dependency for routes that look at the caller themselves, whoever it is."""
+    """A dependency that marks a route whose function checks the caller itself."""
 
 
 def needs_of(route: Any) -> str | None:
-    """What a route needs: a scope, `open`, `known`; None if it says nothing."""
+    """Returns what a route requires: a scope, `open` or `known`; None if it declares nothing."""
     todo: list[Dependant] = [route.dependant] if isinstance(route, APIRoute) else []
     while todo:
         found = todo.pop()
@@ -84,14 +84,14 @@ def needs_of(route: Any) -> str | None:
     return None
 
 
-async def shut(request: Request) -> None:
-    """A dependency of every route: whoever forgot to say what a route needs has shut it."""
+async def deny_undeclared(request: Request) -> None:
+    """A dependency of every route. Raises Problem if the route does not declare what it requires."""
     if needs_of(request.scope.get("route")) is None:
-        raise Problem(403, "shut", "this route does not say what it needs, and is shut")
+        raise Problem(403, "shut", "this route does not declare a scope, and denies all requests")
 
 
 class Guarded(APIRoute):
-    """A route whose caller is checked before a byte of the body is read."""
+    """A route that checks the caller before it reads the body."""
 
     def get_route_handler(self) -> Callable[[Request], Any]:
         inner, needs = super().get_route_handler(), needs_of(self)
@@ -108,7 +108,7 @@ class Guarded(APIRoute):
 
 
 async def caller_of(request: Request) -> Caller:
-    """Who calls, by key, by cookie, or as nobody has made a key yet; a Problem that says what to do otherwise."""
+    """Returns the caller by its key or cookie, or the local caller while no key exists. Raises Problem otherwise."""
     known_already = getattr(request.state, "caller", None)
     if known_already is not None:
         return known_already
@@ -134,32 +134,32 @@ async def _by_header(site: "Site", header: str) -> Caller:
         raise Problem(
             401,
             "key-needed",
-            f"the Authorization header is not of the form `Bearer KEY`: {MAKE_A_KEY}",
+            f"the Authorization header is not of the form `Bearer KEY`: {CREATE_A_KEY}",
             headers=CHALLENGE,
         )
     found = await site.keyring.by_key(secret.strip())
     if isinstance(found, str):
-        raise Problem(401, "key-unknown", f"{found}: {MAKE_A_KEY}", headers=CHALLENGE)
+        raise Problem(401, "key-unknown", f"{found}: {CREATE_A_KEY}", headers=CHALLENGE)
     return found
 
 
 async def _without_a_key(site: "Site", request: Request) -> Caller:
-    """While nobody has made a key, whoever sits at this machine may do everything, and nobody else anything."""
+    """Returns the local caller, which has all scopes while no key exists. Raises Problem for other callers."""
     if not await site.keyring.empty():
-        raise Problem(401, "key-needed", f"a key is needed: {MAKE_A_KEY}", headers=CHALLENGE)
+        raise Problem(401, "key-needed", f"an API key is required: {CREATE_A_KEY}", headers=CHALLENGE)
     if not is_local(request):
         raise Problem(
             403,
             "no-key-yet",
-            "no key exists yet, so only callers on this machine are answered, directly and by a local name: "
-            f"{MAKE_A_KEY}",
+            "no key exists yet: only requests from this machine, without a proxy and to a local name, are allowed; "
+            f"{CREATE_A_KEY}",
         )
     check_origin(request)
     return Caller(name="local", kind="local")
 
 
 def is_local(request: Request) -> bool:
-    """Whether the call comes from this machine, through no proxy, and asks for a local name (no rebound DNS)."""
+    """Returns whether a request comes from this machine, without a proxy, to a local host name (DNS rebinding)."""
     if any(name in FORWARDED or name.startswith("x-forwarded") for name in request.headers):
         return False
     return (
@@ -170,7 +170,7 @@ def is_local(request: Request) -> bool:
 
 
 def is_loopback(address: str) -> bool:
-    """Whether that is an address of this machine that nobody else can use."""
+    """Returns whether an address is a loopback address, also if IPv4-mapped."""
     try:
         found = ip_address(address)
     except ValueError:
@@ -180,23 +180,23 @@ def is_loopback(address: str) -> bool:
 
 
 def is_local_name(host: str) -> bool:
-    """Whether a name can only mean this machine."""
+    """Returns whether a host name always means this machine."""
     return host == "localhost" or host.endswith(".localhost") or is_loopback(host)
 
 
 def check_origin(request: Request) -> None:
-    """Refuse what another site's page had the browser send. Who is no browser sends neither header."""
+    """Raises Problem if a page of another site sent the request. Clients other than browsers send neither header."""
     site = request.headers.get("sec-fetch-site", "none")
     navigating = request.method in SAFE and request.headers.get("sec-fetch-mode") == "navigate"
     if site not in ("same-origin", "none") and not navigating:
-        raise Problem(403, "cross-site", "the request comes from another site's page")
+        raise Problem(403, "cross-site", "the request was sent by a page of another site")
     origin = request.headers.get("origin")
     if origin is not None and urlsplit(origin).netloc.lower() != request.headers.get("host", "").lower():
-        raise Problem(403, "cross-site", "the request comes from another site's page")
+        raise Problem(403, "cross-site", "the request was sent by a page of another site")
 
 
 def check_token(request: Request, caller: Caller) -> None:
-    """Whoever signed in with a cookie repeats its token where something is changed."""
+    """Raises Problem if a request that changes something and uses a cookie lacks the CSRF token of that cookie."""
     given = request.headers.get(CSRF, "")
     if request.method not in SAFE and not hmac.compare_digest(given.encode(), (caller.csrf or "").encode()):
-        raise Problem(403, "csrf", f"the header {CSRF} is missing or wrong: GET api/web/session tells it")
+        raise Problem(403, "csrf", f"the header {CSRF} is missing or wrong: GET api/web/session returns the token")

@@ -1,6 +1,6 @@
-"""The node around a server's life: there before the first request, gone after the last; streams end first.
+"""Starts a node before the first request of a server, and stops it after the last; event streams end before that.
 
-The server's own handling of signals is kept: what is done here is done beside it.
+The signal handlers of the server stay in effect: the handlers installed here call them.
 """
 
 import asyncio
@@ -20,22 +20,22 @@ from chargehand.host.host import Host
 from chargehand.web.site import Site
 
 RELOAD_GRACE = 1.0
-"""Seconds for current jobs when a developer's change restarts the server, which waits for us."""
-LOOK = 2.0
-"""Seconds between looks for work that nobody does, in an API without workers."""
+"""The grace period of running jobs, in seconds, when a reloader restarts the server: it waits for the node."""
+CHECK_INTERVAL = 2.0
+"""Seconds between two checks for jobs that no node runs, in an API without workers."""
 
 
 @asynccontextmanager
 async def hosted(site: Site) -> AsyncGenerator[None]:
-    """Host a node, unless workers are elsewhere; whatever is wrong with the settings is raised before anything runs."""
+    """Hosts a node, unless workers run elsewhere. Raises ConfigurationError for invalid settings before it starts."""
     hand = site.hand
     hand.check_settings()
     log.configure_if_unset(hand.log_level, hand.settings.log)
     log.info("store", path=hand.location)
     site.open()
     host = hand.host() if hand.settings.embed_workers else None
-    watch = asyncio.create_task(_look_out(site)) if host is None else None
-    with _heeding_signals(site, host):
+    watch = asyncio.create_task(_report_unserved(site)) if host is None else None
+    with _handling_signals(site, host):
         try:
             yield
         finally:
@@ -46,20 +46,20 @@ async def hosted(site: Site) -> AsyncGenerator[None]:
 
 
 @contextmanager
-def _heeding_signals(site: Site, host: Host | None) -> Generator[None]:
-    """End streams when the server is told to stop, which would wait for them; a second Ctrl+C waits for no job."""
+def _handling_signals(site: Site, host: Host | None) -> Generator[None]:
+    """Ends streams when the server is asked to stop, because it waits for them; a second Ctrl+C kills running jobs."""
     if threading.current_thread() is not threading.main_thread():
-        yield  # such as a test's server: whoever runs that stops it
+        yield  # signals reach only the main thread; the server of a test is stopped otherwise
         return
     loop = asyncio.get_running_loop()
-    asked: list[int] = []
+    received: list[int] = []
 
-    def heed(number: int, frame: FrameType | None) -> None:
+    def handle(number: int, frame: FrameType | None) -> None:
         if not loop.is_closed():
             loop.call_soon_threadsafe(site.closing.set)
-        if host is not None and number == signal.SIGINT and number in asked:
+        if host is not None and number == signal.SIGINT and number in received:
             host.kill()
-        asked.append(number)
+        received.append(number)
         theirs[number](number, frame)
 
     theirs = {
@@ -68,47 +68,47 @@ def _heeding_signals(site: Site, host: Host | None) -> Generator[None]:
         if callable(before := signal.getsignal(number)) and not isinstance(before, signal.Handlers)
     }
     for number in theirs:
-        signal.signal(number, heed)
+        signal.signal(number, handle)
     try:
         yield
     finally:
         for number, before in theirs.items():
-            if signal.getsignal(number) is heed:
+            if signal.getsignal(number) is handle:
                 signal.signal(number, before)
 
 
 def _reloading() -> bool:
-    """Whether a reloader runs this server: it waits for us, without a limit, after every change of a file."""
+    """Returns whether a reloader runs this server: it waits without a limit for the server to stop."""
     development = Path(sys.argv[0]).name == "fastapi" and sys.argv[1:2] == ["dev"]
     return development or "--reload" in sys.argv or os.environ.get("UVICORN_RELOAD", "").lower() in ("1", "true", "yes")
 
 
-async def _look_out(site: Site) -> None:
-    """Say so when work waits and no node is there to do it."""
+async def _report_unserved(site: Site) -> None:
+    """Logs an error if jobs are waiting and no node runs."""
     before: list[str] = []
-    said: list[str] = []
+    logged: list[str] = []
     while not site.closing.is_set():
-        queues = await asyncio.to_thread(_waiting_for_nobody, site.hand)
-        if queues and queues == before and queues != said:
-            why = "no node runs, and this API has none (EMBED_WORKERS is false): start one with `chargehand work APP`"
+        queues = await asyncio.to_thread(_unserved_queues, site.hand)
+        if queues and queues == before and queues != logged:
+            why = "no node runs, and this API starts none (EMBED_WORKERS is false): run `chargehand work APP`"
             log.error(
-                "work waits and nobody does it",
+                "jobs are waiting and no node runs them",
                 event=log.Event.QUEUE_UNSERVED,
                 queues=",".join(queues),
                 store=site.hand.location,
                 why=why,
             )
-        said = queues if queues == before else said
+        logged = queues if queues == before else logged
         before = queues
         try:
-            await asyncio.wait_for(site.closing.wait(), LOOK)
+            await asyncio.wait_for(site.closing.wait(), CHECK_INTERVAL)
         except TimeoutError:
             continue
 
 
-def _waiting_for_nobody(hand: Chargehand) -> list[str]:
+def _unserved_queues(hand: Chargehand) -> list[str]:
     try:
         return hand.internal.waiting_for_nobody()
-    except ChargehandError as error:  # said by whoever uses the store; here it must not end the looking
-        log.warning("the store cannot be looked at", store=hand.location, why=error)
+    except ChargehandError as error:  # requests report it, too; the checks must continue
+        log.warning("the store cannot be read", store=hand.location, why=error)
         return []

@@ -1,4 +1,4 @@
-"""Which keys and sign-ins are good now: read from the store, and believed for a second."""
+"""Finds the caller of a key or a session cookie; keys and sessions are read from the store and cached for a second."""
 
 import asyncio
 import hmac
@@ -16,76 +16,77 @@ from chargehand.web.aside import Aside, Cached
 if TYPE_CHECKING:
     from chargehand.app import Chargehand
 
-BELIEVED = 1.0
-"""Seconds after which a revoked key opens nothing any more, at most."""
+MAX_AGE = 1.0
+"""Seconds after which a revoked key is rejected, at most."""
 SESSION_PREFIX = "cs_"
 
 
 class Caller(msgspec.Struct, frozen=True, kw_only=True):
-    """Somebody who may do something."""
+    """An authenticated caller and its scopes."""
 
     name: str
     kind: str
-    """`key`, `admin` (the key from the environment) or `local` (nobody has made a key yet)."""
+    """`key`, `admin` (the key from the environment) or `local` (no key exists yet)."""
     scopes: tuple[Scope, ...] = SCOPES
     csrf: str | None = None
-    """What requests that change something must repeat, of somebody who has signed in with a cookie."""
+    """The CSRF token that requests with a session cookie must send to change something."""
     expires_ms: int | None = None
 
 
-class FoundKey(msgspec.Struct, frozen=True):
-    """What the store has."""
+class StoredKeys(msgspec.Struct, frozen=True):
+    """The keys and sessions in the store."""
 
     keys: tuple[ApiKey, ...]
     sessions: dict[str, Session]
 
 
 class Keyring:
-    """See the module."""
+    """Authenticates callers by key or session cookie."""
 
     def __init__(self, hand: "Chargehand", aside: Aside) -> None:
         self._hand, self._aside = hand, aside
-        self._found = Cached(lambda: aside(self._read), BELIEVED / 2, clock.monotonic)
+        self._found = Cached(lambda: aside(self._read), MAX_AGE / 2, clock.monotonic)
         self._admin = admin_key(hand)
         self._used: dict[str, int] = {}
         self._notes: set[asyncio.Task[None]] = set()
 
-    def _read(self) -> FoundKey:
+    def _read(self) -> StoredKeys:
         found, sessions = self._hand.internal.keys.with_sessions()
-        return FoundKey(tuple(found), {session.digest: session for session in sessions})
+        return StoredKeys(tuple(found), {session.digest: session for session in sessions})
 
     def forget(self) -> None:
-        """Keys or sign-ins have changed here: the next request reads them anew."""
+        """Invalidates the cache after a change of keys or sessions."""
         self._found.forget()
 
     async def empty(self) -> bool:
-        """Whether nobody has ever made a key. A revoked or expired one still keeps the door shut."""
-        found: FoundKey = await self._found.get()
+        """Returns whether no key has ever been created; revoked and expired keys count."""
+        found: StoredKeys = await self._found.get()
         return self._admin is None and not found.keys
 
     async def by_key(self, secret: str) -> Caller | str:
-        """Whose key that is, or why it opens nothing."""
-        found: FoundKey = await self._found.get()
+        """Returns the caller with this key, or the reason why it is rejected."""
+        found: StoredKeys = await self._found.get()
         digest = keys.digest(secret)
         if self._admin is not None and hmac.compare_digest(self._admin.digest, digest):
             return Caller(name=ADMIN, kind="admin")
-        match = [key for key in found.keys if hmac.compare_digest(key.digest, digest)]  # all of them, always
+        # All keys are compared, so that the duration does not depend on the match.
+        match = [key for key in found.keys if hmac.compare_digest(key.digest, digest)]
         return self._caller(match[0]) if match else "the key is not known"
 
     async def by_cookie(self, secret: str) -> Caller | str:
-        """Who signed in with this cookie, or why it opens nothing."""
-        found: FoundKey = await self._found.get()
+        """Returns the caller with this cookie, or the reason why it is rejected."""
+        found: StoredKeys = await self._found.get()
         digest = keys.digest(secret)
         session = found.sessions.get(digest)
         if session is None or session.expires_ms <= clock.now_ms():
-            return "the sign-in has ended"
+            return "the session has ended"
         key = self._key(found, session.key)
-        caller = self._caller(key) if key is not None else "the key of this sign-in is gone"
+        caller = self._caller(key) if key is not None else "the key of this session no longer exists"
         if isinstance(caller, str):
             return caller
         return msgspec.structs.replace(caller, csrf=csrf_of(secret), expires_ms=session.expires_ms)
 
-    def _key(self, found: FoundKey, key_id: str) -> ApiKey | None:
+    def _key(self, found: StoredKeys, key_id: str) -> ApiKey | None:
         if self._admin is not None and key_id == self._admin.id:
             return self._admin
         return next((key for key in found.keys if key.id == key_id), None)
@@ -104,18 +105,18 @@ class Keyring:
         return Caller(name=key.name, kind=kind, scopes=key.scopes, expires_ms=key.expires_ms)
 
     async def _note(self, key_id: str, now: int) -> None:
-        """Write down that it was used, beside the request: nobody waits for that."""
+        """Stores when a key was last used; the request does not wait for it."""
         try:
             await self._aside(lambda: self._hand.internal.keys.touch([(key_id, now)]))
         except ChargehandError as error:
-            log.warning("it could not be written down that a key was used", why=error)
+            log.warning("the last use of a key could not be stored", why=error)
 
     async def sign_in(self, secret: str) -> tuple[str, Caller] | str:
-        """A cookie for whoever has this key, and what it allows; or why there is none."""
+        """Starts a session. Returns its cookie and the caller, or the reason why the key is rejected."""
         caller = await self.by_key(secret)
         if isinstance(caller, str):
             return caller
-        found: FoundKey = await self._found.get()
+        found: StoredKeys = await self._found.get()
         digest = keys.digest(secret)
         holders = (*found.keys, *([self._admin] if self._admin else []))
         key = next(key for key in holders if hmac.compare_digest(key.digest, digest))
@@ -127,18 +128,18 @@ class Keyring:
         return cookie, msgspec.structs.replace(caller, csrf=csrf_of(cookie), expires_ms=expires)
 
     async def sign_out(self, cookie: str) -> None:
-        """End a sign-in, everywhere."""
+        """Ends a session."""
         await self._aside(lambda: self._hand.internal.keys.sign_out(keys.digest(cookie)))
         self.forget()
 
 
 def csrf_of(cookie: str) -> str:
-    """The token that belongs to a sign-in: whoever cannot read the cookie cannot know it."""
+    """Returns the CSRF token of a session; it cannot be computed without the cookie."""
     return keys.digest(f"csrf {cookie}")[:43]
 
 
 def admin_key(hand: "Chargehand") -> ApiKey | None:
-    """The key that the settings name."""
+    """Returns the key from the settings; None if there is none."""
     given = hand.settings.admin_key
     if given is None:
         return None

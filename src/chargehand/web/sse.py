@@ -11,7 +11,7 @@ from starlette.types import Receive, Scope, Send
 
 from chargehand import clock
 from chargehand.host.feed import Watcher
-from chargehand.live.broker import Told
+from chargehand.live.broker import Delivery
 from chargehand.model.topic import RESYNC, Patterns, event_id, has_ended, job_topic, parse, resync
 from chargehand.web.site import Site
 
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 PING_EVERY = 15.0
 """Seconds without events after which a comment is sent, because proxies close idle connections."""
-WELCOME_FOR = 15.0
-"""Seconds after which it is looked again whether the client may still listen: its key may be revoked by now."""
+RECHECK_EVERY = 15.0
+"""Seconds after which the access of the client is checked again, because its key may have been revoked."""
 RETRY_MS = 1000
-LAST_WORDS = 0.5
+END_TIMEOUT = 0.5
 """Seconds that a client has to receive the end of its stream."""
 HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
@@ -31,17 +31,17 @@ _sites: "WeakKeyDictionary[Operations, Site]" = WeakKeyDictionary()
 
 
 def serve(site: Site) -> None:
-    """Streams of this Chargehand end when this site closes."""
+    """Makes the event streams of this Chargehand end when the site closes."""
     _sites[site.hand.internal] = site
 
 
 def of_job(operations: "Operations", job_id: str) -> "EventStream":
-    """The events of one job; the stream ends when the job has."""
-    return EventStream(operations, parse((job_topic(job_id),)), to_the_end=True)
+    """Returns a stream of the events of one job, which ends when the job ends."""
+    return EventStream(operations, parse((job_topic(job_id),)), ends_with_job=True)
 
 
 class EventStream(StreamingResponse):
-    """Ends when the client leaves or is no longer welcome, when the server closes, and, if wanted, with the job."""
+    """Streams events until the client disconnects or loses access, the server stops or, if wanted, the job ends."""
 
     def __init__(
         self,
@@ -49,65 +49,65 @@ class EventStream(StreamingResponse):
         patterns: Patterns,
         last: str | None = None,
         *,
-        welcome: Callable[[], Awaitable[bool]] | None = None,
-        to_the_end: bool = False,
+        allowed: Callable[[], Awaitable[bool]] | None = None,
+        ends_with_job: bool = False,
     ) -> None:
         super().__init__(iter(()), media_type="text/event-stream", headers=HEADERS)
-        self._operations, self._patterns, self._last, self._to_the_end = operations, patterns, last, to_the_end
-        self._welcome = welcome
+        self._operations, self._patterns, self._last = operations, patterns, last
+        self._allowed, self._ends_with_job = allowed, ends_with_job
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Sends events until the client disconnects or the server stops."""
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-        talking = asyncio.ensure_future(self._talk(send))
-        leaving = asyncio.ensure_future(_left(receive))
-        waiting: set[asyncio.Future[Any]] = {talking, leaving}
+        sending = asyncio.ensure_future(self._send_events(send))
+        disconnect = asyncio.ensure_future(_disconnected(receive))
+        waiting: set[asyncio.Future[Any]] = {sending, disconnect}
         site = _sites.get(self._operations)
         if site is not None:
             waiting.add(asyncio.ensure_future(site.closing.wait()))
         try:
             await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-            left = leaving.done()
+            left = disconnect.done()
         finally:
             for task in waiting:
                 task.cancel()
             await asyncio.gather(*waiting, return_exceptions=True)
-        if talking.done() and not talking.cancelled():
-            talking.result()
+        if sending.done() and not sending.cancelled():
+            sending.result()
         if not left:
-            with suppress(TimeoutError):  # a client that does not read must not keep the server
-                async with asyncio.timeout(LAST_WORDS):
+            with suppress(TimeoutError):  # a client that does not read must not delay the server
+                async with asyncio.timeout(END_TIMEOUT):
                     await send({"type": "http.response.body", "body": b"", "more_body": False})
 
-    async def _talk(self, send: Send) -> None:
+    async def _send_events(self, send: Send) -> None:
         async with self._operations.feed().watch(self._patterns, self._last) as watcher:
-            # Neither this nor a comment ends with an empty line: some clients would take that for an event.
-            await _say(send, b"retry: %d\n" % RETRY_MS)
-            over, look_at = False, clock.monotonic() + WELCOME_FOR
+            # Neither this nor a comment ends with an empty line, which some clients take for an event.
+            await _write(send, b"retry: %d\n" % RETRY_MS)
+            over, check_at = False, clock.monotonic() + RECHECK_EVERY
             while not over:
-                anew, told = await watcher.next(PING_EVERY)
-                if self._welcome is not None and clock.monotonic() >= look_at:
-                    if not await self._welcome():
+                anew, events = await watcher.next(PING_EVERY)
+                if self._allowed is not None and clock.monotonic() >= check_at:
+                    if not await self._allowed():
                         return
-                    look_at = clock.monotonic() + WELCOME_FOR
-                await _say(send, _text(watcher, anew, told) or b": still here\n")
-                over = self._to_the_end and any(has_ended(event.read(topic)) for event, topic in told)
+                    check_at = clock.monotonic() + RECHECK_EVERY
+                await _write(send, _text(watcher, anew, events) or b": still here\n")
+                over = self._ends_with_job and any(has_ended(event.read(topic)) for event, topic in events)
 
 
-def _text(watcher: Watcher, anew: bool, told: list[Told]) -> bytes:
+def _text(watcher: Watcher, anew: bool, events: list[Delivery]) -> bytes:
     life = watcher.life
-    parts = [event.sse(life, topic) for event, topic in told]
+    parts = [event.sse(life, topic) for event, topic in events]
     if anew:
         head = f"id: {event_id(life, 0)}\nevent: {RESYNC}\ndata: ".encode()
         parts.insert(0, head + resync(clock.now_ms()) + b"\n\n")
     return b"".join(parts)
 
 
-async def _say(send: Send, body: bytes) -> None:
+async def _write(send: Send, body: bytes) -> None:
     await send({"type": "http.response.body", "body": body, "more_body": True})
 
 
-async def _left(receive: Receive) -> None:
+async def _disconnected(receive: Receive) -> None:
     """Returns when the client has disconnected."""
     message: dict[str, Any] = {}
     while message.get("type") != "http.disconnect":

@@ -1,4 +1,4 @@
-"""`GET /api/events`: whoever looks gets the full state of its topics, and then every change."""
+"""`GET /api/events`: streams the full state of the requested topics, and then every change."""
 
 from typing import Annotated, Any
 
@@ -7,7 +7,7 @@ from fastapi import FastAPI, Header, Query, Request, Response
 from chargehand.model.topic import LONGEST, parse
 from chargehand.web import sse
 from chargehand.web.answers import EVENTS
-from chargehand.web.auth import still_welcome
+from chargehand.web.auth import still_allowed
 from chargehand.web.deps import READ, Here, router
 from chargehand.web.documents import also
 from chargehand.web.site import Site
@@ -15,7 +15,7 @@ from chargehand.web.site import Site
 routes = router("events")
 _STREAM: dict[int | str, dict[str, Any]] = {
     200: {
-        "description": "A stream of events; it does not end by itself. The schema is that of the data of an event.",
+        "description": "An endless stream of events. The schema is that of the data of one event.",
         "content": {
             "text/event-stream": {
                 "schema": {
@@ -31,14 +31,14 @@ _STREAM: dict[int | str, dict[str, Any]] = {
 }
 Topics = Annotated[
     list[Annotated[str, Query(max_length=100 * LONGEST)]] | None,
-    Query(description="Topics, separated by commas; none: everything but the jobs.", max_length=100),
+    Query(description="Topics, separated by commas. Default: all topics except jobs.", max_length=100),
 ]
-Last = Annotated[str | None, Query(max_length=200, description="As the header, for those who cannot set one.")]
+Last = Annotated[str | None, Query(max_length=200, description="An alternative to the header Last-Event-ID.")]
 LastHeader = Annotated[str | None, Header(alias="Last-Event-ID", max_length=200)]
 
 
 def include(api: FastAPI, site: Site) -> None:
-    """Serve the events of this site."""
+    """Adds the route, and makes streams end when the site closes."""
     sse.serve(site)
     api.include_router(routes)
 
@@ -47,10 +47,10 @@ def include(api: FastAPI, site: Site) -> None:
 async def events(
     request: Request, site: Here, topics: Topics = None, last_event_id: Last = None, header: LastHeader = None
 ) -> Response:
-    """Live state as server-sent events: the full state of the topics first (or what is newer than the last id), then
-    every change. A comment comes every 15 s; a stream whose key was revoked ends within that time. Topics and events
-    are described in docs/events.md."""
+    """Streams server-sent events: first the full state of the topics (or the changes since the last id), then every
+    change. A comment is sent every 15 s without events; a stream whose key is revoked ends within 15 s. Topics and
+    events are described in docs/events.md."""
     wanted = [topic for text in topics or () for topic in text.split(",") if topic]
     return sse.EventStream(
-        site.hand.internal, parse(wanted), header or last_event_id, welcome=lambda: still_welcome(request, "read")
+        site.hand.internal, parse(wanted), header or last_event_id, allowed=lambda: still_allowed(request, "read")
     )
