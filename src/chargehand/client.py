@@ -1,4 +1,4 @@
-"""A typed client for the HTTP interface, with the operations of `Chargehand` for a server elsewhere."""
+"""A typed client for the HTTP API, with the operations of `Chargehand` for a remote server."""
 
 from collections.abc import Generator, Iterator, Sequence
 from types import TracebackType
@@ -16,8 +16,8 @@ from chargehand.model.job import JobRecord, State
 from chargehand.model.records import ClaimRow, CrashRecord, CrewRow, Pause, RecurringPlan
 from chargehand.web import answers
 
-LISTEN_AGAIN = 1.0
-"""Seconds until a stream of events that ended is opened again."""
+RECONNECT_AFTER = 1.0
+"""Seconds before an event stream that has ended is opened again."""
 LONGEST_SILENCE = 40.0
 """Seconds without data after which a stream is considered closed; the server sends a comment every 15."""
 
@@ -45,11 +45,11 @@ class Refused(ChargehandError):
 
 
 class Unreachable(ChargehandError):
-    """No server answers at that address, or not in time."""
+    """No server answered at the address in time."""
 
 
 class NewJobOptions(TypedDict, total=False):
-    """The options of a job, listed by `model.job.JobSpec`. Those not given are the crew's."""
+    """The options of a job, as listed by `model.job.JobSpec`; they default to those of the crew."""
 
     label: str
     key: str
@@ -115,7 +115,7 @@ class Client:
         return _read(self._send("POST", path, content=msgspec.json.encode(body), headers=sent), kind)
 
     def subscribe(self, *topics: str) -> Generator[dict[str, Any]]:
-        """Yields events of these topics: the full state first, then changes. Restarts of the server do not end it."""
+        """Yields events of these topics: the full state first, then changes. Reconnects if the server restarts."""
         last: str | None = None
         while True:
             try:
@@ -125,7 +125,7 @@ class Client:
             except httpx.HTTPError as error:
                 if last is None:
                     raise Unreachable(f"{self.url} does not answer: {type(error).__name__}: {error}") from error
-            clock.sleep(LISTEN_AGAIN)
+            clock.sleep(RECONNECT_AFTER)
 
     def _listen(self, topics: Sequence[str], last: str | None) -> Generator[tuple[str, dict[str, Any]]]:
         """Yields the events of one stream with their ids."""
@@ -142,7 +142,7 @@ class Client:
                 elif line.startswith("data: "):
                     yield event_id, msgspec.json.decode(line[6:])
 
-    # what runs
+    # status
 
     def info(self) -> answers.Info:
         """Returns the versions, the node, crews and queues."""
@@ -285,7 +285,7 @@ class Client:
         return self._get("/api/v1/jobs", answers.JobPage, **asked, limit=limit, after=after)
 
     def all_jobs(self, **which: Any) -> Iterator[JobRecord]:
-        """Yields all jobs that match, and requests page by page."""
+        """Yields all jobs that match, in pages of 500."""
         after: str | None = None
         while True:
             page = self.jobs(**which, limit=500, after=after)
@@ -306,7 +306,7 @@ class Client:
         """Cancels a job. Raises Conflict if it has ended."""
         return self._post(f"/api/v1/jobs/{quote(job_id, safe='')}/cancel", Answer)
 
-    # queues and the rest
+    # queues, claims, crashes, operations
 
     def queues(self) -> tuple[answers.Queue, ...]:
         """Returns every queue."""
@@ -325,7 +325,7 @@ class Client:
         return self._post(f"/api/v1/queues/{quote(queue, safe='')}/clear-failed", answers.Changed)
 
     def wake(self, crew: str) -> Answer:
-        """Makes a discovering crew look for work at once."""
+        """Makes a discovering crew search for work at once."""
         return self._post(f"/api/v1/crews/{quote(crew, safe='')}/wake", Answer)
 
     def claims(self, limit: int | None = None, after: str | None = None) -> answers.Claims:
@@ -343,7 +343,7 @@ class Client:
                 return
 
     def release(self, job_id: str, claim: int) -> Answer:
-        """Ends a claim by hand. Raises Conflict if the job has another claim by now."""
+        """Releases a claim. Raises Conflict if the job is no longer running under this claim."""
         return self._post(f"/api/v1/claims/{quote(job_id, safe='')}/release", Answer, {"claim": claim})
 
     def crashes(
@@ -406,7 +406,7 @@ def _refusal(answer: httpx.Response) -> ChargehandError:
         return _PROBLEMS[kind](text)
     if answer.status_code == 404 and kind in ("", "no-such-path"):
         text = (
-            f"there is no Chargehand at {answer.url}: `chargehand serve` answers at http://host:8356, an application "
-            "that it is attached to under its prefix, http://host:8000/chargehand"
+            f"there is no Chargehand at {answer.url}: `chargehand serve` serves it at http://host:8356, an application "
+            "under its prefix, such as http://host:8000/chargehand"
         )
     return Refused(text, answer.status_code, kind, str(found.get("request_id", "")))

@@ -170,7 +170,7 @@ def asked(location: Location) -> dict[str, Any]:
         line = Connection(location.socket, ASKED)
         listens = True
         try:
-            reply = line.reply(line.say("STATUS"), ASKED)
+            reply = line.reply(line.send("STATUS"), ASKED)
         finally:
             line.close()
     except NoNode as error:

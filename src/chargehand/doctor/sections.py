@@ -96,7 +96,7 @@ def _log(location: Location) -> list[Any]:
     try:
         line = Connection(location.socket, ASKED)
         try:
-            call = line.say("LOGS", count=MOST_LINES)
+            call = line.send("LOGS", count=MOST_LINES)
             while (reply := line.reply(call, ASKED)) is not None and "lines" in reply:
                 lines += reply["lines"]
                 if not reply.get("more", False):

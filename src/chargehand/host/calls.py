@@ -1,6 +1,6 @@
 """Calls to the control socket of a node, for API processes, the command line and callers that wait for a job.
 
-It never retries: a caller that gets NoNode uses the store, which is authoritative.
+Calls are not retried: a caller that receives NoNode uses the store, which is authoritative.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ CALL_TIMEOUT = 5.0
 """Seconds after which a call to a node that does not answer fails."""
 LONGEST_WAIT = 3600.0
 LONGEST_RECV = 1.0
-"""Seconds in one system call: a Ctrl+C just before the call is handled only after it."""
+"""The longest system call, in seconds: a Ctrl+C just before it is handled only after it."""
 
 
 class NoNode(ChargehandError):
@@ -64,7 +64,7 @@ class Connection:
         poller.register(self._sock, select.POLLIN)
         return not poller.poll(0)
 
-    def say(self, kind: str, **fields: Any) -> int:
+    def send(self, kind: str, **fields: Any) -> int:
         """Sends a request. Returns its number."""
         self._calls += 1
         self._sock.settimeout(CALL_TIMEOUT)
@@ -111,7 +111,7 @@ class Calls:
 
     @contextmanager
     def line(self) -> Generator[Connection]:
-        """Lends a connection to the block; it is closed if the block raises."""
+        """Yields a connection, which is kept for later calls, or closed if the block raises."""
         self._check_fork()
         line: Connection | None = None
         while line is None and self._lines:
@@ -130,7 +130,7 @@ class Calls:
     def call(self, kind: str, **fields: Any) -> dict[str, Any]:
         """Sends a request and returns the reply. Raises the error of the node, or NoNode."""
         with self.line() as line:
-            reply = line.reply(line.say(kind, **fields), CALL_TIMEOUT)
+            reply = line.reply(line.send(kind, **fields), CALL_TIMEOUT)
             if reply is None:
                 raise NoNode(f"the node at {self._path} did not answer within {CALL_TIMEOUT:g} s")
             if "error" not in reply:
@@ -138,7 +138,7 @@ class Calls:
         raise _error_of(reply)
 
     def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
-        """Enqueues jobs through the node; they are durable when it returns."""
+        """Enqueues jobs through the node; they are durable when the method returns. Returns their ids."""
         tagged = any(job.tags for job in jobs)
         try:
             reply = self.call(
@@ -146,7 +146,7 @@ class Calls:
             )
         except ChargehandError as error:
             if tagged and type(error) is ChargehandError:  # a node of version 0.1.0, which would drop the tags
-                raise NoNode(f"the node at {self._path} knows no tags: {error}") from error
+                raise NoNode(f"the node at {self._path} does not support tags: {error}") from error
             raise
         return [Enqueued(job_id, created) for job_id, created in reply["enqueued"]]
 
@@ -156,10 +156,10 @@ class Calls:
         return [(job_id, at_once) for job_id, at_once in reply["cancelled"]]
 
     def hint(self, queue: str | None) -> bool:
-        """Tells the node that there are new jobs. Returns whether a node was reached."""
+        """Notifies the node of new jobs. Returns whether a node was reached."""
         try:
             with self.line() as line:
-                line.say("HINT", queue=queue)
+                line.send("HINT", queue=queue)
         except NoNode:
             return False
         return True
@@ -168,7 +168,7 @@ class Calls:
         """Yields the last log lines of the node; with `follow`, new ones as they come, until the node ends."""
         line = Connection(self._path, CALL_TIMEOUT)
         try:
-            call = line.say("LOGS", scope=scope, id=job or "", count=count, follow=follow)
+            call = line.send("LOGS", scope=scope, id=job or "", count=count, follow=follow)
             limit = CALL_TIMEOUT
             while True:
                 reply = line.reply(call, limit)
@@ -198,16 +198,19 @@ class Calls:
         return self.call("DIARY", id=component)["diary"]
 
     def wait(self, job_id: str, ended: Callable[[], bool], until: float | None) -> None:
-        """Returns when the job may have ended. `ended` reads the store; the node only reports when to read it."""
+        """Returns when `ended`, which reads the store, is true, or when the node reports the end of the job.
+
+        Raises TimeoutError at `until`.
+        """
         with self.line() as line:
-            call = line.say("FOLLOW", id=job_id)
+            call = line.send("FOLLOW", id=job_id)
             while not ended():
                 left = 1.0 if until is None else until - clock.monotonic()
                 if left <= 0:
                     raise TimeoutError(f"job {job_id} did not end in time")
                 if line.reply(call, min(left, 1.0)) is not None:
                     return
-            line.say("UNFOLLOW", id=job_id)
+            line.send("UNFOLLOW", id=job_id)
 
     def close(self) -> None:
         self._check_fork()

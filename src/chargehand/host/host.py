@@ -1,6 +1,6 @@
 """Starts a node, watches it, starts another when it exits, and stops it gracefully.
 
-It runs in one thread and never touches the store or the workers. If this process dies, its end of the socket to the
+A host runs in one thread and does not use the store or the workers. If its process dies, its end of the socket to the
 node (the tether) closes, and the node stops.
 """
 
@@ -26,9 +26,9 @@ from chargehand.stores.location import locate
 
 STANDBY_POLL = 0.5
 """Seconds between two attempts to take the lock while the node of another host serves the store."""
-LAST_WORDS = 10.0
+STOP_MARGIN = 10.0
 """Seconds after the grace period of the workers after which a node that was asked to stop is killed."""
-HURRY = 3.0
+KILL_TIMEOUT = 3.0
 """Seconds that a node has to kill its workers, before it is killed itself."""
 SHORT_LIFE = 10.0
 LONGEST_PAUSE = 30.0
@@ -39,7 +39,7 @@ _tethers: set[socket.socket] = set()
 
 @contextmanager
 def _not_for_children(tether: socket.socket) -> Generator[None]:
-    """Closes the tether in processes that are forked during the block: otherwise the node would outlive its host."""
+    """Closes the tether in processes forked during the block; otherwise the node would outlive its host."""
     _tethers.add(tether)
     try:
         yield
@@ -63,7 +63,7 @@ class Failed(msgspec.Struct, frozen=True):
 
 
 class Host:
-    """Keeps one node running for a store, or waits while another host does."""
+    """Keeps one node running for a store, or waits while another host runs one."""
 
     def __init__(self, plan: NodePlan, *, give_up: bool = False) -> None:
         self._plan, self._give_up = plan, give_up
@@ -72,7 +72,7 @@ class Host:
         self._thread = threading.Thread(target=self._run, name="chargehand-host", daemon=True)
         self._stopping = self._killing = False
         self.ready = threading.Event()
-        """Set while a node that this host started is ready."""
+        """Set while the node of this host is ready."""
         self.ended = threading.Event()
         self.failed: Failed | None = None
         self.node_pid: int | None = None
@@ -80,7 +80,7 @@ class Host:
 
     @property
     def is_own(self) -> bool:
-        """Whether this process created the host, and not a parent that forked it."""
+        """Whether this process created the host; False in a forked child."""
         return self._pid == os.getpid()
 
     def start(self) -> None:
@@ -111,7 +111,7 @@ class Host:
     def _run(self) -> None:
         try:
             pause = 0.0
-            said = False
+            logged = False
             while not self._stopping:
                 try:
                     lock = nodelock.take(self._store)
@@ -123,7 +123,7 @@ class Host:
                     self._wait(LONGEST_PAUSE)
                     continue
                 if lock is None:
-                    if not said:
+                    if not logged:
                         found = nodelock.holder(self._store) or {}
                         log.info(
                             "another node serves this store; waiting",
@@ -131,10 +131,10 @@ class Host:
                             store=self._store,
                             pid=found.get("pid"),
                         )
-                    said = True
+                    logged = True
                     self._wait(STANDBY_POLL)
                     continue
-                said = False
+                logged = False
                 began = clock.monotonic()
                 self._serve(lock)
                 if self._give_up and self.failed is not None:
@@ -143,7 +143,7 @@ class Host:
                 pause = 0.0 if lived > SHORT_LIFE else min(max(2 * pause, 0.1), LONGEST_PAUSE)
                 self._wait(pause if not self._stopping else 0.0)
         except Exception:
-            log.error("the host's thread failed", trace=True)
+            log.error("the host thread failed", trace=True)
         finally:
             self.ended.set()
 
@@ -192,7 +192,7 @@ class Host:
     def _reap(self, child: Child) -> None:
         if not child.wait(0):
             child.signal(signal.SIGKILL)
-            child.wait(LAST_WORDS)
+            child.wait(STOP_MARGIN)
         ending = child.exit()
         child.close()
         if not self._stopping:
@@ -202,10 +202,10 @@ class Host:
             self._sweep()
 
     def _sweep(self) -> None:
-        """Ends the processes that a killed node left behind, because no other node will."""
+        """Ends the processes that a killed node has left behind, because no other node will end them."""
         lock = nodelock.take(self._store)
         if lock is not None:
-            ProcessRecord(self._store.lives, self._store.mark).end_earlier(HURRY)
+            ProcessRecord(self._store.lives, self._store.mark).end_earlier(KILL_TIMEOUT)
             nodelock.release(lock)
 
     def _watch(self, child: Child, tether: socket.socket) -> None:
@@ -214,14 +214,14 @@ class Host:
             poller.register(descriptor, select.POLLIN)
         decoder = Decoder(1 << 20)
         limit: float | None = None
-        hurried = False
+        kill_sent = False
         while True:
             timeout = None if limit is None else max(0.0, limit - clock.monotonic()) * 1000 + 1
             events = {descriptor for descriptor, _ in poller.poll(timeout)}
             if self._wake in events:
                 os.eventfd_read(self._wake)
-            if self._killing and not hurried:
-                hurried, limit = True, clock.monotonic() + HURRY
+            if self._killing and not kill_sent:
+                kill_sent, limit = True, clock.monotonic() + KILL_TIMEOUT
                 tether.sendall(b"KILL|{}\n")
             elif self._stopping and limit is None:
                 limit = clock.monotonic() + self._stop_limit()
@@ -229,7 +229,7 @@ class Host:
             if limit is not None and clock.monotonic() >= limit:
                 log.warning("node killed", pid=child.pid)
                 child.signal(signal.SIGKILL)
-                limit = clock.monotonic() + HURRY
+                limit = clock.monotonic() + KILL_TIMEOUT
             if tether.fileno() in events:
                 data = tether.recv(1 << 16)
                 if not data:
@@ -242,7 +242,7 @@ class Host:
 
     def _stop_limit(self) -> float:
         liveness = self._plan.liveness
-        return liveness.grace + 2 * liveness.terminate + LAST_WORDS
+        return liveness.grace + 2 * liveness.terminate + STOP_MARGIN
 
     def _receive(self, frame: Frame) -> None:
         if frame.kind == "READY":

@@ -1,4 +1,4 @@
-"""The node lock, of which a store has one: a host takes it and passes it to its node; the kernel releases it."""
+"""The node lock, one for each store: a host takes it and passes it to its node; the kernel releases it."""
 
 import fcntl
 import json
@@ -36,13 +36,13 @@ def release(descriptor: int) -> None:
         os.close(descriptor)
 
 
-def _forget() -> None:
-    """Releases the locks in a forked process, which must not keep a node's lock."""
+def _release_in_child() -> None:
+    """Closes the descriptors in a forked process, which must not keep the lock of a node."""
     for descriptor in list(_taken):
         release(descriptor)
 
 
-os.register_at_fork(after_in_child=_forget)
+os.register_at_fork(after_in_child=_release_in_child)
 
 
 def sign(descriptor: int, pid: int, node: str) -> None:
@@ -53,7 +53,7 @@ def sign(descriptor: int, pid: int, node: str) -> None:
 
 
 def holder(store: Location) -> dict[str, Any] | None:
-    """Returns what is known of the holder; None if the lock is free."""
+    """Returns the content of the lock file if the lock is held; None if it is free."""
     try:
         descriptor = os.open(store.node, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -68,7 +68,7 @@ def holder(store: Location) -> dict[str, Any] | None:
 
 
 def _read(text: bytes) -> dict[str, Any]:
-    """Returns the content of the lock file; nothing, if it is incomplete."""
+    """Returns the decoded content of the lock file; an empty dict if it is incomplete."""
     try:
         return dict(json.loads(text))
     except (ValueError, TypeError):
