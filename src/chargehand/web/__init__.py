@@ -1,4 +1,4 @@
-"""HTTP, live events and the dashboard: `Chargehand.attach` puts them into FastAPI, `chargehand serve` runs them alone.
+"""The HTTP API, live events and the dashboard: `Chargehand.attach` mounts them, `chargehand serve` serves them.
 
-Only this package knows FastAPI; the node and the workers import nothing of it.
+Only this package imports FastAPI; the node and the workers import nothing from it.
 """

@@ -1,7 +1,7 @@
-"""Blocking calls, done beside the event loop in a few threads of our own.
+"""Runs blocking calls in a small thread pool, apart from the event loop.
 
-A store that hangs costs these threads and no others: the event loop goes on, and so does the application's default
-executor. The threads are daemons, so that a hung store does not keep the process from ending.
+A store that hangs blocks only these threads, not the event loop and not the default executor of the application. They
+are daemon threads, so that a hung store does not prevent the process from exiting.
 """
 
 import asyncio
@@ -17,59 +17,59 @@ from chargehand.errors import ChargehandError
 Answer = TypeVar("Answer")
 
 IDLE = 5.0
-"""Seconds after which a thread that has nothing to do ends."""
+"""Seconds after which an idle thread ends."""
 
 
 class Overdue(ChargehandError):
-    """What was asked for did not come in time, or too many wait already."""
+    """A call did not return in time, or too many calls are waiting."""
 
 
 class Aside:
-    """So many threads, so many that may wait for one, so many seconds for each."""
+    """A pool of at most `threads` threads, with at most `waiting` queued calls and `limit` seconds for each call."""
 
     def __init__(self, threads: int = 8, waiting: int = 64, limit: float = 10.0) -> None:
         self._threads, self._waiting, self._limit = threads, waiting, limit
-        self._todo: SimpleQueue[_Errand] = SimpleQueue()
+        self._todo: SimpleQueue[_Call] = SimpleQueue()
         self._guard = threading.Lock()
         self._running = self._open = 0
 
     async def __call__(self, work: Callable[[], Answer], limit: float | None = None) -> Answer:
-        """What the work returns or raises; Overdue after so many seconds. What has begun then goes on unheard."""
+        """Returns or raises what `work` does. Raises Overdue after `limit` seconds; the call may still continue."""
         seconds = self._limit if limit is None else limit
-        errand = _Errand(work)
+        call = _Call(work)
         with self._guard:
             if self._open >= self._threads + self._waiting:
-                raise Overdue("too many requests wait for the store, which answers slowly or not at all")
+                raise Overdue("too many requests are waiting for the store, which answers slowly or not at all")
             self._open += 1
             needed = self._running < min(self._open, self._threads)
             self._running += needed
-        self._todo.put(errand)
+        self._todo.put(call)
         if needed:
             threading.Thread(target=self._run, name="chargehand-web", daemon=True).start()
         try:
             async with asyncio.timeout(seconds):
-                return await errand.answer
+                return await call.answer
         except TimeoutError:
-            raise Overdue(f"the store did not answer within {seconds:g} s; what was asked may still be done") from None
+            raise Overdue(f"the store did not answer within {seconds:g} s; the request may still take effect") from None
 
     def _run(self) -> None:
         while True:
             try:
-                errand = self._todo.get(timeout=IDLE)
+                call = self._todo.get(timeout=IDLE)
             except Empty:
                 with self._guard:
                     if self._todo.empty():
                         self._running -= 1
                         return
                 continue
-            tell = errand.run()
+            report = call.run()
             with self._guard:
-                self._open -= 1  # before it is told: whoever has been answered does not count any more
-            tell()
+                self._open -= 1  # before the result is set: a finished call must not count as open
+            report()
 
 
-class _Errand:
-    """One call on its way to a thread and back."""
+class _Call:
+    """A call to be run by a thread, and the future of its result."""
 
     def __init__(self, work: Callable[[], Any]) -> None:
         self._work, self._context = work, contextvars.copy_context()
@@ -77,27 +77,27 @@ class _Errand:
         self.answer: asyncio.Future[Any] = self._loop.create_future()
 
     def run(self) -> Callable[[], None]:
-        """Do it; what is returned tells how it ended."""
-        if self.answer.cancelled():  # nobody waits for it any more, and it has not begun
+        """Runs the call. Returns a function that sets the result of the future."""
+        if self.answer.cancelled():  # the caller no longer waits, and the call has not started
             return lambda: None
         try:
-            return partial(self._tell, self.answer.set_result, self._context.run(self._work))
+            return partial(self._report, self.answer.set_result, self._context.run(self._work))
         except Exception as error:
-            return partial(self._tell, self.answer.set_exception, error)
+            return partial(self._report, self.answer.set_exception, error)
 
-    def _tell(self, tell: Callable[[Any], None], what: Any) -> None:
+    def _report(self, setter: Callable[[Any], None], value: Any) -> None:
         def done() -> None:
             if not self.answer.done():
-                tell(what)
+                setter(value)
 
         try:
             self._loop.call_soon_threadsafe(done)
         except RuntimeError:
-            return  # the server is gone, and with it whoever asked
+            return  # the event loop is closed: nobody waits for the result
 
 
 class Cached:
-    """The newest answer to a question that many ask: asked once at a time, and believed for so long."""
+    """Caches the result of `ask` for `age` seconds; at most one call of `ask` runs at a time."""
 
     def __init__(self, ask: Callable[[], Any], age: float, clock: Callable[[], float]) -> None:
         self._ask, self._age, self._clock = ask, age, clock
@@ -106,11 +106,11 @@ class Cached:
         self._asking: asyncio.Task[Any] | None = None
 
     def forget(self) -> None:
-        """Whatever it was may have changed."""
+        """Invalidates the cached result."""
         self._at = None
 
     async def get(self) -> Any:
-        """The answer, no older than that; or what the asking raised."""
+        """Returns the cached result, or calls `ask` if it is too old. Raises what `ask` raises."""
         if self._at is not None and self._clock() - self._at <= self._age:
             return self._answer
         if self._asking is None or self._asking.done() or self._asking.get_loop() is not asyncio.get_running_loop():

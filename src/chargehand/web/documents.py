@@ -1,4 +1,4 @@
-"""Answers as JSON, and their description in OpenAPI: taken from the structs that are sent, not written twice."""
+"""JSON responses, and their OpenAPI schemas, which are derived from the response structs."""
 
 from typing import Any
 
@@ -12,15 +12,15 @@ _REFERENCE = "#/components/schemas/{name}"
 _kinds: dict[str, Any] = {"ProblemDocument": ProblemDocument}
 REFUSALS = {
     400: "The request is malformed.",
-    401: "A key is needed, or the one that was sent opens nothing.",
-    403: "The key does not have the scope; or there is no key yet and the caller is not local; or the request comes "
-    "from another site's page.",
+    401: "An API key is missing, unknown, revoked or expired.",
+    403: "The key does not have the scope; or no key exists and the caller is not local; or a page of another site "
+    "sent the request.",
     413: "The body is too large.",
-    421: "This server does not answer for that host.",
-    422: "The request does not fit its description; `errors` says where.",
-    503: "The store or the node does not answer, or cannot be used.",
+    421: "This server does not serve that host.",
+    422: "The request is invalid; `errors` lists the reasons.",
+    503: "The store or the node is unavailable.",
 }
-MORE = {404: "There is no such thing.", 409: "Not possible in the present state."}
+MORE = {404: "Not found.", 409: "Not possible in the current state."}
 _EXAMPLE = ProblemDocument(
     type=f"{TYPE}invalid-request",
     title="Unprocessable Entity",
@@ -32,14 +32,14 @@ _EXAMPLE = ProblemDocument(
 
 
 def respond(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    """A struct as JSON."""
+    """Returns a response with a struct as JSON."""
     return Response(msgspec.json.encode(value), status, headers, "application/json")
 
 
 def answers(
     kind: type[Any], example: Any, *refusals: int, status: int = 200, also: int | None = None
 ) -> dict[int | str, dict[str, Any]]:
-    """What a route may answer, for its `responses`: this struct, and these problems beside those of every route."""
+    """Returns the `responses` of a route: this struct, and these problems besides those of every route."""
     _kinds[kind.__name__] = kind
     one = {"$ref": _REFERENCE.format(name=kind.__name__)}
     content = {
@@ -58,7 +58,7 @@ def also(*kinds: type[Any]) -> list[dict[str, str]]:
 
 
 def problem(description: str) -> dict[str, Any]:
-    """A problem document, in the description of a route."""
+    """Returns the OpenAPI description of a problem response."""
     content = {
         "schema": {"$ref": _REFERENCE.format(name="ProblemDocument")},
         "example": msgspec.to_builtins(_EXAMPLE),
@@ -82,7 +82,7 @@ def _as_sent(name: str, schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def describe(api: FastAPI, description: str) -> None:
-    """Have the OpenAPI document made so: with the structs, the ways to sign in, and no more than is true."""
+    """Makes the application generate its OpenAPI document with the structs and the security schemes."""
 
     def openapi() -> dict[str, Any]:
         if api.openapi_schema is None:
@@ -92,7 +92,7 @@ def describe(api: FastAPI, description: str) -> None:
             schemas = components.setdefault("schemas", {})
             schemas |= {name: _as_sent(name, schema) for name, schema in structs.items()}
             components["securitySchemes"] = {
-                "key": {"type": "http", "scheme": "bearer", "description": "An API key, ch_…"},
+                "key": {"type": "http", "scheme": "bearer", "description": "An API key (`ch_…`)."},
                 "cookie": {"type": "apiKey", "in": "cookie", "name": api.state.site.cookie},
             }
             api.openapi_schema = document

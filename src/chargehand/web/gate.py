@@ -1,6 +1,6 @@
-"""What every request passes first: its id, its size, its host; and what nobody foresaw, answered without a trace.
+"""ASGI middleware: the request id, the body limit, the check of the Host header, and the answer to unexpected errors.
 
-It knows nothing of keys: who may do what is said by each route.
+Authentication is not done here, but by each route.
 """
 
 import re
@@ -23,18 +23,18 @@ HEADERS = {
     "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
     "x-frame-options": "DENY",
 }
-"""Given to every answer that does not say otherwise itself."""
+"""Default headers of every response."""
 
 
 class Gate:
-    """See the module. `hosts`: the only ones that may be asked for; none given: any."""
+    """Checks every request before its route does. `hosts`: the allowed host names; empty: any."""
 
     def __init__(self, app: ASGIApp, hosts: Sequence[str] = (), limit: int = BODY_LIMIT) -> None:
         self._app, self._limit = app, limit
         self._hosts = frozenset(host.lower() for host in hosts)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request."""
+        """Handles one request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -46,14 +46,14 @@ class Gate:
         reply = _Reply(send, name)
         try:
             self._check(headers)
-            await self._app(scope, _Measured(receive, self._limit), reply)
+            await self._app(scope, _LimitedBody(receive, self._limit), reply)
         except Problem as problem:
             await self._refuse(problem, scope, receive, reply)
         except Exception:
-            log.error("a request met an unforeseen error", trace=True, path=scope["path"])
+            log.error("a request failed with an unexpected error", trace=True, path=scope["path"])
             if reply.begun:
                 raise
-            problem = Problem(500, "unforeseen", f"an unforeseen error; the log has it under the request id {name}")
+            problem = Problem(500, "unforeseen", f"unexpected error; see the log for request id {name}")
             await self._refuse(problem, scope, receive, reply)
         finally:
             log.request_id.reset(token)
@@ -68,7 +68,7 @@ class Gate:
         if not _HOST.fullmatch(host) or len(headers.getlist("host")) != 1:
             raise Problem(400, "malformed-request", "the Host header is missing or malformed")
         if self._hosts and host_of(host) not in self._hosts:
-            raise Problem(421, "wrong-host", "this server does not answer for the host that was asked for")
+            raise Problem(421, "wrong-host", "this server does not serve the requested host")
         length = headers.get("content-length", "0")
         if not length.isascii() or not length.isdecimal():
             raise Problem(400, "malformed-request", "the Content-Length header is not a number")
@@ -77,17 +77,17 @@ class Gate:
 
 
 def too_large(limit: int) -> Problem:
-    """A body that is longer than is read."""
-    return Problem(413, "too-large", f"the body has more than the {limit:,} bytes that are allowed")
+    """Returns the problem for a body that exceeds the limit."""
+    return Problem(413, "too-large", f"the body is larger than the limit of {limit:,} bytes")
 
 
 def host_of(header: str) -> str:
-    """The name or address in a Host header, without port and brackets, in small letters."""
+    """Returns the name or address in a Host header in lower case, without port and brackets."""
     return re.sub(r":\d+$", "", header).strip("[]").lower()
 
 
-class _Measured:
-    """The request's body, but no more of it than is allowed."""
+class _LimitedBody:
+    """Receives the body of a request. Raises Problem if it exceeds the limit."""
 
     def __init__(self, receive: Receive, limit: int) -> None:
         self._receive, self._left, self._limit = receive, limit, limit
@@ -102,7 +102,7 @@ class _Measured:
 
 
 class _Reply:
-    """The answer on its way out, with what every answer carries."""
+    """Sends a response with the request id and the default headers."""
 
     def __init__(self, send: Send, name: str) -> None:
         self._send, self._name = send, name

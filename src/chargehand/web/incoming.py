@@ -1,4 +1,4 @@
-"""Requests for jobs into jobs: for which crew, and checked against what it takes."""
+"""Converts request bodies to jobs: finds the crew, and checks the payload against the type that it takes."""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, cast
@@ -11,7 +11,7 @@ from chargehand import codec
 from chargehand.errors import PayloadError
 from chargehand.model.job import NewJob
 from chargehand.settings.plan import CrewPlan, new_job
-from chargehand.web.problems import MOST_FAULTS, Fault, Problem, faults_of, in_words
+from chargehand.web.problems import MOST_FAULTS, Fault, Problem, faults_of, summary
 from chargehand.web.requests import MOST_JOBS, JobIn, options_of
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ MANY: dict[str, Any] = {
             "application/json": {
                 "schema": {
                     "title": "JobsIn",
-                    "description": "Jobs to be made, all of them or none.",
+                    "description": "Jobs to create: all of them or none.",
                     "type": "object",
                     "required": ["jobs"],
                     "additionalProperties": False,
@@ -43,25 +43,25 @@ MANY: dict[str, Any] = {
         },
     }
 }
-"""The body of a request for many jobs, as OpenAPI describes it."""
+"""The OpenAPI description of the body of a bulk request."""
 
 
 def read_many(request: Request, body: bytes) -> Callable[[], list[JobIn]]:
-    """A function that reads such a body: it may take a while, and is for a thread of its own."""
+    """Returns a function that decodes the body of a bulk request; it is slow, and to be run in a thread."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
     def read() -> list[JobIn]:
         if kind != "application/json":
-            raise _wrong([Fault("body", "Content-Type is not application/json")])
+            raise _invalid([Fault("body", "Content-Type is not application/json")])
         try:
             found: Any = msgspec.json.decode(body)
         except (ValueError, RecursionError) as error:
-            raise _wrong([Fault("body", f"is not JSON: {error}")]) from None
+            raise _invalid([Fault("body", f"is not JSON: {error}")]) from None
         if not isinstance(found, dict) or set(cast("dict[str, Any]", found)) != {"jobs"}:
-            raise _wrong([Fault("body", "is not an object with `jobs` and nothing else")])
+            raise _invalid([Fault("body", "is not an object with the single field `jobs`")])
         jobs = cast("list[Any]", found["jobs"])
         if type(jobs) is not list or not 1 <= len(jobs) <= MOST_JOBS:
-            raise _wrong([Fault("body/jobs", f"is not an array of 1 to {MOST_JOBS:,} jobs")])
+            raise _invalid([Fault("body/jobs", f"is not an array of 1 to {MOST_JOBS:,} jobs")])
         return [_one(number, job) for number, job in enumerate(jobs)]
 
     return read
@@ -72,15 +72,15 @@ def _one(number: int, job: Any) -> JobIn:
         return JobIn.model_validate(job)
     except ValidationError as error:
         where = ["body", "jobs", number]
-        raise _wrong(faults_of([{**fault, "loc": (*where, *fault["loc"])} for fault in error.errors()])) from None
+        raise _invalid(faults_of([{**fault, "loc": (*where, *fault["loc"])} for fault in error.errors()])) from None
 
 
-def _wrong(faults: Sequence[Fault]) -> Problem:
-    return Problem(422, "invalid-request", in_words(faults), faults=faults)
+def _invalid(faults: Sequence[Fault]) -> Problem:
+    return Problem(422, "invalid-request", summary(faults), faults=faults)
 
 
 class CrewCache:
-    """The crews that there are: the application's own, with their types, and those that the store knows."""
+    """Finds crews: those of the application, with their payload types, and those registered in the store."""
 
     def __init__(self, hand: "Chargehand") -> None:
         self._own = [(crew.plan, crew.takes) for crew in hand.crews.values()]
@@ -88,29 +88,29 @@ class CrewCache:
         self._stored: list[tuple[CrewPlan, Any]] | None = None
 
     def find(self, job: JobIn) -> tuple[CrewPlan, Any]:
-        """Who is to do a job, and what it takes (None: not known)."""
-        own = next((found for found in self._own if _meant(job, found[0])), None)
+        """Returns the crew of a job and its payload type (None: unknown). Raises Problem if there is no such crew."""
+        own = next((found for found in self._own if _matches(job, found[0])), None)
         if own is not None:
             return own
         if self._stored is None:
             rows = self._hand.known_crews()
             self._stored = [(msgspec.convert(row, CrewPlan, from_attributes=True), None) for row in rows]
-        stored = next((found for found in self._stored if _meant(job, found[0])), None)
+        stored = next((found for found in self._stored if _matches(job, found[0])), None)
         if stored is not None:
             return stored
         field = "crew" if job.crew is not None else "queue"
-        there = sorted({getattr(plan, "name" if job.crew else "queue") for plan, _ in (*self._own, *self._stored)})
+        existing = sorted({getattr(plan, "name" if job.crew else "queue") for plan, _ in (*self._own, *self._stored)})
         which = f"there is no crew {job.crew!r}" if job.crew is not None else f"no crew serves queue {job.queue!r}"
-        detail = f"{which}; there are: {', '.join(there) or 'none yet; a node writes them when it starts'}"
+        detail = f"{which}; there are: {', '.join(existing) or 'none yet; a node registers its crews when it starts'}"
         raise Problem(422, "unknown-crew", detail, faults=[Fault(f"body/{field}", detail)])
 
 
-def _meant(job: JobIn, plan: CrewPlan) -> bool:
+def _matches(job: JobIn, plan: CrewPlan) -> bool:
     return plan.name == job.crew if job.crew is not None else plan.queue == job.queue
 
 
 def jobs_of(hand: "Chargehand", wanted: Sequence[JobIn]) -> list[NewJob]:
-    """The jobs, checked; a Problem that says what is wrong with which of them."""
+    """Returns the checked jobs. Raises Problem if a job has no crew or an invalid payload."""
     crews = CrewCache(hand)
     made: list[NewJob] = []
     for number, job in enumerate(wanted):

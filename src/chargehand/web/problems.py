@@ -1,4 +1,4 @@
-"""Every error as a problem document (RFC 9457): what is wrong, with what, and what to do."""
+"""Converts every error to a problem document (RFC 9457)."""
 
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
@@ -15,32 +15,32 @@ from chargehand.web.aside import Overdue
 TYPE = "urn:chargehand:problem:"
 MEDIA = "application/problem+json"
 MOST_FAULTS = 20
-"""Faults that are listed of one request."""
+"""The most faults that a problem lists."""
 
 
 class Fault(msgspec.Struct, frozen=True):
-    """One thing that is wrong with a request."""
+    """One error in a request."""
 
     pointer: str
-    """Where: `query/limit`, `body/payload/path`."""
+    """The place in the request: `query/limit`, `body/payload/path`."""
     detail: str
 
 
 class ProblemDocument(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """RFC 9457. `type` says which problem it is, to programs; `detail` says it to people."""
+    """A problem document (RFC 9457): `type` identifies the problem for programs; `detail` describes it for people."""
 
     type: str
     title: str
     status: int
     detail: str
     request_id: str
-    """The same as in the header X-Request-ID and in the log."""
+    """The value of the header X-Request-ID, which the log has, too."""
     errors: tuple[Fault, ...] = ()
-    """What is wrong with the request, place by place."""
+    """The errors in the request."""
 
 
 class Problem(HTTPException):
-    """Raised anywhere in a request, also while its body is read: this is the answer to it."""
+    """An error that becomes a problem response, wherever in a request it is raised."""
 
     def __init__(
         self,
@@ -67,17 +67,17 @@ KINDS: dict[type[errors.ChargehandError], tuple[int, str]] = {
     errors.NobodyServes: (503, "no-node"),
     Overdue: (503, "store-slow"),
 }
-"""Which answer an error of ours is; of two that fit, the first."""
+"""The status and the problem type of each exception; the first class that matches applies."""
 
 
 def of_error(error: errors.ChargehandError) -> Problem:
-    """The problem that an error of ours is."""
+    """Returns the problem for an exception of Chargehand."""
     status, kind = next((found for cls, found in KINDS.items() if isinstance(error, cls)), (409, "refused"))
     return Problem(status, kind, str(error), headers={"Retry-After": "1"} if status == 503 else None)
 
 
 def answer(problem: Problem, request_id: str) -> Response:
-    """The problem as a response."""
+    """Returns the response for a problem."""
     document = ProblemDocument(
         type=TYPE + problem.kind,
         title=HTTPStatus(problem.status_code).phrase,
@@ -90,29 +90,29 @@ def answer(problem: Problem, request_id: str) -> Response:
 
 
 def of_http(error: AnyHTTPException) -> Problem:
-    """What the framework refuses by itself: no such path, method, body."""
+    """Returns the problem for an error of the framework: unknown path, method not allowed, malformed body."""
     kinds = {404: "no-such-path", 405: "method-not-allowed", 400: "malformed-request"}
     detail = "there is nothing at this path" if error.status_code == 404 else str(error.detail)
     return Problem(error.status_code, kinds.get(error.status_code, "refused"), detail, headers=error.headers)
 
 
 def of_validation(error: RequestValidationError) -> Problem:
-    """What does not fit the request's description. Values are not repeated: they may be long, or secret."""
+    """Returns the problem for an invalid request. Values are not repeated, because they may be long or secret."""
     faults = faults_of(error.errors())
-    if isinstance(error.body, bytes) and error.body:  # nobody has read it: it does not say that it is JSON
+    if isinstance(error.body, bytes) and error.body:  # not decoded, because its type is not JSON
         faults = [Fault("body", "Content-Type is not application/json")]
-    return Problem(422, "invalid-request", in_words(faults), faults=faults)
+    return Problem(422, "invalid-request", summary(faults), faults=faults)
 
 
 def faults_of(found: Sequence[Any]) -> list[Fault]:
-    """What pydantic found, as far as it is listed."""
+    """Returns the errors of pydantic as faults, MOST_FAULTS at most."""
     return [Fault(_pointer(one["loc"]), str(one["msg"])) for one in found[:MOST_FAULTS]]
 
 
-def in_words(faults: Sequence[Fault]) -> str:
-    """The first of them, for people."""
-    said = "; ".join(f"{fault.pointer}: {fault.detail}" for fault in faults[:3])
-    return said + (f"; and {len(faults) - 3} more" if len(faults) > 3 else "")
+def summary(faults: Sequence[Fault]) -> str:
+    """Returns the first three faults as text."""
+    text = "; ".join(f"{fault.pointer}: {fault.detail}" for fault in faults[:3])
+    return text + (f"; and {len(faults) - 3} more" if len(faults) > 3 else "")
 
 
 def _pointer(place: Sequence[int | str]) -> str:
@@ -120,9 +120,9 @@ def _pointer(place: Sequence[int | str]) -> str:
 
 
 def install(api: FastAPI) -> None:
-    """Have every error answered so."""
+    """Adds the exception handlers to the application."""
 
-    async def ours(request: Request, error: Exception) -> Response:
+    async def handle(request: Request, error: Exception) -> Response:
         match error:
             case Problem():
                 problem = error
@@ -137,4 +137,4 @@ def install(api: FastAPI) -> None:
         return answer(problem, request.state.request_id)
 
     for kind in (AnyHTTPException, RequestValidationError, errors.ChargehandError):
-        api.add_exception_handler(kind, ours)
+        api.add_exception_handler(kind, handle)

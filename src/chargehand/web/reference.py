@@ -1,4 +1,4 @@
-"""The description of every route as a page, without a script and without anything from elsewhere."""
+"""Renders the OpenAPI document as an HTML page without scripts and without external resources."""
 
 import json
 from collections.abc import Mapping
@@ -9,14 +9,14 @@ POLICY = "default-src 'none'; style-src 'self'; frame-ancestors 'none'"
 
 
 def page(described: Mapping[str, Any]) -> str:
-    """The OpenAPI description, to be read."""
+    """Returns the HTML page of an OpenAPI document."""
     about = described["info"]
     parts = [
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(about["title"])}: HTTP</title>',
         '<meta name="viewport" content="width=device-width"><link rel="stylesheet" href="dashboard/chargehand.css">',
         f"</head><body><main><h1>{escape(about['title'])} {escape(about['version'])}</h1>",
         *(f"<p>{escape(text)}</p>" for text in about["description"].strip().split("\n\n")),
-        '<p>For programs: <a href="openapi.json">openapi.json</a></p>',
+        '<p>OpenAPI document: <a href="openapi.json">openapi.json</a></p>',
     ]
     for path, operations in described["paths"].items():
         parts += [_operation(verb.upper(), path, each, described) for verb, each in operations.items()]
@@ -28,9 +28,9 @@ def _operation(verb: str, path: str, operation: Mapping[str, Any], described: Ma
     parts += [f"<p>{escape(text)}</p>" for text in operation.get("description", "").split("\n\n")[1:]]
     wanted = [_parameter(parameter) for parameter in operation.get("parameters", ())]
     parts += [f"<ul>{''.join(wanted)}</ul>"] if wanted else []
-    parts.append(_shown("Send", operation.get("requestBody", {}), described))
+    parts.append(_shown("Request body", operation.get("requestBody", {}), described))
     answers = operation["responses"].items()
-    parts += [_shown(f"Answer {status}", answer, described) for status, answer in answers if status.startswith("2")]
+    parts += [_shown(f"Response {status}", answer, described) for status, answer in answers if status.startswith("2")]
     return "".join([*parts, "</details>"])
 
 
@@ -45,7 +45,7 @@ def _parameter(parameter: Mapping[str, Any]) -> str:
 
 
 def _shown(what: str, body: Mapping[str, Any], described: Mapping[str, Any]) -> str:
-    """What is sent or answered: an example, where there is one, and the fields that need a word."""
+    """Returns the example of a request or response body, if it has one, and the fields with descriptions."""
     content = body.get("content", {}).get("application/json", {})
     schema = _schema(content.get("schema", {}), described)
     found = content.get("example", next(iter(schema.get("examples", ())), None))
@@ -61,7 +61,7 @@ def _shown(what: str, body: Mapping[str, Any], described: Mapping[str, Any]) -> 
 
 
 def _schema(schema: Mapping[str, Any], described: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What a reference is about; of several, the first."""
+    """Returns the schema that a reference names; the first of several."""
     for each in (schema, *schema.get("anyOf", ())):
         if "$ref" in each:
             return described["components"]["schemas"][each["$ref"].rpartition("/")[2]]

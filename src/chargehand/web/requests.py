@@ -19,7 +19,7 @@ def _readable(text: str) -> str:
 
 Name = Annotated[str, Field(min_length=1, max_length=NAME_LIMIT), AfterValidator(_readable)]
 Tag = Annotated[str, Field(min_length=1, max_length=TAG_LIMIT), AfterValidator(_readable)]
-Scope = Annotated[str | None, Field(max_length=2 * NAME_LIMIT, description="A crew, `worker:crew:0`; null: all.")]
+Scope = Annotated[str | None, Field(max_length=2 * NAME_LIMIT, description="A crew, or `worker:crew:0`; null: all.")]
 
 
 class Body(BaseModel):
@@ -29,7 +29,7 @@ class Body(BaseModel):
 
 
 class JobTarget(Body):
-    """The crew or queue of a job to be created, and its payload."""
+    """The crew or queue of a job to create, and its payload."""
 
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"crew": "tag", "payload": {"path": "a.flac"}, "label": "a.flac"}]}
@@ -43,12 +43,12 @@ class JobTarget(Body):
     def one_of_both(self) -> Self:
         """Raises ValueError unless either a crew or a queue is given."""
         if (self.crew is None) == (self.queue is None):
-            raise ValueError("give `crew` or `queue`, one of them")
+            raise ValueError("exactly one of `crew` and `queue` is required")
         return self
 
 
 def _field(option: Option) -> tuple[Any, Any]:
-    """Returns the type and the description of an option; an option that a crew has, too, may be null."""
+    """Returns the type and the field of an option; an option that crews have, too, may be null."""
     required = not option.optional and option.name not in CrewPlan.__struct_fields__
     default = option.default if required else None
     kinds: dict[Any, Any] = {
@@ -66,7 +66,7 @@ else:
     JobIn = create_model(
         "JobIn",
         __base__=JobTarget,
-        __doc__="A job to be created, for a crew or for a queue; options that are left out are the crew's.",
+        __doc__="A job to create, for a crew or for a queue; options that are left out default to those of the crew.",
         **{option.name: _field(option) for option in OPTIONS},
     )
 
@@ -85,12 +85,12 @@ class OrderIn(Body):
 
 
 class PauseIn(OrderIn):
-    """What to pause, why, and for how long."""
+    """The scope, the reason and the duration of a pause."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"scope": "tag", "reason": "new model", "for_s": 3600}]})
 
     reason: str | None = Field(default=None, max_length=1000)
-    for_s: float | None = Field(default=None, gt=0, le=LONGEST_PAUSE_MS / 1000, description="Null: until a resume.")
+    for_s: float | None = Field(default=None, gt=0, le=LONGEST_PAUSE_MS / 1000, description="Seconds; null: no limit.")
 
 
 class ScaleIn(Body):
