@@ -167,7 +167,7 @@ def test_retry_and_cancel_by_their_states(web: Web) -> None:  # spec: HT-3 WK-8
     }
     problem(web.ask("POST", f"/api/v1/jobs/{job_id}/retry"), 409, "conflict")
     assert web.post(f"/api/v1/jobs/{job_id}/cancel")["text"] == "is cancelled"
-    assert web.post(f"/api/v1/jobs/{job_id}/cancel")["text"] == "is cancelled already"
+    assert web.post(f"/api/v1/jobs/{job_id}/cancel")["text"] == "is already cancelled"
     done = end(web, Done("1"))
     assert "done" in problem(web.ask("POST", f"/api/v1/jobs/{done}/cancel"), 409, "conflict")["detail"]
     problem(web.ask("POST", f"/api/v1/jobs/{done}/retry"), 409, "conflict")

@@ -92,15 +92,15 @@ PAUSE = Pause(scope="tag", who="ann", reason="new model", since_ms=0)
         (view(), None, [], "crew tag: it has no workers: chargehand scale tag 1"),
         (
             view(worker(status="failed", pid=None, text="no such model")), None, [],
-            "crew tag: none of its 1 workers takes work: worker:tag:0 is failed (no such model)",
+            "crew tag: none of its 1 workers takes jobs: worker:tag:0 is failed (no such model)",
         ),
         (
             view(worker(status="starting")), None, [],
-            "crew tag: none of its 1 workers takes work: worker:tag:0 is starting",
+            "crew tag: none of its 1 workers takes jobs: worker:tag:0 is starting",
         ),
         (
             view(worker(flags=("unresponsive",))), None, [],
-            "crew tag: none of its 1 workers takes work: worker:tag:0 is healthy (unresponsive)",
+            "crew tag: none of its 1 workers takes jobs: worker:tag:0 is healthy (unresponsive)",
         ),
     ],
 )  # fmt: skip

@@ -59,7 +59,7 @@ class Info(msgspec.Struct, frozen=True, kw_only=True):
     version: str
     node: str
     supervisor: SupervisorInfo | None
-    """Null: no node runs, and no jobs are performed."""
+    """Null if no node runs; no jobs are performed then."""
     worker_enabled: bool
     """Whether this API runs workers itself (EMBED_WORKERS)."""
     workers: tuple[CrewInfo, ...]
@@ -102,13 +102,13 @@ class WorkerHistory(msgspec.Struct, frozen=True, kw_only=True):
 
     component: str
     node: str | None = None
-    """Null: no node answers, and the history is empty."""
+    """Null if no node answers; the history is empty then."""
     at_ms: int
     """The time of the answer."""
     moments: tuple[WorkerMoment, ...] = ()
-    """The last 20 statuses and 40 jobs, newest first; of jobs that end at the same time some are left out."""
+    """The last 20 statuses and 40 jobs, newest first; some of the jobs that end at the same time are left out."""
     memory_at_ms: tuple[int, ...] = ()
-    """When the memory was measured: over the last hour, at most once a minute, oldest first."""
+    """The times of the memory measurements in the last hour, at most one a minute, oldest first."""
     memory: tuple[int, ...] = ()
 
 
@@ -138,7 +138,7 @@ class Made(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     queue: str
     created: bool
-    """False: the unique key is taken, and this is the existing job."""
+    """False if the unique key is taken; this is the existing job then."""
 
 
 class MadeMany(msgspec.Struct, frozen=True):
@@ -152,7 +152,7 @@ class JobPage(msgspec.Struct, frozen=True):
 
     jobs: tuple[JobRecord, ...]
     next: str | None = None
-    """Give it as `after` for the next page; null: this is the last."""
+    """The value of `after` for the next page; null on the last page."""
 
 
 class JobDetail(JobRecord, frozen=True, kw_only=True):
@@ -164,12 +164,12 @@ class JobDetail(JobRecord, frozen=True, kw_only=True):
 
 
 class Queue(Counts, frozen=True, kw_only=True):
-    """A queue: its jobs by state, its crews, and why its jobs are not taken, if so."""
+    """A queue: the number of jobs by state, its crews, and why no worker takes its jobs, if so."""
 
     crews: tuple[str, ...] = ()
     paused: bool = False
     oldest_wait_ms: int | None = None
-    """How long the next job has been due; null: none is due."""
+    """How long the next job has been due; null if none is due."""
     unserved: str | None = None
     """Why no worker takes the waiting jobs; null if one does."""
 
@@ -185,12 +185,12 @@ class QueueHistory(msgspec.Struct, frozen=True):
 
     name: str
     at_ms: tuple[int, ...]
-    """Only moments at which a figure changed, at most one every ten seconds; the first may be older than two hours."""
+    """The times at which a figure changed, at most one every ten seconds; the first may be older than two hours."""
     waiting: tuple[int, ...]
     running: tuple[int, ...]
     failed: tuple[int, ...]
     rate: tuple[float, ...]
-    """Jobs that ended, a second."""
+    """Ended jobs per second."""
 
 
 class QueueHistories(msgspec.Struct, frozen=True):
@@ -200,7 +200,7 @@ class QueueHistories(msgspec.Struct, frozen=True):
 
 
 class Changed(msgspec.Struct, frozen=True):
-    """How many jobs were changed, and whether there may be more: ask again."""
+    """The number of changed jobs, and whether there may be more; then repeat the request."""
 
     count: int
     more: bool
@@ -228,7 +228,7 @@ class OperationPage(msgspec.Struct, frozen=True):
 
 
 class Pauses(msgspec.Struct, frozen=True):
-    """What is paused, by whom, why and until when."""
+    """The current pauses, with the caller, the reason and the end of each."""
 
     pauses: tuple[Pause, ...]
 
@@ -274,7 +274,7 @@ class LogLines(msgspec.Struct, frozen=True):
 
 
 class Probe(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A probe's answer."""
+    """The result of a probe."""
 
     status: str
     reason: str | None = None
@@ -298,7 +298,7 @@ class Readiness(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WorkerThreads(msgspec.Struct, frozen=True, kw_only=True):
-    """The threads of one worker's process, as the kernel counts them now; null: it is not there."""
+    """The number of threads of a worker process, as the kernel reports it; null if the process does not exist."""
 
     component: str
     pid: int | None
@@ -307,19 +307,19 @@ class WorkerThreads(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CrewConcurrency(msgspec.Struct, frozen=True, kw_only=True):
-    """A crew as it was configured, and as it is."""
+    """The configured and the current number of workers and threads of a crew."""
 
     crew: str
     configured: int
     live: int
     busy: int
     threads_configured: int | None
-    """A job's threads (PIPELINE_THREADS_PER_JOB); null: only the application knows."""
+    """Threads per job (PIPELINE_THREADS_PER_JOB); null if this process does not have the crew's settings."""
     workers: tuple[WorkerThreads, ...]
 
 
 class Concurrency(msgspec.Struct, frozen=True):
-    """How much is done at the same time."""
+    """The concurrency of every crew."""
 
     crews: tuple[CrewConcurrency, ...]
 
@@ -331,7 +331,7 @@ class SignedIn(msgspec.Struct, frozen=True, kw_only=True):
     kind: str
     scopes: tuple[str, ...]
     csrf: str | None = None
-    """To be sent as X-CSRF-Token with every request that changes something, by those who signed in with a cookie."""
+    """The token that requests with a session cookie must send as X-CSRF-Token to change something."""
     expires_ms: int | None = None
 
 
@@ -368,7 +368,7 @@ class QueueUpdate(LiveEvent, frozen=True, kw_only=True):
 
 
 class QueueRemoval(LiveEvent, frozen=True, kw_only=True):
-    """A queue that has neither jobs nor a crew any more."""
+    """A queue that no longer has jobs or a crew."""
 
     type: Literal["queue_update"]
     removed: bool
@@ -383,7 +383,7 @@ class JobUpdate(LiveEvent, frozen=True, kw_only=True):
 
 
 class JobRemoval(LiveEvent, frozen=True, kw_only=True):
-    """A job that does not exist, or no longer."""
+    """A job that does not exist or no longer exists."""
 
     type: Literal["job_update"]
     removed: bool
@@ -398,7 +398,7 @@ class HealthUpdate(LiveEvent, frozen=True, kw_only=True):
 
 
 class Resync(LiveEvent, frozen=True, kw_only=True):
-    """Everything sent before is void: the full state follows."""
+    """All state sent before is invalid; the full state follows."""
 
     type: Literal["resync"]
     reason: str

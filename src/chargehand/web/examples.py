@@ -1,4 +1,4 @@
-"""Answers as they look, for the OpenAPI document."""
+"""Examples of responses for the OpenAPI document."""
 
 import msgspec
 
@@ -61,8 +61,8 @@ JOB = JobRecord(
 JOB_PAGE = JobPage((JOB,), "WzQxXQ")
 CRASH = CrashRecord(
     id="0199c3b1e30000000000000000000001", component=WORKER, crew="tag", incarnation="5f1d", pid=4711, reason="crash",
-    text="died of SIGSEGV while it had a job in hand", exit_code=None, signal=11, job=ID, memory=734_003_200,
-    uptime_ms=61_000, charged=False, follows="starts again in 1 s", stacks="Fatal Python error: Segmentation fault",
+    text="ended by signal 11, SIGSEGV", exit_code=None, signal=11, job=ID, memory=734_003_200,
+    uptime_ms=61_000, charged=False, follows="restarted in 1.0 s", stacks="Fatal Python error: Segmentation fault",
     lines=("decoding a.flac",), node=NODE, at_ms=AT + 900, age_ms=60_000,
 )  # fmt: skip
 CRASHES = CrashPage((CRASH,))
@@ -71,7 +71,7 @@ JOB_DETAIL = JobDetail(
     attempt_history=(
         Attempt(
             fence=1, node=NODE, worker=WORKER, pid=4711, started_ms=AT + 2, duration_ms=898, outcome="crashed",
-            error="died of SIGSEGV",
+            error="worker:tag:0 ended by signal 11, SIGSEGV while it performed the job",
         ),
         Attempt(
             fence=2, node=NODE, worker="worker:tag:1", pid=4712, started_ms=AT + 902, duration_ms=3_000, outcome="done",
@@ -82,7 +82,7 @@ JOB_DETAIL = JobDetail(
 )  # fmt: skip
 ANSWERS = Answers((Answer(WORKER, f"finishes {ID}, then stops"), Answer("worker:tag:1", "stops")))
 RETRIED, CANCELLED, RELEASED = Answer(ID, "is queued again"), Answer(ID, "is cancelled"), Answer(ID, "is queued again")
-WOKEN = Answer("tag", "looks at once")
+WOKEN = Answer("tag", "searches for work at once")
 WORKERS = [
     WorkerStatus(
         component=WORKER, node=NODE, crew="tag", status="healthy", flags=(), reason=None, text=None, pid=4713,
@@ -96,7 +96,9 @@ _COMPONENT = {
     name: getattr(WORKERS[0], name) for name in ComponentHealth.__struct_fields__ if hasattr(WORKERS[0], name)
 }
 COMPONENT = ComponentHealth(**_COMPONENT, well=True)
-HEALTH = Health(status=Verdict.DEGRADED, reasons=("worker:tag:1 crashed: died of SIGSEGV",), components=(WORKERS[0],))
+HEALTH = Health(
+    status=Verdict.DEGRADED, reasons=("worker:tag:1 crashed: ended by signal 11",), components=(WORKERS[0],)
+)
 INFO = Info(
     version="0.1.0",
     node=NODE,

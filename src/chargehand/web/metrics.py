@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 STATES = ("queued", "future", "limited", "running", "done", "failed", "cancelled")
 FLAGS = ("unresponsive", "stalled")
 MOST_QUEUES = 200
-"""Queues with labels of their own; what is beyond is counted together, as `(others)`."""
+"""The most queues with their own labels; the remaining ones are summed as `(others)`."""
 LIMIT = 5.0
-"""Seconds after which metrics come without what the store would say."""
+"""Seconds after which metrics are returned without the data of the store."""
 
 
 class MetricFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,13 +41,13 @@ class MetricFacts(msgspec.Struct, frozen=True, kw_only=True):
     counts: Sequence[Counts] | None
     waiting: Mapping[str, int]
     since_crash: Mapping[str, float]
-    """Of each crew that has ever crashed, in seconds."""
+    """Seconds since the last crash, for each crew that has crashed."""
     dropped: int = 0
-    """Events, in this process."""
+    """The number of events that this process has dropped."""
 
 
 async def gather(hand: "Chargehand", aside: Aside, dropped: int) -> MetricFacts:
-    """Asks the node and the store concurrently; what is not answered in time is left out."""
+    """Returns the facts. The node and the store are read concurrently; what does not arrive in time is left out."""
 
     def ask_store() -> tuple[list[Counts], dict[str, int], dict[str, float]]:
         crews = [crew.name for crew in hand.known_crews()]
@@ -97,14 +97,14 @@ def _counter(name: str, text: str, labels: Sequence[str], values: Mapping[tuple[
 
 
 def _of_parts(facts: MetricFacts) -> Iterator[Metric]:
-    yield InfoMetricFamily("chargehand", "What runs here.", value={"version": __version__})
+    yield InfoMetricFamily("chargehand", "The version of Chargehand.", value={"version": __version__})
     yield _gauge("node_up", "Whether a node answers.", (), {(): float(facts.status is not None)})
     yield _gauge("store_up", "Whether the store answers.", (), {(): float(facts.counts is not None)})
     of_node = facts.status.tally.events_dropped if facts.status is not None else 0
     dropped = {(): float(facts.dropped + of_node)}
-    yield _counter("events_dropped", "Events that watchers were too slow for; should be 0.", (), dropped)
+    yield _counter("events_dropped", "Events dropped because clients were too slow; should be 0.", (), dropped)
     since = {(crew,): seconds for crew, seconds in facts.since_crash.items()}
-    yield _gauge("seconds_since_last_crash", "Since a worker of the crew last crashed.", ("crew",), since)
+    yield _gauge("seconds_since_last_crash", "Seconds since the last crash of a worker of the crew.", ("crew",), since)
 
 
 def _of_workers(status: NodeStatus) -> Iterator[Metric]:
@@ -115,33 +115,33 @@ def _of_workers(status: NodeStatus) -> Iterator[Metric]:
     yield _gauge("workers", "Workers by status.", ("crew", "status"), every)
     flagged = Counter((worker.crew, flag) for worker in workers for flag in worker.flags)
     flags = {(crew, flag): float(flagged[crew, flag]) for crew in crews for flag in FLAGS}
-    yield _gauge("workers_flagged", "Workers that are alive but not plainly well.", ("crew", "flag"), flags)
+    yield _gauge("workers_flagged", "Workers that are alive, but unresponsive or stalled.", ("crew", "flag"), flags)
     busy = {(c,): float(sum(w.crew == c and w.current_job is not None for w in workers)) for c in crews}
-    yield _gauge("workers_busy", "Workers with a job in hand.", ("crew",), busy)
+    yield _gauge("workers_busy", "Workers that are running a job.", ("crew",), busy)
     restarts = {(c,): float(sum(w.restart_count for w in workers if w.crew == c)) for c in crews}
-    yield _counter("restarts", "Times that present workers were started again after a crash.", ("crew",), restarts)
+    yield _counter("restarts", "Restarts of the current workers after a crash.", ("crew",), restarts)
     crashes = {(crew, reason): float(count) for crew, reason, count in status.tally.crashes}
-    yield _counter("crashes", "Workers that died, since the node started.", ("crew", "reason"), crashes)
+    yield _counter("crashes", "Worker crashes since the node started.", ("crew", "reason"), crashes)
 
 
 def _of_tally(tally: TallyStatus) -> Iterator[Metric]:
     for name, text, by_queue in (
-        ("wait", "From when a job was due until it was claimed.", tally.wait),
-        ("run", "How long a worker had a job, however that ended.", tally.run),
+        ("wait", "Seconds from the due time of a job to its claim.", tally.wait),
+        ("run", "Seconds that an attempt took, whatever its outcome.", tally.run),
     ):
         found = HistogramMetricFamily(f"chargehand_job_{name}_seconds", text, labels=("queue",))
         for queue, histogram in by_queue.items():
             found.add_metric((queue,), *_buckets(histogram))
         yield found
     for name, text, histogram in (
-        ("claim", "How long the store took to hand out jobs.", tally.claim),
-        ("settle", "From an attempt's end until it was durable; of a batch the first.", tally.settle),
+        ("claim", "Seconds that the store took to claim jobs.", tally.claim),
+        ("settle", "Seconds from the end of an attempt until it was durable; of a batch, the first.", tally.settle),
     ):
         alone = HistogramMetricFamily(f"chargehand_{name}_seconds", text)
         alone.add_metric((), *_buckets(histogram))
         yield alone
     ended = {(queue, outcome): float(count) for queue, outcome, count in tally.ended}
-    yield _counter("attempts", "Attempts that have ended, since the node started.", ("queue", "outcome"), ended)
+    yield _counter("attempts", "Attempts that have ended since the node started.", ("queue", "outcome"), ended)
 
 
 def _buckets(histogram: HistogramStatus) -> tuple[list[tuple[str, float]], float]:
@@ -160,13 +160,13 @@ def _of_queues(facts: MetricFacts) -> Iterator[Metric]:
     for number, counts in enumerate(facts.counts):
         name = counts.queue if number < MOST_QUEUES else "(others)"
         for state in STATES:
-            # Of the queued, those that wait for their time or a slot are counted apart.
+            # Queued jobs that wait for their time or a slot are counted separately.
             later = counts.future + counts.limited if state == "queued" else 0
             jobs[name, state] += getattr(counts, state) - later
     depth = {label: float(count) for label, count in jobs.items()}
     yield _gauge("queue_jobs", "Jobs by state; each job is in one of them.", ("queue", "state"), depth)
     oldest = {(queue,): ms / 1000 for queue, ms in list(facts.waiting.items())[:MOST_QUEUES]}
-    yield _gauge("queue_oldest_wait_seconds", "For how long the next job has been due.", ("queue",), oldest)
+    yield _gauge("queue_oldest_wait_seconds", "Seconds for which the next job has been due.", ("queue",), oldest)
     why = facts.status.unserved if facts.status is not None else {}
     unserved = {(counts.queue,): float(counts.queue in why) for counts in facts.counts[:MOST_QUEUES]}
-    yield _gauge("queue_unserved", "Whether work waits and nobody does it.", ("queue",), unserved)
+    yield _gauge("queue_unserved", "1 if jobs are waiting and no worker takes them.", ("queue",), unserved)

@@ -38,7 +38,7 @@ def serve(hand: "Chargehand", host: str, port: int) -> None:
 
 
 def _ignored(number: int, frame: FrameType | None) -> None:
-    """Ignores a signal: the server has already stopped."""
+    """Ignores a signal, because the server has already stopped."""
 
 
 def check_listening(hand: "Chargehand", host: str) -> None:
@@ -46,8 +46,8 @@ def check_listening(hand: "Chargehand", host: str) -> None:
     if is_local_name(host.strip("[]").lower()) or admin_key(hand) is not None or hand.api_keys():
         return
     raise ConfigurationError(
-        f"listening on {host} would let others in, and no key exists yet: make one with `chargehand keys create NAME "
-        f"--scope read --scope control` (or set {ADMIN}), or listen on 127.0.0.1"
+        f"listening on {host} would allow other machines to connect, and no key exists yet: create one with "
+        f"`chargehand keys create NAME --scope read --scope control` (or set {ADMIN}), or listen on 127.0.0.1"
     )
 
 
@@ -57,11 +57,11 @@ def listen(hand: "Chargehand", host: str, port: int) -> socket.socket:
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except OSError as error:
-        raise ConfigurationError(f"host {host!r} cannot be listened on: {error.strerror or error}") from None
+        raise ConfigurationError(f"cannot listen on host {host!r}: {error.strerror or error}") from None
     family, _, _, _, address = found[0]
     try:
         return socket.create_server((str(address[0]), port), family=family, backlog=BACKLOG)
     except OSError as error:
         raise ConfigurationError(
-            f"{host}:{port} cannot be listened on: {error.strerror or error}; choose another with --port"
+            f"cannot listen on {host}:{port}: {error.strerror or error}; choose another port with --port"
         ) from None

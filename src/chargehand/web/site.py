@@ -18,12 +18,12 @@ PROBE_LIMIT = 2.0
 """Seconds after which a probe stops waiting for the store."""
 DOCTOR_LIMIT = examine.PATIENCE + 4
 """Seconds that a diagnosis may take."""
-BELIEVED = 1.0
-"""Seconds for which an answer is cached."""
+MAX_AGE = 1.0
+"""Seconds for which a result is cached."""
 
 
 class Site:
-    """One Chargehand as it is served here."""
+    """The state of one Chargehand in an API process."""
 
     def __init__(self, hand: "Chargehand", prefix: str) -> None:
         self.hand, self.prefix = hand, prefix
@@ -32,14 +32,14 @@ class Site:
         self.aside = Aside()
         """Runs blocking calls to the store and the node."""
         self.keyring = Keyring(hand, self.aside)
-        self._prober = Aside(threads=1, waiting=0, limit=PROBE_LIMIT)  # so that nobody else's hanging makes it wait
-        self.probe = Cached(lambda: self._prober(hand.internal.probe), BELIEVED, clock.monotonic)
+        self._prober = Aside(threads=1, waiting=0, limit=PROBE_LIMIT)  # not delayed by hung requests
+        self.probe = Cached(lambda: self._prober(hand.internal.probe), MAX_AGE, clock.monotonic)
         """Checks that the store can be written."""
-        self.facts = Cached(lambda: gather(hand, self.aside, self.events_dropped()), BELIEVED, clock.monotonic)
+        self.facts = Cached(lambda: gather(hand, self.aside, self.events_dropped()), MAX_AGE, clock.monotonic)
         """The facts for the metrics."""
-        self.diagnosis = Cached(self._examine, BELIEVED, clock.monotonic)
+        self.diagnosis = Cached(self._examine, MAX_AGE, clock.monotonic)
         """The diagnosis; at most one runs at a time."""
-        # Two of us on one machine share its cookies, whatever their ports: each has a name of its own.
+        # Cookies are shared by all ports of a host: the name differs for each store.
         self.cookie = f"chargehand_{sha256(hand.url.encode()).hexdigest()[:8]}"
 
     async def _examine(self) -> Diagnosis:
@@ -50,5 +50,5 @@ class Site:
         return self.hand.internal.feed().broker.dropped
 
     def open(self) -> None:
-        """A server starts (again): an event belongs to the loop that waits for it."""
+        """Prepares for the start of a server: an asyncio.Event belongs to one event loop."""
         self.closing = asyncio.Event()

@@ -92,7 +92,7 @@ def info_of(
     queues: Sequence[str],
     pages: Sequence[Page] = (),
 ) -> Info:
-    """Returns what runs here. `holder`: the process that holds the node's lock."""
+    """Returns the versions, the node, the crews and the queues. `holder`: the process that holds the node lock."""
     supervisor = None
     if status is not None:
         supervisor = SupervisorInfo(
@@ -155,7 +155,7 @@ def queues_of(
 def readiness_of(
     crews: Sequence[CrewRow], status: NodeStatus | None, holder: Holder | None, pauses: Sequence[Pause]
 ) -> Readiness:
-    """Returns whether work gets done, crew by crew."""
+    """Returns whether jobs are performed, for each crew."""
     reasons: list[str] = []
     if status is None:
         pid = holder.get("pid", "unknown") if holder else None
@@ -182,10 +182,10 @@ def _crew_ready(crew: CrewRow, status: NodeStatus | None, paused: Mapping[str, s
         reason = "no node answers"
     if reason is None and not workers:
         reason = f"it has no workers: chargehand scale {crew.name} 1"
-    if reason is None and not any(_takes_work(worker) for worker in workers):
+    if reason is None and not any(_takes_jobs(worker) for worker in workers):
         first = workers[0]
         why = f" ({first.text})" if first.text else ""
-        reason = f"none of its {len(workers)} workers takes work: {first.component} is {_shown(first)}{why}"
+        reason = f"none of its {len(workers)} workers takes jobs: {first.component} is {_shown(first)}{why}"
     return CrewReadiness(crew=crew.name, queue=crew.queue, ready=reason is None, reason=reason)
 
 
@@ -193,8 +193,8 @@ def _shown(worker: NodeWorker) -> str:
     return shown_status(worker.status, worker.flags, worker.heartbeat_age_ms)
 
 
-def _takes_work(worker: NodeWorker) -> bool:
-    """Whether the worker is healthy, or has stopped as idle and starts again with the next job."""
+def _takes_jobs(worker: NodeWorker) -> bool:
+    """Returns whether the worker is healthy, or was stopped while idle and starts again with the next job."""
     asleep = worker.status == Status.STOPPED and worker.reason == Reason.IDLE
     return asleep or _shown(worker) == Status.HEALTHY
 

@@ -1,4 +1,4 @@
-"""The dashboard's files: open to everybody, for they tell nothing; what they show is asked for with a key."""
+"""The files of the dashboard. They are public, because they contain no data: the dashboard reads it with a key."""
 
 import gzip
 import re
@@ -26,15 +26,15 @@ POLICY = (
     "default-src 'self'; base-uri 'none'; form-action 'none'; object-src 'none'; frame-src 'none'; "
     "frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 )
-"""Nothing inline, nothing from elsewhere, and no text can become a script, even by a mistake of ours."""
-FOR_EVER = "public, max-age=31536000, immutable"
-ASK_AGAIN = "no-cache"
+"""Forbids inline scripts, resources of other origins, and the conversion of text to scripts."""
+IMMUTABLE = "public, max-age=31536000, immutable"
+REVALIDATE = "no-cache"
 _HASHED = re.compile(r"-[A-Za-z0-9_-]{8}\.\w+$")
 routes = router("dashboard")
 
 
 class File(msgspec.Struct, frozen=True):
-    """A built file as it is served."""
+    """A built file with its response headers."""
 
     body: bytes
     packed: bytes
@@ -45,13 +45,13 @@ class File(msgspec.Struct, frozen=True):
 
 @cache
 def files() -> dict[str, File]:
-    """Every built file by name, read once."""
+    """Returns every built file by name; they are read once."""
     found: dict[str, File] = {}
     for path in sorted(BUILT.iterdir()) if BUILT.is_dir() else ():
         kind = KINDS.get(path.suffix)
         if kind is not None:
             body = path.read_bytes()
-            caching = FOR_EVER if _HASHED.search(path.name) else ASK_AGAIN
+            caching = IMMUTABLE if _HASHED.search(path.name) else REVALIDATE
             etag = f'"{sha256(body).hexdigest()[:20]}"'
             found[path.name] = File(body, gzip.compress(body, mtime=0), etag, kind, caching)
     return found
@@ -74,17 +74,17 @@ def _serve(request: Request, name: str) -> Response:
 
 @routes.get("/", dependencies=OPEN, include_in_schema=False)
 async def home(request: Request) -> Response:
-    """To the dashboard."""
+    """Redirects to the dashboard."""
     return RedirectResponse(f"{request.scope.get('root_path', '')}/dashboard")
 
 
 @routes.get("/dashboard", dependencies=OPEN, include_in_schema=False)
 async def page(request: Request) -> Response:
-    """The dashboard. Open to everybody."""
+    """Returns the page of the dashboard. Public."""
     return _serve(request, PAGE)
 
 
 @routes.get("/dashboard/{name}", dependencies=OPEN, include_in_schema=False)
 async def asset(request: Request, name: Annotated[str, Path(max_length=200)]) -> Response:
-    """Its scripts and its style sheet; `chargehand.css` is for pages of the application's own, too."""
+    """Returns a script or style sheet of the dashboard; applications may use `chargehand.css`, too. Public."""
     return _serve(request, name)

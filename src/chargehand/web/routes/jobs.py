@@ -1,4 +1,4 @@
-"""Jobs: make, list, show, retry, cancel."""
+"""Routes of jobs: create, list, show, retry, cancel."""
 
 from collections.abc import Callable
 from hashlib import sha256
@@ -22,7 +22,7 @@ from chargehand.web.problems import Problem
 from chargehand.web.requests import JobIn
 
 MOST_REPORTS = 20
-"""Crash reports that are shown with a job; `crashes?job=` has all of them."""
+"""The most crash reports in the response for a job; `crashes?job=` returns all of them."""
 routes = router("jobs")
 Id = Annotated[str, Path(min_length=1, max_length=200)]
 Once = Annotated[
@@ -32,7 +32,7 @@ Once = Annotated[
         min_length=1,
         max_length=200,
         pattern=r"^[\x21-\x7e]+$",
-        description="A repetition of this request within 24 hours is answered as the first one was, and makes nothing.",
+        description="If the request is repeated within 24 hours, it returns the first response and creates no job.",
     ),
 ]
 
@@ -44,7 +44,7 @@ Once = Annotated[
     responses=answers(Made, examples.MADE, status=201, also=200),
 )
 async def create_job(request: Request, job: JobIn, once: Once = None) -> Response:
-    """Enqueue a job: it is durable when this answers. 200 instead of 201 if its unique key is taken."""
+    """Enqueues a job, which is then durable. Returns 200 instead of 201 if its unique key is taken."""
 
     def answer_of(made: list[Made]) -> tuple[int, Any]:
         return 201 if made[0].created else 200, made[0]
@@ -63,18 +63,18 @@ async def create_job(request: Request, job: JobIn, once: Once = None) -> Respons
     openapi_extra=MANY,
 )
 async def create_jobs(request: Request, once: Once = None) -> Response:
-    """Enqueue up to 10,000 jobs in one transaction: all of them or none."""
+    """Enqueues up to 10,000 jobs in one transaction: all of them or none."""
 
     def answer_of(made: list[Made]) -> tuple[int, Any]:
         return 201, MadeMany(tuple(made))
 
-    # Read and checked beside the event loop, which so many jobs would hold up.
+    # Decoded and checked in a thread: so many jobs would block the event loop.
     status, body, replayed = await _make(request, read_many(request, await request.body()), once, answer_of)
     return Response(body, status, replayed, "application/json")
 
 
-Told = tuple[int, bytes, dict[str, str]]
-"""Status, body, headers."""
+Reply = tuple[int, bytes, dict[str, str]]
+"""Status, body and headers of a response."""
 
 
 async def _make(
@@ -82,13 +82,13 @@ async def _make(
     wanted: Callable[[], list[JobIn]],
     once: str | None,
     answer_of: Callable[[list[Made]], tuple[int, Any]],
-) -> Told:
-    """Make the jobs; under an Idempotency-Key only once, and the answer is kept in the same transaction."""
+) -> Reply:
+    """Enqueues the jobs and returns the response. With an Idempotency-Key it is stored in the same transaction."""
     hand = request.app.state.site.hand
     caller = await caller_of(request)
     digest = sha256(request.scope["route"].path.encode() + b"\n" + await request.body()).hexdigest()
 
-    def make() -> Told:
+    def make() -> Reply:
         jobs = jobs_of(hand, wanted())
         if once is None:
             status, answer = answer_of(_made(jobs, hand.internal.enqueue(jobs)))
@@ -124,7 +124,7 @@ async def list_jobs(
     limit: Limit = PAGE,
     after: After = None,
 ) -> Response:
-    """Jobs, newest first; `text` is looked for in id, label, key, item and error."""
+    """Returns jobs, newest first; `text` is searched in id, label, key, item and error."""
     place = place_of(after, int)
     which = JobFilter(
         queue=queue, state=state, reason=reason, tag=tag, text=text or None, limit=limit + 1,
@@ -137,7 +137,7 @@ async def list_jobs(
 
 @routes.get("/api/v1/jobs/{id}", dependencies=READ, responses=answers(JobDetail, examples.JOB_DETAIL, 404))
 async def show_job(site: Here, id: Id) -> Response:
-    """One job: its payload, progress, result and error, every attempt, and how workers died that had it in hand."""
+    """Returns one job: payload, progress, result, error, all attempts, and the crash reports of workers that ran it."""
 
     def read() -> JobDetail:
         job = site.hand.job(id)
@@ -150,13 +150,13 @@ async def show_job(site: Here, id: Id) -> Response:
 
 @routes.post("/api/v1/jobs/{id}/retry", dependencies=CONTROL, responses=answers(Answer, examples.RETRIED, 404, 409))
 async def retry_job(request: Request, site: Here, id: Id) -> Response:
-    """Queue a failed or cancelled job again, its counters cleared."""
+    """Queues a failed or cancelled job again, and clears its counters."""
 
     def retry() -> Answer:
         job = site.hand.job(id)
         (answer,) = site.hand.retry(id)
         if answer.code != AnswerCode.QUEUED:
-            raise Conflict(f"job {id} is {job.state.value}: only failed and cancelled jobs are queued again")
+            raise Conflict(f"job {id} is {job.state.value}: only failed and cancelled jobs can be queued again")
         return answer
 
     return respond(await act(request, retry))
@@ -164,7 +164,7 @@ async def retry_job(request: Request, site: Here, id: Id) -> Response:
 
 @routes.post("/api/v1/jobs/{id}/cancel", dependencies=CONTROL, responses=answers(Answer, examples.CANCELLED, 404, 409))
 async def cancel_job(request: Request, site: Here, id: Id) -> Response:
-    """Cancel a job: at once if it waits; a running one is told to stop, and its worker replaced if it does not."""
+    """Cancels a job: at once if it is queued. A running job is asked to stop; otherwise its worker is replaced."""
 
     def cancel() -> Answer:
         (answer,) = site.hand.cancel(id)
@@ -172,7 +172,7 @@ async def cancel_job(request: Request, site: Here, id: Id) -> Response:
             return answer
         job = site.hand.job(id)
         if job.state is State.CANCELLED:
-            return Answer(id, "is cancelled already", AnswerCode.NOT_CANCELLED)
-        raise Conflict(f"job {id} is {job.state.value}: it has ended, and cannot be cancelled")
+            return Answer(id, "is already cancelled", AnswerCode.NOT_CANCELLED)
+        raise Conflict(f"job {id} is {job.state.value}: it has ended and cannot be cancelled")
 
     return respond(await act(request, cancel))

@@ -1,7 +1,7 @@
-"""For those who watch: probes, metrics, diagnostics.
+"""Routes for monitoring: probes, metrics, diagnostics.
 
-`/healthz` and `/readyz` are open to everybody: orchestrators have no keys, and they tell nothing but yes or no, and
-that the store cannot be used.
+`/healthz` and `/readyz` are public, because orchestrators have no keys: they return no more than a status, and
+whether the store can be written.
 """
 
 from typing import Any
@@ -23,30 +23,30 @@ from chargehand.web.summaries import concurrency_of, readiness_of
 
 routes = router("probes")
 _TEXT: dict[int | str, dict[str, Any]] = {
-    200: {"description": "Prometheus's text format.", "content": {"text/plain": {"schema": {"type": "string"}}}}
+    200: {"description": "The Prometheus text format.", "content": {"text/plain": {"schema": {"type": "string"}}}}
 }
 
 
 @routes.get("/healthz", dependencies=OPEN, responses=answers(Probe, Probe("ok")))
 async def healthz() -> Response:
-    """This process lives. Open to everybody."""
+    """Returns 200 if this process is alive. Public."""
     return respond(Probe("ok"))
 
 
 @routes.get("/readyz", dependencies=OPEN, responses=answers(Probe, Probe("ok"), also=503))
 async def readyz(site: Here) -> Response:
-    """Work is accepted: the store was written just now, and its schema is right. Open to everybody."""
+    """Returns 200 if jobs are accepted: the store can be written, and has the right schema. Otherwise 503. Public."""
     try:
         await site.probe.get()
     except ChargehandError as error:
         log.warning("not ready: the store cannot be written", why=error)
-        return respond(Probe("not ready", "the store cannot be written; the log says why"), 503)
+        return respond(Probe("not ready", "the store cannot be written; see the log"), 503)
     return respond(Probe("ok"))
 
 
 @routes.get("/workers/ready", dependencies=READ, responses=answers(Readiness, examples.READINESS, also=503))
 async def workers_ready(site: Here) -> Response:
-    """Work gets done: a node is there, and every crew has somebody who takes its work; 503 with the reasons if not."""
+    """Returns 200 if jobs are performed: a node runs, and every crew takes jobs. Otherwise 503 with the reasons."""
 
     def read() -> Readiness:
         hand = site.hand
@@ -60,13 +60,13 @@ async def workers_ready(site: Here) -> Response:
 
 @routes.get("/metrics", dependencies=READ, response_class=PlainTextResponse, responses=_TEXT)
 async def metrics(site: Here) -> Response:
-    """For Prometheus: `authorization: {credentials: ch_…}` in its scrape configuration, with the scope `read`."""
+    """Returns metrics for Prometheus; its scrape configuration needs `authorization: {credentials: ch_…}`."""
     return Response(exposition(await site.facts.get()), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
 
 @routes.get("/diagnostics/concurrency", dependencies=READ, responses=answers(Concurrency, examples.CONCURRENCY))
 async def concurrency(site: Here) -> Response:
-    """Per crew: workers configured, alive and busy; threads as configured, and as the kernel counts them now."""
+    """Returns, for each crew, the configured, live and busy workers, and the configured and current threads."""
 
     def read() -> Concurrency:
         status = site.hand.internal.node_status()

@@ -1,4 +1,4 @@
-"""Queues, claims, crash reports, the operator log, and what else can be read."""
+"""Routes of queues, claims, crash reports, the operator log, pauses, crews and recurring jobs."""
 
 from typing import Annotated
 
@@ -41,7 +41,7 @@ MOST_CLAIMS = 10_000
 
 @routes.get("/api/v1/info", dependencies=READ, tags=["system"], responses=answers(Info, examples.INFO))
 async def info(site: Here) -> Response:
-    """What runs here: versions, the node, crews and queues."""
+    """Returns the versions, the node, the crews and the queues."""
 
     def read() -> Info:
         hand = site.hand
@@ -56,13 +56,13 @@ async def info(site: Here) -> Response:
 
 @routes.get("/api/v1/status", dependencies=READ, tags=["system"], responses=answers(NodeAnswer, examples.NODE_ANSWER))
 async def status(site: Here) -> Response:
-    """The status of the node: its workers, counters and verdict."""
+    """Returns the status of the node: its workers, counters and verdict."""
     return respond(NodeAnswer(await site.aside(site.hand.internal.node_status)))
 
 
 @routes.get("/api/v1/queues", dependencies=READ, responses=answers(Queues, examples.QUEUES))
 async def queues(site: Here) -> Response:
-    """Every queue: how many jobs in each state, who serves it, how long the next job has waited."""
+    """Returns every queue: the number of jobs by state, its crews, and how long the next job has been due."""
 
     def read() -> Queues:
         hand = site.hand
@@ -76,25 +76,25 @@ async def queues(site: Here) -> Response:
 
 @routes.get("/api/v1/queues/history", dependencies=READ, responses=answers(QueueHistories, examples.QUEUE_HISTORIES))
 async def history(site: Here) -> Response:
-    """How each queue fared over the last two hours, as far as the node saw it: charts begin with this."""
+    """Returns the history of each queue over the last two hours, since the node started."""
     found = await site.aside(site.hand.queue_history)
     return respond(QueueHistories(tuple(msgspec.convert(each, QueueHistory) for each in found)))
 
 
-def _known(site: Site, queue: str) -> None:
+def _check_queue(site: Site, queue: str) -> None:
     crews = {crew.queue for crew in site.hand.known_crews()} | {crew.plan.queue for crew in site.hand.crews.values()}
     if queue not in crews and queue not in {count.queue for count in site.hand.counts()}:
-        raise Problem(404, "no-such-queue", f"there is no queue {queue!r}; api/v1/queues has all")
+        raise Problem(404, "no-such-queue", f"there is no queue {queue!r}; api/v1/queues lists all")
 
 
 @routes.post(
     "/api/v1/queues/{queue}/retry-failed", dependencies=CONTROL, responses=answers(Changed, examples.CHANGED, 404)
 )
 async def retry_failed(request: Request, site: Here, queue: Name) -> Response:
-    """Queue the failed jobs of a queue again, up to 10,000 at a time; those whose unique key is taken stay failed."""
+    """Queues the failed jobs of a queue again, up to 10,000 at a time; jobs whose unique key is taken stay failed."""
 
     def retry() -> Changed:
-        _known(site, queue)
+        _check_queue(site, queue)
         return Changed(*site.hand.retry_failed(queue))
 
     return respond(await act(request, retry))
@@ -104,10 +104,10 @@ async def retry_failed(request: Request, site: Here, queue: Name) -> Response:
     "/api/v1/queues/{queue}/clear-failed", dependencies=CONTROL, responses=answers(Changed, examples.CHANGED, 404)
 )
 async def clear_failed(request: Request, site: Here, queue: Name) -> Response:
-    """Delete the failed jobs of a queue, up to 10,000 at a time."""
+    """Deletes the failed jobs of a queue, up to 10,000 at a time."""
 
     def clear() -> Changed:
-        _known(site, queue)
+        _check_queue(site, queue)
         return Changed(*site.hand.clear_failed(queue))
 
     return respond(await act(request, clear))
@@ -115,7 +115,7 @@ async def clear_failed(request: Request, site: Here, queue: Name) -> Response:
 
 @routes.get("/api/v1/claims", dependencies=READ, tags=["claims"], responses=answers(Claims, examples.CLAIMS))
 async def claims(site: Here, limit: Limit = PAGE, after: After = None) -> Response:
-    """Who holds which job since when, oldest first."""
+    """Returns the claims of running jobs, oldest first."""
     place = place_of(after, int, str)
 
     def read() -> Claims:
@@ -132,24 +132,24 @@ async def claims(site: Here, limit: Limit = PAGE, after: After = None) -> Respon
     responses=answers(Answer, examples.RELEASED, 404, 409),
 )  # fmt: skip
 async def release(request: Request, site: Here, id: Name, which: ReleaseIn) -> Response:
-    """Take a job back from a worker that nobody can reach, if it is still that claim: it may then be done twice."""
+    """Releases a claim of a worker that cannot be reached, and queues the job again, which may then run twice."""
 
-    def take_back() -> Answer:
+    def release_claim() -> Answer:
         job = site.hand.job(id)
         if job.state is not State.RUNNING:
-            raise Conflict(f"nobody holds job {id}: it is {job.state.value}")
+            raise Conflict(f"job {id} is not claimed: it is {job.state.value}")
         if not site.hand.release(id, which.claim):
-            raise Conflict(f"job {id} is not held by claim {which.claim} any more: nothing was changed")
+            raise Conflict(f"claim {which.claim} of job {id} is no longer current: nothing was changed")
         return Answer(id, "is queued again", AnswerCode.QUEUED)
 
-    return respond(await act(request, take_back))
+    return respond(await act(request, release_claim))
 
 
 @routes.get("/api/v1/crashes", dependencies=READ, tags=["crashes"], responses=answers(CrashPage, examples.CRASHES))
 async def crashes(
     site: Here, component: Text = None, crew: Text = None, job: Text = None, limit: Limit = PAGE, after: After = None
 ) -> Response:
-    """How workers died, newest first."""
+    """Returns crash reports of workers, newest first."""
     place = place_of(after, str)
     before = place[0] if place else None
     which = CrashFilter(component=component, crew=crew, job=job, limit=limit + 1, before=before)
@@ -162,7 +162,7 @@ async def crashes(
     "/api/v1/crashes/{id}", dependencies=READ, tags=["crashes"], responses=answers(CrashRecord, examples.CRASH, 404)
 )
 async def crash(site: Here, id: Name) -> Response:
-    """One crash report: reason, exit code or signal, the job in hand, stacks and last lines."""
+    """Returns one crash report: reason, exit code or signal, the running job, stack traces and last log lines."""
     return respond(await site.aside(lambda: site.hand.crash(id)))
 
 
@@ -172,7 +172,7 @@ async def crash(site: Here, id: Name) -> Response:
 async def operations(
     site: Here, who: Text = None, verb: Text = None, target: Text = None, limit: Limit = PAGE, after: After = None
 ) -> Response:
-    """The operator log, newest first: who did what, to what, when and from where."""
+    """Returns the operator log, newest first: the caller, the operation, its target, time and origin."""
     place = place_of(after, int)
     which = OperationFilter(who=who, verb=verb, target=target, limit=limit + 1, before=place[0] if place else None)
     found = await site.aside(lambda: site.hand.operations(which))
@@ -182,7 +182,7 @@ async def operations(
 
 @routes.get("/api/v1/pauses", dependencies=READ, tags=["system"], responses=answers(Pauses, examples.PAUSES))
 async def pauses(site: Here) -> Response:
-    """What is paused, by whom, why and until when."""
+    """Returns the current pauses, with the caller, the reason and the end of each."""
     return respond(Pauses(tuple(await site.aside(site.hand.pauses))))
 
 
@@ -190,24 +190,24 @@ async def pauses(site: Here) -> Response:
     "/api/v1/crews/{crew}/wake", dependencies=CONTROL, tags=["system"], responses=answers(Answer, examples.WOKEN, 404)
 )
 async def wake(request: Request, site: Here, crew: Name) -> Response:
-    """Have a discovering crew look for work at once, instead of in a while."""
+    """Makes a discovering crew search for work at once, instead of at its next interval."""
 
-    def look() -> Answer:
+    def wake_crew() -> Answer:
         if crew not in {row.name for row in site.hand.known_crews()} | set(site.hand.crews):
-            raise Problem(404, "unknown-crew", f"there is no crew {crew!r}; api/v1/crews has all")
+            raise Problem(404, "unknown-crew", f"there is no crew {crew!r}; api/v1/crews lists all")
         site.hand.wake(crew)
-        return Answer(crew, "looks at once", AnswerCode.WOKEN)
+        return Answer(crew, "searches for work at once", AnswerCode.WOKEN)
 
-    return respond(await act(request, look))
+    return respond(await act(request, wake_crew))
 
 
 @routes.get("/api/v1/crews", dependencies=READ, tags=["system"], responses=answers(Crews, examples.CREWS))
 async def crews(site: Here) -> Response:
-    """Every crew that a node has registered, with its queue, handler and limits."""
+    """Returns every crew that a node has registered, with its queue, handler and limits."""
     return respond(Crews(tuple(await site.aside(site.hand.known_crews))))
 
 
 @routes.get("/api/v1/recurring", dependencies=READ, tags=["system"], responses=answers(Recurring, examples.RECURRING))
 async def recurring(site: Here) -> Response:
-    """Every recurring job: its schedule, when it is due next, and its last job."""
+    """Returns every recurring job: its schedule, its next time, and its last job."""
     return respond(Recurring(tuple(await site.aside(site.hand.recurrences))))

@@ -1,4 +1,4 @@
-"""Signing in with a key, for pages in a browser: a cookie that scripts cannot read, and a token against other sites."""
+"""Routes of browser sessions: sign in with a key for an HttpOnly cookie and a CSRF token; sign out."""
 
 from fastapi import Depends, Request, Response
 
@@ -12,18 +12,18 @@ from chargehand.web.problems import Problem
 from chargehand.web.requests import SignIn
 
 routes = router("session")
-ANYBODY = [Depends(known)]
+ANY_CALLER = [Depends(known)]
 
 
-@routes.post("/api/web/session", dependencies=ANYBODY, responses=answers(SignedIn, examples.SIGNED_IN))
+@routes.post("/api/web/session", dependencies=ANY_CALLER, responses=answers(SignedIn, examples.SIGNED_IN))
 async def sign_in(request: Request, site: Here, sign: SignIn) -> Response:
-    """Sign in with a key: sets a cookie that scripts cannot read, and tells the token that changes need."""
+    """Signs in with a key: sets an HttpOnly cookie, and returns the CSRF token that requests with changes require."""
     check_origin(request)
     found = await site.keyring.sign_in(sign.key)
     if isinstance(found, str):
         raise Problem(401, "key-unknown", found, headers=CHALLENGE)
     cookie, caller = found
-    response = respond(_told(caller))
+    response = respond(_signed_in(caller))
     response.set_cookie(
         site.cookie, cookie, path=_path(request), httponly=True, samesite="strict",
         secure=request.url.scheme == "https",
@@ -31,15 +31,15 @@ async def sign_in(request: Request, site: Here, sign: SignIn) -> Response:
     return response
 
 
-@routes.get("/api/web/session", dependencies=ANYBODY, responses=answers(SignedIn, examples.SIGNED_IN))
+@routes.get("/api/web/session", dependencies=ANY_CALLER, responses=answers(SignedIn, examples.SIGNED_IN))
 async def session(request: Request) -> Response:
-    """Who calls, with which scopes, and the token that changes need; 401 or 403 tells what is missing."""
-    return respond(_told(await caller_of(request)))
+    """Returns the caller, its scopes and its CSRF token. Returns 401 or 403 if the caller is not authenticated."""
+    return respond(_signed_in(await caller_of(request)))
 
 
-@routes.delete("/api/web/session", dependencies=ANYBODY, responses=answers(Probe, Probe("signed out")))
+@routes.delete("/api/web/session", dependencies=ANY_CALLER, responses=answers(Probe, Probe("signed out")))
 async def sign_out(request: Request, site: Here) -> Response:
-    """End the sign-in, everywhere, and forget the cookie."""
+    """Ends the session and deletes the cookie."""
     await caller_of(request)
     cookie = request.cookies.get(site.cookie)
     if cookie is not None:
@@ -53,6 +53,6 @@ def _path(request: Request) -> str:
     return request.scope.get("root_path") or "/"
 
 
-def _told(caller: Caller) -> SignedIn:
+def _signed_in(caller: Caller) -> SignedIn:
     scopes = tuple(scope.value for scope in caller.scopes)
     return SignedIn(name=caller.name, kind=caller.kind, scopes=scopes, csrf=caller.csrf, expires_ms=caller.expires_ms)

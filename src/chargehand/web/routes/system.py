@@ -1,4 +1,4 @@
-"""Why nothing is happening, and what was said last."""
+"""Routes of the diagnosis and the log."""
 
 from typing import Annotated
 
@@ -17,7 +17,7 @@ routes = router("system")
 
 @routes.get("/api/v1/doctor", dependencies=READ, responses=answers(Diagnosed, examples.DIAGNOSED))
 async def doctor(site: Here) -> Response:
-    """What is the matter: one sentence, then each cause with what mends it, gravest and likeliest first."""
+    """Returns the diagnosis: a headline, and the causes with their remedies, most severe and most likely first."""
     found: Diagnosis = await site.diagnosis.get()
     return respond(Diagnosed(well=found.well, **msgspec.structs.asdict(found)))
 
@@ -27,9 +27,9 @@ async def logs(
     site: Here,
     scope: Text = None,
     job: Text = None,
-    limit: Annotated[int, Query(ge=1, le=MOST_LINES, description="How many lines, the newest.")] = 100,
+    limit: Annotated[int, Query(ge=1, le=MOST_LINES, description="The number of lines.")] = 100,
 ) -> Response:
-    """The node's last log lines, oldest first: of a crew, a worker, a job, or all. Empty if no node answers."""
+    """Returns the last log lines of the node, a crew, a worker or a job, oldest first; none if no node answers."""
 
     def read() -> LogLines:
         if site.hand.status() is None:

@@ -1,4 +1,4 @@
-"""Workers: how they are, and orders to them. Every order answers at once with what will happen."""
+"""Routes of workers: their status and history, health, and orders. An order returns its effect on each worker."""
 
 from collections.abc import Callable
 from typing import Annotated
@@ -22,7 +22,7 @@ _ANSWERS = answers(Answers, examples.ANSWERS, 404)
 
 @routes.get("/api/web/worker/status", dependencies=READ, responses=answers(WorkerStatus, examples.WORKERS))
 async def worker_status(site: Here) -> Response:
-    """Every worker of every crew, as a bare array: never plainly `healthy` without a beat in the last 30 seconds."""
+    """Returns every worker of every crew; `healthy` only with a heartbeat in the last 30 seconds."""
 
     def read() -> list[WorkerStatus]:
         return workers_of(site.hand.health(), site.hand.internal.node_status(), clock.now_ms())
@@ -32,7 +32,7 @@ async def worker_status(site: Here) -> Response:
 
 @routes.get("/api/v1/health", dependencies=READ, responses=answers(Health, examples.HEALTH))
 async def health(site: Here, status: Text = None) -> Response:
-    """The verdict on everything, and every component; of one status, if that is asked for."""
+    """Returns the verdict on the system, and every component, optionally only those of one status."""
 
     def read() -> Health:
         found = site.hand.verdict()
@@ -47,14 +47,14 @@ async def health(site: Here, status: Text = None) -> Response:
 async def component_health(
     site: Here,
     component: Annotated[str, Path(max_length=500)],
-    max_age: Annotated[float, Query(gt=0, le=86_400, description="Seconds; how old its last beat may be.")] = 30.0,
+    max_age: Annotated[float, Query(gt=0, le=86_400, description="The maximum age of the heartbeat, in s.")] = 30.0,
 ) -> Response:
-    """One component (`app` is the node), and whether it is well."""
+    """Returns one component (`app` is the node), and whether it is healthy."""
 
     def read() -> ComponentHealth:
         found = site.hand.component(component)
         if found is None:
-            raise Problem(404, "no-such-component", f"there is no component {component!r}; api/v1/health has all")
+            raise Problem(404, "no-such-component", f"there is no component {component!r}; api/v1/health lists all")
         well = site.hand.is_healthy(component, max_age)
         return ComponentHealth(**msgspec.structs.asdict(found), well=well)
 
@@ -67,14 +67,14 @@ async def component_health(
     responses=answers(WorkerHistory, examples.WORKER_HISTORY, 404),
 )
 async def history(site: Here, component: Annotated[str, Path(max_length=500)]) -> Response:
-    """A worker's last states and jobs, and its memory over the last hour, as far as the node saw them."""
+    """Returns the last states and jobs of a worker, and its memory over the last hour, since the node started."""
 
     def read() -> WorkerHistory:
         found = site.hand.worker_history(component)
         if found is not None:
             return msgspec.convert(found, WorkerHistory)
         if site.hand.component(component) is None:
-            raise Problem(404, "no-such-component", f"there is no component {component!r}; api/v1/health has all")
+            raise Problem(404, "no-such-component", f"there is no component {component!r}; api/v1/health lists all")
         return WorkerHistory(component=component, at_ms=clock.now_ms())
 
     return respond(await site.aside(read))
@@ -86,24 +86,24 @@ async def _order(request: Request, give: Callable[[], list[Answer]]) -> Response
 
 @routes.post("/api/web/worker/pause", dependencies=CONTROL, responses=_ANSWERS)
 async def pause(request: Request, site: Here, order: PauseIn | None = None) -> Response:
-    """Take nothing new; current jobs finish, workers stay. It survives restarts, and works without a node."""
+    """Pauses workers: running jobs finish, no new job starts. A pause survives restarts, and needs no node."""
     wanted = order or PauseIn()
     return await _order(request, lambda: site.hand.pause(wanted.scope, reason=wanted.reason, seconds=wanted.for_s))
 
 
 @routes.post("/api/web/worker/scale", dependencies=CONTROL, responses=_ANSWERS)
 async def scale(request: Request, site: Here, order: ScaleIn) -> Response:
-    """Change how many workers a crew has; those that go finish their jobs first."""
+    """Changes the number of workers of a crew; removed workers finish their jobs first."""
     return await _order(request, lambda: site.hand.scale(order.scope, order.count))
 
 
 _TEXTS = {
-    Verb.START: "Start workers that were stopped.",
-    Verb.STOP: "Stop workers; current jobs have the grace to finish, and are otherwise queued again.",
-    Verb.RESUME: "Take work again. Workers that were given up stay so, and the answer names them.",
-    Verb.DRAIN: "Finish current jobs, however long they take, take nothing more, then stop.",
-    Verb.RESTART: "Replace workers, never the server: current jobs have the grace to finish. Given-up ones, too.",
-    Verb.RESET: "Clear crash histories, and start workers that were given up.",
+    Verb.START: "Starts stopped workers.",
+    Verb.STOP: "Stops workers; running jobs that do not finish within the grace period are queued again.",
+    Verb.RESUME: "Resumes paused workers. Workers that were given up are not started; the response names them.",
+    Verb.DRAIN: "Stops workers after their running jobs, without a time limit; no new job starts.",
+    Verb.RESTART: "Replaces workers within the grace period, including those that were given up.",
+    Verb.RESET: "Clears crash histories, and starts workers that were given up.",
 }
 
 
