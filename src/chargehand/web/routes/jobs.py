@@ -164,7 +164,7 @@ async def retry_job(request: Request, site: Here, id: Id) -> Response:
 
 @routes.post("/api/v1/jobs/{id}/cancel", dependencies=CONTROL, responses=answers(Answer, examples.CANCELLED, 404, 409))
 async def cancel_job(request: Request, site: Here, id: Id) -> Response:
-    """Cancels a job: at once if it is queued. A running job is asked to stop; otherwise its worker is replaced."""
+    """Cancels a job: at once if queued. A running job is asked to stop; if it does not, its worker is replaced."""
 
     def cancel() -> Answer:
         (answer,) = site.hand.cancel(id)
