@@ -115,7 +115,7 @@ def test_the_headline_of_the_night() -> None:  # spec: CL-4 RP-8
         ),
         (facts_of({"looked_in": ["here", "there"]}), "not working: no store"),
         (
-            facts(stuck="its file", patience=8.0, node={"view": None}),
+            facts(stuck="file", patience=8.0, node={"view": None}),
             "not working: the store does not answer, and 1 more",
         ),
     ],
@@ -126,7 +126,7 @@ def test_headlines(found: Facts, headline: str) -> None:  # spec: CL-4
 
 SMALLEST: dict[str, tuple[Facts, str]] = {
     "no-store": (facts(ground={"exists": False}, node={"held": False, "view": None}), "error"),
-    "store-hung": (facts(stuck="its tables", patience=8.0), "error"),
+    "store-hung": (facts(stuck="tables", patience=8.0), "error"),
     "store-unusable": (facts(book={"knows": 3, "error": "it is damaged"}), "error"),
     "schema-new": (facts(book={"schema": 4, "knows": 3}), "error"),
     "schema-old": (facts(book={"schema": 2, "knows": 3}), "warning"),

@@ -49,7 +49,7 @@ def test_a_mount_that_hangs(tmp_path: Path) -> None:  # spec: CL-4 ST-2 # cause:
         found = find_and_examine(str(tmp_path / "far" / "chargehand.db"), patience=1.5)
         assert clock.monotonic() - began < 30  # it is not waited for; how long the machine takes is another matter
     hung = only(found, "store-hung")
-    assert hung.text.endswith("chargehand.db (its file) timed out after 1.5 s: its disk hangs")
+    assert hung.text.endswith("chargehand.db (file) timed out after 1.5 s: its disk hangs")
     assert (only(found, "network").severity, hung.severity) == ("warning", "error")
     assert "(fuse.sshfs)" in only(found, "network").text
     assert found.headline == "not working: the store does not answer"

@@ -155,7 +155,7 @@ def node_stopped(served: Serving, world: World) -> None:  # cause: node-stopped
             if cold:  # cause: node-silent
                 os.kill(pid, signal.SIGCONT)
                 silent = only(examine(served.hand), "node-silent")
-                assert silent.text.endswith("does not answer (it said nothing for 2 s; the kernel waits for its disk)")
+                assert silent.text.endswith("does not answer (no reply within 2 s; the kernel waits for its disk)")
     finally:
         os.kill(pid, signal.SIGCONT)
 
@@ -268,7 +268,7 @@ def test_another_users_node() -> None:  # spec: CL-4 # cause: not-allowed
             f"(pid {process.pid}) belongs to root and refuses the connection"
         )
         assert only(diagnosis, "not-allowed").remedy.startswith("sudo -u root chargehand doctor --store /tmp/")
-        assert only(diagnosis, "store-unusable").text.endswith("it may not be read and written by nobody")
+        assert only(diagnosis, "store-unusable").text.endswith("the user nobody has no permission to read and write it")
     finally:
         shutil.rmtree(folder)
 

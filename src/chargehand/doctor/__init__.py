@@ -1,1 +1,1 @@
-"""Collects the facts for `chargehand doctor` from a process of its own, which may be killed if it hangs."""
+"""Collects the facts for `chargehand doctor` in a separate process, which is killed if it hangs."""

@@ -1,6 +1,6 @@
-"""The process that looks at a store and its node: it says each thing as soon as it knows it.
+"""The process that examines a store and its node. It prints each fact as one line of JSON as soon as it is known.
 
-Nothing here is waited for: whoever started this process listens for so long, and takes what was said by then.
+The parent process reads until its timeout and uses what was printed by then.
 """
 
 import json
@@ -21,7 +21,7 @@ LOOKS: dict[str, Callable[..., Iterator[tuple[str, dict[str, Any]]]]] = {
 
 
 def main() -> None:
-    """The whole life of the process: look, tell, end. What is asked for comes as arguments."""
+    """Runs the examination that the arguments name, and prints what it finds."""
     what, *words = sys.argv[1:]
     for step, found in LOOKS[what](*words):
         tell(step, found)
@@ -29,7 +29,7 @@ def main() -> None:
 
 
 def tell(step: str, found: dict[str, Any]) -> None:
-    """What was found, and what is looked at next."""
+    """Prints what was found, and the name of the next step."""
     text = json.dumps({"next": step, "found": found}, default=msgspec.to_builtins)
     rest = text.encode("utf-8", "replace") + b"\n"
     while rest:

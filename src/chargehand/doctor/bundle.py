@@ -1,4 +1,4 @@
-"""Writes the file that a bug report needs: the diagnosis, and what a looking process found, without secrets."""
+"""Writes the archive for a bug report: the diagnosis, and the facts about the store and its node, without secrets."""
 
 import io
 import os
@@ -14,11 +14,11 @@ from chargehand.errors import ChargehandError
 from chargehand.model.doctor.diagnosis import Diagnosis
 
 PATIENCE = 20.0
-"""Seconds that collecting may take; what was found by then is written."""
+"""The timeout for collecting, in seconds; what was found by then is written."""
 
 
 def write(path: Path, found: Diagnosis) -> None:
-    """Write it, readable by this user only. ChargehandError if the file is there already, or cannot be made."""
+    """Writes the archive, readable by this user only. Raises ChargehandError if the file exists or is not writable."""
     told = examine.sections(found.store, PATIENCE) if found.store else {}
     files: dict[str, Any] = {"diagnosis.json": found, **told}
     left_out = {name: files.pop(name) for name in ("stuck", "patience", "refused") if name in files}

@@ -1,7 +1,7 @@
-"""Collects what a diagnosis is made from, and makes it: for `chargehand doctor` and the HTTP interface.
+"""Collects the facts about a store and its node and returns the diagnosis, for `chargehand doctor` and HTTP.
 
-Nothing here can hang: whatever may (the store's disk, a node that was stopped, another process's memory) is looked at
-by a process that is left behind when its time is over. No application is imported.
+Whatever may hang (the store's disk, a stopped node, another process's memory) is read by a child process with a
+timeout, so nothing here hangs. No application is imported.
 """
 
 import os
@@ -24,32 +24,32 @@ from chargehand.settings import read
 from chargehand.stores.location import Location, locate_unread
 
 PATIENCE = 8.0
-"""Seconds that a look at one store may take."""
+"""The timeout for examining one store, in seconds."""
 MOST_NODES = 8
-"""Nodes that are looked at when nothing says which is meant."""
+"""The maximum number of nodes that are examined if no store is named."""
 
 
 class Located(Protocol):
-    """Whatever belongs to one store; a Chargehand."""
+    """An object with the location of a store, such as a Chargehand."""
 
     @property
     def location(self) -> Location: ...
 
 
 def examine(hand: Located, patience: float = PATIENCE) -> Diagnosis:
-    """What is the matter with this store and its node. It blocks for a moment; `patience` seconds at the most."""
+    """Returns the diagnosis of this store and its node. Blocks for at most `patience` seconds."""
     return _diagnosed(look(hand.location, patience), plain=_is_plain(hand.location), others=())
 
 
 def told(found: Diagnosis) -> dict[str, Any]:
-    """A diagnosis as plain data, for JSON."""
+    """Returns a diagnosis as plain data, for JSON."""
     return {**msgspec.to_builtins(found), "well": found.well}
 
 
 def find_and_examine(address: str | None = None, patience: float = PATIENCE) -> Diagnosis:
-    """The same, for the store that is meant here: named, by CHARGEHAND_URL, in this folder, or of a running node.
+    """Finds the store (by `address`, CHARGEHAND_URL, this folder, or a running node) and returns its diagnosis.
 
-    If only running nodes are found, and several, it is about the one in the worst state; the others are named.
+    If several running nodes are all that is found, the diagnosis is of the one in the worst state and names the others.
     """
     named, looked_in = _named(address)
     if not named:
@@ -63,44 +63,44 @@ def find_and_examine(address: str | None = None, patience: float = PATIENCE) -> 
 
 
 def _running(found: dict[str, Any]) -> tuple[Other, ...]:
-    """The nodes of this user that run here, oldest first."""
+    """Returns the running nodes of this user, oldest first."""
     return tuple(Other(path=node["path"], why="a running node", pid=node["pid"]) for node in found.get("nodes", ()))
 
 
 def _named(address: str | None) -> tuple[dict[Location, str], tuple[str, ...]]:
-    """The stores that are named here, the one that is meant first; and what was looked for in vain."""
+    """Returns the configured stores, most specific first, each with its source; and which sources name none."""
     if address is not None:
         return {locate_unread(address): "--store"}, ()
     found: dict[Location, str] = {}
     vain: list[str] = []
     url, here = _set(), os.path.join(os.getcwd(), "chargehand.db")
     if url:
-        found[locate_unread(url)] = "what is set as CHARGEHAND_URL"
+        found[locate_unread(url)] = "the store set by CHARGEHAND_URL"
     else:
         vain.append("CHARGEHAND_URL is not set")
     if os.path.lexists(here):
         found.setdefault(locate_unread(here), "chargehand.db in this folder")
     else:
         vain.append(f"there is no chargehand.db in {os.getcwd()}")
-    return found, (*vain, "no node of yours runs")
+    return found, (*vain, "no node of this user is running")
 
 
 def _set() -> str | None:
-    """The store that is set here: in the environment, in `.env`, in chargehand.toml."""
+    """Returns the store that the environment, `.env` or chargehand.toml sets."""
     try:
         settings = read(Path.cwd(), {})
-    except ConfigurationError:  # every other command says what is wrong there
+    except ConfigurationError:  # the other commands report the error
         return os.environ.get("CHARGEHAND_URL")
     return settings.url if "url" in settings.origins else None
 
 
 def _is_plain(location: Location) -> bool:
-    """Whether commands that are given here are about this store."""
+    """Whether commands that run here without `--store` use this store."""
     return location == locate_unread(_set() or os.path.join(os.getcwd(), "chargehand.db"))
 
 
 def _worst(running: tuple[Other, ...], looked_in: tuple[str, ...], patience: float) -> Diagnosis:
-    """Of several nodes, the one that needs a doctor most."""
+    """Returns the diagnosis of the node in the worst state."""
     diagnoses: list[Diagnosis] = []
     for node in running[:MOST_NODES]:
         rest = tuple(other for other in running if other is not node)
@@ -116,32 +116,32 @@ def _diagnosed(found: dict[str, Any], *, plain: bool, others: tuple[Other, ...])
 
 
 def facts_from(found: dict[str, Any], *, plain: bool, others: tuple[Other, ...]) -> Facts:
-    """What a look found, as facts."""
+    """Converts what was found to facts."""
     parts = {"now_ms": clock.now_ms(), "version": __version__, "plain": plain, **found}
     return msgspec.structs.replace(facts_of(parts), others=others)
 
 
-# a process that looks
+# the child process
 
 _left: "list[subprocess.Popen[bytes]]" = []
-"""Those that hang in the kernel: they die when they can, and are buried by whoever looks next."""
+"""Killed processes that still hang in the kernel; the next examination reaps those that have exited."""
 
 
 def look(location: Location, patience: float = PATIENCE, *, with_nodes: bool = False) -> dict[str, Any]:
-    """What is found of one store within so many seconds; `stuck` says what was not."""
+    """Returns the facts about one store that were found before the timeout; `stuck` names the step that hung."""
     more = ("nodes",) if with_nodes else ()
     return {"path": str(location), **_told(patience, "store", location.url, *more)}
 
 
 def sections(path: str, patience: float) -> dict[str, Any]:
-    """What a bug report needs of one store, by the names of files."""
+    """Returns the files of a bug report about one store, by name."""
     return _told(patience, "bundle", path)
 
 
 def _told(patience: float, *words: str) -> dict[str, Any]:
-    """Everything that a looking process says in time, and what it was at if it did not come to an end."""
+    """Returns what the child process printed before the timeout, and the step at which it hung or failed."""
     found: dict[str, Any] = {}
-    step, until = "nothing yet", clock.monotonic() + patience
+    step, until = "start", clock.monotonic() + patience
     with _looking(*words) as process:
         for line in _lines(process, until):
             said = msgspec.json.decode(line)
@@ -149,15 +149,15 @@ def _told(patience: float, *words: str) -> dict[str, Any]:
             step = said["next"]
         if step == "":
             return found
-        if clock.monotonic() < until and process.stderr is not None:  # it ended: that is our fault, not the disk's
+        if clock.monotonic() < until and process.stderr is not None:  # it failed before the timeout: nothing hangs
             last = process.stderr.read().decode(errors="replace").strip().rpartition("\n")[2]
-            return {**found, "refused": {**found.get("refused", {}), step: last or "the look at it ended"}}
+            return {**found, "refused": {**found.get("refused", {}), step: last or "the examination failed"}}
     return {**found, "stuck": step, "patience": patience}
 
 
 @contextmanager
 def _looking(*words: str) -> "Generator[subprocess.Popen[bytes]]":
-    """A process of its own, which finds this very package; ended at the end, but not waited for in vain."""
+    """Starts a child process that imports this package; kills it at the end, and waits one second for its exit."""
     here = str(Path(__file__).parents[2])
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, (here, os.environ.get("PYTHONPATH"))))}
     process = subprocess.Popen(
@@ -179,7 +179,7 @@ def _looking(*words: str) -> "Generator[subprocess.Popen[bytes]]":
 
 
 def _lines(process: "subprocess.Popen[bytes]", until: float) -> Generator[bytes]:
-    """Whole lines, as they come, until it ends or the time is over."""
+    """Yields complete lines until the process exits or the timeout is reached."""
     assert process.stdout is not None
     descriptor, rest = process.stdout.fileno(), b""
     while (left := until - clock.monotonic()) > 0:

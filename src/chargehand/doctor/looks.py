@@ -1,7 +1,7 @@
-"""The looks at a store and its node: each yields what is looked at next, and what was found so far.
+"""The examinations of a store and its node: each yields the name of its next step and what was found so far.
 
-Any of them may hang (a dead mount, a stopped node): they run in a process of their own (`python -m chargehand.doctor`).
-They write nothing, and import no application.
+Any of them may hang (a dead mount, a stopped node), so they run in a child process (`python -m chargehand.doctor`).
+They write nothing and import no application.
 """
 
 import os
@@ -23,20 +23,20 @@ from chargehand.stores.sqlite import files
 from chargehand.stores.sqlite.peek import ENGINE_ERROR, Peek, known_schema
 
 ASKED = 2.0
-"""Seconds that a node has to answer."""
+"""The timeout for an answer of the node, in seconds."""
 HELD = 1.0
-"""Seconds after which a write lock that is held all the while is remarkable."""
+"""Seconds after which a write lock that was never free is reported."""
 REST = 0.02
 MOST_CRASHES = 50
 NODE = ("from chargehand.node.main import main", "from chargehand.node import main")
-"""How a node's command line begins: of this version, and of 0.1.0."""
+"""The start of a node's command line: in this version, and in 0.1.0."""
 
 
-# the nodes that run here
+# running nodes
 
 
 def nodes() -> Iterator[tuple[str, dict[str, Any]]]:
-    """Every node of this user that runs on the machine: which store it serves."""
+    """Finds every running node of this user, and the store that it serves."""
     yield "processes", {}
     found: list[dict[str, Any]] = []
     for pid in proc.pids():
@@ -45,27 +45,27 @@ def nodes() -> Iterator[tuple[str, dict[str, Any]]]:
         seen = proc.stat(pid)
         if seen is not None and not seen.dead and _owner(pid) == os.getuid():
             found += [{"pid": pid, "path": path, "start": seen.start} for path in stores_of(pid)]
-    yield "its mount", {"nodes": sorted(found, key=lambda node: node["start"])}
+    yield "mount", {"nodes": sorted(found, key=lambda node: node["start"])}
 
 
 def stores_of(pid: int) -> list[str]:
-    """The stores whose lock a process holds."""
+    """Returns the stores whose lock a process holds."""
     locks = (location_of_node_lock(target.removesuffix(files.DELETED)) for target in links_of(pid).values())
     return sorted({str(location) for location in locks if location is not None})
 
 
 def links_of(pid: int) -> dict[str, str]:
-    """The files that a process has open, by descriptor; none if it is gone, or somebody else's."""
+    """Returns the open files of a process by descriptor; none if it has exited or belongs to another user."""
     found: dict[str, str] = {}
     with suppress(OSError):
         for name in os.listdir(f"/proc/{pid}/fd"):
-            with suppress(OSError):  # closed meanwhile
+            with suppress(OSError):  # closed in the meantime
                 found[name] = os.readlink(f"/proc/{pid}/fd/{name}")
     return found
 
 
 def command_of(pid: int) -> str:
-    """Its command line, cut; empty if it is gone."""
+    """Returns the first 300 bytes of a command line; empty if the process has exited."""
     try:
         with open(f"/proc/{pid}/cmdline", "rb") as file:
             return file.read(300).replace(b"\0", b" ").decode(errors="replace").strip()
@@ -74,7 +74,7 @@ def command_of(pid: int) -> str:
 
 
 def process(pid: int) -> dict[str, Any] | None:
-    """A process as it is shown; None if it is gone."""
+    """Returns a process as it is shown; None if it has exited."""
     seen = proc.stat(pid)
     if seen is None or seen.dead:
         return None
@@ -93,11 +93,11 @@ def _owner(pid: int) -> int | None:
     try:
         return os.stat(f"/proc/{pid}").st_uid
     except OSError:
-        return None  # it is gone
+        return None  # it has exited
 
 
 def user(uid: int) -> str:
-    """A user's name, or number."""
+    """Returns the name of a user, or the number if there is no name."""
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
@@ -108,23 +108,23 @@ def user(uid: int) -> str:
 
 
 def store(name: str, *more: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Everything about one store and its node, the least likely to hang first; after other nodes, if that is wanted."""
+    """Examines one store and its node, the step least likely to hang first; with `more`, first all running nodes."""
     if more:
         yield from nodes()
     location = locate_unread(name)
     filesystem = files.filesystem(location)
     below: dict[str, Any] = {"filesystem": filesystem, "network": filesystem in files.NETWORK}
-    yield "its file", {"ground": below}
+    yield "file", {"ground": below}
     location = location.resolved()
-    yield "its file", {"path": str(location)}
+    yield "file", {"path": str(location)}
     below |= under(location)
-    yield "its node", {"ground": below}
+    yield "node", {"ground": below}
     node = holder(location)
-    yield "its node", {"node": node}
+    yield "node", {"node": node}
     if node["held"] and not node["elsewhere"] and not node.get("refused"):
         node |= asked(location)
-    yield "its write lock", {"node": node}
-    yield "its tables", {"lock": locked(location)}
+    yield "write lock", {"node": node}
+    yield "tables", {"lock": locked(location)}
     if below["exists"] and below["kind"] == "file" and not below["error"]:
         yield from book(location)
     yield "processes", {}
@@ -132,18 +132,18 @@ def store(name: str, *more: str) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def under(location: Location) -> dict[str, Any]:
-    """The file, and the disk that it is on."""
+    """Returns the facts about the file and its disk."""
     found = files.file_facts(location)
     if found["exists"] and not found["error"] and not files.is_accessible(location):
-        found["error"] = f"it may not be read and written by {user(os.getuid())}"
+        found["error"] = f"the user {user(os.getuid())} has no permission to read and write it"
     return found
 
 
 def holder(location: Location) -> dict[str, Any]:
-    """Who holds the lock that makes a node single."""
+    """Returns the process that holds the lock of the node."""
     try:
         seen = nodelock.holder(location)
-    except OSError as error:  # it is somebody else's; the kernel still says who has locked it
+    except OSError as error:  # another user's file; the kernel still lists who has locked it
         pid = next(iter(files.lockers(location.node, kernel_locks())), None)
         found = {"held": pid is not None, "refused": True, "silent": error.strerror, "elsewhere": False}
         return found if pid is None else {**found, "pid": pid, "process": process(pid)}
@@ -164,7 +164,7 @@ def _gone(pid: int, location: Location) -> bool:
 
 
 def asked(location: Location) -> dict[str, Any]:
-    """What the node answers, or why it does not."""
+    """Returns the status that the node answers, or why it does not answer."""
     listens = False
     try:
         line = Connection(location.socket, ASKED)
@@ -176,12 +176,12 @@ def asked(location: Location) -> dict[str, Any]:
     except NoNode as error:
         return {"silent": str(error), "refused": isinstance(error.__cause__, PermissionError), "listens": listens}
     if reply is None:
-        return {"silent": f"it said nothing for {ASKED:g} s", "listens": True}
+        return {"silent": f"no reply within {ASKED:g} s", "listens": True}
     return {"view": reply["status"]} if "status" in reply else {"silent": str(reply.get("error")), "listens": True}
 
 
 def locked(location: Location) -> dict[str, Any] | None:
-    """Who has held the write lock all the while that we looked; None if it was free for a moment."""
+    """Returns the holder of a write lock that was never free; None if it was free at any moment."""
     began = clock.monotonic()
     found: list[int] = []
     while clock.monotonic() - began < HELD:
@@ -194,13 +194,13 @@ def locked(location: Location) -> dict[str, Any] | None:
 
 
 def kernel_locks() -> str:
-    """Every lock on the machine, as the kernel lists them."""
+    """Returns all file locks on the machine, as the kernel lists them."""
     with open("/proc/locks") as file:
         return file.read()
 
 
 def orphans(location: Location) -> list[dict[str, Any]]:
-    """Processes that carry the mark of a worker of this store, while no node is there to have any."""
+    """Returns the running processes marked as workers of this store, for a store without a node."""
     mark = f"{location.mark}/"
     found: list[dict[str, Any]] = []
     for pid in proc.pids():
@@ -215,30 +215,30 @@ def orphans(location: Location) -> list[dict[str, Any]]:
 
 
 def book(location: Location) -> Iterator[tuple[str, dict[str, Any]]]:
-    """What the tables say. What an older or newer schema does not have is told as refused, and the rest goes on."""
+    """Reads the tables. What cannot be read is listed in `refused`, unless the schema is of another version."""
     told: dict[str, Any] = {"knows": known_schema()}
     try:
         peek = Peek(location)
         told["schema"] = peek.schema()
     except (ChargehandError, ENGINE_ERROR) as error:
-        yield "its tables", {"book": {**told, "error": str(error)}}
+        yield "tables", {"book": {**told, "error": str(error)}}
         return
     found: dict[str, Any] = {"book": told}
     refused: dict[str, str] = {}
     for name, look in _LOOKS.items():
-        yield f"its {name.removesuffix('_ms').replace('_', ' ')}", found
+        yield name.removesuffix("_ms").replace("_", " "), found
         try:
             found = {name: look(peek)}
         except (ChargehandError, ENGINE_ERROR, ValueError) as error:
             found, refused[name] = {}, str(error)
-    if refused and told["schema"] == told["knows"]:  # of another schema that was to be expected
+    if refused and told["schema"] == told["knows"]:  # expected with another schema
         found["refused"] = refused
     yield "processes", found
     peek.close()
 
 
 def _crashes(peek: Peek) -> list[dict[str, Any]]:
-    """The newest of each crew; where it stood, instead of all that it wrote."""
+    """Returns the newest crash of each crew, with the innermost place of its stacks instead of the whole report."""
     newest: dict[str, dict[str, Any]] = {}
     for crash in peek.fleet.crashes(CrashFilter(limit=MOST_CRASHES)):
         if crash.crew not in newest:
@@ -267,4 +267,4 @@ _LOOKS: dict[str, Callable[[Peek], Any]] = {
     "next_run": lambda peek: peek.next_run(),
     "queues": lambda peek: peek.jobs.counts(),
 }
-"""By the names that the facts have; the cheap ones first."""
+"""By the name of the fact, cheapest first."""

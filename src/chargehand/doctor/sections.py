@@ -1,7 +1,7 @@
-"""What a bug report needs of a store and its node, with every secret taken out: runs in the process that looks.
+"""The files of a bug report about a store and its node, without secrets. Runs in the child process.
 
-No payload, no result and no job's error is in it. What workers printed is, so it is read through for the values of
-whatever the environment calls a key, a token or a password, and for passwords in addresses.
+Payloads, results and errors of jobs are not included. Log lines of workers are included, so they are searched for the
+values of environment variables that name a key, a token or a password, and for passwords in addresses.
 """
 
 import os
@@ -26,39 +26,39 @@ MOST_CRASHES = 50
 MOST_LINES = 1000
 HIDDEN = "***"
 OURS = ("CHARGEHAND_", "EMBED_WORKERS", "WORKER_PROCESSES", "PIPELINE_THREADS_PER_JOB", "NODE_NAME", "CORS_ORIGINS")
-"""Settings of ours: their values are told."""
+"""Prefixes of Chargehand's own settings, whose values are shown."""
 _SECRET = re.compile(r"KEY|SECRET|TOKEN|PASSW|PASSPHRASE|CREDENTIAL|DSN|AUTH|COOKIE|PRIVATE", re.IGNORECASE)
 _ADDRESS = re.compile(r"(?<=://)([^\s/:@]*):([^\s/@]+)@")
 SHORTEST = 6
-"""Characters of a value that is worth hiding wherever it stands: shorter ones are words."""
+"""The minimum length of a value that is replaced everywhere; a shorter one may be an ordinary word."""
 
 
 def sections(name: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The files of the bundle, one after the other."""
+    """Yields the files of the bundle, one at a time."""
     location = locate_unread(name).resolved()
     node = holder(location)
     theirs = _environment(node.get("pid"))
     hide = Hiding({**theirs, **os.environ})
     yield (
-        "its node",
+        "node",
         {
             "versions.json": versions(),
             "environment.json": {"here": hide.shown(dict(os.environ)), "node": hide.shown(theirs)},
         },
     )
-    yield "its log", {"status.json": hide(asked(location) if node["held"] else {"silent": "there is no node"})}
-    yield "its tables", {"log.json": hide(_log(location))}
+    yield "log", {"status.json": hide(asked(location) if node["held"] else {"silent": "there is no node"})}
+    yield "tables", {"log.json": hide(_log(location))}
     try:
         peek = Peek(location)
     except (ChargehandError, ENGINE_ERROR) as error:
         yield "", {"store.json": {"error": str(error)}}
         return
-    yield "its tables", {"schema.sql": peek.tables()}
+    yield "tables", {"schema.sql": peek.tables()}
     for title, look in _TABLES.items():
         try:
-            yield "its tables", {title: hide(msgspec.json.decode(msgspec.json.encode(look(peek))))}
+            yield "tables", {title: hide(msgspec.json.decode(msgspec.json.encode(look(peek))))}
         except (ChargehandError, ENGINE_ERROR, ValueError) as error:
-            yield "its tables", {title: {"error": str(error)}}
+            yield "tables", {title: {"error": str(error)}}
 
 
 _TABLES: dict[str, Callable[[Peek], Any]] = {
@@ -73,7 +73,7 @@ _TABLES: dict[str, Callable[[Peek], Any]] = {
 
 
 def versions() -> dict[str, str]:
-    """What runs here."""
+    """Returns the versions of the software that runs here."""
     return {
         "chargehand": __version__, "python": sys.version, "kernel": platform.platform(), **engine_versions(),
         "msgspec": msgspec.__version__, "executable": sys.executable,
@@ -81,7 +81,7 @@ def versions() -> dict[str, str]:
 
 
 def _environment(pid: int | None) -> dict[str, str]:
-    """A process's environment, as far as we may see it."""
+    """Returns the environment of a process; empty if it may not be read."""
     try:
         text = Path(f"/proc/{pid}/environ").read_bytes()
     except OSError:
@@ -91,7 +91,7 @@ def _environment(pid: int | None) -> dict[str, str]:
 
 
 def _log(location: Location) -> list[Any]:
-    """The node's last lines."""
+    """Returns the last log lines of the node."""
     lines: list[Any] = []
     try:
         line = Connection(location.socket, ASKED)
@@ -109,14 +109,14 @@ def _log(location: Location) -> list[Any]:
 
 
 class Hiding:
-    """Takes secrets out of whatever it is given."""
+    """Replaces secrets in nested data."""
 
     def __init__(self, environment: dict[str, str]) -> None:
         values = {value for name, value in environment.items() if _SECRET.search(name) and len(value) >= SHORTEST}
         self._secrets = sorted(values, key=len, reverse=True)
 
     def __call__(self, value: Any) -> Any:
-        """The same without them."""
+        """Returns the value with all secrets replaced."""
         match value:
             case str():
                 for secret in self._secrets:
@@ -130,7 +130,7 @@ class Hiding:
                 return value
 
     def shown(self, environment: dict[str, str]) -> dict[str, str]:
-        """The names of all variables; the values of ours that are no secrets."""
+        """Returns the names of all variables, and the values of Chargehand's own that are not secrets."""
         return {
             name: self(value) if name.startswith(OURS) and not _SECRET.search(name) else HIDDEN
             for name, value in sorted(environment.items())
