@@ -47,7 +47,7 @@ def fill(served: Served) -> dict[str, str]:
 
 
 def take(page: Page, folder: Path, theme: str, places: dict[str, str]) -> None:
-    page.get_by_label("Colours").select_option(theme)
+    page.get_by_label("Theme").select_option(theme)
     for name, where in places.items():
         page.evaluate("where => { location.hash = '#/' + where }", where)
         page.wait_for_timeout(1600)

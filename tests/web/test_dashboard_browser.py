@@ -145,7 +145,7 @@ def test_a_kill_a_restart_a_give_up_and_a_reset_are_seen(
         eventually(lambda gone=before: all(w["pid"] != gone for w in (served.hand.status() or {})["workers"]))
     expect(tile(page, "faults:0")).to_have_attribute("data-state", "failed")
     expect(tile(page, "faults:0")).to_contain_text("given up")
-    expect(page.get_by_role("heading", level=1)).not_to_contain_text("Well")
+    expect(page.get_by_role("heading", level=1)).not_to_contain_text("Healthy")
     go(page, "doctor")
     expect(page.get_by_role("button", name="Reset faults")).to_be_visible()
     page.get_by_role("button", name="Reset faults").click()
@@ -190,9 +190,9 @@ def test_hostile_text_is_text(page: Page, served: Served) -> None:  # spec: DB-7
     go(page, "jobs?state=failed&text=onerror")
     row = page.locator(f'[data-job="{job.id}"]')
     expect(row).to_contain_text(HOSTILE)
-    page.get_by_label("State").select_option("took too long")
+    page.get_by_label("State").select_option("timed out")
     expect(row).to_have_count(0)
-    page.get_by_label("State").select_option("raised an error")
+    page.get_by_label("State").select_option("raised an exception")
     expect(row).to_contain_text(HOSTILE)
     row.get_by_role("link").first.click()
     expect(page.get_by_role("heading", level=1)).to_contain_text(HOSTILE)
@@ -231,7 +231,7 @@ def test_a_crash_report_shows_the_stack(page: Page, served: Served) -> None:  # 
     expect(page.get_by_role("region", name="Stacks").last).to_contain_text("segfault")
     expect(page.get_by_role("link", name=job.id)).to_be_visible()
     go(page, "worker/worker:faults:0")
-    expect(page.get_by_role("list", name="What happened, newest first")).to_contain_text("SIGSEGV")
+    expect(page.get_by_role("list", name="Events, newest first")).to_contain_text("SIGSEGV")
     expect(page.get_by_role("log")).to_contain_text("worker ready")
     served.hand.reset("faults")
 
@@ -239,7 +239,7 @@ def test_a_crash_report_shows_the_stack(page: Page, served: Served) -> None:  # 
 def test_pause_and_resume_by_keyboard_alone(page: Page) -> None:  # spec: DB-5 DB-8
     tab_to(page, "Pause crew steps")
     page.keyboard.press("Enter")
-    expect(page.get_by_label("Why (others will read it)")).to_be_focused()
+    expect(page.get_by_label("Reason (shown to other users)")).to_be_focused()
     page.keyboard.type("tea")
     page.keyboard.press("Enter")
     expect(tile(page, "steps:0")).to_have_attribute("data-state", "paused")
@@ -248,9 +248,9 @@ def test_pause_and_resume_by_keyboard_alone(page: Page) -> None:  # spec: DB-5 D
     tab_to(page, "Resume crew steps")
     page.keyboard.press("Enter")
     expect(tile(page, "steps:0")).to_have_attribute("data-state", "healthy")
-    tab_to(page, "Stop crew steps", through="More orders to crew steps")
+    tab_to(page, "Stop crew steps", through="More actions for crew steps")
     page.keyboard.press("Enter")
-    expect(page.get_by_role("dialog")).to_contain_text("Current jobs have the grace to finish")
+    expect(page.get_by_role("dialog")).to_contain_text("Current jobs may finish within the grace period")
     page.keyboard.press("Escape")
     expect(page.get_by_role("dialog")).to_have_count(0)
 
@@ -278,10 +278,10 @@ def test_a_phone_in_the_dark(browser: Browser, served: Served, keys: dict[str, s
         go(page, where)
         expect(page.get_by_role("heading", level=1)).to_be_visible()
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), where
-    page.get_by_label("Colours").select_option("light")
+    page.get_by_label("Theme").select_option("light")
     assert page.evaluate(dark) == "rgb(246, 247, 249)"
     page.reload()
-    expect(page.get_by_label("Colours")).to_have_value("light")
+    expect(page.get_by_label("Theme")).to_have_value("light")
     context.close()
 
 
@@ -315,7 +315,7 @@ def test_very_many_jobs_are_paged(page: Page, served: Served) -> None:  # spec: 
     expect(page.locator(f'[data-job="{CROWD:032x}"]')).to_be_visible()
     page.get_by_label("Text").fill("song 12345")
     expect(page.locator(f'[data-job="{12345:032x}"]')).to_be_visible()
-    expect(rows.first).to_contain_text("not before")
+    expect(rows.first).to_contain_text("scheduled for")
     served.empty()
 
 
@@ -340,7 +340,7 @@ def _a_worker_has_a_past(page: Page, served: Served) -> None:
     before.wait(20)
     past = served.hand.worker_history(worker) or {}
     go(page, f"worker/{worker}")
-    moments = page.get_by_role("list", name="What happened, newest first").get_by_role("listitem")
+    moments = page.get_by_role("list", name="Events, newest first").get_by_role("listitem")
     ended = moments.filter(has=page.get_by_role("link", name=before.id))
     expect(ended).to_have_text(re.compile(r"done.*\d+ m?s$"))
     expect(moments.filter(has_text="starting").first).to_contain_text("process")
@@ -356,15 +356,15 @@ def _a_worker_has_a_past(page: Page, served: Served) -> None:
 
 
 def test_a_page_of_the_applications_own(page: Page, served: Served, watched: Watched) -> None:  # spec: DB-7 DB-8
-    page.get_by_label("Colours").select_option("dark")
+    page.get_by_label("Theme").select_option("dark")
     page.get_by_role("link", name="Songs").click()
     expect(page.get_by_role("link", name="Songs")).to_have_attribute("aria-current", "page")
     expect(page.get_by_role("status")).to_contain_text("live")
-    expect(page.locator("#songs")).to_contain_text("at work")
+    expect(page.locator("#songs")).to_contain_text("busy")
     expect(page.get_by_role("progressbar", name="Songs heard")).to_have_attribute("aria-valuenow", "50")
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(15, 18, 22)"
     assert grave(page) == []
-    page.get_by_label("Colours").select_option("auto")
+    page.get_by_label("Theme").select_option("auto")
     page.get_by_role("link", name="Jobs").click()
     expect(page.get_by_role("heading", level=1)).to_contain_text("Jobs")
 
@@ -388,7 +388,7 @@ def grave(page: Page, *rules: str) -> list[Any]:
 
 def test_axe_finds_nothing_serious(page: Page, served: Served) -> None:  # spec: DB-8
     for theme, rules in (("light", ()), ("dark", ("color-contrast",))):  # the rest is the same in both
-        page.get_by_label("Colours").select_option(theme)
+        page.get_by_label("Theme").select_option(theme)
         for where in pages(served):
             go(page, where)
             expect(page.get_by_role("heading", level=1)).to_be_visible()
@@ -397,7 +397,7 @@ def test_axe_finds_nothing_serious(page: Page, served: Served) -> None:  # spec:
         page.get_by_role("button", name="New job").click()
         assert grave(page, *rules) == [], (theme, "a question")
         page.keyboard.press("Escape")
-    page.get_by_label("Colours").select_option("auto")
+    page.get_by_label("Theme").select_option("auto")
 
 
 def test_axe_finds_nothing_serious_before_anybody_signs_in(browser: Browser, served: Served) -> None:  # spec: DB-8

@@ -1,5 +1,5 @@
-// How states look, the same on every page: a tone (a colour of the style sheet), a shape, and a word.
-// Served as it stands, for pages of an application's own.
+// The look of each state on every page: a tone (a colour in the style sheet), a shape, and a label if it differs.
+// Served unchanged, for the pages of an application.
 
 /** @type {Record<string, string>} */
 export const SHAPES = {
@@ -23,7 +23,7 @@ const UNKNOWN = ["warn", "diamond"];
 /** @type {Record<string, Look>} */
 const LOOKS = {
   healthy: ["good", "circle"],
-  busy: ["busy", "play", "at work"],
+  busy: ["busy", "play"],
   starting: ["info", "ring"],
   paused: ["hold", "bars"],
   stopping: ["muted", "half"],
@@ -32,7 +32,7 @@ const LOOKS = {
   crashed: ["warn", "triangle"],
   restarted: ["warn", "triangle"],
   failed: ["bad", "cross", "given up"],
-  unwell: UNKNOWN,
+  flagged: UNKNOWN,
   unknown: UNKNOWN,
   queued: ["muted", "clock"],
   running: ["busy", "play"],

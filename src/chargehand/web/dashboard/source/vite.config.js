@@ -1,4 +1,4 @@
-// Builds one script and one style sheet, and writes down which source they were built from.
+// Builds one script and one style sheet, and records the digest of their source.
 import { createHash } from "node:crypto";
 import { readFileSync, readdirSync, writeFileSync } from "node:fs";
 import { basename, join, relative } from "node:path";
@@ -6,7 +6,7 @@ import { defineConfig } from "vite";
 
 const here = import.meta.dirname;
 const out = join(here, "..", "built");
-// For pages of an application's own: under names that stay.
+// Copied unchanged, under stable names, for the pages of an application.
 const AS_THEY_ARE = ["icon.svg", "src/frame.js", "src/states.js"];
 
 function sources(folder) {
@@ -18,7 +18,7 @@ function sources(folder) {
     });
 }
 
-// The same is computed by tests/web/test_dashboard_files.py.
+// tests/web/test_dashboard_files.py computes the same digest.
 function digest() {
   const names = sources(here).map((path) => relative(here, path).split("\\").join("/"));
   const lines = names.sort().map((name) => {

@@ -1,15 +1,15 @@
-// Requests to the server that this page came from, whatever its prefix.
+// Requests to the server of this page, under any URL prefix.
 
 import { signal } from "@preact/signals";
 import type { ProblemDocument, SignedIn as Session } from "./types";
 import { learnClock } from "./words";
 
 const here = import.meta.url;
-/** The prefix under which everything is. */
+/** The URL prefix of the server. */
 export const base = new URL("..", here);
 
 export const session = signal<Session | null>(null);
-/** Why nobody is signed in; null: not asked yet, or somebody is. */
+/** Why no user is signed in; null before the first answer, or while a user is signed in. */
 export const refused = signal<Refusal | null>(null);
 
 export const may = (scope: string): boolean => session.value?.scopes.includes(scope) ?? false;
@@ -46,7 +46,7 @@ async function send<T>(method: string, path: string, body?: unknown): Promise<T>
   try {
     found = JSON.parse(text);
   } catch {
-    // a proxy's page, say: the status tells
+    // not JSON, such as an error page of a proxy: the status is used
   }
   if (response.ok) return found as T;
   const problem = found as Partial<ProblemDocument> | null;
@@ -73,7 +73,7 @@ export function get<T>(path: string, query: Query = {}): Promise<T> {
 export const post = <T>(path: string, body: unknown = {}): Promise<T> => send<T>("POST", path, body);
 export const postNothing = <T>(path: string): Promise<T> => send<T>("POST", path);
 
-/** Ask who we are; what stands in the way is kept in `refused`. */
+/** Fetches the session. A refusal (401, 403) is stored in `refused`; other errors are thrown. */
 export async function whoAmI(): Promise<void> {
   try {
     const found = await send<Session>("GET", "api/web/session");

@@ -1,4 +1,4 @@
-// Charts of the last minutes or hours, drawn once a second.
+// Charts of the last minutes or hours, redrawn every second.
 
 import { useSignalEffect } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
@@ -7,16 +7,16 @@ import "uplot/dist/uPlot.min.css";
 import { sampled } from "./samples";
 import { theme } from "./theme";
 
-/** Seconds that a chart shows at least. */
+/** The minimum time range of a chart, in seconds. */
 const LEAST = 60;
 
 export interface Line {
   label: string;
-  /** The name of a colour of the style sheet. */
+  /** The name of a colour in the style sheet. */
   tone: string;
   scale: string;
   fill?: boolean;
-  /** So that it can be told from the others without its colour. */
+  /** Distinguishes the line from the others without its colour. */
   dashed?: boolean;
 }
 
@@ -24,7 +24,7 @@ function colour(tone: string): string {
   return getComputedStyle(document.documentElement).getPropertyValue(`--${tone}`).trim() || "#888";
 }
 
-/** The style sheet's colours are functions of the theme, which a canvas does not know: ask an element. */
+/** Returns the computed value of a colour: a canvas cannot evaluate light-dark(). */
 function resolved(element: HTMLElement, tone: string): string {
   element.style.color = `var(--${tone})`;
   const found = getComputedStyle(element).color;
@@ -37,7 +37,7 @@ const LEAST_TOP: Record<string, number> = { bytes: 1 << 26 };
 
 const pad = (n: number): string => String(n).padStart(2, "0");
 
-/** The time of day; without seconds where they would say nothing. */
+/** Returns the time of day, without seconds if the ticks are a minute or more apart. */
 function clockAt(tick: number, apart: number): string {
   const at = new Date(tick * 1000);
   const minutes = `${pad(at.getHours())}:${pad(at.getMinutes())}`;
@@ -48,7 +48,7 @@ interface Props {
   lines: Line[];
   data: () => uPlot.AlignedData;
   label: string;
-  /** Seconds that are shown at most. */
+  /** The maximum time range, in seconds. */
   reach: number;
   format?: (n: number) => string;
 }

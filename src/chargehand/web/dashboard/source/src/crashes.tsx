@@ -1,4 +1,4 @@
-// How workers died.
+// Crash reports of workers: the list, and one report.
 
 import { useState } from "preact/hooks";
 import { get } from "./api";
@@ -32,7 +32,7 @@ export function Crashes({ component, again }: { component?: string; again?: numb
   return (
     <>
       <Trouble error={error} />
-      {page && page.crashes.length === 0 && <Empty>No worker has crashed that is known.</Empty>}
+      {page && page.crashes.length === 0 && <Empty>No crashes recorded.</Empty>}
       {page && page.crashes.length > 0 && (
         <div class="scroll" tabIndex={0} role="region" aria-label="Crash reports">
           <table>
@@ -41,8 +41,8 @@ export function Crashes({ component, again }: { component?: string; again?: numb
                 <th scope="col">When</th>
                 <th scope="col">Worker</th>
                 <th scope="col">Reason</th>
-                <th scope="col">What happened</th>
-                <th scope="col">What followed</th>
+                <th scope="col">Description</th>
+                <th scope="col">Action taken</th>
                 <th scope="col">Job</th>
               </tr>
             </thead>
@@ -84,15 +84,15 @@ export function CrashPage({ id }: { id: string }) {
         <div><dt>process</dt><dd>{crash.pid ?? "–"}</dd></div>
         <div><dt>signal</dt><dd>{crash.signal ?? "–"}</dd></div>
         <div><dt>exit code</dt><dd>{crash.exit_code ?? "–"}</dd></div>
-        <div><dt>ran for</dt><dd>{crash.uptime_ms === null ? "it never was ready" : length(crash.uptime_ms / 1000)}</dd></div>
+        <div><dt>uptime</dt><dd>{crash.uptime_ms === null ? "never ready" : length(crash.uptime_ms / 1000)}</dd></div>
         <div><dt>memory</dt><dd>{bytes(crash.memory)}</dd></div>
-        <div><dt>job in hand</dt><dd>{crash.job ? <a href={toJob(crash.job)}>{crash.job}</a> : "none"}</dd></div>
-        <div><dt>what followed</dt><dd>{crash.follows}</dd></div>
-        <div><dt>counts against it</dt><dd>{crash.charged ? "yes" : "no"}</dd></div>
+        <div><dt>job</dt><dd>{crash.job ? <a href={toJob(crash.job)}>{crash.job}</a> : "none"}</dd></div>
+        <div><dt>action taken</dt><dd>{crash.follows}</dd></div>
+        <div><dt>counts toward the crash limit</dt><dd>{crash.charged ? "yes" : "no"}</dd></div>
       </dl>
-      <Part title="Stacks" text={crash.stacks} none="It left none: it was killed from outside, or died too fast." />
-      <Part title="Last lines" text={crash.lines.join("\n")} none="It said nothing." />
-      {crash.frames.length > 0 && <Part title="What it said that was not understood" text={crash.frames.join("\n")} none="" />}
+      <Part title="Stacks" text={crash.stacks} none="No stacks: the worker was killed, or exited before it could write them." />
+      <Part title="Last log lines" text={crash.lines.join("\n")} none="No output." />
+      {crash.frames.length > 0 && <Part title="Invalid messages to the node" text={crash.frames.join("\n")} none="" />}
     </>
   );
 }

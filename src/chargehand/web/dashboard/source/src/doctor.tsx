@@ -1,4 +1,4 @@
-// Why is nothing happening? What the doctor finds, each with what mends it, and a button where that can be pressed.
+// The findings of the doctor, each with its remedy, and a button where an operation is the remedy.
 
 import { get, may } from "./api";
 import { queueNames, queues, workers, workersTick } from "./live";
@@ -18,11 +18,11 @@ export function Doctor() {
   return (
     <>
       <header class="top">
-        <h1 tabIndex={-1}>Why is nothing happening?</h1>
+        <h1 tabIndex={-1}>Diagnosis</h1>
         <button onClick={look}>Examine again</button>
       </header>
       <Trouble error={error} />
-      {!found && !error && <Empty>Looking …</Empty>}
+      {!found && !error && <Empty>Examining …</Empty>}
       {found && (
         <>
           <section class={`verdict ${toneOf(state)}`} aria-live="polite">
@@ -30,7 +30,7 @@ export function Doctor() {
               <Mark state={state} /> {found.headline.charAt(0).toUpperCase() + found.headline.slice(1)}
             </h2>
           </section>
-          {found.findings.length === 0 && <Empty>Nothing is wrong.</Empty>}
+          {found.findings.length === 0 && <Empty>No problems found.</Empty>}
           <ol class="findings">
             {found.findings.map((finding) => (
               <li key={`${finding.cause} ${finding.about}`} class="card">
@@ -44,14 +44,14 @@ export function Doctor() {
                 </div>
                 <p>{finding.text}</p>
                 <p class="soft">
-                  What mends it: <code>{finding.remedy}</code>
+                  Remedy: <code>{finding.remedy}</code>
                 </p>
                 <Remedy finding={finding} done={look} />
               </li>
             ))}
           </ol>
           <p class="soft">
-            {found.store}, looked at <Ago ms={found.at_ms} />
+            {found.store}, examined at <Ago ms={found.at_ms} />
           </p>
         </>
       )}
@@ -65,9 +65,9 @@ function Remedy({ finding, done }: { finding: Finding; done: () => void }) {
   const { cause, about } = finding;
   const press = (text: string, work: () => Promise<unknown>) =>
     may("control") && <button onClick={() => void work().then(() => setTimeout(done, 1000))}>{text}</button>;
-  const name = about === "*" ? "everything" : shortName(about);
+  const name = about === "*" ? "all workers" : shortName(about);
   const size = [...workers.values()].filter((kept) => kept.now.peek().crew === about).length;
-  const mends = {
+  const remedies = {
     paused: () => press(`Resume ${name}`, () => order("resume", about)),
     "given-up": () => press(`Reset ${name}`, () => order("reset", about)),
     breaker: () => press(`Reset ${name}`, () => order("reset", about)),
@@ -82,7 +82,7 @@ function Remedy({ finding, done }: { finding: Finding; done: () => void }) {
   } as Record<string, () => preact.ComponentChildren>;
   return (
     <div class="buttons">
-      {mends[cause]?.()}
+      {remedies[cause]?.()}
       {CREW_CRASHES.includes(cause) && <a href={to("crashes")}>Crash reports</a>}
       {cause === "failed-jobs" && <a href={to("jobs", undefined, { state: "failed" })}>Failed jobs</a>}
     </div>

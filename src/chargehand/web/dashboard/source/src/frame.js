@@ -1,13 +1,13 @@
-// The dashboard's bar for a page of an application's own: the same navigation, colours and connection. It fills the
-// page's <header class="bar-top">, or makes one. Served as it stands, next to chargehand.css. Text stays text.
+// The dashboard's header for a page of an application: navigation, theme and connection state. It fills the page's
+// <header class="bar-top">, or creates one. Served unchanged, next to chargehand.css. Strings are inserted as text only.
 
 import { lookOf, SHAPES } from "./states.js";
 
 const base = new URL("..", import.meta.url);
-const PAGES = { "": "Overview", jobs: "Jobs", crashes: "Crashes", operations: "Operations", doctor: "Why is nothing happening?" };
+const PAGES = { "": "Overview", jobs: "Jobs", crashes: "Crashes", operations: "Operations", doctor: "Diagnosis" };
 const THEME = "chargehand-theme";
 
-/** An element with this class, text and children. @param {string} name @param {string} [kind] @param {...(string | Node)} inside */
+/** Creates an element with a class, text and children. @param {string} name @param {string} [kind] @param {...(string | Node)} inside */
 export function make(name, kind, ...inside) {
   const made = document.createElement(name);
   if (kind) made.className = kind;
@@ -15,7 +15,7 @@ export function make(name, kind, ...inside) {
   return made;
 }
 
-/** The mark of a state: `healthy`, `busy`, `queued`, `done`, `failed`, … @param {string} state */
+/** Creates the icon of a state: `healthy`, `busy`, `queued`, `done`, `failed`, … @param {string} state */
 export function mark(state) {
   const [tone, shape] = lookOf(state);
   const space = "http://www.w3.org/2000/svg";
@@ -29,13 +29,13 @@ export function mark(state) {
   return made;
 }
 
-/** A state as the dashboard shows it: its mark and its word. @param {string} state @param {string} [word] */
+/** Creates a state as the dashboard shows it: icon and label. @param {string} state @param {string} [word] */
 export function state(state, word) {
   const [tone, , usual] = lookOf(state);
   return make("span", `state ${tone}`, mark(state), word ?? usual ?? state);
 }
 
-/** A bar that is so full, of 1; null: nobody knows. @param {number | null} part @param {string} label */
+/** Creates a progress bar. `part` is from 0 to 1; null if unknown. @param {number | null} part @param {string} label */
 export function progress(part, label) {
   const made = make("div", `bar ${part === null ? "unsure" : ""}`, make("span"));
   made.setAttribute("role", "progressbar");
@@ -60,18 +60,18 @@ function colours() {
   try {
     select.value = localStorage.getItem(THEME) ?? "auto";
   } catch {
-    select.value = "auto"; // storage is switched off
+    select.value = "auto"; // storage is disabled
   }
   select.addEventListener("change", () => {
     show();
     try {
       localStorage.setItem(THEME, select.value);
     } catch {
-      // it holds until the page is left
+      // the choice lasts until the page is closed
     }
   });
   show();
-  return make("label", "theme", make("span", "hidden", "Colours"), select);
+  return make("label", "theme", make("span", "hidden", "Theme"), select);
 }
 
 /** @param {string} title @param {string} url @param {string} [kind] */

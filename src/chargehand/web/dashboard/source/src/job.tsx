@@ -1,4 +1,4 @@
-// One job's life.
+// One job: its data, attempts, crash reports and log.
 
 import { useEffect, useRef } from "preact/hooks";
 import { get, may } from "./api";
@@ -14,7 +14,7 @@ import { brief, jobName, length, pretty, shortName } from "./words";
 export function JobPage({ id }: { id: string }) {
   void jobsTick.value;
   const live = jobs.get(id)?.now.value;
-  const stage = `${live?.state}|${live?.attempts}|${live?.crashes}|${live?.worker}`;
+  const stage = `${live?.state}|${live?.failures}|${live?.crashes}|${live?.worker}`;
   const [found, error, look] = useAsked<JobDetail>(() => get(`api/v1/jobs/${encodeURIComponent(id)}`), [id]);
   const before = useRef(stage);
   useEffect(() => {
@@ -31,7 +31,7 @@ export function JobPage({ id }: { id: string }) {
           {jobName(job)} <State state={job.state} word={job.state} />
         </h1>
         {may("control") && (
-          <div class="orders" role="group" aria-label="Orders to this job">
+          <div class="orders" role="group" aria-label="Actions for this job">
             <button disabled={!["failed", "cancelled"].includes(job.state)} onClick={() => retryJob(id).then(again)}>
               Retry
             </button>
@@ -50,12 +50,12 @@ export function JobPage({ id }: { id: string }) {
         <section aria-labelledby="progress">
           <h2 id="progress">Progress</h2>
           <Bar progress={job.progress} label="Progress" />
-          <p class="soft">{job.progress ? progressWords(job.progress) : "It has not said how far it is."}</p>
+          <p class="soft">{job.progress ? progressWords(job.progress) : "No progress reported."}</p>
         </section>
       )}
       {job.error && (
         <section aria-labelledby="error">
-          <h2 id="error">{job.state === "failed" ? "Why it failed" : "The last error"}</h2>
+          <h2 id="error">{job.state === "failed" ? "Error" : "Last error"}</h2>
           <Text label="Error">{job.error}</Text>
         </section>
       )}
@@ -72,7 +72,7 @@ export function JobPage({ id }: { id: string }) {
       <Attempts job={job} />
       <Reports job={job} />
       <section aria-labelledby="logs">
-        <h2 id="logs">What was said meanwhile</h2>
+        <h2 id="logs">Log</h2>
         <LogLines job={id} />
       </section>
     </>
@@ -83,10 +83,10 @@ function Facts({ job }: { job: JobDetail }) {
   const facts: [string, preact.ComponentChildren][] = [
     ["id", <code key="id">{job.id}</code>],
     ["queue", <a key="q" href={to("jobs", undefined, { queue: job.queue })}>{job.queue}</a>],
-    ["made", <Ago key="m" ms={job.created_ms} />],
-    ["failed tries", `${job.attempts} of ${job.max_attempts}`],
+    ["created", <Ago key="m" ms={job.created_ms} />],
+    ["failures", `${job.failures} of ${job.max_attempts}`],
   ];
-  if (job.state === "queued" && job.run_at_ms > now.value) facts.push(["not before", <Ago key="n" ms={job.run_at_ms} />]);
+  if (job.state === "queued" && job.run_at_ms > now.value) facts.push(["scheduled for", <Ago key="n" ms={job.run_at_ms} />]);
   if (job.crashes) facts.push(["crashes", String(job.crashes)]);
   if (job.interruptions) facts.push(["interruptions", String(job.interruptions)]);
   if (job.started_ms) facts.push(["started", <Ago key="s" ms={job.started_ms} />]);
@@ -98,7 +98,7 @@ function Facts({ job }: { job: JobDetail }) {
   if (job.limit_key) facts.push(["limit key", job.limit_key]);
   if (job.priority) facts.push(["priority", String(job.priority)]);
   if (job.timeout_ms) facts.push(["timeout", length(job.timeout_ms / 1000)]);
-  if (job.cancel_ms && job.state === "running") facts.push(["told to stop", <Ago key="c" ms={job.cancel_ms} />]);
+  if (job.cancel_ms && job.state === "running") facts.push(["cancel requested", <Ago key="c" ms={job.cancel_ms} />]);
   return (
     <dl class="facts">
       {facts.map(([name, value]) => (
@@ -125,17 +125,17 @@ function Attempts({ job }: { job: JobDetail }) {
     <section aria-labelledby="attempts">
       <h2 id="attempts">Attempts</h2>
       {job.attempt_history.length === 0 && (
-        <Empty>{job.state === "running" ? "It is in hand for the first time." : "Nobody has had it in hand."}</Empty>
+        <Empty>{job.state === "running" ? "The first attempt is running." : "No attempts yet."}</Empty>
       )}
       {job.attempt_history.length > 0 && (
         <div class="scroll" tabIndex={0} role="region" aria-label="Attempts">
           <table>
             <thead>
               <tr>
-                <th scope="col">Began</th>
+                <th scope="col">Started</th>
                 <th scope="col">Worker</th>
-                <th scope="col" class="number">Took</th>
-                <th scope="col">End</th>
+                <th scope="col" class="number">Duration</th>
+                <th scope="col">Outcome</th>
                 <th scope="col">Error</th>
               </tr>
             </thead>
@@ -172,7 +172,7 @@ function Reports({ job }: { job: JobDetail }) {
   if (!job.crash_reports.length) return null;
   return (
     <section aria-labelledby="reports">
-      <h2 id="reports">Workers that died with it in hand</h2>
+      <h2 id="reports">Crashes during this job</h2>
       <ul>
         {job.crash_reports.map((crash) => (
           <li key={crash.id}>

@@ -1,4 +1,4 @@
-// Jobs: filtered, page by page; live where they are seen.
+// The list of jobs: filters, pages, live updates of the rows shown.
 
 import { useComputed } from "@preact/signals";
 import { useEffect, useRef, useState } from "preact/hooks";
@@ -11,14 +11,14 @@ import type { JobRecord, JobBody as LiveJob } from "./types";
 import { brief, count, jobName, length, shortName } from "./words";
 
 const STATES = ["queued", "running", "done", "failed", "cancelled"] as const;
-/** Why jobs fail, by the word in the address: what the store calls it, and what people do. */
+/** The reasons of failed jobs, by their name in the URL: the code in the store, and the label. */
 const KINDS: Record<string, [reason: string, words: string]> = {
-  quarantine: ["poison", "quarantine (killed its workers)"],
-  "no-progress": ["no progress", "done, but still found"],
-  raised: ["raised", "raised an error"],
-  "timed-out": ["timed out", "took too long"],
-  "gave-up": ["gave up", "gave up by itself"],
-  retries: ["retries used up", "used up its retries"],
+  quarantine: ["poison", "quarantined (crashed its workers)"],
+  "no-progress": ["no progress", "done, but found again"],
+  raised: ["raised", "raised an exception"],
+  "timed-out": ["timed out", "timed out"],
+  "gave-up": ["gave up", "gave up (permanent error)"],
+  retries: ["retries used up", "retries used up"],
 };
 
 interface Page {
@@ -61,7 +61,7 @@ export function Jobs() {
       <Trouble error={error} />
       <Newer page={page} first={!after} queue={queue} look={look} />
       {page && <Table rows={page.jobs} />}
-      {page && page.jobs.length === 0 && <Empty>No such jobs.</Empty>}
+      {page && page.jobs.length === 0 && <Empty>No jobs match the filter.</Empty>}
       <nav class="paging" aria-label="Pages">
         <button disabled={!trail.length} onClick={() => setTrail([])}>
           Newest
@@ -77,9 +77,9 @@ export function Jobs() {
   );
 }
 
-/** How many there are, where that is known without counting. */
+/** The number of jobs, if it is known without counting rows. */
 function InAll({ queue, state, text }: { queue: string; state: string; text: string }) {
-  void queueNames.value; // it may come to be known only now
+  void queueNames.value; // subscribes: the queue may become known later
   const found = queues.get(queue)?.now.value;
   if (!found || text || KINDS[state]) return null;
   const sum = STATES.filter((name) => !state || name === state).reduce((all, name) => all + found[name], 0);
@@ -122,7 +122,7 @@ function Filters({ queue, state, text }: { queue: string; state: string; text: s
           {STATES.map((name) => (
             <option key={name}>{name}</option>
           ))}
-          <optgroup label="failed, by kind">
+          <optgroup label="failed, by reason">
             {Object.entries(KINDS).map(([kind, [, words]]) => (
               <option key={kind} value={kind}>
                 {words}
@@ -164,7 +164,7 @@ async function enqueue(): Promise<boolean> {
   const choices = crews.value.map((crew) => crew.name);
   const said = await ask({
     title: "New job",
-    text: "It is durable as soon as the answer is here.",
+    text: "The job is stored durably before the server answers.",
     button: "Enqueue",
     fields: [
       { name: "crew", label: "Crew", kind: "choice", choices },
@@ -188,7 +188,7 @@ async function make(said: Record<string, string>): Promise<void> {
   location.hash = to("job", made.id);
 }
 
-/** Rows do not move by themselves: newer jobs are offered. */
+/** A button that loads newer jobs, so that rows do not move while a user reads them. */
 function Newer({ page, first, queue, look }: { page: Page | null; first: boolean; queue: string; look: () => void }) {
   void jobsTick.value;
   const shown = new Set(page?.jobs.map((job) => job.id));
@@ -200,7 +200,7 @@ function Newer({ page, first, queue, look }: { page: Page | null; first: boolean
   return (
     <p class="newer" aria-live="polite">
       <button class="link" disabled={!newer} onClick={look}>
-        {newer ? `Show newer jobs (${count(newer)}${newer >= 100 ? " or more" : ""})` : "Nothing newer"}
+        {newer ? `Show newer jobs (${count(newer)}${newer >= 100 ? " or more" : ""})` : "No newer jobs"}
       </button>
     </p>
   );
@@ -216,10 +216,10 @@ function Table({ rows }: { rows: JobRecord[] }) {
             <th scope="col">Job</th>
             <th scope="col">Queue</th>
             <th scope="col">Progress or error</th>
-            <th scope="col" class="number">Failed tries</th>
+            <th scope="col" class="number">Failures</th>
             <th scope="col">Worker</th>
-            <th scope="col">Made</th>
-            <th scope="col" class="number">Took</th>
+            <th scope="col">Created</th>
+            <th scope="col" class="number">Duration</th>
           </tr>
         </thead>
         <tbody>
@@ -234,8 +234,8 @@ function Table({ rows }: { rows: JobRecord[] }) {
 
 export function merged<T extends JobRecord>(row: T, live: LiveJob | undefined): T {
   if (!live) return row;
-  const { state, reason, attempts, crashes, worker, progress } = live;
-  return { ...row, state, reason, attempts, crashes, worker, progress, error: live.error ?? row.error };
+  const { state, reason, failures, crashes, worker, progress } = live;
+  return { ...row, state, reason, failures, crashes, worker, progress, error: live.error ?? row.error };
 }
 
 function Row({ row }: { row: JobRecord }) {
@@ -261,14 +261,14 @@ function Row({ row }: { row: JobRecord }) {
           </>
         ) : (
           <span class={`short ${job.state === "failed" ? "bad" : "soft"}`} title={job.error ? brief(job.error) : undefined}>
-            {job.state === "queued" && job.run_at_ms > now.value && <>not before <Ago ms={job.run_at_ms} />. </>}
-            {job.reason === "poison" ? "killed its workers. " : ""}
+            {job.state === "queued" && job.run_at_ms > now.value && <>scheduled for <Ago ms={job.run_at_ms} />. </>}
+            {job.reason === "poison" ? "crashed its workers. " : ""}
             {job.error ? brief(job.error) : ""}
           </span>
         )}
       </td>
       <td class="number">
-        {job.attempts}
+        {job.failures}
         {job.crashes > 0 && <span class="warn"> +{job.crashes} crashed</span>}
       </td>
       <td>{job.worker && <a href={to("worker", job.worker)}>{shortName(job.worker)}</a>}</td>

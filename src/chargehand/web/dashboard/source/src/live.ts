@@ -1,4 +1,4 @@
-// Live state: one stream for this page, applied once a frame, so that many events cost no more than a few.
+// Live state: one event stream for this page, applied once per animation frame, so that bursts cost one update.
 
 import { batch, effect, signal, type Signal } from "@preact/signals";
 import { base, get, refused, session, whoAmI } from "./api";
@@ -37,7 +37,7 @@ export interface Happened {
   text: string;
 }
 
-/** One thing that is live: its newest state, and the telling in which it was last told. */
+/** A live object: its newest state, and the number of the full state that last included it. */
 interface Kept<T> {
   now: Signal<T>;
   telling: number;
@@ -54,14 +54,14 @@ const HIDDEN_MS = 15_000;
 const MEMORIES_KEPT = 120;
 
 export const workers = new Map<string, Kept<Worker>>();
-/** The keys of all workers, in order; it changes only when workers come or go. */
+/** The keys of all workers, sorted; changes only when workers are added or removed. */
 export const workerKeys = signal<string[]>([]);
 export const pasts = new Map<string, Past[]>();
 export const queues = new Map<string, Kept<Queue>>();
 export const queueNames = signal<string[]>([]);
 export const jobs = new Map<string, Kept<LiveJob>>();
 export const jobsTick = signal(0);
-/** Counts what happened to workers' states, for those who sum them up. */
+/** Changes with every update of a worker, for components that aggregate workers. */
 export const workersTick = signal(0);
 export const health = signal<Health | null>(null);
 export const lately = signal<Happened[]>([]);
@@ -73,7 +73,7 @@ export const crews = signal<Crew[]>([]);
 export const pauses = signal<Pause[]>([]);
 export const info = signal<Info | null>(null);
 
-/** What the page in view wants beside what is always listened to: `queue:jobs`, `job:ID`. */
+/** The topics of the current page, in addition to ALWAYS: `queue:jobs`, `job:ID`. */
 export const wanted = signal<string[]>([]);
 
 export interface Weights {
@@ -81,7 +81,7 @@ export interface Weights {
   memory: (number | null)[];
 }
 
-/** What each worker was seen to need, whenever that changed. */
+/** The memory of each worker, at every change. */
 export const memories = new Map<string, Weights>();
 
 // applying
@@ -98,7 +98,7 @@ function keyOf(event: LiveEvent): string {
 
 function take(event: LiveEvent): void {
   const key = keyOf(event);
-  pending.delete(key); // so that the order is that of the newest
+  pending.delete(key); // so that the order is that of the newest events
   pending.set(key, event);
   if (!scheduled) {
     scheduled = true;
@@ -151,7 +151,7 @@ function applyWorker(event: WorkerUpdate | WorkerRemoval): boolean {
   const before = workers.get(key)?.now.peek();
   remember(key, before, worker, event.timestamp_ms);
   if (!before || before.memory !== worker.memory) weigh(key, worker.memory);
-  // A pause that somebody else set is seen by its workers first.
+  // A pause by another user shows first in the status of its workers.
   if ((before?.status === "paused") !== (worker.status === "paused")) aboutSoon();
   return keep(workers, key, worker);
 }
@@ -161,7 +161,7 @@ function weigh(key: string, memory: number | null): void {
   memories.set(key, row);
   const at = serverNow() / 1000;
   if (row.at.length) {
-    row.at.push(at - 0.001); // as it was until now: it did not change little by little
+    row.at.push(at - 0.001); // the old value until now: a step, not a slope
     row.memory.push(row.memory[row.memory.length - 1] ?? null);
   }
   row.at.push(at);
@@ -182,17 +182,17 @@ function remember(key: string, before: Worker | undefined, worker: Worker, at: n
   }
   if (!before) return;
   const fell = (worker.status === "crashed" || worker.status === "failed") && before.status !== worker.status;
-  // It may have come back before we were told that it was gone.
+  // The worker may have restarted before its crash was received.
   const back = worker.restart_count > before.restart_count && before.status !== "crashed" && !fell;
   if (fell || back) {
-    const text = worker.text ?? (back ? "was restarted" : worker.reason ?? "");
+    const text = worker.text ?? (back ? "restarted" : worker.reason ?? "");
     const entry = { at, key, component: worker.component, status: back ? "restarted" : worker.status, text };
     lately.value = [entry, ...lately.peek()].slice(0, LATELY_KEPT);
     if (back && !worker.text) void explain(entry, EXPLAIN_TIMES);
   }
 }
 
-/** It was back before we were told why it had gone: its crash report says that, as soon as it is written. */
+/** Adds the text of the crash report, which is written after the worker has restarted. */
 async function explain(entry: Happened, times: number): Promise<void> {
   try {
     const found = await get<{ crashes: Crash[] }>("api/v1/crashes", { component: entry.component, limit: 1 });
@@ -202,7 +202,7 @@ async function explain(entry: Happened, times: number): Promise<void> {
       lately.value = lately.peek().map((each) => (each === entry ? told : each));
     } else if (times > 1) setTimeout(() => void explain(entry, times - 1), 500);
   } catch {
-    // the connection is lost; that it was restarted is told
+    // the connection is lost; the entry says that the worker restarted
   }
 }
 
@@ -232,7 +232,7 @@ function applyJob(event: JobUpdate | JobRemoval): boolean {
   return true;
 }
 
-/** The full state follows; what is not told again within a moment is no more. */
+/** Begins a full state; whatever it has not included after SWEEP_MS is removed. */
 function tellAnew(): void {
   telling++;
   const mine = telling;
@@ -262,7 +262,7 @@ let source: EventSource | null = null;
 let listening = "";
 let retry: ReturnType<typeof setTimeout> | undefined;
 let patience = 1000;
-/** Whether what was before is known: it is asked for when the page is opened, and after a while without a stream. */
+/** Whether the history was fetched: when the page is opened, and after the stream was interrupted. */
 let caughtUp = false;
 
 function open(topics: string): void {
@@ -273,7 +273,7 @@ function open(topics: string): void {
   const mine = (source = new EventSource(url));
   let first = true;
   mine.onopen = () => {
-    if (first) tellAnew(); // a later one resumes where the stream broke off, or says that it does not
+    if (first) tellAnew(); // a reconnection resumes the stream, or sends a resync event
     first = false;
     patience = 1000;
     connection.value = "live";
@@ -296,7 +296,7 @@ function open(topics: string): void {
   }
 }
 
-/** The server refused the stream, which a browser takes as final: ask who we are, and try again. */
+/** Reopens a stream that the server refused, which EventSource does not retry; fetches the session first. */
 function again(topics: string): void {
   clearTimeout(retry);
   retry = setTimeout(async () => {
@@ -318,7 +318,7 @@ function close(): void {
   listening = "";
 }
 
-/** Listen while somebody is signed in and looks: tabs in the background leave the server alone. */
+/** Keeps the stream open while a user is signed in and the tab is visible. */
 export function listen(): void {
   const looking = signal(document.visibilityState === "visible");
   let hiding: ReturnType<typeof setTimeout> | undefined;
@@ -346,13 +346,13 @@ function tick(): void {
 
 let soon: ReturnType<typeof setTimeout> | undefined;
 
-/** Ask about pauses once, however many workers tell of them. */
+/** Fetches pauses once for a burst of worker updates. */
 function aboutSoon(): void {
   clearTimeout(soon);
   soon = setTimeout(() => session.peek() && void about(), 50);
 }
 
-/** What is not live by itself: crews, pauses, versions. */
+/** Fetches what the stream does not contain: crews, pauses, versions. */
 export async function about(): Promise<void> {
   try {
     const [foundCrews, foundPauses, foundInfo] = await Promise.all([
@@ -366,11 +366,11 @@ export async function about(): Promise<void> {
       info.value = foundInfo;
     });
   } catch {
-    // the connection's state says that; it is asked again when it is back
+    // shown as the connection state; fetched again after the reconnection
   }
 }
 
-/** What was before: how queues fared, and who crashed. */
+/** Fetches the history: queue samples and recent crashes. */
 async function before(): Promise<void> {
   try {
     const [found] = await Promise.all([get<{ crashes: Crash[] }>("api/v1/crashes", { limit: LATELY_KEPT }), learnPast()]);
@@ -382,14 +382,14 @@ async function before(): Promise<void> {
     const missing = recent.filter((crash) => !told(crash)).map((crash) => {
       const key = `${crash.component}@${crash.node}`;
       const worker = latest.has(key) ? undefined : workers.get(key)?.now.peek();
-      latest.add(key); // crashes are listed newest first: only the newest can be the one that ended in giving up
+      latest.add(key); // newest first: only the newest crash can be the one after which the worker was given up
       const status = worker?.status === "failed" ? "failed" : "crashed";
       const text = (status === "failed" && worker?.text) || crash.text;
       return { at: crash.at_ms, key, component: crash.component, status, text };
     });
     lately.value = [...known, ...missing].sort((a, b) => b.at - a.at).slice(0, LATELY_KEPT);
   } catch {
-    // the connection's state says that; it is asked again when it is back
+    // shown as the connection state; fetched again after the reconnection
   }
 }
 

@@ -1,4 +1,4 @@
-// The last lines that a worker said, or that were said about a job.
+// The last log lines of a worker or of a job.
 
 import { get } from "./api";
 import { Empty, Trouble, useAsked, useEvery } from "./parts";
@@ -16,7 +16,7 @@ export function LogLines({ scope, job }: { scope?: string; job?: string }) {
   return (
     <>
       <Trouble error={error} />
-      {found && found.lines.length === 0 && <Empty>Nothing that the node still remembers.</Empty>}
+      {found && found.lines.length === 0 && <Empty>No log lines.</Empty>}
       {found && found.lines.length > 0 && (
         <pre class="log" tabIndex={0} role="log" aria-label="Log lines" aria-live="off">
           {found.lines.map((line, at) => (

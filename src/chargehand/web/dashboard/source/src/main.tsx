@@ -1,4 +1,4 @@
-// The page: header, navigation, and whatever page the address names.
+// The application: header, navigation, and the page that the URL names.
 
 import { effect } from "@preact/signals";
 import { render } from "preact";
@@ -23,7 +23,7 @@ const PAGES: [page: string, title: string][] = [
   ["jobs", "Jobs"],
   ["crashes", "Crashes"],
   ["operations", "Operations"],
-  ["doctor", "Why is nothing happening?"],
+  ["doctor", "Diagnosis"],
 ];
 
 function Page() {
@@ -46,7 +46,7 @@ function Page() {
     case "doctor":
       return <Doctor />;
     default:
-      return <h1 tabIndex={-1}>There is no such page</h1>;
+      return <h1 tabIndex={-1}>Page not found</h1>;
   }
 }
 
@@ -92,24 +92,24 @@ function App() {
         <div class="who">
           <span class={`connection ${lost ? "bad" : "soft"}`} role="status">
             <Mark state={lost ? "error" : connection.value === "live" ? "healthy" : "starting"} />
-            {lost ? `Connection lost; as of ${lostSince()}` : connection.value}
+            {lost ? `Connection lost; data as of ${lostSince()}` : connection.value}
           </span>
           <label class="theme">
-            <span class="hidden">Colours</span>
+            <span class="hidden">Theme</span>
             <select value={choice.value} onChange={(event) => (choice.value = event.currentTarget.value as Theme)}>
               <option value="auto">Auto</option>
               <option value="light">Light</option>
               <option value="dark">Dark</option>
             </select>
           </label>
-          <span class="soft name" title={`May: ${session.value.scopes.join(", ")}`}>
+          <span class="soft name" title={`Scopes: ${session.value.scopes.join(", ")}`}>
             {session.value.name}
           </span>
           {session.value.csrf && <button onClick={leave}>Sign out</button>}
         </div>
       </header>
       <main id="main" ref={main} tabIndex={-1} class={lost ? "stale" : ""}>
-        {session.value.scopes.includes("read") ? <Page /> : <p class="trouble">This key may not read: it sees nothing here.</p>}
+        {session.value.scopes.includes("read") ? <Page /> : <p class="trouble">This key does not have the scope read.</p>}
       </main>
       <footer class="soft">
         {info.value && `Chargehand ${info.value.version} on ${info.value.node}`}
@@ -125,7 +125,7 @@ async function leave(): Promise<void> {
   try {
     await signOut();
   } catch (error) {
-    tell("Sign out: not done", [(error as Error).message], true);
+    tell("Sign out failed", [(error as Error).message], true);
   }
 }
 

@@ -1,4 +1,4 @@
-// The operator log: who did what, to what, when and from where.
+// The operator log: actor, action, target, time and origin.
 
 import { useState } from "preact/hooks";
 import { get } from "./api";
@@ -16,24 +16,24 @@ export function Operations() {
     () => get("api/v1/operations", { limit: 50, after }),
     [after],
   );
-  useEvery(EVERY_MS, () => !after && look(), [after]); // others act, too
+  useEvery(EVERY_MS, () => !after && look(), [after]); // other users act, too
   return (
     <>
       <h1 tabIndex={-1}>Operations</h1>
-      <p class="soft">Everything that people did, by key, newest first.</p>
+      <p class="soft">Operator actions by user or key, newest first.</p>
       <Trouble error={error} />
-      {page && page.operations.length === 0 && <Empty>Nobody has done anything yet.</Empty>}
+      {page && page.operations.length === 0 && <Empty>No operations yet.</Empty>}
       {page && page.operations.length > 0 && (
         <div class="scroll" tabIndex={0} role="region" aria-label="Operations">
           <table>
             <thead>
               <tr>
                 <th scope="col">When</th>
-                <th scope="col">Who</th>
-                <th scope="col">What</th>
-                <th scope="col">To what</th>
+                <th scope="col">User</th>
+                <th scope="col">Action</th>
+                <th scope="col">Target</th>
                 <th scope="col">Detail</th>
-                <th scope="col">From</th>
+                <th scope="col">Origin</th>
               </tr>
             </thead>
             <tbody>
@@ -67,5 +67,5 @@ function Target({ name }: { name: string }) {
   if (kind === "job") return <a href={to("job", what)}>{what.slice(0, 12)}…</a>;
   if (kind === "worker") return <a href={to("worker", name)}>{shortName(name)}</a>;
   if (kind === "queue") return <a href={to("jobs", undefined, { queue: what })}>queue {what}</a>;
-  return <>{name === "*" ? "everything" : name}</>;
+  return <>{name === "*" ? "all workers" : name}</>;
 }

@@ -1,4 +1,4 @@
-// Orders to workers: offered where the key allows them, asked about where they hurt, answered at once.
+// Operations on workers and jobs: shown if the key has the scope, confirmed if they interrupt work.
 
 import { may, post, postNothing } from "./api";
 import { about } from "./live";
@@ -19,21 +19,21 @@ const NAMES: Record<Verb, string> = {
   stop: "Stop",
 };
 const HURTS: Partial<Record<Verb, string>> = {
-  stop: "Current jobs have the grace to finish, and are otherwise queued again. Nothing is done until a start.",
-  drain: "Current jobs finish, however long they take; then nothing is done until a start.",
-  restart: "Current jobs have the grace to finish, and are otherwise queued again; then fresh workers start.",
+  stop: "Current jobs may finish within the grace period; otherwise they are queued again. The workers stay stopped until they are started.",
+  drain: "Current jobs finish without a time limit. The workers then stay stopped until they are started.",
+  restart: "Current jobs may finish within the grace period; otherwise they are queued again. Then new worker processes start.",
 };
 
 export const named = (scope: string | null): string =>
-  scope === null || scope === "*" ? "everything" : scope.startsWith("worker:") ? shortName(scope) : `crew ${scope}`;
+  scope === null || scope === "*" ? "all workers" : scope.startsWith("worker:") ? shortName(scope) : `crew ${scope}`;
 
-/** Do it and tell what came of it; whether it was done. */
+/** Runs an operation and shows its outcome; returns whether it succeeded. */
 export async function doing(title: string, work: () => Promise<string[]>): Promise<boolean> {
   try {
     tell(title, await work());
     return true;
   } catch (error) {
-    tell(`${title}: not done`, [(error as Error).message], true);
+    tell(`${title} failed`, [(error as Error).message], true);
     return false;
   }
 }
@@ -49,20 +49,20 @@ async function give(verb: Verb, scope: string | null, more: Record<string, unkno
 }
 
 const PAUSE_FIELDS: Field[] = [
-  { name: "reason", label: "Why (others will read it)", kind: "text" },
-  { name: "minutes", label: "For how many minutes (empty: until somebody resumes)", kind: "number", min: 1 },
+  { name: "reason", label: "Reason (shown to other users)", kind: "text" },
+  { name: "minutes", label: "Duration in minutes (empty: until resumed)", kind: "number", min: 1 },
 ];
 
 export async function order(verb: Verb, scope: string | null, size = 0): Promise<void> {
   if (verb === "pause") {
-    const text = "Nothing new is taken; current jobs finish, workers stay. A pause survives restarts.";
+    const text = "Workers take no new jobs; current jobs finish, and the processes keep running. A pause survives restarts.";
     const said = await ask({ title: `Pause ${named(scope)}`, text, button: "Pause", fields: PAUSE_FIELDS });
     if (!said) return;
     const for_s = said.minutes ? Number(said.minutes) * 60 : null;
     return give(verb, scope, { reason: said.reason || null, for_s });
   }
   if (verb === "scale") {
-    const text = "Workers that go finish their jobs first. The number holds until the configured one changes.";
+    const text = "Workers that are removed finish their jobs first. The number applies until the configured number changes.";
     const field: Field = {
       name: "count", label: "Workers", kind: "number", value: String(size), required: true, min: 0, max: 1000,
     };
@@ -76,7 +76,7 @@ export async function order(verb: Verb, scope: string | null, size = 0): Promise
   await give(verb, scope);
 }
 
-/** The orders that make sense now. */
+/** Buttons for the operations on a crew, a worker or all workers; the likely ones first. */
 export function Orders({ scope, paused, down, size }: { scope: string | null; paused: boolean; down: boolean; size?: number }) {
   if (!may("control")) return null;
   const button = (verb: Verb) => (
@@ -90,11 +90,11 @@ export function Orders({ scope, paused, down, size }: { scope: string | null; pa
   if (!down) rest.push("reset");
   if (size !== undefined) first.push("scale");
   return (
-    <div class="orders" role="group" aria-label={`Orders to ${named(scope)}`}>
+    <div class="orders" role="group" aria-label={`Actions for ${named(scope)}`}>
       {scope === null && <span class="soft">All workers:</span>}
       {first.map(button)}
       <details class="menu">
-        <summary aria-label={`More orders to ${named(scope)}`}>More</summary>
+        <summary aria-label={`More actions for ${named(scope)}`}>More</summary>
         <div>{rest.map(button)}</div>
       </details>
     </div>
@@ -108,7 +108,7 @@ export async function retryJob(id: string): Promise<boolean> {
 }
 
 export async function cancelJob(id: string, running: boolean): Promise<boolean> {
-  const text = "It is told to stop; if it does not, its worker is replaced. What it did so far is not undone.";
+  const text = "The job is asked to stop; if it does not stop in time, its worker is replaced. Work already done is not undone.";
   if (running && !(await ask({ title: "Cancel this running job?", text, button: "Cancel the job", danger: true })))
     return false;
   return doing("Cancel", async () => [(await postNothing<Answer>(`api/v1/jobs/${encodeURIComponent(id)}/cancel`)).text]);
@@ -131,13 +131,13 @@ async function changeFailed(what: "retry" | "clear", names: string[]): Promise<s
 }
 
 export async function retryFailed(names: string[]): Promise<boolean> {
-  const text = `Every failed job of ${names.join(", ")} is queued again, its counters cleared.`;
+  const text = `All failed jobs of ${names.join(", ")} are queued again, and their counters are reset.`;
   if (!(await ask({ title: "Retry all failed jobs?", text, button: "Retry all" }))) return false;
   return doing("Retry all failed", () => changeFailed("retry", names));
 }
 
 export async function clearFailed(names: string[]): Promise<boolean> {
-  const text = `Every failed job of ${names.join(", ")} is deleted, with its history. This cannot be undone.`;
+  const text = `All failed jobs of ${names.join(", ")} are deleted with their history. This cannot be undone.`;
   if (!(await ask({ title: "Delete all failed jobs?", text, button: "Delete all", danger: true }))) return false;
   return doing("Delete all failed", () => changeFailed("clear", names));
 }

@@ -1,4 +1,4 @@
-// The whole at a glance: the verdict in words, queues as charts, a tile for every worker.
+// The overview: overall status, a chart for every queue, a tile for every worker.
 
 import { useComputed } from "@preact/signals";
 import { memo } from "preact/compat";
@@ -50,17 +50,17 @@ function totals(): { ready: number; busy: number; all: number; down: number; pau
 function Verdict() {
   const found = health.value;
   const sum = totals();
-  void queueNames.value; // all together may come to be known only now
+  void queueNames.value; // subscribes: the totals may become known later
   const all = queues.get("")?.now.value;
   const due = all ? all.queued - all.future : 0;
   const state = found?.status ?? "unknown";
   const errors = found?.errors ?? [];
   const shown = errors.length > 2 ? errors.slice(0, 1) : errors;
   const words: Record<string, string> = {
-    healthy: sum.busy ? "Working" : due > 0 ? "Well, with work waiting" : "Well, nothing to do",
-    degraded: "Working, with something amiss",
-    error: "Not all work is being done",
-    unknown: "Waiting for the first word …",
+    healthy: sum.busy ? "Healthy, processing jobs" : due > 0 ? "Healthy, jobs waiting" : "Healthy, idle",
+    degraded: "Degraded",
+    error: "Error: some jobs are not processed",
+    unknown: "Waiting for the first event …",
   };
   return (
     <section class={`verdict ${toneOf(state)}`} aria-labelledby="verdict">
@@ -69,7 +69,7 @@ function Verdict() {
           <Mark state={state} /> {words[state] ?? state}
         </h1>
         <p>
-          {sum.ready} of {many(sum.all, "worker")} ready, {sum.busy} at work
+          {sum.ready} of {many(sum.all, "worker")} ready, {sum.busy} busy
           {sum.paused > 0 && `, ${sum.paused} paused`}
           {sum.down > 0 && `, ${sum.down} down`}
         </p>
@@ -85,7 +85,7 @@ function Verdict() {
       </ul>
       <div class="aside">
         <Orders scope={null} paused={pauses.value.some((pause) => pause.scope === "*")} down={sum.down > 0} />
-        {state !== "healthy" && <a href={to("doctor")}>What mends it?</a>}
+        {state !== "healthy" && <a href={to("doctor")}>Diagnosis</a>}
       </div>
     </section>
   );
@@ -96,7 +96,7 @@ function Queues() {
     <section aria-labelledby="queues">
       <header class="head">
         <h2 id="queues">Queues</h2>
-        <div class="choice" role="group" aria-label="How far back the charts reach">
+        <div class="choice" role="group" aria-label="Time range of the charts">
           <button aria-pressed={reach.value === "minutes"} onClick={() => (reach.value = "minutes")}>5 minutes</button>
           <button aria-pressed={reach.value === "hours"} onClick={() => (reach.value = "hours")}>2 hours</button>
         </div>
@@ -144,7 +144,7 @@ function Figures({ queue, name }: { queue: Queue; name: string }) {
         <dd>{count(waits)}</dd>
       </div>
       <div>
-        <dt>later</dt>
+        <dt>scheduled</dt>
         <dd>{count(queue.future)}</dd>
       </div>
       <div>
@@ -170,9 +170,9 @@ function Figures({ queue, name }: { queue: Queue; name: string }) {
 function Lately() {
   return (
     <section class="card recent" aria-labelledby="lately">
-      <h2 id="lately">Crashes lately</h2>
+      <h2 id="lately">Recent crashes</h2>
       <ul class="lately" aria-live="polite" aria-labelledby="lately" tabIndex={0}>
-        {lately.value.length === 0 && <li class="soft">No worker has crashed within a day.</li>}
+        {lately.value.length === 0 && <li class="soft">No crashes in the last 24 hours.</li>}
         {lately.value.map((each) => (
           <li key={`${each.key}${each.at}${each.status}`}>
             <Ago ms={each.at} /> <State state={each.status} />{" "}
@@ -198,7 +198,7 @@ function Crews() {
       {byCrew.value.length === 0 && (
         <section aria-labelledby="crews">
           <h2 id="crews">Crews</h2>
-          <Empty>No crew is registered, and no worker runs: hand.crew(…) makes one, and a node registers it.</Empty>
+          <Empty>No crew is registered. Define a crew with hand.crew(…) and start a node.</Empty>
         </section>
       )}
       {byCrew.value.map(([crew, keys]) => (
@@ -229,7 +229,7 @@ function CrewSection({ crew, keys }: { crew: string; keys: string[] }) {
         )}
         <CrewOrders crew={crew} keys={keys} paused={pause !== undefined} />
       </header>
-      {keys.length === 0 && <Empty>This crew has no workers: nobody does its jobs.</Empty>}
+      {keys.length === 0 && <Empty>This crew has no workers; its jobs are not processed.</Empty>}
       <ul class="tiles">
         {keys.map((key) => (
           <Tile key={key} name={key} />
@@ -247,17 +247,15 @@ function CrewOrders({ crew, keys, paused }: { crew: string; keys: string[]; paus
   return may("control") ? <Orders scope={crew} paused={paused} down={down.value} size={keys.length} /> : null;
 }
 
+/** Returns the state to show: a flag (unresponsive, stalled) has priority over the status. */
 export function stateOf(worker: Worker): string {
-  if (worker.status.startsWith("healthy")) {
-    if (worker.flags.length || worker.status !== "healthy") return "unwell";
-    return worker.current_job ? "busy" : "healthy";
-  }
-  return worker.status;
+  if (worker.flags.length) return "flagged";
+  return worker.status === "healthy" && worker.current_job ? "busy" : worker.status;
 }
 
 export function wordOf(worker: Worker): string | undefined {
-  if (stateOf(worker) === "unwell") return worker.flags.join(", ") || worker.status;
-  return worker.status === "healthy" && !worker.current_job ? "free" : undefined;
+  if (worker.flags.length) return worker.flags.join(", ");
+  return worker.status === "healthy" && !worker.current_job ? "idle" : undefined;
 }
 
 const Tile = memo(function Tile({ name }: { name: string }) {
@@ -276,11 +274,11 @@ const Tile = memo(function Tile({ name }: { name: string }) {
       <Doing worker={worker} />
       <div class="line soft">
         <span title="Memory">{bytes(worker.memory)}</span>
-        <span title="How long it has run">{worker.started_ms && worker.pid ? <>up <Since ms={worker.started_ms} roughly /></> : "–"}</span>
-        <span title="Jobs that it has done">{many(worker.jobs, "job")}</span>
+        <span title="Uptime">{worker.started_ms && worker.pid ? <>up <Since ms={worker.started_ms} roughly /></> : "–"}</span>
+        <span title="Jobs done">{many(worker.jobs, "job")}</span>
       </div>
       <div class="line soft">
-        <span title="Restarts; and how many crashes are left before it is given up: soon one after another / in all">
+        <span title="Restarts, and the crashes left before the worker is given up: in quick succession / in total">
           {many(worker.restart_count, "restart")}
           {worker.budget && `, ${worker.budget.rapid_left}/${worker.budget.lifetime_left} left`}
         </span>
@@ -305,7 +303,7 @@ function Doing({ worker }: { worker: Worker }) {
       </div>
     );
   }
-  const back = worker.restart_at_ms ? `back in ${ticking((worker.restart_at_ms - now.value) / 1000)}; ` : "";
+  const back = worker.restart_at_ms ? `restart in ${ticking((worker.restart_at_ms - now.value) / 1000)}; ` : "";
   const held = worker.status === "paused" && pauses.value.find((pause) => pause.scope === worker.component);
   const why = held ? `by ${held.who}: ${held.reason ?? "no reason given"}` : (worker.text ?? worker.reason ?? "");
   const text = worker.status === "healthy" ? "" : back + why;
@@ -316,11 +314,11 @@ function Doing({ worker }: { worker: Worker }) {
   );
 }
 
-/** The last changes of its state, oldest first. */
+/** The last states of a worker, oldest first. */
 function Strip({ name }: { name: string }) {
   const past = (pasts.get(name) ?? []).slice(-10);
   return (
-    <span class="strip" role="img" aria-label={`Its last states: ${past.map((each) => each.status).join(", ")}`}>
+    <span class="strip" role="img" aria-label={`Last states: ${past.map((each) => each.status).join(", ")}`}>
       {past.map((each, at) => (
         <i key={at} class={toneOf(each.job && each.status === "healthy" ? "busy" : each.status)} />
       ))}

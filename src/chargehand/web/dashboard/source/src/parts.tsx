@@ -1,4 +1,4 @@
-// Small pieces that every page uses. Text from elsewhere is only ever put in as text.
+// Components that every page uses. Strings from the server are inserted as text only.
 
 import { effect, signal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
@@ -65,8 +65,8 @@ export function Ago({ ms }: { ms: number }) {
 }
 
 /**
- * How long something has lasted, counting. There may be thousands on a page, and every second changes them all: so they
- * are no signals' business, but written by one loop, and only where they are seen.
+ * The time since a moment, updated every second. A page may have thousands of them, so one loop writes those that are
+ * visible; a signal for each would be slower.
  */
 export function Since({ ms, roughly }: { ms: number; roughly?: boolean }) {
   const span = useRef<HTMLSpanElement>(null);
@@ -96,7 +96,7 @@ function write({ element, ms, roughly }: Counted): void {
 
 effect(() => {
   void now.value;
-  // First look at all, then write: a look after a write would have the page laid out anew, each time.
+  // All reads before all writes: a read after a write would force a new layout each time.
   const seen = [...counting].filter((each) => each.element.checkVisibility({ contentVisibilityAuto: true }));
   seen.forEach(write);
 });
@@ -113,7 +113,7 @@ export function Text({ children, label }: { children: string; label: string }) {
   );
 }
 
-// what was answered, at once and for a while
+// toasts: the outcome of an operation, shown for some seconds
 
 interface Told {
   id: number;
@@ -153,7 +153,7 @@ export function Toasts() {
   );
 }
 
-// a question before something that hurts, or that needs to be told more
+// the dialog: a confirmation, or a form
 
 export interface Field {
   name: string;
@@ -171,13 +171,13 @@ interface Question {
   button: string;
   danger?: boolean;
   fields?: Field[];
-  /** Sends the values; if that fails the question stays, with what was typed and why. */
+  /** Sends the values; if it throws, the dialog stays open with the values and the error. */
   send?: (values: Record<string, string>) => Promise<void>;
   answer: (values: Record<string, string> | null) => void;
 }
 const question = signal<Question | null>(null);
 
-/** What the person answers: the fields' values, or null if it is not to be done. */
+/** Shows a dialog; resolves to the values of its fields, or null if it was cancelled. */
 export function ask(about: Omit<Question, "answer">): Promise<Record<string, string> | null> {
   return new Promise((resolve) => {
     question.value = {
@@ -262,7 +262,7 @@ function Input({ field }: { field: Field }) {
   }
 }
 
-/** Something asked of the server when a page is shown, and asked again when `when` changes. */
+/** Fetches data when a component is mounted and when `when` changes; returns data, error and a reload function. */
 export function useAsked<T>(ask: () => Promise<T>, when: unknown[]): [T | null, string | null, () => void] {
   const [found, setFound] = useState<T | null>(null);
   const [error, setError] = useState<string | null>(null);
@@ -288,7 +288,7 @@ export function useAsked<T>(ask: () => Promise<T>, when: unknown[]): [T | null, 
   return [found, error, look];
 }
 
-/** Do it again and again while somebody looks. */
+/** Calls `work` periodically while the tab is visible. */
 export function useEvery(ms: number, work: () => unknown, when: unknown[] = []): void {
   useEffect(() => {
     const timer = setInterval(() => document.visibilityState === "visible" && work(), ms);

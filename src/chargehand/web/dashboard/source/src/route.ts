@@ -1,4 +1,4 @@
-// Where we are, from the part of the address after `#`: it works under any prefix.
+// The current page, from the URL fragment, so that it works under any prefix.
 
 import { signal } from "@preact/signals";
 
@@ -15,7 +15,7 @@ function read(): Place {
   try {
     what = decodeURIComponent(what);
   } catch {
-    // it is taken as it stands
+    // invalid encoding: used unchanged
   }
   return { page, what, query: new URLSearchParams(tail) };
 }
@@ -28,7 +28,7 @@ export const to = (page: string, what?: string, query?: Record<string, string>):
   return `#/${page}${what === undefined ? "" : `/${encodeURIComponent(what)}`}${words ? `?${words}` : ""}`;
 };
 
-/** A job as workers name it: by its id, or as the item that it is (`crew/item`). */
+/** Returns the link to a job that a worker names by id or, for an item, as `crew/item`. */
 export function toJob(name: string): string {
   const slash = name.indexOf("/");
   return slash < 0 ? to("job", name) : to("jobs", undefined, { text: name.slice(slash + 1) });

@@ -1,5 +1,5 @@
-// What the charts show: a sample a second for the last minutes, a point every ten seconds for the last two hours.
-// What was before this page was opened is asked of the node, which keeps it.
+// The data of the charts: one sample per second for the last minutes, one per ten seconds for the last two hours.
+// The samples from before the page was opened are fetched from the node.
 
 import { signal } from "@preact/signals";
 import { get } from "./api";
@@ -15,7 +15,7 @@ export interface Samples {
 }
 type Reach = "minutes" | "hours";
 
-/** Seconds that a chart shows at most. */
+/** The maximum time range of a chart, in seconds. */
 export const REACH: Record<Reach, number> = { minutes: 300, hours: 7200 };
 const STEP = 10;
 const MOST: Record<Reach, number> = { minutes: 300, hours: 720 };
@@ -39,7 +39,7 @@ function push(table: Reach, name: string, at: number, queue: Queue): void {
   if (found.at.length > MOST[table]) for (const column of columns(found)) column.shift();
 }
 
-/** Once a second, of every queue. */
+/** Takes a sample of every queue; called once per second. */
 export function sample(queues: Iterable<[string, Queue]>): void {
   const at = Math.round(serverNow() / 1000);
   for (const [name, queue] of queues) {
@@ -54,7 +54,7 @@ export function forget(name: string): void {
   kept.hours.delete(name);
 }
 
-/** The points of this history that are within reach, and older than what is known; how it was until then is kept. */
+/** Returns the points of a history that are within the range and older than the known samples; gaps keep the last value. */
 function older(found: QueueHistory, known: Samples, seconds: number): Samples {
   const now = Math.round(serverNow() / 1000);
   const begin = now - seconds;
@@ -77,7 +77,7 @@ function older(found: QueueHistory, known: Samples, seconds: number): Samples {
   return made;
 }
 
-/** Learn how it was before this page was opened. */
+/** Fetches the samples from before the page was opened. */
 export async function learnPast(): Promise<void> {
   const { queues } = await get<{ queues: QueueHistory[] }>("api/v1/queues/history");
   for (const queue of queues) {
@@ -92,7 +92,7 @@ export async function learnPast(): Promise<void> {
   sampled.value++;
 }
 
-/** What a chart of this queue draws: moments, waiting, rate, and what failed anew since its beginning. */
+/** Returns the columns of a queue's chart: times, waiting, rate, and jobs that failed since its first sample. */
 export function drawn(name: string): [number[], number[], number[], number[]] {
   const found = kept[reach.value].get(name) ?? none();
   const newest = kept.minutes.get(name);

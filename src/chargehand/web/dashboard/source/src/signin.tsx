@@ -1,4 +1,4 @@
-// A key for a cookie that scripts cannot read.
+// The sign-in form: exchanges an API key for an HttpOnly session cookie.
 
 import { useState } from "preact/hooks";
 import { refused, signIn } from "./api";
@@ -23,7 +23,7 @@ export function SignIn() {
       <h1 tabIndex={-1}>Sign in to Chargehand</h1>
       <p class="soft">{refused.value?.kind === "key-needed" ? null : refused.value?.message}</p>
       <p class="soft">
-        <code>chargehand keys create NAME --scope read --scope control</code> makes a key, and shows it once.
+        <code>chargehand keys create NAME --scope read --scope control</code> creates a key and prints it once.
       </p>
       <form onSubmit={submit}>
         <label>

@@ -1,4 +1,4 @@
-// Light or dark: as the system says, unless the person says otherwise.
+// The theme: light or dark, by the system setting unless the user selects one.
 
 import { effect, signal } from "@preact/signals";
 
@@ -10,13 +10,13 @@ function stored(): Theme {
     const found = localStorage.getItem(NAME);
     return found === "light" || found === "dark" ? found : "auto";
   } catch {
-    return "auto"; // storage is switched off
+    return "auto"; // storage is disabled
   }
 }
 
 export const choice = signal<Theme>(stored());
 const system = matchMedia("(prefers-color-scheme: dark)");
-/** What is shown. */
+/** The theme that is shown. */
 export const theme = signal<"light" | "dark">("light");
 
 function show(): void {
@@ -30,6 +30,6 @@ effect(() => {
   try {
     localStorage.setItem(NAME, choice.value);
   } catch {
-    // it holds until the page is left
+    // the choice lasts until the page is closed
   }
 });

@@ -1,4 +1,4 @@
-// A worker's past: what its node remembers, what was seen here since the node was asked, crashes and orders of the store.
+// The history of a worker: from its node, from live events since the last answer, and crashes and operations.
 
 import { useRef } from "preact/hooks";
 import { get } from "./api";
@@ -14,24 +14,24 @@ interface Moment {
   word?: string;
   text: string;
   link?: string;
-  /** How long it took. */
+  /** The duration. */
   took?: string;
 }
 
 const AGAIN_MS = 1500;
 const SAME_MS = 2000;
 const SHOWN = 60;
-/** How a job ended: in the look of a state, and in other words where the same are said of workers. */
+/** The outcomes of a job: the state whose look is used, and a label where the outcome is also a worker status. */
 const ENDS: Record<string, [state: string, word?: string]> = {
   raised: ["error"],
   "gave up": ["error"],
   "timed out": ["warning"],
   crashed: ["warning", "job crashed"],
-  retry: ["queued", "to be retried"],
+  retry: ["queued", "will be retried"],
   interrupted: ["cancelled"],
 };
 
-/** What the node remembers of this worker: asked when the page is opened, and again while things happen to the worker. */
+/** Fetches the history of a worker when the page is opened, and again while the worker changes. */
 export function useHistory(component: string, name: string): WorkerHistory | null {
   const [found, , ask] = useAsked(
     () => get<WorkerHistory>(`api/v1/workers/${encodeURIComponent(component)}/history`),
@@ -43,7 +43,7 @@ export function useHistory(component: string, name: string): WorkerHistory | nul
     () => {
       const worker = workers.get(name)?.now.peek();
       const sign = `${worker?.status} ${worker?.pid} ${worker?.current_job} ${worker?.jobs}`;
-      if (sign !== seen.current.sign) seen.current = { sign, times: 2 }; // the end of a job is told when it is written
+      if (sign !== seen.current.sign) seen.current = { sign, times: 2 }; // the outcome of a job appears when it is stored
       if (seen.current.times > 0) ask();
       seen.current.times--;
     },
@@ -53,7 +53,7 @@ export function useHistory(component: string, name: string): WorkerHistory | nul
   return found?.node && found.component === component && found.node === node ? found : null;
 }
 
-/** Its memory: of the last hour as the node saw it, then as it was seen here. */
+/** Returns the memory of a worker: the last hour from its node, then the live values. */
 export function weighed(told: WorkerHistory | null, here: Weights | undefined): [number[], (number | null)[]] {
   const at = [...(here?.at ?? [])];
   const memory = [...(here?.memory ?? [])];
@@ -74,7 +74,7 @@ function remembered(each: WorkerMoment): Moment {
   return { at: each.at_ms, state, word, text: each.job, link: toJob(each.job), took };
 }
 
-/** What the node could not tell yet: all that was seen here since it was asked, and the job in hand. */
+/** Returns the live events since the last answer of the node, and the current job. */
 function seenHere(name: string, told: WorkerHistory | null): Moment[] {
   const past = pasts.get(name) ?? [];
   const inHand = workers.get(name)?.now.value.current_job;
@@ -91,7 +91,7 @@ function seenHere(name: string, told: WorkerHistory | null): Moment[] {
   }));
 }
 
-/** Each crash with its report; a report of a crash that nobody saw is a moment of its own. */
+/** Links each crash to its report; a report without a matching crash is added as a moment. */
 function withReports(moments: Moment[], crashes: Crash[]): Moment[] {
   const left = [...crashes];
   const made = moments.map((each) => {
@@ -102,7 +102,7 @@ function withReports(moments: Moment[], crashes: Crash[]): Moment[] {
   });
   for (const crash of left) {
     const after = moments.find((each) => each.state === "failed" && Math.abs(each.at - crash.at_ms) < SAME_MS);
-    const at = after ? Math.min(crash.at_ms, after.at - 1) : crash.at_ms; // it was given up because of it
+    const at = after ? Math.min(crash.at_ms, after.at - 1) : crash.at_ms; // the crash precedes giving up
     made.push({ at, state: "crashed", text: crash.text, link: to("crash", crash.id) });
   }
   return made;
@@ -111,7 +111,7 @@ function withReports(moments: Moment[], crashes: Crash[]): Moment[] {
 const ordered = (each: Operation): Moment => ({
   at: each.at_ms,
   state: "note",
-  word: "order",
+  word: "operation",
   text: `${each.verb} ${each.target} by ${each.who}${each.detail ? `: ${each.detail}` : ""}`,
 });
 
@@ -133,8 +133,8 @@ export function Timeline({ component, name, told }: { component: string; name: s
   return (
     <section aria-labelledby="timeline">
       <h2 id="timeline">Timeline</h2>
-      {moments.length === 0 && <Empty>Nothing has happened to it that is known.</Empty>}
-      <ol class="timeline" tabIndex={0} aria-label="What happened, newest first">
+      {moments.length === 0 && <Empty>No events recorded.</Empty>}
+      <ol class="timeline" tabIndex={0} aria-label="Events, newest first">
         {moments.slice(0, SHOWN).map((each, at) => (
           <li key={`${each.at}${each.state}${at}`}>
             <Ago ms={each.at} />

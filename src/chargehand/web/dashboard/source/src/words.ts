@@ -1,10 +1,10 @@
-// Numbers, times and sizes as people read them.
+// Formats numbers, times, sizes and names.
 
 import { STACKS_FOLLOW } from "./types";
 
 let skew = 0;
 
-/** Learn from an answer's Date header how far the server's clock is from ours; seconds do not matter. */
+/** Computes the offset of the server's clock from the Date header; up to 5 seconds are ignored. */
 export function learnClock(date: string | null): void {
   const theirs = date ? Date.parse(date) : NaN;
   if (!Number.isNaN(theirs)) {
@@ -13,7 +13,7 @@ export function learnClock(date: string | null): void {
   }
 }
 
-/** Now, by the server's clock. */
+/** Returns the current time by the server's clock. */
 export const serverNow = (): number => Date.now() + skew;
 
 const whole = new Intl.NumberFormat("en-GB", { maximumFractionDigits: 0 });
@@ -24,7 +24,7 @@ export function many(n: number, one: string, more = `${one}s`): string {
   return `${count(n)} ${n === 1 ? one : more}`;
 }
 
-/** A length of time: `850 ms`, `12 s`, `3 min 20 s`, `2 h 5 min`, `4 d 3 h`. */
+/** Formats a duration: `850 ms`, `12 s`, `3 min 20 s`, `2 h 5 min`, `4 d 3 h`. */
 export function length(seconds: number): string {
   if (seconds < 0) return "0 s";
   if (seconds < 1) return `${Math.round(seconds * 1000)} ms`;
@@ -36,7 +36,7 @@ export function length(seconds: number): string {
   return pair(Math.floor(s / 86400), "d", Math.floor((s % 86400) / 3600), "h");
 }
 
-/** The same without fractions, for what counts on the screen. */
+/** Formats a duration in whole seconds, for counters. */
 export const ticking = (seconds: number): string => length(Math.max(0, Math.floor(seconds) || 0) || 0).replace("0 ms", "0 s");
 
 function pair(a: number, unit: string, b: number, smaller: string): string {
@@ -61,7 +61,7 @@ export function perSecond(rate: number | null): string {
 const clockFormat = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
 const dayFormat = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short" });
 
-/** A moment: the time of day, and the day if it is not today. */
+/** Formats a moment: the time of day, with the date if it is not today. */
 export function moment(ms: number): string {
   const at = new Date(ms);
   const time = clockFormat.format(at);
@@ -70,7 +70,7 @@ export function moment(ms: number): string {
 
 export const exact = (ms: number): string => new Date(ms).toISOString();
 
-/** `worker:tag:0` as people say it: `tag 0`. */
+/** Shortens `worker:tag:0` to `tag 0`. */
 export function shortName(component: string): string {
   const [, crew, index] = component.split(":");
   return index === undefined ? component : `${crew} ${index}`;
@@ -80,7 +80,7 @@ export function jobName(job: { label: string | null; item: string | null; id: st
   return job.label || job.item || job.id;
 }
 
-/** Of a traceback the exception's own words; of a death how it was, without the stacks. */
+/** Returns the last line of a traceback, or the description of a crash without its stacks. */
 export function brief(text: string): string {
   const lines = text.split(STACKS_FOLLOW)[0]!.trimEnd().split("\n");
   return lines[lines.length - 1] ?? "";

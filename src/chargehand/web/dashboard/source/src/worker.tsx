@@ -1,4 +1,4 @@
-// One worker: what it is, what it did, how it died.
+// One worker: its status, history, log and crash reports.
 
 import { Chart } from "./charts";
 import { Crashes } from "./crashes";
@@ -12,7 +12,7 @@ import { Timeline, useHistory, weighed } from "./timeline";
 import type { WorkerBody as Worker, WorkerHistory } from "./types";
 import { bytes, count, shortName } from "./words";
 
-/** A worker may be named without its node. */
+/** Returns the key of a worker, which may be named without its node. */
 function keyOf(name: string): string | undefined {
   return workers.has(name) ? name : workerKeys.value.find((key) => key.startsWith(`${name}@`));
 }
@@ -32,11 +32,11 @@ export function WorkerPage({ name }: { name: string }) {
           <Orders scope={component} paused={worker.status === "paused"} down={["failed", "crashed"].includes(worker.status)} />
         )}
       </header>
-      {!worker && <Empty>There is no such worker now. What it left is below.</Empty>}
+      {!worker && <Empty>This worker does not exist now. Its history is below.</Empty>}
       {worker && key && <Facts worker={worker} name={key} told={told} />}
       <Timeline component={component} name={key ?? name} told={told} />
       <section aria-labelledby="logs">
-        <h2 id="logs">Last log lines</h2>
+        <h2 id="logs">Log</h2>
         <LogLines scope={component} />
       </section>
       <section aria-labelledby="crashes">
@@ -54,24 +54,24 @@ function Facts({ worker, name, told }: { worker: Worker; name: string; told: Wor
       {worker.current_job && (
         <section aria-labelledby="now">
           <h2 id="now">
-            Now: <a href={toJob(worker.current_job)}>{worker.current_job}</a>
+            Current job: <a href={toJob(worker.current_job)}>{worker.current_job}</a>
           </h2>
           <Bar key={worker.current_job} progress={worker.progress} label="Progress" />
           <p class="soft">
-            {worker.progress ? progressWords(worker.progress) : "It has not said how far it is"}
+            {worker.progress ? progressWords(worker.progress) : "No progress reported"}
             {worker.job_since_ms && <>, for <Since ms={worker.job_since_ms} /></>}
           </p>
         </section>
       )}
       <dl class="facts">
         <div><dt>process</dt><dd>{worker.pid ?? "none"}</dd></div>
-        <div><dt>up for</dt><dd>{worker.pid && worker.started_ms ? <Since ms={worker.started_ms} /> : "–"}</dd></div>
+        <div><dt>uptime</dt><dd>{worker.pid && worker.started_ms ? <Since ms={worker.started_ms} /> : "–"}</dd></div>
         <div><dt>memory</dt><dd>{bytes(worker.memory)}</dd></div>
         <div><dt>jobs done</dt><dd>{count(worker.jobs)}</dd></div>
         <div><dt>restarts</dt><dd>{count(worker.restart_count)}</dd></div>
         <div>
           <dt>crashes left</dt>
-          <dd>{worker.budget ? `${worker.budget.rapid_left} soon, ${worker.budget.lifetime_left} in all` : "–"}</dd>
+          <dd>{worker.budget ? `${worker.budget.rapid_left} in quick succession, ${worker.budget.lifetime_left} in total` : "–"}</dd>
         </div>
         <div><dt>node</dt><dd>{worker.node}</dd></div>
       </dl>
@@ -83,7 +83,7 @@ function Facts({ worker, name, told }: { worker: Worker; name: string; told: Wor
           format={(n) => (n ? bytes(n) : "0")}
           data={() => weighed(told, memories.get(name))}
         />
-        <p class="key" aria-hidden="true"><i class="accent" /> memory over the last hour, as far as it is known</p>
+        <p class="key" aria-hidden="true"><i class="accent" /> memory over the last hour</p>
       </div>
     </>
   );
