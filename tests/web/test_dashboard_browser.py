@@ -183,6 +183,33 @@ def test_a_job_is_made_watched_cancelled_and_retried(page: Page) -> None:  # spe
     expect(page.get_by_role("heading", level=1)).to_contain_text("cancelled")
 
 
+def test_jobs_are_filtered_by_tag(page: Page, served: Served) -> None:
+    red, blue = (
+        served.steps.enqueue({"steps": 1, "seconds": 0}, label=name, tags=[name, "nightly"]) for name in ("red", "blue")
+    )
+    rows = page.locator("[data-job]")
+    go(page, "jobs?queue=steps&tag=nightly")
+    expect(rows).to_have_count(2)
+    field = page.get_by_role("searchbox", name="Tag")
+    expect(field).to_have_value("nightly")
+    page.locator(f'[data-job="{red.id}"]').get_by_role("link", name="red").last.click()
+    expect(rows).to_have_count(1)
+    expect(field).to_have_value("red")
+    assert "queue=steps" in page.url, "the other filters are kept"
+    assert "tag=red" in page.url
+    page.reload()
+    expect(rows).to_have_count(1)
+    field.fill("nightly")
+    expect(rows).to_have_count(2)
+    go(page, f"job/{blue.id}")
+    page.get_by_role("list", name="Tags").get_by_role("link", name="blue").click()
+    expect(rows).to_have_count(1)
+    expect(rows).to_contain_text("blue")
+    third = served.steps.enqueue({"steps": 1, "seconds": 0}, tags=["blue"])
+    page.get_by_role("button", name="Show newer jobs (1)").click()
+    expect(rows.first).to_have_attribute("data-job", third.id)
+
+
 def test_hostile_text_is_text(page: Page, served: Served) -> None:  # spec: DB-7 SE-4 DB-3
     payload = {"steps": 1, "seconds": 0, "error": HOSTILE, "stage": HOSTILE, "say": HOSTILE}
     job = served.steps.enqueue(payload, label=HOSTILE, key=HOSTILE)

@@ -6,7 +6,7 @@ import { jobs, jobsTick, now } from "./live";
 import { LogLines } from "./logs";
 import { merged } from "./jobs";
 import { cancelJob, retryJob } from "./orders";
-import { Ago, Bar, Empty, progressWords, Since, State, Text, Trouble, useAsked } from "./parts";
+import { Ago, Bar, Empty, progressWords, Since, State, Tags, Text, Trouble, useAsked } from "./parts";
 import { to } from "./route";
 import type { JobDetail } from "./types";
 import { brief, jobName, length, pretty, shortName } from "./words";
@@ -94,6 +94,7 @@ function Facts({ job }: { job: JobDetail }) {
   if (job.started_ms && job.state === "running") facts.push(["running for", <Since key="r" ms={job.started_ms} />]);
   if (job.worker) facts.push(["worker", <a key="w" href={to("worker", job.worker)}>{shortName(job.worker)}</a>]);
   if (job.reason) facts.push(["reason", job.reason]);
+  if (job.tags?.length) facts.push(["tags", <Tags key="t" tags={job.tags} />]);
   if (job.key) facts.push(["unique key", job.key]);
   if (job.limit_key) facts.push(["limit key", job.limit_key]);
   if (job.priority) facts.push(["priority", String(job.priority)]);

@@ -5,7 +5,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { get, may, post } from "./api";
 import { crews, jobs, jobsTick, now, queueNames, queues } from "./live";
 import { clearFailed, retryFailed } from "./orders";
-import { Ago, ask, Bar, Empty, progressWords, State, tell, Trouble, useAsked } from "./parts";
+import { Ago, ask, Bar, Empty, JOB_FILTERS, progressWords, State, Tags, tell, Trouble, useAsked } from "./parts";
 import { place, to } from "./route";
 import type { JobRecord, JobBody as LiveJob } from "./types";
 import { brief, count, jobName, length, shortName } from "./words";
@@ -26,12 +26,18 @@ interface Page {
   next: string | null;
 }
 
+type Filter = Record<(typeof JOB_FILTERS)[number], string>;
+
+function filterOf(query: URLSearchParams): Filter {
+  return Object.fromEntries(JOB_FILTERS.map((name) => [name, query.get(name) ?? ""])) as Filter;
+}
+
 export function Jobs() {
-  const query = place.value.query;
-  const [queue, state, text] = ["queue", "state", "text"].map((name) => query.get(name) ?? "") as [string, string, string];
+  const filter = filterOf(place.value.query);
+  const { queue, state, tag, text } = filter;
   const [trail, setTrail] = useState<string[]>([]);
   const after = trail[trail.length - 1];
-  const which = `${queue}|${state}|${text}`;
+  const which = JSON.stringify(filter);
   const before = useRef(which);
   if (before.current !== which) {
     before.current = which;
@@ -41,6 +47,7 @@ export function Jobs() {
     () =>
       get("api/v1/jobs", {
         queue,
+        tag,
         text,
         state: KINDS[state] ? "failed" : state,
         reason: KINDS[state]?.[0] ?? "",
@@ -53,13 +60,13 @@ export function Jobs() {
     <>
       <header class="top">
         <h1 tabIndex={-1}>
-          Jobs <InAll queue={queue} state={state} text={text} />
+          Jobs <InAll filter={filter} />
         </h1>
         <Many queue={queue} changed={look} />
       </header>
-      <Filters queue={queue} state={state} text={text} />
+      <Filters filter={filter} />
       <Trouble error={error} />
-      <Newer page={page} first={!after} queue={queue} look={look} />
+      <Newer page={page} first={!after} filter={filter} look={look} />
       {page && <Table rows={page.jobs} />}
       {page && page.jobs.length === 0 && <Empty>No jobs match the filter.</Empty>}
       <nav class="paging" aria-label="Pages">
@@ -78,30 +85,20 @@ export function Jobs() {
 }
 
 /** The number of jobs, if it is known without counting rows. */
-function InAll({ queue, state, text }: { queue: string; state: string; text: string }) {
+function InAll({ filter: { queue, state, tag, text } }: { filter: Filter }) {
   void queueNames.value; // subscribes: the queue may become known later
   const found = queues.get(queue)?.now.value;
-  if (!found || text || KINDS[state]) return null;
+  if (!found || tag || text || KINDS[state]) return null;
   const sum = STATES.filter((name) => !state || name === state).reduce((all, name) => all + found[name], 0);
   return <span class="soft count">{count(sum)}</span>;
 }
 
-function go(words: Record<string, string>): void {
-  const query = place.value.query;
-  const all: Record<string, string> = {};
-  for (const name of ["queue", "state", "text"]) all[name] = words[name] ?? query.get(name) ?? "";
-  location.replace(to("jobs", undefined, all));
+function go(changes: Partial<Filter>): void {
+  location.replace(to("jobs", undefined, { ...filterOf(place.value.query), ...changes }));
 }
 
-function Filters({ queue, state, text }: { queue: string; state: string; text: string }) {
-  const timer = useRef<ReturnType<typeof setTimeout> | undefined>(undefined);
+function Filters({ filter: { queue, state, tag, text } }: { filter: Filter }) {
   const names = queueNames.value.includes(queue) || !queue ? queueNames.value : [queue, ...queueNames.value];
-  const type = (event: Event) => {
-    const value = (event.currentTarget as HTMLInputElement).value;
-    clearTimeout(timer.current);
-    timer.current = setTimeout(() => go({ text: value }), 250);
-  };
-  useEffect(() => () => clearTimeout(timer.current), []);
   return (
     <form class="filters" role="search" onSubmit={(event) => event.preventDefault()}>
       <label>
@@ -131,11 +128,36 @@ function Filters({ queue, state, text }: { queue: string; state: string; text: s
           </optgroup>
         </select>
       </label>
-      <label class="wide">
-        Text
-        <input type="search" defaultValue={text} onInput={type} placeholder="id, label, key, item or error" />
-      </label>
+      <Search label="Tag" value={tag} placeholder="exact" change={(value) => go({ tag: value })} />
+      <Search label="Text" value={text} placeholder="id, label, key, item or error" change={(value) => go({ text: value })} />
     </form>
+  );
+}
+
+interface SearchProps {
+  label: string;
+  value: string;
+  placeholder: string;
+  change: (value: string) => void;
+}
+
+/** A search field that applies its value when no key was pressed for 250 ms. */
+function Search({ label, value, placeholder, change }: SearchProps) {
+  const field = useRef<HTMLInputElement>(null);
+  const timer = useRef<ReturnType<typeof setTimeout> | undefined>(undefined);
+  const type = () => {
+    clearTimeout(timer.current);
+    timer.current = setTimeout(() => change(field.current?.value ?? ""), 250);
+  };
+  useEffect(() => () => clearTimeout(timer.current), []);
+  useEffect(() => {
+    if (field.current && field.current !== document.activeElement) field.current.value = value; // a link changed it
+  }, [value]);
+  return (
+    <label class={label.toLowerCase()}>
+      {label}
+      <input type="search" ref={field} defaultValue={value} onInput={type} placeholder={placeholder} />
+    </label>
   );
 }
 
@@ -189,13 +211,17 @@ async function make(said: Record<string, string>): Promise<void> {
 }
 
 /** A button that loads newer jobs, so that rows do not move while a user reads them. */
-function Newer({ page, first, queue, look }: { page: Page | null; first: boolean; queue: string; look: () => void }) {
+function Newer({ page, first, filter, look }: { page: Page | null; first: boolean; filter: Filter; look: () => void }) {
   void jobsTick.value;
   const shown = new Set(page?.jobs.map((job) => job.id));
   const newest = page?.jobs[0]?.id ?? "";
   let newer = 0;
   if (page && first) {
-    for (const [id, kept] of jobs) if (!shown.has(id) && id > newest && (!queue || kept.now.peek().queue === queue)) newer++;
+    for (const [id, kept] of jobs) {
+      const { queue, tags } = kept.now.peek();
+      const matches = (!filter.queue || queue === filter.queue) && (!filter.tag || tags.includes(filter.tag));
+      if (!shown.has(id) && id > newest && matches) newer++;
+    }
   }
   return (
     <p class="newer" aria-live="polite">
@@ -251,6 +277,7 @@ function Row({ row }: { row: JobRecord }) {
         <a href={to("job", job.id)} title={job.id}>
           {jobName(job)}
         </a>
+        <Tags tags={job.tags} />
       </td>
       <td>{job.queue}</td>
       <td class="what">

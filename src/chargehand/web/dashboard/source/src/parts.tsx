@@ -4,6 +4,7 @@ import { effect, signal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { now } from "./live";
+import { place, to } from "./route";
 import { lookOf, SHAPES } from "./states.js";
 import type { Progress } from "./types";
 import { count, exact, moment, ticking } from "./words";
@@ -100,6 +101,27 @@ effect(() => {
   const seen = [...counting].filter((each) => each.element.checkVisibility({ contentVisibilityAuto: true }));
   seen.forEach(write);
 });
+
+/** The parameters of the list of jobs in the URL. */
+export const JOB_FILTERS = ["queue", "state", "tag", "text"] as const;
+
+/** Links to the jobs with a tag; in the list of jobs they keep its other filters. */
+export function Tags({ tags }: { tags: string[] | null }) {
+  if (!tags?.length) return null;
+  const { page, query } = place.value;
+  const filters = page === "jobs" ? JOB_FILTERS.map((name) => [name, query.get(name) ?? ""]) : [];
+  return (
+    <ul class="tags" aria-label="Tags">
+      {tags.map((tag) => (
+        <li key={tag}>
+          <a class="chip" href={to("jobs", undefined, { ...Object.fromEntries(filters), tag })} title={`Jobs with the tag ${tag}`}>
+            {tag}
+          </a>
+        </li>
+      ))}
+    </ul>
+  );
+}
 
 export function Empty({ children }: { children: ComponentChildren }) {
   return <p class="empty">{children}</p>;
