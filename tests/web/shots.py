@@ -1,4 +1,4 @@
-"""Pictures of every page of the dashboard, light and dark, of a server with something to see: docs/images/.
+"""Takes screenshots of every page of the dashboard, light, dark and on a phone, into docs/images/.
 
 PYTHONPATH=src:tests .venv/bin/python tests/web/shots.py [FOLDER]
 """
@@ -22,10 +22,12 @@ SONGS = ("Gymnopédie No. 1", "So What", "Clair de lune", "Blue in Green", "Meta
 
 
 def fill(served: Served) -> dict[str, str]:
-    """Work of every kind; the ids of the jobs that are shown by themselves."""
+    """Enqueues jobs of every kind; returns the ids of the jobs with a screenshot of their own."""
     hand = served.hand
     eventually(lambda: (hand.status() or {}).get("workers") and len((hand.status() or {})["workers"]) == 7, 60)
-    bad = served.steps.enqueue({"steps": 3, "hopeless": "the file ends after 0.2 s of audio"}, label="broken.mp3")
+    bad = served.steps.enqueue(
+        {"steps": 3, "hopeless": "the file ends after 0.2 s of audio"}, label="broken.mp3", tags=["upload"]
+    )
     crash = served.faults.enqueue({"fault": "output", "lines": 3, "then": {"fault": "kill"}}, label="corrupt.flac")
     eventually(lambda: hand.job(crash.id).state.value == "failed" or hand.job(crash.id).crashes >= 2, 60)
     eventually(lambda: hand.job(bad.id).state.value == "failed", 60)
@@ -39,6 +41,7 @@ def fill(served: Served) -> dict[str, str]:
                 "detail": song,
             },
             label=f"{song} ({number // 6 + 1})",
+            tags=["vinyl", "night"] if number % 4 == 0 else ["vinyl"] if number % 4 == 1 else [],
         )
     hand.internal.enqueue([served.steps.new_job({"steps": 1}, label="nightly scan", delay=3600)])
     with acting_as("ann", "http 127.0.0.1"):
@@ -66,11 +69,12 @@ def main() -> None:
             page = browser.new_page(viewport={"width": 1280, "height": 1120})
             page.goto(f"{served.url}/dashboard")
             jobs = fill(served)
-            page.wait_for_timeout(25_000)  # so that the charts have something to show
+            page.wait_for_timeout(25_000)  # so that the charts have data
             served.faults.enqueue({"fault": "kill"}, label="too large.wav")
             (newest,) = served.hand.crashes()[:1]
             places = {
-                "overview": "", "jobs": "jobs", "job": f"job/{jobs['bad']}", "worker": "worker/worker:steps:0",
+                "overview": "", "jobs": "jobs", "tag": "jobs?queue=steps&tag=night", "job": f"job/{jobs['bad']}",
+                "worker": "worker/worker:steps:0",
                 "crash": f"crash/{newest.id}", "crashes": "crashes", "operations": "operations", "doctor": "doctor",
             }  # fmt: skip
             for theme in ("light", "dark"):

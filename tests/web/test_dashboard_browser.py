@@ -212,7 +212,7 @@ def test_jobs_are_filtered_by_tag(page: Page, served: Served) -> None:
 
 def test_hostile_text_is_text(page: Page, served: Served) -> None:  # spec: DB-7 SE-4 DB-3
     payload = {"steps": 1, "seconds": 0, "error": HOSTILE, "stage": HOSTILE, "say": HOSTILE}
-    job = served.steps.enqueue(payload, label=HOSTILE, key=HOSTILE)
+    job = served.steps.enqueue(payload, label=HOSTILE, key=HOSTILE, tags=[HOSTILE])
     eventually(lambda: served.hand.job(job.id).state.value == "failed")
     go(page, "jobs?state=failed&text=onerror")
     row = page.locator(f'[data-job="{job.id}"]')
@@ -223,9 +223,10 @@ def test_hostile_text_is_text(page: Page, served: Served) -> None:  # spec: DB-7
     expect(row).to_contain_text(HOSTILE)
     row.get_by_role("link").first.click()
     expect(page.get_by_role("heading", level=1)).to_contain_text(HOSTILE)
-    expect(page.get_by_role("region", name="Error", exact=True)).to_contain_text("RuntimeError")
+    expect(page.get_by_role("region", name="Error", exact=True).last).to_contain_text("RuntimeError")
     expect(page.get_by_role("region", name="Payload").last).to_contain_text("<img src=x onerror")
     expect(page.get_by_role("log")).to_contain_text(HOSTILE)
+    expect(page.get_by_role("list", name="Tags")).to_contain_text(HOSTILE)
     served.hand.pause("steps", reason=HOSTILE)
     for where, shows in (("", page.locator(".held")), ("operations", page.get_by_role("row", name="pause").first)):
         go(page, where)
