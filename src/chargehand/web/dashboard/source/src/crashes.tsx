@@ -86,7 +86,7 @@ export function CrashPage({ id }: { id: string }) {
         <div><dt>exit code</dt><dd>{crash.exit_code ?? "–"}</dd></div>
         <div><dt>uptime</dt><dd>{crash.uptime_ms === null ? "never ready" : length(crash.uptime_ms / 1000)}</dd></div>
         <div><dt>memory</dt><dd>{bytes(crash.memory)}</dd></div>
-        <div><dt>job</dt><dd>{crash.job ? <a href={toJob(crash.job)}>{crash.job}</a> : "none"}</dd></div>
+        <div class="wide"><dt>job</dt><dd>{crash.job ? <a href={toJob(crash.job)}>{crash.job}</a> : "none"}</dd></div>
         <div><dt>action taken</dt><dd>{crash.follows}</dd></div>
         <div><dt>counts toward the crash limit</dt><dd>{crash.charged ? "yes" : "no"}</dd></div>
       </dl>

@@ -79,6 +79,9 @@ export function JobPage({ id }: { id: string }) {
   );
 }
 
+/** The facts that take two columns. */
+const WIDE = ["id", "tags"];
+
 function Facts({ job }: { job: JobDetail }) {
   const facts: [string, preact.ComponentChildren][] = [
     ["id", <code key="id">{job.id}</code>],
@@ -103,7 +106,7 @@ function Facts({ job }: { job: JobDetail }) {
   return (
     <dl class="facts">
       {facts.map(([name, value]) => (
-        <div key={name}>
+        <div key={name} class={WIDE.includes(name) ? "wide" : undefined}>
           <dt>{name}</dt>
           <dd>{value}</dd>
         </div>

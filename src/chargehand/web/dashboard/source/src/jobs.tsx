@@ -128,7 +128,7 @@ function Filters({ filter: { queue, state, tag, text } }: { filter: Filter }) {
           </optgroup>
         </select>
       </label>
-      <Search label="Tag" value={tag} placeholder="exact" change={(value) => go({ tag: value })} />
+      <Search label="Tag" value={tag} placeholder="exact match" change={(value) => go({ tag: value })} />
       <Search label="Text" value={text} placeholder="id, label, key, item or error" change={(value) => go({ text: value })} />
     </form>
   );

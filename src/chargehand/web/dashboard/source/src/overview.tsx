@@ -278,7 +278,7 @@ const Tile = memo(function Tile({ name }: { name: string }) {
         <span title="Jobs done">{many(worker.jobs, "job")}</span>
       </div>
       <div class="line soft">
-        <span title="Restarts, and the crashes left before the worker is given up: in quick succession / in total">
+        <span title="Restarts, and the crashes left before the worker is given up: in the window / in total">
           {many(worker.restart_count, "restart")}
           {worker.budget && `, ${worker.budget.rapid_left}/${worker.budget.lifetime_left} left`}
         </span>

@@ -71,7 +71,7 @@ function Facts({ worker, name, told }: { worker: Worker; name: string; told: Wor
         <div><dt>restarts</dt><dd>{count(worker.restart_count)}</dd></div>
         <div>
           <dt>crashes left</dt>
-          <dd>{worker.budget ? `${worker.budget.rapid_left} in quick succession, ${worker.budget.lifetime_left} in total` : "–"}</dd>
+          <dd>{worker.budget ? `${worker.budget.rapid_left} in window, ${worker.budget.lifetime_left} in total` : "–"}</dd>
         </div>
         <div><dt>node</dt><dd>{worker.node}</dd></div>
       </dl>
