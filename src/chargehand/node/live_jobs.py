@@ -44,7 +44,7 @@ class LiveJobs:
         self._ask: dict[str, None] = {}
         """Jobs whose new state only the store knows."""
         self._asked: set[str] = set()
-        """Those of them that are being read now."""
+        """Jobs that are being read now because only the store knows their state."""
         self._meanwhile: set[str] = set()
         """Jobs that ended, unpublished, since the read began: what it returns for them is out of date."""
         self._new_list = False
