@@ -50,7 +50,7 @@ class Hold(Handler[Any, None]):
 
 
 class Laden(Hold):
-    """The same with 300 MB of memory."""
+    """A handler with 300 MB of memory."""
 
     def set_up(self) -> None:
         self.load = b"x" * 300_000_000

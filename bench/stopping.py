@@ -27,7 +27,7 @@ def stop_idle() -> Iterable[Row]:
 
 @measures("stop 20 busy workers")
 def stop_busy() -> Iterable[Row]:
-    """The same with a job of one second in every worker. Limit: the remaining time of the last job."""
+    """Stops 20 workers that each run a job of one second. Limit: the remaining time of the last job."""
     with stage(CrewSpec("busy", "Busy", WORKERS)) as on:
         on.crew.enqueue_many([{"ear": on.ear.name, "seconds": JOB}] * WORKERS)
         last = max(on.ear.hear().began for _ in range(WORKERS))

@@ -32,7 +32,7 @@ class Subscriber:
         self.channel, self.call = channel, 0
         self._wake = wake
         self.known_after: int | None = None
-        """The read of the store after which it has the full state; None if it was told so."""
+        """The read of the store after which it has the full state; None if it knows that it has."""
         channel.on_sent = self.wake
 
     def wake(self) -> None:

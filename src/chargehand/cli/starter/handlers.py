@@ -1,4 +1,4 @@
-"""How it is done. This may be heavy (models, codecs, GPUs): workers import it, nobody else does."""
+"""The handlers. They may be heavy (models, codecs, GPUs): only workers import this module."""
 
 import collections
 
