@@ -10,11 +10,11 @@ class Counter(Handler[Text, Words]):
     """Counts words."""
 
     def set_up(self) -> None:
-        """Once in every process: load what the work needs."""
+        """Runs once in each worker process: load models here."""
         self.ignored = {"the", "a"}
 
     def perform(self, job: Job[Text]) -> Words:
-        """One job. `async def` works, too; what is raised is tried again."""
+        """Performs one job. May be `async def`; an exception is retried."""
         words = [word for word in job.payload.text.lower().split() if word not in self.ignored]
         job.progress(1, 2, stage="counting")
         return Words(counts=dict(collections.Counter(words)))

@@ -1,4 +1,4 @@
-"""What there is to do. Light: the API, the command line and the tests import this."""
+"""The crews, and the types of their jobs. Keep this module light: the API, the command line and the tests import it."""
 
 from pydantic import BaseModel
 
@@ -6,16 +6,16 @@ from chargehand import Chargehand
 
 
 class Text(BaseModel):
-    """What a job is given."""
+    """The payload of a job."""
 
     text: str
 
 
 class Words(BaseModel):
-    """What comes out of it."""
+    """The result of a job."""
 
     counts: dict[str, int]
 
 
-hand = Chargehand()  # its store is chargehand.db beside this file, or what CHARGEHAND_URL names
+hand = Chargehand()  # the store is chargehand.db beside this file, unless CHARGEHAND_URL is set
 count = hand.crew("count", "handlers:Counter", takes=Text, gives=Words, timeout=300)

@@ -5,16 +5,16 @@ from fastapi import FastAPI
 from jobs import Text, Words, count, hand
 
 app = FastAPI()
-hand.attach(app)  # the node and its workers run while this application does; all is seen under /chargehand
+hand.attach(app)  # starts the node and its workers with this application; the dashboard is at /chargehand/dashboard
 
 
 @app.post("/texts", status_code=202)
 async def submit(text: Text) -> str:
-    """Enqueue a text; the answer is the job's id."""
+    """Enqueues a text. Returns the id of the job."""
     return (await count.enqueue_async(text)).id
 
 
 @app.get("/texts/{id}")
 async def result(id: str) -> Words:
-    """Wait for the result."""
+    """Waits for the result and returns it."""
     return await count.ref(id).result(timeout=30)

@@ -1,4 +1,4 @@
-"""Tests without processes: the handler by itself, and the API without the handler."""
+"""Tests that start no processes."""
 
 import asyncio
 
@@ -9,12 +9,12 @@ from main import result, submit
 
 
 def test_words_are_counted() -> None:
-    """The handler is right."""
+    """Tests the handler without a process."""
     assert perform(Counter, Text(text="The cat saw a cat")).counts == {"cat": 2, "saw": 1}
 
 
 def test_what_is_submitted_can_be_asked_for() -> None:
-    """The API is right, whatever the handler does."""
+    """Tests the API without the handler."""
 
     async def both() -> Words:
         return await result(await submit(Text(text="x")))
