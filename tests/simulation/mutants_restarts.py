@@ -74,8 +74,8 @@ RESTARTS = (
     Mutant(
         name="a crash with a job in hand is always charged",
         file="model/fleet/fleet.py",
-        old="        charge, cause = again or not death.had_job, None if death.had_job else cause\n",
-        new="        charge, cause = True, None if death.had_job else cause\n",
+        old="        charge = again or not death.had_job\n",
+        new="        charge = True\n",
         profile="poison",
         first=0,
     ),
