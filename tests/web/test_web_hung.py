@@ -12,7 +12,7 @@ import pytest
 from webworld import Web, problem
 
 from chargehand.testing import eventually
-from chargehand.web.aside import Aside, Cached, Overdue
+from chargehand.web.threads import Cached, Overdue, ThreadPool
 
 
 @contextmanager
@@ -29,7 +29,7 @@ def locked(web: Web) -> Generator[None]:
 def test_while_the_store_hangs_only_who_needs_it_is_refused(web: Web) -> None:  # spec: HT-5 SE-3
     assert web.ask("GET", "/readyz").status_code == 200
     web.site.probe.forget()
-    web.site.aside = Aside(threads=2, waiting=1, limit=0.3)
+    web.site.in_thread = ThreadPool(threads=2, waiting=1, limit=0.3)
 
     async def crowd() -> list[httpx.Response]:
         creating = [asyncio.create_task(web.asks("POST", "/api/v1/jobs", json={"crew": "plain"})) for _ in range(4)]
@@ -48,7 +48,7 @@ def test_while_the_store_hangs_only_who_needs_it_is_refused(web: Web) -> None:  
         assert (ready.status_code, ready.json()["status"]) == (503, "not ready")
         assert str(web.hand.path) not in ready.text  # it is open to everybody
         assert web.ask("GET", "/readyz").status_code == 503  # at once: the first one still waits
-        assert web.site.aside._running <= 2
+        assert web.site.in_thread._running <= 2
     eventually(lambda: web.ask("GET", "/readyz").status_code == 200)
     # Who had begun was carried through, unheard; who had not was dropped.
     eventually(lambda: sum(count.queued for count in web.hand.counts()) == 2)
@@ -70,19 +70,19 @@ def test_another_schema_is_not_ready(web: Web) -> None:  # spec: HT-5 ST-4
 
 def test_what_is_done_aside_comes_back_as_it_ended() -> None:
     async def calls() -> None:
-        aside = Aside(threads=2, waiting=0, limit=5)
+        pool = ThreadPool(threads=2, waiting=0, limit=5)
         for _ in range(100):  # whoever has been answered is in nobody's way
-            assert await asyncio.gather(aside(lambda: 7), aside(lambda: 8)) == [7, 8]
+            assert await asyncio.gather(pool(lambda: 7), pool(lambda: 8)) == [7, 8]
         with pytest.raises(ZeroDivisionError):
-            await aside(lambda: 1 / 0)
+            await pool(lambda: 1 / 0)
         gate = threading.Event()
-        waiting = [asyncio.create_task(aside(gate.wait)) for _ in range(2)]
+        waiting = [asyncio.create_task(pool(gate.wait)) for _ in range(2)]
         await asyncio.sleep(0)
         with pytest.raises(Overdue, match="too many"):
-            await aside(lambda: 7)
+            await pool(lambda: 7)
         gate.set()
         assert await asyncio.gather(*waiting) == [True, True]
-        assert await aside(lambda: 7) == 7
+        assert await pool(lambda: 7) == 7
 
     asyncio.run(calls())
 
@@ -91,20 +91,20 @@ def test_what_nobody_waits_for_any_more_is_not_begun() -> None:
     async def calls() -> list[str]:
         done: list[str] = []
         begun, gate = threading.Event(), threading.Event()
-        aside = Aside(threads=1, waiting=5, limit=0.01)
+        pool = ThreadPool(threads=1, waiting=5, limit=0.01)
 
         def work() -> None:
             done.append("begun")
             begun.set()
             gate.wait(20)
 
-        first = asyncio.create_task(aside(work, 20))
+        first = asyncio.create_task(pool(work, 20))
         await asyncio.to_thread(begun.wait, 20)
         with pytest.raises(Overdue):
-            await aside(lambda: done.append("not begun"))
+            await pool(lambda: done.append("not begun"))
         gate.set()
         await first
-        await aside(lambda: done.append("last"), 20)
+        await pool(lambda: done.append("last"), 20)
         return done
 
     assert asyncio.run(calls()) == ["begun", "last"]

@@ -59,7 +59,7 @@ class Info(msgspec.Struct, frozen=True, kw_only=True):
     version: str
     node: str
     supervisor: SupervisorInfo | None
-    """Null if no node runs; no jobs are performed then."""
+    """Null if no node runs: then no jobs are performed."""
     worker_enabled: bool
     """Whether this API runs workers itself (EMBED_WORKERS)."""
     workers: tuple[CrewInfo, ...]
@@ -69,7 +69,7 @@ class Info(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WorkerStatus(Component, frozen=True, kw_only=True):
-    """A worker: its health row and, if its node answers, the node's own status of it."""
+    """A worker: its health row and, if its node answers, its current status in the node."""
 
     index: int | None = None
     progress: Progress | None = None
@@ -88,9 +88,9 @@ class WorkerMoment(msgspec.Struct, frozen=True, kw_only=True):
     what: str
     """The status, or how the job ended."""
     text: str | None = None
-    """The reason of a status."""
+    """The reason for a status."""
     pid: int | None = None
-    """The process of a status."""
+    """The process id at a change of status."""
     job: str | None = None
     """The id of a job."""
     duration_ms: int | None = None
@@ -102,9 +102,9 @@ class WorkerHistory(msgspec.Struct, frozen=True, kw_only=True):
 
     component: str
     node: str | None = None
-    """Null if no node answers; the history is empty then."""
+    """Null if no node answers: then the history is empty."""
     at_ms: int
-    """The time of the answer."""
+    """The time of the response."""
     moments: tuple[WorkerMoment, ...] = ()
     """The last 20 statuses and 40 jobs, newest first; some of the jobs that end at the same time are left out."""
     memory_at_ms: tuple[int, ...] = ()
@@ -138,7 +138,7 @@ class Made(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     queue: str
     created: bool
-    """False if the unique key is taken; this is the existing job then."""
+    """False if the unique key was taken: then this is the existing job."""
 
 
 class MadeMany(msgspec.Struct, frozen=True):

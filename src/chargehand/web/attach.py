@@ -34,12 +34,12 @@ def attach(hand: "Chargehand", app: FastAPI, prefix: str, *, probes: bool = Fals
     api = create(site)
     routes = app.router.routes
     # First, so that a catch-all route of the application (for its pages, for example) does not hide them.
-    routes.insert(0, _Under(prefix, api, routes))
+    routes.insert(0, _PrefixMount(prefix, api, routes))
     for path in PROBES if probes else ():
-        routes.insert(1, _At(path, api, routes))
+        routes.insert(1, _ProbeRoute(path, api, routes))
     if not any(kind in app.exception_handlers for kind in JobNotFound.__mro__):
         app.add_exception_handler(JobNotFound, _no_such_job)
-    enclose(app, site)
+    wrap_lifespan(app, site)
     return site
 
 
@@ -48,7 +48,7 @@ async def _no_such_job(request: Request, error: Exception) -> Response:
     return JSONResponse({"detail": "there is no such job"}, 404)
 
 
-def enclose(app: FastAPI, site: Site) -> None:
+def wrap_lifespan(app: FastAPI, site: Site) -> None:
     """Wraps the lifespan of the application: a node runs while it lasts. The state of the lifespan is kept."""
     theirs = app.router.lifespan_context
 
@@ -60,7 +60,7 @@ def enclose(app: FastAPI, site: Site) -> None:
     app.router.lifespan_context = lifespan
 
 
-class _Under(Mount):
+class _PrefixMount(Mount):
     """Mounts an application under a prefix, except for paths that the application around it serves."""
 
     def __init__(self, prefix: str, api: ASGIApp, routes: list[BaseRoute]) -> None:
@@ -69,10 +69,10 @@ class _Under(Mount):
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
         found = super().matches(scope)
-        return (Match.NONE, {}) if found[0] is Match.FULL and _is_theirs(self, self.path, self._all, scope) else found
+        return (Match.NONE, {}) if found[0] is Match.FULL and _app_serves(self, self.path, self._all, scope) else found
 
 
-class _At(Route):
+class _ProbeRoute(Route):
     """Serves one path, unless the application serves it."""
 
     def __init__(self, path: str, api: ASGIApp, routes: list[BaseRoute]) -> None:
@@ -81,11 +81,11 @@ class _At(Route):
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
         found = super().matches(scope)
-        theirs = found[0] is not Match.NONE and _is_theirs(self, self.path, self._all, scope)
+        theirs = found[0] is not Match.NONE and _app_serves(self, self.path, self._all, scope)
         return (Match.NONE, {}) if theirs else found
 
 
-def _is_theirs(ours: BaseRoute, prefix: str, routes: list[BaseRoute], scope: Scope) -> bool:
+def _app_serves(ours: BaseRoute, prefix: str, routes: list[BaseRoute], scope: Scope) -> bool:
     """Returns whether a route of the application matches this path, and is not a catch-all."""
     elsewhere = dict(scope)
     depth = prefix.count("/")

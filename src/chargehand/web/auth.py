@@ -159,7 +159,7 @@ async def _without_a_key(site: "Site", request: Request) -> Caller:
 
 
 def is_local(request: Request) -> bool:
-    """Returns whether a request comes from this machine, without a proxy, to a local host name (DNS rebinding)."""
+    """Returns whether a request comes from this machine without a proxy and, against DNS rebinding, to a local name."""
     if any(name in FORWARDED or name.startswith("x-forwarded") for name in request.headers):
         return False
     return (

@@ -29,8 +29,7 @@ def router(tag: str) -> APIRouter:
 
 
 def check_query(request: Request) -> None:
-    """Raises Problem if the query has an unknown parameter: a filter with a typing error in its name would otherwise be
-    ignored."""
+    """Raises Problem if the query has an unknown parameter: a misspelled filter must not be ignored."""
     route: APIRoute = request.scope["route"]
     known = [field.alias for field in route.dependant.query_params]
     wrong = [name for name in request.query_params if name not in known]
@@ -58,7 +57,7 @@ async def act(request: Request, work: Callable[[], T]) -> T:
         with acting_as(caller.name, origin):
             return work()
 
-    return await site_of(request).aside(acting)
+    return await site_of(request).in_thread(acting)
 
 
 def place_of(after: str | None, *kinds: type[Any]) -> list[Any] | None:

@@ -49,7 +49,7 @@ async def hosted(site: Site) -> AsyncGenerator[None]:
 def _handling_signals(site: Site, host: Host | None) -> Generator[None]:
     """Ends streams when the server is asked to stop, because it waits for them; a second Ctrl+C kills running jobs."""
     if threading.current_thread() is not threading.main_thread():
-        yield  # signals reach only the main thread; the server of a test is stopped otherwise
+        yield  # only the main thread can handle signals
         return
     loop = asyncio.get_running_loop()
     received: list[int] = []

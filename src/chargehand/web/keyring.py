@@ -11,7 +11,7 @@ from chargehand.errors import ChargehandError
 from chargehand.host import keys
 from chargehand.model.access import SCOPES, SESSION_MS, USED_EVERY_MS, ApiKey, Scope, Session
 from chargehand.settings import ADMIN_KEY as ADMIN
-from chargehand.web.aside import Aside, Cached
+from chargehand.web.threads import Cached, ThreadPool
 
 if TYPE_CHECKING:
     from chargehand.app import Chargehand
@@ -43,9 +43,9 @@ class StoredKeys(msgspec.Struct, frozen=True):
 class Keyring:
     """Authenticates callers by key or session cookie."""
 
-    def __init__(self, hand: "Chargehand", aside: Aside) -> None:
-        self._hand, self._aside = hand, aside
-        self._found = Cached(lambda: aside(self._read), MAX_AGE / 2, clock.monotonic)
+    def __init__(self, hand: "Chargehand", in_thread: ThreadPool) -> None:
+        self._hand, self._in_thread = hand, in_thread
+        self._found = Cached(lambda: in_thread(self._read), MAX_AGE / 2, clock.monotonic)
         self._admin = admin_key(hand)
         self._used: dict[str, int] = {}
         self._notes: set[asyncio.Task[None]] = set()
@@ -59,7 +59,7 @@ class Keyring:
         self._found.forget()
 
     async def empty(self) -> bool:
-        """Returns whether no key has ever been created; revoked and expired keys count."""
+        """Returns whether no key was ever created, not even one that is now revoked or expired."""
         found: StoredKeys = await self._found.get()
         return self._admin is None and not found.keys
 
@@ -107,7 +107,7 @@ class Keyring:
     async def _note(self, key_id: str, now: int) -> None:
         """Stores when a key was last used; the request does not wait for it."""
         try:
-            await self._aside(lambda: self._hand.internal.keys.touch([(key_id, now)]))
+            await self._in_thread(lambda: self._hand.internal.keys.touch([(key_id, now)]))
         except ChargehandError as error:
             log.warning("the last use of a key could not be stored", why=error)
 
@@ -123,13 +123,13 @@ class Keyring:
         cookie, now = keys.new_secret(SESSION_PREFIX), clock.now_ms()
         expires = min(now + SESSION_MS, key.expires_ms or now + SESSION_MS)
         session = Session(digest=keys.digest(cookie), key=key.id, created_ms=now, expires_ms=expires)
-        await self._aside(lambda: self._hand.internal.keys.sign_in(session))
+        await self._in_thread(lambda: self._hand.internal.keys.sign_in(session))
         self.forget()
         return cookie, msgspec.structs.replace(caller, csrf=csrf_of(cookie), expires_ms=expires)
 
     async def sign_out(self, cookie: str) -> None:
         """Ends a session."""
-        await self._aside(lambda: self._hand.internal.keys.sign_out(keys.digest(cookie)))
+        await self._in_thread(lambda: self._hand.internal.keys.sign_out(keys.digest(cookie)))
         self.forget()
 
 

@@ -21,7 +21,7 @@ from chargehand.errors import ChargehandError
 from chargehand.model.fleet.lifecycle import Status
 from chargehand.model.records import Counts, CrashFilter
 from chargehand.model.status import HistogramStatus, NodeStatus, TallyStatus
-from chargehand.web.aside import Aside
+from chargehand.web.threads import ThreadPool
 
 if TYPE_CHECKING:
     from chargehand.app import Chargehand
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 STATES = ("queued", "future", "limited", "running", "done", "failed", "cancelled")
 FLAGS = ("unresponsive", "stalled")
 MOST_QUEUES = 200
-"""The most queues with their own labels; the remaining ones are summed as `(others)`."""
+"""The maximum number of queues with their own labels; the remaining ones are summed as `(others)`."""
 LIMIT = 5.0
 """Seconds after which metrics are returned without the data of the store."""
 
@@ -46,7 +46,7 @@ class MetricFacts(msgspec.Struct, frozen=True, kw_only=True):
     """The number of events that this process has dropped."""
 
 
-async def gather(hand: "Chargehand", aside: Aside, dropped: int) -> MetricFacts:
+async def gather(hand: "Chargehand", in_thread: ThreadPool, dropped: int) -> MetricFacts:
     """Returns the facts. The node and the store are read concurrently; what does not arrive in time is left out."""
 
     def ask_store() -> tuple[list[Counts], dict[str, int], dict[str, float]]:
@@ -56,7 +56,7 @@ async def gather(hand: "Chargehand", aside: Aside, dropped: int) -> MetricFacts:
         return hand.counts(), dict(hand.internal.waiting()), since
 
     status, stored = await asyncio.gather(
-        aside(hand.internal.node_status, LIMIT), aside(ask_store, LIMIT), return_exceptions=True
+        in_thread(hand.internal.node_status, LIMIT), in_thread(ask_store, LIMIT), return_exceptions=True
     )
     for answer in (status, stored):
         if isinstance(answer, BaseException) and not isinstance(answer, ChargehandError):

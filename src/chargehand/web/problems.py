@@ -10,12 +10,12 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException as AnyHTTPException
 
 from chargehand import errors
-from chargehand.web.aside import Overdue
+from chargehand.web.threads import Overdue
 
 TYPE = "urn:chargehand:problem:"
 MEDIA = "application/problem+json"
 MOST_FAULTS = 20
-"""The most faults that a problem lists."""
+"""The maximum number of faults that a problem lists."""
 
 
 class Fault(msgspec.Struct, frozen=True):
@@ -34,7 +34,7 @@ class ProblemDocument(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     status: int
     detail: str
     request_id: str
-    """The value of the header X-Request-ID, which the log has, too."""
+    """The value of the header X-Request-ID, which the log contains, too."""
     errors: tuple[Fault, ...] = ()
     """The errors in the request."""
 

@@ -10,7 +10,7 @@ import uvicorn
 from chargehand import log
 from chargehand.errors import ConfigurationError
 from chargehand.web.api import create
-from chargehand.web.attach import enclose
+from chargehand.web.attach import wrap_lifespan
 from chargehand.web.auth import is_local_name
 from chargehand.web.keyring import ADMIN, admin_key
 from chargehand.web.site import Site
@@ -27,7 +27,7 @@ def serve(hand: "Chargehand", host: str, port: int) -> None:
     with listen(hand, host, port) as listening:
         site = Site(hand, "")
         api = create(site)
-        enclose(api, site)
+        wrap_lifespan(api, site)
         shown = f"[{host}]" if ":" in host else host
         log.info("serving", address=f"http://{shown}:{listening.getsockname()[1]}")
         # uvicorn raises the signal again after it has stopped; it must not end the process a second time.

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from chargehand import clock
 from chargehand.doctor import examine
 from chargehand.model.doctor.diagnosis import Diagnosis
-from chargehand.web.aside import Aside, Cached
 from chargehand.web.keyring import Keyring
 from chargehand.web.metrics import gather
+from chargehand.web.threads import Cached, ThreadPool
 
 if TYPE_CHECKING:
     from chargehand.app import Chargehand
@@ -29,13 +29,13 @@ class Site:
         self.hand, self.prefix = hand, prefix
         self.closing = asyncio.Event()
         """Set when the server is about to stop; all streams then end."""
-        self.aside = Aside()
+        self.in_thread = ThreadPool()
         """Runs blocking calls to the store and the node."""
-        self.keyring = Keyring(hand, self.aside)
-        self._prober = Aside(threads=1, waiting=0, limit=PROBE_LIMIT)  # not delayed by hung requests
+        self.keyring = Keyring(hand, self.in_thread)
+        self._prober = ThreadPool(threads=1, waiting=0, limit=PROBE_LIMIT)  # not delayed by hung requests
         self.probe = Cached(lambda: self._prober(hand.internal.probe), MAX_AGE, clock.monotonic)
         """Checks that the store can be written."""
-        self.facts = Cached(lambda: gather(hand, self.aside, self.events_dropped()), MAX_AGE, clock.monotonic)
+        self.facts = Cached(lambda: gather(hand, self.in_thread, self.events_dropped()), MAX_AGE, clock.monotonic)
         """The facts for the metrics."""
         self.diagnosis = Cached(self._examine, MAX_AGE, clock.monotonic)
         """The diagnosis; at most one runs at a time."""
@@ -43,7 +43,7 @@ class Site:
         self.cookie = f"chargehand_{sha256(hand.url.encode()).hexdigest()[:8]}"
 
     async def _examine(self) -> Diagnosis:
-        return await self.aside(lambda: examine.examine(self.hand), DOCTOR_LIMIT)
+        return await self.in_thread(lambda: examine.examine(self.hand), DOCTOR_LIMIT)
 
     def events_dropped(self) -> int:
         """Returns the number of events that were dropped because clients of this process were too slow."""

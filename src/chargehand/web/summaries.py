@@ -1,4 +1,4 @@
-"""Combines the rows of the store and the status of the node into responses. Plain data in, plain data out."""
+"""Combines the rows of the store and the status of the node into responses. The functions do no input or output."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -22,7 +22,7 @@ from chargehand.web.problems import Problem
 from chargehand.web.requests import JobIn
 
 MOST_REPORTS = 20
-"""The most crash reports in the response for a job; `crashes?job=` returns all of them."""
+"""The maximum number of crash reports in the response for a job; `crashes?job=` returns all of them."""
 routes = router("jobs")
 Id = Annotated[str, Path(min_length=1, max_length=200)]
 Once = Annotated[
@@ -44,7 +44,7 @@ Once = Annotated[
     responses=answers(Made, examples.MADE, status=201, also=200),
 )
 async def create_job(request: Request, job: JobIn, once: Once = None) -> Response:
-    """Enqueues a job, which is then durable. Returns 200 instead of 201 if its unique key is taken."""
+    """Enqueues a job, which is durable once this returns. Returns 200 instead of 201 if its unique key is taken."""
 
     def answer_of(made: list[Made]) -> tuple[int, Any]:
         return 201 if made[0].created else 200, made[0]
@@ -130,7 +130,7 @@ async def list_jobs(
         queue=queue, state=state, reason=reason, tag=tag, text=text or None, limit=limit + 1,
         below=place[0] if place else None,
     )  # fmt: skip
-    found = await site.aside(lambda: site.hand.jobs(which))
+    found = await site.in_thread(lambda: site.hand.jobs(which))
     following = cursor(found[limit - 1].seq) if len(found) > limit else None
     return respond(JobPage(tuple(found[:limit]), following))
 
@@ -145,7 +145,7 @@ async def show_job(site: Here, id: Id) -> Response:
         own: dict[str, Any] = {name: getattr(job, name) for name in JobRecord.__struct_fields__}
         return JobDetail(**own, attempt_history=tuple(site.hand.attempts(id)), crash_reports=tuple(reports))
 
-    return respond(await site.aside(read))
+    return respond(await site.in_thread(read))
 
 
 @routes.post("/api/v1/jobs/{id}/retry", dependencies=CONTROL, responses=answers(Answer, examples.RETRIED, 404, 409))

@@ -54,7 +54,7 @@ async def workers_ready(site: Here) -> Response:
         holder = None if status is not None else nodelock.holder(hand.location)
         return readiness_of(hand.known_crews(), status, holder, hand.pauses())
 
-    found = await site.aside(read)
+    found = await site.in_thread(read)
     return respond(found, 200 if found.ready else 503)
 
 
@@ -75,4 +75,4 @@ async def concurrency(site: Here) -> Response:
         configured = {crew.name: crew.plan.threads for crew in site.hand.crews.values()}
         return concurrency_of(site.hand.known_crews(), status, configured, counted)
 
-    return respond(await site.aside(read))
+    return respond(await site.in_thread(read))

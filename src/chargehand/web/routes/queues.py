@@ -51,13 +51,13 @@ async def info(site: Here) -> Response:
         enabled = hand.settings.embed_workers
         return info_of(hand.node_name, enabled, hand.known_crews(), status, holder, queues, hand.pages)
 
-    return respond(await site.aside(read))
+    return respond(await site.in_thread(read))
 
 
 @routes.get("/api/v1/status", dependencies=READ, tags=["system"], responses=answers(NodeAnswer, examples.NODE_ANSWER))
 async def status(site: Here) -> Response:
     """Returns the status of the node: its workers, counters and verdict."""
-    return respond(NodeAnswer(await site.aside(site.hand.internal.node_status)))
+    return respond(NodeAnswer(await site.in_thread(site.hand.internal.node_status)))
 
 
 @routes.get("/api/v1/queues", dependencies=READ, responses=answers(Queues, examples.QUEUES))
@@ -71,13 +71,13 @@ async def queues(site: Here) -> Response:
         )
         return Queues(tuple(found))
 
-    return respond(await site.aside(read))
+    return respond(await site.in_thread(read))
 
 
 @routes.get("/api/v1/queues/history", dependencies=READ, responses=answers(QueueHistories, examples.QUEUE_HISTORIES))
 async def history(site: Here) -> Response:
     """Returns the history of each queue over the last two hours, since the node started."""
-    found = await site.aside(site.hand.queue_history)
+    found = await site.in_thread(site.hand.queue_history)
     return respond(QueueHistories(tuple(msgspec.convert(each, QueueHistory) for each in found)))
 
 
@@ -124,7 +124,7 @@ async def claims(site: Here, limit: Limit = PAGE, after: After = None) -> Respon
         last = rest[limit - 1] if len(rest) > limit else None
         return Claims(tuple(rest[:limit]), cursor(last.started_ms, last.id) if last else None)
 
-    return respond(await site.aside(read))
+    return respond(await site.in_thread(read))
 
 
 @routes.post(
@@ -153,7 +153,7 @@ async def crashes(
     place = place_of(after, str)
     before = place[0] if place else None
     which = CrashFilter(component=component, crew=crew, job=job, limit=limit + 1, before=before)
-    found = await site.aside(lambda: site.hand.crashes(which))
+    found = await site.in_thread(lambda: site.hand.crashes(which))
     following = cursor(found[limit - 1].id) if len(found) > limit else None
     return respond(CrashPage(tuple(found[:limit]), following))
 
@@ -163,7 +163,7 @@ async def crashes(
 )
 async def crash(site: Here, id: Name) -> Response:
     """Returns one crash report: reason, exit code or signal, the running job, stack traces and last log lines."""
-    return respond(await site.aside(lambda: site.hand.crash(id)))
+    return respond(await site.in_thread(lambda: site.hand.crash(id)))
 
 
 @routes.get(
@@ -175,7 +175,7 @@ async def operations(
     """Returns the operator log, newest first: the caller, the operation, its target, time and origin."""
     place = place_of(after, int)
     which = OperationFilter(who=who, verb=verb, target=target, limit=limit + 1, before=place[0] if place else None)
-    found = await site.aside(lambda: site.hand.operations(which))
+    found = await site.in_thread(lambda: site.hand.operations(which))
     following = cursor(found[limit - 1].id) if len(found) > limit else None
     return respond(OperationPage(tuple(found[:limit]), following))
 
@@ -183,7 +183,7 @@ async def operations(
 @routes.get("/api/v1/pauses", dependencies=READ, tags=["system"], responses=answers(Pauses, examples.PAUSES))
 async def pauses(site: Here) -> Response:
     """Returns the current pauses, with the caller, the reason and the end of each."""
-    return respond(Pauses(tuple(await site.aside(site.hand.pauses))))
+    return respond(Pauses(tuple(await site.in_thread(site.hand.pauses))))
 
 
 @routes.post(
@@ -204,10 +204,10 @@ async def wake(request: Request, site: Here, crew: Name) -> Response:
 @routes.get("/api/v1/crews", dependencies=READ, tags=["system"], responses=answers(Crews, examples.CREWS))
 async def crews(site: Here) -> Response:
     """Returns every crew that a node has registered, with its queue, handler and limits."""
-    return respond(Crews(tuple(await site.aside(site.hand.known_crews))))
+    return respond(Crews(tuple(await site.in_thread(site.hand.known_crews))))
 
 
 @routes.get("/api/v1/recurring", dependencies=READ, tags=["system"], responses=answers(Recurring, examples.RECURRING))
 async def recurring(site: Here) -> Response:
     """Returns every recurring job: its schedule, its next time, and its last job."""
-    return respond(Recurring(tuple(await site.aside(site.hand.recurrences))))
+    return respond(Recurring(tuple(await site.in_thread(site.hand.recurrences))))

@@ -37,4 +37,4 @@ async def logs(
         found = site.hand.logs(scope or None, job=job or None, count=limit)
         return LogLines(tuple(msgspec.convert(line, LogLine) for line in found))
 
-    return respond(await site.aside(read))
+    return respond(await site.in_thread(read))

@@ -27,7 +27,7 @@ async def worker_status(site: Here) -> Response:
     def read() -> list[WorkerStatus]:
         return workers_of(site.hand.health(), site.hand.internal.node_status(), clock.now_ms())
 
-    return respond(await site.aside(read))
+    return respond(await site.in_thread(read))
 
 
 @routes.get("/api/v1/health", dependencies=READ, responses=answers(Health, examples.HEALTH))
@@ -38,7 +38,7 @@ async def health(site: Here, status: Text = None) -> Response:
         found = site.hand.verdict()
         return Health(status=found.status, reasons=found.reasons, components=tuple(site.hand.health(status)))
 
-    return respond(await site.aside(read))
+    return respond(await site.in_thread(read))
 
 
 @routes.get(
@@ -47,7 +47,7 @@ async def health(site: Here, status: Text = None) -> Response:
 async def component_health(
     site: Here,
     component: Annotated[str, Path(max_length=500)],
-    max_age: Annotated[float, Query(gt=0, le=86_400, description="The maximum age of the heartbeat, in s.")] = 30.0,
+    max_age: Annotated[float, Query(gt=0, le=86_400, description="Maximum age of the heartbeat in seconds.")] = 30.0,
 ) -> Response:
     """Returns one component (`app` is the node), and whether it is healthy."""
 
@@ -58,7 +58,7 @@ async def component_health(
         well = site.hand.is_healthy(component, max_age)
         return ComponentHealth(**msgspec.structs.asdict(found), well=well)
 
-    return respond(await site.aside(read))
+    return respond(await site.in_thread(read))
 
 
 @routes.get(
@@ -77,7 +77,7 @@ async def history(site: Here, component: Annotated[str, Path(max_length=500)]) -
             raise Problem(404, "no-such-component", f"there is no component {component!r}; api/v1/health lists all")
         return WorkerHistory(component=component, at_ms=clock.now_ms())
 
-    return respond(await site.aside(read))
+    return respond(await site.in_thread(read))
 
 
 async def _order(request: Request, give: Callable[[], list[Answer]]) -> Response:

@@ -24,7 +24,7 @@ class Overdue(ChargehandError):
     """A call did not return in time, or too many calls are waiting."""
 
 
-class Aside:
+class ThreadPool:
     """A pool of at most `threads` threads, with at most `waiting` queued calls and `limit` seconds for each call."""
 
     def __init__(self, threads: int = 8, waiting: int = 64, limit: float = 10.0) -> None:
