@@ -243,7 +243,7 @@ class Client:
     def pause(
         self, scope: str | None = None, *, reason: str | None = None, seconds: float | None = None
     ) -> list[Answer]:
-        """Stops the assignment of new jobs to all workers, to those of a crew, or to one."""
+        """Pauses all workers, those of a crew, or one: running jobs finish, and no new job starts."""
         return self._order("pause", scope, reason=reason, for_s=seconds)
 
     def resume(self, scope: str | None = None) -> list[Answer]:
@@ -378,7 +378,7 @@ class Client:
                 return
 
     def who(self) -> answers.SignedIn:
-        """Returns the name and the permissions of the caller, as the server sees them."""
+        """Returns the name and the scopes of the caller."""
         return self._get("/api/web/session", answers.SignedIn)
 
 
@@ -406,7 +406,7 @@ def _refusal(answer: httpx.Response) -> ChargehandError:
         return _PROBLEMS[kind](text)
     if answer.status_code == 404 and kind in ("", "no-such-path"):
         text = (
-            f"there is no Chargehand at {answer.url}: `chargehand serve` serves it at http://host:8356, an application "
-            "under its prefix, such as http://host:8000/chargehand"
+            f"there is no Chargehand at {answer.url}: `chargehand serve` listens at http://host:8356; the address of "
+            "an application includes its prefix: http://host:8000/chargehand"
         )
     return Refused(text, answer.status_code, kind, str(found.get("request_id", "")))

@@ -151,7 +151,7 @@ class Calls:
         return [Enqueued(job_id, created) for job_id, created in reply["enqueued"]]
 
     def cancel(self, ids: Sequence[str], who: str = "", origin: str = "") -> list[tuple[str, bool]]:
-        """Cancels jobs through the node. Returns each but ended ones, with whether it was cancelled at once."""
+        """Cancels jobs through the node. Returns those that had not ended, and whether each was cancelled at once."""
         reply = self.call("CANCEL", ids=list(ids), who=who, origin=origin)
         return [(job_id, at_once) for job_id, at_once in reply["cancelled"]]
 
@@ -225,7 +225,7 @@ class Calls:
 
 @asynccontextmanager
 async def follow(path: Path, job_id: str) -> AsyncGenerator[Callable[[float], Awaitable[None]]]:
-    """Yields, for event loops, a function that returns when the job may have ended, or after so many seconds.
+    """Yields, for event loops, a function that returns when the job may have ended, or after a given time.
 
     With a node it waits for a message, for one second at most; without a node it sleeps for the given time.
     """

@@ -25,16 +25,16 @@ from chargehand.protocol.frame import BadFrame, Decoder, Frame, encode
 READ_EVERY = 1.0
 """Seconds between two reads of the store, and two attempts to reach a node, while no node answers."""
 PING_AFTER = 5.0
-"""Seconds of silence after which a node is pinged; after the same time again, the connection is closed."""
+"""Seconds of silence after which a node is pinged; after the same time again the connection is closed."""
 LONGEST_WAIT = 1.0
-"""Seconds that a new watcher waits for the full state; what arrives later comes as changes."""
+"""Seconds that a new watcher waits for the full state; state that arrives later is delivered as changes."""
 LINGER = 5.0
 """Seconds for which the connection is kept after the last watcher has left."""
 AT_ONCE = 500
 NO_NODE = "store"
 """The prefix of the life of a state that was read from the store, without a node."""
 DELAY_EACH, MOST_DELAY = 0.0004, 0.1
-"""Seconds for which events are collected, for each watcher and at most: waking many watchers is costly."""
+"""Seconds for which events are collected: per watcher, and the maximum. Waking many watchers is costly."""
 
 
 class Shown(NamedTuple):

@@ -16,7 +16,7 @@ from chargehand.model.job import State
 from chargehand.model.topic import Event, Patterns, job_topic, read_id, rest_of, union
 
 MOST_PENDING = 1000
-"""The most job events that are kept for a subscriber; beyond them it receives the full state again."""
+"""The maximum number of pending job events of a subscriber; if exceeded, it receives the full state again."""
 LAST_JOBS = 100
 """The number of jobs in the state that are not running: those that changed last."""
 MOST_REMOVED = 1000
@@ -162,7 +162,7 @@ class Broker:
     def remove(self, key: str, topic: str, name: str, identity: msgspec.Struct, at_ms: int) -> bool:
         """Records that an object does not exist. Returns False if that is already recorded.
 
-        The removal of a job that only its followers received, or nobody, is sent only to subscribers of its id.
+        The removal of a job that was sent only to subscribers of its id, or to none, is sent only to those.
         """
         if key in self._removed:
             return False
@@ -218,7 +218,7 @@ class Broker:
             self._floor = max(self._floor, self._removed.pop(oldest).version)
 
     def forget_jobs(self, wanted: Callable[[str], bool] = lambda _: False) -> None:
-        """Drops the state of all jobs except wanted ones: nobody subscribes to them, and it would become stale."""
+        """Drops the state of all jobs except wanted ones: without subscribers it is not updated."""
         for key in self.keys("job:"):
             if not wanted(key):
                 self._evict(key)
