@@ -150,7 +150,7 @@ function applyWorker(event: WorkerUpdate | WorkerRemoval): boolean {
   const worker = event.worker;
   const before = workers.get(key)?.now.peek();
   remember(key, before, worker, event.timestamp_ms);
-  if (!before || before.memory !== worker.memory) weigh(key, worker.memory);
+  if (!before || before.memory !== worker.memory) weigh(key, worker.memory || null); // 0 before the first heartbeat
   // A pause by another user shows first in the status of its workers.
   if ((before?.status === "paused") !== (worker.status === "paused")) aboutSoon();
   return keep(workers, key, worker);

@@ -43,8 +43,9 @@ function pair(a: number, unit: string, b: number, smaller: string): string {
   return b ? `${a} ${unit} ${b} ${smaller}` : `${a} ${unit}`;
 }
 
+/** Formats a size; a dash if it is unknown, or 0 because it was not measured yet. */
 export function bytes(n: number | null): string {
-  if (n === null) return "–";
+  if (!n) return "–";
   if (n < 1 << 20) return `${Math.round(n / 1024)} KiB`;
   if (n < 1 << 30) return `${Math.round(n / (1 << 20))} MiB`;
   return `${(n / (1 << 30)).toFixed(1)} GiB`;
