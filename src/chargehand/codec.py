@@ -18,7 +18,7 @@ def _plain(value: Any) -> Any:
     if dump is not None:
         return dump(mode="json")
     if type(value) in _CHANGED:
-        raise TypeError(f"a {type(value).__name__} is not JSON")
+        raise TypeError(f"{type(value).__name__} is not JSON")
     import msgspec
 
     return msgspec.to_builtins(value, enc_hook=_refuse)
@@ -29,7 +29,7 @@ def _refuse(value: Any) -> Any:
     dump = getattr(value, "model_dump", None)
     if dump is not None:
         return dump(mode="json")
-    raise TypeError(f"a {type(value).__qualname__} is not JSON")
+    raise TypeError(f"{type(value).__qualname__} is not JSON")
 
 
 _encoder = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False, default=_plain)

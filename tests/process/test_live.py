@@ -83,7 +83,10 @@ def test_jobs_are_followed_whoever_changes_them(  # spec: WK-5 EV-2 EV-3
         seen.wait(held.id, state="running", worker="worker:do:0", tags=["now", "held"])
         seen.wait(waiting.id, state="queued", worker=None, tags=["later"])
         seen.wait("queue:do:status", queued=1, future=1, running=1, done=1)
-        hand.cancel(waiting.id)  # at once: nobody has it
+        through_the_node = do.new_job({"ledger": world.ledger}, delay=60, tags=["direct"])
+        assert [made.created for made in hand.internal.calls.enqueue([through_the_node])] == [True]
+        seen.wait(through_the_node.id, state="queued", tags=["direct"])
+        hand.cancel(waiting.id, through_the_node.id)  # at once: nobody has it
         seen.wait(waiting.id, state="cancelled")
         settled = own.enqueue({"ledger": world.ledger, "title": "x"})
         seen.wait(settled.id, state="done")  # in the worker's own transaction

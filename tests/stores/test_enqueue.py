@@ -23,7 +23,7 @@ from builders import (
     take_one,
 )
 
-from chargehand.errors import Conflict
+from chargehand.errors import ChargehandError, Conflict
 from chargehand.model.job import Enqueued, State
 from chargehand.model.records import CancelResult
 from chargehand.store import Store, Transaction
@@ -373,3 +373,16 @@ def test_cancelling_frees_the_key(store: Store) -> None:
     put(store, job("a", key="k"))
     assert cancel(store, "a") == ["a"]
     assert put(store, job("b", key="k")) == [Enqueued("b", True)]
+
+
+def test_a_transaction_that_has_ended_is_refused(store: Store) -> None:
+    with store.transaction() as tx:
+        tx.jobs.enqueue([job("inside")])
+    for use in (
+        lambda: tx.jobs.enqueue([job("late")]),
+        lambda: tx.execute("SELECT 1"),
+        lambda: tx.access.remembered("a", "b"),
+    ):
+        with pytest.raises(ChargehandError, match="has ended"):
+            use()
+    assert [each.id for each in everything(store)] == ["inside"]

@@ -267,4 +267,4 @@ class BulkReport:
         if self._wanted.json:
             show.json({"dry_run": True, "count": self.count, "jobs": self._foreseen})
         else:
-            show.line(f"{self.count} jobs in total; nothing was changed")
+            show.line(f"{self.count} {'job' if self.count == 1 else 'jobs'} in total; nothing was changed")

@@ -124,7 +124,7 @@ def show_job(
     store: find.Store = None,
     json: find.Json = False,
 ) -> None:
-    """Show one job with its attempts, and how workers died that had it in service."""
+    """Show one job with its attempts, and the crash reports of workers that held it."""
     service = find.service(application, store)
     job, attempts = service.job(id), service.attempts(id)
     reports = service.crashes(CrashFilter(job=id))

@@ -141,9 +141,7 @@ class Calls:
         """Enqueues jobs through the node; they are durable when the method returns. Returns their ids."""
         tagged = any(job.tags for job in jobs)
         try:
-            reply = self.call(
-                "ENQUEUE_TAGGED" if tagged else "ENQUEUE", jobs=[msgspec.to_builtins(job) for job in jobs]
-            )
+            reply = self.call("ENQUEUETAGGED" if tagged else "ENQUEUE", jobs=[msgspec.to_builtins(job) for job in jobs])
         except ChargehandError as error:
             if tagged and type(error) is ChargehandError:  # a node of version 0.1.0, which would drop the tags
                 raise NoNode(f"the node at {self._path} does not support tags: {error}") from error

@@ -123,7 +123,7 @@ class Option(msgspec.Struct, frozen=True):
         for text in cast(tuple[Any, ...], value):
             if not isinstance(text, str) or not 0 < len(text) <= TAG_LIMIT:
                 raise PayloadError(
-                    f"{self.name} contain {text!r}; each must be a string of up to {TAG_LIMIT} characters"
+                    f"{self.name} contain {text!r}; each must be a string of 1 to {TAG_LIMIT} characters"
                 )
             check_name(self.name, text)
 

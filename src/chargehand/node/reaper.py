@@ -106,7 +106,7 @@ class Reaper:
         )
         stacks = handle.stacks()
         asked = place.status is Status.STOPPING
-        who = f"{handle.who}, with {place.doing} in hand," if place.others else handle.who
+        who = f"{handle.who}, which held {place.doing}," if place.others else handle.who
         outcome = last_outcome(death, place.verdict, who, asked=asked, stacks=stacks)
         now = clock.monotonic()
         cancelled = place.recalled if place.verdict is Reason.CANCELLED else None

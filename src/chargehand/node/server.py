@@ -137,7 +137,7 @@ class Server:
         """Pass a request on. A ChargehandError goes to the caller; a ValueError ends the connection."""
         token = channel, call.call
         match kind:
-            case "ENQUEUE" | "ENQUEUE_TAGGED":  # the second name is refused by version 0.1.0, which knows no tags
+            case "ENQUEUE" | "ENQUEUETAGGED":  # version 0.1.0 does not support tags, and refuses the second name
                 _check_count(len(call.jobs))
                 self._requests.enqueue(token, tuple(check(job) for job in call.jobs))
             case "HINT":

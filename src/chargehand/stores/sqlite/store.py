@@ -201,7 +201,11 @@ class SqliteStore:
     @contextmanager
     def transaction(self) -> Generator[SqliteTransaction]:
         with store_errors(self.path, ENGINE), self._writing():
-            yield SqliteTransaction(self._db, self._now_ms(), self._new_ids)
+            tx = SqliteTransaction(self._db, self._now_ms(), self._new_ids)
+            try:
+                yield tx
+            finally:
+                tx.end()
 
     def turn(self, batch: Batch, holder: Holder, monotonic: Callable[[], float] = clock.monotonic) -> Result:
         return turn(self, batch, holder, monotonic)

@@ -3,11 +3,17 @@
 from collections.abc import Sequence
 from typing import Any
 
+from chargehand.errors import ChargehandError
 from chargehand.ids import NewIds
 from chargehand.stores.sqlite.access import SqliteAccess
 from chargehand.stores.sqlite.fleet import SqliteFleet
 from chargehand.stores.sqlite.jobs import SqliteJobs
 from chargehand.stores.sqlite.limits import Limits
+
+
+class _Ended:
+    def __getattr__(self, name: str) -> Any:
+        raise ChargehandError("the transaction has ended: use it inside its `with` block")
 
 
 class SqliteTransaction:
@@ -19,6 +25,11 @@ class SqliteTransaction:
         self.jobs = SqliteJobs(db, now_ms, limits, new_ids)
         self.fleet = SqliteFleet(db, now_ms, limits)
         self.access = SqliteAccess(db, now_ms)
+
+    def end(self) -> None:
+        """Refuses further use: a later statement would commit by itself, or join another transaction."""
+        ended: Any = _Ended()
+        self._db = self.jobs = self.fleet = self.access = ended
 
     def execute(self, sql: str, bindings: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         return self._db.execute(sql, tuple(bindings)).fetchall()
