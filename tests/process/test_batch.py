@@ -174,7 +174,7 @@ def test_one_poison_among_many_is_quarantined_alone(hand: Chargehand, world: Wor
         assert [worker["status"] for worker in (hand.status() or {})["workers"]].count("failed") == 0
     assert [(ref.job().state, ref.job().crashes, ref.job().attempts) for ref in refs] == [(State.DONE, 1, 0)] * 15
     assert (bad.job().crashes, bad.job().reason) == (3, "poison")
-    assert "and 15 more in hand" in (bad.attempts()[0].error or "")
+    assert "and 15 more, ended" in (bad.attempts()[0].error or "")
     first, *others = batches(world)
     assert (len(first), {len(batch) for batch in others}) == (16, {1})
 
