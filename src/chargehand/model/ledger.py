@@ -176,11 +176,13 @@ class Ledger:
         if pool.batch == 1:
             claim = pool.prefetched.popleft()
             self.held[worker] = Held(claim, now)
+            self.tally.started(pool.queue, (claim,))
             return claim
         claims = pool.gather(now)
         if not claims:
             return None
         self.held[worker] = Held(claims[0], now, {claim.id: claim for claim in claims[1:]})
+        self.tally.started(pool.queue, claims)
         return claims
 
     def gathered(self, now: float) -> list[tuple[str, Todo]]:
@@ -473,7 +475,6 @@ class Ledger:
                 pool.check_store |= crew not in wanted
         for grant in result.grants:
             pool = self.pools[grant.crew]
-            self.tally.claimed(pool.queue, grant.claims)
             if grant.crew in self.searches:
                 new = sum(claim.fence == 1 and claim.item is not None for claim in grant.claims)
                 short = len(grant.claims) < wanted[grant.crew] and not grant.limited

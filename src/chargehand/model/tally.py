@@ -45,8 +45,8 @@ class Tally:
 
     # jobs
 
-    def claimed(self, queue: str, claims: Sequence[Claim]) -> None:
-        """Records how long these jobs had been due when they were claimed."""
+    def started(self, queue: str, claims: Sequence[Claim]) -> None:
+        """Records how long jobs that a worker is handed had been due. A claim that is given back is not counted."""
         observe = self._waits[queue].observe
         for claim in claims:
             observe(claim.waited_ms / 1000)
