@@ -28,6 +28,7 @@ STATUS = {
     "starting": "the process has been started and is loading; it receives no jobs yet",
     "healthy": "the worker runs a job or waits for one",
     "paused": "an operator paused the worker: it runs and sends heartbeats, but takes no jobs",
+    "asleep": "the process exited because it was idle or paused for `idle_exit`; the next job starts another",
     "stopping": "the worker was asked to stop, or received SIGTERM; it takes no more jobs",
     "stopped": "no process runs, as requested",
     "crashed": "the process crashed; it is restarted automatically",

@@ -74,6 +74,10 @@ def test_the_headline_of_the_night() -> None:  # spec: CL-4 RP-8
     [
         (facts(worker(), worker(1)), "nothing to do: 2 of 2 workers ready"),
         (
+            facts(worker(status="asleep", reason="idle"), worker(1, "paused")),
+            "nothing to do: 0 of 2 workers ready, 1 paused, 1 asleep",
+        ),
+        (
             facts(worker(current_job="j", job_s=5), last_done={"tag": NOW - 4000}),
             "working: 1 of 1 workers ready, 1 busy; the last job was done 4 seconds ago",
         ),
@@ -180,7 +184,7 @@ def test_every_cause_is_found(cause: str) -> None:  # spec: CL-4
 
 def test_nothing_is_found_where_nothing_is() -> None:  # spec: CL-4
     assert causes(facts(worker(), worker(1))) == {}
-    assert causes(facts(worker(status="paused"), worker(status="stopped", reason="idle"))) == {}
+    assert causes(facts(worker(status="paused"), worker(status="asleep", reason="idle"))) == {}
 
 
 @pytest.mark.parametrize(

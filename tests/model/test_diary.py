@@ -68,11 +68,11 @@ def test_states_and_jobs_are_told_newest_first() -> None:  # spec: DB-1
 def test_a_state_says_why() -> None:
     diary = Diary()
     diary.changed(place(Status.STARTING, reason=Reason.CRASH), 1)  # of an earlier life
-    diary.changed(place(Status.STOPPING, why_leave=Reason.IDLE), 2)
-    diary.changed(place(Status.STOPPED, pid=None, reason=Reason.IDLE), 3)
+    diary.changed(place(Status.STOPPING, why_leave=Reason.DRAINED), 2)
+    diary.changed(place(Status.ASLEEP, pid=None, reason=Reason.IDLE), 3)
     told = diary.view(WORKER, 0)
     assert told is not None
-    assert [moment["text"] for moment in told["moments"]] == [Reason.IDLE, Reason.IDLE, None]
+    assert [moment["text"] for moment in told["moments"]] == [Reason.IDLE, Reason.DRAINED, None]
 
 
 def test_what_nobody_attempted_or_came_too_late_is_no_job_of_a_worker() -> None:

@@ -30,8 +30,9 @@ from chargehand.model.fleet.policy import LivenessPolicy, RestartPolicy, Terms
 
 ALLOWED = {
     "starting": "healthy paused stopping crashed",
-    "healthy": "paused stopping crashed",
-    "paused": "healthy stopping crashed",
+    "healthy": "paused stopping crashed asleep",
+    "paused": "healthy stopping crashed asleep",
+    "asleep": "starting stopped",
     "stopping": "stopped crashed",
     "crashed": "starting failed stopped",
     "stopped": "starting",

@@ -6,7 +6,9 @@ from fleet_world import ONE, THREE, TWO, World, condemned, killed, started
 from chargehand.model.fleet.death import Reason
 from chargehand.model.fleet.fleet import AFTER_A_LOOK
 from chargehand.model.fleet.lifecycle import (
+    Action,
     Ask,
+    Broken,
     Examine,
     Examined,
     PausesChanged,
@@ -15,9 +17,12 @@ from chargehand.model.fleet.lifecycle import (
     Spawn,
     Status,
     StopAsked,
+    Terminate,
     WorkWaits,
 )
+from chargehand.model.fleet.orders import Verb
 from chargehand.model.fleet.policy import Terms
+from chargehand.model.health import will_work
 
 GIB = 2**30
 
@@ -280,7 +285,7 @@ def test_an_idle_worker_ends_after_a_while_and_comes_back_with_the_next_job() ->
     assert world.beat(55) == []
     assert world.beat(5) == [Ask(ONE)]
     assert world.exit(code=0) == []
-    assert (world.place.status, world.place.reason, world.place.asleep) == (Status.STOPPED, Reason.IDLE, True)
+    assert (world.place.status, world.place.reason, world.place.asleep) == (Status.ASLEEP, Reason.IDLE, True)
     assert world.fleet.next_due() is None
     assert world.tell(WorkWaits("tag", 1)) == [Spawn(ONE, 2)]
     assert not world.place.asleep
@@ -333,6 +338,63 @@ def test_a_job_after_a_look_begins_the_idleness_anew() -> None:
     assert world.beat(5) == [Ask(ONE)]
 
 
+# spec: SV-4, WP-3
+def test_a_worker_is_asleep_only_when_its_process_has_exited() -> None:
+    world = started(idle_exit=60.0)
+    world.beat(60)
+    assert (world.place.status, world.place.resting, world.place.asleep) == (Status.HEALTHY, True, False)
+    assert world.frame("stopping") == [], "it was asked to: that is no SIGTERM from outside"
+    assert world.fleet.let_go(ONE, world.now) == [], "it is asked once"
+    assert world.tell(WorkWaits("tag", 1)) == [], "its process has not exited yet"
+    assert world.after(10) == [Terminate(ONE)]
+    assert world.after(2) == killed("idle")
+    assert world.place.status is Status.HEALTHY
+    world.exit(signal=9)
+    assert (world.place.status, world.place.resting, world.place.asleep) == (Status.ASLEEP, False, True)
+    assert will_work(world.place)
+
+
+# spec: SV-4
+def test_a_worker_that_crashes_while_it_exits_is_not_asleep() -> None:
+    world = started(idle_exit=60.0)
+    world.beat(60)
+    world.tell(Broken(ONE))
+    world.exit(signal=9)
+    assert (world.place.status, world.place.asleep) == (Status.CRASHED, False)
+    assert world.after(2) == [Spawn(ONE, 2)]
+
+
+# spec: SV-4, SV-10
+@pytest.mark.parametrize(
+    ("verb", "status", "follows"),
+    [
+        (Verb.STOP, "stopped", []),
+        (Verb.DRAIN, "stopped", []),
+        (Verb.START, "starting", [Spawn(ONE, 2)]),
+        (Verb.RESTART, "starting", [Spawn(ONE, 2)]),
+    ],
+)
+def test_an_order_overrides_the_sleep_of_a_worker_that_is_about_to_exit(
+    verb: Verb, status: str, follows: list[Action]
+) -> None:
+    world = started(idle_exit=60.0)
+    world.beat(60)
+    assert world.order(verb)[0] == [], "it was already asked to exit"
+    assert world.place.status is Status.STOPPING
+    assert world.exit(code=0) == follows
+    assert (world.place.status, world.place.asleep) == (Status(status), False)
+
+
+# spec: SV-4
+def test_a_sleeping_worker_stops_with_its_node_and_starts_without_a_charge() -> None:
+    world = started(idle_exit=60.0)
+    world.beat(60)
+    world.exit(code=0)
+    world.tell(StopAsked())
+    assert (world.place.status, world.fleet.all_gone()) == (Status.STOPPED, True)
+    assert world.tell(WorkWaits("tag", 1)) == []
+
+
 # spec: WP-3
 def test_without_the_setting_nobody_sleeps() -> None:
     assert started().beat(50_000) == []
@@ -355,7 +417,7 @@ def test_as_many_are_woken_as_there_is_work_for(count: int, woken: list[str]) ->
         world.tick()
     for name in (ONE, TWO, THREE):
         world.exit(name, code=0)
-    assert world.statuses == ["stopped"] * 3
+    assert world.statuses == ["asleep"] * 3
     assert world.tell(WorkWaits("tag", count)) == [Spawn(name, 2) for name in woken]
     assert world.tell(WorkWaits("nobody", 5)) == []
 

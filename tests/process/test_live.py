@@ -107,6 +107,19 @@ def test_jobs_are_followed_whoever_changes_them(  # spec: WK-5 EV-2 EV-3
         seen.end(lambda: hand.resume("do"))
 
 
+def test_a_worker_that_exited_on_purpose_is_shown_so_to_subscribers(hand: Chargehand) -> None:  # spec: SV-4 EV-2
+    hand.crew("rest", "scripted_handlers:Doer", workers=1, idle_exit=0.3)
+    hand.crew("do", "scripted_handlers:Doer", workers=1)
+    with hand.running():
+        seen = Subscriber(hand, "worker:*:status", "system:health")
+        seen.wait("worker:rest:0", status="healthy")
+        seen.wait("worker:rest:0", status="asleep", reason="idle", pid=None)
+        seen.wait("system:health", status="healthy")
+        hand.stop("do")
+        seen.wait("worker:do:0", status="stopped", pid=None)
+        seen.end(lambda: hand.start("do"))
+
+
 async def _while_followed(hand: Chargehand, job_id: str, gate: Path) -> list[str]:
     """Several follow one job; the gate opens when all of them have heard of it."""
     feed, states, others = hand.internal.feed(), list[str](), list[asyncio.Future[list[str]]]()

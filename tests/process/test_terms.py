@@ -54,7 +54,7 @@ def test_a_worker_sleeps_when_it_is_idle_and_comes_back_with_work(hand: Chargeha
     with hand.running():
         become(hand, "healthy")
         first = pids(hand)
-        (one, two) = become(hand, "stopped").values()
+        (one, two) = become(hand, "asleep").values()
         assert {one["reason"], two["reason"]} == {"idle"}
         assert all(gone(pid) for pid in first.values())
         gate = world.gate()
@@ -64,10 +64,10 @@ def test_a_worker_sleeps_when_it_is_idle_and_comes_back_with_work(hand: Chargeha
         stays(lambda: pid in pids(hand).values() and not gone(pid), 0.8)  # whoever has a long job does not sleep
         gate.touch()
         assert ref.wait(30) == 1
-        become(hand, "stopped")
+        become(hand, "asleep")
         delayed = world.put(do, options={"delay": 1.0})
         assert delayed.wait(30) == 1
-        become(hand, "stopped")
+        become(hand, "asleep")
         assert {w["restart_count"] for w in workers(hand).values()} == {0}
     assert (hand.crashes(), ref.job().interruptions) == ([], 0)
 
@@ -77,7 +77,7 @@ def test_one_job_wakes_one_worker(hand: Chargehand) -> None:  # spec: WP-3
     faulty = hand.crew("faulty", FAULTY, workers=2, idle_exit=0.1, environment=slow)
     with hand.running():
         eventually(lambda: "starting" in statuses(hand).values())
-        become(hand, "stopped")
+        become(hand, "asleep")
         before = len(spawned(hand))
         assert faulty.enqueue({"result": 1}).wait(30) == 1
         assert len(spawned(hand)) == before + 1
@@ -89,10 +89,10 @@ def test_a_paused_worker_sleeps_too(hand: Chargehand, world: World, scope: str |
     with hand.running():
         eventually(lambda: statuses(hand))
         hand.pause(scope)
-        become(hand, "stopped")
+        become(hand, "asleep")
         ref = world.put(do)
         before = len(spawned(hand))
-        stays(lambda: statuses(hand) == {"do:0": "stopped"}, 1.5)  # longer than the node's own look at the store
+        stays(lambda: statuses(hand) == {"do:0": "asleep"}, 1.5)  # longer than the node's own look at the store
         assert (len(spawned(hand)), ref.job().state) == (before, "queued")
         hand.resume(scope)
         assert ref.wait(6) == 1

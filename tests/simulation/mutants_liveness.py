@@ -131,6 +131,21 @@ LIVENESS = (
         first=7,
     ),
     Mutant(
+        name="a worker that went to sleep is shown as stopped",
+        file="model/fleet/fleet.py",
+        old="Status.ASLEEP if place.resting else Status.STOPPED",
+        new="Status.STOPPED",
+        profile="asleep and woken",
+    ),
+    Mutant(
+        name="a worker that a person stops in its last seconds sleeps instead",
+        file="model/fleet/roster.py",
+        old="        if place.resting and place.verdict is None:\n            place.move(Status.STOPPING)\n"
+        "        if place.after is not After.REMOVE:\n",
+        new="        if place.after not in (After.REMOVE, After.SLEEP):\n",
+        profile="people",
+    ),
+    Mutant(
         name="claims are released before the kill",
         file="model/ledger.py",
         old="        self._dismissed.add(worker)\n",

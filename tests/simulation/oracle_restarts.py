@@ -179,8 +179,8 @@ class RestartPromises(Book):
             del self.breakers[crew]
             left = [other.component for other in self.crew(crew) if other.state == "breaker"]
             self.check(not left, f"{component}, which was tried for all, was given up, but {left} wait for it")
-        if record.state in ("stay", "asleep"):
-            self.check(place.status.value == "stopped", f"{component}: {place.status}, must be {record.state}")
+        expected = {"stay": "stopped", "asleep": "asleep"}.get(record.state, place.status.value)
+        self.check(place.status.value == expected, f"{component}: {place.status}, must be {expected}")
         if record.crashed and not failed and crew not in self.breakers and not self.stopping:
             both = self._epidemic(crew, leaving=True) and self._epidemic(crew, leaving=False)
             self.check(not both, f"all of {crew} crash of the same cause: no breaker")

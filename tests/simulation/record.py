@@ -15,6 +15,7 @@ TABLE = {
     ("starting", "healthy"), ("starting", "paused"), ("starting", "stopping"), ("starting", "crashed"),
     ("healthy", "paused"), ("paused", "healthy"),
     ("healthy", "stopping"), ("healthy", "crashed"), ("paused", "stopping"), ("paused", "crashed"),
+    ("healthy", "asleep"), ("paused", "asleep"), ("asleep", "starting"), ("asleep", "stopped"),
     ("stopping", "stopped"), ("stopping", "crashed"),
     ("crashed", "starting"), ("crashed", "failed"), ("crashed", "stopped"),
     ("stopped", "starting"), ("failed", "starting"),

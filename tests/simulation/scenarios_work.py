@@ -72,7 +72,7 @@ def asleep_and_woken(stage: Stage) -> None:
     """To look for work is no work: the crew goes to sleep. It looks when it is woken, and now and then by itself."""
     world = begin(stage, 2, discovers=("a",), idle_exit=20.0)
     now_at(world, 60)
-    assert statuses(world) == ["stopped", "stopped"]
+    assert statuses(world) == ["asleep", "asleep"]
     looks = world.tally["looks"]
     now_at(world, 120)
     assert world.tally["looks"] == looks, "it sleeps, and nobody was started to look"
@@ -81,7 +81,7 @@ def asleep_and_woken(stage: Stage) -> None:
     now_at(world, 10)
     assert world.application.rows["x"].done == 1
     now_at(world, 60)
-    assert statuses(world) == ["stopped", "stopped"]
+    assert statuses(world) == ["asleep", "asleep"]
     world.application.add("y", "a", "good")
     now_at(world, 200)
     assert not world.application.rows["y"].done
@@ -95,7 +95,7 @@ def asleep_and_resumed(stage: Stage) -> None:
     now_at(world, 10)
     world.folk.pause("a")
     now_at(world, 60)
-    assert statuses(world) == ["stopped", "stopped"]
+    assert statuses(world) == ["asleep", "asleep"]
     world.application.add("x", "a", "good")
     now_at(world, 60)
     assert not world.application.rows["x"].done

@@ -75,7 +75,7 @@ def woken(stage: Stage) -> None:
     for delay in (0, 40_000, 90_000):
         world.folk.enqueue(1, "a", delay_ms=delay, timeout_ms=None)
     now_at(world, 30)
-    assert statuses(world) == ["stopped"]
+    assert statuses(world) == ["asleep"]
     now_at(world, 15)
     assert states(world) == ["done", "done", "queued"]
     now_at(world, 60)
@@ -86,11 +86,11 @@ def woken_beside_one_that_loads(stage: Stage) -> None:
     """That one of the crew loads for minutes is no reason to let another sleep while more than one job waits."""
     world = begin(stage, 2, idle_exit=20.0)
     now_at(world, 30)
-    assert statuses(world) == ["stopped", "stopped"]
+    assert statuses(world) == ["asleep", "asleep"]
     world.fates.draw_load = lambda component: "for ever" if component.endswith("0") else "quick"
     world.folk.enqueue(1, "a", delay_ms=0, timeout_ms=None)
     now_at(world, 10)
-    assert statuses(world) == ["starting", "stopped"]
+    assert statuses(world) == ["starting", "asleep"]
     world.folk.enqueue(2, "a", delay_ms=0, timeout_ms=None)
     now_at(world, 10)
     assert states(world) == ["done", "done", "done"]

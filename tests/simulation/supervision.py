@@ -32,7 +32,6 @@ from chargehand.model.fleet.lifecycle import (
     SetPaused,
     Spawn,
     Started,
-    Status,
     Terminate,
 )
 
@@ -147,8 +146,7 @@ class Supervision(Hearing):
             had_job=component in self.ledger.held,
             oom=worker.oom,
         )
-        asked = place.status is Status.STOPPING
-        outcome = last_outcome(death, place.verdict, repr(worker), asked=asked)
+        outcome = last_outcome(death, place.verdict, repr(worker), asked=place.asked)
         self.oracle.buried(worker)
         cancelled = place.recalled if place.verdict is Reason.CANCELLED else None
         self.ledger.gone(component, outcome, now, worker.pid, cancelled)

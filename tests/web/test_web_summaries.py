@@ -73,7 +73,7 @@ def test_nobody_is_plainly_healthy_without_a_fresh_beat(about: dict[str, Any], s
 def test_a_crew_is_ready_if_somebody_takes_its_work() -> None:  # spec: HT-5
     found = readiness_of([TAG], view(worker(0, status="crashed"), worker(1)), None, [])
     assert (found.ready, found.reasons, found.crews[0].ready) == (True, (), True)
-    asleep = worker(status="stopped", reason="idle", pid=None, heartbeat_s=None)
+    asleep = worker(status="asleep", reason="idle", pid=None, heartbeat_s=None)
     assert readiness_of([TAG], view(asleep), None, []).ready
 
 

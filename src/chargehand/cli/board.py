@@ -14,6 +14,7 @@ from chargehand.errors import summary
 COLOURS = {
     "healthy": "green",
     "paused": "blue",
+    "asleep": "dim",
     "starting": "cyan",
     "stopping": "cyan",
     "degraded": "yellow",

@@ -132,11 +132,11 @@ def unserved(
 
 def will_work(place: Place) -> bool:
     """Whether the worker accepts jobs, or will without intervention."""
-    if place.status in (Status.HEALTHY, Status.PAUSED, Status.STARTING, Status.CRASHED):
+    if place.in_line and not place.alive:
+        return place.shortage is not Shortage.PERMANENT
+    if place.status in (Status.HEALTHY, Status.PAUSED, Status.ASLEEP, Status.STARTING, Status.CRASHED):
         return True
-    return place.status is Status.STOPPED and (
-        (place.in_line and place.shortage is not Shortage.PERMANENT) or place.asleep or place.start_at is not None
-    )
+    return place.status is Status.STOPPED and place.start_at is not None
 
 
 def member_of(place: Place) -> Member:

@@ -13,7 +13,7 @@ from chargehand import clock, log
 from chargehand.ids import new_id
 from chargehand.model.fleet.death import Death, Evidence, Reason, last_outcome
 from chargehand.model.fleet.fleet import Fleet
-from chargehand.model.fleet.lifecycle import Exited, Report, Status
+from chargehand.model.fleet.lifecycle import Exited, Report
 from chargehand.model.ledger import Ledger
 from chargehand.model.records import CrashReport
 from chargehand.node.handle import Handle
@@ -105,9 +105,8 @@ class Reaper:
             oom=self._was_out_of_memory(handle, number),
         )
         stacks = handle.stacks()
-        asked = place.status is Status.STOPPING
         who = f"{handle.who}, which held {place.doing}," if place.others else handle.who
-        outcome = last_outcome(death, place.verdict, who, asked=asked, stacks=stacks)
+        outcome = last_outcome(death, place.verdict, who, asked=place.asked, stacks=stacks)
         now = clock.monotonic()
         cancelled = place.recalled if place.verdict is Reason.CANCELLED else None
         jobs = [claim.id for claim in self._ledger.gone(handle.component, outcome, now, handle.child.pid, cancelled)]

@@ -27,6 +27,7 @@ from chargehand.model.fleet.lifecycle import (
     Event,
     Examine,
     Examined,
+    Exited,
     Forgiven,
     Framed,
     GivenUp,
@@ -122,7 +123,7 @@ class Supervisor:
         self._events = events
         self._crews = {crew.name: crew for crew in plan.crews}
         self.handles: dict[str, Handle] = {}
-        self._reaper = Reaper(loop, fleet, ledger, lives, self.handles, self.tell)
+        self._reaper = Reaper(loop, fleet, ledger, lives, self.handles, self._exited)
         self._resting: deque[tuple[float, Callable[[], object]]] = deque()
         """Sockets and pipes that are not read for a moment: when to go on, and how."""
         self._replanned = True
@@ -176,6 +177,11 @@ class Supervisor:
     def tell(self, event: Event) -> None:
         """Pass an event to the fleet, and carry out the actions that it returns."""
         self.act(self._fleet.handle(event, clock.monotonic()))
+
+    def _exited(self, event: Exited) -> None:
+        """Pass an exit to the fleet. A planned exit has no action, but readers must see it."""
+        self.tell(event)
+        self._events.changed(event.component)
 
     def act(self, actions: Sequence[Action]) -> None:
         """Carry out the fleet's actions."""

@@ -7,7 +7,6 @@ import msgspec
 
 from chargehand import __version__
 from chargehand.host.health import Component
-from chargehand.model.fleet.death import Reason
 from chargehand.model.fleet.lifecycle import ALIVE, Status
 from chargehand.model.health import APP, is_healthy, shown_status
 from chargehand.model.records import Counts, CrewRow, Pause
@@ -194,9 +193,8 @@ def _shown(worker: NodeWorker) -> str:
 
 
 def _takes_jobs(worker: NodeWorker) -> bool:
-    """Returns whether the worker is healthy, or was stopped while idle and starts again with the next job."""
-    asleep = worker.status == Status.STOPPED and worker.reason == Reason.IDLE
-    return asleep or _shown(worker) == Status.HEALTHY
+    """Returns whether the worker is healthy, or is started by the next job."""
+    return _shown(worker) in (Status.HEALTHY, Status.ASLEEP)
 
 
 def concurrency_of(

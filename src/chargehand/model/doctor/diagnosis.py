@@ -3,6 +3,7 @@
 `causes` defines the causes, `facts` the input, and `ground`, `node`, `crews` and `queues` the rules.
 """
 
+from collections import Counter
 from collections.abc import Callable
 
 import msgspec
@@ -108,8 +109,9 @@ def _doing(facts: Facts) -> str:
     if view is None:
         return "no node answers"
     busy = sum(worker.current_job is not None for worker in view.workers)
-    ready, paused = (sum(w.status == status for w in view.workers) for status in (Status.HEALTHY, Status.PAUSED))
-    at = f"{ready} of {len(view.workers)} workers ready" + (f", {paused} paused" if paused else "")
+    of = Counter(worker.status for worker in view.workers)
+    away = "".join(f", {of[status]} {status}" for status in (Status.PAUSED, Status.ASLEEP) if of[status])
+    at = f"{of[Status.HEALTHY]} of {len(view.workers)} workers ready{away}"
     if busy:
         return f"working: {at}, {busy} busy"
     future = sum(row.future for row in facts.queues)

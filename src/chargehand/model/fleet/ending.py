@@ -16,8 +16,9 @@ class Ending:
         self._policy = policy
 
     def ask(self, place: Place, now: float) -> list[Action]:
-        """Asks the worker to stop; it has the grace period to finish its job."""
-        place.move(Status.STOPPING)
+        """Asks the worker to exit; it has the grace period to finish its job."""
+        if not place.resting:
+            place.move(Status.STOPPING)
         self._stage(place, 1, now + self._policy.grace)
         return [Ask(place.component)]
 

@@ -148,12 +148,12 @@ class Fleet(Roster):
             self._idle(place, now)
         if place.status in (Status.STARTING, *AT_WORK) and status in AT_WORK:
             place.move(Status(status))
-        elif status == Status.STOPPING and place.status is not Status.STOPPING:
+        elif status == Status.STOPPING and not place.asked:
             # A SIGTERM from outside: it accepts no more jobs. It was not asked to stop, so its reason is `exited`.
             place.verdict = Reason.EXITED
             return self._ending.ask(place, now)
         place.memory = event.memory or place.memory
-        if place.status is Status.STOPPING:
+        if place.asked:
             return []
         found = self._watch.framed(place, event.turns, now)
         if isinstance(found, Reason):
@@ -161,7 +161,7 @@ class Fleet(Roster):
         return [*found, *self._recycled(place, now)]
 
     def _examined(self, place: Place, cpu: float | None, now: float) -> list[Action]:
-        if not place.alive or place.status is Status.STOPPING or place.verdict:
+        if not place.alive or place.asked or place.verdict:
             return []
         found = self._watch.examined(place, cpu, now)
         return [] if found is None else self._ending.condemn(place, found, now)
@@ -215,7 +215,7 @@ class Fleet(Roster):
     def let_go(self, component: str, now: float) -> list[Action]:
         """Records that the worker received no further job: it is stopped now if it is to leave."""
         place = self.places[component]
-        if place.status not in AT_WORK or place.verdict is not None:
+        if place.status not in AT_WORK or place.asked or place.verdict is not None:
             return []
         self._idle(place, now)
         return self._recycled(place, now)
@@ -241,7 +241,7 @@ class Fleet(Roster):
 
     def _recycled(self, place: Place, now: float) -> list[Action]:
         """Stops an idle worker that is to leave."""
-        if place.status not in AT_WORK or place.job is not None or not self._worn(place):
+        if place.status not in AT_WORK or place.asked or place.job is not None or not self._worn(place):
             return []
         if place.why_leave is None:
             place.why_leave, place.after = Reason.RECYCLED, After.START
@@ -254,8 +254,8 @@ class Fleet(Roster):
         place.end()
         place.exit_code, place.signal, place.evidence = death.exit_code, death.signal, event.evidence
         place.history.rested(self._restart, ready_at, now)
-        if place.status is Status.STOPPING and place.verdict is None:
-            place.move(Status.STOPPED)
+        if place.asked and place.verdict is None:
+            place.move(Status.ASLEEP if place.resting else Status.STOPPED)
             return self.stopped(place)
         reason = reason_of(death, place.verdict)
         text = f"{reason} ({death.how})"

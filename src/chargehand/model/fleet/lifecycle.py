@@ -14,6 +14,8 @@ class Status(StrEnum):
     STARTING = "starting"
     HEALTHY = "healthy"
     PAUSED = "paused"
+    ASLEEP = "asleep"
+    """Its process exited after `idle_exit`; the next job starts another."""
     STOPPING = "stopping"
     STOPPED = "stopped"
     CRASHED = "crashed"
@@ -22,8 +24,9 @@ class Status(StrEnum):
 
 TRANSITIONS: dict[Status, frozenset[Status]] = {
     Status.STARTING: frozenset({Status.HEALTHY, Status.PAUSED, Status.STOPPING, Status.CRASHED}),
-    Status.HEALTHY: frozenset({Status.PAUSED, Status.STOPPING, Status.CRASHED}),
-    Status.PAUSED: frozenset({Status.HEALTHY, Status.STOPPING, Status.CRASHED}),
+    Status.HEALTHY: frozenset({Status.PAUSED, Status.STOPPING, Status.CRASHED, Status.ASLEEP}),
+    Status.PAUSED: frozenset({Status.HEALTHY, Status.STOPPING, Status.CRASHED, Status.ASLEEP}),
+    Status.ASLEEP: frozenset({Status.STARTING, Status.STOPPED}),
     Status.STOPPING: frozenset({Status.STOPPED, Status.CRASHED}),
     Status.CRASHED: frozenset({Status.STARTING, Status.FAILED, Status.STOPPED}),
     Status.STOPPED: frozenset({Status.STARTING}),

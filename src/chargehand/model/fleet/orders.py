@@ -109,7 +109,7 @@ def _start(fleet: Fleet, place: Place, now: float) -> Done:
     if place.after is After.REMOVE:
         return [], AnswerCode.REMOVED, "is being removed: its crew was scaled down"
     if place.status is Status.STOPPING or (place.why_leave is not None and place.alive):
-        place.after, place.why_leave = After.START, Reason.RESTARTED
+        fleet.plan(place, After.START, Reason.RESTARTED)
         return [], AnswerCode.RESTARTS, "restarts when it has stopped"
     if place.alive:
         return [], AnswerCode.RUNS, "is already running"

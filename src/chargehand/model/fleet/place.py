@@ -113,8 +113,18 @@ class Place(msgspec.Struct):
 
     @property
     def asleep(self) -> bool:
-        """Whether it was stopped because it was idle."""
-        return self.status is Status.STOPPED and self.after is After.SLEEP and self.start_at is None
+        """Whether it exited because it was idle, and no job has started it again yet."""
+        return self.status is Status.ASLEEP and not self.in_line
+
+    @property
+    def resting(self) -> bool:
+        """Whether its process is about to exit because it is idle; the status is `asleep` when it has."""
+        return self.after is After.SLEEP and self.alive
+
+    @property
+    def asked(self) -> bool:
+        """Whether its process was asked to exit."""
+        return self.status is Status.STOPPING or self.resting
 
     @property
     def doing(self) -> str | None:

@@ -214,8 +214,8 @@ class Roster:
         place.start_at, place.behind_breaker = None, False
         if place.status is Status.FAILED and after is not After.REMOVE:
             return []
-        self._plan(place, after, why)
-        if place.status is Status.CRASHED:
+        self.plan(place, after, why)
+        if place.status in (Status.CRASHED, Status.ASLEEP):
             place.move(Status.STOPPED)
         if not place.alive:
             return self.stopped(place)
@@ -226,12 +226,14 @@ class Roster:
     def leave(self, place: Place, after: After, why: Reason, now: float) -> list[Action]:
         """Stops a worker as soon as it holds no job."""
         if place.status in AT_WORK and place.job is not None and place.verdict is None:
-            self._plan(place, after, why)
+            self.plan(place, after, why)
             return [Dismiss(place.component)]
         return self.stop(place, after, why, now)
 
-    def _plan(self, place: Place, after: After, why: Reason) -> None:
-        """Plans what follows a stop; a planned removal is not changed."""
+    def plan(self, place: Place, after: After, why: Reason) -> None:
+        """Plans what follows when the worker has exited; a planned removal is not changed."""
+        if place.resting and place.verdict is None:
+            place.move(Status.STOPPING)
         if place.after is not After.REMOVE:
             place.after, place.why_leave = after, why
 

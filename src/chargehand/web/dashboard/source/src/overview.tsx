@@ -31,20 +31,22 @@ export function Overview() {
   );
 }
 
-function totals(): { ready: number; busy: number; all: number; down: number; paused: number } {
+function totals(): { ready: number; busy: number; all: number; down: number; paused: number; asleep: number } {
   void workersTick.value;
   let ready = 0;
   let busy = 0;
   let down = 0;
   let paused = 0;
+  let asleep = 0;
   for (const kept of workers.values()) {
     const worker = kept.now.peek();
     if (worker.status === "healthy") ready++;
     if (worker.current_job) busy++;
     if (worker.status === "failed" || worker.status === "crashed") down++;
     if (worker.status === "paused") paused++;
+    if (worker.status === "asleep") asleep++;
   }
-  return { ready, busy, all: workers.size, down, paused };
+  return { ready, busy, all: workers.size, down, paused, asleep };
 }
 
 function Verdict() {
@@ -71,6 +73,7 @@ function Verdict() {
         <p>
           {sum.ready} of {many(sum.all, "worker")} ready, {sum.busy} busy
           {sum.paused > 0 && `, ${sum.paused} paused`}
+          {sum.asleep > 0 && `, ${sum.asleep} asleep`}
           {sum.down > 0 && `, ${sum.down} down`}
         </p>
         <p>{all ? `${count(due)} waiting, ${count(all.running)} running, ${count(all.failed)} failed` : "…"}</p>
@@ -306,7 +309,8 @@ function Doing({ worker }: { worker: Worker }) {
   const back = worker.restart_at_ms ? `restart in ${ticking((worker.restart_at_ms - now.value) / 1000)}; ` : "";
   const held = worker.status === "paused" && pauses.value.find((pause) => pause.scope === worker.component);
   const why = held ? `by ${held.who}: ${held.reason ?? "no reason given"}` : (worker.text ?? worker.reason ?? "");
-  const text = worker.status === "healthy" ? "" : back + why;
+  const asleep = worker.status === "asleep" && !worker.shortage;
+  const text = worker.status === "healthy" ? "" : asleep ? "the next job starts it" : back + why;
   return (
     <div class="doing why" title={text}>
       {text}

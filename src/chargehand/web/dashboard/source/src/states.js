@@ -13,6 +13,7 @@ export const SHAPES = {
   cross: "M4.2 2.5L8 6.3l3.8-3.8l1.7 1.7L9.7 8l3.8 3.8l-1.7 1.7L8 9.7l-3.8 3.8l-1.7-1.7L6.3 8L2.5 4.2z",
   diamond: "M8 1.5l6.5 6.5l-6.5 6.5l-6.5-6.5z",
   tick: "M2.5 8.5l2-2l2.3 2.3l5-5.3l2 2l-7 7.3z",
+  moon: "M9.5 1.8a6.3 6.3 0 1 0 4.7 9.4a5.2 5.2 0 0 1 -4.7 -9.4z",
   clock: "M8 2a6 6 0 1 1 0 12a6 6 0 1 1 0 -12zM7.3 4.5v4.2l3 1.8l.8-1.3l-2.3-1.4v-3.3z",
 };
 
@@ -26,6 +27,7 @@ const LOOKS = {
   busy: ["busy", "play"],
   starting: ["info", "ring"],
   paused: ["hold", "bars"],
+  asleep: ["rest", "moon"],
   stopping: ["muted", "half"],
   stopped: ["muted", "square"],
   removed: ["muted", "square"],

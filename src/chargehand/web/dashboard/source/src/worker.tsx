@@ -50,7 +50,11 @@ export function WorkerPage({ name }: { name: string }) {
 function Facts({ worker, name, told }: { worker: Worker; name: string; told: WorkerHistory | null }) {
   return (
     <>
-      {(worker.text || worker.reason) && worker.status !== "healthy" && <p class="trouble">{worker.text ?? worker.reason}</p>}
+      {worker.status === "asleep" && !worker.shortage && <p class="soft">It exited because it was idle. The next job starts it.</p>}
+      {(worker.text || worker.reason) && !["healthy", "asleep"].includes(worker.status) && (
+        <p class="trouble">{worker.text ?? worker.reason}</p>
+      )}
+      {worker.status === "asleep" && worker.shortage && <p class="trouble">{worker.text}</p>}
       {worker.current_job && (
         <section aria-labelledby="now">
           <h2 id="now">
