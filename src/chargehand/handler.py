@@ -111,7 +111,8 @@ class Handler(Generic[Payload, Result]):
     def discover(self, after: str | None, limit: int) -> "Iterable[str | Item] | Awaitable[Iterable[str | Item]]":
         """Returns up to `limit` items that need work, ordered by key, whose keys follow `after` (None: from the start).
 
-        Only for crews declared `discovers=True`. Must return within 30 seconds. May be async.
+        Only for crews declared `discovers=True`. The order is the application's own, such as its database's collation;
+        an item that is returned again with a later `after` is an error. Must return within 30 seconds. May be async.
         """
         raise NotImplementedError(f"{type(self).__qualname__} has no discover(after, limit)")
 

@@ -169,6 +169,7 @@ class Erring(Handler[Any, Any]):
             "long key": lambda: ["x" * 1001],
             "payload": lambda: [Item("a", object())],
             "large payload": lambda: [Item("a", "x" * ((1 << 20) + 1))],
+            "after ignored": lambda: [f"{number:03}" for number in range(limit)],
             "exit": lambda: os._exit(7),
             "hang": lambda: clock.sleep(600),
         }

@@ -17,7 +17,7 @@ from chargehand.model.search import ENOUGH, LONGEST_PAUSE, LOOK_ASLEEP, LOOK_EVE
 def walk(search: Search, last: str | None, *, more: bool, queued: int = 0, now: float = T) -> Look:
     """Somebody looks; the page is stored."""
     look = search.begin("w", 0.0)
-    search.found(last, more)
+    assert search.found([] if last is None else [last], more, now) is None
     search.stored(queued, now)
     return look
 
@@ -38,7 +38,7 @@ def test_one_looks_at_a_time() -> None:
     search = Search("c", look_at=T)
     search.begin("w", 0.0)
     assert search.due() is None
-    search.found("a", False)
+    search.found(["a"], False, T)
     assert search.due() is None, "not before the page is stored: it would be found again"
     search.stored(1, T)
     assert search.due() == T + LOOK_EVERY
@@ -112,13 +112,84 @@ def test_a_wake_during_a_look_is_not_lost(when: str) -> None:
     if when == "failing":
         search.failed("no table", T)
     else:
-        search.found("a", False)
+        search.found(["a"], False, T)
         if when == "storing":
             search.wake(T)
         search.stored(1, T)
     assert search.due() == T
     walk(search, None, more=False)
     assert search.due() == T + LOOK_EVERY, "once"
+
+
+# a search that does not go on
+
+
+def pages(search: Search, *found: str, now: float = T) -> list[str | None]:
+    """Looks once for each page, of one letter for each item; more may follow. Returns the errors."""
+    errors: list[str | None] = []
+    for page in found:
+        search.begin("w", now)
+        errors.append(search.found(list(page), True, now))
+        if errors[-1] is None:
+            search.stored(0, now)
+    return errors
+
+
+# spec: WK-10
+@pytest.mark.parametrize(
+    ("found", "named"),
+    [
+        (["abc", "abc"], "a"),
+        (["abc", "cde"], "c"),
+        (["abc", "dbe"], "b"),
+        (["abc", "cba"], "c"),
+        (["ab", "cd", "ef", "ab", "cd", "ef", "ab"], "b"),
+        ([*"abcdefgh", *"defgh"], "h"),
+    ],
+    ids=["after ignored", "after itself", "one of the last page", "backwards", "a circle", "a circle further on"],
+)
+def test_a_page_that_returns_to_an_item_is_an_error_in_words(found: list[str], named: str) -> None:
+    search = Search("c", look_at=T)
+    *good, error = pages(search, *found)
+    assert not any(good)
+    after = found[-2][-1]
+    assert error == search.error
+    assert error is not None
+    assert error.startswith(
+        f"discover(after='{after}', limit=200) returned '{named}' again, which does not follow '{after}': "
+    )
+    assert (search.due(), search.after) == (T + 2 * LOOK_EVERY, None), "from the start, after a pause"
+
+
+# spec: WK-10
+@pytest.mark.parametrize(
+    "found",
+    [["zyx", "wv", "u"], ["aab", "cc", "d"], ["éa", "Éb", "E"], [*"bcdefghijklmnopqrstuvwxyza"]],
+    ids=["descending", "twice in a page", "another collation", "long"],
+)
+def test_the_order_is_the_applications_own(found: list[str]) -> None:
+    assert not any(pages(Search("c", look_at=T), *found))
+
+
+# spec: WK-10
+def test_a_first_page_does_not_forgive_a_search_that_always_fails_at_the_second() -> None:
+    search, now, pauses = Search("c", look_at=T), T, list[float]()
+    for _ in range(8):
+        assert pages(search, "abc", "abc", now=now)[0] is None
+        pauses.append((search.due() or 0) - now)
+        now += pauses[-1]
+    assert pauses == [4, 8, 16, 32, 60, 60, 60, 60]
+    assert search.failures == 8
+    pages(search, "abc", "def", now=now)
+    assert (search.failures, search.error) == (0, None), "it goes on"
+
+
+# spec: WK-10
+def test_a_new_search_may_return_what_an_earlier_one_returned() -> None:
+    search = Search("c", look_at=T)
+    assert not any(pages(search, "abc", "def"))
+    walk(search, "g", more=False)
+    assert not any(pages(search, "abc", "def"))
 
 
 # the ledger
@@ -142,7 +213,7 @@ def grant(of: Ledger, *numbers: int, now: float = T) -> list[str]:
 
 
 def stored(of: Ledger, last: str | None, *, more: bool, queued: int, now: float = T) -> None:
-    of.searches["a"].found(last, more)
+    of.searches["a"].found([] if last is None else [last], more, now)
     of.searches["a"].stored(queued, now)
     of.hint("queue-a")
 
@@ -166,7 +237,7 @@ def test_a_crew_without_discover_never_looks() -> None:
 # spec: WK-10
 def test_whoever_looked_works_next_and_does_not_look_again_before_the_page_is_stored() -> None:
     made = discovering("w0", "w1")
-    made.searches["a"].found("m", True)
+    made.searches["a"].found(["m"], True, T)
     assert made.looked("w0", T) is None
     made.searches["a"].stored(2, T)
     assert made.looks(T)[0][1] == Look("a", "m"), "one of the idle looks for more"

@@ -396,6 +396,19 @@ def test_a_look_that_fails_is_told_tried_again_and_costs_nobody(  # spec: WK-10 
     assert hand.crashes() == []
 
 
+def test_a_look_that_ignores_after_is_told_and_tried_again_after_a_pause(  # spec: WK-10
+    hand: Chargehand, world: World
+) -> None:
+    hand.crew("err", "discovery_handlers:Erring", workers=1, discovers=True, environment=application(world))
+    (world.folder / "look").write_text("after ignored")
+    with hand.running() as host:
+        assert host.ready.wait(20)
+        (told,) = eventually(lambda: failures(hand))
+        assert "discover(after='199', limit=200) returned '000' again, which does not follow '199'" in told
+        eventually(lambda: hand.counts()[0].done == PAGE)
+        assert len(world.lines("look")) == 2, "400 in a second, before"
+
+
 def failures(hand: Chargehand) -> list[str]:
     return [line["text"] for line in logged(hand) if f"event={Event.DISCOVER_FAILED}" in line["text"]]
 

@@ -132,8 +132,7 @@ class Hearing:
         self.oracle.has_looked(worker)
         if items is None:
             search.failed("the table cannot be read", now)
-        else:
-            search.found(items[-1].item if items else None, more and bool(items))
+        elif search.found([found.item for found in items], more and bool(items), now) is None:
             page = Discovery(
                 queue=worker.crew, found=tuple(items), priority=0, max_attempts=3,
                 timeout_ms=self.world.profile.item_timeout,

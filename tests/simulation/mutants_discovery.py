@@ -11,6 +11,27 @@ DISCOVERY = (
         profile="a library",
     ),
     Mutant(
+        name="a page that was found before is found again",
+        file="model/search.py",
+        old="        self.passed = frozenset(items) | {self.landmark or self.after}\n",
+        new="        self.passed = frozenset()\n",
+        profile="a search in a circle",
+    ),
+    Mutant(
+        name="a search goes in a circle of several pages",
+        file="model/search.py",
+        old="        self.passed = frozenset(items) | {self.landmark or self.after}\n",
+        new="        self.passed = frozenset(items)\n",
+        profile="a search in a circle",
+    ),
+    Mutant(
+        name="a first page forgives the second",
+        file="model/search.py",
+        old="        if self.pages >= self.failed_at or not more:",
+        new="        if True:",
+        profile="a search in a circle",
+    ),
+    Mutant(
         name="nobody looks again when one has died while it looked",
         file="model/ledger.py",
         old='            search.failed(f"{worker} ended during discover", now)\n',

@@ -7,7 +7,7 @@ from stage import Stage, World
 from staging import begin, now_at, perform_for, states, statuses
 
 from chargehand.model.fleet.policy import Terms
-from chargehand.model.job import Claim, Stopped
+from chargehand.model.job import Claim, Found, Stopped
 
 
 def job(world: World, job_id: str) -> str:
@@ -38,6 +38,27 @@ def a_library(stage: Stage) -> None:
     assert rows["20"].done == 2
     assert rows["05"].done == 6, "what a person retries begins anew"
     world.oracle.jobs.final(set())
+
+
+def a_search_in_a_circle(stage: Stage) -> None:
+    """A `discover` that ignores `after`, or comes back to it later, is tried again after a pause, and reported."""
+    for pages in (1, 3):
+        world = begin(stage, 2, discovers=("a",), page=4, enough=6)
+        for number in range(20):
+            world.application.add(f"{number:02}", "a", "endless")
+        rows, keys = world.application.rows, sorted(world.application.rows)
+
+        def again(crew: str, after: str | None, limit: int, keys: list[str] = keys, pages: int = pages) -> list[Found]:
+            at = 0 if after is None else (keys.index(after) + 1) % (limit * pages)
+            return [Found(item=key) for key in keys[at : at + limit]]
+
+        world.application.discover = again
+        now_at(world, 120)
+        assert all(rows[key].done for key in keys[: 4 * pages])
+        assert world.tally["looks"] < 60, "with a growing pause"
+        node = world.node
+        assert node is not None
+        assert "does not follow" in node.ledger.blind["a"]
 
 
 def a_wake(stage: Stage) -> None:
@@ -264,6 +285,7 @@ def one_of_several_is_cancelled(stage: Stage) -> None:
 
 FOUND_AND_CANCELLED: dict[str, Callable[[Stage], None]] = {
     "a library": a_library,
+    "a search in a circle": a_search_in_a_circle,
     "a wake": a_wake,
     "a look that hangs": a_look_that_hangs,
     "asleep and resumed": asleep_and_resumed,

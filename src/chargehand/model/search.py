@@ -1,7 +1,12 @@
 """How a crew discovers work in the application's own tables: when to search, from which item on, and when to stop.
 
 Pure. One worker of a crew searches at a time; the items become jobs, which are treated like all others.
+
+The order of the items is the application's own, such as the collation of its database: keys are compared for equality
+alone. A search that goes on must not return to an item that it has passed.
 """
+
+from collections.abc import Sequence
 
 import msgspec
 
@@ -16,6 +21,8 @@ LOOK_ASLEEP = 300.0
 LONGEST_LOOK = 30.0
 """The time limit of one call of `discover` in seconds."""
 LONGEST_PAUSE = 60.0
+SHOWN = 100
+"""The number of characters of a key in an error."""
 
 
 class Look(msgspec.Struct, frozen=True):
@@ -48,6 +55,14 @@ class Search(msgspec.Struct):
     """When the current call began."""
     error: str | None = None
     """The error of the last call, if it failed."""
+    pages: int = 0
+    """The number of pages of this search so far."""
+    failed_at: int = 0
+    """The number of pages before the call that failed last."""
+    passed: frozenset[str] = frozenset()
+    """The items of the last page, and `landmark`: none of them follows `after`."""
+    landmark: str | None = None
+    """The last item of page 1, 2, 4, 8 and so on: a search that goes in a circle, however long, returns to it."""
 
     def due(self) -> float | None:
         """Returns when the next page is due; None during a call, or while enough jobs are queued."""
@@ -67,10 +82,33 @@ class Search(msgspec.Struct):
         self.looked_at = now
         return Look(self.crew, self.after)
 
-    def found(self, last: str | None, more: bool) -> None:
-        """Records a page: its last item, and whether there may be more."""
-        self.asked, self.failures, self.error = None, 0, None
-        self.after, self.more, self.storing = (last, True, True) if more else (None, False, True)
+    def found(self, items: Sequence[str], more: bool, now: float) -> str | None:
+        """Records a page, and whether there may be more. Returns the error if it contains an item that was passed."""
+        again = next((item for item in items if item in self.passed), None)
+        if again is not None:
+            after, again = (self.after or "")[:SHOWN], again[:SHOWN]
+            why = (
+                f"discover(after='{after}', limit={PAGE}) returned '{again}' again, which does not follow '{after}': "
+                "return only items whose keys are greater than `after`, in order"
+            )
+            self.failed(why, now)
+            return why
+        if self.pages >= self.failed_at or not more:  # earlier pages prove nothing: the same one may fail again
+            self.failures, self.failed_at, self.error = 0, 0, None
+        self.asked, self.storing, self.more = None, True, more
+        if not more:
+            self._restart()
+            return None
+        self.pages += 1
+        self.after = items[-1]
+        if self.pages & (self.pages - 1) == 0:
+            self.landmark = self.after
+        self.passed = frozenset(items) | {self.landmark or self.after}
+        return None
+
+    def _restart(self) -> None:
+        """Makes the next page the first one."""
+        self.after, self.landmark, self.passed, self.pages = None, None, frozenset(), 0
 
     def stored(self, queued: int, now: float) -> None:
         """Records that the page was stored and how many of its items were enqueued; the others were known."""
@@ -82,7 +120,8 @@ class Search(msgspec.Struct):
 
     def failed(self, why: str, now: float) -> None:
         """Records that the call failed; the search restarts from the beginning, with backoff."""
-        self.asked, self.after = None, None
+        self.asked, self.failed_at = None, self.pages
+        self._restart()
         self.failures, self.error = self.failures + 1, why
         pause = min(LOOK_EVERY * 2 ** min(self.failures, 10), LONGEST_PAUSE)
         self.look_at = self.asleep_at = now if self.woken else now + pause

@@ -390,6 +390,9 @@ class Supervisor:
             error = str(wrong)
         if error is not None:
             search.failed(error, now)
+        else:
+            error = search.found([each.item for each in found], body.more and bool(found), now)
+        if error is not None:
             log.error(
                 "discover failed",
                 event=log.Event.DISCOVER_FAILED,
@@ -397,7 +400,6 @@ class Supervisor:
                 error=summary(error),
             )
         else:
-            search.found(found[-1].item if found else None, body.more and bool(found))
             crew = self._crews[handle.crew]
             page = Discovery(
                 queue=crew.queue, found=found, priority=crew.priority, max_attempts=crew.max_attempts,
