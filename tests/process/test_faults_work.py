@@ -99,15 +99,17 @@ def charges(found: list[CrashRecord]) -> list[bool]:
     return charged
 
 
-@shows("raise", "retry", "give up", "sys.exit", "memory", "threads", "hog")
+@shows("raise", "retry", "give up", "sys.exit", "memory", "descriptors", "recurse", "threads", "hog")
 def test_what_only_ends_the_attempt(make_hand: MakeHand, world: World) -> None:  # spec: WK-5
     hand = make_hand(liveness=BRISK)
     crew = hand.crew("do", FAULTY, workers=2)
     once: dict[str, Any] = {"options": {"max_attempts": 1}}
     with hand.running(), sibling(world, crew) as calm:
+        files = world.put(crew, fault="descriptors", **once)  # first: nothing that describes an error is imported yet
         raised = world.put(crew, fault="raise", text="no such note", **once)
         left = world.put(crew, fault="sys.exit", code=3, **once)
         memory = world.put(crew, fault="memory", **once)
+        deep = world.put(crew, fault="recurse", **once)
         retry = world.put(crew, fault="retry", options={"max_attempts": 3})
         given_up = world.put(crew, fault="give up", reason="no such song")
         later = world.put(crew, fault="raise")
@@ -118,6 +120,9 @@ def test_what_only_ends_the_attempt(make_hand: MakeHand, world: World) -> None: 
             (raised, "raised", "RuntimeError: no such note"),
             (left, "raised", "SystemExit: 3"),
             (memory, "raised", "MemoryError"),
+            (files, "raised", "in exhaust_descriptors\n    opened.append(open(os.devnull))"),
+            (files, "raised", "OSError: [Errno 24] Too many open files"),
+            (deep, "raised", "RecursionError"),
             (retry, "retries used up", "retry in 0 s"),
             (given_up, "gave up", "no such song"),
         ):
@@ -125,7 +130,7 @@ def test_what_only_ends_the_attempt(make_hand: MakeHand, world: World) -> None: 
                 ref.wait(20)
             assert (ref.job().state, ref.job().reason) == (State.FAILED, reason)
             assert word in (ref.job().error or "")
-        assert [counters(ref) for ref in (raised, left, memory, given_up)] == [(1, 0, 0)] * 4
+        assert [counters(ref) for ref in (raised, left, memory, files, deep, given_up)] == [(1, 0, 0)] * 6
         assert counters(retry) == (3, 0, 0)
         assert [attempt.outcome for attempt in retry.attempts()] == ["retry"] * 3
         eventually(lambda: later.attempts())
@@ -133,7 +138,7 @@ def test_what_only_ends_the_attempt(make_hand: MakeHand, world: World) -> None: 
         assert (first.outcome, first.pid) == ("raised", world.starts(later)[0])
         assert again_ms - first.started_ms - first.duration_ms >= 1900, "it is tried again after 2 s"
         # All of that was done by one process, which is still there, threads and all.
-        refs = (raised, left, memory, retry, given_up, later, hog, threads)
+        refs = (raised, left, memory, files, deep, retry, given_up, later, hog, threads)
         pids = {pid for ref in refs for pid in world.starts(ref)}
         assert pids == {seen["pid"] for seen in workers(hand).values()} - {calm}
         assert [seen["restart_count"] for seen in workers(hand).values()] == [0, 0]

@@ -111,6 +111,7 @@ def test_a_worker_loads_few_modules() -> None:
         "chargehand.protocol",
         "chargehand.protocol.frame",
         "chargehand.worker",
+        "chargehand.worker.failures",
         "chargehand.worker.main",
         "chargehand.worker.perform",
         "chargehand.worker.pulse",

@@ -146,6 +146,18 @@ def _memory(job: "Task", step: "Step") -> None:
     exhaust_memory(step.get("bytes", 64 << 20))
 
 
+@_fault("descriptors", "Limits its open files to 256, and opens files until OSError.")
+def _descriptors(job: "Task", step: "Step") -> None:
+    from chargehand.testing.faults_deeds import exhaust_descriptors
+
+    exhaust_descriptors()
+
+
+@_fault("recurse", "Calls itself until RecursionError.")
+def _recurse(job: "Task", step: "Step") -> None:
+    _recurse(job, step)
+
+
 @_fault("hog", "Uses `bytes` of memory for `seconds` (0), then releases them.")
 def _hog(job: "Task", step: "Step") -> None:
     from chargehand.testing.faults_deeds import hog_memory

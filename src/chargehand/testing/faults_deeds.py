@@ -2,6 +2,7 @@
 
 import ctypes
 import mmap
+import os
 import resource
 import subprocess
 import threading
@@ -73,6 +74,15 @@ def exhaust_memory(size: int) -> None:
     finally:
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
         taken.clear()
+
+
+def exhaust_descriptors() -> None:
+    """Limits the process to 256 open files, and opens files until that fails."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    opened: list[object] = []
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(256, soft), hard))
+    while True:
+        opened.append(open(os.devnull))  # noqa: SIM115
 
 
 def hog_memory(size: int, seconds: float) -> None:

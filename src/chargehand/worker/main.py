@@ -21,6 +21,7 @@ from chargehand.handler import Handler, Job
 from chargehand.processes.prctl import adopt_orphans, die_with_parent
 from chargehand.protocol.frame import WORK_FRAME_LIMIT, Frame, encode
 from chargehand.worker import perform, thread_cap
+from chargehand.worker.failures import describe, reserve_descriptor, spare_descriptor
 from chargehand.worker.pulse import (
     REPORT_INTERVAL,
     ForkGuard,
@@ -221,9 +222,11 @@ class Worker:
     def _forward_logging(self) -> None:
         """Sends log records with the job's id, once the handler's code has imported `logging` and not configured it."""
         if not self._forwarding and "logging" in sys.modules:
-            from chargehand.worker.logs import forward
+            # If a handler has used up the descriptors even so, the next job tries again.
+            with spare_descriptor(), suppress(ImportError, OSError):
+                from chargehand.worker.logs import forward
 
-            self._forwarding = forward(lambda: self.current if self._body else None)
+                self._forwarding = forward(lambda: self.current if self._body else None)
 
     def _more_time(self, seconds: float) -> None:
         self._send(encode("MORETIME", {"seconds": perform.number("seconds", seconds)}))
@@ -259,7 +262,8 @@ class Worker:
 
     def _perform_batch(self, bodies: list[dict[str, Any]], takes: Any) -> int | None:
         """Performs a batch of jobs and sends their outcomes. Returns an exit code if the process must end."""
-        from chargehand.worker.batch import attempt
+        with spare_descriptor():
+            from chargehand.worker.batch import attempt
 
         self._begin(bodies[0]["id"], bodies[0] if len(bodies) == 1 else {})
         frames, fatal = attempt(self, bodies, takes)
@@ -306,10 +310,8 @@ class Worker:
                     f"a page of {len(items)} items has {len(frame):,} bytes; the maximum is {WORK_FRAME_LIMIT:,}"
                 )
         except Exception as error:
-            import traceback
-
             self.errors += 1
-            frame = encode("FOUND", {"error": perform.truncate("".join(traceback.format_exception(error)))})
+            frame = encode("FOUND", {"error": perform.truncate(describe(error))})
         self.turns += 1
         self._send(frame)
 
@@ -342,11 +344,9 @@ class Worker:
 
     def _fatal(self, error: Exception, otherwise: int) -> int:
         """Sends the reason why this process ends, and returns its exit code."""
-        import traceback
-
         known = isinstance(error, errors.ConfigurationError | errors.UnrecoverableError)
         code = error.exit_code if known else otherwise
-        why = str(error) if known else "".join(traceback.format_exception(error))
+        why = str(error) if known else describe(error)
         self._send(encode("FATAL", {"code": code, "why": why[-REASON_LIMIT:]}))
         return code
 
@@ -362,6 +362,7 @@ def main(work_fd: int, pulse_fd: int, stacks_fd: int, parent: int) -> None:
     """Runs a worker process from start to exit."""
     die_with_parent(parent)
     _enable_stack_dumps(stacks_fd)
+    reserve_descriptor()
     adopt_orphans()  # processes that a job leaves behind stay below this worker and end with it
     work, pulse = socket.socket(fileno=work_fd), socket.socket(fileno=pulse_fd)
     for sock in (work, pulse):
@@ -400,10 +401,8 @@ def _serve(worker: Worker) -> int:
             return left.code or 0
         sys.stderr.write(f"{left.code}\n")
         return errors.EXIT_ERROR
-    except BaseException:
-        import traceback
-
-        traceback.print_exc()
+    except BaseException as error:
+        sys.stderr.write(describe(error))
         return errors.EXIT_ERROR
 
 

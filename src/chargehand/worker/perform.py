@@ -9,6 +9,7 @@ from typing import Any, cast
 from chargehand import codec, errors
 from chargehand.handler import Handler, Item
 from chargehand.protocol.frame import WORK_FRAME_LIMIT, encode, encode_done
+from chargehand.worker.failures import describe, message
 
 ITEM_LIMIT = 1000
 RESULT_LIMIT = 1 << 20
@@ -125,18 +126,16 @@ def is_cancellation(error: BaseException) -> bool:
 
 def cancelled_frame(about: dict[str, Any], error: BaseException) -> bytes:
     """Returns the frame that reports that the job ended because it was cancelled."""
-    return encode("CANCELLED", {**about, "error": truncate(str(error))})
+    return encode("CANCELLED", {**about, "error": truncate(message(error))})
 
 
 def failure_frame(about: dict[str, Any], error: BaseException) -> bytes:
     """Returns the frame that reports an exception of the handler."""
-    import traceback
-
-    text = truncate("".join(traceback.format_exception(error)))
+    text = truncate(describe(error))
     match error:
         case errors.Retry():
             seconds = min(max(0.0, error.after), LONGEST_RETRY) if error.after == error.after else 0.0
-            return encode("RETRY", {**about, "after_ms": int(seconds * 1000), "error": truncate(str(error))})
+            return encode("RETRY", {**about, "after_ms": int(seconds * 1000), "error": truncate(message(error))})
         case errors.GiveUp():
             return encode("GAVEUP", {**about, "error": truncate(str(error.reason))})
         case errors.PayloadError():

@@ -93,6 +93,7 @@ class Pulse(threading.Thread):
         super().__init__(name="pulse", daemon=True)
         self._worker, self._sock, self._wakeup = worker, sock, wakeup
         self._beat, self._grace = beat, grace
+        self._next_beat = clock.monotonic()
         self._kill_at: float | None = None
         self._decoder = Decoder(PULSE_FRAME_LIMIT)
 
@@ -100,24 +101,30 @@ class Pulse(threading.Thread):
         poller = select.poll()
         poller.register(self._sock, select.POLLIN)
         poller.register(self._wakeup, select.POLLIN)
-        next_beat = clock.monotonic()
         while True:
-            now = clock.monotonic()
-            report_due = self._worker.unreported and now >= self._worker.reported_at + REPORT_INTERVAL
-            if now >= next_beat or report_due:
-                self._worker.memory = resident()
-                self._worker.report()
-                next_beat = now + self._beat
-            if self._kill_at is not None and now >= self._kill_at:
-                kill_own_session()
-            due = next_beat if self._kill_at is None else min(next_beat, self._kill_at)
-            if self._worker.unreported:
-                due = min(due, self._worker.reported_at + REPORT_INTERVAL)
-            for descriptor, _ in poller.poll(max(0.0, due - now) * 1000 + 1):
-                if descriptor == self._wakeup:
-                    self._signalled(os.read(self._wakeup, 64))
-                else:
-                    self._requested(receive(self._sock))
+            try:
+                self._turn(poller)
+            except MemoryError:
+                continue  # the handler has used up the memory; without this thread the worker would seem to hang
+
+    def _turn(self, poller: select.poll) -> None:
+        """Sends a heartbeat if it is due, and waits for the next one or for a request."""
+        now = clock.monotonic()
+        report_due = self._worker.unreported and now >= self._worker.reported_at + REPORT_INTERVAL
+        if now >= self._next_beat or report_due:
+            self._next_beat = now + self._beat
+            self._worker.memory = resident()
+            self._worker.report()
+        if self._kill_at is not None and now >= self._kill_at:
+            kill_own_session()
+        due = self._next_beat if self._kill_at is None else min(self._next_beat, self._kill_at)
+        if self._worker.unreported:
+            due = min(due, self._worker.reported_at + REPORT_INTERVAL)
+        for descriptor, _ in poller.poll(max(0.0, due - now) * 1000 + 1):
+            if descriptor == self._wakeup:
+                self._signalled(os.read(self._wakeup, 64))
+            else:
+                self._requested(receive(self._sock))
 
     def _requested(self, data: bytes) -> None:
         """Handles pause, resume and cancel requests. STOP is sent on the work socket as well, and handled there."""
