@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         TopicError,
         UnknownCrew,
         UnrecoverableError,
+        WorkerBroken,
     )
     from chargehand.handler import Handler, Item, Job
     from chargehand.host.health import Component
@@ -141,6 +142,7 @@ __all__ = [
     "UnknownCrew",
     "UnrecoverableError",
     "Verdict",
+    "WorkerBroken",
 ]
 
 

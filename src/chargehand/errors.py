@@ -31,6 +31,13 @@ class UnrecoverableError(ChargehandError):
     exit_code = EXIT_UNRECOVERABLE
 
 
+class WorkerBroken(ChargehandError):
+    """Raised by a handler: this process can do no job any more, for example because its GPU context is lost.
+
+    The worker is replaced. The job counts as crashed, as if the process had died.
+    """
+
+
 class StoreError(ChargehandError):
     """The store cannot be used: it is missing, damaged, read-only, full, or has a newer schema."""
 

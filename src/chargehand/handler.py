@@ -129,6 +129,13 @@ class Handler(Generic[Payload, Result]):
         """
         raise NotImplementedError(f"{type(self).__qualname__} has no perform_batch(jobs)")
 
+    def is_sound(self) -> "bool | Awaitable[bool]":
+        """Tests whether this process can still do jobs; called after a job has failed. May be async.
+
+        If it returns False or raises, the worker is replaced, and the job counts as crashed instead of failed.
+        """
+        return True
+
     def tear_down(self) -> "Awaitable[None] | None":
         """Releases resources when the worker stops gracefully. May be async."""
 

@@ -44,6 +44,8 @@ class Event(StrEnum):
     WORKER_READY = "worker-ready"
     WORKER_EXITED = "worker-exited"
     WORKER_DELAYED = "worker-delayed"
+    WORKER_BROKEN = "worker-broken"
+    WORKER_SUSPECT = "worker-suspect"
     WORKER_GIVEN_UP = "worker-given-up"
     WORKER_STILL_GIVEN_UP = "worker-still-given-up"
     WORKER_FORGIVEN = "worker-forgiven"

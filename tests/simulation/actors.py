@@ -36,6 +36,9 @@ class Worker:
         self.exit_code: int | None = None
         self.signal: int | None = None
         self.said: str | None = None
+        self.broken: str | None = None
+        self.sick = False
+        """It fails whatever it is given, and does not know why."""
         self.oom = False
         self.status = "starting"
         self.turns = 1

@@ -20,6 +20,10 @@ class Fates(Performances):
     def __init__(self, world: "World") -> None:
         super().__init__(world)
         self.poison: set[str] = set()
+        self.bad: set[str] = set()
+        """Jobs that raise whoever performs them."""
+        self.upstream_down: set[str] = set()
+        """Crews of which every job raises."""
         self.endless = set()
         self.scripted: dict[str, Callable[[Worker, Claim], None]] = {}
         """Jobs, or items, whose fate is told by a scenario instead of drawn."""
@@ -45,6 +49,10 @@ class Fates(Performances):
         kind = "done" if self.calm else self._draw(self._world.profile.jobs)
         if any(self._crashes(claim) for claim in claims):
             kind = "crash"
+        elif worker.sick:
+            kind = "sick"
+        elif worker.crew in self.upstream_down or any(claim.id in self.bad for claim in claims):
+            kind = "raised"
         longest = [claim.timeout_ms for claim in claims if claim.timeout_ms is not None]
         if kind == "stalled" and longest and max(longest) > 10**6:
             kind = "done"  # would only make the history long

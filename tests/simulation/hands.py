@@ -162,6 +162,7 @@ class Node(Supervision):
         now = self.world.now
         for component, todo in self.ledger.confirm(result, now):
             self.hand_out(component, todo)
+        self.replace_distrusted()
         if result.pauses is not None:
             self.apply_pauses()
         self.wake_sleepers()

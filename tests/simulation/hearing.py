@@ -10,7 +10,7 @@ from actors import Worker
 
 from chargehand.model.chores import QueueFound
 from chargehand.model.fleet.fleet import Fleet
-from chargehand.model.fleet.lifecycle import Action, Broken, Event, Framed, MoreTime, Status
+from chargehand.model.fleet.lifecycle import Action, Broken, Event, Framed, MoreTime, Status, Unsound
 from chargehand.model.fleet.policy import Terms
 from chargehand.model.held import Held, longest
 from chargehand.model.job import Claim, Found
@@ -101,6 +101,10 @@ class Hearing:
                 self._ready(worker)
             case ("fatal", _):
                 pass  # kept with the worker until it is buried
+            case ("broken",):
+                self.oracle.broke(worker)
+                self.ledger.broke(worker.component)
+                self.tell(Unsound(worker.component))
             case ("more time", seconds):
                 self.tell(MoreTime(worker.component, seconds))
             case ("found", items, more):
@@ -119,7 +123,7 @@ class Hearing:
         self.oracle.ready(worker)
         paused = self.fleet.places[worker.component].paused
         self.tell(Framed(worker.component, "paused" if paused else "healthy"))
-        claim = self.ledger.welcome(worker.component, worker.crew, self.world.now)
+        claim = self.ledger.welcome(worker.component, worker.crew, self.world.now, str(worker.pid))
         if claim is not None:
             self.hand_out(worker.component, claim)
 
@@ -158,7 +162,15 @@ class Hearing:
             return
         if not self.fleet.ended(component, now):
             self.ledger.dismiss(component)
-        self._go_on(worker, self.ledger.finished(component, outcome, now, worker.pid))
+        following = self.ledger.finished(component, outcome, now, worker.pid)
+        self.replace_distrusted()
+        self._go_on(worker, following)
+
+    def replace_distrusted(self) -> None:
+        """Has the workers replaced whose processes the ledger does not trust."""
+        for distrust in self.ledger.distrusted():
+            self.oracle.distrusted(distrust)
+            self.act(self.fleet.distrust(distrust.worker, distrust.text, self.world.now))
 
     def _break(self, worker: Worker) -> None:
         self._deaf.add(worker)

@@ -13,6 +13,7 @@ from record import Life, Record
 from chargehand.model.fleet.fleet import AFTER_A_LOOK
 from chargehand.model.job import Claim, Outcome
 from chargehand.model.search import Look
+from chargehand.model.trust import Distrust
 
 LONGEST_LOOK = 30.0
 TROUBLED = 60.0
@@ -43,6 +44,7 @@ class Oracle(LivenessPromises):
     def ready(self, worker: Worker) -> None:
         life = self.life(worker)
         life.ready_at = life.idle_since = life.heard_at = self.world.now
+        self.jobs.trials.ready(worker)
         self._changed_at = self.world.now
 
     # work
@@ -79,6 +81,7 @@ class Oracle(LivenessPromises):
             self.check(not heard, f"{worker} gets job {claim.id}, though the node knows that it is cancelled")
             self.jobs.handed(claim)
             life.hand[claim.id] = claim
+        life.first = claims[0].id
         limits = [claim.timeout_ms for claim in claims if claim.timeout_ms is not None]
         life.limit = max(limits) / 1000 if len(limits) == len(claims) else None
         self.world.tally["jobs handed out"] += len(claims)
@@ -86,12 +89,28 @@ class Oracle(LivenessPromises):
     def performed(self, worker: Worker, claim: Claim, outcome: Outcome) -> None:
         life = self.life(worker)
         self.check(life.hand.get(claim.id) == claim, f"{worker} ends job {claim.id}, but has {life.hand}")
-        self.jobs.performed(claim, outcome)
+        self.jobs.performed(worker, life.first, claim, outcome)
         del life.hand[claim.id]
         life.recalled.pop(claim.id, None)
         life.idle_since = None if life.hand else self.world.now
         life.jobs += 1
         self.done[worker.crew] += 1
+
+    # processes that are not believed (WP-12, WP-13)
+
+    def distrusted(self, distrust: Distrust) -> None:
+        """The node replaces a process because of the jobs that it failed."""
+        life = self.life_of(distrust.worker)
+        assert life.worker is not None
+        self.jobs.trials.distrusted(life.worker, distrust)
+        life.suspect = life.dismissed = True
+
+    def broke(self, worker: Worker) -> None:
+        """A worker says that its process is broken."""
+        life = self.life(worker)
+        self.jobs.trials.broke(worker)
+        if life.verdict is None:
+            life.verdict, life.condemned_at = "broken", self.world.now
 
     # cancelling (WK-8)
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 from clockwork import Broken
+from oracle_trust import Trials
 
 from chargehand.model.batch import Batch, Note, Result
 from chargehand.model.chores import CancelJobs
@@ -26,9 +27,12 @@ from chargehand.model.job import (
 from chargehand.model.records import CancelResult
 
 if TYPE_CHECKING:
+    from actors import Worker
     from stage import World
 
 POISON = 3
+SICK = "this process can do nothing any more"
+"""What a sick worker says of every job."""
 KINDS: dict[type, str] = {Done: "done", Raised: "raised", RetryLater: "retry", GaveUp: "gave up", Stopped: "cancelled"}
 _ROWS = """
 SELECT id, state, run_at_ms, attempts, crashes, interruptions, fence, reason, life IS NOT NULL, cancel_ms IS NOT NULL
@@ -59,6 +63,21 @@ class Truth(msgspec.Struct):
     retried: bool = False
 
 
+class End(msgspec.Struct, frozen=True):
+    """How an attempt ended."""
+
+    how: str
+    after_ms: int = 0
+    credible: bool = True
+    own: bool = False
+    """Whether the job has proven to fail by itself."""
+    pid: int | None = None
+    """The process in which it raised."""
+    wins: int = 0
+    """How many jobs that process had done well by then."""
+    sick: bool = False
+
+
 def backoff(failures: int) -> tuple[int, int]:
     """2 s after the first failure, doubled each time up to 10 minutes, plus up to a tenth. In ms."""
     exact = min(2**failures, 600) * 1000
@@ -71,7 +90,8 @@ class JobPromises:
     def __init__(self, world: "World") -> None:
         self._world = world
         self.jobs: dict[str, Truth] = {}
-        self._ends: dict[tuple[str, int], tuple[str, int]] = {}
+        self.trials = Trials(world)
+        self._ends: dict[tuple[str, int], End] = {}
         """How claims ended whose settlement is not committed yet."""
         self._handed: set[tuple[str, int]] = set()
         self.paused: dict[str, float] = {}
@@ -113,6 +133,7 @@ class JobPromises:
             job.state, job.reason, job.due = "queued", None, (now, now)
             job.attempts = job.crashes = job.interruptions = 0
             job.cancel_at, job.retried = None, True
+            self.trials.failures.pop(job_id, None)
 
     def pause_ends(self, crew: str) -> bool:
         """Whether the store holds claims of this crew back now."""
@@ -130,13 +151,16 @@ class JobPromises:
         self.check((claim.id, claim.fence) not in self._handed, f"the same claim of job {claim.id} is handed out twice")
         self._handed.add((claim.id, claim.fence))
 
-    def ended(self, claim: Claim, how: str, after_ms: int = 0) -> None:
+    def ended(self, claim: Claim, end: End) -> None:
         self.check((claim.id, claim.fence) not in self._ends, f"job {claim.id} ends twice under one claim")
-        self._ends[claim.id, claim.fence] = (how, after_ms)
+        self._ends[claim.id, claim.fence] = end
 
-    def performed(self, claim: Claim, outcome: Outcome) -> None:
+    def performed(self, worker: "Worker", first: str, claim: Claim, outcome: Outcome) -> None:
         after_ms = outcome.after_ms if isinstance(outcome, RetryLater) else 0
-        self.ended(claim, KINDS[type(outcome)], after_ms)
+        credible, own = self.trials.performed(worker, first, claim, outcome)
+        pid = worker.pid if isinstance(outcome, Raised) else None
+        sick = isinstance(outcome, Raised) and outcome.error == SICK
+        self.ended(claim, End(KINDS[type(outcome)], after_ms, credible, own, pid, self.trials.wins(worker), sick))
 
     def would_fail(self, claim: Claim, how: str) -> bool:
         """Whether this end is the job's last, and not a good one."""
@@ -179,19 +203,24 @@ class JobPromises:
 
     def _settled(self, settlement: Settlement) -> None:
         key = (settlement.id, settlement.fence)
-        how, after_ms = self._ends.pop(key, ("returned", 0))
+        end = self._ends.pop(key, End("returned"))
+        how = end.how
         self.check(
             how != "returned" or key not in self._handed, f"job {settlement.id} is settled, but its attempt goes on"
         )
         self.check((settlement.outcome or "returned") == how, f"job {key}: {how}, settled as {settlement.outcome}")
         job = self.jobs[settlement.id]
         self.check(job.fence == settlement.fence and job.state == "running", f"a ghost settles: {settlement}")
-        self._follows(job, how, after_ms)
+        self._follows(job, end)
+        if end.pid is not None:
+            self.trials.settled(job.id, end.pid, end.wins, credible=end.own, sick=end.sick)
+            if job.state == "failed":
+                self.trials.failed_for_good(job.id, job.queue, job.max_attempts)
         self.past.append(settlement)
 
-    def _follows(self, job: Truth, how: str, after_ms: int) -> None:
+    def _follows(self, job: Truth, end: End) -> None:
         """What an end makes of a job."""
-        now = self._world.now_ms()
+        now, how, after_ms = self._world.now_ms(), end.how, end.after_ms
         wait: tuple[int, int] | None = (0, 0)
         job.ends += how != "returned"
         job.state, job.reason = "queued", None
@@ -202,7 +231,11 @@ class JobPromises:
             case "raised" | "timed out" | "retry" | "gave up":
                 job.attempts += 1
                 wait = (after_ms, after_ms) if how == "retry" else backoff(job.attempts)
-                if job.attempts >= job.max_attempts or how == "gave up":
+                last = job.attempts >= job.max_attempts
+                more = how == "raised" and not end.credible and job.attempts == job.max_attempts > 1
+                if more and last:
+                    self._world.tally["one more attempt"] += 1
+                if (last and not more) or how == "gave up":
                     job.state, wait = "failed", None
                     job.reason = "retries used up" if how == "retry" else how
             case "crashed":
@@ -249,13 +282,14 @@ class JobPromises:
         if not some:
             self.check(set(ids) == running, f"{running - set(ids)} were not recovered")
         for job_id in ids:
-            self._follows(self.jobs[job_id], "interrupted", 0)
+            self._follows(self.jobs[job_id], End("interrupted"))
         self._ends = {key: end for key, end in self._ends.items() if key[0] not in ids}
         self.compare(set(ids))
 
     def node_starts(self) -> None:
         """What an earlier node did not commit has not happened."""
         self._ends.clear()
+        self.trials.node_starts()
 
     # the store against the truth
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from actors import Worker
 from book import EPS, HICCUP, Book
+from oracle_jobs import End
 from record import Life, Record
 
 from chargehand.model.fleet.lifecycle import BreakerClosed, BreakerOpened, Forgiven, GivenUp, Removed, Replace, Report
@@ -95,7 +96,7 @@ class RestartPromises(Book):
         reason = self._reason(worker, life, fatal)
         self._jobs_end(record.crew, life, reason, fatal and worker.said is not None)
         if life.asked_at is not None and not life.sigterm and life.verdict is None:
-            record.crashed = False
+            record.crashed, record.suspect = False, life.suspect
             self._emptied(record)
         elif reason in ("job timeout", "cancelled"):
             record.crashed, record.report = True, (reason, False)
@@ -127,7 +128,7 @@ class RestartPromises(Book):
         for job, claim in life.hand.items():
             its = "cancelled" if reason == "cancelled" and job in life.recalled else how
             self.done[crew] += self.jobs.would_fail(claim, its)
-            self.jobs.ended(claim, its)
+            self.jobs.ended(claim, End(its))
 
     def _emptied(self, record: Record) -> None:
         """The place is empty, and nobody is to blame: what is wanted of it happens at once."""
@@ -209,6 +210,9 @@ class RestartPromises(Book):
             case Report():
                 record = self.records[action.component]
                 found = (action.reason.value, action.charged)
+                if found == ("suspect", False) and record.suspect:
+                    record.suspect = False
+                    return
                 self.check(record.report == found, f"{action.component} is reported as {found}, not {record.report}")
                 record.report = None
             case GivenUp(component, reason):

@@ -26,7 +26,8 @@ class People(Callers):
             "machine sleeps": self._sleep, "store trouble": self._store_trouble, "ghost": self._ghost,
             "retry a job": self._retry, "cancel a job": self._cancel, "epidemic": self._epidemic,
             "items": self._items, "touch": self._touch, "withdraw": self._withdraw, "wake": self._wake,
-            "table trouble": self._table_trouble, "nothing": lambda: None,
+            "table trouble": self._table_trouble, "turn sick": self._turn_sick, "bad jobs": self._bad_jobs,
+            "upstream": self._upstream, "nothing": lambda: None,
         }  # fmt: skip
 
     def disturb(self) -> None:
@@ -67,6 +68,23 @@ class People(Callers):
                 worker.mute = True
                 worker.use(0.0)
             self._world.note(f"{worker} hangs though it is idle{' and is silent' if worker.mute else ''}")
+
+    def _turn_sick(self) -> None:
+        """A worker becomes unable to do anything, if no other of its crew is."""
+        sick = {w.crew for w in self._world.processes if w.sick}
+        living = [w for w in self._world.processes if w.runs and w.status == "healthy" and w.crew not in sick]
+        if living:
+            worker = self._chance.choice(living)
+            worker.sick = True
+            self._world.note(f"{worker} turns sick")
+
+    def _bad_jobs(self) -> None:
+        self._world.fates.bad.update(self.enqueue())
+
+    def _upstream(self) -> None:
+        """What all jobs of a crew need does not answer; or does again."""
+        self._world.fates.upstream_down ^= {self._crew()}
+        self._world.note(f"the upstream is down for {self._world.fates.upstream_down}")
 
     def _epidemic(self) -> None:
         """From now on the workers of a crew cannot load; or they can again."""

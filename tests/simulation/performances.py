@@ -5,6 +5,7 @@ from typing import ClassVar
 
 from actors import AWAKE, Worker
 from loads import Loads
+from oracle_jobs import SICK
 
 from chargehand.model.job import Claim, Done, GaveUp, Outcome, Raised, RetryLater, Stopped
 
@@ -46,6 +47,29 @@ class Performances(Loads):
 
     def _raised(self, worker: Worker, claims: Claims, took: float) -> None:
         self._after(worker, took, lambda: self._ends(worker, claims, Raised("it raised")))
+
+    def _sick(self, worker: Worker, claims: Claims, took: float) -> None:
+        """The process is broken: it fails everything at once."""
+
+        def end() -> None:
+            for claim in claims:
+                worker.outcome(claim, Raised(SICK))
+
+        self._after(worker, 0.0002, end)
+
+    def _broken(self, worker: Worker, claims: Claims, took: float) -> None:
+        """It says that its process is broken, and exits; or hangs instead of that."""
+        exits = self._chance.random() < 0.8
+
+        def leave() -> None:
+            worker.broken = "CUDA error"
+            worker.tell("broken")
+            if exits:
+                self._after(worker, 0.001, lambda: worker.die(code=1))
+            else:
+                self._falls_mute(worker, 0.0)
+
+        self._after(worker, took, leave)
 
     def _retry(self, worker: Worker, claims: Claims, took: float) -> None:
         after_ms = self._chance.choice([0, 500, 20_000])
@@ -164,5 +188,5 @@ class Performances(Loads):
         "crash": _crash, "oom": _oom, "exits": _exits, "fatal": _fatal, "silent": _silent, "wakes late": _wakes_late,
         "brink": _brink, "interpreter": _interpreter, "deadlock": _deadlock, "stalled": _stalled,
         "garbage": _garbage, "noise": _noise, "late outcome": _late_outcome, "last words": _last_words,
-        "endless": _endless, "deaf": _deaf,
+        "endless": _endless, "deaf": _deaf, "sick": _sick, "broken": _broken,
     }  # fmt: skip

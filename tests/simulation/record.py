@@ -44,6 +44,10 @@ class Life(msgspec.Struct):
     """Which of its jobs it was told are cancelled, and when."""
     dismissed: bool = False
     """A person wants it to leave: it gets nothing more."""
+    suspect: bool = False
+    """It is replaced because of the jobs that it failed."""
+    first: str = ""
+    """The first of the jobs that it was last handed together."""
     may_be_asked: bool = False
     """A person wants it to stop, whatever it does."""
     asked_at: float | None = None
@@ -82,6 +86,8 @@ class Record(msgspec.Struct):
     crashed: bool = False
     """Whether the last life ended in a crash."""
     idle_crash: tuple[float, str] | None = None
+    suspect: bool = False
+    """Whether the last life was replaced because of the jobs that it failed, and that is not reported yet."""
     report: tuple[str, bool] | None = None
     """The report that must come now: its reason, and whether the crash is charged."""
 

@@ -53,6 +53,7 @@ def settle_down(world: World) -> None:
     search.LOOK_EVERY = max(world.profile.look_every, 5.0)
     world.store_fails_until = world.application.broken_until = 0.0
     world.fates.epidemics.clear()
+    world.fates.upstream_down.clear()
     until = world.now + LONGEST_CALM
     jobs = world.oracle.jobs
     for scope in list(jobs.paused):

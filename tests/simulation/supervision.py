@@ -32,6 +32,7 @@ from chargehand.model.fleet.lifecycle import (
     SetPaused,
     Spawn,
     Started,
+    Suspected,
     Terminate,
 )
 
@@ -78,6 +79,8 @@ class Supervision(Hearing):
                 self._kill(self.workers[component], reason)
             case Examine(component):
                 self.tell(Examined(component, self.workers[component].cpu()))
+            case Suspected():
+                self.world.note(f"{action}")
             case Report() | GivenUp() | Forgiven() | Replace() | BreakerOpened() | BreakerClosed() | Removed():
                 self._announce(action)
 
@@ -144,6 +147,7 @@ class Supervision(Hearing):
             signal=worker.signal,
             said=worker.said,
             had_job=component in self.ledger.held,
+            broken=worker.broken,
             oom=worker.oom,
         )
         outcome = last_outcome(death, place.verdict, repr(worker), asked=place.asked)

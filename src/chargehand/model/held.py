@@ -27,11 +27,16 @@ class Held(msgspec.Struct):
     since: float
     others: dict[str, Claim] | None = None
     """The other claims of a batch, by job id."""
+    first: str = ""
+    """The id of the job, or of the first job of the batch."""
     noted: bool = False
     progress: dict[str, str] | None = None
     """Progress that is to be written, as JSON by job id."""
     progress_at: float = 0.0
     """The earliest time at which progress is written again."""
+
+    def __post_init__(self) -> None:
+        self.first = self.claim.id
 
     @property
     def claims(self) -> dict[str, Claim]:

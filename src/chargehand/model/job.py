@@ -177,6 +177,18 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     tags: tuple[str, ...] | None = None
     waited_ms: int = 0
     """How long the job had been due when it was claimed."""
+    failed_in: str | None = None
+    """In which worker process the job has failed so far, as JSON (`model/trust.py`); None if in none."""
+
+    @property
+    def last_attempt(self) -> bool:
+        """Whether the job fails for good if this attempt fails."""
+        return self.failures + 1 >= self.max_attempts
+
+    @property
+    def extra_attempt(self) -> bool:
+        """Whether this is the attempt that a job gets because no failure before was credible."""
+        return self.failures >= self.max_attempts
 
 
 IN_WORDS = {"fence": "claim"}
@@ -341,6 +353,8 @@ class Settlement(msgspec.Struct, frozen=True, kw_only=True):
     failures: int = 0
     crashes: int = 0
     interruptions: int = 0
+    failed_in: str | None = None
+    """As in Claim; None: unchanged."""
     follow: tuple[NewJob, ...] = ()
     worker: str | None = None
     pid: int | None = None
@@ -355,8 +369,13 @@ def settle(
     worker: str | None = None,
     pid: int | None = None,
     duration_ms: int = 0,
+    credible: bool = True,
+    failed_in: str | None = None,
 ) -> Settlement | None:
-    """Returns what an outcome makes of a job; None if there is nothing to write."""
+    """Returns what an outcome makes of a job; None if there is nothing to write.
+
+    An exception that is not `credible` may be the worker's fault: a job with several attempts then gets one more.
+    """
     if isinstance(outcome, Done):  # the most frequent case, handled first for speed
         return Settlement(
             id=claim.id, seq=claim.seq, fence=claim.fence, queue=claim.queue, state=State.DONE, outcome="done",
@@ -371,8 +390,8 @@ def settle(
             return None
         case Raised(error) | TimedOut(error):
             how = "raised" if isinstance(outcome, Raised) else "timed out"
-            base |= {"outcome": how, "error": cut(error), "failures": 1}
-            if claim.failures + 1 >= claim.max_attempts:
+            base |= {"outcome": how, "error": cut(error), "failures": 1, "failed_in": failed_in}
+            if claim.last_attempt and (credible or claim.max_attempts == 1 or claim.extra_attempt):
                 return Settlement(state=State.FAILED, reason=how, **base)
             return Settlement(state=State.QUEUED, delay_ms=retry_delay_ms(claim.failures + 1, jitter), **base)
         case RetryLater(after_ms, error):

@@ -11,9 +11,22 @@ import msgspec
 from chargehand.model.batch import Batch, Note, Request, Result, Want
 from chargehand.model.chores import Chore
 from chargehand.model.held import Held, Pool
-from chargehand.model.job import Claim, Interrupted, Outcome, Returned, Settlement, State, Stopped, settle
+from chargehand.model.job import (
+    Claim,
+    Done,
+    Interrupted,
+    Outcome,
+    Raised,
+    Returned,
+    Settled,
+    Settlement,
+    State,
+    Stopped,
+    settle,
+)
 from chargehand.model.search import Look, Search
 from chargehand.model.tally import Tally
+from chargehand.model.trust import Distrust, Trust
 
 ENOUGH_OUTCOMES = 128
 LONGEST_WAIT, AWAITED_WAIT = 0.010, 0.002
@@ -66,6 +79,8 @@ class Ledger:
         """The counters for metrics."""
         self.held: dict[str, Held] = {}
         self._crew_of: dict[str, str] = {}
+        self._trust = {crew: Trust() for crew in self.pools}
+        self._distrusted: list[Distrust] = []
         self._dismissed: set[str] = set()
         self._settlements: list[Settlement] = []
         self._requests: list[Request] = []
@@ -85,9 +100,13 @@ class Ledger:
 
     # workers
 
-    def welcome(self, worker: str, crew: str, now: float) -> Todo | None:
-        """Registers a worker that is ready, and returns what it receives at once, if anything."""
+    def welcome(self, worker: str, crew: str, now: float, process: str = "") -> Todo | None:
+        """Registers a worker that is ready, and returns what it receives at once, if anything.
+
+        `process` is never used for another process.
+        """
         self._crew_of[worker] = crew
+        self._trust[crew].ready(worker, process or worker)
         pool = self.pools[crew]
         if worker not in self._paused_workers and worker not in self._dismissed:
             pool.available.add(worker)
@@ -103,14 +122,51 @@ class Ledger:
         held = self.held[worker]
         pool = self.pools[self._crew_of[worker]]
         if held.others:
-            claim, following = held.take(job), None
+            claim, last = held.take(job), False
         else:
             del self.held[worker]
-            claim, following = held.claim, self._next(worker, now)
+            claim, last = held.claim, True
+        credible, failed_in = self._judge(worker, held, claim, outcome)
+        following = self._next(worker, now) if last else None
         pool.record_duration(now - held.since)
         pool.done += 1
-        self._record(claim, held.since, outcome, now, worker=worker, pid=pid)
+        self._record(claim, held.since, outcome, now, worker=worker, pid=pid, credible=credible, failed_in=failed_in)
         return following
+
+    def _judge(self, worker: str, held: Held, claim: Claim, outcome: Outcome) -> tuple[bool, str | None]:
+        """Records whether the worker's process did well. Returns whether a failure is credible, and where the job
+        failed."""
+        crew = self._crew_of[worker]
+        trust = self._trust[crew]
+        if isinstance(outcome, Done | Settled):
+            trust.succeeded(worker)
+        if not isinstance(outcome, Raised):
+            return True, None
+        trial = trust.judge(worker, claim)
+        if not trial.jobs_own:
+            trust.failed(worker, held.first)
+        distrust = trust.suspect(worker) if worker not in self.held else None
+        last = claim.last_attempt and not claim.extra_attempt and claim.max_attempts > 1
+        if distrust is None and last and not trial.credible and self.pools[crew].available <= {worker}:
+            distrust = trust.probe(worker, f"job {claim.id} failed {claim.failures + 1} times, each time in it")
+        self._replace(distrust)
+        return trial.credible, trial.failed_in
+
+    def _replace(self, distrust: Distrust | None) -> None:
+        """Gives no more jobs to a worker whose process is to be replaced."""
+        if distrust is not None:
+            self._distrusted.append(distrust)
+            self.dismiss(distrust.worker)
+
+    def distrusted(self) -> list[Distrust]:
+        """Returns the worker processes that are to be replaced, since the last call."""
+        found, self._distrusted = self._distrusted, []
+        return found
+
+    def broke(self, worker: str) -> None:
+        """Records that a worker reported its process as broken."""
+        if worker in self._crew_of:
+            self._trust[self._crew_of[worker]].broke(worker)
 
     def progress(self, worker: str, progress: str, now: float, job: str | None = None) -> None:
         """Records the progress of the worker's job, or of this job of a batch."""
@@ -142,6 +198,7 @@ class Ledger:
         if crew is None:
             return []
         pool = self.pools[crew]
+        self._trust[crew].gone(worker)
         search = self.searches.get(crew)
         if search is not None and search.asked == worker:
             search.failed(f"{worker} ended during discover", now)
@@ -167,12 +224,18 @@ class Ledger:
         if search is not None and self._should_look(search, pool, now):
             return search.begin(worker, now)
         todo = None if self.closed or not pool.prefetched else self._take(worker, pool, now)
-        if todo is None:
+        if todo is None and worker not in self._dismissed:
             pool.idle.append(worker)
         return todo
 
     def _take(self, worker: str, pool: Pool, now: float) -> Claim | list[Claim] | None:
-        """Assigns prefetched claims to this worker and returns them; None while a batch waits for more jobs."""
+        """Assigns prefetched claims to this worker and returns them; None while a batch waits for more jobs, or if the
+        worker is to be replaced first."""
+        first = pool.prefetched[0]
+        if first.failed_in is not None and first.extra_attempt and self._needs_another(worker, first):
+            pool.prefetched.popleft()
+            self._return(first, now)
+            return None
         if pool.batch == 1:
             claim = pool.prefetched.popleft()
             self.held[worker] = Held(claim, now)
@@ -185,6 +248,15 @@ class Ledger:
         self.tally.started(pool.queue, claims)
         return claims
 
+    def _needs_another(self, worker: str, claim: Claim) -> bool:
+        """Whether the worker's process is replaced before it gets this job, which failed only in it so far."""
+        trust = self._trust[self._crew_of[worker]]
+        if not trust.failed_in_this(worker, claim):
+            return False
+        distrust = trust.probe(worker, f"job {claim.id} failed {claim.failures} times, each time in it")
+        self._replace(distrust)
+        return distrust is not None
+
     def gathered(self, now: float) -> list[tuple[str, Todo]]:
         """Returns the batches to send to idle workers, because they have waited long enough for further jobs."""
         return [each for pool in self._gathering for each in self._assign(pool, now)]
@@ -193,11 +265,22 @@ class Ledger:
         """Returns the jobs to send to each idle worker."""
         handed: list[tuple[str, Todo]] = []
         while pool.prefetched and pool.idle:
-            todo = self._take(pool.idle[0], pool, now)
-            if todo is None:
+            worker = self._choose(pool)
+            todo = self._take(worker, pool, now)
+            if todo is not None:
+                pool.idle.remove(worker)
+                handed.append((worker, todo))
+            elif worker not in self._dismissed:
                 break
-            handed.append((pool.idle.popleft(), todo))
         return handed
+
+    def _choose(self, pool: Pool) -> str:
+        """Returns the idle worker that gets the next job: one in which it has not failed, if there is one."""
+        claim = pool.prefetched[0]
+        if claim.failed_in is None:
+            return pool.idle[0]
+        trust = self._trust[self._crew_of[pool.idle[0]]]
+        return next((worker for worker in pool.idle if not trust.failed_here(worker, claim)), pool.idle[0])
 
     def gathered_due(self) -> float | None:
         """Returns when `gathered` is to be called next; None if no batch waits."""
@@ -288,11 +371,16 @@ class Ledger:
         now: float,
         worker: str | None = None,
         pid: int | None = None,
+        credible: bool = True,
+        failed_in: str | None = None,
     ) -> State | None:
         """Settles a claim with this outcome, and returns the job's new state; None if there is nothing to write."""
         duration = int((now - since) * 1000)
         self.tally.ended(claim.queue, outcome, now - since)
-        settlement = settle(claim, outcome, jitter=self._jitter(), worker=worker, pid=pid, duration_ms=duration)
+        settlement = settle(
+            claim, outcome, jitter=self._jitter(), worker=worker, pid=pid, duration_ms=duration, credible=credible,
+            failed_in=failed_in,
+        )  # fmt: skip
         if settlement is None:
             return None
         self._add_settlement(settlement, now)
@@ -359,9 +447,12 @@ class Ledger:
         returned = list(pool.prefetched)[keep:]
         for claim in returned:
             pool.prefetched.pop()
-            settlement = settle(claim, Returned())
-            assert settlement is not None
-            self._add_settlement(settlement, now)
+            self._return(claim, now)
+
+    def _return(self, claim: Claim, now: float) -> None:
+        settlement = settle(claim, Returned())
+        assert settlement is not None
+        self._add_settlement(settlement, now)
 
     @property
     def settled(self) -> bool:

@@ -32,6 +32,8 @@ class Handle:
         self.pulse: Channel | None = None
         self.output: Output | None = None
         self.said: FatalFrame | None = None
+        self.broken: str | None = None
+        """Why the worker reported its process as broken."""
         self.health: HealthFrame | None = None
         self.heard_at = 0.0
         self.bad_frames = 0

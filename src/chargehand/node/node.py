@@ -337,6 +337,7 @@ class Node:
         # Hand out jobs first: workers wait for them. Answers to callers come second.
         for component, claim in self._ledger.confirm(result, now):
             self._supervisor.hand_out(component, claim)
+        self._supervisor.replace_distrusted()
         for token, enqueued in result.enqueued:
             answer_enqueue(token, enqueued)
         self._requests.committed(batch, result, now)

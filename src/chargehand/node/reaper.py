@@ -101,6 +101,7 @@ class Reaper:
             exit_code=code,
             signal=number,
             said=handle.said.why if handle.said else None,
+            broken=handle.broken,
             had_job=handle.component in self._ledger.held,
             oom=self._was_out_of_memory(handle, number),
         )

@@ -43,8 +43,10 @@ from chargehand.model.fleet.lifecycle import (
     Started,
     Status,
     StopAsked,
+    Suspected,
     Terminate,
     Tick,
+    Unsound,
 )
 from chargehand.model.held import longest
 from chargehand.model.job import Claim, Settled
@@ -64,6 +66,7 @@ from chargehand.protocol.worker import (
     OutcomeFrame,
     ProgressFrame,
     batch_frame,
+    brokens,
     fatals,
     found_of,
     founds,
@@ -221,6 +224,13 @@ class Supervisor:
                     self._events.changed(component)
             case Report():
                 self._events.keep(chores.KeepReport(crash_report(action)))
+            case Suspected(component, text):
+                log.warning(
+                    "worker will be replaced: its process may be broken",
+                    event=log.Event.WORKER_SUSPECT,
+                    component=component,
+                    reason=text,
+                )
             case GivenUp(component, reason):
                 remedy = f"chargehand reset {component}"
                 log.error(
@@ -356,6 +366,8 @@ class Supervisor:
                 self._ready(handle)
             elif frame.kind == "FATAL":
                 handle.said = fatals.decode(frame.body)
+            elif frame.kind == "BROKEN":
+                self._unsound(handle, brokens.decode(frame.body).why)
             elif frame.kind == "FOUND":
                 self._found(handle, founds.decode(frame.body))
             elif frame.kind == "MORETIME":
@@ -373,9 +385,24 @@ class Supervisor:
         self.tell(Framed(handle.component, "paused" if paused else "healthy"))
         self._events.changed(handle.component)
         now = clock.monotonic()
-        claim = self._ledger.welcome(handle.component, handle.crew, now)
+        claim = self._ledger.welcome(handle.component, handle.crew, now, handle.child.mark)
         if claim is not None:
             self.hand_out(handle.component, claim)
+
+    def _unsound(self, handle: Handle, why: str) -> None:
+        """Handle the report of a worker that its own process is broken."""
+        handle.broken = why
+        self._ledger.broke(handle.component)
+        log.warning(
+            "worker reported that its process is broken", event=log.Event.WORKER_BROKEN, component=handle.component,
+            pid=handle.child.pid, why=summary(why),
+        )  # fmt: skip
+        self.tell(Unsound(handle.component))
+
+    def replace_distrusted(self) -> None:
+        """Have the workers replaced whose processes the ledger does not trust."""
+        for distrust in self._ledger.distrusted():
+            self.act(self._fleet.distrust(distrust.worker, distrust.text, clock.monotonic()))
 
     def _found(self, handle: Handle, body: FoundFrame) -> None:
         """Handle the page of items that a worker's `discover` returned."""
@@ -429,7 +456,9 @@ class Supervisor:
         else:
             if not self._fleet.ended(handle.component, now):
                 self._ledger.dismiss(handle.component)
-            self._go_on(handle, self._ledger.finished(handle.component, outcome, now, handle.child.pid), now)
+            following = self._ledger.finished(handle.component, outcome, now, handle.child.pid)
+            self.replace_distrusted()
+            self._go_on(handle, following, now)
         self._events.worked(handle.component)
         if isinstance(outcome, Settled):
             self._events.ended(handle.component, body.id, now - held.since)

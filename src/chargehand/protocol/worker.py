@@ -99,6 +99,13 @@ class FatalFrame(msgspec.Struct, frozen=True):
     why: str
 
 
+class BrokenFrame(msgspec.Struct, frozen=True):
+    """A worker's report that its process is broken, as a traceback; it exits without an outcome for its job."""
+
+    why: str
+
+
+brokens = msgspec.json.Decoder(BrokenFrame)
 founds = msgspec.json.Decoder(FoundFrame)
 outcomes = msgspec.json.Decoder(OutcomeFrame)
 healths = msgspec.json.Decoder(HealthFrame)

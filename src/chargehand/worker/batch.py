@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any, cast
 
 from chargehand import codec, errors
 from chargehand.handler import Job
-from chargehand.worker import perform
+from chargehand.worker import perform, soundness
 
 if TYPE_CHECKING:
     from chargehand.worker.main import Worker
 
-Fatal = errors.ConfigurationError | errors.UnrecoverableError
+Fatal = errors.ConfigurationError | errors.UnrecoverableError | errors.WorkerBroken
 
 
 class BatchedJob:
@@ -79,8 +79,11 @@ def attempt(worker: "Worker", bodies: list[dict[str, Any]], takes: Any) -> tuple
     fatal: Fatal | None = None
     while left:
         results, again = _perform(worker, left)
+        broken = _unsound(worker, results)
         for (context, _), result in zip(left, results, strict=True):
-            if isinstance(result, Fatal):
+            if broken is not None and isinstance(result, BaseException):
+                fatal, again = broken, set[BatchedJob]()
+            elif isinstance(result, Fatal):
                 fatal = result
             elif context not in again:
                 frames.append(context.outcome_frame(result))
@@ -89,6 +92,17 @@ def attempt(worker: "Worker", bodies: list[dict[str, Any]], takes: Any) -> tuple
             worker.send_early(b"".join(frames))
             frames.clear()
     return frames, fatal
+
+
+def _unsound(worker: "Worker", results: list[Any]) -> errors.WorkerBroken | None:
+    """Returns why the process is broken, if the failures among the results show that it is."""
+    failures = [result for result in results if isinstance(result, BaseException)]
+    try:
+        for error in sorted(failures, key=soundness.breaks_process, reverse=True)[:1]:
+            worker.check_sound(error)
+    except errors.WorkerBroken as broken:
+        return broken
+    return None
 
 
 def _perform(worker: "Worker", left: list[tuple[BatchedJob, Job[Any]]]) -> tuple[list[Any], set[BatchedJob]]:

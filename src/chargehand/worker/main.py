@@ -20,8 +20,8 @@ from chargehand import clock, codec, errors, handler
 from chargehand.handler import Handler, Job
 from chargehand.processes.prctl import adopt_orphans, die_with_parent
 from chargehand.protocol.frame import WORK_FRAME_LIMIT, Frame, encode
-from chargehand.worker import perform, thread_cap
-from chargehand.worker.failures import describe, reserve_descriptor, spare_descriptor
+from chargehand.worker import perform, soundness, thread_cap
+from chargehand.worker.failures import describe, message, reserve_descriptor, spare_descriptor
 from chargehand.worker.pulse import (
     REPORT_INTERVAL,
     ForkGuard,
@@ -257,6 +257,9 @@ class Worker:
             frame = self._attempt(body, takes)
         except (errors.ConfigurationError, errors.UnrecoverableError) as error:
             frame, code = None, self._fatal(error, error.exit_code)
+        except errors.WorkerBroken as error:
+            about = {"id": body["id"], "fence": body["fence"]}
+            self._leave_broken(error, encode("SETTLED", about) if self._settled else b"")
         self._end(frame)
         return code
 
@@ -267,6 +270,8 @@ class Worker:
 
         self._begin(bodies[0]["id"], bodies[0] if len(bodies) == 1 else {})
         frames, fatal = attempt(self, bodies, takes)
+        if isinstance(fatal, errors.WorkerBroken):
+            self._leave_broken(fatal, b"".join(frames))
         self._end(b"".join(frames))
         return None if fatal is None else self._fatal(fatal, fatal.exit_code)
 
@@ -310,6 +315,8 @@ class Worker:
                     f"a page of {len(items)} items has {len(frame):,} bytes; the maximum is {WORK_FRAME_LIMIT:,}"
                 )
         except Exception as error:
+            if soundness.breaks_process(error):
+                self._leave_broken(error)
             self.errors += 1
             frame = encode("FOUND", {"error": perform.truncate(describe(error))})
         self.turns += 1
@@ -335,12 +342,38 @@ class Worker:
         except (errors.ConfigurationError, errors.UnrecoverableError):
             raise
         except BaseException as error:  # sys.exit() and a stray CancelledError count as failures of the job, too
+            self.check_sound(error)
             if self._settled:
                 return encode("SETTLED", about)
             if self.is_cancelled() and perform.is_cancellation(error):
                 return perform.cancelled_frame(about, error)
             self.errors += 1
             return perform.failure_frame(about, error)
+
+    def check_sound(self, error: BaseException) -> None:
+        """Raises WorkerBroken if the process can do no job after this exception, by its kind or by a self-test."""
+        if soundness.breaks_process(error):
+            raise errors.WorkerBroken(f"{type(error).__name__}: {message(error)}") from error
+        assert self.handler is not None
+        if not perform.has_own(type(self.handler), "is_sound") or not perform.is_failure(error) or self.is_cancelled():
+            return
+        self.turns += 1
+        try:
+            sound = self.resolve(self.handler.is_sound())
+        except BaseException as unsound:
+            raise errors.WorkerBroken(f"is_sound raised {type(unsound).__name__}: {message(unsound)}") from unsound
+        if not sound:
+            raise errors.WorkerBroken("is_sound returned False after a failure") from error
+
+    def _leave_broken(self, error: BaseException, frames: bytes = b"") -> NoReturn:
+        """Sends outcomes and the report that this process is broken, and exits at once: nothing else in it is safe."""
+        if os.getpid() != self._pid:
+            os._exit(0)  # see send_early
+        self._send(frames + encode("BROKEN", {"why": perform.truncate(describe(error))}))
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError, ValueError):
+                stream.flush()
+        os._exit(errors.EXIT_ERROR)
 
     def _fatal(self, error: Exception, otherwise: int) -> int:
         """Sends the reason why this process ends, and returns its exit code."""

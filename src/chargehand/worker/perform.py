@@ -129,6 +129,11 @@ def cancelled_frame(about: dict[str, Any], error: BaseException) -> bytes:
     return encode("CANCELLED", {**about, "error": truncate(message(error))})
 
 
+def is_failure(error: BaseException) -> bool:
+    """Whether the exception is a failure of the job, and not a decision of the handler about it or a cancellation."""
+    return not is_cancellation(error) and not isinstance(error, errors.Retry | errors.GiveUp | errors.PayloadError)
+
+
 def failure_frame(about: dict[str, Any], error: BaseException) -> bytes:
     """Returns the frame that reports an exception of the handler."""
     text = truncate(describe(error))

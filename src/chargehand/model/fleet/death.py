@@ -21,6 +21,8 @@ class Reason(StrEnum):
     HEARTBEAT_TIMEOUT = "heartbeat timeout"
     HUNG = "hung"
     BAD_FRAME = "bad frame"
+    BROKEN = "broken"
+    SUSPECT = "suspect"
     START_TIMEOUT = "start timeout"
     JOB_TIMEOUT = "job timeout"
     CANCELLED = "cancelled"
@@ -44,6 +46,9 @@ MEANINGS: dict[Reason, str] = {
     Reason.HEARTBEAT_TIMEOUT: "the worker sent no heartbeat and used no CPU time; it was killed",
     Reason.HUNG: "the worker sent heartbeats, but its main thread made no progress; it was killed",
     Reason.BAD_FRAME: "the worker sent an invalid frame; it was killed",
+    Reason.BROKEN: "the worker reported that its process is broken (`WorkerBroken`, `is_sound`, a lost GPU context); "
+    "it was replaced, and the job is charged with a crash",
+    Reason.SUSPECT: "the worker failed several jobs in a row that may not be at fault; it was replaced, uncharged",
     Reason.START_TIMEOUT: "the worker did not send its first frame, or did not finish `set_up`, in time; it was killed",
     Reason.JOB_TIMEOUT: "the worker's job exceeded its timeout; the worker was killed, and only the job is charged",
     Reason.CANCELLED: "the worker's job was cancelled and did not end in time; the worker was killed, uncharged",
@@ -71,6 +76,8 @@ class Death(msgspec.Struct, frozen=True, kw_only=True):
     signal: int | None = None
     said: str | None = None
     """The reason that the worker sent before it exited."""
+    broken: str | None = None
+    """Why the worker reported its process as broken, as a traceback."""
     had_job: bool = False
     oom: bool = False
 
@@ -150,6 +157,8 @@ def last_outcome(death: Death, verdict: Reason | None, who: str, *, asked: bool,
     if death.fatal and death.said is not None:
         return Interrupted(f"{who} gave up: {death.said}")
     reason = reason_of(death, verdict)
+    if reason is Reason.BROKEN:
+        return Crashed(f"{who} reported that its process is broken, and was replaced:\n{death.broken}")
     after = "" if reason in (Reason.CRASH, Reason.EXITED) else f" ({reason})"
     where = f"{STACKS_FOLLOW}{stacks}" if stacks else ""
     return Crashed(f"{who} ended by {death.how}{after} while it performed the job{where}")

@@ -30,6 +30,12 @@ class Ending:
         self._stage(place, 2, now + self._policy.stacks)
         return [Dismiss(place.component), DumpStacks(place.component, reason)]
 
+    def expect_exit(self, place: Place, reason: Reason, now: float) -> list[Action]:
+        """Waits for a worker that exits by itself for this reason; it is killed if it does not."""
+        place.verdict = reason
+        self._stage(place, 2, now + self._policy.terminate)
+        return [Dismiss(place.component)]
+
     def kill(self, place: Place, reason: Reason, now: float) -> list[Action]:
         """Kills the worker at once."""
         place.verdict = reason

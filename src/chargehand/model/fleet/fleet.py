@@ -8,6 +8,7 @@ incarnations of a place never overlap.
 from collections.abc import Collection, Mapping
 from typing import assert_never
 
+from chargehand.errors import summary
 from chargehand.model.fleet.death import Cause, Reason, reason_of
 from chargehand.model.fleet.lifecycle import (
     Action,
@@ -25,7 +26,9 @@ from chargehand.model.fleet.lifecycle import (
     Started,
     Status,
     StopAsked,
+    Suspected,
     Tick,
+    Unsound,
     WorkWaits,
 )
 from chargehand.model.fleet.place import After, Place
@@ -89,6 +92,10 @@ class Fleet(Roster):
                 place = self.places[component]
                 again = not place.alive or place.verdict is not None
                 return [] if again else self._ending.kill(place, Reason.BAD_FRAME, now)
+            case Unsound(component):
+                place = self.places[component]
+                again = not place.alive or place.verdict is not None
+                return [] if again else self._ending.expect_exit(place, Reason.BROKEN, now)
             case Exited():
                 return self._exited(self.places[event.component], event, now)
             case StopAsked():
@@ -212,6 +219,14 @@ class Fleet(Roster):
             place.cancel_at = now + self._liveness.cancel
         return [CancelJob(component, job)]
 
+    def distrust(self, component: str, text: str, now: float) -> list[Action]:
+        """Replaces a worker, uncharged, as soon as it holds no job, because of the jobs that it failed."""
+        place = self.places[component]
+        if place.status not in AT_WORK or place.verdict is not None or place.why_leave is not None:
+            return []
+        place.why_leave, place.after, place.suspicion = Reason.SUSPECT, After.START, text
+        return [Suspected(component, text), *self._recycled(place, now)]
+
     def let_go(self, component: str, now: float) -> list[Action]:
         """Records that the worker received no further job: it is stopped now if it is to leave."""
         place = self.places[component]
@@ -259,7 +274,8 @@ class Fleet(Roster):
             return self.stopped(place)
         reason = reason_of(death, place.verdict)
         text = f"{reason} ({death.how})"
-        words = f"{text}: {death.said}" if death.said else text
+        said = death.said or summary(death.broken)
+        words = f"{text}: {said}" if said else text
         if reason in (Reason.JOB_TIMEOUT, Reason.CANCELLED):
             return self.replaced(place, reason, words)
         again = place.done_at_crash is not None and place.done_at_crash == event.crew_done

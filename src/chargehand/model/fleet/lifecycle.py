@@ -88,6 +88,12 @@ class Broken(msgspec.Struct, frozen=True):
     component: str
 
 
+class Unsound(msgspec.Struct, frozen=True):
+    """The worker reported that its process is broken; it exits by itself."""
+
+    component: str
+
+
 class Exited(msgspec.Struct, frozen=True, kw_only=True):
     """The process and all its descendants have ended."""
 
@@ -128,6 +134,7 @@ Event = (
     | MoreTime
     | Examined
     | Broken
+    | Unsound
     | Exited
     | StopAsked
     | PausesChanged
@@ -209,6 +216,13 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     evidence: Evidence = Evidence()
 
 
+class Suspected(msgspec.Struct, frozen=True):
+    """Announce that this worker is replaced as soon as it holds no job, because of the jobs that it failed."""
+
+    component: str
+    text: str
+
+
 class GivenUp(msgspec.Struct, frozen=True):
     """Announce and remember, across restarts of the node, that this worker is not started again."""
 
@@ -262,6 +276,7 @@ Action = (
     | Kill
     | Examine
     | Report
+    | Suspected
     | GivenUp
     | Forgiven
     | Replace

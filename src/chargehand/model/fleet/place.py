@@ -63,6 +63,8 @@ class Place(msgspec.Struct):
     after: After | None = None
     why_leave: Reason | None = None
     """Why the worker accepts no more jobs and is stopped as soon as it holds none."""
+    suspicion: str = ""
+    """Why it is replaced, if `why_leave` is SUSPECT."""
     paused: bool = False
     """Whether it is to be paused; the status follows when the worker confirms it."""
 

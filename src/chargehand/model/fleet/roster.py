@@ -115,12 +115,16 @@ class Roster:
         """Completes a planned stop, and performs what was planned after it."""
         place.reason, place.start_at = place.why_leave or Reason.STOPPED, None
         place.text = str(place.reason)
+        reports: list[Action] = []
+        if place.reason is Reason.SUSPECT:
+            place.text = f"{place.reason}: {place.suspicion}"
+            reports.append(_report(place, False, "restarted at once"))
         if place.after is After.REMOVE:
             del self.places[place.component]
-            return [Removed(place.component)]
+            return [*reports, Removed(place.component)]
         if place.after is After.START:
             self.start(place)
-        return []
+        return reports
 
     def _unwanted(self, place: Place, charged: bool) -> list[Action] | None:
         """Completes the crash of a worker that was to stop anyway; None if it was not."""

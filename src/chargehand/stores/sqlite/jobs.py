@@ -94,7 +94,7 @@ UPDATE chargehand_job SET
   result = ?7, error = ?8,
   reason = iif(?3 = 'queued' AND cancel_ms IS NOT NULL, 'cancelled', ?9),
   attempts = attempts + ?10, crashes = crashes + ?11, interruptions = interruptions + ?12,
-  progress = iif(?3 = 'queued' AND cancel_ms IS NULL, NULL, progress),
+  progress = iif(?3 = 'queued' AND cancel_ms IS NULL, NULL, progress), failed_in = coalesce(?13, failed_in),
   node = NULL, life = NULL, worker = NULL
 WHERE seq = ?1 AND fence = ?2 AND state = 'running' RETURNING seq, fence
 """
@@ -124,7 +124,7 @@ WHERE id = ?1 AND state IN ('queued', 'running') RETURNING id, state = 'cancelle
 _RETRY = """
 UPDATE chargehand_job SET state = 'queued', waits_for = NULL, run_at_ms = ?2, finished_ms = NULL, reason = NULL,
   error = NULL, result = NULL, attempts = 0, crashes = 0, interruptions = 0, progress = NULL,
-  cancel_ms = NULL, retried_ms = ?2
+  cancel_ms = NULL, failed_in = NULL, retried_ms = ?2
 WHERE id = ?1 AND state IN ('failed', 'cancelled') RETURNING id
 """
 _CLEAR = """
@@ -298,6 +298,7 @@ class SqliteJobs:
         return (
             s.seq, s.fence, s.state.value, "time" if run_at is not None else None, run_at,
             self._now, s.result, s.error, s.reason, s.failures, s.crashes, s.interruptions,
+            s.failed_in,
         )  # fmt: skip
 
     def note(self, notes: Sequence[Note]) -> None:
