@@ -30,6 +30,7 @@ from chargehand.model.records import (
     JobFilter,
     Pause,
     RecurringPlan,
+    RestartNote,
     Retention,
     Snapshot,
 )
@@ -138,6 +139,10 @@ class FleetWriting(Protocol):
 
     def mark(self, given_up: Sequence[GivenUpMark], *, cleared: Sequence[str] = ()) -> None:
         """Marks workers as given up, and clears the marks of the components in `cleared`."""
+        ...
+
+    def keep_restarts(self, notes: Sequence[RestartNote]) -> None:
+        """Keeps the crashes and restarts of workers, beyond the life of their node and the wipe of its health rows."""
         ...
 
     def snapshot(self) -> None:
@@ -269,6 +274,13 @@ class FleetReading(Protocol):
 
     def given_up(self) -> list[GivenUpMark]:
         """Returns every worker that is marked as given up."""
+        ...
+
+    def restarts(self) -> list[RestartNote]:
+        """Returns the crashes and restarts of every worker that ever crashed, with their ages by the store's clock.
+
+        An age never shrinks while the clock is set back, and never falls below what it was when it was written.
+        """
         ...
 
     def snapshots(self, since_ms: int, limit: int) -> list[Snapshot]:

@@ -71,7 +71,7 @@ def test_start_starts_what_was_stopped() -> None:
     world.exit(code=0)
     assert world.order(Verb.START) == ([Spawn(ONE, 2)], ["starts"])
     assert world.order(Verb.START) == ([], ["is already running"])
-    assert world.place.restarts == 0
+    assert world.place.history.restarts == 0
 
 
 # spec: SV-10

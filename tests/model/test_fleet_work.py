@@ -227,7 +227,7 @@ def test_a_worker_is_replaced_after_its_number_of_jobs() -> None:
     assert not world.fleet.ended(ONE, world.now), "it may be handed nothing more"
     assert world.fleet.let_go(ONE, world.now) == [Ask(ONE)]
     assert world.exit(code=0) == [Spawn(ONE, 2)]
-    assert (world.place.reason, world.place.restarts) == (Reason.RECYCLED, 0)
+    assert (world.place.reason, world.place.history.restarts) == (Reason.RECYCLED, 0)
     assert (world.place.history.charged, world.place.history.streak) == ([], 0)
     world.ready()
     world.work()
@@ -290,7 +290,7 @@ def test_an_idle_worker_ends_after_a_while_and_comes_back_with_the_next_job() ->
     assert world.tell(WorkWaits("tag", 1)) == [Spawn(ONE, 2)]
     assert not world.place.asleep
     assert world.tell(WorkWaits("tag", 1)) == []
-    assert (world.place.restarts, world.place.history.charged) == (0, [])
+    assert (world.place.history.restarts, world.place.history.charged) == (0, [])
 
 
 # spec: WP-3

@@ -4,7 +4,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from chargehand.model.fleet.policy import GiveUpOn, History, LivenessPolicy, Restart, RestartPolicy, after_crash
+from chargehand.model.fleet.policy import (
+    GiveUpOn,
+    History,
+    LivenessPolicy,
+    Restart,
+    RestartPolicy,
+    after_crash,
+    restored,
+)
 
 steady = settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
@@ -167,3 +175,45 @@ def test_giving_up_is_exactly_the_limits(steps: list[tuple[float, bool, bool]]) 
         recent = [moment for moment in recent if moment >= now - 300.0]
         decision = crash(history, now, charge=charge)
         assert isinstance(decision, GiveUpOn) == (len(recent) > 5 or len(charged) > 20)
+
+
+# what outlives the node
+
+
+# spec: RP-9
+@steady
+@given(
+    ages=st.lists(st.floats(0, 1e5), max_size=20),
+    rested=st.none() | st.floats(0, 1e5),
+    before=st.floats(0, 1e7),
+    after=st.floats(0, 1e7),
+    gap=st.floats(0, 1000),
+)
+def test_a_restored_history_counts_the_same(
+    ages: list[float], rested: float | None, before: float, after: float, gap: float
+) -> None:
+    """The clocks of two boots have nothing to do with each other."""
+    history = History([before - age for age in sorted(ages, reverse=True)], 3, restarts=2)
+    if rested is not None:
+        history.rested_at = before - rested
+    note = history.note("worker:tag:0", "f", 9, before)
+    later = restored(note, "f", after)
+    assert (later.streak, later.restarts, note.restarts_total) == (3, 2, 9)
+    for is_, was in zip((*later.charged, later.rested_at), (*history.charged, history.rested_at), strict=True):
+        assert after - is_ == pytest.approx(before - was, abs=0.002)
+    assert later.charged_since(after - gap - 0.01) >= history.charged_since(before - gap)
+
+
+# spec: RP-9
+def test_a_crash_at_the_moment_of_a_rest_still_counts_after_a_restart() -> None:
+    history = History(rested_at=1000.0004)
+    history.add(1000.0004, charge=True)
+    later = restored(history.note("worker:tag:0", "f", 0, 1000.7777), "f", 5.0)
+    assert later.charged_since(-HOUR) == 1
+
+
+# spec: RP-6 RP-9
+def test_the_history_of_other_code_does_not_count() -> None:
+    history = History([1.0, 2.0], 2, restarts=2)
+    assert restored(history.note("worker:tag:0", "old", 2, 3.0), "new", 3.0) == History()
+    assert restored(history.note("worker:tag:0", "old", 2, 3.0), None, 3.0) == History()

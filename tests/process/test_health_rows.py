@@ -4,6 +4,7 @@ import json
 import os
 import signal
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from world import World
 
 from chargehand import Chargehand, LivenessPolicy, RestartPolicy
 from chargehand.log import Event
+from chargehand.stores import open_store
 from chargehand.testing import eventually
 
 MakeHand = Callable[..., Chargehand]
@@ -226,3 +228,34 @@ def test_a_queue_with_work_and_nobody_to_do_it_is_loud(world: World) -> None:  #
         assert (found_now.status, len(found_now.reasons)) == ("error", 1)
     with serving(world, "hand.crew('ghost', 'scripted_handlers:Doer')") as served:
         assert served.hand.crew("ghost", "scripted_handlers:Doer").ref(refs["ghost"].id).wait(30) == 1
+
+
+def test_a_killed_node_gives_nobody_a_new_budget(make_hand: MakeHand, world: World) -> None:  # spec: RP-9 HP-2
+    hand = make_hand(restart=RestartPolicy(first_pause=0.01, longest_pause=0.02))
+    hand.crew("do", "scripted_handlers:Doer", workers=1)
+    with hand.running() as host:
+        become(hand, "healthy")
+        (row,) = eventually(lambda: [r for r in hand.health() if r.component == "worker:do:0" and r.is_healthy])
+        for count in (1, 2):
+            os.kill(pids(hand)["do:0"], signal.SIGKILL)
+            eventually(lambda count=count: workers(hand)["do:0"]["restart_count"] == count)
+            become(hand, "healthy")
+
+        def written() -> bool:
+            with closing(open_store(str(world.store))) as store:
+                return [note.restarts for note in store.fleet.restarts()] == [2]
+
+        eventually(written)
+        node = host.node_pid
+        assert node
+        os.kill(node, signal.SIGKILL)
+        eventually(lambda: host.node_pid not in (None, node))
+        become(hand, "healthy")
+        worker = workers(hand)["do:0"]
+        assert worker["budget"] == {"rapid_left": 3, "lifetime_left": 18}
+        assert (worker["restart_count"], worker["restarts_total"]) == (2, 2)
+        (again,) = eventually(lambda: [r for r in hand.health() if r.component == "worker:do:0" and r.is_healthy])
+        assert (again.created_at_ms, again.restarts_total) == (row.created_at_ms, 2)
+        hand.reset()
+        eventually(lambda: workers(hand)["do:0"]["restart_count"] == 0)
+        assert workers(hand)["do:0"]["restarts_total"] == 2

@@ -1,12 +1,15 @@
 """The oracle's book: a record of every place, the pauses, and the delays of the node. The checked promises use it."""
 
+import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from clockwork import Broken
 from oracle_items import ItemPromises
-from record import TABLE, Life, Record
+from record import EPS, TABLE, Life, Past, Record
 
+from chargehand.model.batch import Batch
+from chargehand.model.chores import KeepRestarts
 from chargehand.model.fleet.lifecycle import Status
 from chargehand.model.fleet.place import Place
 
@@ -14,7 +17,6 @@ if TYPE_CHECKING:
     from actors import Worker
     from stage import World
 
-EPS = 1e-6
 HICCUP = 2.0
 """Seconds that the node's own steps may add: several delays, each too short to count as lateness."""
 
@@ -43,6 +45,11 @@ class Book:
         """How many jobs each crew has finished in this life of the node."""
         self.applied: frozenset[str] = frozenset()
         self.stopping = False
+        self._totals: dict[str, int] = {}
+        """The restarts of every worker, in all lives of the node."""
+        self._unwritten: dict[str, list[Past]] = {}
+        """What the store was asked to keep of the past of workers, and has not committed yet."""
+        self._past: dict[str, Past] = {}
         self._late: list[tuple[float, float]] = []
         self._statuses: dict[str, str] = {}
 
@@ -66,11 +73,13 @@ class Book:
     # the node
 
     def node_starts(self, counts: dict[str, int], given_up: Iterable[str]) -> None:
-        """Starts with an empty book: a new node knows of the past only which workers were given up."""
+        """Starts a new book: a new node knows of the past which workers were given up, and what the store has kept."""
         self.records.clear()
         self._statuses.clear()
         _moves.clear()
         self._late.clear()
+        self._unwritten.clear()
+        self._totals = {component: past.restarts_total for component, past in self._past.items()}
         self.stopping = False
         self.done = dict.fromkeys(counts, 0)
         self.applied = frozenset()
@@ -82,11 +91,63 @@ class Book:
                 self.records[component].state = "failed"
 
     def begun(self) -> None:
-        """Notes that the workers which were given up before have that status already."""
+        """Notes who has the status of a worker that was given up before, and what is known of the past of all."""
         assert self.world.node is not None
         for component, record in self.records.items():
             if record.state == "failed":
                 self._statuses[component] = "failed"
+            self._remember(record, self.world.node.fleet.places[component])
+
+    # what the store keeps (RP-9)
+
+    def kept(self, component: str) -> None:
+        """The node asks the store to keep the past of a worker."""
+        record, policy = self.records[component], self.world.profile.restart
+        record.rest(self.world.now, policy.healthy_after, policy.forgive_after)
+        record.unkept = False
+        total = self._totals.get(component, 0)
+        past = Past(tuple(record.charged), record.streak, record.rested_at, record.restarts, total)
+        self._unwritten.setdefault(component, []).append(past)
+
+    def all_kept(self) -> None:
+        left = [record.component for record in self.records.values() if record.unkept]
+        self.check(not left, f"the past of {left} has changed, and the store is not asked to keep it")
+
+    def written(self, batch: Batch) -> None:
+        """The store has committed this."""
+        for chore in batch.chores:
+            if isinstance(chore, KeepRestarts):
+                self._past[chore.component] = self._unwritten[chore.component].pop(0)
+
+    def _remember(self, record: Record, place: Place) -> None:
+        """A node that starts knows what the store has kept: nobody has a new budget."""
+        past = self._past.get(record.component, Past((), 0, -math.inf, 0, 0))
+        history, about = place.history, f"{record.component} remembers {place.history}, must be {past}"
+        self.check((history.streak, history.restarts) == (past.streak, past.restarts), about)
+        self.check(place.restarts_total == past.restarts_total, about)
+        self.check(len(history.charged) == len(past.charged), about)
+        for is_, must in zip(history.charged, past.charged, strict=True):
+            counts = is_ >= history.rested_at - EPS
+            self.check(math.isclose(is_, must, abs_tol=0.005) and counts == (must >= past.rested_at - EPS), about)
+        record.charged, record.rested_at = list(history.charged), history.rested_at
+        record.streak, record.restarts = past.streak, past.restarts
+
+    def unrested(self) -> None:
+        """Whoever has run well for long enough has a clean past, as far as it counts, in the store, too."""
+        assert self.world.node is not None
+        policy = self.world.profile.restart
+        for record in self.records.values():
+            ready_at = None if record.life is None else record.life.ready_at
+            place = self.world.node.fleet.places.get(record.component)
+            if ready_at is None or place is None or record.life is None or record.life.asked_at is not None:
+                continue
+            well = self.world.now - ready_at - HICCUP - self.slack(ready_at)
+            dirty = place.history.streak or place.history.restarts
+            self.check(
+                well < policy.healthy_after or not dirty, f"{record.component} has run well, and {place.history}"
+            )
+            due = well >= policy.forgive_after and place.history.charged
+            self.check(not due, f"{record.component} is not forgiven: {place.history}")
 
     def add(self, crew: str, index: int) -> None:
         record = Record(f"worker:{crew}:{index}", crew, index)

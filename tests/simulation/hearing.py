@@ -36,6 +36,7 @@ class Hearing:
         self.ledger = Ledger(queues, world.jitter.random, world.now, profile.discovers, profile.batching)
         self.alive = True
         self.workers: dict[str, Worker] = {}
+        self._acting = 0
         self._noisy: dict[Worker, int] = {}
         self._deaf: set[Worker] = set()
         self._dying: list[tuple[float, Worker]] = []

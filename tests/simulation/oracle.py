@@ -194,7 +194,7 @@ class Oracle(LivenessPromises):
             return
         record.intent = "remove" if record.intent == "remove" else "stay"
         if record.life is None:
-            record.state = "stay"
+            record.state, record.crashed = "stay", False
         else:
             record.life.may_be_asked = True
 
@@ -206,6 +206,7 @@ class Oracle(LivenessPromises):
             self._order_stop(record)
 
     def _order_restart(self, record: Record) -> None:
+        record.renew()
         if record.life is not None:
             record.intent = "remove" if record.intent == "remove" else "run"
             record.life.may_be_asked = True

@@ -12,7 +12,7 @@ from clockwork import Broken
 from oracle_trust import Trials
 
 from chargehand.model.batch import Batch, Note, Result
-from chargehand.model.chores import CancelJobs
+from chargehand.model.chores import CancelJobs, KeepRestarts
 from chargehand.model.job import (
     Claim,
     Done,
@@ -190,6 +190,8 @@ class JobPromises:
 
     def chore(self, chore: Any, done: Any) -> set[str]:
         """Something else was written: which jobs are not as they were."""
+        if isinstance(chore, KeepRestarts):
+            return set()
         assert isinstance(chore, CancelJobs)
         for job_id in chore.ids:
             self.cancelled(job_id, [each for each in done if each.id == job_id])

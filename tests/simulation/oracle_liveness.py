@@ -115,6 +115,7 @@ class LivenessPromises(RestartPromises):
         self.statuses(thoroughly=True)
         self.overdue()
         self.breakers_late()
+        self.unrested()
         for record in list(self.records.values()):
             life = record.life
             if life is None or life.worker is None or not life.worker.alive:

@@ -54,6 +54,10 @@ class RestartPromises(Book):
         loading = [r for r in loading if r.life is not None and r.life.asked_at is None]
         self.check(len(loading) < starts.most_loading, f"{len(loading) + 1} workers load at the same time")
         self.check(self._fits(record), f"{component} is started, but there is no memory for it")
+        if record.crashed:
+            record.restarts += 1
+            self._totals[component] = self._totals.get(component, 0) + 1
+            record.unkept = True
         record.state, record.life, record.crashed, record.may_wake = "alive", Life(None, now), False, False
         self._spawned_at = self._changed_at = now
 
@@ -85,12 +89,10 @@ class RestartPromises(Book):
     def buried(self, worker: Worker) -> None:
         """What must follow, from what is known of the death."""
         now, record, life = self.world.now, self.records[worker.component], self.life(worker)
+        policy = self.world.profile.restart
+        record.rest(now, policy.healthy_after, policy.forgive_after)
         record.life = None
         self._changed_at = now
-        if life.ready_at is not None and now - life.ready_at >= self.world.profile.restart.healthy_after:
-            record.streak, record.rested_at = 0, now
-            if now - life.ready_at >= self.world.profile.restart.forgive_after:
-                record.charged.clear()
         held = bool(life.hand)
         fatal = worker.exit_code in FATAL and (worker.said is not None or not held)
         reason = self._reason(worker, life, fatal)
@@ -99,8 +101,9 @@ class RestartPromises(Book):
             record.crashed, record.suspect = False, life.suspect
             self._emptied(record)
         elif reason in ("job timeout", "cancelled"):
-            record.crashed, record.report = True, (reason, False)
+            record.report = (reason, False)
             self._emptied(record)
+            record.crashed = record.state != "stay"
         else:
             cause = f"{reason} {worker.exit_code} {worker.signal} {worker.said}"
             self._crashed(record, reason, cause, had_job=held, fatal=fatal)
@@ -145,13 +148,14 @@ class RestartPromises(Book):
         charge = not had_job or record.done_before == done
         record.done_before, record.crashed = done, True
         record.streak += 1
+        record.unkept = True
         if charge:
             record.charged.append(now)
         if not had_job:
             record.idle_crash = (now, cause)
         record.report = (reason, charge)
         if record.intent not in ("run", "sleep"):
-            record.state = "stay"
+            record.state, record.crashed = "stay", False
             return
         record.intent = "run"
         rapid = [when for when in record.charged if when >= max(now - policy.window, record.rested_at)]

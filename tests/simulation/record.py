@@ -10,6 +10,8 @@ from chargehand.model.job import Claim
 if TYPE_CHECKING:
     from actors import Worker
 
+EPS = 1e-6
+
 # The table of the specification (SV-4), written out again: the shipped one must agree with it.
 TABLE = {
     ("starting", "healthy"), ("starting", "paused"), ("starting", "stopping"), ("starting", "crashed"),
@@ -82,6 +84,9 @@ class Record(msgspec.Struct):
     charged: list[float] = msgspec.field(default_factory=list[float])
     streak: int = 0
     rested_at: float = -math.inf
+    restarts: int = 0
+    unkept: bool = False
+    """Whether its past has changed, and the store was not yet asked to keep it."""
     done_before: int | None = None
     crashed: bool = False
     """Whether the last life ended in a crash."""
@@ -99,4 +104,29 @@ class Record(msgspec.Struct):
     def forget(self) -> None:
         """A person cleared its past."""
         self.charged, self.streak, self.rested_at = [], 0, -math.inf
+        self.renew()
+        self.unkept = True
         self.done_before = self.idle_crash = None
+
+    def renew(self) -> None:
+        """A person starts it: that is no restart, and the count of them begins anew."""
+        self.restarts, self.crashed, self.unkept = 0, False, True
+
+    def rest(self, now: float, healthy_after: float, forgive_after: float) -> None:
+        """Its life was healthy for so long that a part of its past does not count any more."""
+        ready_at = None if self.life is None else self.life.ready_at
+        if ready_at is None or now < ready_at + healthy_after - EPS:
+            return
+        self.streak, self.restarts, self.rested_at = 0, 0, now
+        if now >= ready_at + forgive_after - EPS:
+            self.charged.clear()
+
+
+class Past(msgspec.Struct, frozen=True):
+    """What the store keeps of a worker."""
+
+    charged: tuple[float, ...]
+    streak: int
+    rested_at: float
+    restarts: int
+    restarts_total: int

@@ -15,16 +15,18 @@ from hands import Node
 from oracle import Oracle
 from people import People
 from profiles import Profile
+from supervision import CODE
 
 from chargehand.model import ledger, search
 from chargehand.model.fleet.place import Place
+from chargehand.model.fleet.policy import restored
 from chargehand.model.records import Holder
 from chargehand.stores.sqlite.store import SqliteStore
 
 EPOCH_MS = 1_700_000_000_000
 USUAL = (ledger.POLL, search.ENOUGH, search.LOOK_EVERY)
 """What a world changes in the shipped modules, as it was."""
-TABLES = ("job", "attempt", "pause", "node", "crew")
+TABLES = ("job", "attempt", "pause", "node", "crew", "worker")
 
 
 class Stage:
@@ -167,7 +169,9 @@ class World(Clockwork):
                 node.occupy(component, worker.pid)
             self.after(worker.unkillable_for, lambda w=worker: self._at_last(w))
         node.apply_pauses()
-        actions = node.fleet.begin(self.now, self.given_up)
+        notes = self.stage.store.fleet.restarts()
+        past = {note.component: (restored(note, CODE, self.now), note.restarts_total) for note in notes}
+        actions = node.fleet.begin(self.now, self.given_up, past)
         self.oracle.begun()
         node.act(actions)
         node.poke()

@@ -91,6 +91,7 @@ class Storekeeper:
             return  # the node died before the commit; after a successor has the lock no commit can come
         result = world.stage.store.turn(batch, self.holder, lambda: world.now)
         world.oracle.jobs.committed(batch, result)
+        world.oracle.written(batch)
         world.after(delay, lambda: node.order(lambda: self._confirmed(batch, result)))
 
     def _confirmed(self, batch: Batch, result: Result) -> None:

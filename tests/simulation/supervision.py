@@ -9,6 +9,7 @@ from typing import Any
 from actors import Worker
 from hearing import Hearing
 
+from chargehand.model.chores import KeepRestarts
 from chargehand.model.fleet.death import Death, Reason, last_outcome
 from chargehand.model.fleet.lifecycle import (
     Action,
@@ -36,6 +37,9 @@ from chargehand.model.fleet.lifecycle import (
     Terminate,
 )
 
+CODE = "the same code"
+"""The fingerprint of every crew."""
+
 
 class Supervision(Hearing):
     """See the module."""
@@ -46,9 +50,19 @@ class Supervision(Hearing):
         self.act(self.fleet.handle(event, self.world.now))
 
     def act(self, actions: Sequence[Action]) -> None:
-        self.oracle.statuses(thoroughly=bool(actions))
+        oracle = self.oracle
+        oracle.statuses(thoroughly=bool(actions))
+        self._acting += 1
         for action in actions:
             self._act(action)
+        self._acting -= 1
+        if self._acting:
+            return  # an action of another act: what that one decided is not carried out yet
+        for component in sorted(self.fleet.unsaved()):
+            place = self.fleet.places[component]
+            self.ledger.chore(KeepRestarts(component, CODE, place.history.copy(), place.restarts_total), self.world.now)
+            oracle.kept(component)
+        oracle.all_kept()
 
     def _act(self, action: Action) -> None:
         oracle = self.oracle

@@ -98,7 +98,7 @@ def test_a_row_says_all_that_the_note_said_at_the_stores_own_time(store: Store, 
     said = note(
         status="busy", flags=("slow", "paused"), reason="why", pid=77, pid_start=123_456_789_012, incarnation="i-1",
         current_job="j-1", heartbeat_age_ms=40, restart_count=3, restart_age_ms=5000, exit_code=4, signal=9,
-        created_age_ms=HOUR, metadata='{"rss": 5}',
+        metadata='{"rss": 5}',
     )  # fmt: skip
     project(store, said)
     wall.at = NOON + 1000
@@ -106,7 +106,7 @@ def test_a_row_says_all_that_the_note_said_at_the_stores_own_time(store: Store, 
         HealthRow(
             component="worker:tag:0", node="node-a", status="busy", flags=("slow", "paused"), reason="why", pid=77,
             pid_start=123_456_789_012, incarnation="i-1", current_job="j-1", last_heartbeat_ms=NOON - 40,
-            restart_count=3, last_restart_ms=NOON - 5000, exit_code=4, signal=9, created_at_ms=NOON - HOUR,
+            restart_count=3, last_restart_ms=NOON - 5000, exit_code=4, signal=9, created_at_ms=NOON,
             metadata=msgspec.Raw(b'{"rss": 5}'), age_ms=1040,
         )
     ]  # fmt: skip

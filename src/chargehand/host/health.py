@@ -24,6 +24,7 @@ class Component(msgspec.Struct, frozen=True, kw_only=True):
     current_job: str | None
     last_heartbeat_ms: int | None
     restart_count: int
+    restarts_total: int = 0
     last_restart_ms: int | None
     exit_code: int | None
     signal: int | None
@@ -47,6 +48,7 @@ def component_of(row: HealthRow) -> Component:
     own: dict[str, Any] = {name: getattr(row, name) for name in Component.__struct_fields__ if hasattr(row, name)}
     own |= {"status": status, "pid": pid, "metadata": metadata}
     own |= {"crew": metadata.get("crew"), "text": metadata.get("text")}
+    own["restarts_total"] = metadata.get("restarts_total", row.restart_count)
     own["is_healthy"] = pid is not None and is_healthy(row.status, row.flags, row.age_ms)
     return Component(**own)
 

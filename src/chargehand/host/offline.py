@@ -62,6 +62,7 @@ def _worker(worker: Component) -> WorkerBody:
         memory=rounded_memory(worker.metadata.get("memory")) if worker.pid else None,
         jobs=worker.metadata.get("done", 0),
         restart_count=worker.restart_count,
+        restarts_total=worker.restarts_total,
         exit_code=worker.exit_code,
         signal=worker.signal,
         node=worker.node,

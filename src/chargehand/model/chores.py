@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from chargehand.model.access import Deed
+from chargehand.model.fleet.policy import History
 from chargehand.model.records import CrashReport, Discovery, Firing, GivenUpMark, HealthNote, RecurringPlan
 
 
@@ -89,6 +90,15 @@ class Forgive(msgspec.Struct, frozen=True):
     component: str
 
 
+class KeepRestarts(msgspec.Struct, frozen=True):
+    """Keeps the crashes and restarts of a worker for the next node. The times in `history` are monotonic."""
+
+    component: str
+    fingerprint: str
+    history: History
+    restarts_total: int
+
+
 class Project(msgspec.Struct, frozen=True):
     """Writes the newest health of these components, and deletes that of `gone`."""
 
@@ -124,6 +134,7 @@ Chore = (
     | KeepReport
     | KeepGivenUp
     | Forgive
+    | KeepRestarts
     | Project
     | Wipe
     | TakeSnapshot

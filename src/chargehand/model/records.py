@@ -62,7 +62,6 @@ class HealthNote(msgspec.Struct, frozen=True, kw_only=True):
     restart_age_ms: int | None = None
     exit_code: int | None = None
     signal: int | None = None
-    created_age_ms: int = 0
     metadata: str = "{}"
     """A JSON object: telemetry and other details for readers."""
 
@@ -85,6 +84,7 @@ class HealthRow(msgspec.Struct, frozen=True, kw_only=True):
     exit_code: int | None
     signal: int | None
     created_at_ms: int
+    """When the component was written for the first time, by any life of the node."""
     metadata: msgspec.Raw
     age_ms: int | None
     """The age of the last heartbeat by the store's clock when the row was read."""
@@ -145,6 +145,26 @@ class GivenUpMark(msgspec.Struct, frozen=True, kw_only=True):
     fingerprint: str
     at_ms: int = 0
     """Set by the store; ignored when the mark is written."""
+
+
+class RestartNote(msgspec.Struct, frozen=True, kw_only=True):
+    """The crashes and restarts of a worker, which outlive its node: with ages, because the store has its own clock."""
+
+    component: str
+    fingerprint: str
+    """Of the code and the settings that crashed: the history of others does not count."""
+    charged_age_ms: tuple[int, ...] = ()
+    """The charged crashes, oldest first."""
+    streak: int = 0
+    rested_age_ms: int | None = None
+    restarts: int = 0
+    """Since the last reset, restart by an operator, or rest."""
+    restarts_total: int = 0
+
+    @property
+    def crew(self) -> str:
+        """The name of the worker's crew."""
+        return self.component.split(":")[1]
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):

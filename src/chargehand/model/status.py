@@ -48,6 +48,9 @@ class WorkerFields(msgspec.Struct, frozen=True, kw_only=True):
     memory: int | None = None
     jobs: int = 0
     restart_count: int = 0
+    """Restarts after a crash, since the last reset, restart by an operator, or five minutes of healthy running."""
+    restarts_total: int = 0
+    """Restarts after a crash since the worker was first registered."""
     budget: RestartBudget | None = None
     exit_code: int | None = None
     signal: int | None = None

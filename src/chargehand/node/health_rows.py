@@ -32,7 +32,7 @@ class HealthRows:
         self._fleet, self._ledger, self._handles = fleet, ledger, handles
         own = proc.stat(os.getpid())
         self._own_start = own.start if own else None
-        self._began = self._beat_at = now
+        self._beat_at = now
         self._snapshot_at = now + BEAT if history else None
         self._changed: set[str] = set()
         self._changed_at: float | None = None
@@ -82,6 +82,5 @@ class HealthRows:
             pid=os.getpid(),
             pid_start=self._own_start,
             heartbeat_age_ms=0,
-            created_age_ms=int((now - self._began) * 1000),
             metadata=msgspec.json.encode({"workers": len(self._fleet.places)}).decode(),
         )

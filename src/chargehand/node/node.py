@@ -374,6 +374,9 @@ class Node:
     def given_up(self, component: str, reason: str) -> None:
         self.keep(self._requests.mark(component, reason))
 
+    def restarted(self, component: str) -> None:
+        self.keep(self._requests.restarts(component))
+
     def changed(self, component: str) -> None:
         self._health_rows.changed(component, clock.monotonic())
         self._live.changed(component)

@@ -15,6 +15,7 @@ from chargehand.model.fleet import orders
 from chargehand.model.fleet.fleet import Fleet
 from chargehand.model.fleet.lifecycle import PausesChanged, WorkWaits
 from chargehand.model.fleet.orders import LONGEST_PAUSE_MS, Answer, AnswerCode, Verb
+from chargehand.model.fleet.policy import restored
 from chargehand.model.health import member_of, unserved
 from chargehand.model.job import NewJob
 from chargehand.model.ledger import Ledger
@@ -84,7 +85,11 @@ class Requests:
                 )  # fmt: skip
         self._paused(news.pauses, now)
         self._ledger.chore(chores.Recur(tuple(schedule.plans(self._plan.recurring, clock.now_ms()))), now)
-        self._supervisor.act(self._fleet.begin(now, failed))
+        past = {
+            note.component: (restored(note, news.fingerprints.get(note.crew), now), note.restarts_total)
+            for note in news.restarts
+        }
+        self._supervisor.act(self._fleet.begin(now, failed, past))
         for token, call in self._orders:
             self.order(token, call)
 
@@ -95,6 +100,12 @@ class Requests:
         return chores.KeepGivenUp(
             GivenUpMark(component=component, crew=crew, reason=reason, fingerprint=fingerprint)
         )  # fmt: skip
+
+    def restarts(self, component: str) -> chores.KeepRestarts:
+        """Returns what the next node must know of the crashes and restarts of a worker."""
+        place = self._fleet.places[component]
+        fingerprint = self._fingerprints.get(place.crew, "")
+        return chores.KeepRestarts(component, fingerprint, place.history.copy(), place.restarts_total)
 
     # results from the store
 

@@ -15,7 +15,7 @@ import msgspec
 from chargehand import clock, log
 from chargehand.errors import ChargehandError, StoreError
 from chargehand.model.batch import Batch, Result
-from chargehand.model.records import CrewRow, GivenUpMark, Holder, Retention
+from chargehand.model.records import CrewRow, GivenUpMark, Holder, RestartNote, Retention
 from chargehand.store import Store
 from chargehand.stores.turn import pauses_of
 
@@ -29,6 +29,7 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True):
 
     pauses: tuple[tuple[str, int | None], ...]
     given_up: tuple[GivenUpMark, ...]
+    restarts: tuple[RestartNote, ...]
     scaled: dict[str, int]
     fingerprints: dict[str, str]
 
@@ -141,6 +142,7 @@ class StoreThread(threading.Thread):
         return Opened(
             pauses=pauses_of(store),
             given_up=tuple(store.fleet.given_up()),
+            restarts=tuple(store.fleet.restarts()),
             scaled={crew.name: crew.scaled for crew in store.fleet.crews() if crew.scaled is not None},
             fingerprints=self._fingerprints(),
         )

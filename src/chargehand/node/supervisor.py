@@ -100,6 +100,9 @@ class SupervisorEvents(Protocol):
     def given_up(self, component: str, reason: str) -> None:
         """The fleet gave this worker up."""
 
+    def restarted(self, component: str) -> None:
+        """The crashes or restarts of this worker have changed."""
+
     def changed(self, component: str) -> None:
         """The state of this worker, as readers see it, may have changed."""
 
@@ -193,6 +196,9 @@ class Supervisor:
             self._act(action)
             if not isinstance(action, Examine | BreakerOpened | BreakerClosed):
                 self._events.changed(action.component)
+        for component in self._fleet.unsaved():
+            self._events.restarted(component)
+            self._events.changed(component)
 
     def _act(self, action: Action) -> None:
         match action:

@@ -85,6 +85,9 @@ def _do(chore: chores.Chore, tx: Transaction, holder: Holder, now: float) -> Any
             tx.fleet.mark([mark])
         case chores.Forgive(component):
             tx.fleet.mark((), cleared=[component])
+        case chores.KeepRestarts():
+            note = chore.history.note(chore.component, chore.fingerprint, chore.restarts_total, now)
+            tx.fleet.keep_restarts([note])
         case chores.Project(notes, gone):
             tx.fleet.project(notes, holder, gone=gone)
         case chores.Wipe():

@@ -86,7 +86,8 @@ WOKEN = Answer("tag", "searches for work at once")
 WORKERS = [
     WorkerStatus(
         component=WORKER, node=NODE, crew="tag", status="healthy", flags=(), reason=None, text=None, pid=4713,
-        incarnation="7a2e", current_job=ID, last_heartbeat_ms=AT, restart_count=1, last_restart_ms=AT - 60_000,
+        incarnation="7a2e", current_job=ID, last_heartbeat_ms=AT, restart_count=1, restarts_total=1,
+        last_restart_ms=AT - 60_000,
         exit_code=None, signal=11, created_at_ms=AT - 60_000, metadata={"crew": "tag"}, is_healthy=True, index=0,
         progress=Progress(done=1, total=3, stage="net"), memory=734_003_200, jobs=12,
         budget=RestartBudget(4, 19), restart_in_s=None,

@@ -118,7 +118,7 @@ def _of_workers(status: NodeStatus) -> Iterator[Metric]:
     yield _gauge("workers_flagged", "Workers that are alive, but unresponsive or stalled.", ("crew", "flag"), flags)
     busy = {(c,): float(sum(w.crew == c and w.current_job is not None for w in workers)) for c in crews}
     yield _gauge("workers_busy", "Workers that are running a job.", ("crew",), busy)
-    restarts = {(c,): float(sum(w.restart_count for w in workers if w.crew == c)) for c in crews}
+    restarts = {(c,): float(sum(w.restarts_total for w in workers if w.crew == c)) for c in crews}
     yield _counter("restarts", "Restarts of the current workers after a crash.", ("crew",), restarts)
     crashes = {(crew, reason): float(count) for crew, reason, count in status.tally.crashes}
     yield _counter("crashes", "Worker crashes since the node started.", ("crew", "reason"), crashes)

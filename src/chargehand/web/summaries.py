@@ -53,8 +53,8 @@ def _without_row(worker: NodeWorker, node: str, now_ms: int) -> WorkerStatus:
     return WorkerStatus(
         component=worker.component, node=node, crew=worker.crew, status=worker.status, flags=(), reason=None,
         text=None, pid=None, incarnation=None, current_job=None, last_heartbeat_ms=None, restart_count=0,
-        last_restart_ms=None, exit_code=None, signal=None, created_at_ms=now_ms, metadata={}, is_healthy=False,
-        index=worker.index,
+        restarts_total=0, last_restart_ms=None, exit_code=None, signal=None, created_at_ms=now_ms, metadata={},
+        is_healthy=False, index=worker.index,
     )  # fmt: skip
 
 
@@ -68,6 +68,7 @@ def _updated(row: WorkerStatus, worker: NodeWorker, now_ms: int) -> WorkerStatus
         incarnation=worker.incarnation,
         current_job=worker.current_job,
         restart_count=worker.restart_count,
+        restarts_total=worker.restarts_total,
         exit_code=worker.exit_code,
         signal=worker.signal,
         status=shown_status(worker.status, worker.flags, age if worker.pid else None),

@@ -32,6 +32,7 @@ from chargehand.model.fleet.lifecycle import (
     WorkWaits,
 )
 from chargehand.model.fleet.place import After, Place
+from chargehand.model.fleet.policy import History
 from chargehand.model.fleet.roster import AT_WORK, Roster
 
 AFTER_A_LOOK = 1.0
@@ -41,9 +42,21 @@ AFTER_A_LOOK = 1.0
 class Fleet(Roster):
     """All places of a node. The supervisor calls `begin`, `handle`, `began`, `ended`, `let_go`, and reads `places`."""
 
-    def begin(self, now: float, failed: Mapping[str, str] | None = None) -> list[Action]:
-        """Starts all workers except those in `failed`, which an earlier incarnation of the node gave up."""
+    def begin(
+        self,
+        now: float,
+        failed: Mapping[str, str] | None = None,
+        past: Mapping[str, tuple[History, int]] | None = None,
+    ) -> list[Action]:
+        """Starts all workers except those in `failed`, which an earlier incarnation of the node gave up.
+
+        `past` has what earlier incarnations kept of a worker: its history, and the number of its restarts in total.
+        """
         self._begun = True
+        for component, (history, total) in (past or {}).items():
+            self._totals[component] = total
+            if component in self.places:
+                self.places[component].history, self.places[component].restarts_total = history, total
         for place in self.places.values():
             why = (failed or {}).get(place.component)
             if why is not None:
@@ -150,6 +163,7 @@ class Fleet(Roster):
         status = event.status
         if place.status is Status.STARTING and status in AT_WORK:
             place.ready_at = now
+            place.well_at = place.history.rest_due(self._restart, now)
             self._watch.turned(place, now)
             self._admission.look_again()
             self._idle(place, now)
@@ -317,7 +331,16 @@ class Fleet(Roster):
         elif place.sleep_at is not None and place.sleep_at <= now:
             place.why_leave, place.after = Reason.IDLE, After.SLEEP
             return self._ending.ask(place, now)
+        elif place.well_at is not None and place.well_at <= now:
+            self._rest(place, now)
         return []
+
+    def _rest(self, place: Place, now: float) -> None:
+        """Clears the part of the history that a long healthy run clears."""
+        assert place.ready_at is not None
+        place.history.rested(self._restart, place.ready_at, now)
+        place.well_at = place.history.rest_due(self._restart, place.ready_at)
+        self._unsaved.add(place.component)
 
     def _stop_all(self, now: float) -> list[Action]:
         self.stopping = True

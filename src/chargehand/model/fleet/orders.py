@@ -149,6 +149,7 @@ def _drain(fleet: Fleet, place: Place, now: float) -> Done:
 
 
 def _restart(fleet: Fleet, place: Place, now: float) -> Done:
+    fleet.renew(place)
     if place.alive:
         job = place.doing
         actions = fleet.stop(place, After.START, Reason.RESTARTED, now)
@@ -168,6 +169,7 @@ def _reset(fleet: Fleet, place: Place, now: float) -> Done:
         return actions, AnswerCode.STOPS, "crash history cleared; is stopping"
     if place.alive:
         return actions, AnswerCode.RUNS, "crash history cleared; is already running"
+    fleet.renew(place)
     fleet.start(place)
     return actions, AnswerCode.STARTS, "crash history cleared; starts"
 

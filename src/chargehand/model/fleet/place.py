@@ -46,7 +46,8 @@ class Place(msgspec.Struct):
     text: str | None = None
     """The reason as a text for people."""
     history: History = msgspec.field(default_factory=History)
-    restarts: int = 0
+    restarts_total: int = 0
+    """The number of restarts in all lives of the node."""
     restarted_at: float | None = None
     exit_code: int | None = None
     signal: int | None = None
@@ -97,6 +98,8 @@ class Place(msgspec.Struct):
     jobs: int = 0
     memory: int = 0
     sleep_at: float | None = None
+    well_at: float | None = None
+    """When it has been ready for so long that a part of its history is cleared."""
     rest_at: float | None = None
     """When it has been without a job for `idle_exit`; `sleep_at` is later if it has just called `discover`."""
     verdict: Reason | None = None
@@ -140,7 +143,9 @@ class Place(msgspec.Struct):
 
     def due(self) -> float | None:
         """Returns the earliest planned time."""
-        moments = (self.start_at, self.look_at, self.job_until, self.cancel_at, self.sleep_at, self.press_at)
+        moments = (
+            self.start_at, self.look_at, self.job_until, self.cancel_at, self.sleep_at, self.press_at, self.well_at
+        )  # fmt: skip
         return min((moment for moment in moments if moment is not None), default=None)
 
     def move(self, status: Status) -> None:
@@ -158,7 +163,7 @@ class Place(msgspec.Struct):
         self.load_until += late
         self.turned_at += late
         self.still_since += late
-        for name in ("ready_at", "look_at", "job_until", "cancel_at", "sleep_at", "rest_at", "press_at"):
+        for name in ("ready_at", "look_at", "job_until", "cancel_at", "sleep_at", "rest_at", "press_at", "well_at"):
             moment = getattr(self, name)
             if moment is not None:
                 setattr(self, name, moment + late)
@@ -171,13 +176,20 @@ class Place(msgspec.Struct):
         self.after, self.why_leave, self.verdict, self.stage, self.press_at = None, None, None, 0, None
         self.started_at = self.framed_at = self.turned_at = now
         self.load_until = now + load_limit
-        self.ready_at, self.framed, self.cpu, self.turns, self.still_cpu = None, False, None, -1, None
+        self.ready_at, self.well_at, self.framed, self.cpu, self.turns, self.still_cpu = (
+            None,
+            None,
+            False,
+            None,
+            -1,
+            None,
+        )
         self.unresponsive = self.stalled = False
         self.jobs, self.memory, self.sleep_at, self.rest_at, self.text = 0, 0, None, None, None
 
     def end(self) -> None:
         """Clears what concerned the process, which has ended."""
-        self.pid = self.ready_at = self.look_at = self.sleep_at = self.press_at = None
+        self.pid = self.ready_at = self.well_at = self.look_at = self.sleep_at = self.press_at = None
         self.job_until = self.cancel_at = None
         self.job, self.others, self.recalled, self.endless = None, set(), set(), False
         self.unresponsive = self.stalled = False

@@ -7,6 +7,8 @@ import math
 
 import msgspec
 
+from chargehand.model.records import RestartNote
+
 
 class RestartPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """The limits for restarting a worker that died. Times are seconds."""
@@ -86,6 +88,8 @@ class History(msgspec.Struct):
     charged: list[float] = msgspec.field(default_factory=list[float])
     streak: int = 0
     rested_at: float = -math.inf
+    restarts: int = 0
+    """The number of restarts since the last rest."""
 
     def add(self, now: float, *, charge: bool) -> None:
         """Records a crash: it extends the streak, and counts against the limits if it is charged."""
@@ -95,7 +99,7 @@ class History(msgspec.Struct):
 
     def rest(self, now: float) -> None:
         """Starts a new streak and a new window; the lifetime count remains."""
-        self.streak, self.rested_at = 0, now
+        self.streak, self.restarts, self.rested_at = 0, 0, now
 
     def forgive(self) -> None:
         """Resets the lifetime count."""
@@ -103,15 +107,52 @@ class History(msgspec.Struct):
 
     def rested(self, policy: RestartPolicy, ready_at: float | None, now: float) -> None:
         """Resets the limits according to how long the worker has been ready."""
-        if ready_at is None or now - ready_at < policy.healthy_after:
+        if ready_at is None or now < ready_at + policy.healthy_after:
             return
         self.rest(now)
-        if now - ready_at >= policy.forgive_after:
+        if now >= ready_at + policy.forgive_after:
             self.forgive()
+
+    def rest_due(self, policy: RestartPolicy, ready_at: float) -> float | None:
+        """Returns when `rested` next has an effect on a worker that stays ready; None if nothing is left to reset."""
+        if self.streak or self.restarts:
+            return ready_at + policy.healthy_after
+        return ready_at + policy.forgive_after if self.charged else None
+
+    def copy(self) -> "History":
+        """Returns an independent copy."""
+        return History(list(self.charged), self.streak, self.rested_at, self.restarts)
+
+    def note(self, component: str, fingerprint: str, restarts_total: int, now: float) -> RestartNote:
+        """Returns the history with ages instead of times, as the store keeps it."""
+        return RestartNote(
+            component=component,
+            fingerprint=fingerprint,
+            charged_age_ms=tuple(_age_ms(when, now) for when in self.charged),
+            streak=self.streak,
+            rested_age_ms=None if self.rested_at == -math.inf else _age_ms(self.rested_at, now),
+            restarts=self.restarts,
+            restarts_total=restarts_total,
+        )
 
     def charged_since(self, moment: float) -> int:
         """Returns how many charged crashes happened since this time, or since the last rest."""
         return sum(1 for when in self.charged if when >= max(moment, self.rested_at))
+
+
+def restored(note: RestartNote, fingerprint: str | None, now: float) -> History:
+    """Returns the history that an earlier node kept; an empty one if the code or the settings have changed since.
+
+    A planned restart is not restored: the worker starts with the node. Its next crash has the backoff of its streak.
+    """
+    if note.fingerprint != fingerprint:
+        return History()
+    rested_at = -math.inf if note.rested_age_ms is None else now - note.rested_age_ms / 1000
+    return History([now - age / 1000 for age in note.charged_age_ms], note.streak, rested_at, note.restarts)
+
+
+def _age_ms(when: float, now: float) -> int:
+    return max(0, round((now - when) * 1000))
 
 
 class Restart(msgspec.Struct, frozen=True):
@@ -146,7 +187,7 @@ def after_crash(policy: RestartPolicy, history: History, now: float, jitter: flo
 
 def budget(policy: RestartPolicy, history: History, ready_at: float | None, now: float) -> Budget:
     """Returns what remains of the limits now, taking the current run into account."""
-    seen = History(list(history.charged), history.streak, history.rested_at)
+    seen = history.copy()
     seen.rested(policy, ready_at, now)
     recent = seen.charged_since(now - policy.window)
     return Budget(max(0, policy.rapid_limit - recent), max(0, policy.lifetime_limit - len(seen.charged)))

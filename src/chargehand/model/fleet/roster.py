@@ -58,6 +58,9 @@ class Roster:
         self._begun = self.stopping = False
         self._lives: dict[str, int] = {}
         """The number of incarnations of each component; kept when the place is removed, so that none is repeated."""
+        self._totals: dict[str, int] = {}
+        """The number of restarts of each component in all lives of the node; kept when the place is removed."""
+        self._unsaved: set[str] = set()
         self._occupied: dict[str, int] = {}
         """The pids of unkillable processes of an earlier node, by component."""
         self.places: dict[str, Place] = {}
@@ -69,9 +72,17 @@ class Roster:
         """Adds an empty place."""
         place = Place(f"worker:{crew}:{index}", crew, index)
         place.life = self._lives.get(place.component, 0)
+        place.restarts_total = self._totals.get(place.component, 0)
         place.paused = self._is_paused(place)
         self.places[place.component] = place
+        if self._begun:  # a person scaled the crew up: what is kept of an earlier worker of this name is void
+            self._unsaved.add(place.component)
         return place
+
+    def unsaved(self) -> set[str]:
+        """Returns the workers whose crashes or restarts have changed since the last call: the store is to keep them."""
+        found, self._unsaved = self._unsaved, set()
+        return found & self.places.keys()
 
     @property
     def occupied(self) -> Collection[str]:
@@ -102,8 +113,11 @@ class Roster:
         actions: list[Action] = []
         while (place := self._admission.admit(self.places, now)) is not None:
             if place.status is Status.CRASHED:
-                place.restarts += 1
+                place.history.restarts += 1
+                place.restarts_total += 1
                 place.restarted_at = now
+                self._totals[place.component] = place.restarts_total
+                self._unsaved.add(place.component)
             place.begin(now, self._liveness.set_up)
             self._lives[place.component] = place.life
             self._watch.begin(place)
@@ -162,6 +176,7 @@ class Roster:
         place.move(Status.CRASHED)
         place.reason, place.text = reason, words
         place.history.add(now, charge=charge)
+        self._unsaved.add(place.component)
         if cause is not None:
             place.idle_crash_at, place.idle_crash_cause = now, cause
         unwanted = self._unwanted(place, charge)
@@ -244,8 +259,16 @@ class Roster:
     def forgive(self, place: Place) -> list[Action]:
         """Clears the crash history of a place."""
         place.history = History()
+        self._unsaved.add(place.component)
         place.done_at_crash = place.idle_crash_at = None
         return [Forgiven(place.component)] if place.status is Status.FAILED else []
+
+    def renew(self, place: Place) -> None:
+        """Sets the restart count to 0, because an operator starts the worker; this start is not a restart."""
+        place.history.restarts = 0
+        self._unsaved.add(place.component)
+        if place.status is Status.CRASHED:
+            place.move(Status.STOPPED)
 
     def pauses_of(self, place: Place) -> list[str]:
         """Returns the paused scopes that include this worker."""

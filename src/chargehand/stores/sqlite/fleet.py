@@ -7,7 +7,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from chargehand.model.records import CrashReport, CrewRow, GivenUpMark, HealthNote, Holder
+from chargehand.model.records import CrashReport, CrewRow, GivenUpMark, HealthNote, Holder, RestartNote
 from chargehand.stores.sqlite.limits import Limits
 from chargehand.stores.sqlite.rows import readable
 
@@ -21,7 +21,16 @@ _RESUME = "DELETE FROM chargehand_pause WHERE scope = ?1 RETURNING until_ms IS N
 _HEALTH = """
 INSERT OR REPLACE INTO chargehand_health (node, component, status, flags, reason, pid, pid_start, incarnation,
   current_job, last_heartbeat_ms, restart_count, last_restart_ms, exit_code, signal, created_at_ms, metadata)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14,
+  (SELECT created_ms FROM chargehand_worker WHERE component = ?2), ?15)
+"""
+_FIRST_SEEN = "INSERT OR IGNORE INTO chargehand_worker (component, created_ms) VALUES (?, ?)"
+_RESTARTS = """
+INSERT INTO chargehand_worker
+  (component, created_ms, written_ms, fingerprint, charged, streak, rested_ms, restarts, restarts_total)
+VALUES (?1, ?2, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
+ON CONFLICT (component) DO UPDATE SET written_ms = ?2, fingerprint = ?3, charged = ?4, streak = ?5, rested_ms = ?6,
+  restarts = ?7, restarts_total = ?8
 """
 _CRASH = """
 INSERT INTO chargehand_crash (id, node, component, crew, job, at_ms, incarnation, pid, reason, exit_code, signal,
@@ -86,10 +95,11 @@ class SqliteFleet:
             (
                 holder.node, n.component, n.status, _texts(n.flags), readable(n.reason), n.pid, n.pid_start,
                 n.incarnation, readable(n.current_job), self._ago(n.heartbeat_age_ms), n.restart_count,
-                self._ago(n.restart_age_ms), n.exit_code, n.signal, self._now - n.created_age_ms, readable(n.metadata),
+                self._ago(n.restart_age_ms), n.exit_code, n.signal, readable(n.metadata),
             )
             for n in notes
         ]  # fmt: skip
+        self._db.executemany(_FIRST_SEEN, [(n.component, self._now) for n in notes])
         self._db.executemany(_HEALTH, rows)
         sql = "DELETE FROM chargehand_health WHERE node = ? AND component = ?"
         self._db.executemany(sql, [(holder.node, component) for component in gone])
@@ -113,6 +123,16 @@ class SqliteFleet:
         self._db.executemany(_GIVE_UP, rows)
         sql = "DELETE FROM chargehand_given_up WHERE component = ?"
         self._db.executemany(sql, [(component,) for component in cleared])
+
+    def keep_restarts(self, notes: Sequence[RestartNote]) -> None:
+        rows = [
+            (
+                n.component, self._now, n.fingerprint, json.dumps([self._now - age for age in n.charged_age_ms]),
+                n.streak, self._ago(n.rested_age_ms), n.restarts, n.restarts_total,
+            )
+            for n in notes
+        ]  # fmt: skip
+        self._db.executemany(_RESTARTS, rows)
 
     def snapshot(self) -> None:
         self._db.execute(_SNAPSHOT, (self._now,))

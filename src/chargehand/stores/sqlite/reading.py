@@ -1,5 +1,7 @@
 """The reading parts of an SQLite store. They run beside writers: they take no lock and write nothing."""
 
+import json
+
 from chargehand.model.access import ApiKey, Operation, OperationFilter, Session
 from chargehand.model.job import Attempt, JobRecord
 from chargehand.model.records import (
@@ -13,6 +15,7 @@ from chargehand.model.records import (
     JobFilter,
     Pause,
     RecurringPlan,
+    RestartNote,
     Snapshot,
 )
 from chargehand.stores.sqlite.database import Database
@@ -100,6 +103,10 @@ WITH RECURSIVE
     FROM future WHERE queue IS NOT NULL)
 SELECT queue, ?1 - min(since_ms) FROM due WHERE since_ms <= ?1 GROUP BY queue ORDER BY queue
 """
+_RESTARTS = """
+SELECT component, written_ms, fingerprint, charged, streak, rested_ms, restarts, restarts_total FROM chargehand_worker
+WHERE written_ms IS NOT NULL ORDER BY component
+"""
 
 
 class SqliteJobReading:
@@ -184,6 +191,25 @@ class SqliteFleetReading:
 
     def given_up(self) -> list[GivenUpMark]:
         return records(GivenUpMark, self._db.all(_GIVEN_UP))
+
+    def restarts(self) -> list[RestartNote]:
+        return [self._restart_note(*row) for row in self._db.all(_RESTARTS)]
+
+    def _restart_note(
+        self, component: str, written: int, fingerprint: str, charged: str, streak: int, rested: int | None,
+        restarts: int, total: int,
+    ) -> RestartNote:  # fmt: skip
+        # The times were written together, so the clock may have been set since only between them and now.
+        since = max(0, self._db.now_ms() - written)
+        return RestartNote(
+            component=component,
+            fingerprint=fingerprint,
+            charged_age_ms=tuple(since + written - at for at in json.loads(charged)),
+            streak=streak,
+            rested_age_ms=None if rested is None else since + written - rested,
+            restarts=restarts,
+            restarts_total=total,
+        )
 
     def snapshots(self, since_ms: int, limit: int) -> list[Snapshot]:
         return records(Snapshot, self._db.all(_SNAPSHOTS, (since_ms, limit)))

@@ -58,6 +58,7 @@ export interface Component {
   current_job: string | null;
   last_heartbeat_ms: number | null;
   restart_count: number;
+  restarts_total: number;
   last_restart_ms: number | null;
   exit_code: number | null;
   signal: number | null;
@@ -79,6 +80,7 @@ export interface ComponentHealth {
   current_job: string | null;
   last_heartbeat_ms: number | null;
   restart_count: number;
+  restarts_total: number;
   last_restart_ms: number | null;
   exit_code: number | null;
   signal: number | null;
@@ -406,6 +408,7 @@ export interface NodeWorker {
   memory: number | null;
   jobs: number;
   restart_count: number;
+  restarts_total: number;
   budget: RestartBudget | null;
   exit_code: number | null;
   signal: number | null;
@@ -660,6 +663,7 @@ export interface WorkerBody {
   memory: number | null;
   jobs: number;
   restart_count: number;
+  restarts_total: number;
   budget: RestartBudget | null;
   exit_code: number | null;
   signal: number | null;
@@ -716,6 +720,7 @@ export interface WorkerStatus {
   current_job: string | null;
   last_heartbeat_ms: number | null;
   restart_count: number;
+  restarts_total: number;
   last_restart_ms: number | null;
   exit_code: number | null;
   signal: number | null;

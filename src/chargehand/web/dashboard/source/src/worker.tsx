@@ -72,7 +72,12 @@ function Facts({ worker, name, told }: { worker: Worker; name: string; told: Wor
         <div><dt>uptime</dt><dd>{worker.pid && worker.started_ms ? <Since ms={worker.started_ms} /> : "–"}</dd></div>
         <div><dt>memory</dt><dd>{bytes(worker.memory)}</dd></div>
         <div><dt>jobs done</dt><dd>{count(worker.jobs)}</dd></div>
-        <div><dt>restarts</dt><dd>{count(worker.restart_count)}</dd></div>
+        <div>
+          <dt>restarts</dt>
+          <dd>{worker.restarts_total > worker.restart_count
+            ? `${count(worker.restart_count)}, ${count(worker.restarts_total)} in total`
+            : count(worker.restart_count)}</dd>
+        </div>
         <div>
           <dt>crashes left</dt>
           <dd>{worker.budget ? `${worker.budget.rapid_left} in window, ${worker.budget.lifetime_left} in total` : "–"}</dd>
