@@ -214,6 +214,9 @@ class JobPromises:
         job = self.jobs[settlement.id]
         self.check(job.fence == settlement.fence and job.state == "running", f"a ghost settles: {settlement}")
         self._follows(job, end)
+        if how == "returned" and settlement.delay_ms:
+            self.check(job.attempts >= job.max_attempts, f"job {job.id} waits though it is not on its extra attempt")
+            job.due = (self._world.now_ms() + settlement.delay_ms,) * 2
         if end.pid is not None:
             self.trials.settled(job.id, end.pid, end.wins, credible=end.own, sick=end.sick)
             if job.state == "failed":

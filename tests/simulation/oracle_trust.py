@@ -53,6 +53,7 @@ class Trials:
         self.probed: set[str] = set()
         """Crews of which one process was replaced as a probe, and that did nothing well since."""
         self._broken: set[int] = set()
+        self._accused: dict[str, int] = {}
         self.failures: dict[str, Failures] = {}
 
     def node_starts(self) -> None:
@@ -61,6 +62,7 @@ class Trials:
         self._wins.clear()
         self.probed.clear()
         self._broken.clear()
+        self._accused.clear()
 
     def ready(self, worker: "Worker") -> None:
         wins = self._wins.setdefault(worker.crew, 0)
@@ -78,6 +80,8 @@ class Trials:
             past.since = self._wins[past.crew]
             past.failed.clear()
             self.probed.discard(past.crew)
+            if past.crew in self._accused:
+                self._broken.add(self._accused.pop(past.crew))
             for other in self._pasts.values():
                 if other.crew == past.crew:
                     other.fresh = False
@@ -118,6 +122,8 @@ class Trials:
         if past.crew in self.probed:
             raise Broken(f"{worker} is replaced though its crew was probed and did nothing well since: {distrust.text}")
         self.probed.add(past.crew)
+        if len(past.failed) >= SUSPECT_AFTER:
+            self._accused[past.crew] = worker.pid
         self._world.tally["replaced: as a probe"] += 1
 
     def failed_for_good(self, job: str, crew: str, max_attempts: int) -> None:

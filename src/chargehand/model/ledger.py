@@ -41,6 +41,8 @@ POLL = 1.0
 """The interval of polling the store without a hint; from half of it on, a batch that is sent anyway polls as well."""
 BLIND_AFTER = 2
 """The number of consecutive failures of `discover` after which the crew is reported."""
+AWAY_MS = 1000
+"""How long a job waits that must not go to the only worker which is free."""
 CHORE_WAIT = 0.1
 """How many seconds writes for readers are delayed in favour of the work itself."""
 
@@ -229,13 +231,12 @@ class Ledger:
         return todo
 
     def _take(self, worker: str, pool: Pool, now: float) -> Claim | list[Claim] | None:
-        """Assigns prefetched claims to this worker and returns them; None while a batch waits for more jobs, or if the
-        worker is to be replaced first."""
-        first = pool.prefetched[0]
-        if first.failed_in is not None and first.extra_attempt and self._needs_another(worker, first):
-            pool.prefetched.popleft()
-            self._return(first, now)
-            return None
+        """Assigns prefetched claims to this worker and returns them; None while a batch waits for more jobs, or if all
+        must go to other processes."""
+        while pool.prefetched[0].failed_in is not None and self._needs_another(worker, pool, pool.prefetched[0]):
+            self._return(pool.prefetched.popleft(), now, AWAY_MS)
+            if not pool.prefetched or worker in self._dismissed:
+                return None
         if pool.batch == 1:
             claim = pool.prefetched.popleft()
             self.held[worker] = Held(claim, now)
@@ -248,11 +249,16 @@ class Ledger:
         self.tally.started(pool.queue, claims)
         return claims
 
-    def _needs_another(self, worker: str, claim: Claim) -> bool:
-        """Whether the worker's process is replaced before it gets this job, which failed only in it so far."""
+    def _needs_another(self, worker: str, pool: Pool, claim: Claim) -> bool:
+        """Whether this job, which failed only in the worker's process so far, waits for another process.
+
+        If the crew has no other worker, its process is replaced, unless that was tried.
+        """
         trust = self._trust[self._crew_of[worker]]
-        if not trust.failed_in_this(worker, claim):
+        if not claim.extra_attempt or not trust.failed_in_this(worker, claim):
             return False
+        if pool.available - {worker}:
+            return True
         distrust = trust.probe(worker, f"job {claim.id} failed {claim.failures} times, each time in it")
         self._replace(distrust)
         return distrust is not None
@@ -449,10 +455,11 @@ class Ledger:
             pool.prefetched.pop()
             self._return(claim, now)
 
-    def _return(self, claim: Claim, now: float) -> None:
+    def _return(self, claim: Claim, now: float, delay_ms: int = 0) -> None:
+        """Returns a claim to the queue unchanged."""
         settlement = settle(claim, Returned())
         assert settlement is not None
-        self._add_settlement(settlement, now)
+        self._add_settlement(msgspec.structs.replace(settlement, delay_ms=delay_ms), now)
 
     @property
     def settled(self) -> bool:

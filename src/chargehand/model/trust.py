@@ -70,6 +70,8 @@ class Trust:
         self._probes = 0
         self._probed = False
         """Whether a process was replaced as a probe, and no job of the crew has been done well since."""
+        self._accused: str | None = None
+        """The process that the probe replaced, if it had failed several jobs: a success now proves that it was broken."""
         self._in_vain: dict[str, int] = {}
         """How often in a row a worker's process was replaced before it did a single job well."""
         self._broken: deque[str] = deque(maxlen=MOST_BROKEN)
@@ -93,6 +95,9 @@ class Trust:
         self._wins += 1
         standing.crew_wins = self._wins
         self._probed = False
+        if self._accused is not None:
+            self._broken.append(self._accused)
+            self._accused = None
         if standing.failed:
             standing.failed.clear()
         if self._in_vain:
@@ -123,7 +128,10 @@ class Trust:
             self._broken.append(standing.process)
             self._in_vain[worker] = self._in_vain.get(worker, 0) + (not standing.wins)
             return Distrust(worker, f"it failed {count} jobs in a row that others can do")
-        return self.probe(worker, f"it failed {count} jobs in a row, and no other worker of the crew has done one")
+        distrust = self.probe(worker, f"it failed {count} jobs in a row, and no other worker of the crew has done one")
+        if distrust is not None:
+            self._accused = standing.process
+        return distrust
 
     def probe(self, worker: str, text: str) -> Distrust | None:
         """Returns a replacement of this process that shows whether a fresh one does better; one until a success."""
