@@ -86,6 +86,17 @@ def test_silent_and_burning_that_then_stands_still_is_hung() -> None:
 
 
 # spec: SV-6
+def test_a_silent_worker_whose_output_is_not_read_yet_is_not_hung() -> None:
+    """C code that holds the interpreter may wait until there is room in the pipe."""
+    world = started()
+    for _ in range(5):
+        assert world.until_due() == [Examine(ONE)]
+        assert world.tell(Examined(ONE, 3.0, behind=True)) == []
+    world.until_due()
+    assert world.tell(Examined(ONE, 3.0)) == condemned("heartbeat timeout")
+
+
+# spec: SV-6
 @pytest.mark.parametrize("status", ["healthy", "paused", "starting"])
 def test_a_frame_ends_the_silence(status: str) -> None:
     world = World()

@@ -154,6 +154,21 @@ def test_in_a_job_without_a_timeout_300_s_still_and_without_cpu_is_hung(used: fl
     assert world.tell(Examined(ONE, 1.0 + used)) == condemned("hung")
 
 
+# spec: SV-7
+def test_a_job_that_waits_until_its_output_is_read_does_not_stand_still() -> None:
+    world = started()
+    world.work(timeout=None)
+    world.frame(turns=7)
+    for behind in (False, True, True, False):
+        assert world.beat(5, turns=7) == [Examine(ONE)]
+        last = world.tell(Examined(ONE, 1.0, behind=behind))
+        if last:
+            break
+        assert world.beat(295, turns=7) == []
+        assert world.place.flags == ()
+    assert last == condemned("hung"), "300 s after its output was read"
+
+
 def stand_still(world: World, *, seconds: int, share: float) -> list[float]:
     """Frames without a turn, with CPU time used: when it was flagged."""
     flagged: list[float] = []

@@ -1,6 +1,7 @@
 """What a worker says: to the node what is no frame, to the world lines of text. And memory that really runs out."""
 
 import os
+import re
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 from fault_checks import BRISK, FAULTY, counters, first_report, holder, reports, shows, sibling, workers
 from world import World, gone
 
-from chargehand import Chargehand
+from chargehand import Chargehand, LivenessPolicy
 from chargehand.log import Event
 from chargehand.node.output import KEPT
 from chargehand.processes import proc
@@ -75,6 +76,12 @@ def spoken(count: int) -> list[tuple[str, str]]:
     ]
 
 
+def numbered(hand: Chargehand, scope: str | None, count: int) -> list[dict[str, Any]]:
+    """The lines of the fault `output` in the log, once there are so many."""
+    told = [line for line in hand.logs(scope, count=5000) if "line " in line["text"]]
+    return told if len(told) >= count else []
+
+
 @shows("output")
 def test_what_it_printed_and_logged(make_hand: MakeHand, world: World) -> None:  # spec: WP-10
     hand = make_hand(liveness=BRISK)
@@ -91,7 +98,7 @@ def test_what_it_printed_and_logged(make_hand: MakeHand, world: World) -> None: 
         report = first_report(hand, ill)
         assert (report.reason, report.exit_code, report.component) == ("exited", 1, component)
         assert list(report.lines) == [f"{level:7} {text}" for level, text in spoken(500)[-KEPT:]]
-        told = [line for line in hand.logs(component, count=5000) if "line " in line["text"]]
+        told = eventually(lambda: numbered(hand, component, 1509))
         assert [(line["level"], line["text"]) for line in told[9:1509]] == spoken(500)
         assert {line["job"] for line in told if line["level"] == "warning"} == {well.id, ill.id}
         assert [line for line in hand.logs(component, count=5000) if f"event={Event.WORKER_EXITED}" in line["text"]]
@@ -103,7 +110,7 @@ def test_what_it_printed_last_carries_its_job(make_hand: MakeHand, world: World)
     with hand.running():
         ref = world.put(crew, fault="output", lines=500, then={"fault": "exit"})
         first_report(hand, ref)
-        told = [line for line in hand.logs("do", count=5000) if "line " in line["text"]]
+        told = eventually(lambda: numbered(hand, "do", 1500))
         assert {line["job"] for line in told} == {ref.id}
 
 
@@ -113,6 +120,21 @@ def test_what_it_printed_last_is_not_lost_with_it(make_hand: MakeHand, world: Wo
     with hand.running():
         ref = world.put(crew, lines=500)
         assert list(first_report(hand, ref).lines) == [f"info    line {n}" for n in range(300, 500)]
+
+
+@shows("flood")
+def test_a_flood_of_output_delays_nobody(make_hand: MakeHand, world: World) -> None:  # spec: WP-10 SV-6 SV-8
+    """40 MB would take a minute at the pace of the log."""
+    hand = make_hand(liveness=LivenessPolicy(beat=0.1, silent=5, still=1.0, grace=0.3, terminate=0.2))
+    crew = hand.crew("do", FAULTY, workers=2, timeout=None)
+    with hand.running(), sibling(world, crew):
+        lines = world.put(crew, fault="flood", bytes=40 << 20, result="all lines")
+        one = world.put(crew, fault="flood", bytes=40 << 20, one=True, result="one line")
+        assert (lines.wait(10), one.wait(10)) == ("all lines", "one line")
+        told = eventually(lambda: [line for line in hand.logs("do", count=5000) if "dropped" in line["text"]])
+        assert told[0]["level"] == "warning"
+        assert re.fullmatch(r"[\d,]+ lines dropped", told[0]["text"])
+        assert hand.crashes() == []
 
 
 @pytest.fixture

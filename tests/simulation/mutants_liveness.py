@@ -32,7 +32,7 @@ LIVENESS = (
     Mutant(
         name="silent is hung, whatever the CPU time",
         file="model/fleet/watch.py",
-        old="            if cpu == place.cpu:\n",
+        old="            if cpu == place.cpu and not reading.behind:\n",
         new="            if cpu is not None:\n",
         profile="watch",
         first=15,
@@ -40,7 +40,7 @@ LIVENESS = (
     Mutant(
         name="silent is never hung",
         file="model/fleet/watch.py",
-        old="            if cpu == place.cpu:\n",
+        old="            if cpu == place.cpu and not reading.behind:\n",
         new="            if cpu is None:\n",
         profile="watch",
         first=8,

@@ -55,13 +55,14 @@ class Handle:
         on_work: Callable[["Handle", Frame | BadFrame], None],
         on_pulse: Callable[["Handle", Frame | BadFrame], None],
         on_line: Callable[["Handle", OutputLine], None],
+        current_job: Callable[["Handle"], str | None],
         rest: Callable[[Callable[[], None]], None],
     ) -> None:
         """Read the worker's sockets and output from now on. `rest` calls what it is given after a short rest."""
         work, pulse, output = ends
         self.work = Channel(loop, work, WORK_FRAME_LIMIT, lambda _, frame: on_work(self, frame), _ignore_close)
         self.pulse = Channel(loop, pulse, PULSE_FRAME_LIMIT, lambda _, frame: on_pulse(self, frame), _ignore_close)
-        self.output = Output(loop, output, lambda line: on_line(self, line), rest)
+        self.output = Output(loop, output, lambda line: on_line(self, line), lambda: current_job(self), rest)
 
     def keep_bad_frame(self, frame: Frame | BadFrame, why: str) -> None:
         """Keep a line that is not a frame, cut, for the crash report."""

@@ -1,11 +1,14 @@
 """Reads what a worker prints and logs, line by line, for the node's log and for the crash report.
 
-A worker that prints without end is slowed down by its full pipe; the node is not slowed down.
+The pipe is read faster than lines can be logged, so that a worker which prints a lot is not delayed; what the log
+cannot take is counted and dropped. A turn takes bounded time and memory, whatever a worker prints.
 """
 
+import fcntl
 import json
 import os
 import select
+import termios
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -16,8 +19,14 @@ from chargehand.node.loop import Loop
 KEPT = 200
 """Lines kept for a crash report."""
 LONGEST_LINE = 4096
-READ_AT_ONCE = 1 << 14
-"""Bytes read at once. After a full read, the pipe is not read for a moment."""
+READ_AT_ONCE = 1 << 16
+"""Bytes read at once: what a pipe holds."""
+READ_IN_A_ROW = 1 << 20
+"""Bytes after which the pipe is not read for a moment: about 50 MB/s, at a few percent of a core."""
+LOGGED_AT_ONCE = 100
+"""Lines logged at once; the others wait for a moment."""
+MOST_WAITING, MOST_WAITING_BYTES = 4000, 4 << 20
+"""Lines, and bytes of them, that may wait to be logged. Further lines are dropped until all of these are logged."""
 MARK = "\x1e"
 """The prefix of a line that is a structured log record."""
 
@@ -41,28 +50,62 @@ class Output:
         loop: Loop,
         descriptor: int,
         on_line: Callable[[OutputLine], None],
+        current_job: Callable[[], str | None],
         rest: Callable[[Callable[[], None]], None],
     ) -> None:
+        """Reads the descriptor until it is closed. `rest` calls what it is given after a short rest."""
         os.set_blocking(descriptor, False)
-        self._loop, self._descriptor, self._on_line, self._rest = loop, descriptor, on_line, rest
+        self._loop, self._descriptor = loop, descriptor
+        self._on_line, self._current_job, self._rest = on_line, current_job, rest
         self._tail = b""
         self._skipping = False
-        self.lines: deque[OutputLine] = deque(maxlen=KEPT)
+        self._in_a_row = 0
+        self._waiting: deque[tuple[bytes, str | None]] = deque()
+        """Lines to be logged, each with the job that was running when it was read."""
+        self._waiting_bytes = 0
+        self._logs_later = False
+        self._dropping = False
+        self._dropped = 0
+        self._recent: deque[bytes] = deque(maxlen=KEPT)
         self._open = True
         loop.add(descriptor, self._ready)
 
+    @property
+    def lines(self) -> list[OutputLine]:
+        """The last lines, dropped ones included, for a crash report."""
+        return [line for line in (_line(data, None) for data in self._recent) if line is not None]
+
+    @property
+    def behind(self) -> bool:
+        """Whether the pipe holds output that is not read yet: the worker may be waiting for room in it."""
+        return self._open and fcntl.ioctl(self._descriptor, termios.FIONREAD, b"\0" * 4) != b"\0" * 4
+
+    def close(self) -> None:
+        """Reads what is left, without waiting for more, and closes. Waiting lines are still logged."""
+        read = 1
+        while self._open and read and self._in_a_row < 2 * READ_IN_A_ROW:
+            read = self._read()
+        if self._tail:
+            self._take(self._tail)
+            self._tail = b""
+        self._let_go()
+        if not self._logs_later:
+            self._log()
+
     def _ready(self, _: int) -> None:
-        if self._read() == READ_AT_ONCE:
+        self._read()
+        if self._open and self._in_a_row >= READ_IN_A_ROW:
             self._loop.change(self._descriptor, 0)
             self._rest(self._listen)
 
     def _listen(self) -> None:
-        """Resume reading after a rest."""
+        """Resumes reading after a rest."""
+        self._in_a_row = 0
         if self._open:
             self._loop.change(self._descriptor, select.EPOLLIN)
 
     def _read(self) -> int:
-        """Read once. Returns the number of bytes."""
+        """Reads once. Returns the number of bytes."""
         try:
             data = os.read(self._descriptor, READ_AT_ONCE)
         except BlockingIOError:
@@ -70,35 +113,55 @@ class Output:
         if not data:
             self._let_go()  # every writer has closed it
             return 0
-        *whole, rest = data.split(b"\n")
-        for line in whole:
-            if not self._skipping:
-                self._line(self._tail + line)
-            self._tail, self._skipping = b"", False
-        if not self._skipping:
-            self._tail += rest
-            if len(self._tail) > LONGEST_LINE:
-                self._line(self._tail)
-                self._tail, self._skipping = b"", True
+        self._in_a_row += len(data)
+        self._split(data)
+        if not self._logs_later:
+            self._log()
         return len(data)
 
-    def _line(self, data: bytes) -> None:
-        text = data[:LONGEST_LINE].decode(errors="replace").rstrip("\r")
-        if not text:
-            return
-        line = _structured(text) or OutputLine("info", text, None)
-        self.lines.append(line)
-        self._on_line(line)
+    def _split(self, data: bytes) -> None:
+        """Takes the whole lines, and keeps the beginning of the last one unless it is too long."""
+        if self._skipping:
+            _, newline, data = data.partition(b"\n")
+            self._skipping = not newline
+        whole, newline, rest = (self._tail + data).rpartition(b"\n")
+        if newline:
+            self._take(whole)
+        self._tail = rest
+        if len(rest) > LONGEST_LINE:
+            self._take(rest)
+            self._tail, self._skipping = b"", True
 
-    def close(self) -> None:
-        """Read what is left, and close. A writer that never stops is not waited for."""
-        for _ in range(KEPT):
-            if not self._open or not self._read():
-                break
-        if self._tail:
-            self._line(self._tail)
-            self._tail = b""
-        self._let_go()
+    def _take(self, text: bytes) -> None:
+        """Lets lines wait to be logged, or counts and drops those for which there is no room."""
+        self._recent.extend(line[:LONGEST_LINE] for line in text.rsplit(b"\n", KEPT)[-KEPT:])
+        room = 0 if self._dropping else MOST_WAITING - len(self._waiting)
+        lines = text.split(b"\n", room)
+        if len(lines) > room:
+            self._dropped += lines.pop().count(b"\n") + 1
+            self._dropping = True
+        job = self._current_job()
+        for line in lines:
+            self._waiting.append((line[:LONGEST_LINE], job))
+            self._waiting_bytes += len(self._waiting[-1][0])
+        self._dropping = self._dropping or self._waiting_bytes > MOST_WAITING_BYTES
+
+    def _log(self) -> None:
+        """Logs some of the waiting lines; after the last one, says how many were dropped."""
+        self._logs_later = False
+        for _ in range(min(LOGGED_AT_ONCE, len(self._waiting))):
+            data, job = self._waiting.popleft()
+            self._waiting_bytes -= len(data)
+            line = _line(data, job)
+            if line is not None:
+                self._on_line(line)
+        if self._waiting:
+            self._logs_later = True
+            self._rest(self._log)
+            return
+        if self._dropped:
+            self._on_line(OutputLine("warning", f"{self._dropped:,} lines dropped", None))
+        self._dropped, self._dropping = 0, False
 
     def _let_go(self) -> None:
         if self._open:
@@ -107,7 +170,13 @@ class Output:
             os.close(self._descriptor)
 
 
-def _structured(text: str) -> OutputLine | None:
+def _line(data: bytes, job: str | None) -> OutputLine | None:
+    """Decodes a line; None if it is empty."""
+    text = data.decode(errors="replace").rstrip("\r")
+    return (_structured(text, job) or OutputLine("info", text, job)) if text else None
+
+
+def _structured(text: str, current: str | None) -> OutputLine | None:
     if not text.startswith(MARK):
         return None
     try:
@@ -115,4 +184,4 @@ def _structured(text: str) -> OutputLine | None:
         level, words, job = found["level"], found["text"], found["job"]
     except (ValueError, KeyError, TypeError, RecursionError):
         return None  # another text with the same prefix, or a record that was cut: keep it as it is
-    return OutputLine(level if level in LEVELS else "info", str(words), None if job is None else str(job))
+    return OutputLine(level if level in LEVELS else "info", str(words), current if job is None else str(job))

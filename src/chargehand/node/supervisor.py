@@ -175,8 +175,8 @@ class Supervisor:
 
     @property
     def gone(self) -> bool:
-        """Whether no worker process, and nothing that one started, is left."""
-        return not self.handles and not self._reaper.dying and self._fleet.all_gone()
+        """Whether no worker process, nothing that one started, and no output of one is left."""
+        return not self.handles and not self._reaper.dying and not self._resting and self._fleet.all_gone()
 
     # decisions and actions
 
@@ -224,8 +224,9 @@ class Supervisor:
                 log.warning("worker force-killed", component=component, reason=reason)
                 self._kill(self.handles[component])
             case Examine(component):
-                flags = self._fleet.places[component].flags
-                self.tell(Examined(component, proc.cpu_of(self.handles[component].child.pid)))
+                flags, handle = self._fleet.places[component].flags, self.handles[component]
+                behind = handle.output is not None and handle.output.behind
+                self.tell(Examined(component, proc.cpu_of(handle.child.pid), behind))
                 if self._fleet.places[component].flags != flags:
                     self._events.changed(component)
             case Report():
@@ -311,7 +312,7 @@ class Supervisor:
             return
         self._lives.add(handle.child)
         self.handles[component] = handle
-        handle.listen(self._loop, ends, self._worked, self._pulsed, self._printed, self._rest)
+        handle.listen(self._loop, ends, self._worked, self._pulsed, self._printed, self._job_of, self._rest)
         self._loop.add(handle.child.pidfd, lambda _: self._reaper.on_exit(handle))
         assert handle.work is not None
         handle.work.send(encode("INIT", self._init(component, crew, mark)))
@@ -508,10 +509,12 @@ class Supervisor:
         self._resting.append((clock.monotonic() + REST, then))
 
     def _printed(self, handle: Handle, line: OutputLine) -> None:
-        if line.job is None:
-            held = self._ledger.held.get(handle.component)
-            line.job = held.claim.id if held and not held.others else None
         self._events.said(handle.component, line)
+
+    def _job_of(self, handle: Handle) -> str | None:
+        """Returns the job that the worker's output belongs to."""
+        held = self._ledger.held.get(handle.component)
+        return held.claim.id if held and not held.others else None
 
     def _bad(self, handle: Handle, frame: Frame | BadFrame, why: str) -> None:
         handle.keep_bad_frame(frame, why)

@@ -272,6 +272,14 @@ def _output(job: "Task", step: "Step") -> None:
     sys.stderr.flush()
 
 
+@_fault("flood", "Writes `bytes` (1 MiB) to stdout, in lines of 64 characters or as `one` line.")
+def _flood(job: "Task", step: "Step") -> None:
+    size = step.get("bytes", 1 << 20)
+    piece = b"x" * (1 << 16) if step.get("one") else (b"x" * 63 + b"\n") * (1 << 10)
+    while size > 0:
+        size -= os.write(1, piece[:size])
+
+
 # processes and threads that are left behind
 
 

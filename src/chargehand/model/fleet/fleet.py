@@ -99,8 +99,8 @@ class Fleet(Roster):
                 if place.alive and place.verdict is None:
                     self._watch.more_time(place, seconds, now)
                 return []
-            case Examined(component, cpu):
-                return self._examined(self.places[component], cpu, now)
+            case Examined(component):
+                return self._examined(self.places[component], event, now)
             case Broken(component):
                 place = self.places[component]
                 again = not place.alive or place.verdict is not None
@@ -181,10 +181,10 @@ class Fleet(Roster):
             return self._ending.condemn(place, found, now)
         return [*found, *self._recycled(place, now)]
 
-    def _examined(self, place: Place, cpu: float | None, now: float) -> list[Action]:
+    def _examined(self, place: Place, reading: Examined, now: float) -> list[Action]:
         if not place.alive or place.asked or place.verdict:
             return []
-        found = self._watch.examined(place, cpu, now)
+        found = self._watch.examined(place, reading, now)
         return [] if found is None else self._ending.condemn(place, found, now)
 
     # jobs of a worker

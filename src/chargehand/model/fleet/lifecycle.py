@@ -80,6 +80,8 @@ class Examined(msgspec.Struct, frozen=True):
 
     component: str
     cpu: float | None
+    behind: bool = False
+    """Whether the node has not read all output of the worker, which may be waiting for that."""
 
 
 class Broken(msgspec.Struct, frozen=True):

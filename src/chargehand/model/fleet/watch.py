@@ -4,7 +4,7 @@ Pure. A busy worker is never considered hung: silence counts only if no CPU time
 """
 
 from chargehand.model.fleet.death import Reason
-from chargehand.model.fleet.lifecycle import Action, Examine, Status
+from chargehand.model.fleet.lifecycle import Action, Examine, Examined, Status
 from chargehand.model.fleet.place import Place
 from chargehand.model.fleet.policy import LivenessPolicy
 
@@ -69,17 +69,20 @@ class Watch:
         place.look_at = now + self._policy.silent
         return [Examine(place.component)]
 
-    def examined(self, place: Place, cpu: float | None, now: float) -> Reason | None:
-        """Judges a reading of the CPU time, taken because of silence or because the main thread makes no progress."""
-        silent_for = now - place.framed_at
+    def examined(self, place: Place, reading: Examined, now: float) -> Reason | None:
+        """Judges a reading of the CPU time, taken because of silence or because the main thread makes no progress.
+
+        A worker that waits until the node reads its output is not judged: such a reading begins a new period.
+        """
+        cpu, silent_for = reading.cpu, now - place.framed_at
         if silent_for < self._policy.silent / 2:
             place.look_at = self._deadline(place)
-            return self._still(place, cpu, now)
+            return self._still(place, reading, now)
         if cpu is None:  # the worker is dead, but its descendants are not yet
             place.look_at = now + self._policy.silent / 2
             return None
         if place.cpu is not None and silent_for >= self._policy.silent - ROUNDING:
-            if cpu == place.cpu:
+            if cpu == place.cpu and not reading.behind:
                 return Reason.HEARTBEAT_TIMEOUT
             place.unresponsive = True
         first = place.cpu is None
@@ -88,11 +91,12 @@ class Watch:
         place.look_at = place.framed_at + self._policy.silent if first else now + self._policy.silent / 2
         return None
 
-    def _still(self, place: Place, cpu: float | None, now: float) -> Reason | None:
+    def _still(self, place: Place, reading: Examined, now: float) -> Reason | None:
         """Judges a worker whose main thread makes no progress in a job without a timeout."""
+        cpu = reading.cpu
         if cpu is None or not place.endless:
             return None
-        if place.still_cpu is None:
+        if place.still_cpu is None or reading.behind:
             place.still_cpu, place.still_since = cpu, now
             return None
         passed = now - place.still_since

@@ -1,0 +1,148 @@
+"""What a worker prints is read faster than it can be logged: nobody waits, and what is dropped is counted."""
+
+import os
+import re
+from collections.abc import Callable, Generator
+
+import pytest
+
+from chargehand.node.loop import Loop
+from chargehand.node.output import (
+    KEPT,
+    LOGGED_AT_ONCE,
+    LONGEST_LINE,
+    MOST_WAITING,
+    READ_AT_ONCE,
+    READ_IN_A_ROW,
+    Output,
+    OutputLine,
+)
+
+
+class Printing:
+    """A pipe, its reader, and the turns of the node's loop."""
+
+    def __init__(self) -> None:
+        self.loop = Loop()
+        self._end, self.writing = os.pipe()
+        os.set_blocking(self.writing, False)
+        self.logged: list[OutputLine] = []
+        self.resting: list[Callable[[], None]] = []
+        self.job: str | None = "job"
+        self.output = Output(self.loop, self._end, self.logged.append, lambda: self.job, self.resting.append)
+
+    def turn(self) -> int:
+        """One turn of the loop. Returns how many lines it logged."""
+        before = len(self.logged)
+        self.loop.handle(self.loop.wait(0))
+        return len(self.logged) - before
+
+    def rest(self) -> int:
+        """What happens after a rest. Returns how many lines that logged."""
+        before = len(self.logged)
+        due, self.resting[:] = self.resting[:], []
+        for then in due:
+            then()
+        return len(self.logged) - before
+
+    def put(self, data: bytes) -> None:
+        """Writes all of it, with as many turns as that takes, and no rest."""
+        while data:
+            try:
+                data = data[os.write(self.writing, data) :]
+            except BlockingIOError:
+                assert self.turn() <= LOGGED_AT_ONCE + 1
+
+    @property
+    def texts(self) -> list[str]:
+        return [line.text for line in self.logged]
+
+
+@pytest.fixture
+def printing() -> Generator[Printing]:
+    made = Printing()
+    yield made
+    os.close(made.writing)
+    made.output.close()
+    made.loop.close()
+
+
+# spec: WP-10
+def test_lines_are_logged_in_order_with_the_job_that_ran(printing: Printing) -> None:
+    printing.put(b"one\ntw")
+    printing.turn()
+    printing.job = "next"
+    printing.put(b"o\r\n\n\x1e" + b'{"level":"error","text":"three","job":"own"}\n')
+    printing.turn()
+    assert [(line.level, line.text, line.job) for line in printing.logged] == [
+        ("info", "one", "job"),
+        ("info", "two", "next"),
+        ("error", "three", "own"),
+    ]
+    assert printing.resting == []
+
+
+# spec: WP-10
+def test_many_lines_at_once_are_logged_in_several_turns_and_none_is_lost(printing: Printing) -> None:
+    printing.put(b"".join(b"%d\n" % number for number in range(MOST_WAITING)))
+    printing.turn()
+    printing.job = "next"
+    while printing.resting:
+        assert printing.rest() <= LOGGED_AT_ONCE
+    assert printing.texts == [str(number) for number in range(MOST_WAITING)]
+    assert {line.job for line in printing.logged} == {"job"}, "the one that ran when they were printed"
+
+
+# spec: WP-10 SV-8
+def test_what_is_too_much_is_counted_and_dropped(printing: Printing) -> None:
+    count = 100_000
+    for number in range(count):
+        printing.put(b"%d\n" % number)
+    printing.turn()
+    while printing.resting:
+        assert printing.rest() <= LOGGED_AT_ONCE + 1
+    words = printing.texts[-1]
+    dropped = int(re.fullmatch(r"([\d,]+) lines dropped", words)[1].replace(",", ""))  # type: ignore[index]
+    assert printing.logged[-1].level == "warning"
+    assert dropped + len(printing.logged) - 1 == count
+    assert printing.texts[:-1] == [str(number) for number in range(len(printing.logged) - 1)]
+    assert [line.text for line in printing.output.lines] == [str(number) for number in range(count - KEPT, count)]
+    printing.put(b"and then\n")
+    printing.turn()
+    assert printing.texts[-1] == "and then"
+
+
+# spec: WP-10 SV-8
+def test_the_pipe_is_read_quickly_and_leaves_time_for_others(printing: Printing) -> None:
+    turns, line = 0, b"x" * 63 + b"\n"
+    os.write(printing.writing, line)
+    while printing.loop.wait(0):
+        printing.turn()
+        turns += 1
+        os.write(printing.writing, line * (READ_AT_ONCE // len(line)))
+    assert turns == READ_IN_A_ROW // READ_AT_ONCE + 1
+    printing.rest()
+    assert printing.loop.wait(0), "it is read again after the rest"
+
+
+# spec: WP-10 SV-8
+@pytest.mark.parametrize("byte", [b"x", b"\xff", b"\0"])
+def test_an_endless_line_is_cut_and_the_rest_of_it_skipped(printing: Printing, byte: bytes) -> None:
+    for _ in range(40):
+        printing.put(byte * (1 << 15))
+        printing.turn()
+        printing.rest()
+    printing.put(b"\nafter\n")
+    printing.turn()
+    assert [len(text) for text in printing.texts] == [LONGEST_LINE, len("after")]
+    assert [line.text for line in printing.output.lines] == printing.texts
+
+
+# spec: WP-10
+def test_what_waits_when_the_worker_exits_is_still_logged(printing: Printing) -> None:
+    printing.put(b"".join(b"%d\n" % number for number in range(1000)) + b"the last")
+    printing.output.close()
+    assert printing.output.lines[-1].text == "the last"
+    while printing.resting:
+        assert printing.rest() <= LOGGED_AT_ONCE
+    assert printing.texts == [*map(str, range(1000)), "the last"]
