@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack, overload
 
 from msgspec.structs import replace
 
-from chargehand import handler, settings
+from chargehand import forks, handler, settings
 from chargehand.crew import Crew, JobOptions
 from chargehand.errors import ConfigurationError, UnknownCrew
 from chargehand.host.health import Component
@@ -115,6 +115,7 @@ class Chargehand:
         """For the packages of Chargehand itself: the web interface, the command line and the test kit."""
         self._host: Host | None = None
         self._guard = threading.Lock()
+        forks.in_child(self._after_fork)
         self.pages: list[Page] = []
         """Pages of the application, for the navigation of the dashboard."""
 
@@ -449,9 +450,12 @@ class Chargehand:
             assert self._host is not None
             return self._host
 
+    def _after_fork(self) -> None:
+        self._guard, self._host = threading.Lock(), None
+
     def _hosts(self) -> bool:
-        """Returns whether this process hosts a node; the host of a parent process does not count."""
-        return self._host is not None and self._host.is_own and not self._host.ended.is_set()
+        """Returns whether this process hosts a node."""
+        return self._host is not None and not self._host.ended.is_set()
 
     def unhost(self, limit: float | None = None) -> None:
         """Stops the node that this process hosts: within the grace period, or `limit` seconds if that is less."""

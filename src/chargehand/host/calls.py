@@ -4,7 +4,6 @@ Calls are not retried: a caller that receives NoNode uses the store, which is au
 """
 
 import asyncio
-import os
 import select
 import socket
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterator, Sequence
@@ -14,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from chargehand import clock, errors
+from chargehand import clock, errors, forks
 from chargehand.errors import ChargehandError
 from chargehand.model.job import Enqueued, NewJob
 from chargehand.protocol.control import FRAME_LIMIT, address_of
@@ -48,6 +47,7 @@ class Connection:
     def __init__(self, path: Path, timeout: float) -> None:
         self._sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._sock.settimeout(timeout)
+        forks.close_in_child(self._sock)
         self._decoder = Decoder(FRAME_LIMIT)
         self._calls = 0
         self._replies: list[dict[str, Any]] = []
@@ -106,16 +106,15 @@ class Calls:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._lines: list[Connection] = []
-        self._inherited: list[Connection] = []
-        self._pid = os.getpid()
+        forks.in_child(self._after_fork)
 
     @contextmanager
     def line(self) -> Generator[Connection]:
         """Yields a connection, which is kept for later calls, or closed if the block raises."""
-        self._check_fork()
+        lines = self._lines  # in a process forked inside the block, the connection does not come back to `self._lines`
         line: Connection | None = None
-        while line is None and self._lines:
-            line = self._lines.pop()
+        while line is None and lines:
+            line = lines.pop()
             if not line.idle():
                 line.close()
                 line = None
@@ -125,7 +124,7 @@ class Calls:
         except BaseException:
             line.close()
             raise
-        self._lines.append(line)
+        lines.append(line)
 
     def call(self, kind: str, **fields: Any) -> dict[str, Any]:
         """Sends a request and returns the reply. Raises the error of the node, or NoNode."""
@@ -211,14 +210,25 @@ class Calls:
             line.send("UNFOLLOW", id=job_id)
 
     def close(self) -> None:
-        self._check_fork()
         while self._lines:
             self._lines.pop().close()
 
-    def _check_fork(self) -> None:
-        if self._pid != os.getpid():
-            self._inherited = self._lines  # the parent still uses them
-            self._lines, self._pid = [], os.getpid()
+    def _after_fork(self) -> None:
+        self._lines = []
+
+
+async def connect(path: Path) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Connects to a node, for event loops. Forked processes do not share the connection."""
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    sock.setblocking(False)
+    forks.close_in_child(sock)
+    try:
+        with address_of(path) as address:
+            await asyncio.get_running_loop().sock_connect(sock, address)
+        return await asyncio.open_unix_connection(sock=sock)
+    except BaseException:
+        sock.close()
+        raise
 
 
 @asynccontextmanager
@@ -229,8 +239,7 @@ async def follow(path: Path, job_id: str) -> AsyncGenerator[Callable[[float], Aw
     """
     writer: asyncio.StreamWriter | None = None
     try:
-        with address_of(path) as address:
-            reader, writer = await asyncio.open_unix_connection(address)
+        reader, writer = await connect(path)
         writer.write(encode("FOLLOW", {"call": 1, "id": job_id}))
     except OSError:
         reader = None

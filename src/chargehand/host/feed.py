@@ -14,12 +14,13 @@ import msgspec
 
 from chargehand import clock, log
 from chargehand.errors import ChargehandError
+from chargehand.host.calls import connect
 from chargehand.ids import new_id
 from chargehand.live.bodies import Body, HealthBody, Identity
 from chargehand.live.broker import Broker, Delivery, Subscription, Wire
 from chargehand.model.health import Verdict
 from chargehand.model.topic import HEALTH, Patterns, resync, union
-from chargehand.protocol.control import FRAME_LIMIT, address_of
+from chargehand.protocol.control import FRAME_LIMIT
 from chargehand.protocol.frame import BadFrame, Decoder, Frame, encode
 
 READ_EVERY = 1.0
@@ -221,8 +222,7 @@ class Feed:
 
     async def _listen(self) -> None:
         """Mirrors a node until the connection ends."""
-        with address_of(self._path) as address:
-            reader, writer = await asyncio.open_unix_connection(address)
+        reader, writer = await connect(self._path)
         self._writer, self._joining = writer, []
         late = asyncio.get_running_loop().call_later(LONGEST_WAIT, self._join, None)
         try:

@@ -9,12 +9,10 @@ import select
 import signal
 import socket
 import threading
-from collections.abc import Generator
-from contextlib import contextmanager
 
 import msgspec
 
-from chargehand import clock, log
+from chargehand import clock, forks, log
 from chargehand.errors import ChargehandError
 from chargehand.host import nodelock
 from chargehand.processes.child import Child, launch
@@ -32,27 +30,6 @@ KILL_TIMEOUT = 3.0
 """Seconds that a node has to kill its workers, before it is killed itself."""
 SHORT_LIFE = 10.0
 LONGEST_PAUSE = 30.0
-
-
-_tethers: set[socket.socket] = set()
-
-
-@contextmanager
-def _not_for_children(tether: socket.socket) -> Generator[None]:
-    """Closes the tether in processes forked during the block; otherwise the node would outlive its host."""
-    _tethers.add(tether)
-    try:
-        yield
-    finally:
-        _tethers.discard(tether)
-
-
-def _close_tethers() -> None:
-    for tether in _tethers:
-        tether.close()
-
-
-os.register_at_fork(after_in_child=_close_tethers)
 
 
 class Failed(msgspec.Struct, frozen=True):
@@ -74,23 +51,23 @@ class Host:
         self.ready = threading.Event()
         """Set while the node of this host is ready."""
         self.ended = threading.Event()
+        """Set when the thread has ended, and in every forked process."""
         self.failed: Failed | None = None
         self.node_pid: int | None = None
-        self._pid = os.getpid()
+        forks.in_child(self._after_fork)
 
-    @property
-    def is_own(self) -> bool:
-        """Whether this process created the host; False in a forked child."""
-        return self._pid == os.getpid()
+    def _after_fork(self) -> None:
+        """Leaves the node to the parent process."""
+        self.ready, self.ended = threading.Event(), threading.Event()
+        self.ended.set()
+        self.close()
 
     def start(self) -> None:
         """Starts the thread."""
         self._thread.start()
 
     def stop(self, timeout: float | None = None) -> bool:
-        """Stops the node gracefully. Returns whether it has ended within the timeout; True in a forked process."""
-        if not self.is_own:
-            return True
+        """Stops the node gracefully. Returns whether it has ended within the timeout."""
         self._stopping = True
         if self._wake >= 0:
             os.eventfd_write(self._wake, 1)
@@ -159,7 +136,8 @@ class Host:
         child: Child | None = None
         try:
             ours, theirs = socket.socketpair()
-            with ours, theirs, _not_for_children(ours):
+            forks.close_in_child(ours)  # otherwise the node would outlive its host
+            with ours, theirs:
                 child = self._launch(theirs, lock)
                 nodelock.release(lock)
                 theirs.close()

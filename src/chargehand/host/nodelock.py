@@ -5,6 +5,7 @@ import json
 import os
 from typing import Any
 
+from chargehand import forks
 from chargehand.errors import StoreError
 from chargehand.stores.location import Location
 
@@ -42,7 +43,7 @@ def _release_in_child() -> None:
         release(descriptor)
 
 
-os.register_at_fork(after_in_child=_release_in_child)
+forks.in_child(_release_in_child)
 
 
 def sign(descriptor: int, pid: int, node: str) -> None:

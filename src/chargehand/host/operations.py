@@ -13,6 +13,7 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
+from chargehand import forks
 from chargehand.errors import (
     ChargehandError,
     ConfigurationError,
@@ -62,6 +63,13 @@ THROUGH_THE_NODE = 32
 BYTES_THROUGH_THE_NODE = 1 << 18
 
 _inside: ContextVar[bool] = ContextVar("chargehand_inside_transaction", default=False)
+
+
+def _after_fork() -> None:
+    _inside.set(False)  # the transaction is the parent's
+
+
+forks.in_child(_after_fork)
 
 
 class Operations:

@@ -12,6 +12,7 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
+from chargehand import forks
 from chargehand.errors import ChargehandError
 
 Answer = TypeVar("Answer")
@@ -29,6 +30,10 @@ class ThreadPool:
 
     def __init__(self, threads: int = 8, waiting: int = 64, limit: float = 10.0) -> None:
         self._threads, self._waiting, self._limit = threads, waiting, limit
+        self._start()
+        forks.in_child(self._start)
+
+    def _start(self) -> None:
         self._todo: SimpleQueue[_Call] = SimpleQueue()
         self._guard = threading.Lock()
         self._running = self._open = 0

@@ -7,6 +7,7 @@ from pathlib import Path
 import apsw
 
 from chargehand.errors import StoreBusy, StoreError
+from chargehand.stores.sqlite import files
 
 LONGEST_WAIT = 60.0
 """Seconds to wait for a program that writes without taking the write lock."""
@@ -18,7 +19,7 @@ _TEXTS: tuple[tuple[type[apsw.Error], str], ...] = (
     (apsw.ReadOnlyError, "{path} cannot be written: the file, its folder or its disk is read-only"),
     (apsw.CantOpenError, "{path} cannot be opened ({error}): check that folder and file may be read and written"),
     (apsw.FullError, "the disk that holds {path} is full: make room; nothing that was acknowledged is lost"),
-    (apsw.BusyError, "{path} has been locked for {wait:g} s by a program that does not take Chargehand's lock first"),
+    (apsw.BusyError, "{path} has been locked for {wait:g} s by {holder}, which does not take Chargehand's lock first"),
     (apsw.LockedError, "{path} is locked by a reader inside this process"),
     (apsw.IOError, "{path} could not be read or written ({error}): is the disk full, gone or failing?"),
 )
@@ -35,4 +36,14 @@ def store_errors(path: Path, kinds: tuple[type[Exception], ...] = (*ENGINE, OSEr
             raise StoreError(f"{path} cannot be used: {error.strerror or error}") from error
         text = next(text for kind, text in _TEXTS if isinstance(error, kind))
         kind = StoreBusy if isinstance(error, apsw.BusyError) else StoreError
-        raise kind(text.format(path=path, error=error, wait=LONGEST_WAIT)) from error
+        holder = _holder(path) if kind is StoreBusy else ""
+        raise kind(text.format(path=path, error=error, wait=LONGEST_WAIT, holder=holder)) from error
+
+
+def _holder(path: Path) -> str:
+    """Names the process that holds SQLite's write lock, if the kernel lists it."""
+    try:
+        pids = files.lockers(Path(f"{path}-shm"), Path("/proc/locks").read_text(), files.WRITE_BYTE)
+        return f"process {pids[0]} ({Path(f'/proc/{pids[0]}/comm').read_text().strip()})"
+    except (OSError, IndexError):
+        return "a program"

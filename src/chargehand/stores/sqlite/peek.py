@@ -3,6 +3,8 @@
 Only for a separate process, which may be killed: `python -m chargehand.doctor`.
 """
 
+from contextlib import nullcontext
+
 import apsw
 
 from chargehand import clock
@@ -42,7 +44,7 @@ class Peek:
                 raise StoreError(NO_DATABASE.format(path=path))
             connection = apsw.Connection(str(path), apsw.SQLITE_OPEN_READONLY)
             connection.set_busy_timeout(BUSY_MS)
-        self._db = Database(path, connection, clock.now_ms)
+        self._db = Database(path, connection, clock.now_ms, nullcontext())
         self.jobs = SqliteJobReading(self._db)
         self.fleet = SqliteFleetReading(self._db)
 

@@ -1,7 +1,7 @@
 """A store in SQLite: one file, one node, any number of processes that enqueue and read.
 
 Every write first takes a `flock` on a file beside the database. That makes writers fair and avoids SQLite's error
-"database is locked". A store must never be used by two threads at once, nor after a fork.
+"database is locked". A store must never be used by two threads at once, nor after a fork (`forks` has the reasons).
 """
 
 import fcntl
@@ -19,11 +19,12 @@ import apsw
 
 from chargehand import clock
 from chargehand.errors import StoreError
+from chargehand.forks import in_child
 from chargehand.ids import NewIds, new_ids
 from chargehand.model.batch import Batch, Result
 from chargehand.model.records import Holder, Retention
 from chargehand.stores.location import Location
-from chargehand.stores.sqlite import files
+from chargehand.stores.sqlite import files, forks
 from chargehand.stores.sqlite.database import Database
 from chargehand.stores.sqlite.errors import ENGINE, LONGEST_WAIT, NO_DATABASE, store_errors
 from chargehand.stores.sqlite.prune import Surplus, find_expired
@@ -33,6 +34,9 @@ from chargehand.stores.turn import turn
 
 SAFE_ENGINES = ((3, 51, 3), (3, 50, 7), (3, 44, 6))
 """The first versions, newest branch first, without the bug that damages WAL files that several processes write."""
+LONGEST_HOLD = 0.5
+"""Seconds for which the write lock is held while another program keeps SQLite's own lock; then others may try."""
+HOLD_PAUSE = 0.05
 PAGES_TENDED = 250
 PAGES_UNTENDED = 10_000
 """The node checkpoints often. Other processes do so only if the log has grown large because no node runs."""
@@ -40,6 +44,15 @@ PAGES_UNTENDED = 10_000
 _ours: dict[Path, set[int]] = {}
 """Descriptors on databases that stores of this process opened. SQLite may keep them after a store is closed."""
 _opening = threading.Lock()
+
+
+def _after_fork() -> None:
+    global _opening
+    _opening = threading.Lock()
+    _ours.clear()
+
+
+in_child(_after_fork)
 
 
 class SqliteStore:
@@ -61,20 +74,27 @@ class SqliteStore:
         self._new_ids = new_ids
         self._synchronous = synchronous
         self._surplus = Surplus()
+        self._busy = _BusyHandler()
+        self._tx: SqliteTransaction | None = None
+        self._lock = -1
+        self.use = forks.Use()
+        self._reading = Database(path, None, now_ms, self.use)
+        forks.check(path)
+        forks.watch(self)
         with store_errors(path), _opening:
             self._check_file_system(create)
             self._lock = os.open(Location(path).lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
-                self._connect(create, PAGES_TENDED if tend else PAGES_UNTENDED)
+                with self.use:
+                    self._connect(create, PAGES_TENDED if tend else PAGES_UNTENDED)
                 self.migrate()
                 _ours[path] = files.descriptors_on(path)
             except BaseException:
                 self._close()
                 raise
-        reading = Database(path, self._db, now_ms)
-        self.jobs = SqliteJobReading(reading)
-        self.fleet = SqliteFleetReading(reading)
-        self.access = SqliteAccessReading(reading)
+        self.jobs = SqliteJobReading(self._reading)
+        self.fleet = SqliteFleetReading(self._reading)
+        self.access = SqliteAccessReading(self._reading)
 
     # opening
 
@@ -92,7 +112,8 @@ class SqliteStore:
             raise StoreError(
                 f"{path} is on a network file system ({network}), where SQLite loses data: move it to a local disk"
             )
-        if "_sqlite3" in sys.modules and files.descriptors_on(path) - _ours.get(path, set()):
+        suspect = "_sqlite3" in sys.modules or forks.is_inherited(path)
+        if suspect and files.descriptors_on(path) - _ours.get(path, set()):
             raise StoreError(
                 f"{path} is open in this process through another engine (the standard library's sqlite3?), which "
                 "drops the file's locks when it closes, and so damages it: use hand.transaction() for your own tables"
@@ -103,12 +124,12 @@ class SqliteStore:
 
     def _connect(self, create: bool, checkpoint_pages: int) -> None:
         flags = apsw.SQLITE_OPEN_READWRITE | (apsw.SQLITE_OPEN_CREATE if create else 0)
-        self._db = apsw.Connection(str(self.path), flags)
+        self._db = self._reading.connection = apsw.Connection(str(self.path), flags)
         self._file = files.identity_of(self.path)
-        self._db.set_busy_handler(_BusyHandler())
+        self._db.set_busy_handler(self._busy)
         if self._db.pragma("journal_mode") != "wal":
-            with self._locked():
-                mode = self._db.pragma("journal_mode", "wal")
+            with self._locked(lambda: self._db.pragma("journal_mode", "wal")):
+                mode = self._db.pragma("journal_mode")
             if mode != "wal":
                 raise StoreError(f"{self.path} cannot be switched to write-ahead logging; is it read-only?")
         # Otherwise SQLite may plan a statement again for every bound value, at ten times the cost.
@@ -120,8 +141,9 @@ class SqliteStore:
     def migrate(self) -> int:
         steps, additions = list(migrations()), dict(additive_migrations())
         with store_errors(self.path):
-            if self._schema_version() == len(steps) and additions.keys() <= self._additions():
-                return len(steps)
+            with self.use:
+                if self._schema_version() == len(steps) and additions.keys() <= self._additions():
+                    return len(steps)
             with self._writing():
                 found = self._schema_version()  # read again: another process may have migrated meanwhile
                 if found > len(steps):
@@ -160,7 +182,7 @@ class SqliteStore:
     # reading
 
     def changed(self) -> bool:
-        with store_errors(self.path):
+        with store_errors(self.path), self.use:
             seen, self._data_version = self._data_version, int(self._db.pragma("data_version"))
             return seen != self._data_version
 
@@ -170,12 +192,37 @@ class SqliteStore:
     # writing
 
     @contextmanager
-    def _locked(self) -> Generator[None]:
-        fcntl.flock(self._lock, fcntl.LOCK_EX)
+    def _locked(self, begin: Callable[[], Any]) -> Generator[None]:
+        """Holds the write lock for the block, after `begin` has taken SQLite's own lock.
+
+        While another program holds SQLite's lock, the write lock is released again and again for other writers.
+        """
+        until: float | None = None
+        while True:
+            fcntl.flock(self._lock, fcntl.LOCK_EX)
+            try:
+                with self.use:
+                    if self._has_begun(begin, until):
+                        yield
+                        return
+            finally:
+                if self._lock >= 0:  # a process that was forked in the block has none: the lock is its parent's
+                    fcntl.flock(self._lock, fcntl.LOCK_UN)
+            until = until or clock.monotonic() + LONGEST_WAIT
+            clock.sleep(HOLD_PAUSE)
+
+    def _has_begun(self, begin: Callable[[], Any], until: float | None) -> bool:
+        """Returns False if another program holds SQLite's lock for LONGEST_HOLD. Raises BusyError after `until`."""
+        self._busy.limit = LONGEST_HOLD
         try:
-            yield
+            begin()
+        except apsw.BusyError:
+            if until is not None and clock.monotonic() >= until:
+                raise
+            return False
         finally:
-            fcntl.flock(self._lock, fcntl.LOCK_UN)
+            self._busy.limit = LONGEST_WAIT
+        return True
 
     def _check_replaced(self) -> None:
         """Raises StoreError if the file was deleted: what is written into it is lost and must not be acknowledged."""
@@ -185,11 +232,13 @@ class SqliteStore:
                 f"{self.path} was deleted or replaced while it was in use: restart everything that uses it"
             )
 
+    def _begin(self) -> None:
+        self._check_replaced()
+        self._db.execute("BEGIN IMMEDIATE")
+
     @contextmanager
     def _writing(self) -> Generator[None]:
-        with self._locked():
-            self._check_replaced()
-            self._db.execute("BEGIN IMMEDIATE")
+        with self._locked(self._begin):
             try:
                 yield
                 self._db.execute("COMMIT")
@@ -201,11 +250,12 @@ class SqliteStore:
     @contextmanager
     def transaction(self) -> Generator[SqliteTransaction]:
         with store_errors(self.path, ENGINE), self._writing():
-            tx = SqliteTransaction(self._db, self._now_ms(), self._new_ids)
+            tx = self._tx = SqliteTransaction(self._db, self._now_ms(), self._new_ids)
             try:
                 yield tx
             finally:
                 tx.end()
+                self._tx = None
 
     def turn(self, batch: Batch, holder: Holder, monotonic: Callable[[], float] = clock.monotonic) -> Result:
         return turn(self, batch, holder, monotonic)
@@ -213,7 +263,8 @@ class SqliteStore:
     def prune(self, retention: Retention, limit: int) -> int:
         with store_errors(self.path):
             # Reading what to delete needs no lock; the write lock is held only while it is deleted.
-            expired = find_expired(self._db, self._surplus, retention, self._now_ms(), limit)
+            with self.use:
+                expired = find_expired(self._db, self._surplus, retention, self._now_ms(), limit)
             if not expired:
                 return 0
             with self._writing():
@@ -240,25 +291,46 @@ class SqliteStore:
             self._close()
 
     def _close(self) -> None:
-        if self._db is not None:
-            self._db.close()
-        os.close(self._lock)
+        with self.use:
+            if self._db is not None:
+                self._db.close()
+            forks.unwatch(self)
+        self._close_lock()
         left = files.descriptors_on(self.path) & _ours.get(self.path, set())
         if left:
             _ours[self.path] = left
         else:
             _ours.pop(self.path, None)
 
+    def forked(self, usable: bool) -> None:
+        """Gives up the connection and the lock, which belong to the parent process."""
+        connection = self._db
+        self._db = self._reading.connection = forks.Inherited(self.path, os.getppid())
+        if self._tx is not None:
+            self._tx.end(self._db)
+        if usable and connection is not None:
+            connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+            connection.close()
+        elif connection is not None:
+            forks.leak(connection)
+        self._close_lock()
+
+    def _close_lock(self) -> None:
+        lock, self._lock = self._lock, -1
+        if lock >= 0:
+            os.close(lock)
+
 
 class _BusyHandler:
     """Waits, up to a limit, for a program that writes without taking the write lock."""
 
     def __init__(self) -> None:
+        self.limit = LONGEST_WAIT
         self._until = 0.0
 
     def __call__(self, tries: int) -> bool:
         if not tries:
-            self._until = clock.monotonic() + LONGEST_WAIT
+            self._until = clock.monotonic() + self.limit
         clock.sleep(0.005)
         return clock.monotonic() < self._until
 

@@ -16,6 +16,9 @@ class _Ended:
         raise ChargehandError("the transaction has ended: use it inside its `with` block")
 
 
+_ENDED = _Ended()
+
+
 class SqliteTransaction:
     """Implements `chargehand.store.Transaction`."""
 
@@ -26,9 +29,8 @@ class SqliteTransaction:
         self.fleet = SqliteFleet(db, now_ms, limits)
         self.access = SqliteAccess(db, now_ms)
 
-    def end(self) -> None:
+    def end(self, ended: Any = _ENDED) -> None:
         """Refuses further use: a later statement would commit by itself, or join another transaction."""
-        ended: Any = _Ended()
         self._db = self.jobs = self.fleet = self.access = ended
 
     def execute(self, sql: str, bindings: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
