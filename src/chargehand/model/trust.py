@@ -71,7 +71,7 @@ class Trust:
         self._probed = False
         """Whether a process was replaced as a probe, and no job of the crew has been done well since."""
         self._accused: str | None = None
-        """The process that the probe replaced, if it had failed several jobs: a success now proves that it was broken."""
+        """The process that the probe replaced, if it failed several jobs: a success now proves that it was broken."""
         self._in_vain: dict[str, int] = {}
         """How often in a row a worker's process was replaced before it did a single job well."""
         self._broken: deque[str] = deque(maxlen=MOST_BROKEN)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from chargehand import clock
-from chargehand.errors import GiveUp, Retry
+from chargehand.errors import GiveUp, Retry, WorkerBroken
 from chargehand.handler import Handler, Job
 from chargehand.protocol.frame import encode
 from chargehand.testing.faults_loading import FOREVER, misload
@@ -31,6 +31,8 @@ LIFETIME = 300
 
 _logger = logging.getLogger(__name__)  # before the first job, so that the worker forwards log records
 _acts: dict[str, "Act"] = {}
+_state = {"sick": False, "unsound": False}
+"""What earlier jobs left behind in this process."""
 
 
 class Faulty(Handler[dict[str, Any], Any]):
@@ -42,8 +44,13 @@ class Faulty(Handler[dict[str, Any], Any]):
     def set_up(self) -> None:
         misload(self)
 
+    def is_sound(self) -> bool:
+        return not _state["unsound"]
+
     def perform(self, job: Job[dict[str, Any]]) -> Any:
         _note(job, "start", job.id, os.getpid())
+        if _state["sick"]:
+            raise RuntimeError("this process has failed every job since a fault made it sick")
         for step in _steps(job.payload):
             if "fault" in step:
                 _act(step["fault"])(job, step)
@@ -109,6 +116,31 @@ def _give_up(job: "Task", step: "Step") -> None:
 @_fault("sys.exit", "Calls sys.exit with `code` (1): an exception that does not end the process.")
 def _sys_exit(job: "Task", step: "Step") -> None:
     sys.exit(step.get("code", 1))
+
+
+# processes that can do nothing any more
+
+
+@_fault("sick", "Raises, and so does every later job of this process, as after a lost GPU context that nobody reports.")
+def _sick(job: "Task", step: "Step") -> None:
+    _state["sick"] = True
+    raise RuntimeError(step.get("text", "as told"))
+
+
+@_fault("unsound", "Raises, and makes the handler's self-test, `is_sound`, return False.")
+def _unsound(job: "Task", step: "Step") -> None:
+    _state["unsound"] = True
+    raise RuntimeError(step.get("text", "as told"))
+
+
+@_fault("broken", "Raises WorkerBroken.")
+def _broken(job: "Task", step: "Step") -> None:
+    raise WorkerBroken(step.get("text", "as told"))
+
+
+@_fault("cuda", "Raises what `text` says (a device-side assert), as PyTorch does when the CUDA context is lost.")
+def _cuda(job: "Task", step: "Step") -> None:
+    raise RuntimeError(step.get("text", "CUDA error: device-side assert triggered"))
 
 
 # ends of the process
