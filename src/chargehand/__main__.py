@@ -2,7 +2,7 @@
 
 import sys
 
-from chargehand.errors import EXIT_CONFIGURATION
+from chargehand.errors import EXIT_CONFIGURATION, EXIT_INTERRUPTED
 
 
 def main() -> None:
@@ -14,6 +14,8 @@ def main() -> None:
             raise
         sys.stderr.write("chargehand: the command line needs an extra: pip install 'chargehand[cli]'\n")
         sys.exit(EXIT_CONFIGURATION)
+    except KeyboardInterrupt:
+        sys.exit(EXIT_INTERRUPTED)
     run()
 
 

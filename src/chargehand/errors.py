@@ -8,6 +8,8 @@ EXIT_CONFIGURATION = 2
 EXIT_UNRECOVERABLE = 3
 EXIT_STORE = 4
 EXIT_SET_UP = 5
+EXIT_INTERRUPTED = 130
+EXIT_BROKEN_PIPE = 141
 
 STACKS_FOLLOW = "; it stood here:\n"
 """Separates a crash's description from the stack traces in a stored error text."""

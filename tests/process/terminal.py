@@ -23,6 +23,11 @@ def chargehand(*words: str, cwd: Path | None = None, stdin: str = "", **environm
     return warm.run(list(words), cwd, environment_of(**environment), stdin)
 
 
+def chargehand_into(stdout: int, *words: str) -> Told:
+    """With this descriptor as standard output."""
+    return warm.run(list(words), None, environment_of(), "", stdout)
+
+
 def answered(*words: str, **settings: Any) -> Any:
     done = chargehand(*words, **settings)
     assert (done.returncode, done.stderr) == (0, "")

@@ -55,8 +55,10 @@ class Warm:
 _warm: list[Warm] = []
 
 
-def run(words: list[str], cwd: Path | None, env: dict[str, str], stdin: str) -> "subprocess.CompletedProcess[str]":
-    """`python -m chargehand` with these words, as `subprocess.run` would have it."""
+def run(
+    words: list[str], cwd: Path | None, env: dict[str, str], stdin: str, stdout: int | None = None
+) -> "subprocess.CompletedProcess[str]":
+    """`python -m chargehand` with these words, as `subprocess.run` would have it; `stdout` is another descriptor."""
     if not _warm:
         _warm.append(Warm())
         atexit.register(_warm[0].close)
@@ -64,7 +66,8 @@ def run(words: list[str], cwd: Path | None, env: dict[str, str], stdin: str) -> 
     try:
         os.write(files[0], stdin.encode())
         os.lseek(files[0], 0, os.SEEK_SET)
-        code = _warm[0].run(words, str(cwd or Path.cwd()), env, files)
+        given = files if stdout is None else [files[0], stdout, files[2]]
+        code = _warm[0].run(words, str(cwd or Path.cwd()), env, given)
         out, err = (os.pread(file, os.fstat(file).st_size, 0).decode() for file in files[1:])
     finally:
         for file in files:
@@ -123,7 +126,7 @@ def perform(request: dict[str, object], files: list[int]) -> NoReturn:
     os.environ.clear()
     os.environ.update(request["env"])  # pyright: ignore[reportArgumentType, reportCallIssue]
     path = os.environ.get("PYTHONPATH", "")
-    sys.path[:0] = [os.getcwd(), *filter(None, path.split(os.pathsep))]
+    sys.path[:0] = [str(request["cwd"]), *filter(None, path.split(os.pathsep))]
     sys.argv = ["chargehand", *request["words"]]  # pyright: ignore[reportGeneralTypeIssues]
     code: object = 0
     try:

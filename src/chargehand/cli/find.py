@@ -4,6 +4,7 @@ import os
 import sys
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,6 +15,7 @@ from chargehand.app import Chargehand
 from chargehand.errors import ConfigurationError, StoreError
 from chargehand.host.service import Service
 from chargehand.stores.location import locate
+from chargehand.stores.refusal import refusals
 
 if TYPE_CHECKING:
     from chargehand.cli.remote import Remote
@@ -74,15 +76,27 @@ def service(app: str | None, store: str | None) -> Service:
     if store is not None:
         os.environ["CHARGEHAND_URL"] = store  # the command line takes precedence over the environment
     folder = Path.cwd() if store is None else locate(store).path.parent
+    with refusals(folder), suppress(FileNotFoundError):
+        os.stat(f"{folder}/.")  # may its files be opened at all?
     hand = Chargehand(folder=folder)
-    if not hand.location.exists():
-        if "url" not in hand.settings.origins:
-            raise StoreError(
-                f"there is no chargehand.db in {os.getcwd()}: name the store with --store, the application with --app, "
-                "or set CHARGEHAND_URL"
-            )
-        raise StoreError(f"there is no store at {hand.location}")
+    _check_file(hand, store)
     return hand.internal
+
+
+def _check_file(hand: Chargehand, store: str | None) -> None:
+    """Raises StoreError if there is no file at the location of the store."""
+    with refusals(hand.location.path):
+        if hand.location.path.is_dir():
+            raise StoreError(f"{hand.location} is a folder, not a store: name a file in it")
+        if hand.location.exists():
+            return
+    if "url" not in hand.settings.origins:
+        raise StoreError(
+            f"there is no chargehand.db in {os.getcwd()}: name the store with --store, the application with --app, "
+            "or set CHARGEHAND_URL"
+        )
+    link = f", to which {store} is a symbolic link" if store is not None and os.path.islink(store) else ""
+    raise StoreError(f"there is no store at {hand.location}{link}")
 
 
 def remote(url: str) -> "Remote":

@@ -19,18 +19,18 @@ def init(
 ) -> None:
     """Write a small working service: an API, its jobs, a handler, tests. No file is overwritten."""
     files = _starter()
-    there = [name for name in files if (folder / name).exists()]
-    if there:
-        raise ChargehandError(f"{folder.absolute()} already contains {', '.join(there)}: nothing was written")
     try:
+        folder = folder.absolute()
+        there = [name for name in files if (folder / name).exists()]
+        if there:
+            raise ChargehandError(f"{folder} already contains {', '.join(there)}: nothing was written")
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in files.items():
             (folder / name).write_text(text)
-    except OSError as error:
-        raise ChargehandError(f"{error.filename} cannot be written: {error.strerror}") from None
-    here = folder.absolute()
-    typer.echo(f"{show.safe(here)}: {', '.join(files)}")
-    typer.echo(f"Continue with: cd {show.safe(here)} && uvicorn main:app")
+    except FileExistsError:
+        raise ChargehandError(f"{folder} is a file, not a folder: nothing was written") from None
+    typer.echo(f"{show.safe(folder)}: {', '.join(files)}")
+    typer.echo(f"Continue with: cd {show.safe(folder)} && uvicorn main:app")
 
 
 def _starter() -> dict[str, str]:

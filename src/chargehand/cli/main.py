@@ -1,6 +1,7 @@
 """Assembles the commands. An error is printed as one sentence and becomes the exit status."""
 
 import sys
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
@@ -22,13 +23,17 @@ from chargehand.cli import (
     serve,
     show,
     status,
+    streams,
     top,
     wake,
     work,
 )
 from chargehand.cli.run import run as run_job
-from chargehand.errors import EXIT_ERROR, ChargehandError
+from chargehand.errors import EXIT_BROKEN_PIPE, EXIT_ERROR, EXIT_INTERRUPTED, ChargehandError
 from chargehand.host.actor import acting_as, user
+from chargehand.stores.refusal import described
+
+NO_FOLDER = "the current folder was deleted: change to another one, or name the store by its full path with --store"
 
 app = typer.Typer(
     name="chargehand",
@@ -82,14 +87,37 @@ def common(
 
 
 def run() -> None:
-    """Runs the command line. Prints a ChargehandError as one sentence on standard error, and exits with its status."""
+    """Runs the command line. Prints an error as one sentence on standard error, and exits with its status."""
+    streams.prepare()
+    code = _status(_app)
+    sys.exit(_status(streams.finish) or code)
+
+
+def _app() -> None:
+    with acting_as(user(), "cli"):
+        app()
+
+
+def _status(act: Callable[[], None]) -> int:
+    """Calls the function and returns the exit status. An error that is not expected keeps its traceback."""
     try:
-        with acting_as(user(), "cli"):
-            app()
+        act()
+    except SystemExit as stop:
+        return stop.code if isinstance(stop.code, int) else EXIT_ERROR
+    except streams.OutputError as error:
+        streams.discard()
+        if error.reader_ended:
+            return EXIT_BROKEN_PIPE
+        streams.complain(str(error))
+        return EXIT_ERROR
     except (ChargehandError, TimeoutError) as error:
         key = "; the command line reads the key from CHARGEHAND_KEY" if getattr(error, "status", None) == 401 else ""
-        sys.stderr.write(f"chargehand: {show.safe(error)}{key}\n")
-        sys.exit(getattr(error, "exit_code", EXIT_ERROR))
-    except BrokenPipeError:
-        sys.stderr.close()
-        sys.exit(141)
+        streams.complain(f"{show.safe(error)}{key}")
+        return getattr(error, "exit_code", EXIT_ERROR)
+    except OSError as error:
+        no_folder = isinstance(error, FileNotFoundError) and error.filename is None  # as os.getcwd raises it
+        streams.complain(NO_FOLDER if no_folder else show.safe(described(error)))
+        return EXIT_ERROR
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    return 0

@@ -73,30 +73,45 @@ def _named(address: str | None) -> tuple[dict[Location, str], tuple[str, ...]]:
         return {locate_unread(address): "--store"}, ()
     found: dict[Location, str] = {}
     vain: list[str] = []
-    url, here = _set(), os.path.join(os.getcwd(), "chargehand.db")
+    url, here = _set(), _here()
     if url:
         found[locate_unread(url)] = "the store set by CHARGEHAND_URL"
     else:
         vain.append("CHARGEHAND_URL is not set")
-    if os.path.lexists(here):
-        found.setdefault(locate_unread(here), "chargehand.db in this folder")
+    if here is None:
+        vain.append("the current folder was deleted")
+    elif os.path.lexists(here / "chargehand.db"):
+        found.setdefault(locate_unread(str(here / "chargehand.db")), "chargehand.db in this folder")
     else:
-        vain.append(f"there is no chargehand.db in {os.getcwd()}")
+        vain.append(f"there is no chargehand.db in {here}")
     return found, (*vain, "no node of this user is running")
+
+
+def _here() -> Path | None:
+    """Returns the current folder; None if it was deleted."""
+    try:
+        return Path.cwd()
+    except OSError:
+        return None
 
 
 def _set() -> str | None:
     """Returns the store that the environment, `.env` or chargehand.toml sets."""
+    here = _here()
     try:
-        settings = read(Path.cwd(), {})
+        settings = None if here is None else read(here, {})
     except ConfigurationError:  # the other commands report the error
+        settings = None
+    if settings is None:
         return os.environ.get("CHARGEHAND_URL")
     return settings.url if "url" in settings.origins else None
 
 
 def _is_plain(location: Location) -> bool:
     """Whether commands that run here without `--store` use this store."""
-    return location == locate_unread(_set() or os.path.join(os.getcwd(), "chargehand.db"))
+    here = _here()
+    plain = _set() or (None if here is None else str(here / "chargehand.db"))
+    return plain is not None and location == locate_unread(plain)
 
 
 def _worst(running: tuple[Other, ...], looked_in: tuple[str, ...], patience: float) -> Diagnosis:

@@ -21,6 +21,7 @@ from chargehand.errors import (
     CrashNotFound,
     JobNotFound,
     NobodyServes,
+    StoreError,
     UnknownCrew,
 )
 from chargehand.host import nodelock
@@ -53,6 +54,7 @@ from chargehand.model.topic import parse
 from chargehand.settings.plan import milliseconds
 from chargehand.store import Transaction
 from chargehand.stores.location import Location
+from chargehand.stores.refusal import described, refusals
 
 AT_ONCE = 500
 """Jobs cancelled or retried in one transaction."""
@@ -175,7 +177,8 @@ class Operations:
             )
 
     def silent_node(self) -> dict[str, Any] | None:
-        return nodelock.holder(self.location)
+        with refusals(self.location.node):
+            return nodelock.holder(self.location)
 
     # enqueueing
 
@@ -436,6 +439,8 @@ class Operations:
                 "`chargehand status` shows whether another runs"
             ) from error
         except NoNode as error:
+            if isinstance(error.__cause__, PermissionError):
+                raise StoreError(described(error.__cause__, self.location.socket)) from error
             raise ChargehandError(
                 f"no logs: no node answers at {self.location}; "
                 "`chargehand crashes` has the last lines of crashed workers"

@@ -8,6 +8,7 @@ from chargehand.host import nodelock
 from chargehand.store import Store
 from chargehand.stores import open_store
 from chargehand.stores.location import Location
+from chargehand.stores.refusal import refusals
 
 
 class StorePool:
@@ -25,7 +26,8 @@ class StorePool:
         try:
             store = idle.pop()
         except IndexError:
-            nodelock.check_namespace(self._location)
+            with refusals(self._location.node):
+                nodelock.check_namespace(self._location)
             store = open_store(self._location, create=create, synchronous=self._synchronous)
         try:
             yield store

@@ -39,6 +39,8 @@ def _sources(module: str, python_path: Sequence[str]) -> Iterator[Path]:
     first = module.partition(".")[0]
     for folder in map(Path, python_path):
         package, lone = folder / first, folder / f"{first}.py"
+        if not os.access(folder, os.R_OK | os.X_OK):
+            continue  # an import passes over it, too
         if package.is_dir() and any(package.rglob("*.py")):
             yield from sorted(package.rglob("*.py"))[:MOST_FILES]
             return

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import sys
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -69,9 +70,12 @@ class Location(msgspec.Struct, frozen=True):
 def locate(url: str) -> Location:
     """Returns the location of a store: one file with one set of locks, whatever links lead to it.
 
-    Raises ConfigurationError for an address of an unknown kind, and StoreError if the name is too long.
+    Raises ConfigurationError for an address of an unknown kind, and StoreError for a name that cannot be used.
     """
-    path = Path(_file_of(url)).expanduser().resolve()
+    path = Path(os.path.realpath(Path(_file_of(url)).expanduser()))
+    _check_encoding(path)
+    if os.path.islink(path):
+        raise StoreError(f"{path} is a symbolic link that refers to itself: name the file of the store")
     folders = max(len(os.fsencode(part)) for part in path.parts[:-1])
     for what, found, most in (
         ("path", len(os.fsencode(path)), LONGEST_PATH),
@@ -86,8 +90,28 @@ def locate(url: str) -> Location:
 
 
 def locate_unread(url: str) -> Location:
-    """Returns the location of a store without reading from a disk, which may hang: no link is followed."""
-    return Location(Path(os.path.abspath(os.path.expanduser(_file_of(url)))))
+    """Returns the location of a store without reading from a disk, which may hang: no link is followed.
+
+    Raises StoreError for a path that is not UTF-8.
+    """
+    path = Path(os.path.abspath(os.path.expanduser(_file_of(url))))
+    _check_encoding(path)
+    return Location(path)
+
+
+def _check_encoding(path: Path) -> None:
+    """Raises StoreError for a path that is not UTF-8 in this process: the engine and JSON cannot name it."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        encoding = sys.getfilesystemencoding()
+        shown = os.fsencode(path).decode("ascii", "backslashreplace")
+        if encoding == "utf-8":
+            raise StoreError(f"the store's path is not valid UTF-8: {shown}; choose another") from None
+        raise StoreError(
+            f"the store's path has characters that the encoding of this process ({encoding}) lacks: {shown}; "
+            "set PYTHONUTF8=1, or a locale such as LC_ALL=C.UTF-8"
+        ) from None
 
 
 def location_of_node_lock(file: str) -> Location | None:

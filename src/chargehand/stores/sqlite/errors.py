@@ -7,6 +7,7 @@ from pathlib import Path
 import apsw
 
 from chargehand.errors import StoreBusy, StoreError
+from chargehand.stores.refusal import described
 from chargehand.stores.sqlite import files
 
 LONGEST_WAIT = 60.0
@@ -33,7 +34,7 @@ def store_errors(path: Path, kinds: tuple[type[Exception], ...] = (*ENGINE, OSEr
         yield
     except kinds as error:
         if isinstance(error, OSError):
-            raise StoreError(f"{path} cannot be used: {error.strerror or error}") from error
+            raise StoreError(described(error, path)) from error
         text = next(text for kind, text in _TEXTS if isinstance(error, kind))
         kind = StoreBusy if isinstance(error, apsw.BusyError) else StoreError
         holder = _holder(path) if kind is StoreBusy else ""
