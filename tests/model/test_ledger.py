@@ -46,8 +46,7 @@ def test_each_crew_wants_for_its_own_workers() -> None:
     [
         (None, 0),
         (10.0, 0),
-        (SECONDS_AHEAD * 2.1, 0),
-        (SECONDS_AHEAD * 2, 1),
+        (SECONDS_AHEAD * 1.01, 0),
         (SECONDS_AHEAD, 2),
         (SECONDS_AHEAD / 10, 20),
         (SECONDS_AHEAD / 1000, MOST_AHEAD),
@@ -58,8 +57,32 @@ def test_the_look_ahead_bridges_a_commit_and_no_more(mean: float | None, ahead: 
     made = ledger()
     serve(made, "w0", "w1")
     made.pools["a"].mean = mean
-    assert made.pools["a"].room() == 2 + ahead
+    assert made.pools["a"].room(T) == 2 + ahead
     assert made.next_batch(T).wants == (Want("a", "queue-a", 2 + ahead),)
+
+
+# spec: WK-14
+@pytest.mark.parametrize(
+    ("mean", "age", "ahead"),
+    [
+        (10.0, 10.0 - SECONDS_AHEAD * 1.1, 0),
+        (10.0, 10.0 - SECONDS_AHEAD * 0.9, 2),
+        (10.0, 10.0 + SECONDS_AHEAD * 0.9, 2),
+        (10.0, 10.0 + SECONDS_AHEAD * 1.1, 0),  # how long they will still take is unknown
+        (SECONDS_AHEAD / 2, SECONDS_AHEAD * 1.4, 4),
+        (SECONDS_AHEAD / 2, SECONDS_AHEAD * 1.6, 0),
+    ],
+)
+def test_claims_are_prefetched_for_busy_workers_that_are_about_to_be_free(mean: float, age: float, ahead: int) -> None:
+    made = fast(working(2), mean)
+    assert made.pools["a"].room(T + age) == ahead
+
+
+# spec: WK-14
+def test_nothing_is_prefetched_for_a_busy_worker_that_takes_no_further_job() -> None:
+    made = fast(working(2), SECONDS_AHEAD)
+    made.dismiss("w0")
+    assert made.pools["a"].room(T) == 1
 
 
 # spec: WK-3
@@ -67,7 +90,7 @@ def test_what_is_in_memory_already_is_not_wanted_again() -> None:
     made = fast(working(2), SECONDS_AHEAD / 10)
     made.next_batch(T)
     grant(made, *range(10, 25))
-    assert made.pools["a"].room() == 5
+    assert made.pools["a"].room(T) == 5
 
 
 # spec: WK-3

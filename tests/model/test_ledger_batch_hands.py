@@ -53,13 +53,13 @@ def test_what_waits_to_be_joined_is_not_wanted_again() -> None:  # spec: WK-3
     made = crew(16)
     give(made, *claims(1, 2, 3))
     made.hint()
-    assert made.next_batch(T).wants == (Want("a", "queue-a", 13),)
+    assert made.next_batch(T).wants == (Want("a", "queue-a", 13, ahead=3),)
 
 
 def test_quick_batches_are_claimed_ahead() -> None:  # spec: WK-3
     made = crew(4)
     made.pools["a"].mean = 0.01
-    assert made.pools["a"].room() == 4 + 2 * 4
+    assert made.pools["a"].room(T) == 4 + 2 * 4
 
 
 # going together

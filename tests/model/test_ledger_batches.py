@@ -1,14 +1,12 @@
 """When the ledger writes and asks: outcomes, requests, hints, polls."""
 
 import pytest
-from ledger_builders import T, fast, grant, ledger, named, request, serve, working
+from ledger_builders import T, fast, grant, ledger, request, serve, working
 
 from chargehand.model.batch import Result, Want
-from chargehand.model.held import SECONDS_AHEAD
 from chargehand.model.job import (
     Done,
     Enqueued,
-    State,
 )
 from chargehand.model.ledger import AWAITED_WAIT, ENOUGH_OUTCOMES, LONGEST_WAIT, NOTE_AFTER, POLL
 
@@ -290,34 +288,3 @@ def test_the_store_is_asked_also_while_nobody_is_free() -> None:
     assert made.next_batch(T).poll is True
     made.confirm(Result(), T)
     assert made.batch_due(T) == T + POLL
-
-
-# what was claimed too early
-
-
-# spec: WK-3, WK-6
-def test_what_waits_behind_a_long_job_goes_back_to_the_queue() -> None:
-    made = fast(ledger(), SECONDS_AHEAD / 100)
-    serve(made, "w0")
-    made.next_batch(T)
-    grant(made, *range(40))
-    later = T + NOTE_AFTER
-    assert made.batch_due(later) is not None
-    batch = made.next_batch(later)
-    assert [s.id for s in batch.settlements] == [f"job-{n}" for n in range(1, 40)]  # the first is in hand
-    assert {(s.state, s.outcome, s.interruptions) for s in batch.settlements} == {(State.QUEUED, None, 0)}
-    assert batch.wants == ()  # nor is it claimed again
-    made.confirm(Result(), later)
-    assert named(made.finished("w0", Done("null"), later + 1, 1)) == "nothing"
-    assert made.next_batch(later + 1).wants == (Want("a", "queue-a", 1),)
-
-
-# spec: WK-3
-def test_what_will_be_taken_soon_stays_in_memory() -> None:
-    made = fast(ledger(), SECONDS_AHEAD / 100)
-    serve(made, *(f"w{n}" for n in range(10)))
-    made.next_batch(T)
-    grant(made, *range(40))
-    batch = made.next_batch(T + NOTE_AFTER)
-    assert len(batch.settlements) == 25  # ten are in hand, and five will be taken within SECONDS_AHEAD
-    assert named(made.finished("w0", Done("null"), T + NOTE_AFTER, 1)) == "job-10"

@@ -109,6 +109,9 @@ class Node:
         for _ in range(10_000):
             for worker in list(self.ledger.held):
                 self.ledger.finished(worker, Done(), self.now, 1)
+            for distrust in self.ledger.distrusted():
+                self.ledger.gone(distrust.worker, Interrupted("replaced"), self.now, 1)
+                self.ledger.welcome(distrust.worker, self.workers[distrust.worker], self.now, f"{self.now}")
             self.write()
             if not self.ledger.held and not any(c.queued or c.running for c in self.store.jobs.counts()):
                 break

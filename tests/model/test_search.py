@@ -367,6 +367,7 @@ def test_one_that_is_paused_and_resumed_while_it_looks_is_handed_one_thing_at_a_
 def test_what_waits_in_memory_is_cancelled_unattempted_and_who_has_the_others_is_said() -> None:
     made = Ledger([("a", "queue-a")], lambda: 0.0, T)
     made.welcome("w0", "a", T)
+    made.pools["a"].mean = 0.001
     assert grant(made, 1, 2, 3) == ["w0 job-1"]
     assert made.cancelled(["job-1", "job-3", "job-9"], T) == [("w0", "job-1")]
     batch = made.next_batch(T)

@@ -47,7 +47,12 @@ class Callers:
         world.note(f"{len(jobs)} jobs for {queue}: {jobs[0].id}…")
         if world.node is not None and (profile.poll > 1 or self._chance.random() < 0.5):
             node = world.node
-            node.order(lambda: node.ledger.hint(queue))
+
+            def hint() -> None:
+                node.ledger.hint(queue)
+                world.oracle.jobs.ahead.told([job.id for job in jobs])
+
+            node.order(hint)
         return [job.id for job in jobs]
 
     def _poison(self) -> None:

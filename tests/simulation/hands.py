@@ -107,6 +107,7 @@ class Node(Supervision):
         for crew in self._sleeping:
             self.ledger.pools[crew].asleep = self.fleet.could_wake(crew)
         self._plan(self.store.submit())
+        self.oracle.jobs.ahead.stepped(in_flight=self.ledger.in_flight is not None)
         if self.fleet.stopping:
             self._perhaps_end()
 
@@ -160,6 +161,7 @@ class Node(Supervision):
     def committed(self, batch: Batch, result: Result) -> None:
         """A batch is committed: who is handed what; what it means for pauses, sleepers, cancelled jobs and searches."""
         now = self.world.now
+        self.oracle.jobs.ahead.confirmed(batch, result)
         for component, todo in self.ledger.confirm(result, now):
             self.hand_out(component, todo)
         self.replace_distrusted()

@@ -53,7 +53,7 @@ CANCEL = (
         file="model/ledger.py",
         old="            for claim in [claim for claim in pool.prefetched if claim.id in jobs]:\n",
         new="            for claim in [claim for claim in pool.prefetched if not jobs]:\n",
-        profile="cancelled wherever it is",
+        profile="cancelled before its batch",
     ),
     Mutant(
         name="a cancelled job is queued again",
@@ -74,8 +74,8 @@ CANCEL = (
     Mutant(
         name="a job that was retried is still cancelled",
         file="stores/sqlite/jobs.py",
-        old="  cancel_ms = NULL, retried_ms = ?2\n",
-        new="  retried_ms = ?2\n",
+        old="  cancel_ms = NULL, failed_in = NULL, retried_ms = ?2\n",
+        new="  failed_in = NULL, retried_ms = ?2\n",
         profile="cancel",
         first=24,
     ),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 from clockwork import Broken
+from oracle_ahead import AheadPromises
 from oracle_trust import Trials
 
 from chargehand.model.batch import Batch, Note, Result
@@ -91,6 +92,7 @@ class JobPromises:
         self._world = world
         self.jobs: dict[str, Truth] = {}
         self.trials = Trials(world)
+        self.ahead = AheadPromises(world, self)
         self._ends: dict[tuple[str, int], End] = {}
         """How claims ended whose settlement is not committed yet."""
         self._handed: set[tuple[str, int]] = set()
@@ -150,6 +152,7 @@ class JobPromises:
         )
         self.check((claim.id, claim.fence) not in self._handed, f"the same claim of job {claim.id} is handed out twice")
         self._handed.add((claim.id, claim.fence))
+        self.ahead.handed(claim)
 
     def ended(self, claim: Claim, end: End) -> None:
         self.check((claim.id, claim.fence) not in self._ends, f"job {claim.id} ends twice under one claim")
@@ -172,6 +175,7 @@ class JobPromises:
     # commits
 
     def committed(self, batch: Batch, result: Result) -> None:
+        self.ahead.committed(result)
         self.check(not result.lost, f"the store says that the node does not hold {result.lost}")
         touched: set[str] = set()
         for settlement in batch.settlements:
@@ -211,6 +215,7 @@ class JobPromises:
             how != "returned" or key not in self._handed, f"job {settlement.id} is settled, but its attempt goes on"
         )
         self.check((settlement.outcome or "returned") == how, f"job {key}: {how}, settled as {settlement.outcome}")
+        self.ahead.left(*key)
         job = self.jobs[settlement.id]
         self.check(job.fence == settlement.fence and job.state == "running", f"a ghost settles: {settlement}")
         self._follows(job, end)
@@ -295,6 +300,7 @@ class JobPromises:
         """What an earlier node did not commit has not happened."""
         self._ends.clear()
         self.trials.node_starts()
+        self.ahead.node_starts()
 
     # the store against the truth
 

@@ -6,6 +6,7 @@ from actors import Worker
 from stage import Stage, World
 from staging import begin, now_at, perform_for, states, statuses
 
+from chargehand.model.fleet.orders import Verb
 from chargehand.model.fleet.policy import Terms
 from chargehand.model.job import Claim, Found, Stopped
 
@@ -17,6 +18,15 @@ def job(world: World, job_id: str) -> str:
 def reasons(world: World) -> list[str]:
     """Why jobs failed."""
     return [job.reason or "" for job in world.oracle.jobs.jobs.values() if job.state == "failed"]
+
+
+def enqueue_and_hint(world: World, count: int, *, priority: int) -> list[str]:
+    """Enqueues jobs in the store, and tells the node of them."""
+    jobs = world.folk.enqueue(count, "a", delay_ms=0, priority=priority, timeout_ms=None)
+    node = world.node
+    assert node is not None
+    node.order(lambda: node.ledger.hint("a"))
+    return jobs
 
 
 # discovery (WK-10)
@@ -151,7 +161,7 @@ def cancelled_wherever_it_is(stage: Stage) -> None:
     world.fates.scripted[hears] = until_it_hears(world)
     world.fates.scripted[deaf] = perform_for(world, 3600, mute=True, rate=0.8)
     world.fates.scripted[ends] = perform_for(world, 5, mute=False, rate=0.8)
-    now_at(world, 0.045)  # not long enough for those in memory to go back
+    now_at(world, 0.02)  # not long enough for those in memory to go back
     (waits,) = world.folk.enqueue(1, "a", delay_ms=60_000)
     held = [each for each in others if job(world, each) == "running"]  # that is: in memory
     assert held
@@ -171,6 +181,17 @@ def cancelled_wherever_it_is(stage: Stage) -> None:
     now_at(world, 60)
     assert states(world).count("cancelled") == 4
     assert not world.given_up
+
+
+def cancelled_before_its_batch(stage: Stage) -> None:
+    """A job that is cancelled while it waits in memory for others is not handed out with them."""
+    world = begin(stage, 1, batching={"a": (3, 0.5)})
+    good, cancelled = enqueue_and_hint(world, 2, priority=0)
+    now_at(world, 0.2)
+    assert (states(world), world.tally["jobs handed out"]) == (["running"] * 2, 0)
+    world.folk.cancel(cancelled, through_node=True)
+    now_at(world, 2)
+    assert (job(world, good), job(world, cancelled)) == ("done", "cancelled")
 
 
 def cancelled_beside_a_busy_crew(stage: Stage) -> None:
@@ -241,6 +262,48 @@ def short_jobs_then_long_ones(stage: Stage) -> None:
     assert job(world, urgent) == "done"
 
 
+def a_more_urgent_job(stage: Stage) -> None:
+    """A job that is more urgent than those that the node holds ahead is the next, but for what happens meanwhile."""
+    world = begin(stage, 1, takes=(0.004,))
+    enqueue_and_hint(world, 200, priority=0)
+    now_at(world, 0.3)
+    assert world.node is not None
+    world.node.store._delay = lambda: 0.001
+    for _ in range(5):
+        before = world.tally["jobs handed out"]
+        (urgent,) = enqueue_and_hint(world, 1, priority=5)
+        while job(world, urgent) != "done":
+            now_at(world, 0.001)
+        assert world.tally["jobs handed out"] - before <= 5
+
+
+def drained_while_jobs_are_held_for_others(stage: Stage) -> None:
+    """A worker that is drained ends its job and gets none of those that are held for the others."""
+    world = begin(stage, 2, takes=(0.004,))
+    enqueue_and_hint(world, 200, priority=0)
+    now_at(world, 0.2)
+    world.folk.order(Verb.DRAIN, "worker:a:0")
+    now_at(world, 3)
+    assert statuses(world) == ["stopped", "healthy"]
+    assert set(states(world)) == {"done"}
+
+
+def idle_workers_that_leave(stage: Stage) -> None:
+    """What was claimed for an idle worker that is stopped meanwhile goes back, and is not kept behind a long job."""
+    world = begin(stage, 2, takes=(20.0,))
+    assert world.node is not None
+    world.node.store._delay = lambda: 0.2
+    now_at(world, 2.5)
+    enqueue_and_hint(world, 3, priority=0)
+    now_at(world, 0.05)
+    world.folk.order(Verb.STOP, "worker:a:1")
+    now_at(world, 3)
+    assert world.tally["jobs handed out"] == 1
+    (urgent,) = world.folk.enqueue(1, "a", delay_ms=0, priority=5, timeout_ms=None)
+    now_at(world, 38)
+    assert job(world, urgent) == "done"
+
+
 # several at once
 
 
@@ -291,10 +354,14 @@ FOUND_AND_CANCELLED: dict[str, Callable[[Stage], None]] = {
     "asleep and resumed": asleep_and_resumed,
     "asleep and woken": asleep_and_woken,
     "cancelled wherever it is": cancelled_wherever_it_is,
+    "cancelled before its batch": cancelled_before_its_batch,
     "cancelled beside a busy crew": cancelled_beside_a_busy_crew,
     "cancelled while the store fails": cancelled_while_the_store_fails,
     "paused behind the node's back": paused_behind_the_nodes_back,
     "short jobs, then long ones": short_jobs_then_long_ones,
+    "a more urgent job": a_more_urgent_job,
+    "drained while jobs are held for others": drained_while_jobs_are_held_for_others,
+    "idle workers that leave": idle_workers_that_leave,
     "several at once": several_at_once,
     "one of several is cancelled": one_of_several_is_cancelled,
 }

@@ -54,6 +54,7 @@ class Storekeeper:
         if batch == Batch():
             ledger.confirm(Result(), world.now)
             return ledger.batch_due(world.now) or NEVER
+        world.oracle.jobs.ahead.submitted()
         delay = self._delay()
         if world.now < world.store_fails_until:
             world.after(delay, lambda: self._fail(batch))
@@ -82,6 +83,7 @@ class Storekeeper:
             node.order(lambda: self._confirmed(batch, result))
 
     def _failed(self) -> None:
+        self._world.oracle.jobs.ahead.failed()
         self._node.ledger.failed(self._world.now, self._pause)
         self._pause = min(self._pause * 2, LONGEST_PAUSE)
 

@@ -494,3 +494,28 @@ def test_whoever_had_the_job_is_forgotten_with_the_claim(store: Store) -> None:
     assert (record(store, claim.id).node, record(store, claim.id).worker) == (None, None)
     take_one(store, holder=EARLIER_ME)
     assert (record(store, claim.id).node, record(store, claim.id).worker) == ("node-a", None)
+
+
+# claims ahead
+
+
+# spec: WK-14
+@pytest.mark.parametrize(
+    ("above", "ahead", "urgent"), [(0, 9, 3), (4, 9, 2), (5, 9, 0), (-1, 9, 4), (0, 2, 2), (0, 0, 0)]
+)
+def test_a_claim_says_how_many_jobs_are_more_urgent_than_what_is_held(
+    store: Store, above: int, ahead: int, urgent: int
+) -> None:
+    put(store, *(job(f"{n}", priority=p) for n, p in enumerate([0, 5, 4, 5, -1])))
+    put(store, job("later", priority=9, delay_ms=60_000), job("other", queue="r", priority=9))
+    with store.transaction() as tx:
+        (grant,) = tx.jobs.claim([Want("q", "q", 0, ahead=ahead, above=above)], Holder("n", "l"))
+    assert (grant.claims, grant.urgent) == ((), urgent)
+
+
+# spec: WK-14
+def test_what_a_claim_takes_is_not_counted_as_waiting(store: Store) -> None:
+    put(store, *(job(f"{n}", priority=5) for n in range(5)))
+    with store.transaction() as tx:
+        (grant,) = tx.jobs.claim([Want("q", "q", 2, ahead=9, above=0)], Holder("n", "l"))
+    assert (len(grant.claims), grant.urgent) == (2, 3)

@@ -17,6 +17,10 @@ class Want(msgspec.Struct, frozen=True):
     limit: int
     asleep: int = 0
     """How many more workers would be started if there were jobs beyond the limit."""
+    ahead: int = 0
+    """The number of prefetched claims; asks how many jobs beyond the limit are more urgent than `above`."""
+    above: int = 0
+    """The lowest priority of the prefetched claims."""
 
 
 class Note(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,6 +68,8 @@ class Grant(msgspec.Struct, frozen=True):
     """How many more jobs could have been taken, up to the Want's `asleep`."""
     limited: bool = False
     """There may be more jobs, but a pause, or a limit of the queue or of their keys, prevented a claim."""
+    urgent: int = 0
+    """How many waiting jobs are more urgent than the least urgent prefetched claim, up to the Want's `ahead`."""
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):

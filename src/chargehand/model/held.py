@@ -93,8 +93,12 @@ class Pool(msgspec.Struct):
     prefetched: deque[Claim] = msgspec.field(default_factory=deque[Claim])
     available: set[str] = msgspec.field(default_factory=set[str])
     """Workers that may receive jobs: ready, not stopping and not paused individually."""
+    busy: dict[str, float] = msgspec.field(default_factory=dict[str, float])
+    """Available workers that hold jobs, and since when; the longest first."""
     check_store: bool = True
     """Whether the store may have jobs: a hint was received, or the last claim returned as many as requested."""
+    stirred: bool = False
+    """Whether the store may have new jobs that are more urgent than prefetched ones."""
     due_at: float | None = None
     gather_until: float | None = None
     """Until when an incomplete batch waits for further jobs, while a worker is idle."""
@@ -110,30 +114,57 @@ class Pool(msgspec.Struct):
     def remove(self, worker: str) -> None:
         """Stops giving jobs to this worker."""
         self.available.discard(worker)
+        self.busy.pop(worker, None)
         if worker in self.idle:
             self.idle.remove(worker)
 
-    @property
-    def stranded(self) -> bool:
-        """Whether claims are prefetched that no worker can receive."""
-        return bool(self.prefetched) and not self.available
+    def add(self, claims: Sequence[Claim]) -> None:
+        """Adds claims; more urgent ones are placed ahead of less urgent ones."""
+        overtake = bool(claims and self.prefetched and claims[0].priority > self.prefetched[-1].priority)
+        self.prefetched.extend(claims)
+        if overtake:
+            self.prefetched = deque(sorted(self.prefetched, key=lambda claim: -claim.priority))
 
-    def room(self) -> int:
+    def room(self, now: float) -> int:
         """Returns how many more claims can be used now."""
-        return 0 if self.paused else max(0, self.useful() - len(self.prefetched))
+        return 0 if self.paused else max(0, self.useful(now) - len(self.prefetched))
 
-    def useful(self) -> int:
+    def surplus(self, now: float) -> int:
+        """Returns how many prefetched claims no worker is about to receive."""
+        return max(0, len(self.prefetched) - self.useful(now)) if self.prefetched else 0
+
+    def useful(self, now: float) -> int:
         """Returns how many prefetched claims are useful: those for idle workers, and those needed soon."""
-        ahead = 0 if self.mean is None else int(len(self.available) * SECONDS_AHEAD / max(self.mean, 1e-5)) * self.batch
-        return len(self.idle) * self.batch + min(ahead, MOST_AHEAD)
+        return len(self.idle) * self.batch + min(self._ahead(now), MOST_AHEAD)
+
+    def _ahead(self, now: float) -> int:
+        """Returns how many claims are needed within SECONDS_AHEAD if jobs take as long as recent ones."""
+        if self.mean is None:
+            return 0
+        late, soon = self._late_before(now), now - self.mean + SECONDS_AHEAD
+        if self.mean > SECONDS_AHEAD:
+            return sum(late < since <= soon for since in self.busy.values()) * self.batch
+        quick = len(self.idle) + len(self.busy)
+        for since in self.busy.values():
+            if since > late:
+                break
+            quick -= 1
+        return int(quick * SECONDS_AHEAD / max(self.mean, 1e-5)) * self.batch
+
+    def _late_before(self, now: float) -> float:
+        """Returns the start of a job that takes longer than recent ones: its worker is not about to be free."""
+        return now - (self.mean or 0.0) - SECONDS_AHEAD + 1e-6
+
+    def surplus_at(self, now: float) -> float | None:
+        """Returns when the next job will take longer than recent ones, so that prefetched claims may be surplus."""
+        if not self.prefetched or self.mean is None:
+            return None
+        late = self._late_before(now)
+        return next((since + self.mean + SECONDS_AHEAD for since in self.busy.values() if since > late), None)
 
     def record_duration(self, seconds: float) -> None:
         """Updates the mean duration with a job that has ended."""
         self.mean = seconds if self.mean is None else self.mean + (seconds - self.mean) / 8
-
-    def raise_mean(self, seconds: float) -> None:
-        """Raises the mean duration to that of a job that is still running."""
-        self.mean = max(self.mean or 0.0, seconds)
 
     def gather(self, now: float) -> list[Claim]:
         """Returns the batch for a worker that is free now; empty while an incomplete batch waits for more jobs."""

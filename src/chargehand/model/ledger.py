@@ -127,6 +127,7 @@ class Ledger:
             claim, last = held.take(job), False
         else:
             del self.held[worker]
+            pool.busy.pop(worker, None)
             claim, last = held.claim, True
         credible, failed_in = self._judge(worker, held, claim, outcome)
         following = self._next(worker, now) if last else None
@@ -205,8 +206,6 @@ class Ledger:
         if search is not None and search.asked == worker:
             search.failed(f"{worker} ended during discover", now)
         pool.remove(worker)
-        if pool.stranded:
-            self._give_back(pool, now)
         held = self.held.pop(worker, None)
         if held is None:
             return []
@@ -240,11 +239,13 @@ class Ledger:
         if pool.batch == 1:
             claim = pool.prefetched.popleft()
             self.held[worker] = Held(claim, now)
+            pool.busy[worker] = now
             self.tally.started(pool.queue, (claim,))
             return claim
         claims = pool.gather(now)
         if not claims:
             return None
+        pool.busy[worker] = now
         self.held[worker] = Held(claims[0], now, {claim.id: claim for claim in claims[1:]})
         self.tally.started(pool.queue, claims)
         return claims
@@ -400,7 +401,9 @@ class Ledger:
             self.tally.pending(now)
         if settlement.id in self._awaited:
             self.hurry(now)
-        if settlement.state is State.QUEUED:
+        if settlement.outcome is None and settlement.state is State.QUEUED:
+            self._returned(settlement.queue)
+        elif settlement.state is State.QUEUED:
             self._expect_jobs(settlement.queue, now + settlement.delay_ms / 1000, now)
         elif settlement.queue in self._limited:
             self._expect_jobs(settlement.queue, now, now)  # another job may take its slot
@@ -425,7 +428,7 @@ class Ledger:
         """Records a hint that this queue (None: any queue) has jobs."""
         for pool in self.pools.values():
             if queue is None or pool.queue == queue:
-                pool.check_store = True
+                pool.check_store = pool.stirred = True
 
     def hurry(self, now: float) -> None:
         """Writes the collected outcomes sooner, because a caller has started to wait for a job."""
@@ -438,9 +441,14 @@ class Ledger:
             if pool.queue != queue:
                 continue
             if at <= now:
-                pool.check_store = True
+                pool.check_store = pool.stirred = True
             else:
                 pool.due_at = at if pool.due_at is None else min(pool.due_at, at)
+
+    def _returned(self, queue: str) -> None:
+        """Notes that the queue has a job that was claimed before: it is not more urgent than prefetched ones."""
+        for pool in self.pools.values():
+            pool.check_store |= pool.queue == queue
 
     def close(self, now: float) -> None:
         """Stops claiming and assigning jobs; returns prefetched ones to the queue unchanged."""
@@ -448,11 +456,10 @@ class Ledger:
         for pool in self.pools.values():
             self._give_back(pool, now)
 
-    def _give_back(self, pool: Pool, now: float, keep: int = 0) -> None:
-        """Returns prefetched claims, except the first `keep`, to the queue unchanged."""
-        returned = list(pool.prefetched)[keep:]
-        for claim in returned:
-            pool.prefetched.pop()
+    def _give_back(self, pool: Pool, now: float, count: int | None = None) -> None:
+        """Returns the last `count` prefetched claims (None: all) to the queue unchanged."""
+        returned = [pool.prefetched.pop() for _ in range(len(pool.prefetched) if count is None else count)]
+        for claim in reversed(returned):
             self._return(claim, now)
 
     def _return(self, claim: Claim, now: float, delay_ms: int = 0) -> None:
@@ -484,9 +491,13 @@ class Ledger:
             # While no worker is busy, no further outcome can join this transaction.
             due = min(due, self._write_at if self.held else now)
         for pool in self.pools.values():
-            if pool.stranded:
-                return now
-            if self.closed or not (pool.asleep if not pool.idle else pool.room()) or pool.paused:
+            if pool.prefetched:
+                if pool.surplus(now):
+                    return now
+                due = min(due, pool.surplus_at(now) or due, pool.due_at or due)
+                if pool.stirred:
+                    due = min(due, now if self._write_at is None else self._write_at)
+            if self.closed or not (pool.asleep if not pool.idle else pool.room(now)) or pool.paused:
                 continue
             if pool.check_store:
                 return now
@@ -516,16 +527,19 @@ class Ledger:
         hinted = False
         wants: list[Want] = []
         for crew, pool in self.pools.items():
-            if pool.stranded:
-                self._give_back(pool, now)
+            self._give_back(pool, now, pool.surplus(now))
             if pool.due_at is not None and pool.due_at <= now:
-                pool.due_at, pool.check_store = None, True
-            room = 0 if self.closed else pool.room()
+                pool.due_at, pool.check_store, pool.stirred = None, True, True
+            room = 0 if self.closed else pool.room(now)
             asleep = 0 if self.closed or pool.paused else pool.asleep
-            if (room or asleep) and (pool.check_store or poll):
-                hinted |= pool.check_store
+            ahead = len(pool.prefetched) if pool.stirred else 0
+            claims = (room or asleep) and (pool.check_store or poll)
+            if claims or ahead:
+                hinted |= pool.check_store or pool.stirred
+                wants.append(Want(crew, pool.queue, room, asleep, ahead, pool.prefetched[-1].priority if ahead else 0))
+            if claims:
                 pool.check_store = False  # until this claim is granted in full, or a hint arrives
-                wants.append(Want(crew, pool.queue, room, asleep))
+            pool.stirred = False
         chores: tuple[Chore, ...] = ()
         if self._chores_since is not None and (not self._busy or now - self._chores_since >= CHORE_WAIT):
             chores, self._chores, self._chores_since = tuple(self._chores), [], None
@@ -544,20 +558,12 @@ class Ledger:
         return self.in_flight
 
     def _notes(self, now: float) -> list[Note]:
-        """Returns which worker has held which job for a while.
-
-        If a job takes longer than expected, prefetched claims are returned to the queue: they would wait behind it,
-        ahead of more urgent jobs.
-        """
+        """Returns which worker has held which job for a while."""
         notes: list[Note] = []
         for worker, held in self.held.items():
             new = not held.noted and now - held.since >= NOTE_AFTER / 2
             if new or (held.noted and held.progress is not None and held.progress_at <= now):
                 notes += held.notes(worker, now)
-            if new:
-                pool = self.pools[self._crew_of[worker]]
-                pool.raise_mean(now - held.since)
-                self._give_back(pool, now, keep=pool.useful())
         return notes
 
     def confirm(self, result: Result, now: float) -> list[tuple[str, Todo]]:
@@ -571,6 +577,7 @@ class Ledger:
         if result.changed:
             for crew, pool in self.pools.items():
                 pool.check_store |= crew not in wanted
+                pool.stirred = True
         for grant in result.grants:
             pool = self.pools[grant.crew]
             if grant.crew in self.searches:
@@ -587,7 +594,10 @@ class Ledger:
                 pool.due_at = due if pool.due_at is None else min(pool.due_at, due)
             if not pool.prefetched:
                 pool.gather_until = None  # the jobs that waited are gone, and these have not waited
-            pool.prefetched.extend(grant.claims)
+            pool.add(grant.claims)
+            if grant.urgent:
+                self._give_back(pool, now, min(grant.urgent, len(pool.prefetched)))
+                self._write_at = now  # the same transaction claims the more urgent jobs
             if self.closed or not pool.available or pool.paused:
                 self._give_back(pool, now)
             handed += self._assign(pool, now)

@@ -84,6 +84,11 @@ _WAITING = """
 SELECT count(*) FROM (
   SELECT 1 FROM chargehand_job WHERE queue = ? AND state = 'queued' AND waits_for IS NULL LIMIT ?)
 """
+_MORE_URGENT = """
+SELECT count(*) FROM (
+  SELECT 1 FROM chargehand_job
+  WHERE queue = ?1 AND state = 'queued' AND waits_for IS NULL AND priority > ?2 LIMIT ?3)
+"""
 # A job with a cancel request is cancelled where it would be queued again. A queued job has no progress.
 _SETTLE = """
 UPDATE chargehand_job SET
@@ -197,7 +202,7 @@ class SqliteJobs:
             left = None if None in ends else max(end for end in ends if end is not None) - self._now
             return Grant(want.crew, (), left, limited=True)
         room = self._limits.room(want.queue)
-        if room == 0:
+        if room == 0 and not want.ahead:
             return Grant(want.crew, (), None, limited=True)  # the next claim after a slot is freed finds it
         if run_at is not None and run_at <= self._now:
             self._db.execute(_PROMOTE, (want.queue, self._now, PROMOTE_AT_ONCE))
@@ -206,6 +211,8 @@ class SqliteJobs:
         if room is not None:
             limit = min(limit, room)
             asleep = min(asleep, room - limit)
+        if not (limit or asleep):
+            return Grant(want.crew, (), None, limited=limit < want.limit, urgent=self._more_urgent(want))
         if self._limits.of(want.queue).key is None:
             claims, waiting, next_in = *self._take(want.queue, limit, asleep, holder), None
         else:
@@ -213,7 +220,14 @@ class SqliteJobs:
         if next_in is None and len(claims) + waiting < limit + asleep:
             next_in = None if run_at is None else max(0, run_at - self._now)
         limited = (limit < want.limit) or self._limits.of(want.queue).key is not None
-        return Grant(want.crew, tuple(claims), next_in, waiting, limited)
+        return Grant(want.crew, tuple(claims), next_in, waiting, limited, self._more_urgent(want))
+
+    def _more_urgent(self, want: Want) -> int:
+        """Returns how many ready jobs are more urgent than the least urgent prefetched claim, up to `want.ahead`."""
+        if not want.ahead:
+            return 0
+        ((count,),) = self._all(_MORE_URGENT, (want.queue, want.above, want.ahead))
+        return count
 
     def _take(self, queue: str, limit: int, asleep: int, holder: Holder) -> tuple[list[Claim], int]:
         ((found,),) = self._all(_FIND, (queue, limit, self._now))
