@@ -74,6 +74,7 @@ class CrewOptions(TypedDict, total=False):
     idle_exit: float | None
     memory: int | str | None
     gpu_memory: int | str | None
+    gpus: int
 
 
 class Chargehand:
@@ -429,6 +430,7 @@ class Chargehand:
             log_level=self.log_level,
             log=found.log,
             synchronous=found.synchronous,
+            nvidia_smi=found.nvidia_smi,
         )
 
     def host(self, *, give_up: bool = False) -> Host:

@@ -61,6 +61,7 @@ def test_every_setting_can_be_set_in_every_way(told: Any) -> None:
         "cors_origins": ["https://a.example", "http://b.example:3000"], "host": "::1", "port": 0,
         "allowed_hosts": ["a.example", "b.example"],
         "admin_key": "0123456789abcdef", "log_level": "DEBUG", "log": "json", "synchronous": "normal", "history": True,
+        "nvidia_smi": "/opt/bin/nvidia-smi",
     }  # fmt: skip
     for setting in SETTINGS:
         value = samples.get(setting.path[0], 7)

@@ -4,9 +4,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from chargehand.live.bodies import JobBody
 from chargehand.live.broker import Broker
+from chargehand.model.fleet.cards import WorkerGpu
 from chargehand.model.job import State
 from chargehand.model.records import Counts
-from chargehand.model.status import NodeStatus
+from chargehand.model.status import NodeStatus, NodeWorker
 from chargehand.model.tally import Tally
 from chargehand.model.topic import parse
 from chargehand.web.metrics import MOST_QUEUES, MetricFacts, exposition
@@ -39,6 +40,28 @@ def test_a_job_is_in_one_state_and_queues_beyond_the_bound_are_counted_together(
     assert found["queue_oldest_wait_seconds"] == {"queue=q0000": 1.5}
     assert found["seconds_since_last_crash"] == {"crew=tag": 2.5}
     assert found["events_dropped_total"] == {"": 7}
+
+
+def test_gpus_and_what_workers_use_on_them() -> None:  # spec: WP-14 HT-5
+    shared = WorkerGpu(uuid="GPU-1", index=0, name="X", memory=80, memory_used=60, utilization=50)
+    workers = (
+        NodeWorker(component="worker:a:0", crew="a", status="healthy", gpus=(shared,)),
+        NodeWorker(component="worker:a:1", crew="a", status="asleep"),
+        NodeWorker(
+            component="worker:b:0", crew="b", status="healthy",
+            gpus=(WorkerGpu(uuid="GPU-1", memory=80, memory_used=60, utilization=50, worker_memory=7),
+                  WorkerGpu(uuid="MIG-1")),
+        ),
+    )  # fmt: skip
+    status = NodeStatus(node="n", pid=1, workers=workers)
+    found = samples(MetricFacts(status=status, counts=[], waiting={}, since_crash={}))
+    assert found["gpu_memory_bytes"] == {"gpu=GPU-1": 80}
+    assert found["gpu_memory_used_bytes"] == {"gpu=GPU-1": 60}
+    assert found["gpu_utilization_ratio"] == {"gpu=GPU-1": 0.5}
+    assert found["worker_gpu_memory_bytes"] == {"crew=b,gpu=GPU-1,worker=worker:b:0": 7}
+    assert found["workers"]["crew=a,status=asleep"] == 1
+    without = samples(MetricFacts(status=STATUS, counts=[], waiting={}, since_crash={}))
+    assert not any("gpu" in name for name in without)
 
 
 def test_what_nobody_answered_is_left_out_and_said_so() -> None:  # spec: HT-5

@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 
 from chargehand.host.operations import Component
+from chargehand.model.fleet.cards import WorkerGpu
+from chargehand.model.fleet.place import Shortage
 from chargehand.model.health import FRESH_MS
 from chargehand.model.records import Counts, CrewRow, Pause
 from chargehand.model.status import NodeStatus, NodeWorker, RestartBudget, StoreStatus
@@ -75,6 +77,16 @@ def test_a_crew_is_ready_if_somebody_takes_its_work() -> None:  # spec: HT-5
     assert (found.ready, found.reasons, found.crews[0].ready) == (True, (), True)
     asleep = worker(status="asleep", reason="idle", pid=None, heartbeat_s=None)
     assert readiness_of([TAG], view(asleep), None, []).ready
+    roomless = worker(status="asleep", text="waits for a GPU", shortage=Shortage.TEMPORARY, pid=None, heartbeat_s=None)
+    assert readiness_of([TAG], view(roomless), None, []).reasons == (
+        "crew tag: none of its 1 workers takes jobs: worker:tag:0 is asleep (waits for a GPU)",
+    )
+
+
+def test_the_gpus_of_a_worker_are_shown() -> None:  # spec: WP-14
+    gpu = WorkerGpu(uuid="GPU-1", index=0, memory=80)
+    (shown,) = workers_of([], view(worker(gpus=(gpu,))), NOW)
+    assert shown.gpus == (gpu,)
 
 
 PAUSE = Pause(scope="tag", who="ann", reason="new model", since_ms=0)

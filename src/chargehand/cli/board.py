@@ -23,7 +23,7 @@ COLOURS = {
     "error": "bold red",
     "unknown": "yellow",
 }
-WORKERS = ("WORKER", "STATUS", "PID", "MEMORY", "JOBS", "RESTARTS", "LEFT", "FOR", "JOB", "PROGRESS", "REASON")
+WORKERS = ("WORKER", "STATUS", "PID", "MEMORY", "GPU", "JOBS", "RESTARTS", "LEFT", "FOR", "JOB", "PROGRESS", "REASON")
 QUEUES = ("QUEUE", "QUEUED", "RUNNING", "DONE", "FAILED", "PER S", "MEAN", "ETA", "OLDEST")
 FAILED = ("FAILED JOB", "QUEUE", "WHEN", "REASON", "ERROR")
 
@@ -95,7 +95,9 @@ def drawn(board: Board, height: int | None = None) -> RenderableType:
     queues = [queue for queue in board.sorted_queues() if queue["name"] is not None]
     room = len(workers) if height is None else max(3, height - len(errors) - len(queues) - len(board.failures) - 9)
     parts: list[RenderableType] = [verdict, *errors, Text("")]
-    parts.append(_table(WORKERS, [_worker(worker) for worker in workers[:room]], status_at=1))
+    gpus = any(worker.get("gpus") for worker in workers)
+    columns = [column for column in WORKERS if column != "GPU" or gpus]
+    parts.append(_table(columns, [_worker(worker, gpus=gpus) for worker in workers[:room]], status_at=1))
     if len(workers) > room:
         parts.append(Text(f"… and {len(workers) - room} more workers", "dim"))
     parts += [Text(""), _table(QUEUES, [_queue(queue) for queue in queues])]
@@ -116,7 +118,7 @@ def _table(columns: Sequence[str], rows: Sequence[Sequence[Any]], status_at: int
     return table
 
 
-def _worker(worker: dict[str, Any]) -> list[Any]:
+def _worker(worker: dict[str, Any], *, gpus: bool) -> list[Any]:
     status = worker["status"] + (f" ({', '.join(worker['flags'])})" if worker["flags"] else "")
     memory = f"{worker['memory'] / 2**20:.0f} MiB" if worker["memory"] else None
     budget = worker["budget"]
@@ -127,8 +129,9 @@ def _worker(worker: dict[str, Any]) -> list[Any]:
     if worker["restart_at_ms"] is not None:
         reason = f"{reason}; back in {show.span(max(0, worker['restart_at_ms'] - clock.now_ms()) / 1000)}"
     progress = show.progress({**(worker["progress"] or {}), "detail": None})
-    first = [worker["component"], status, worker["pid"], memory, worker["jobs"], worker["restart_count"], left]
-    return [*first, busy_for, worker["current_job"], progress, reason]
+    first = [worker["component"], status, worker["pid"], memory]
+    first += [show.gpus(worker.get("gpus") or ())] if gpus else []
+    return [*first, worker["jobs"], worker["restart_count"], left, busy_for, worker["current_job"], progress, reason]
 
 
 def _queue(queue: dict[str, Any]) -> list[Any]:

@@ -1,7 +1,7 @@
 """Output of commands. Control characters are escaped, so that the label of a job cannot control the terminal."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -44,6 +44,18 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
         shown.add_row(*(Text(cell) for cell in row))
     width = None if sys.stdout.isatty() else 400
     Console(file=sys.stdout, width=width, highlight=False).print(shown)
+
+
+def gpus(assigned: Sequence[Mapping[str, Any]]) -> str | None:
+    """Returns the GPUs of a worker with memory in use and utilization, such as `0: 61/80 GiB 97 %`."""
+
+    def one(gpu: Mapping[str, Any]) -> str:
+        used, total, busy = gpu["memory_used"], gpu["memory"], gpu["utilization"]
+        memory = "" if total is None or used is None else f" {used / 2**30:.0f}/{total / 2**30:.0f} GiB"
+        name = gpu["uuid"] if gpu["index"] is None else gpu["index"]
+        return f"{name}:{memory}" + ("" if busy is None else f" {busy} %")
+
+    return ", ".join(one(gpu) for gpu in assigned) or None
 
 
 def line(text: str) -> None:

@@ -40,8 +40,9 @@ def status(app: find.App = None, store: find.Store = None, json: find.Json = Fal
                     f"  crew {show.safe(crew)}: the circuit breaker is open, one worker is tried: {show.safe(why)}"
                 )
             show.line("")
-            columns = ("WORKER", "STATUS", "PID", "MEMORY", "JOB", "PROGRESS", "RESTARTS", "LEFT", "REASON")
-            show.table(columns, [_worker_row(worker) for worker in known.workers])
+            gpus = ("GPU",) if any(worker.gpus for worker in known.workers) else ()
+            columns = ("WORKER", "STATUS", "PID", "MEMORY", *gpus, "JOB", "PROGRESS", "RESTARTS", "LEFT", "REASON")
+            show.table(columns, [_worker_row(worker, gpus=bool(gpus)) for worker in known.workers])
         show.line("")
         names = ("queue", "queued", "future", "running", "done", "failed", "cancelled")
         show.table([n.upper() for n in names], [[getattr(count, n) for n in names] for count in counts])
@@ -70,7 +71,7 @@ def _pause_line(pause: Pause) -> str:
     return show.safe(f"{what}, by {pause.who}, {show.ago(pause.since_ms)}{until}: {pause.reason or 'no reason given'}")
 
 
-def _worker_row(worker: NodeWorker) -> list[Any]:
+def _worker_row(worker: NodeWorker, *, gpus: bool) -> list[Any]:
     memory = f"{worker.memory / 2**20:.0f} MiB" if worker.memory else None
     progress = show.progress({**(asdict(worker.progress) if worker.progress else {}), "detail": None})
     status = shown_status(worker.status, worker.flags, worker.heartbeat_age_ms)
@@ -79,4 +80,5 @@ def _worker_row(worker: NodeWorker) -> list[Any]:
     if worker.restart_in_s is not None:
         reason = f"{reason}; back in {show.span(worker.restart_in_s)}"
     first = [worker.component, status, worker.pid, memory]
+    first += [show.gpus([asdict(gpu) for gpu in worker.gpus])] if gpus else []
     return [*first, worker.current_job, progress, worker.restart_count, left, reason]

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import msgspec
 
 from chargehand.model.figures import Figures, eta, rounded
+from chargehand.model.fleet.cards import WorkerGpu
 from chargehand.model.fleet.place import Place
 from chargehand.model.fleet.policy import RestartPolicy, budget
 from chargehand.model.health import Findings, Verdict, will_work
@@ -75,6 +76,7 @@ def node_worker(
         **_fields(place, process, held, policy, now),
         progress=_progress(health.progress) if health and held and health.progress else None,
         memory=health.memory if health else None,
+        gpus=place.gpus,
         incarnation=process.child.mark if process else None,
         job_s=round(now - held.since, 3) if held else None,
         heartbeat_s=round(now - place.framed_at, 3) if place.alive and place.framed else None,
@@ -94,6 +96,7 @@ def worker_body(
         **_fields(place, process, held, policy, now),
         progress=short_progress(health.progress) if health and held and health.progress else None,
         memory=rounded_memory(health.memory if health else None),
+        gpus=tuple(_rounded_gpu(gpu) for gpu in place.gpus),
         node=node,
         job_since_ms=None if held is None else int(wall + held.since * 1000),
         restart_at_ms=None if place.start_at is None else int(wall + place.start_at * 1000),
@@ -185,6 +188,11 @@ def rounded_memory(memory: int | None) -> int | None:
         return memory
     step = max(MEMORY_STEP, 1 << max(0, memory.bit_length() - 6))
     return memory // step * step
+
+
+def _rounded_gpu(gpu: WorkerGpu) -> WorkerGpu:
+    used, own = rounded_memory(gpu.memory_used), rounded_memory(gpu.worker_memory)
+    return msgspec.structs.replace(gpu, memory_used=used, worker_memory=own)
 
 
 def _progress(progress: ProgressFrame) -> Progress:

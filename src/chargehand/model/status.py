@@ -5,6 +5,7 @@ Every field that a node of an earlier version may not send has a default, and fi
 
 import msgspec
 
+from chargehand.model.fleet.cards import WorkerGpu
 from chargehand.model.fleet.place import Shortage
 from chargehand.model.health import Findings, Verdict
 
@@ -38,7 +39,7 @@ class WorkerFields(msgspec.Struct, frozen=True, kw_only=True):
     text: str | None = None
     """Why the worker is not at work, in words."""
     shortage: Shortage | None = None
-    """Set if the worker is not started for lack of memory."""
+    """Set if the worker is not started for lack of memory or GPUs."""
     pid: int | None = None
     current_job: str | None = None
     """The id of the current job, or `crew/item` for an item; of a batch, the first."""
@@ -46,6 +47,8 @@ class WorkerFields(msgspec.Struct, frozen=True, kw_only=True):
     """All jobs of the current batch; empty if the worker has one job or none."""
     progress: Progress | None = None
     memory: int | None = None
+    gpus: tuple[WorkerGpu, ...] = ()
+    """The GPUs that the node assigned to the worker."""
     jobs: int = 0
     restart_count: int = 0
     """Restarts after a crash, since the last reset, restart by an operator, or five minutes of healthy running."""

@@ -20,6 +20,7 @@ from chargehand.model import chores
 from chargehand.model.batch import Batch, Result
 from chargehand.model.diary import Diary
 from chargehand.model.fleet.fleet import Fleet
+from chargehand.model.fleet.lifecycle import GpusRead
 from chargehand.model.fleet.pace import Pace
 from chargehand.model.health import judge
 from chargehand.model.job import FINISHED, Settlement, State
@@ -28,6 +29,7 @@ from chargehand.model.records import CrewRow, Holder
 from chargehand.model.status import NodeStatus, StoreStatus, UnkillableProcess
 from chargehand.node.fingerprint import fingerprint
 from chargehand.node.followers import Followers
+from chargehand.node.gpus import Gpus
 from chargehand.node.health_rows import HealthRows
 from chargehand.node.live import Live
 from chargehand.node.log_buffer import LogBuffer
@@ -98,6 +100,8 @@ class Node:
         self._loop.add(self._store.ready, lambda _: self._hear())
         self._reader = Reader(lambda: open_store(plan.store, create=False))
         self._loop.add(self._reader.ready, lambda _: self._see())
+        self._gpus = Gpus(plan.nvidia_smi, self._fleet)
+        self._loop.add(self._gpus.ready, lambda _: self._read_gpus())
         self._live = Live(
             self._lives.life, plan, self._fleet, self._ledger, self._supervisor.handles, self._reader,
             lambda: (self._requests.unserved, self._failing, self._ledger.blind),
@@ -221,6 +225,8 @@ class Node:
             self._look_at_the_unkillable(now)
         if self._open and now >= tend_at:
             self._tend(now)
+        if now >= self._gpus.due():
+            self._gpus.ask(now)
         for crew in self._sleeping:
             self._ledger.pools[crew].asleep = self._fleet.could_wake(crew)
         if self._live.watched or now >= self._live.due():
@@ -267,7 +273,7 @@ class Node:
             due = min(due, self._gone_at + LAST_WORDS)
         if self._unkillable:
             due = min(due, self._look_at)
-        due = min(due, self._live.due())
+        due = min(due, self._live.due(), self._gpus.due())
         return min(max(0.0, due - now), LONGEST_WAIT)
 
     def _submit(self, now: float) -> float | None:
@@ -355,6 +361,13 @@ class Node:
     def _see(self) -> None:
         for seen, took in self._reader.take():
             self._live.seen(seen, took, clock.monotonic())
+
+    def _read_gpus(self) -> None:
+        for reading in self._gpus.take():
+            self._supervisor.tell(GpusRead(reading))
+        for place in self._fleet.places.values():
+            if place.gpus:
+                self._live.worked(place.component)
 
     # what the supervisor reports
 

@@ -14,6 +14,7 @@ import msgspec
 from chargehand import clock, log
 from chargehand.errors import summary
 from chargehand.model import chores
+from chargehand.model.fleet.cards import VISIBLE
 from chargehand.model.fleet.fleet import Fleet
 from chargehand.model.fleet.lifecycle import (
     Action,
@@ -198,6 +199,7 @@ class Supervisor:
                 self._events.changed(action.component)
         for component in self._fleet.unsaved():
             self._events.restarted(component)
+        for component in self._fleet.take_waiting():
             self._events.changed(component)
 
     def _act(self, action: Action) -> None:
@@ -306,7 +308,10 @@ class Supervisor:
         crew = self._crews[place.crew]
         mark = f"{self._lives.mark}/{component}/{place.life}"
         try:
-            handle, ends = start_worker(component, place.crew, mark, crew.environment_of(place.index))
+            environment = crew.environment_of(place.index)
+            if place.gpus:
+                environment[VISIBLE] = ",".join(gpu.uuid for gpu in place.gpus)
+            handle, ends = start_worker(component, place.crew, mark, environment)
         except OSError as error:
             self.tell(NotStarted(component, f"not started: {spawn_error(error)}"))
             return

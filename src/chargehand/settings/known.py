@@ -51,6 +51,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """The log format: `human` or `json`."""
     synchronous: str = "full"
     """`full`: acknowledged writes survive a power failure; `normal`: they survive crashes, and writing is faster."""
+    nvidia_smi: str = "nvidia-smi"
+    """NVIDIA's tool that lists GPUs: a name to be found on PATH, or a path."""
     history: bool = False
     """Whether periodic snapshots of every component's health are kept."""
     restart: RestartPolicy = RestartPolicy()
@@ -123,6 +125,7 @@ SETTINGS = [
     Setting(("log_level",), reading.one_of("DEBUG", "INFO", "WARNING", "ERROR"), "DEBUG, INFO, WARNING or ERROR"),
     Setting(("log",), reading.one_of("human", "json"), "human or json"),
     Setting(("synchronous",), reading.one_of("full", "normal"), "full or normal"),
+    Setting(("nvidia_smi",), reading.text, "the name or the path of a program"),
     Setting(("history",), reading.boolean, "1, true, yes, 0, false or no"),
     *_of_policies(),
 ]

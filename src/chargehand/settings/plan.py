@@ -9,6 +9,7 @@ import msgspec
 
 from chargehand.errors import ConfigurationError, PayloadError
 from chargehand.ids import new_id
+from chargehand.model.fleet.cards import VISIBLE, Need
 from chargehand.model.fleet.orders import MOST_WORKERS
 from chargehand.model.fleet.policy import LivenessPolicy, RestartPolicy, StartPolicy, Terms
 from chargehand.model.job import (
@@ -39,6 +40,7 @@ THREAD_LIMITS = (
 MOST_AT_ONCE = 1000
 """The maximum number of jobs in a batch."""
 LONGEST_BATCH_WAIT_MS = 60_000
+MOST_GPUS = 64
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(i?)B?", re.IGNORECASE)
 
 
@@ -81,6 +83,8 @@ class CrewPlan(msgspec.Struct, frozen=True, kw_only=True):
     idle_exit: float | None = None
     memory: int | None = None
     gpu_memory: int | None = None
+    gpus: int = 0
+    """The number of GPUs that the node assigns to each worker; with `gpu_memory` alone one, if there are GPUs."""
 
     def terms(self) -> Terms:
         """Returns the part of the plan that the supervisor needs."""
@@ -91,7 +95,14 @@ class CrewPlan(msgspec.Struct, frozen=True, kw_only=True):
             idle_exit=self.idle_exit,
             memory=self.memory,
             gpu_memory=self.gpu_memory,
+            gpus=self._gpus(),
         )
+
+    def _gpus(self) -> Need | None:
+        if self.gpus:
+            return Need(count=self.gpus, memory=self.gpu_memory or None)
+        managed = self.gpu_memory and VISIBLE not in self.environment
+        return Need(count=1, memory=self.gpu_memory, required=False) if managed else None
 
     def environment_of(self, index: int) -> dict[str, str]:
         """Returns a worker's additional environment variables: thread limits first, overridden by the crew's own."""
@@ -115,6 +126,7 @@ class NodePlan(msgspec.Struct, frozen=True, kw_only=True):
     log_level: str = "INFO"
     log: str = "human"
     synchronous: str = "full"
+    nvidia_smi: str = "nvidia-smi"
 
 
 def check_crew(plan: CrewPlan) -> CrewPlan:
@@ -150,6 +162,12 @@ def check_crew(plan: CrewPlan) -> CrewPlan:
         _at_least(name, plan, 1)
     for name in ("idle_exit", "recycle_memory", "memory", "gpu_memory"):
         _at_least(name, plan, 0)
+    _within("gpus", plan, 0, MOST_GPUS)
+    if plan.gpus and VISIBLE in plan.environment:
+        raise ConfigurationError(
+            f"crew {plan.name!r}: gpus is {plan.gpus} and environment sets {VISIBLE}; the two cannot be combined: "
+            f"gpus sets {VISIBLE} for each worker"
+        )
     for key, text in plan.environment.items():
         pair: tuple[Any, Any] = (key, text)
         if not all(isinstance(part, str) and "\0" not in part for part in pair) or not key or "=" in key:

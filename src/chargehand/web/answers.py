@@ -17,6 +17,7 @@ from chargehand.live.bodies import (
 )
 from chargehand.model.access import Operation
 from chargehand.model.doctor.diagnosis import Diagnosis
+from chargehand.model.fleet.cards import WorkerGpu
 from chargehand.model.fleet.orders import Answer
 from chargehand.model.health import Verdict
 from chargehand.model.job import Attempt, JobRecord
@@ -74,6 +75,8 @@ class WorkerStatus(Component, frozen=True, kw_only=True):
     index: int | None = None
     progress: Progress | None = None
     memory: int | None = None
+    gpus: tuple[WorkerGpu, ...] = ()
+    """The GPUs that the node assigned to the worker."""
     jobs: int | None = None
     budget: RestartBudget | None = None
     restart_in_s: float | None = None

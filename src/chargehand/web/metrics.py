@@ -1,4 +1,4 @@
-"""Metrics in the Prometheus text format. Label values are bounded: crews, queues and fixed codes."""
+"""Metrics in the Prometheus text format. Label values are bounded: crews, queues, codes, and workers with GPUs."""
 
 import asyncio
 from collections import Counter
@@ -20,7 +20,7 @@ from chargehand import __version__
 from chargehand.errors import ChargehandError
 from chargehand.model.fleet.lifecycle import Status
 from chargehand.model.records import Counts, CrashFilter
-from chargehand.model.status import HistogramStatus, NodeStatus, TallyStatus
+from chargehand.model.status import HistogramStatus, NodeStatus, NodeWorker, TallyStatus
 from chargehand.web.threads import ThreadPool
 
 if TYPE_CHECKING:
@@ -122,6 +122,26 @@ def _of_workers(status: NodeStatus) -> Iterator[Metric]:
     yield _counter("restarts", "Restarts of the current workers after a crash.", ("crew",), restarts)
     crashes = {(crew, reason): float(count) for crew, reason, count in status.tally.crashes}
     yield _counter("crashes", "Worker crashes since the node started.", ("crew", "reason"), crashes)
+    yield from _of_gpus(workers)
+
+
+def _of_gpus(workers: Sequence[NodeWorker]) -> Iterator[Metric]:
+    """Yields the GPUs that are assigned to workers; figures that are not known are left out."""
+    every = [(worker, gpu) for worker in workers for gpu in worker.gpus]
+    for name, text, field, scale in (
+        ("memory_bytes", "Memory of a GPU.", "memory", 1),
+        ("memory_used_bytes", "Memory of a GPU in use by all processes.", "memory_used", 1),
+        ("utilization_ratio", "Share of the time in which a GPU was busy, for whatever process.", "utilization", 100),
+    ):
+        known = {(gpu.uuid,): getattr(gpu, field) for _, gpu in every}
+        values = {label: value / scale for label, value in known.items() if value is not None}
+        if every:
+            yield _gauge(f"gpu_{name}", text, ("gpu",), values)
+    if every:
+        text = "Memory of a GPU in use by a worker and its child processes."
+        own = {(w.crew, w.component, gpu.uuid): gpu.worker_memory for w, gpu in every}
+        used = {label: float(value) for label, value in own.items() if value is not None}
+        yield _gauge("worker_gpu_memory_bytes", text, ("crew", "worker", "gpu"), used)
 
 
 def _of_tally(tally: TallyStatus) -> Iterator[Metric]:

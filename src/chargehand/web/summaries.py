@@ -77,6 +77,7 @@ def _updated(row: WorkerStatus, worker: NodeWorker, now_ms: int) -> WorkerStatus
         last_heartbeat_ms=row.last_heartbeat_ms if age is None else now_ms - age,
         progress=worker.progress,
         memory=worker.memory,
+        gpus=worker.gpus,
         jobs=worker.jobs,
         budget=worker.budget,
         restart_in_s=worker.restart_in_s,
@@ -195,7 +196,7 @@ def _shown(worker: NodeWorker) -> str:
 
 def _takes_jobs(worker: NodeWorker) -> bool:
     """Returns whether the worker is healthy, or is started by the next job."""
-    return _shown(worker) in (Status.HEALTHY, Status.ASLEEP)
+    return _shown(worker) == Status.HEALTHY or (worker.status == Status.ASLEEP and worker.shortage is None)
 
 
 def concurrency_of(

@@ -1,13 +1,18 @@
-"""Decides which worker may start now: starts are staggered, few workers load at a time, and their memory must fit.
+"""Decides which worker may start now: starts are staggered, few load at a time, and their memory and GPUs must fit.
 
 Pure. Places that are due wait in a line, in order; a place that does not fit lets others pass.
 """
 
+import math
 from collections.abc import Mapping
 
+from chargehand.model.fleet.cards import Holding, Lack, Reading, WorkerGpu, assign, size
 from chargehand.model.fleet.lifecycle import Status
 from chargehand.model.fleet.place import Place, Shortage
 from chargehand.model.fleet.policy import StartPolicy, Terms
+
+FRESH = 30.0
+"""Seconds for which a reading of the GPUs counts."""
 
 
 class Admission:
@@ -19,6 +24,13 @@ class Admission:
         self._next_at = 0.0
         self._full = False
         """Whether no place in the line can start until a worker has exited or finished loading."""
+        self.waiting: set[str] = set()
+        """The components whose reason to wait has changed; the caller empties it."""
+        self.reading: Reading | None = None
+        """What is known of the GPUs; None before the first reading."""
+        self._read_at = -math.inf
+        self.unread = False
+        """Whether a place cannot start because the last reading of the GPUs is missing or old."""
 
     def join(self, place: Place) -> None:
         """Adds a place that is due to the line."""
@@ -43,12 +55,16 @@ class Admission:
             return None
         if sum(place.status is Status.STARTING for place in places.values()) < self._policy.most_loading:
             for place in self._line:
-                place.shortage, text = self._shortage(place, places)
-                if place.shortage is None:
+                found = self._room(place, places, now)
+                if not isinstance(found, Lack):
                     self.leave(place)
+                    place.gpus = found
                     self._next_at = now + self._policy.stagger
                     return place
-                place.text = text
+                if place.shortage is None or place.text != found.text:
+                    self.waiting.add(place.component)
+                place.shortage = Shortage.PERMANENT if found.permanent else Shortage.TEMPORARY
+                place.text = found.text
         self._full = True
         return None
 
@@ -56,25 +72,41 @@ class Admission:
         """Checks the line again: a worker has exited or is ready."""
         self._full = False
 
-    def _shortage(self, place: Place, places: Mapping[str, Place]) -> tuple[Shortage | None, str]:
-        """Returns why the place's memory does not fit, as a code and as text; None and an empty text if it does."""
+    def read(self, reading: Reading, now: float) -> Reading:
+        """Takes over a reading of the GPUs; returns what is known of them now."""
+        self.reading, self._read_at = reading.after(self.reading), now
+        self._full = self.unread = False
+        return self.reading
+
+    def _room(self, place: Place, places: Mapping[str, Place], now: float) -> tuple[WorkerGpu, ...] | Lack:
+        """Returns the GPUs for the place, none if it needs none; or why it does not fit."""
         for what, name in (("memory", "memory"), ("gpu_memory", "GPU memory")):
             total: int | None = getattr(self._policy, what)
-            need: int = getattr(self._crews[place.crew], what) or 0
+            need: int = self._declared(place, what)
             if total is None or not need:
                 continue
-            taken = sum(getattr(self._crews[other.crew], what) or 0 for other in places.values() if other.alive)
+            taken = sum(self._declared(other, what) for other in places.values() if other.alive)
             if need > total:
-                return Shortage.PERMANENT, f"needs {_size(need)} of {name}; the limit is {_size(total)}"
+                return Lack(f"needs {size(need)} of {name}; the limit is {size(total)}", permanent=True)
             if taken + need > total:
-                left = _size(max(0, total - taken))
-                return Shortage.TEMPORARY, f"waits for {name}: needs {_size(need)}; {left} of {_size(total)} are free"
-        return None, ""
+                left = size(max(0, total - taken))
+                return Lack(f"waits for {name}: needs {size(need)}; {left} of {size(total)} are free")
+        gpus = self._crews[place.crew].gpus
+        if gpus is None:
+            return ()
+        fresh = now - self._read_at <= FRESH
+        self.unread |= not fresh
+        holdings = [self._holding(other) for other in places.values() if other.gpus]
+        return assign(gpus, self.reading if fresh else None, holdings)
 
+    def _declared(self, place: Place, what: str) -> int:
+        """Returns how much memory of a kind the crew of this place declares for each worker."""
+        terms = self._crews[place.crew]
+        gpus = terms.gpus.count if terms.gpus is not None and what == "gpu_memory" else 1
+        return (getattr(terms, what) or 0) * gpus
 
-def _size(count: int) -> str:
-    """Formats a number of bytes."""
-    for unit, size in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
-        if count >= size:
-            return f"{count / size:.1f} {unit}"
-    return f"{count:.1f} B"
+    def _holding(self, place: Place) -> Holding:
+        at = -math.inf if self.reading is None else self.reading.at
+        settled = place.ready_at is not None and place.ready_at <= at
+        need, uuids = self._crews[place.crew].gpus, frozenset(gpu.uuid for gpu in place.gpus)
+        return Holding(uuids=uuids, memory=None if need is None else need.memory, settled=settled)

@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping
 from typing import assert_never
 
 from chargehand.errors import summary
+from chargehand.model.fleet.cards import Reading, figures, unmeasured
 from chargehand.model.fleet.death import Cause, Reason, reason_of
 from chargehand.model.fleet.lifecycle import (
     Action,
@@ -18,6 +19,7 @@ from chargehand.model.fleet.lifecycle import (
     Examined,
     Exited,
     Framed,
+    GpusRead,
     MoreTime,
     NotStarted,
     Occupied,
@@ -117,6 +119,8 @@ class Fleet(Roster):
                 return self._pauses_changed(scopes)
             case WorkWaits(crew, count):
                 return self._wake(crew, count)
+            case GpusRead(reading):
+                return self._gpus_read(self._admission.read(reading, now))
             case Tick():
                 return self._tick(now)
             case _:
@@ -154,6 +158,23 @@ class Fleet(Roster):
         """Starts as many sleeping workers as there are waiting jobs."""
         for place in self._sleepers(crew)[: max(0, count - self._coming(crew))]:
             self.start(place)
+        return []
+
+    # GPUs
+    def uses_gpus(self) -> bool:
+        """Whether a worker that needs GPUs runs, or is due to start."""
+        crews = {crew for crew, terms in self.crews.items() if terms.gpus is not None}
+        return any(place.crew in crews and (place.alive or place.in_line) for place in self.places.values())
+
+    def gpus_due(self, asked_at: float) -> bool:
+        """Whether the GPUs must be read again at once, if they were last read at that time."""
+        return self._admission.unread or self._gpus_freed_at > asked_at
+
+    def _gpus_read(self, reading: Reading) -> list[Action]:
+        cards = {card.uuid: card for card in reading.cards}
+        for place in self.places.values():
+            held = [(gpu, cards.get(gpu.uuid)) for gpu in place.gpus]
+            place.gpus = tuple(unmeasured(g) if card is None else figures(card, reading, place.pid) for g, card in held)
         return []
 
     # frames of a worker
@@ -279,6 +300,8 @@ class Fleet(Roster):
     # exit of a worker
     def _exited(self, place: Place, event: Exited, now: float) -> list[Action]:
         death, ready_at = event.death, place.ready_at
+        if place.gpus:
+            self._gpus_freed_at = now
         self._admission.look_again()
         place.end()
         place.exit_code, place.signal, place.evidence = death.exit_code, death.signal, event.evidence

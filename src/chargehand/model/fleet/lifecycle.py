@@ -5,6 +5,7 @@ from enum import StrEnum
 
 import msgspec
 
+from chargehand.model.fleet.cards import Reading
 from chargehand.model.fleet.death import Death, Evidence, Reason
 
 
@@ -124,6 +125,12 @@ class WorkWaits(msgspec.Struct, frozen=True):
     count: int
 
 
+class GpusRead(msgspec.Struct, frozen=True):
+    """The GPUs of this machine were read."""
+
+    reading: Reading
+
+
 class Tick(msgspec.Struct, frozen=True):
     """Time has passed."""
 
@@ -141,6 +148,7 @@ Event = (
     | StopAsked
     | PausesChanged
     | WorkWaits
+    | GpusRead
     | Tick
 )
 

@@ -7,6 +7,7 @@ from enum import StrEnum
 
 import msgspec
 
+from chargehand.model.fleet.cards import WorkerGpu
 from chargehand.model.fleet.death import Cause, Evidence, Reason
 from chargehand.model.fleet.lifecycle import ALIVE, TRANSITIONS, Status
 from chargehand.model.fleet.policy import History
@@ -26,12 +27,12 @@ class After(StrEnum):
 
 
 class Shortage(StrEnum):
-    """Why a worker that is due does not start: its declared memory does not fit."""
+    """Why a worker that is due does not start: its declared memory does not fit, or its GPUs are not available."""
 
     TEMPORARY = "temporary"
-    """Other workers use the memory."""
+    """Others use the memory or the GPUs."""
     PERMANENT = "permanent"
-    """The crew declares more than the limit."""
+    """The crew declares more than the limit, or more than any GPU of the node has."""
 
 
 class Place(msgspec.Struct):
@@ -97,6 +98,8 @@ class Place(msgspec.Struct):
     """Whether its job has no timeout."""
     jobs: int = 0
     memory: int = 0
+    gpus: tuple[WorkerGpu, ...] = ()
+    """The GPUs that are assigned to it, until its process and all its descendants have ended."""
     sleep_at: float | None = None
     well_at: float | None = None
     """When it has been ready for so long that a part of its history is cleared."""
@@ -192,4 +195,5 @@ class Place(msgspec.Struct):
         self.pid = self.ready_at = self.well_at = self.look_at = self.sleep_at = self.press_at = None
         self.job_until = self.cancel_at = None
         self.job, self.others, self.recalled, self.endless = None, set(), set(), False
+        self.gpus = ()
         self.unresponsive = self.stalled = False

@@ -7,6 +7,7 @@ import math
 
 import msgspec
 
+from chargehand.model.fleet.cards import Need
 from chargehand.model.records import RestartNote
 
 
@@ -68,7 +69,7 @@ class StartPolicy(msgspec.Struct, frozen=True, kw_only=True):
     memory: int | None = None
     """The limit for the sum of the crews' `memory`; None: the memory of the machine or of its control group."""
     gpu_memory: int | None = None
-    """The limit for the sum of the crews' `gpu_memory`; None: no limit."""
+    """The limit for the sum of the crews' `gpu_memory`; None: only what the GPUs have."""
 
 
 class Terms(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,6 +81,8 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     idle_exit: float | None = None
     memory: int | None = None
     gpu_memory: int | None = None
+    gpus: Need | None = None
+    """The GPUs that each worker needs; None if the node assigns none."""
 
 
 class History(msgspec.Struct):

@@ -3,6 +3,7 @@
 Pure.
 """
 
+import math
 from collections.abc import Callable, Collection, Mapping
 
 import msgspec
@@ -56,6 +57,8 @@ class Roster:
         self._admission = Admission(starts, self.crews)
         self._pauses: Collection[str] = ()
         self._begun = self.stopping = False
+        self._gpus_freed_at = -math.inf
+        """When the last worker with GPUs exited: an earlier reading still counts its memory as used."""
         self._lives: dict[str, int] = {}
         """The number of incarnations of each component; kept when the place is removed, so that none is repeated."""
         self._totals: dict[str, int] = {}
@@ -93,6 +96,12 @@ class Roster:
     def breakers(self) -> Mapping[str, str]:
         """The crews with an open breaker, each with the cause and the probe."""
         return {crew: f"{found.cause}; only {found.probe} is restarted" for crew, found in self._breakers.open.items()}
+
+    def take_waiting(self) -> list[str]:
+        """Returns the components whose reason to wait has changed since the last call."""
+        found = list(self._admission.waiting)
+        self._admission.waiting.clear()
+        return found
 
     def crew(self, name: str) -> list[Place]:
         """Returns the places of a crew."""

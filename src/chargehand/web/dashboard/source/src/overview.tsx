@@ -10,7 +10,7 @@ import { Ago, Bar, Empty, Mark, progressWords, Since, State, toneOf } from "./pa
 import { to, toJob } from "./route";
 import { drawn, reach, REACH } from "./samples";
 import type { QueueBody as Queue, WorkerBody as Worker } from "./types";
-import { bytes, count, length, many, perSecond, shortName, ticking } from "./words";
+import { bytes, count, gpuMemory, gpuName, length, many, perSecond, shortName, ticking } from "./words";
 
 const LINES: Line[] = [
   { label: "waiting", tone: "accent", scale: "jobs", fill: true },
@@ -266,7 +266,7 @@ const Tile = memo(function Tile({ name }: { name: string }) {
   if (!worker) return null;
   const state = stateOf(worker);
   return (
-    <li class={`tile ${toneOf(state)}`} data-worker={worker.component} data-state={state}>
+    <li class={`tile ${toneOf(state)}${worker.gpus?.length ? " gpus" : ""}`} data-worker={worker.component} data-state={state}>
       <a href={to("worker", name)}>
         <span class="index">
           <span class="hidden">Worker {worker.crew} </span>
@@ -280,6 +280,13 @@ const Tile = memo(function Tile({ name }: { name: string }) {
         <span title="Uptime">{worker.started_ms && worker.pid ? <>up <Since ms={worker.started_ms} roughly /></> : "–"}</span>
         <span title="Jobs done">{many(worker.jobs, "job")}</span>
       </div>
+      {worker.gpus?.map((gpu) => (
+        <div key={gpu.uuid} class="line soft" title={gpu.uuid}>
+          <span>{gpuName(gpu)}</span>
+          <span title="GPU memory in use by all processes">{gpuMemory(gpu)}</span>
+          <span title="Share of the time in which the GPU was busy">{gpu.utilization === null ? "–" : `${gpu.utilization} %`}</span>
+        </div>
+      ))}
       <div class="line soft">
         <span title="Restarts, and the crashes left before the worker is given up: in the window / in total">
           {many(worker.restart_count, "restart")}

@@ -406,6 +406,7 @@ export interface NodeWorker {
   batch_jobs: string[];
   progress: Progress | null;
   memory: number | null;
+  gpus: WorkerGpu[];
   jobs: number;
   restart_count: number;
   restarts_total: number;
@@ -661,6 +662,7 @@ export interface WorkerBody {
   batch_jobs: string[];
   progress: Progress | null;
   memory: number | null;
+  gpus: WorkerGpu[];
   jobs: number;
   restart_count: number;
   restarts_total: number;
@@ -671,6 +673,16 @@ export interface WorkerBody {
   job_since_ms: number | null;
   restart_at_ms: number | null;
   started_ms: number | null;
+}
+
+export interface WorkerGpu {
+  uuid: string;
+  index: number | null;
+  name: string;
+  memory: number | null;
+  memory_used: number | null;
+  worker_memory: number | null;
+  utilization: number | null;
 }
 
 export interface WorkerHistory {
@@ -730,6 +742,7 @@ export interface WorkerStatus {
   index: number | null;
   progress: Progress | null;
   memory: number | null;
+  gpus: WorkerGpu[];
   jobs: number | null;
   budget: RestartBudget | null;
   restart_in_s: number | null;

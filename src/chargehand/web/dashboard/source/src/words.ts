@@ -1,6 +1,6 @@
 // Formats numbers, times, sizes and names.
 
-import { STACKS_FOLLOW } from "./types";
+import { STACKS_FOLLOW, type WorkerGpu } from "./types";
 
 let skew = 0;
 
@@ -49,6 +49,14 @@ export function bytes(n: number | null): string {
   if (n < 1 << 20) return `${Math.round(n / 1024)} KiB`;
   if (n < 1 << 30) return `${Math.round(n / (1 << 20))} MiB`;
   return `${(n / (1 << 30)).toFixed(1)} GiB`;
+}
+
+export const gpuName = (gpu: WorkerGpu): string => (gpu.index === null ? gpu.name : `GPU ${gpu.index}`);
+
+/** Formats the memory of a GPU: what all processes use, and how much there is. */
+export function gpuMemory(gpu: WorkerGpu): string {
+  if (gpu.memory === null) return "–";
+  return gpu.memory_used === null ? bytes(gpu.memory) : `${gpu.memory_used ? bytes(gpu.memory_used) : "0"} of ${bytes(gpu.memory)}`;
 }
 
 export function perSecond(rate: number | null): string {

@@ -10,7 +10,7 @@ import { Bar, Empty, progressWords, Since, State } from "./parts";
 import { toJob } from "./route";
 import { Timeline, useHistory, weighed } from "./timeline";
 import type { WorkerBody as Worker, WorkerHistory } from "./types";
-import { bytes, count, shortName } from "./words";
+import { bytes, count, gpuMemory, gpuName, shortName } from "./words";
 
 /** Returns the key of a worker, which may be named without its node. */
 function keyOf(name: string): string | undefined {
@@ -83,6 +83,16 @@ function Facts({ worker, name, told }: { worker: Worker; name: string; told: Wor
           <dd>{worker.budget ? `${worker.budget.rapid_left} in window, ${worker.budget.lifetime_left} in total` : "–"}</dd>
         </div>
         <div><dt>node</dt><dd>{worker.node}</dd></div>
+        {worker.gpus?.map((gpu) => (
+          <div key={gpu.uuid}>
+            <dt title={gpu.uuid}>{gpuName(gpu)} {gpu.name}</dt>
+            <dd>
+              {gpuMemory(gpu)}
+              {gpu.worker_memory !== null && ` (this worker: ${bytes(gpu.worker_memory)})`}
+              {gpu.utilization !== null && `, ${gpu.utilization} % busy`}
+            </dd>
+          </div>
+        ))}
       </dl>
       <div class="card">
         <Chart
