@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from fleet_world import used
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -99,7 +100,7 @@ class Machine(RuleBasedStateMachine):
                 case Examine(component):
                     process = self.processes[component]
                     process.cpu += process.burns
-                    self.tell(Examined(component, process.cpu))
+                    self.tell(Examined(component, used(process.cpu)))
                 case Terminate(component) | Kill(component) | DumpStacks(component) | SetPaused(component):
                     assert component in self.processes, f"{action} for nobody"
                 case GivenUp(component):

@@ -23,9 +23,15 @@ from chargehand.model.fleet.lifecycle import (
 from chargehand.model.fleet.orders import Answer, Verb
 from chargehand.model.fleet.place import Place
 from chargehand.model.fleet.policy import LivenessPolicy, RestartPolicy, StartPolicy, Terms
+from chargehand.model.fleet.usage import ThreadUsage, Usage
 
 ONE, TWO, THREE = "worker:tag:0", "worker:tag:1", "worker:tag:2"
 AT_ONCE = StartPolicy(stagger=0.0, most_loading=1000)
+
+
+def used(cpu: float, **more: Any) -> Usage:
+    """A reading: one thread that has used so much CPU time."""
+    return Usage(threads={1: ThreadUsage(cpu)}, **more)
 
 
 class World:

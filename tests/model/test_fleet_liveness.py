@@ -1,7 +1,7 @@
 """Alive, busy or hung, with a virtual clock: silence and CPU time, broken frames, and a supervisor that is late."""
 
 import pytest
-from fleet_world import ONE, World, condemned, killed, started, told
+from fleet_world import ONE, World, condemned, killed, started, told, used
 
 from chargehand.model.fleet.death import Reason
 from chargehand.model.fleet.lifecycle import (
@@ -24,10 +24,10 @@ def test_silence_without_cpu_for_30_s_is_hung_and_killed_once_it_said_where_it_s
     world = started()
     assert world.after(14.9) == []
     assert world.after(0.1) == [Examine(ONE)]
-    assert world.tell(Examined(ONE, 3.5)) == []
+    assert world.tell(Examined(ONE, used(3.5))) == []
     assert world.after(14.9) == []
     assert world.after(0.1) == [Examine(ONE)]
-    assert world.tell(Examined(ONE, 3.5)) == condemned("heartbeat timeout")
+    assert world.tell(Examined(ONE, used(3.5))) == condemned("heartbeat timeout")
     assert world.after(0.25) == killed("heartbeat timeout")
     assert told(world.exit(signal=9)) == [Replace(ONE, "heartbeat timeout (signal 9, SIGKILL)", 1.0)]
     assert (world.place.reason, world.place.signal) == (Reason.HEARTBEAT_TIMEOUT, 9)
@@ -38,7 +38,7 @@ def test_silent_but_burning_cpu_is_flagged_and_never_killed() -> None:
     world = started()
     for cpu in range(500):
         assert world.until_due() == [Examine(ONE)]
-        assert world.tell(Examined(ONE, float(cpu))) == []
+        assert world.tell(Examined(ONE, used(float(cpu)))) == []
         assert world.place.flags == (("unresponsive",) if cpu else ())
     assert world.place.status is Status.HEALTHY
 
@@ -48,7 +48,7 @@ def test_a_frame_takes_the_flag_away() -> None:
     world = started()
     for cpu in (1.0, 2.0):
         world.until_due()
-        world.tell(Examined(ONE, cpu))
+        world.tell(Examined(ONE, used(cpu)))
     assert world.place.flags == ("unresponsive",)
     world.frame()
     assert world.place.flags == ()
@@ -59,7 +59,7 @@ def test_death_takes_the_flag_away() -> None:
     world = started()
     for cpu in (1.0, 2.0):
         world.until_due()
-        world.tell(Examined(ONE, cpu))
+        world.tell(Examined(ONE, used(cpu)))
     world.crash()
     assert world.place.flags == ()
 
@@ -71,7 +71,7 @@ def test_of_one_that_is_silent_and_busy_the_jobs_timeout_rules() -> None:
     cpu = 0.0
     while (actions := world.until_due()) == [Examine(ONE)]:
         cpu += 1
-        assert world.tell(Examined(ONE, cpu)) == []
+        assert world.tell(Examined(ONE, used(cpu))) == []
     assert (world.now, actions) == (1100.0, condemned("job timeout"))
 
 
@@ -80,9 +80,9 @@ def test_silent_and_burning_that_then_stands_still_is_hung() -> None:
     world = started()
     for cpu in (1.0, 2.0, 3.0):
         world.until_due()
-        assert world.tell(Examined(ONE, cpu)) == []
+        assert world.tell(Examined(ONE, used(cpu))) == []
     world.until_due()
-    assert world.tell(Examined(ONE, 3.0)) == condemned("heartbeat timeout")
+    assert world.tell(Examined(ONE, used(3.0))) == condemned("heartbeat timeout")
 
 
 # spec: SV-6
@@ -91,9 +91,9 @@ def test_a_silent_worker_whose_output_is_not_read_yet_is_not_hung() -> None:
     world = started()
     for _ in range(5):
         assert world.until_due() == [Examine(ONE)]
-        assert world.tell(Examined(ONE, 3.0, behind=True)) == []
+        assert world.tell(Examined(ONE, used(3.0), behind=True)) == []
     world.until_due()
-    assert world.tell(Examined(ONE, 3.0)) == condemned("heartbeat timeout")
+    assert world.tell(Examined(ONE, used(3.0))) == condemned("heartbeat timeout")
 
 
 # spec: SV-6
@@ -102,12 +102,12 @@ def test_a_frame_ends_the_silence(status: str) -> None:
     world = World()
     world.frame(status)
     assert world.after(15) == [Examine(ONE)]
-    world.tell(Examined(ONE, 3.5))
+    world.tell(Examined(ONE, used(3.5)))
     world.now += 14
     world.frame(status)
     assert world.after(14) == []
     assert world.after(1) == [Examine(ONE)]
-    assert world.tell(Examined(ONE, 3.5)) == []
+    assert world.tell(Examined(ONE, used(3.5))) == []
 
 
 # spec: SV-6
@@ -120,10 +120,10 @@ def test_a_worker_that_beats_is_never_looked_at() -> None:
 def test_a_frame_that_comes_while_the_reading_is_under_way_saves_the_worker() -> None:
     world = started()
     world.until_due()
-    world.tell(Examined(ONE, 3.5))
+    world.tell(Examined(ONE, used(3.5)))
     assert world.until_due() == [Examine(ONE)]
     world.frame()
-    assert world.tell(Examined(ONE, 3.5)) == []
+    assert world.tell(Examined(ONE, used(3.5))) == []
 
 
 # spec: SV-6
@@ -131,11 +131,11 @@ def test_a_hung_worker_is_killed_again_until_it_is_gone() -> None:
     world = started()
     for _ in range(2):
         world.until_due()
-        world.tell(Examined(ONE, 3.5))
+        world.tell(Examined(ONE, used(3.5)))
     for _ in range(4):
         assert world.until_due() == killed("heartbeat timeout")
         assert world.frame("healthy") == []
-        assert world.tell(Examined(ONE, 3.5)) == []
+        assert world.tell(Examined(ONE, used(3.5))) == []
     assert world.place.status is Status.HEALTHY
 
 
@@ -155,9 +155,9 @@ def test_silence_while_loading_is_examined_too() -> None:
     world = World()
     world.frame("starting")
     assert world.after(15) == [Examine(ONE)]
-    world.tell(Examined(ONE, 1.0))
+    world.tell(Examined(ONE, used(1.0)))
     assert world.after(15) == [Examine(ONE)]
-    assert world.tell(Examined(ONE, 1.0)) == condemned("heartbeat timeout")
+    assert world.tell(Examined(ONE, used(1.0))) == condemned("heartbeat timeout")
 
 
 # spec: SV-5, SV-6
@@ -167,7 +167,7 @@ def test_silent_and_busy_while_loading_ends_with_the_time_for_loading() -> None:
     cpu = 0.0
     while (actions := world.until_due()) == [Examine(ONE)]:
         cpu += 1
-        assert world.tell(Examined(ONE, cpu)) == []
+        assert world.tell(Examined(ONE, used(cpu))) == []
     assert actions == condemned("start timeout")
     assert 1300 <= world.now <= 1315
 
@@ -258,10 +258,10 @@ def test_after_a_stall_silence_counts_from_zero_only_for_the_lost_time() -> None
 def test_time_that_was_lost_is_not_silence_when_a_reading_is_judged() -> None:
     world = started()
     assert world.until_due() == [Examine(ONE)]
-    world.tell(Examined(ONE, 3.5))
+    world.tell(Examined(ONE, used(3.5)))
     world.now += 101
     assert world.tick(late=100) == []
-    assert world.tell(Examined(ONE, 3.5)) == []  # silent for 16 s, as far as anybody was there to hear
+    assert world.tell(Examined(ONE, used(3.5))) == []  # silent for 16 s, as far as anybody was there to hear
 
 
 # spec: SV-3, WK-7
@@ -291,13 +291,13 @@ def test_a_stall_is_not_time_in_which_a_job_stood_still() -> None:
     world.work(timeout=None)
     world.frame(turns=7)
     assert world.beat(5, turns=7) == [Examine(ONE)]
-    world.tell(Examined(ONE, 1.0))
+    world.tell(Examined(ONE, used(1.0)))
     world.now += 1000
     assert world.tick(late=1000) == []
     assert world.frame(turns=7) == []
     assert world.beat(295, turns=7) == []
     assert world.beat(5, turns=7) == [Examine(ONE)]
-    assert world.tell(Examined(ONE, 1.0)) == condemned("hung")
+    assert world.tell(Examined(ONE, used(1.0))) == condemned("hung")
 
 
 # spec: SV-3, WP-3

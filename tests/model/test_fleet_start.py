@@ -1,7 +1,7 @@
 """The supervisor's mind, with a virtual clock: places, the table of statuses, starting, pauses, odd frames."""
 
 import pytest
-from fleet_world import AT_ONCE, ONE, TWO, World, condemned, killed, pause_of, started, told
+from fleet_world import AT_ONCE, ONE, TWO, World, condemned, killed, pause_of, started, told, used
 
 from chargehand.model.fleet.death import Reason
 from chargehand.model.fleet.fleet import Fleet
@@ -311,6 +311,6 @@ def test_a_frame_of_the_dead_is_not_heard(status: str) -> None:
 def test_a_failed_place_stays_failed_whatever_comes_late() -> None:
     world = started()
     world.give_up()
-    late: list[Action] = [*world.frame("healthy"), *world.tell(Examined(ONE, 1.0)), *world.tell(StopAsked())]
+    late: list[Action] = [*world.frame("healthy"), *world.tell(Examined(ONE, used(1.0))), *world.tell(StopAsked())]
     assert late == []
     assert world.place.status is Status.FAILED

@@ -1,7 +1,7 @@
 """Stopping, with a virtual clock: everything at once, in every status, and SIGTERMs that somebody sent."""
 
 import pytest
-from fleet_world import ONE, World, killed, pause_of, started, told
+from fleet_world import ONE, World, killed, pause_of, started, told, used
 
 from chargehand.model.fleet.death import Reason
 from chargehand.model.fleet.lifecycle import (
@@ -178,7 +178,7 @@ def test_a_stop_while_a_hung_worker_is_being_killed_ends_stopped() -> None:
     world = started()
     for _ in range(2):
         world.until_due()
-        world.tell(Examined(ONE, 1.0))
+        world.tell(Examined(ONE, used(1.0)))
     assert world.tell(StopAsked()) == []
     assert world.after(0.25) == killed("heartbeat timeout")
     assert told(world.exit(signal=9)) == []

@@ -1,7 +1,7 @@
 """Workers at work, with a virtual clock: jobs that take too long, counters that stand still, recycling, sleep."""
 
 import pytest
-from fleet_world import ONE, THREE, TWO, World, condemned, killed, started
+from fleet_world import ONE, THREE, TWO, World, condemned, killed, started, used
 
 from chargehand.model.fleet.death import Reason
 from chargehand.model.fleet.fleet import AFTER_A_LOOK
@@ -141,17 +141,17 @@ def test_in_a_job_with_a_timeout_the_counter_says_nothing() -> None:
 
 
 # spec: SV-7, SV-6
-@pytest.mark.parametrize("used", [0.0, 0.3])
-def test_in_a_job_without_a_timeout_300_s_still_and_without_cpu_is_hung(used: float) -> None:
-    """The pulse itself uses a little."""
+@pytest.mark.parametrize("spent", [0.0, 0.3])
+def test_in_a_job_without_a_timeout_300_s_still_and_without_cpu_is_hung(spent: float) -> None:
+    """What only passes the time uses a little."""
     world = started()
     world.work(timeout=None)
     world.frame(turns=7)
     assert world.beat(5, turns=7) == [Examine(ONE)]
-    assert world.tell(Examined(ONE, 1.0)) == []
+    assert world.tell(Examined(ONE, used(1.0))) == []
     assert world.beat(295, turns=7) == []
     assert world.beat(5, turns=7) == [Examine(ONE)]
-    assert world.tell(Examined(ONE, 1.0 + used)) == condemned("hung")
+    assert world.tell(Examined(ONE, used(1.0 + spent))) == condemned("hung")
 
 
 # spec: SV-7
@@ -161,7 +161,7 @@ def test_a_job_that_waits_until_its_output_is_read_does_not_stand_still() -> Non
     world.frame(turns=7)
     for behind in (False, True, True, False):
         assert world.beat(5, turns=7) == [Examine(ONE)]
-        last = world.tell(Examined(ONE, 1.0, behind=behind))
+        last = world.tell(Examined(ONE, used(1.0), behind=behind))
         if last:
             break
         assert world.beat(295, turns=7) == []
@@ -178,7 +178,7 @@ def stand_still(world: World, *, seconds: int, share: float) -> list[float]:
         cpu += 5 * share
         for action in [*world.frame(turns=7), *world.tick()]:
             assert action == Examine(ONE)
-            assert world.tell(Examined(ONE, cpu)) == []
+            assert world.tell(Examined(ONE, used(cpu))) == []
         if world.place.stalled:
             flagged.append(world.now - began)
     return flagged
@@ -216,7 +216,7 @@ def test_a_job_that_was_busy_and_then_stands_still_is_hung() -> None:
     stand_still(world, seconds=320, share=1.0)
     world.beat(280, turns=7)
     assert world.beat(5, turns=7) == [Examine(ONE)]
-    assert world.tell(Examined(ONE, 5 + 305.0)) == condemned("hung")
+    assert world.tell(Examined(ONE, used(5 + 305.0))) == condemned("hung")
 
 
 # spec: SV-7
@@ -227,7 +227,7 @@ def test_a_job_that_moves_now_and_then_is_left_alone() -> None:
         world.frame(turns=turn)
         for action in world.beat(290, turns=turn):
             assert action == Examine(ONE)
-            assert world.tell(Examined(ONE, 1.0)) == []
+            assert world.tell(Examined(ONE, used(1.0))) == []
 
 
 # recycling

@@ -42,12 +42,15 @@ def test_silent_and_no_cpu_used_is_a_heartbeat_timeout(  # spec: SV-6 WK-6
     make_hand: MakeHand, world: World
 ) -> None:
     hand = make_hand(liveness=LivenessPolicy(beat=0.1, silent=0.8, grace=0.3, terminate=0.2))
-    crew = hand.crew("do", FAULTY, workers=4)
+    crew = hand.crew("do", FAULTY, workers=5)
+    asleep: dict[str, Any] = {"fault": "sleep in c"}
     with hand.running(), sibling(world, crew) as calm:
         children: dict[str, Any] = {"fault": "children", "kinds": ["session", "daemon"]}
         refs = {
             "in _silent": world.put(crew, fault="silent"),
-            "in sleep_in_c": world.put(crew, fault="sleep in c"),
+            "in sleep_in_c": world.put(crew, **asleep),
+            # These want the interpreter every 10 ms, and use CPU time to ask for it.
+            "in sleep": world.put(crew, fault="threads", count=30, pause=0.01, then=asleep, options=ENDLESS),
             "state T": world.put(crew, **children, then={"fault": "stop"}),  # the kernel's word: it writes none
         }
         for word, ref in refs.items():
@@ -98,18 +101,19 @@ def test_a_deadlock_is_found_with_the_right_line(make_hand: MakeHand, world: Wor
         assert not gone(rest)
 
 
-@shows("spin", "burn in c")
+@shows("spin", "burn in c", "native threads")
 @pytest.mark.timeout(BURN + 120)
 def test_the_busy_are_flagged_and_never_killed(make_hand: MakeHand, world: World) -> None:  # spec: SV-6 SV-7 SV-4 HP-8
     limits = LivenessPolicy(beat=0.1, silent=0.5, still=1.0, stalled=1.5, grace=0.3, terminate=0.2)
     hand = make_hand(liveness=limits)
-    crew = hand.crew("do", FAULTY, workers=3)
+    crew = hand.crew("do", FAULTY, workers=4)
     gate = world.gate()
     wait: dict[str, Any] = {"fault": "wait", "gate": str(gate)}
     with hand.running(), sibling(world, crew) as calm:
         burns = world.put(crew, fault="burn in c", seconds=BURN, then=wait, result="burnt")
         spins = world.put(crew, fault="spin", seconds=BURN + 2, then=wait, result="spun", options=ENDLESS)
-        burner, spinner = world.started(burns), world.started(spins)
+        native = world.put(crew, fault="native threads", seconds=1, then=wait, result="waited", options=ENDLESS)
+        burner, spinner, waiter = world.started(burns), world.started(spins), world.started(native)
         places = {"unresponsive": holder(hand, burns), "stalled": holder(hand, spins)}
         for flag, component in places.items():
             eventually(lambda f=flag, c=component: worker(hand, c)["flags"] == [f], BURN + 20, what=flag)
@@ -123,12 +127,12 @@ def test_the_busy_are_flagged_and_never_killed(make_hand: MakeHand, world: World
             eventually(lambda c=component: worker(hand, c)["flags"] == [], BURN + 40, what="no flag any more")
             eventually(lambda c=component: hand.is_healthy(c))
         gate.touch()
-        assert (burns.wait(20), spins.wait(20)) == ("burnt", "spun")
+        assert (burns.wait(20), spins.wait(20), native.wait(20)) == ("burnt", "spun", "waited")
         assert hand.crashes() == []
-        assert (world.starts(burns), world.starts(spins)) == ([burner], [spinner])
-        assert counters(burns) == counters(spins) == (0, 0, 0)
-        assert {seen["pid"] for seen in workers(hand).values()} == {burner, spinner, calm}
-        assert [seen["restart_count"] for seen in workers(hand).values()] == [0, 0, 0]
+        assert (world.starts(burns), world.starts(spins), world.starts(native)) == ([burner], [spinner], [waiter])
+        assert counters(burns) == counters(spins) == counters(native) == (0, 0, 0)
+        assert {seen["pid"] for seen in workers(hand).values()} == {burner, spinner, waiter, calm}
+        assert [seen["restart_count"] for seen in workers(hand).values()] == [0, 0, 0, 0]
 
 
 @shows("nap", "half a frame")

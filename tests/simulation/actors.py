@@ -5,6 +5,7 @@ The truth about a worker is here; the node sees only the sockets, the deaths and
 
 from typing import TYPE_CHECKING, Protocol
 
+from chargehand.model.fleet.usage import ThreadUsage, Usage
 from chargehand.model.job import Claim, Done, Found, Outcome
 from chargehand.model.ledger import Todo
 from chargehand.model.search import Look
@@ -15,7 +16,9 @@ if TYPE_CHECKING:
 
 Message = tuple[object, ...]
 AWAKE = 0.0002
-"""CPU time that a resting worker uses: its pulse's."""
+"""CPU time that a resting worker uses."""
+ASKING = 0.004
+"""CPU time of a thread that waits for the interpreter, the pulse among them."""
 
 
 class Listener(Protocol):
@@ -62,7 +65,11 @@ class Worker:
         self.sent_at: float | None = None
         self.load_until = world.now + world.profile.liveness.set_up
         self.sigterm_at: float | None = None
-        self._cpu, self._rate, self._rate_at = 0.0, 0.9, world.now
+        self._cpu, self._rate, self._rate_at, self._since = 0.0, 0.9, world.now, world.now
+        self.works_in = "thread"
+        """What uses the CPU time: a thread, threads that have ended, or children."""
+        self.waiting = 0
+        """Threads of the handler that wait for the interpreter."""
 
     def __repr__(self) -> str:
         return self._name
@@ -85,11 +92,22 @@ class Worker:
             self.rested_since = now
         self._rate = rate
 
-    def cpu(self) -> float | None:
-        """As the kernel tells it, in hundredths of a second."""
+    def usage(self) -> Usage | None:
+        """As the kernel tells it: who used the CPU time, and who only waited for the interpreter."""
         if not self.alive:
             return None
-        return int((self._cpu + self._rate * (self.world.now - self._rate_at)) * 100) / 100
+        worked, asked = (
+            self._cpu + self._rate * (self.world.now - self._rate_at),
+            ASKING * (self.world.now - self._since),
+        )
+        threads = {number: ThreadUsage(asked, waits=True) for number in range(1, self.waiting + 1)}
+        threads[0] = ThreadUsage(worked if self.works_in == "thread" else 0.0)
+        return Usage(
+            threads=threads,
+            own=asked,
+            ended=int(worked * 100) / 100 if self.works_in == "ended" else 0.0,
+            children=int(worked * 100) / 100 if self.works_in == "children" else 0.0,
+        )
 
     def rests_since(self) -> float | None:
         """Since when it has used no CPU time worth the name; None if it does."""
@@ -98,6 +116,7 @@ class Worker:
     def stood_still(self, seconds: float, forgiven: float) -> None:
         """The machine slept: nothing happened in that time, and so much of it is not held against the worker."""
         self._rate_at += seconds
+        self._since += seconds
         self.born += forgiven
         self.turned_at += forgiven
         self.rested_since += forgiven

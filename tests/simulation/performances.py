@@ -101,6 +101,8 @@ class Performances(Loads):
 
     def _falls_mute(self, worker: Worker, rate: float) -> None:
         worker.mute = worker.stuck = True
+        worker.works_in = self._chance.choice(["thread", "ended", "children"]) if rate > 0.01 else "thread"
+        worker.waiting = self._chance.choice([0, 1, 20])
         worker.use(rate)
 
     def _silent(self, worker: Worker, claims: Claims, took: float) -> None:
@@ -120,7 +122,7 @@ class Performances(Loads):
 
     def _interpreter(self, worker: Worker, claims: Claims, took: float) -> None:
         """C code holds the interpreter: silent, but at work."""
-        self._falls_mute(worker, self._chance.choice([0.02, 0.9, 3.0]))
+        self._falls_mute(worker, self._chance.choice([0.005, 0.02, 0.9, 3.0]))
         self._after(worker, self._chance.choice([32, 50, 100, 500]), lambda: self._ends(worker, claims))
 
     def _deadlock(self, worker: Worker, claims: Claims, took: float) -> None:

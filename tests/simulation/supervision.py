@@ -92,7 +92,7 @@ class Supervision(Hearing):
             case Kill(component, reason):
                 self._kill(self.workers[component], reason)
             case Examine(component):
-                self.tell(Examined(component, self.workers[component].cpu()))
+                self.tell(Examined(component, self.workers[component].usage()))
             case Suspected():
                 self.world.note(f"{action}")
             case Report() | GivenUp() | Forgiven() | Replace() | BreakerOpened() | BreakerClosed() | Removed():

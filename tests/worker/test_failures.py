@@ -91,7 +91,7 @@ class EnoughError(Exception):
 class Reporter:
     """A worker that has no memory for its first report."""
 
-    status, paused, memory, unreported, reported_at = "healthy", False, 0, False, 0.0
+    status, paused, memory, pulse, unreported, reported_at = "healthy", False, 0, 0, False, 0.0
     reports = 0
 
     def report(self) -> None:

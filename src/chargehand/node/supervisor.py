@@ -228,7 +228,8 @@ class Supervisor:
             case Examine(component):
                 flags, handle = self._fleet.places[component].flags, self.handles[component]
                 behind = handle.output is not None and handle.output.behind
-                self.tell(Examined(component, proc.cpu_of(handle.child.pid), behind))
+                pulse = handle.health.pulse if handle.health else 0
+                self.tell(Examined(component, proc.usage_of(handle.child.pid, pulse), behind))
                 if self._fleet.places[component].flags != flags:
                     self._events.changed(component)
             case Report():

@@ -5,6 +5,8 @@ import re
 
 import msgspec
 
+from chargehand.model.fleet.usage import ThreadUsage, Usage
+
 MARK = "CHARGEHAND_LIFE"
 """The environment variable that identifies the descendants of a worker."""
 TICK = os.sysconf("SC_CLK_TCK")
@@ -17,6 +19,9 @@ class Stat(msgspec.Struct, frozen=True):
     parent: int
     session: int
     cpu: float
+    """CPU seconds of all threads, ended ones included."""
+    reaped: float
+    """CPU seconds of ended children that were waited for."""
     threads: int
     start: int
 
@@ -34,14 +39,18 @@ def boot_id() -> str:
 
 def stat(pid: int) -> Stat | None:
     """Returns the status of a process; None if it does not exist."""
+    return _stat(f"/proc/{pid}/stat")
+
+
+def _stat(path: str) -> Stat | None:
     try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
+        with open(path, "rb") as file:
             text = file.read()
     except (FileNotFoundError, ProcessLookupError):
         return None
     fields = text[text.rindex(b")") + 2 :].split()
-    cpu = sum(int(n) for n in fields[11:15]) / TICK
-    return Stat(fields[0].decode(), int(fields[1]), int(fields[3]), cpu, int(fields[17]), int(fields[19]))
+    cpu, reaped = (sum(int(n) for n in fields[at : at + 2]) / TICK for at in (11, 13))
+    return Stat(fields[0].decode(), int(fields[1]), int(fields[3]), cpu, reaped, int(fields[17]), int(fields[19]))
 
 
 def alive(pid: int, start: int) -> bool:
@@ -78,16 +87,47 @@ def session_members(session: int) -> list[int]:
     return found
 
 
-def cpu_of(leader: int) -> float | None:
-    """Returns the CPU seconds used by a worker and all processes of its session; None if they cannot be read."""
+def usage_of(pid: int, own: int) -> Usage | None:
+    """Returns the CPU time of a worker whose pulse thread has the id `own`; None if it cannot be read."""
     try:
-        own = stat(leader)
+        threads = {int(task): _thread(pid, task) for task in _listed(f"/proc/{pid}/task")}
+        whole = stat(pid)
+        if whole is None:
+            return None
+        children = whole.reaped + sum(seen.cpu + seen.reaped for seen in _descendants(pid))
     except OSError:
         return None
-    if own is None:
-        return None
-    others = (stat(pid) for pid in session_members(leader) if pid != leader)
-    return own.cpu + sum(seen.cpu for seen in others if seen is not None)
+    # The whole contains the threads that have ended, each reading of a thread is a little older.
+    ended = whole.cpu - sum(thread.cpu for thread in threads.values())
+    pulse = threads.pop(own, None)
+    return Usage(threads=threads, own=pulse.cpu if pulse else 0.0, ended=ended, children=round(children, 2))
+
+
+def _thread(pid: int, task: str) -> ThreadUsage:
+    """Reads a thread: its CPU time in nanoseconds if the kernel has it, and whether it sleeps on a futex."""
+    base = f"/proc/{pid}/task/{task}"
+    exact = _text(f"{base}/schedstat").split()
+    where = _text(f"{base}/wchan")
+    seen = None if exact and "futex" in where else _stat(f"{base}/stat")
+    cpu = int(exact[0]) / 1e9 if exact else seen.cpu if seen else 0.0
+    unknown = where in ("", "0") and seen is not None and seen.state == "S"  # the kernel does not say where it sleeps
+    return ThreadUsage(cpu, "futex" in where or unknown)
+
+
+def _descendants(pid: int) -> list[Stat]:
+    """Returns the processes below this one, zombies included; a worker adopts what its children leave."""
+    below: dict[int, list[tuple[int, Stat]]] = {}
+    for other in pids():
+        seen = stat(other)
+        if seen is not None:
+            below.setdefault(seen.parent, []).append((other, seen))
+    found: list[Stat] = []
+    parents = [pid]
+    while parents:
+        for child, seen in below.pop(parents.pop(), []):
+            found.append(seen)
+            parents.append(child)
+    return found
 
 
 def thread_states(pid: int) -> str:

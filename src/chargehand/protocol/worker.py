@@ -83,6 +83,8 @@ class HealthFrame(msgspec.Struct, frozen=True):
     done: int = 0
     errors: int = 0
     memory: int = 0
+    pulse: int = 0
+    """The id of the thread that sends heartbeats: its CPU time is no work."""
     progress: ProgressFrame | None = None
 
 

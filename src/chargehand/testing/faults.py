@@ -233,6 +233,13 @@ def _burn_in_c(job: "Task", step: "Step") -> None:
     burn_in_c(_seconds(step))
 
 
+@_fault("native threads", "Sleeps in C for `seconds`, holding the GIL, while a thread works natively: no heartbeats.")
+def _native_threads(job: "Task", step: "Step") -> None:
+    from chargehand.testing.faults_deeds import wait_for_native_thread
+
+    wait_for_native_thread(_seconds(step))
+
+
 @_fault("wait", "Waits until the file `gate` exists, and reports progress meanwhile.")
 def _wait(job: "Task", step: "Step") -> None:
     looks = 0
@@ -315,10 +322,16 @@ def _flood(job: "Task", step: "Step") -> None:
 # processes and threads that are left behind
 
 
-@_fault("threads", "Leaves `count` (1) threads running.")
+@_fault("threads", "Leaves `count` (1) threads running, which wake up after every `pause` seconds (300).")
 def _threads(job: "Task", step: "Step") -> None:
+    pause = step.get("pause", LIFETIME)
+
+    def sleep() -> None:
+        for _ in range(int(LIFETIME / pause)):
+            clock.sleep(pause)
+
     for number in range(step.get("count", 1)):
-        threading.Thread(target=clock.sleep, args=(LIFETIME,), name=f"left {number}").start()
+        threading.Thread(target=sleep, name=f"left {number}").start()
 
 
 @_fault("fork", "Leaves a forked copy of itself running, and notes `child fork PID`.")

@@ -1,6 +1,7 @@
 """The faults that need more than a few lines: C code, locks, memory, processes. Loaded when one is requested."""
 
 import ctypes
+import hashlib
 import mmap
 import os
 import resource
@@ -14,6 +15,8 @@ from chargehand import clock
 from chargehand.errors import GiveUp
 
 PIECE = 4 << 20
+SAMPLE = 50_000
+"""Rounds of hashing that show how fast this machine is."""
 
 _kept: list[object] = []
 
@@ -40,6 +43,22 @@ def burn_in_c(seconds: float) -> None:
     """
     until = clock.monotonic() + seconds
     deque(takewhile(until.__gt__, iter(clock.monotonic, None)), maxlen=0)
+
+
+def wait_for_native_thread(seconds: float) -> None:
+    """Sleeps in C for `seconds`, holding the GIL, while another thread uses CPU in C without the GIL."""
+    began = resource.getrusage(resource.RUSAGE_THREAD).ru_utime
+    _hash(SAMPLE)
+    rounds = int(1.5 * seconds * SAMPLE / (resource.getrusage(resource.RUSAGE_THREAD).ru_utime - began))
+    thread = threading.Thread(target=_hash, args=(rounds,), name="native")
+    thread.start()
+    clock.sleep(0.05)  # until it has released the GIL
+    ctypes.PyDLL(None).usleep(int(seconds * 1e6))
+    thread.join()
+
+
+def _hash(rounds: int) -> None:
+    hashlib.pbkdf2_hmac("sha256", b"", b"", rounds)  # releases the GIL
 
 
 def deadlock() -> None:

@@ -63,6 +63,8 @@ class Worker:
         self.errors = 0
         self.memory = 0
         """Resident memory in bytes, updated with every heartbeat."""
+        self.pulse = 0
+        """The id of the pulse thread."""
         self._progress: tuple[str, dict[str, Any]] | None = None
         """The id of a job and its progress; in a batch, that of the job which reported last."""
         self.unreported = False
@@ -100,6 +102,7 @@ class Worker:
             "done": self.done,
             "errors": self.errors,
             "memory": self.memory,
+            "pulse": self.pulse,
         }
         if self._progress is not None:
             body["current_job"], body["progress"] = self._progress

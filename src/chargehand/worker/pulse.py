@@ -26,6 +26,7 @@ class Reporter(Protocol):
     status: str
     paused: bool
     memory: int
+    pulse: int
     unreported: bool
     reported_at: float
 
@@ -98,6 +99,7 @@ class Pulse(threading.Thread):
         self._decoder = Decoder(PULSE_FRAME_LIMIT)
 
     def run(self) -> None:
+        self._worker.pulse = threading.get_native_id()
         poller = select.poll()
         poller.register(self._sock, select.POLLIN)
         poller.register(self._wakeup, select.POLLIN)

@@ -7,6 +7,7 @@ import msgspec
 
 from chargehand.model.fleet.cards import Reading
 from chargehand.model.fleet.death import Death, Evidence, Reason
+from chargehand.model.fleet.usage import Usage
 
 
 class Status(StrEnum):
@@ -77,10 +78,10 @@ class MoreTime(msgspec.Struct, frozen=True):
 
 
 class Examined(msgspec.Struct, frozen=True):
-    """The CPU time in seconds that the worker and its children have used; None if it does not exist."""
+    """The CPU time that the worker has used; None if it does not exist."""
 
     component: str
-    cpu: float | None
+    cpu: Usage | None
     behind: bool = False
     """Whether the node has not read all output of the worker, which may be waiting for that."""
 

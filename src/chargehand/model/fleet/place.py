@@ -11,6 +11,7 @@ from chargehand.model.fleet.cards import WorkerGpu
 from chargehand.model.fleet.death import Cause, Evidence, Reason
 from chargehand.model.fleet.lifecycle import ALIVE, TRANSITIONS, Status
 from chargehand.model.fleet.policy import History
+from chargehand.model.fleet.usage import Usage
 
 
 class After(StrEnum):
@@ -79,7 +80,8 @@ class Place(msgspec.Struct):
     framed_at: float = 0.0
     load_until: float = 0.0
     look_at: float | None = None
-    cpu: float | None = None
+    cpu: Usage | None = None
+    cpu_at: float = 0.0
     turns: int = -1
     turned_at: float = 0.0
     still_cpu: float | None = None
@@ -166,6 +168,7 @@ class Place(msgspec.Struct):
         self.load_until += late
         self.turned_at += late
         self.still_since += late
+        self.cpu_at += late
         for name in ("ready_at", "look_at", "job_until", "cancel_at", "sleep_at", "rest_at", "press_at", "well_at"):
             moment = getattr(self, name)
             if moment is not None:

@@ -7,13 +7,14 @@ from chargehand.model.fleet.death import Reason
 from chargehand.model.fleet.lifecycle import Action, Examine, Examined, Status
 from chargehand.model.fleet.place import Place
 from chargehand.model.fleet.policy import LivenessPolicy
+from chargehand.model.fleet.usage import shows_work
 
 LONGEST_LOAD = 86_400.0
 """The maximum number of seconds that a worker may request at once."""
 ROUNDING = 1e-6
 """The tolerance, in seconds, for rounding errors of sums of times."""
-OWN_SHARE, OWN_CPU = 0.002, 0.05
-"""The CPU time that the pulse thread itself may use: a share of the time, plus seconds."""
+IDLE_SHARE, IDLE_CPU = 0.002, 0.05
+"""The CPU time that counts as none in a job that makes no progress: a share of a core, plus seconds."""
 
 
 class Watch:
@@ -82,27 +83,27 @@ class Watch:
             place.look_at = now + self._policy.silent / 2
             return None
         if place.cpu is not None and silent_for >= self._policy.silent - ROUNDING:
-            if cpu == place.cpu and not reading.behind:
+            if not reading.behind and not shows_work(place.cpu, cpu, now - place.cpu_at):
                 return Reason.HEARTBEAT_TIMEOUT
             place.unresponsive = True
         first = place.cpu is None
-        place.cpu = cpu
+        place.cpu, place.cpu_at = cpu, now
         # Silent but busy: C code holds the GIL. It is examined again, and never killed for being busy.
         place.look_at = place.framed_at + self._policy.silent if first else now + self._policy.silent / 2
         return None
 
     def _still(self, place: Place, reading: Examined, now: float) -> Reason | None:
         """Judges a worker whose main thread makes no progress in a job without a timeout."""
-        cpu = reading.cpu
-        if cpu is None or not place.endless:
+        if reading.cpu is None or not place.endless:
             return None
+        cpu = reading.cpu.total
         if place.still_cpu is None or reading.behind:
             place.still_cpu, place.still_since = cpu, now
             return None
         passed = now - place.still_since
         if passed < self._policy.still:
             return None
-        if cpu - place.still_cpu <= OWN_CPU + OWN_SHARE * passed:
+        if abs(cpu - place.still_cpu) <= IDLE_CPU + IDLE_SHARE * passed:
             return Reason.HUNG
         place.still_cpu, place.still_since = cpu, now
         place.stalled = now - place.turned_at >= self._policy.stalled
