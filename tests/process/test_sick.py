@@ -48,4 +48,5 @@ def test_a_process_that_reports_itself_as_broken_is_replaced(make_hand: MakeHand
             for report in reports(hand, 3, job=refs[fault].id):
                 assert (report.reason, report.exit_code) == ("broken", 1)
                 assert text in report.text
+                assert "no job can succeed" not in report.text, "the error itself is shown, not its wrapper"
         eventually(lambda: all(each["status"] == "healthy" for each in (hand.status() or {"workers": []})["workers"]))

@@ -8,6 +8,7 @@ from mutants_cancel import CANCEL
 from mutants_discovery import DISCOVERY
 from mutants_liveness import LIVENESS
 from mutants_restarts import RESTARTS
+from mutants_trust import TRUST
 from mutants_work import WORK
 
-MUTANTS = (*WORK, *RESTARTS, *LIVENESS, *DISCOVERY, *CANCEL, *BATCHES)
+MUTANTS = (*WORK, *RESTARTS, *LIVENESS, *DISCOVERY, *CANCEL, *BATCHES, *TRUST)

@@ -221,7 +221,8 @@ class JobPromises:
         self._follows(job, end)
         if how == "returned" and settlement.delay_ms:
             self.check(job.attempts >= job.max_attempts, f"job {job.id} waits though it is not on its extra attempt")
-            job.due = (self._world.now_ms() + settlement.delay_ms,) * 2
+            due = self._world.now_ms() + settlement.delay_ms
+            job.due = (due, due)
         if end.pid is not None:
             self.trials.settled(job.id, end.pid, end.wins, credible=end.own, sick=end.sick)
             if job.state == "failed":

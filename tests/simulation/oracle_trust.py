@@ -115,7 +115,7 @@ class Trials:
         """A process is replaced: it failed often enough, and others did well or it is the only one that is tried."""
         past = self._pasts[worker.pid]
         elsewhere = self._wins[past.crew] > past.since
-        if len(past.failed) >= SUSPECT_AFTER and elsewhere:
+        if len(past.failed) >= SUSPECT_AFTER and elsewhere and not distrust.probe:
             self._broken.add(worker.pid)
             self._world.tally["replaced: others can do it"] += 1
             return

@@ -277,6 +277,7 @@ PROFILES = (
         deeds={
             "enqueue": 14,
             "turn sick": 8,
+            "retry a job": 1,
             "bad jobs": 3,
             "upstream": 2,
             "poison": 0.5,

@@ -42,6 +42,8 @@ class Distrust(msgspec.Struct, frozen=True):
 
     worker: str
     text: str
+    probe: bool = False
+    """Whether it is replaced to see whether a fresh process does better; otherwise others do better."""
 
 
 class _Standing(msgspec.Struct):
@@ -128,10 +130,7 @@ class Trust:
             self._broken.append(standing.process)
             self._in_vain[worker] = self._in_vain.get(worker, 0) + (not standing.wins)
             return Distrust(worker, f"it failed {count} jobs in a row that others can do")
-        distrust = self.probe(worker, f"it failed {count} jobs in a row, and no other worker of the crew has done one")
-        if distrust is not None:
-            self._accused = standing.process
-        return distrust
+        return self.probe(worker, f"it failed {count} jobs in a row, and no other worker of the crew has done one")
 
     def probe(self, worker: str, text: str) -> Distrust | None:
         """Returns a replacement of this process that shows whether a fresh one does better; one until a success."""
@@ -139,7 +138,10 @@ class Trust:
             return None
         self._probed = True
         self._probes += 1
-        return Distrust(worker, text)
+        standing = self._standings[worker]
+        if len(standing.failed) >= SUSPECT_AFTER:
+            self._accused = standing.process
+        return Distrust(worker, text, probe=True)
 
     def failed_here(self, worker: str, claim: Claim) -> bool:
         """Whether the job has failed only in processes of this worker."""

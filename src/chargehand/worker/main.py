@@ -356,7 +356,7 @@ class Worker:
     def check_sound(self, error: BaseException) -> None:
         """Raises WorkerBroken if the process can do no job after this exception, by its kind or by a self-test."""
         if soundness.breaks_process(error):
-            raise errors.WorkerBroken(f"{type(error).__name__}: {message(error)}") from error
+            raise errors.WorkerBroken("it raised an error after which no job can succeed") from error
         assert self.handler is not None
         if not perform.has_own(type(self.handler), "is_sound") or not perform.is_failure(error) or self.is_cancelled():
             return
@@ -372,7 +372,9 @@ class Worker:
         """Sends outcomes and the report that this process is broken, and exits at once: nothing else in it is safe."""
         if os.getpid() != self._pid:
             os._exit(0)  # see send_early
-        self._send(frames + encode("BROKEN", {"why": perform.truncate(describe(error))}))
+        cause = error.__cause__
+        shown = cause if cause is not None and soundness.breaks_process(cause) else error
+        self._send(frames + encode("BROKEN", {"why": perform.truncate(describe(shown))}))
         for stream in (sys.stdout, sys.stderr):
             with suppress(OSError, ValueError):
                 stream.flush()
