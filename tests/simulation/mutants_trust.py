@@ -36,13 +36,6 @@ TRUST = (
         first=0,
     ),
     Mutant(
-        name="a person's retry remembers where the job failed",
-        file="stores/sqlite/jobs.py",
-        old="cancel_ms = NULL, failed_in = NULL, retried_ms = ?2",
-        new="cancel_ms = NULL, retried_ms = ?2",
-        profile="sick",
-    ),
-    Mutant(
         name="a success before the failure makes it credible",
         file="model/trust.py",
         old="standing.wins > before.wins",

@@ -31,7 +31,7 @@ from builders import (
 )
 
 from chargehand.model.batch import Want
-from chargehand.model.job import Crashed, Done, GaveUp, Interrupted, State, settle
+from chargehand.model.job import Crashed, Done, GaveUp, Interrupted, Raised, State, settle
 from chargehand.model.records import Counts, CrashFilter, JobFilter, Retention
 from chargehand.store import Store
 
@@ -121,6 +121,21 @@ def test_a_quarantined_job_is_claimed_again_only_when_a_person_says_so(store: St
     retry(store, claim.id)
     again = take_one(store)
     assert (again.failures, again.crashes) == (0, 0)
+
+
+# spec: WP-13
+def test_where_a_job_failed_is_kept_until_a_person_retries_it(store: Store, wall: Wall) -> None:
+    wall.at = NOON
+    put(store, job("a", max_attempts=2))
+    end(store, take_one(store), Raised("x"), failed_in="here")
+    wall.at = NOON + HOUR
+    kept = take_one(store)
+    assert (kept.id, kept.failed_in) == ("a", "here")
+    put(store, job("b", max_attempts=1))
+    end(store, take_one(store), Raised("x"), failed_in="there")
+    retry(store, "b")
+    again = take_one(store)
+    assert (again.id, again.failed_in) == ("b", None)
 
 
 # spec: WK-5
