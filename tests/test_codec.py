@@ -12,7 +12,21 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from chargehand.codec import as_type, encode_typed, from_json, to_json
+from chargehand.codec import (
+    MARK,
+    as_type,
+    clean,
+    encode_typed,
+    escape,
+    escape_json,
+    from_json,
+    readable,
+    restore,
+    restore_json,
+    restored,
+    to_json,
+    to_utf8,
+)
 from chargehand.errors import PayloadError
 
 steady = settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -206,9 +220,6 @@ def test_a_plain_type_takes_nothing_else(wanted: Any, value: Any) -> None:
         DataSong("a", NAN),
         StructSong("a", INF),
         ModelSong(path="a", length=NAN),
-        "\ud800",
-        {"\udfff": 1},
-        DataSong("\ud800"),
         object(),
         [object()],
         lambda: None,
@@ -278,3 +289,78 @@ def test_a_type_that_nobody_can_make_from_json_is_refused_in_words() -> None:
 # spec: SE-4
 def test_a_payload_error_is_a_value_error_for_callers_who_know_no_better() -> None:
     assert issubclass(PayloadError, ValueError)
+
+
+# names that are not UTF-8
+
+ANY = st.text(
+    st.characters(categories=None)
+    | st.characters(categories=["Cs"])
+    | st.sampled_from(["\0", MARK, "x", "u", "d", "c", "0", "8", "9", "e", "\\", '"'])
+)
+"""Any text that Python can hold, often with what has a meaning in an escape."""
+KNOWN = [
+    ("caf\udce9.mp3", f"caf{MARK}xe9.mp3"),
+    ("\udc80\udcff", f"{MARK}x80{MARK}xff"),
+    ("a\0b", f"a{MARK}x00b"),
+    ("\ud83d\ude00", f"{MARK}ud83d{MARK}ude00"),
+    ("\ud800\udc7f\udd00", f"{MARK}ud800{MARK}udc7f{MARK}udd00"),
+    (MARK, MARK + MARK),
+    (f"{MARK}xe9", f"{MARK}{MARK}xe9"),
+]
+
+
+@steady
+@given(ANY)
+def test_every_text_comes_back_and_is_valid_without_nul(text: str) -> None:
+    kept = escape(text)
+    assert restore(kept) == text
+    assert "\0" not in kept
+    assert kept.encode().decode() == kept
+    assert clean(kept) == kept
+    assert to_utf8(kept) == kept.encode()
+
+
+@steady
+@given(st.text(st.characters(exclude_categories=["Cs", "Co"], exclude_characters="\0")))
+def test_an_ordinary_text_is_unchanged(text: str) -> None:
+    assert escape(text) == restore(text) == clean(text) == readable(text) == text
+    assert escape_json(to_json(text, "it")) == restore_json(to_json(text, "it")) == json.dumps(text, ensure_ascii=False)
+
+
+@pytest.mark.parametrize(("text", "kept"), KNOWN)
+def test_the_escape_stays_as_stores_hold_it(text: str, kept: str) -> None:
+    assert (escape(text), restore(kept)) == (kept, text)
+    assert json.loads(to_json(text, "it")) == kept
+
+
+@pytest.mark.parametrize("text", [MARK, f"{MARK}x41", f"{MARK}udce9", f"{MARK}uffff", f"{MARK}x8", f"{MARK} x80"])
+def test_what_is_no_escape_is_kept(text: str) -> None:
+    """A store of an earlier version may hold such a text."""
+    assert restore(text) == text
+    assert restore(escape(text)) == text
+
+
+@steady
+@given(ANY)
+def test_what_people_see_can_be_shown_everywhere(text: str) -> None:
+    for shown in (readable(text), readable(escape(text))):
+        assert MARK not in shown
+        assert "\0" not in shown
+        assert shown.encode().decode() == shown
+    assert readable("caf\udce9\0") == readable(escape("caf\udce9\0")) == "caf\\xe9\\x00"
+
+
+@steady
+@given(st.recursive(ANY | st.integers(), lambda deeper: st.lists(deeper) | st.dictionaries(ANY, deeper), max_leaves=8))
+def test_any_texts_in_a_value_come_back_through_strict_json(value: Any) -> None:
+    text = to_json(value, "the payload")
+    assert from_json(text, None, "the payload") == from_json(text.encode(), None, "the payload") == value
+    assert "\\u0000" not in text.replace("\\\\", "")
+    assert restored(msgspec.json.decode(text), "it") == value  # a strict decoder reads it
+
+
+@pytest.mark.parametrize("kind", SONGS)
+def test_a_typed_value_may_have_the_name_of_any_file(kind: Any) -> None:
+    song = kind(path="caf\udce9\0.mp3", tags=["\udcff"])
+    assert from_json(encode_typed(song, kind, "the payload"), kind, "the payload") == song

@@ -23,7 +23,7 @@ from chargehand.model.access import ApiKey, Operation, OperationFilter, Scope
 from chargehand.model.fleet.orders import Answer
 from chargehand.model.fleet.policy import LivenessPolicy, RestartPolicy, StartPolicy
 from chargehand.model.health import FRESH_MS, Findings
-from chargehand.model.job import Attempt, JobRecord
+from chargehand.model.job import Attempt, JobRecord, restored
 from chargehand.model.records import (
     ClaimRow,
     Counts,
@@ -217,11 +217,11 @@ class Chargehand:
 
     def job(self, job_id: str) -> JobRecord:
         """Returns one job. Raises JobNotFound if it never existed or was pruned."""
-        return self.internal.job(job_id)
+        return restored(self.internal.job(job_id))
 
     def jobs(self, which: JobFilter) -> list[JobRecord]:
         """Returns a page of jobs, newest first."""
-        return self.internal.jobs(which)
+        return [restored(job) for job in self.internal.jobs(which)]
 
     def attempts(self, job_id: str) -> list[Attempt]:
         """Returns every attempt of a job, oldest first."""
@@ -252,7 +252,7 @@ class Chargehand:
 
     def claims(self, limit: int = 1000) -> list[ClaimRow]:
         """Returns which worker holds which job, oldest claim first."""
-        return self.internal.claims(limit)
+        return [restored(claim) for claim in self.internal.claims(limit)]
 
     def release(self, job_id: str, fence: int) -> bool:
         """Ends a claim by hand, for a worker that cannot be reached. Returns False if the claim is another by now."""

@@ -1,4 +1,7 @@
-"""A typed client for the HTTP API, with the operations of `Chargehand` for a remote server."""
+"""A typed client for the HTTP API, with the operations of `Chargehand` for a remote server.
+
+It escapes what it sends. What it returns is as the server sends it: names that are not UTF-8 stay escaped.
+"""
 
 from collections.abc import Generator, Iterator, Sequence
 from types import TracebackType
@@ -8,7 +11,7 @@ from urllib.parse import quote
 import httpx
 import msgspec
 
-from chargehand import clock, errors
+from chargehand import clock, codec, errors
 from chargehand.errors import ChargehandError
 from chargehand.model.access import Operation
 from chargehand.model.fleet.orders import Answer
@@ -105,14 +108,15 @@ class Client:
         raise _refusal(answer)
 
     def _get(self, path: str, kind: type[T], **query: Any) -> T:
-        asked = {name: value for name, value in query.items() if value is not None}
+        asked = {name: _text(value) for name, value in query.items() if value is not None}
         return _read(self._send("GET", path, params=asked), kind)
 
     def _post(self, path: str, kind: type[T], body: Any = None, headers: dict[str, str] | None = None) -> T:
         if body is None:
             return _read(self._send("POST", path, headers=headers), kind)
         sent = {"Content-Type": "application/json", **(headers or {})}
-        return _read(self._send("POST", path, content=msgspec.json.encode(body), headers=sent), kind)
+        text = codec.to_json(msgspec.to_builtins(body), "the request")
+        return _read(self._send("POST", path, content=text.encode(), headers=sent), kind)
 
     def subscribe(self, *topics: str) -> Generator[dict[str, Any]]:
         """Yields events of these topics: the full state first, then changes. Reconnects if the server restarts."""
@@ -380,6 +384,11 @@ class Client:
     def who(self) -> answers.SignedIn:
         """Returns the name and the scopes of the caller."""
         return self._get("/api/web/session", answers.SignedIn)
+
+
+def _text(value: Any) -> Any:
+    """Returns a parameter of a query in a form that a URL can hold."""
+    return codec.clean(value) if isinstance(value, str) else value
 
 
 def _once(key: str | None) -> dict[str, str]:

@@ -1,12 +1,107 @@
 """Converts Python values to JSON and back: plain data, dataclasses, msgspec structs and pydantic models. Never pickle.
 
+It also holds the escape for what a Python str can contain, but neither UTF-8 nor a column of PostgreSQL: lone
+surrogates, which stand for the bytes of file names that are not UTF-8, and NUL. Texts are escaped where they leave the
+application's code and restored where they return to it; sockets, stores, HTTP and records hold them escaped.
+
 Workers load this module, so it imports msgspec only when a value needs it.
 """
 
 import json
+import re
 from typing import Any
 
 from chargehand.errors import PayloadError
+
+MARK = "\U0010fade"
+"""Begins an escape: `x00` (NUL), `x80` to `xff` (a byte, as os.fsdecode returns it), `ud800` to `udfff`, or MARK again.
+
+A private character that is not printable and that no known font or text uses.
+"""
+_UNSAFE = re.compile(f"[\0\ud800-\udfff{MARK}]")
+_UNSAFE_IN_JSON = re.compile(rf"\\u0000|\\.|[\ud800-\udfff{MARK}]")
+_ESCAPE = re.compile(f"{MARK}(?:{MARK}|x00|x[89a-f][0-9a-f]|ud(?:[89abdef][0-9a-f]|c[0-7])[0-9a-f])")
+
+
+def escape(text: str) -> str:
+    """Returns the text as valid Unicode without NUL; ordinary text is returned unchanged."""
+    return text if _is_ordinary(text, "\0") else _UNSAFE.sub(_escaped, text)
+
+
+def restore(text: str) -> str:
+    """Returns the text that `escape` was given; what is not an escape is returned unchanged."""
+    return _ESCAPE.sub(_restored, text) if MARK in text else text
+
+
+def clean(text: str) -> str:
+    """Returns a text that may contain escapes already, such as a search, as valid Unicode without NUL."""
+    return text if _is_ordinary(text, "\0") else _UNSAFE.sub(_cleaned, text)
+
+
+def readable(text: str) -> str:
+    """Returns a text for people, with `\\xe9` for an escaped byte: valid Unicode without NUL and escapes."""
+    return clean(text).replace(MARK, "\\")
+
+
+def to_utf8(text: str) -> bytes:
+    """Encodes a text that may contain escapes already; lone surrogates are escaped."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        return clean(text).encode()
+
+
+def escape_json(text: str) -> str:
+    """Returns a JSON text, made with ensure_ascii=False, with its strings escaped."""
+    return text if _is_ordinary(text, "\\u0000") else _UNSAFE_IN_JSON.sub(_escaped_in_json, text)
+
+
+def restore_json(text: str) -> str:
+    """Returns a JSON text with its strings restored: `json` can decode it, but UTF-8 may not be able to encode it."""
+    return _ESCAPE.sub(_restored_in_json, text) if MARK in text else text
+
+
+def _is_ordinary(text: str, nul: str) -> bool:
+    """Whether no character needs an escape; cheap, because nearly all texts are ordinary."""
+    if nul in text:
+        return False
+    if text.isascii():
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return MARK not in text
+
+
+def _escaped(found: re.Match[str]) -> str:
+    if found[0] == MARK:
+        return MARK + MARK
+    code = ord(found[0])
+    return f"{MARK}x{code & 0xFF:02x}" if code == 0 or 0xDC80 <= code <= 0xDCFF else f"{MARK}u{code:04x}"
+
+
+def _cleaned(found: re.Match[str]) -> str:
+    return MARK if found[0] == MARK else _escaped(found)
+
+
+def _escaped_in_json(found: re.Match[str]) -> str:
+    if found[0] == "\\u0000":
+        return f"{MARK}x00"
+    return found[0] if found[0][0] == "\\" else _escaped(found)
+
+
+def _restored(found: re.Match[str]) -> str:
+    kind, digits = found[0][1], found[0][2:]
+    if kind == MARK:
+        return MARK
+    code = int(digits, 16)
+    return chr(code + 0xDC00) if kind == "x" and code else chr(code)
+
+
+def _restored_in_json(found: re.Match[str]) -> str:
+    return _restored(found) if found[0] != f"{MARK}x00" else "\\u0000"
+
 
 _CHANGED: tuple[Any, ...] = (bytes, bytearray, memoryview, set, frozenset)
 """Types that msgspec could encode, but that would be decoded as a different type."""
@@ -39,15 +134,27 @@ _PLAIN_TYPES: tuple[Any, ...] = (dict, list, str, int, float, bool)
 
 
 def to_json(value: Any, what: str) -> str:
-    """Encodes a value as JSON; `what` names the value in the error message. Raises PayloadError."""
+    """Encodes a value as JSON, escaped; `what` names the value in the error message. Raises PayloadError."""
     if value is None:
         return "null"
+    return escape_json(_encode(value, what))
+
+
+def restored(value: Any, what: str) -> Any:
+    """Returns plain data with its strings restored. Raises PayloadError if a string is not valid Unicode."""
+    text = _encode(value, what)
     try:
-        text = _encoder.encode(value)
         text.encode()
+    except UnicodeEncodeError as error:
+        raise PayloadError(f"{what} contains a lone surrogate, which must be escaped: {error}") from error
+    return json.loads(restore_json(text)) if MARK in text else value
+
+
+def _encode(value: Any, what: str) -> str:
+    try:
+        return _encoder.encode(value)
     except (TypeError, ValueError, RecursionError) as error:
         raise PayloadError(f"{what} cannot be written as JSON: {error}") from error
-    return text
 
 
 def _refuse_constant(name: str) -> Any:
@@ -55,9 +162,10 @@ def _refuse_constant(name: str) -> Any:
 
 
 def from_json(text: str | bytes, wanted: Any, what: str) -> Any:
-    """Decodes JSON as the wanted type. Raises PayloadError, which says where the value does not match."""
+    """Decodes escaped JSON as the wanted type. Raises PayloadError, which says where the value does not match."""
     try:
-        value = json.loads(text, parse_constant=_refuse_constant)
+        plain = restore_json(text if isinstance(text, str) else text.decode())
+        value = json.loads(plain, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
         raise PayloadError(f"{what} is not JSON: {error}") from error
     return as_type(value, wanted, what)

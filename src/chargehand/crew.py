@@ -10,7 +10,7 @@ from chargehand.errors import JobCancelled, JobFailed, JobNotFound, PayloadError
 from chargehand.host.calls import follow
 from chargehand.host.operations import Operations
 from chargehand.ids import new_ids
-from chargehand.model.job import FINISHED, Attempt, JobRecord, NewJob, State
+from chargehand.model.job import FINISHED, Attempt, JobRecord, NewJob, State, restored
 from chargehand.model.topic import RESYNC, has_ended, job_topic, parse
 from chargehand.settings.plan import CrewPlan, milliseconds, new_job, with_payload
 from chargehand.store import Transaction
@@ -55,7 +55,7 @@ class Ref(Generic[Result]):
 
     def job(self) -> JobRecord:
         """Returns the job in its present state. Raises JobNotFound if it never existed or was pruned."""
-        return self._operations.job(self.id)
+        return restored(self._operations.job(self.id))
 
     def attempts(self) -> list[Attempt]:
         """Returns every attempt so far, oldest first."""

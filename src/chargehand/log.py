@@ -15,7 +15,7 @@ from contextvars import ContextVar
 from enum import StrEnum
 from typing import Any
 
-from chargehand import clock
+from chargehand import clock, codec
 from chargehand.errors import ConfigurationError
 
 MOST_LINES = 10_000
@@ -97,7 +97,7 @@ def form() -> str:
 
 def escaped(text: str) -> str:
     """Escapes control characters, so that a text cannot forge log lines or control a terminal."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in codec.readable(text))
 
 
 class Human(logging.Formatter):
@@ -160,7 +160,7 @@ def _plain(value: Any) -> Any:
         case list() | tuple():
             return [_plain(each) for each in value]  # pyright: ignore[reportUnknownVariableType]
         case _:
-            return str(value).encode(errors="replace").decode()  # file names may contain lone surrogates
+            return codec.readable(str(value))  # names of files may contain any bytes
 
 
 class _ThreadHandler(logging.Handler):

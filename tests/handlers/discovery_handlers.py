@@ -7,6 +7,7 @@ that two at the same time cannot stay unseen, whoever is killed.
 import fcntl
 import os
 import signal
+import sys
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -187,18 +188,24 @@ class Erring(Handler[Any, Any]):
 class Names(Handler[Any, Any]):
     """Names that are hard to write, from a file; each is done when a file with its number is there."""
 
-    def discover(self, after: str | None, limit: int) -> Sequence[str]:
-        return [name for name in HARD_NAMES if not os.path.exists(place(f"named-{HARD_NAMES.index(name)}"))]
+    def discover(self, after: str | None, limit: int) -> Sequence[Item]:
+        open_names = [name for name in HARD_NAMES if not os.path.exists(place(f"named-{HARD_NAMES.index(name)}"))]
+        return [Item(name, {name: [name]}, name[:200]) for name in open_names]
 
     def perform(self, job: Job[Any]) -> Any:
         assert job.item is not None
+        assert (job.payload, job.label) == ({job.item: [job.item]}, job.item[:200])
+        sys.stdout.write(f"{job.item}\n")
+        job.progress(1, 2, stage=job.item, detail=job.item)
         Path(place(f"named-{HARD_NAMES.index(job.item)}")).touch()
-        return job.item
+        return {job.item: job.item}
 
 
 HARD_NAMES = [
     "a/b c/ü 💥.flac", "with\nbreak", "tab\tand 'quotes\"", "%_\\*?[x]", "x" * 1000, "-", "null", "0", "\x01\x1f\x7f",
     "\u2028\u200f", "e\u0301", "\u00e9", "{}", "a|b", " ",
+    "caf\udce9.mp3", "caf\udce8.mp3", "caf?.mp3", "caf\\xe9.mp3", "\udcff\n\udc80", "nul\0", "\ud83d\ude00", "😀",
+    "\U0010fade", "\U0010fadexe9", "\udce9" * 1000,
 ]  # fmt: skip
 
 

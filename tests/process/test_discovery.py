@@ -303,11 +303,15 @@ def test_a_paused_crew_does_not_look(hand: Chargehand, world: World, table: Tabl
 
 
 def test_an_item_may_have_any_characters(hand: Chargehand, world: World) -> None:  # spec: WK-10
-    hand.crew("names", "discovery_handlers:Names", workers=2, discovers=True, environment=application(world))
+    names = hand.crew("names", "discovery_handlers:Names", workers=2, discovers=True, environment=application(world))
     with hand.running():
         eventually(lambda: len(list(world.folder.glob("named-*"))) == len(HARD_NAMES), what="all done")
         eventually(lambda: hand.counts()[0].done == len(HARD_NAMES))
-    assert Counter(job.item for job in hand.jobs(JobFilter(limit=100))) == Counter(HARD_NAMES)
+    jobs = hand.jobs(JobFilter(limit=100))
+    assert Counter(job.item for job in jobs) == Counter(HARD_NAMES)
+    for job in jobs:
+        assert job.item is not None
+        assert (names.ref(job.id).wait(), job.label, job.error) == ({job.item: job.item}, job.item[:200], None)
 
 
 def test_items_may_have_payload_and_label_and_be_found_asynchronously(  # spec: WK-10 WP-3

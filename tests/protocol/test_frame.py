@@ -4,10 +4,12 @@ import itertools
 import json
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from chargehand import codec
 from chargehand.protocol.frame import KEPT_OF_A_BAD_LINE, BadFrame, Decoder, Frame, encode, encode_done
 
 steady = settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -241,3 +243,19 @@ def test_what_is_not_json_is_not_sent(body: Any) -> None:
 # spec: WP-4
 def test_text_is_sent_as_it_is() -> None:
     assert encode("A", "ü💥\u2028\n") == 'A|"ü💥\u2028\\n"\n'.encode()
+
+
+# spec: WP-4
+@pytest.mark.parametrize("text", ["caf\udce9.mp3", "\udcff\0", "\U0010fade", "\U0010fadexe9", "ordinary ü"])
+def test_a_text_of_the_application_is_restored_for_the_application_alone(text: str) -> None:
+    body = {"after": codec.escape(text), "payload": codec.to_json({text: [text]}, "it")}
+    (frame,) = decode(encode("LOOK", body), limit=1 << 20)
+    assert isinstance(frame, Frame)
+    assert frame.read() == body
+    assert frame.read_restored()["after"] == text
+
+
+# spec: WP-4
+def test_a_text_that_nobody_escaped_is_sent_in_a_valid_form() -> None:
+    data = encode("RAISED", {"error": "no such file: caf\udce9.mp3"})
+    assert codec.readable(msgspec.json.decode(data.partition(b"|")[2])["error"]) == "no such file: caf\\xe9.mp3"

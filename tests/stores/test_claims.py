@@ -27,6 +27,7 @@ from builders import (
     take_one,
 )
 
+from chargehand.codec import readable
 from chargehand.model.job import Done, GaveUp, Raised, State
 from chargehand.model.records import ClaimRow, JobFilter
 from chargehand.store import Store
@@ -116,7 +117,7 @@ def test_a_later_claim_is_not_taken_back_in_the_place_of_the_one_that_was_meant(
 def test_whatever_a_person_gives_as_the_reason_is_kept(store: Store, text: str) -> None:
     claim = bring(store, State.RUNNING)
     assert release(store, claim, text)
-    assert store.jobs.attempts(claim.id)[0].error == text.encode(errors="replace").decode()
+    assert store.jobs.attempts(claim.id)[0].error == readable(text)
 
 
 # finding

@@ -26,6 +26,7 @@ from builders import (
     take_one,
 )
 
+from chargehand.codec import escape, readable
 from chargehand.errors import Conflict
 from chargehand.model.job import Crashed, Done, Found, GaveUp, Interrupted, Raised, State
 from chargehand.model.records import Discovered, Discovery, JobFilter, Retention
@@ -106,6 +107,9 @@ SIGNS = [
     "%",
     "a\nb\tc",
     "a\0b",
+    "caf\udce9.mp3",
+    "\udcff\ud83d\ude00",
+    "\U0010fadexe9",
     " ",
     "x" * 1000,
     "\\x00",
@@ -117,19 +121,22 @@ SIGNS = [
 # spec: WK-10
 @pytest.mark.parametrize("item", SIGNS)
 def test_an_item_may_have_any_name(store: Store, item: str) -> None:
-    assert discover(store, item, f"{item}.") == Discovered(queued=2)
-    assert [record(store, claim.id).item for claim in take(store, 5)] == [item, f"{item}."]
-    assert discover(store, item) == HELD
-    assert [found.item for found in store.jobs.find(JobFilter(text=item))] == [f"{item}.", item]
+    kept = escape(item)
+    assert discover(store, kept, f"{kept}.") == Discovered(queued=2)
+    assert [record(store, claim.id).item for claim in take(store, 5)] == [kept, f"{kept}."]
+    assert discover(store, kept) == HELD
+    for asked in (item, kept, readable(item)):
+        assert [found.item for found in store.jobs.find(JobFilter(text=asked))] == [f"{kept}.", kept], asked
 
 
 # spec: WK-10
-def test_an_item_whose_name_is_no_unicode_is_an_item_of_its_own_and_fails_nothing(store: Store) -> None:
-    assert discover(store, "a\udc80", "a\udc81", "a?", "ok") == Discovered(queued=4)
-    assert discover(store, "a\udc80", "a\udc81", "a?", "ok") == Discovered(held=4)
-    for claim in take(store, 4):
+def test_items_whose_names_are_no_unicode_are_different_items(store: Store) -> None:
+    names = [escape(name) for name in ("a\udc80", "a\udc81", "a?", "a\\xdc80", "e\u0301", "\u00e9")]
+    assert discover(store, *names) == Discovered(queued=6)
+    assert discover(store, *names) == Discovered(held=6)
+    for claim in take(store, 6):
         end(store, claim, Done())
-    assert discover(store, "a\udc80", "ok", most_done=1).no_progress == ("a\udc80", "ok")
+    assert discover(store, *names[:2], most_done=1).no_progress == tuple(names[:2])
 
 
 # spec: WK-10

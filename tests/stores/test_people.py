@@ -30,6 +30,7 @@ from builders import (
     take_one,
 )
 
+from chargehand.codec import readable
 from chargehand.model.batch import Want
 from chargehand.model.job import Crashed, Done, GaveUp, Interrupted, Raised, State, settle
 from chargehand.model.records import Counts, CrashFilter, JobFilter, Retention
@@ -221,7 +222,7 @@ def test_whatever_a_person_gives_as_the_reason_is_kept(store: Store, text: str) 
     with store.transaction() as tx:
         tx.fleet.pause("*", text, text)
     (found,) = store.fleet.pauses()
-    shown = text.encode(errors="replace").decode()
+    shown = readable(text)
     assert (found.who, found.reason) == (shown, shown)
     assert resume(store, "*") is True
 

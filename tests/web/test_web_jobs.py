@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 from webworld import Web, problem
 
+from chargehand import codec
+from chargehand.codec import MARK
 from chargehand.model.batch import Want
 from chargehand.model.job import Crashed, Done, GaveUp, Outcome, settle
 from chargehand.model.records import CrashReport, CrewRow, Holder, JobFilter
@@ -49,6 +51,31 @@ def test_a_job_is_made_and_found_with_all_that_it_was_given(web: Web) -> None:  
     assert (job["state"], job["attempt_history"], job["crash_reports"]) == ("queued", [], [])
     assert job["claim"] == 0
     assert "fence" not in job  # a word of the code
+
+
+def test_a_job_may_be_about_a_file_whose_name_is_not_utf8(web: Web) -> None:  # spec: HT-3 WK-1
+    name, kept, shown = "caf\udce9\udcff.flac", f"caf{MARK}xe9{MARK}xff.flac", r"caf\xe9\xff.flac"
+    given = {"label": kept, "key": kept, "limit_key": kept, "tags": [kept, "b"]}
+    first = web.post("/api/v1/jobs", {"crew": "tag", "payload": {"path": kept}, **given}, 201)["id"]
+    job = web.hand.job(first)
+    assert (job.label, job.key, job.limit_key, job.tags) == (name, name, name, (name, "b"))
+    claim = take(web, "tagging")
+    assert codec.from_json(claim.payload, None, "it")["path"] == name
+    shown_job = web.get(f"/api/v1/jobs/{first}")
+    assert shown_job["payload"]["path"] == kept, "what was read can be sent again"
+    assert {field: shown_job[field] for field in given} == given
+    for query in ({"text": kept}, {"text": shown}, {"tag": kept}):
+        assert [found["id"] for found in web.get("/api/v1/jobs", params=query)["jobs"]] == [first]
+    for found in (web.hand.jobs(JobFilter(tag=name)), web.hand.jobs(JobFilter(text=name))):
+        assert [(each.id, each.key) for each in found] == [(first, name)]
+    assert web.get("/api/v1/claims")["claims"][0]["label"] == kept
+    assert web.hand.claims()[0].label == name
+
+
+def test_nul_may_be_in_a_payload_escaped_or_not(web: Web) -> None:  # spec: HT-3
+    for text in ("a\0b", f"a{MARK}x00b"):
+        made = web.post("/api/v1/jobs", {"crew": "plain", "payload": [text]}, 201)
+        assert web.get(f"/api/v1/jobs/{made['id']}")["payload"] == [f"a{MARK}x00b"]
 
 
 def test_a_key_that_is_taken_is_answered_with_the_job_that_has_it(web: Web) -> None:  # spec: WK-2

@@ -55,8 +55,9 @@ def enqueue(
         options["tags"] = tags
     (done,) = service.enqueue([_job(service, application, crew, value, options)])
     if wait is not None:
-        result = outcome(wait_for_end(service, done.id, wait), None)
-        show.json({"id": done.id, "created": done.created, "result": result})
+        job = wait_for_end(service, done.id, wait)
+        outcome(job, None)  # raises if the job failed or was cancelled
+        show.json({"id": done.id, "created": done.created, "result": job.result})
     elif json:
         show.json({"id": done.id, "created": done.created})
     else:

@@ -8,13 +8,13 @@ from typing import Any, NamedTuple, NoReturn
 
 import msgspec
 
-from chargehand import clock
+from chargehand import clock, codec
 from chargehand.client import Client
 from chargehand.errors import ChargehandError, Conflict, JobNotFound
 from chargehand.host.operations import cancel_answer, retry_answer
 from chargehand.model.access import Scope
 from chargehand.model.fleet.orders import Answer, AnswerCode
-from chargehand.model.job import Attempt, Enqueued, JobRecord, NewJob, State
+from chargehand.model.job import Attempt, Enqueued, JobRecord, NewJob, State, restored
 from chargehand.model.records import (
     ClaimRow,
     Counts,
@@ -205,9 +205,9 @@ class Remote:
     def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
         sent: list[dict[str, Any]] = []
         for job in jobs:
-            fields = msgspec.structs.asdict(job)
+            fields = msgspec.structs.asdict(restored(job))
             del fields["id"]
-            sent.append({**fields, "payload": msgspec.json.decode(job.payload)})
+            sent.append({**fields, "payload": codec.from_json(job.payload, None, "the payload")})
         return [Enqueued(made.id, made.created) for made in self._client.enqueue_many(sent)]
 
     def cancel(self, *ids: str) -> list[Answer]:

@@ -5,6 +5,7 @@ import sys
 import traceback
 from typing import Annotated, Any
 
+import msgspec
 import typer
 
 from chargehand import clock, codec, errors, handler
@@ -97,7 +98,7 @@ def run(
             hand, crew=plan, crews=crews, commit=commit, report=printer.message, report_progress=printer.progress
         )
         text = _perform(here, job, item, context, printer)
-        show.json(codec.from_json(text, None, "the result"))
+        show.json(msgspec.Raw(text.encode()))
         sys.stdout.flush()
     finally:
         here.tear_down()
@@ -124,7 +125,8 @@ def _discovered(crew: Crew[Any, Any], here: Foreground, key: str) -> NewJob:
         raise ConfigurationError(
             f"discover does not return {key!r}: the item needs no work; to run it anyway, give a payload"
         )
-    return _job(crew, codec.to_json(found.get("payload"), f"the payload of item {key!r}"), found.get("label"))
+    item, payload = found
+    return _job(crew, payload, item.label)
 
 
 def _set_up(plan: CrewPlan) -> Foreground:
@@ -145,7 +147,9 @@ def _set_up(plan: CrewPlan) -> Foreground:
 def _perform(here: Foreground, job: NewJob, item: str | None, context: LocalContext, printer: Printer) -> str:
     taken = here.payload_of(job.payload, f"the payload of job {job.id}")
     try:
-        return here.perform(taken, context, id=job.id, queue=job.queue, label=job.label, item=item)
+        return here.perform(
+            taken, context, id=job.id, queue=job.queue, label=job.label and codec.restore(job.label), item=item
+        )
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # sys.exit() is a failure of the job, too

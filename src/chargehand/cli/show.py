@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Mapping, Sequence
+from json.encoder import encode_basestring_ascii
 from typing import Any
 
 import msgspec
@@ -9,26 +10,36 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from chargehand import clock
+from chargehand import clock, codec
 
 
 def json(value: Any) -> None:
     """Prints JSON."""
-    text = msgspec.json.format(msgspec.json.encode(value), indent=2)
-    sys.stdout.write(text.decode() + "\n")
+    sys.stdout.write(_encodable(msgspec.json.format(msgspec.json.encode(value), indent=2)) + "\n")
 
 
 def json_line(value: Any) -> None:
     """Prints one line of JSON and flushes."""
-    sys.stdout.write(msgspec.json.encode(value).decode() + "\n")
+    sys.stdout.write(_encodable(msgspec.json.encode(value)) + "\n")
     sys.stdout.flush()
+
+
+def _encodable(document: bytes) -> str:
+    """Returns JSON that standard output can encode: characters that it cannot encode are written as \\u escapes."""
+    text = document.decode()
+    try:
+        text.encode(sys.stdout.encoding)
+    except UnicodeEncodeError:
+        return "".join(c if c.isascii() else encode_basestring_ascii(c)[1:-1] for c in text)
+    return text
 
 
 def safe(value: Any) -> str:
     """Returns the value as text, with control characters escaped."""
     if value is None:
         return "–"
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(value))
+    text = codec.readable(str(value))
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:

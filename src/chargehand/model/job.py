@@ -4,10 +4,11 @@ Pure: the effect of an outcome is decided here, from the claim's counters and th
 """
 
 from enum import StrEnum
-from typing import Annotated, Any, cast, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, TypeVar, cast, get_args, get_origin, get_type_hints
 
 import msgspec
 
+from chargehand import codec
 from chargehand.errors import PayloadError, summary
 
 PAYLOAD_LIMIT = 1 << 20
@@ -111,7 +112,7 @@ class Option(msgspec.Struct, frozen=True):
                 f"{self.name} is {value!r}; must be a {'string' if self.kind is str else 'whole number'}"
             )
         if isinstance(value, str):
-            check_name(self.name, value)
+            check_text(self.name, value)
         elif isinstance(value, int):
             name = self.name.removesuffix("_ms")
             _within(name, value, self.low, self.high, "" if name == self.name else "ms")
@@ -121,11 +122,11 @@ class Option(msgspec.Struct, frozen=True):
             raise PayloadError(f"{self.name} is {value!r}; must be a list of strings")
         _within(f"the number of {self.name}", len(cast(tuple[Any, ...], value)), self.low, self.high, "")
         for text in cast(tuple[Any, ...], value):
-            if not isinstance(text, str) or not 0 < len(text) <= TAG_LIMIT:
+            if not isinstance(text, str) or not 0 < len(codec.restore(text)) <= TAG_LIMIT:
                 raise PayloadError(
                     f"{self.name} contain {text!r}; each must be a string of 1 to {TAG_LIMIT} characters"
                 )
-            check_name(self.name, text)
+            check_text(self.name, text)
 
 
 def _options() -> tuple[Option, ...]:
@@ -431,6 +432,23 @@ def cut(text: str, limit: int = TEXT_LIMIT) -> str:
     return f"{text[: limit // 2]}\n… {len(text) - limit} characters left out …\n{text[-limit // 2 :]}"
 
 
+Texts = TypeVar("Texts", bound=msgspec.Struct)
+_TEXTS = ("label", "key", "limit_key", "item", "tags")
+
+
+def restored(record: Texts) -> Texts:
+    """Returns a job or a claim with the application's own texts, which records hold escaped."""
+    texts = {name: getattr(record, name, None) for name in _TEXTS if name in record.__struct_fields__}
+    changed = {name: text for name, text in texts.items() if text and any(codec.MARK in part for part in text)}
+    if not changed:
+        return record
+    return msgspec.structs.replace(record, **{name: _restored(text) for name, text in changed.items()})
+
+
+def _restored(text: Any) -> Any:
+    return codec.restore(text) if isinstance(text, str) else tuple(codec.restore(each) for each in text)
+
+
 def check(job: NewJob) -> NewJob:
     """Returns the job. Raises PayloadError if it cannot be stored."""
     check_payload(job.payload)
@@ -447,6 +465,22 @@ def check_name(name: str, text: str) -> None:
         raise PayloadError(f"{name} has {len(text)} characters; must have 1 to {NAME_LIMIT}")
     if not text.isprintable():
         raise PayloadError(f"{name} {text!r} contains control characters")
+
+
+def check_text(name: str, text: str) -> None:
+    """Raises PayloadError if a short text of the application, escaped, has a wrong length or control characters."""
+    length = len(codec.restore(text))
+    if not 1 <= length <= NAME_LIMIT:
+        raise PayloadError(f"{name} has {length} characters; must have 1 to {NAME_LIMIT}")
+    if not is_printable(text):
+        raise PayloadError(f"{name} {codec.restore(text)!r} contains control characters")
+
+
+def is_printable(text: str) -> bool:
+    """Whether an escaped text has no control characters; it may be the name of a file that is not UTF-8."""
+    if text.isprintable():
+        return True
+    return codec.clean(text) == text and codec.restore(text).encode(errors="ignore").decode().isprintable()
 
 
 def check_payload(text: str) -> str:

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 
 import msgspec
 
+from chargehand import codec
+
 PAGE = 200
 """The number of items per call of `discover`."""
 ENOUGH = 100
@@ -86,7 +88,7 @@ class Search(msgspec.Struct):
         """Records a page, and whether there may be more. Returns the error if it contains an item that was passed."""
         again = next((item for item in items if item in self.passed), None)
         if again is not None:
-            after, again = (self.after or "")[:SHOWN], again[:SHOWN]
+            after, again = (codec.readable(text)[:SHOWN] for text in (self.after or "", again))
             why = (
                 f"discover(after='{after}', limit={PAGE}) returned '{again}' again, which does not follow '{after}': "
                 "return only items whose keys are greater than `after`, in order"

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from chargehand import clock, log
+from chargehand import clock, codec, log
 from chargehand.ids import new_id
 from chargehand.model.fleet.death import Death, Evidence, Reason, last_outcome
 from chargehand.model.fleet.fleet import Fleet
@@ -100,7 +100,7 @@ class Reaper:
         death = Death(
             exit_code=code,
             signal=number,
-            said=handle.said.why if handle.said else None,
+            said=codec.readable(handle.said.why) if handle.said else None,
             broken=handle.broken,
             had_job=handle.component in self._ledger.held,
             oom=self._was_out_of_memory(handle, number),

@@ -50,7 +50,7 @@ from chargehand.model.fleet.lifecycle import (
     Unsound,
 )
 from chargehand.model.held import longest
-from chargehand.model.job import Claim, Settled
+from chargehand.model.job import Claim, Found, Settled
 from chargehand.model.ledger import Ledger, Todo
 from chargehand.model.records import Discovery
 from chargehand.model.search import LONGEST_LOOK, Look
@@ -423,15 +423,13 @@ class Supervisor:
         if search is None or search.asked != handle.component:
             raise ValueError("FOUND was sent by a worker that was not asked to look")
         now = clock.monotonic()
-        found, error = (), body.error
+        found: tuple[Found, ...] = ()
         try:
             found = found_of(body)
+            error = search.found([each.item for each in found], body.more and bool(found), now)
         except ValueError as wrong:
             error = str(wrong)
-        if error is not None:
             search.failed(error, now)
-        else:
-            error = search.found([each.item for each in found], body.more and bool(found), now)
         if error is not None:
             log.error(
                 "discover failed",

@@ -8,6 +8,8 @@ import json
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from chargehand import codec
+
 KEPT_OF_A_BAD_LINE = 200
 LONGEST_KIND = 32
 WORK_FRAME_LIMIT = 16 << 20
@@ -24,15 +26,22 @@ class Frame(NamedTuple):
     body: bytes
 
     def read(self) -> Any:
-        """Decodes the body. Raises ValueError if it is not JSON."""
-        text = self.body.decode()
-        try:
-            value, end = _decoder.raw_decode(text)  # does not skip whitespace: frames contain none around the body
-        except RecursionError as error:
-            raise ValueError("nested too deeply") from error
-        if end != len(text):
-            raise ValueError(f"{len(text) - end} characters after the value")
-        return value
+        """Decodes the body; its texts stay escaped. Raises ValueError if it is not JSON."""
+        return _decode(self.body.decode())
+
+    def read_restored(self) -> Any:
+        """Decodes the body, with the application's own texts restored. Raises ValueError if it is not JSON."""
+        return _decode(codec.restore_json(self.body.decode()))
+
+
+def _decode(text: str) -> Any:
+    try:
+        value, end = _decoder.raw_decode(text)  # does not skip whitespace: frames contain none around the body
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
+    if end != len(text):
+        raise ValueError(f"{len(text) - end} characters after the value")
+    return value
 
 
 class BadFrame(NamedTuple):
@@ -43,15 +52,15 @@ class BadFrame(NamedTuple):
 
 
 def encode(kind: str, body: Any) -> bytes:
-    """Encodes a frame, including its newline."""
-    return f"{kind}|{_encoder.encode(body)}\n".encode(errors="replace")
+    """Encodes a frame, including its newline. The texts of the application must be escaped."""
+    return codec.to_utf8(f"{kind}|{_encoder.encode(body)}\n")
 
 
 def encode_done(job: str, fence: int, result: str, follow: list[dict[str, Any]]) -> bytes:
     """Encodes the DONE frame; the result is JSON already and is inserted unchanged."""
     more = f',"follow":{_encoder.encode(follow)}' if follow else ""
     text = f'DONE|{{"id":{_encoder.encode(job)},"fence":{fence}{more},"result":{result}}}\n'
-    return text.encode(errors="replace")
+    return codec.to_utf8(text)
 
 
 class Decoder:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from chargehand import codec
 from chargehand.model.job import (
     ITEM_LIMIT,
     NAME_LIMIT,
@@ -131,13 +132,17 @@ def batch_frame(claims: Sequence[Claim]) -> bytes:
 
 
 def found_of(frame: FoundFrame) -> tuple[Found, ...]:
-    """Returns the items, checked like jobs. Raises ValueError."""
+    """Returns the items, checked like jobs. Raises ValueError if one is invalid, or if `discover` failed."""
+    if frame.error is not None:
+        raise ValueError(codec.readable(frame.error))
     items: list[Found] = []
     for each in frame.items:
-        if not 1 <= len(each.item) <= ITEM_LIMIT:
-            raise ValueError(f"an item of {len(each.item)} characters; must have 1 to {ITEM_LIMIT}")
+        length = len(codec.restore(each.item))
+        if not 1 <= length <= ITEM_LIMIT:
+            raise ValueError(f"an item of {length} characters; must have 1 to {ITEM_LIMIT}")
         payload = check_payload(bytes(each.payload).decode())
-        items.append(Found(item=each.item, payload=payload, label=each.label and each.label[:NAME_LIMIT]))
+        label = each.label and codec.escape(codec.restore(each.label)[:NAME_LIMIT])
+        items.append(Found(item=each.item, payload=payload, label=label))
     return tuple(items)
 
 
@@ -150,12 +155,12 @@ def outcome_of(kind: str, body: OutcomeFrame) -> Outcome:
         case "SETTLED":
             return Settled()
         case "RAISED":
-            return Raised(body.error)
+            return Raised(codec.readable(body.error))
         case "RETRY":
-            return RetryLater(body.after_ms, body.error)
+            return RetryLater(body.after_ms, codec.readable(body.error))
         case "GAVEUP":
-            return GaveUp(body.error)
+            return GaveUp(codec.readable(body.error))
         case "CANCELLED":
-            return Stopped(body.error)
+            return Stopped(codec.readable(body.error))
         case _:
             raise ValueError(f"unknown kind {kind}")

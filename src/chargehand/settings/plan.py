@@ -3,10 +3,11 @@
 import re
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, get_origin
+from typing import Any, cast, get_origin
 
 import msgspec
 
+from chargehand import codec
 from chargehand.errors import ConfigurationError, PayloadError
 from chargehand.ids import new_id
 from chargehand.model.fleet.cards import VISIBLE, Need
@@ -247,7 +248,15 @@ def new_job(plan: CrewPlan, payload: str, *, id: str | None = None, **options: A
             given[option.name] = tuple(given[option.name])
         if given.get(option.name) is None and not (option.optional and option.name in given):
             given[option.name] = getattr(plan, option.name, option.default)
+        given[option.name] = _escaped(given[option.name])
     return check(NewJob(id=id or new_id(), queue=plan.queue, payload=payload, **given))
+
+
+def _escaped(value: Any) -> Any:
+    """Returns an option with its texts escaped; a value of a wrong type is left to the check."""
+    if isinstance(value, str):
+        return codec.escape(value)
+    return tuple(_escaped(each) for each in cast(tuple[Any, ...], value)) if isinstance(value, tuple) else value
 
 
 def _in_milliseconds(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from chargehand.crew import Crew, Ref, outcome
 from chargehand.handler import Handler
 from chargehand.host.operations import Operations
 from chargehand.ids import new_id
-from chargehand.model.job import Attempt, JobRecord, NewJob, State
+from chargehand.model.job import Attempt, JobRecord, NewJob, State, restored
 from chargehand.worker.foreground import Foreground, LocalContext
 from chargehand.worker.perform import result_text
 
@@ -57,7 +57,7 @@ def perform(
     finally:
         here.close()
         if enqueued is not None:
-            enqueued += context.enqueued
+            enqueued += [restored(job) for job in context.enqueued]
     return codec.from_json(text, here.handler.types()[1], "the result")
 
 
@@ -71,7 +71,7 @@ class _FakeRef(Ref[Any]):
     def job(self) -> JobRecord:
         if self.id not in self._records:
             raise errors.JobNotFound(f"there is no job {self.id!r}: it was not enqueued in this fake crew")
-        return self._records[self.id]
+        return restored(self._records[self.id])
 
     def attempts(self) -> list[Attempt]:
         job = self.job()

@@ -127,5 +127,5 @@ def jobs_of(hand: "Chargehand", wanted: Sequence[JobIn]) -> list[NewJob]:
 def _job(crews: CrewCache, job: JobIn) -> NewJob:
     plan, takes = crews.find(job)
     what = f"the payload for crew {plan.name!r}"
-    text = codec.encode_typed(codec.as_type(job.payload, takes, what), takes, what)
-    return new_job(plan, text, **options_of(job))
+    payload = codec.as_type(codec.restored(job.payload, what), takes, what)
+    return new_job(plan, codec.encode_typed(payload, takes, what), **codec.restored(options_of(job), "the options"))

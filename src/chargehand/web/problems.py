@@ -9,7 +9,7 @@ from fastapi import FastAPI, HTTPException, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException as AnyHTTPException
 
-from chargehand import errors
+from chargehand import codec, errors
 from chargehand.web.threads import Overdue
 
 TYPE = "urn:chargehand:problem:"
@@ -82,7 +82,7 @@ def answer(problem: Problem, request_id: str) -> Response:
         type=TYPE + problem.kind,
         title=HTTPStatus(problem.status_code).phrase,
         status=problem.status_code,
-        detail=problem.detail,
+        detail=codec.readable(problem.detail),
         request_id=request_id,
         errors=problem.faults,
     )

@@ -2,10 +2,11 @@
 
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema, create_model, model_validator
 
+from chargehand import codec
 from chargehand.model.fleet.orders import LONGEST_PAUSE_MS, MOST_WORKERS
-from chargehand.model.job import NAME_LIMIT, OPTIONS, TAG_LIMIT, Option
+from chargehand.model.job import NAME_LIMIT, OPTIONS, TAG_LIMIT, Option, is_printable
 from chargehand.settings.plan import CrewPlan
 
 MOST_JOBS = 10_000
@@ -17,8 +18,21 @@ def _readable(text: str) -> str:
     return text
 
 
+def _text(limit: int) -> Any:
+    """Returns the type of a short text of the application; its length is that of the text without escapes."""
+
+    def check(text: str) -> str:
+        length = len(codec.restore(text))
+        if not 1 <= length <= limit:
+            raise ValueError(f"has {length} characters; must have 1 to {limit}")
+        if not is_printable(text):
+            raise ValueError("contains control characters")
+        return text
+
+    return Annotated[str, AfterValidator(check), WithJsonSchema({"type": "string", "minLength": 1, "maxLength": limit})]
+
+
 Name = Annotated[str, Field(min_length=1, max_length=NAME_LIMIT), AfterValidator(_readable)]
-Tag = Annotated[str, Field(min_length=1, max_length=TAG_LIMIT), AfterValidator(_readable)]
 Scope = Annotated[str | None, Field(max_length=2 * NAME_LIMIT, description="A crew, or `worker:crew:0`; null: all.")]
 
 
@@ -52,9 +66,9 @@ def _field(option: Option) -> tuple[Any, Any]:
     required = not option.optional and option.name not in CrewPlan.__struct_fields__
     default = option.default if required else None
     kinds: dict[Any, Any] = {
-        str: Name,
+        str: _text(option.high),
         int: Annotated[int, Field(ge=option.low, le=option.high)],
-        tuple: Annotated[list[Tag], Field(max_length=option.high)],
+        tuple: Annotated[list[_text(TAG_LIMIT)], Field(max_length=option.high)],
     }
     kind = kinds[option.kind]
     return (kind if required else kind | None), Field(default=default, description=option.description)

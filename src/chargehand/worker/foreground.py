@@ -3,13 +3,12 @@
 Payload and result pass through JSON and the same checks as in a worker.
 """
 
-import json
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from chargehand import codec, errors
-from chargehand.handler import Handler, Job
+from chargehand.handler import Handler, Item, Job
 from chargehand.model.job import NewJob
 from chargehand.settings.plan import CrewPlan, new_job
 from chargehand.worker import perform
@@ -112,7 +111,7 @@ class Foreground:
 
     def payload_of(self, text: str, what: str) -> Any:
         """Converts a JSON payload to the handler's payload type."""
-        return codec.as_type(json.loads(text), self.handler.types()[0], what)
+        return codec.from_json(text, self.handler.types()[0], what)
 
     def perform(
         self,
@@ -140,18 +139,18 @@ class Foreground:
         context.finish()
         return text
 
-    def find(self, key: str) -> dict[str, Any] | None:
-        """Searches the pages of `discover` for an item; None if it is not returned."""
+    def find(self, key: str) -> tuple[Item, str] | None:
+        """Searches the pages of `discover` for an item; returns it with its payload as JSON, or None."""
         after: str | None = None
         while True:
             found: Any = self._resolve(self.handler.discover(after, PAGE))
-            items = [perform.item_of(each) for each in found]
-            for item in items:
-                if item["item"] == key:
-                    return item
-            if len(items) < PAGE or items[-1]["item"] == after:
+            items = [perform.checked_item(each) for each in found]
+            for item, payload in items:
+                if item.key == key:
+                    return item, payload
+            if len(items) < PAGE or items[-1][0].key == after:
                 return None
-            after = items[-1]["item"]
+            after = items[-1][0].key
 
     def tear_down(self) -> None:
         try:

@@ -9,6 +9,8 @@ import logging
 import os
 from collections.abc import Callable
 
+from chargehand import codec
+
 MARK = "\x1e"
 """Starts a line that holds a structured record; `chargehand.node.output` reads it."""
 LONGEST = 4000
@@ -27,8 +29,12 @@ class _Forward(logging.Handler):
             self.handleError(record)
             return
         for text in lines:
-            body = {"level": record.levelname.lower(), "text": text[:LONGEST], "job": self._current_job()}
-            os.write(2, f"{MARK}{json.dumps(body, ensure_ascii=False)}\n".encode(errors="replace"))
+            body = {
+                "level": record.levelname.lower(),
+                "text": codec.readable(text[:LONGEST]),
+                "job": self._current_job(),
+            }
+            os.write(2, f"{MARK}{json.dumps(body, ensure_ascii=False)}\n".encode())
 
 
 def forward(current_job: Callable[[], str | None]) -> bool:

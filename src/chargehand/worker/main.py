@@ -211,10 +211,10 @@ class Worker:
             if frame.kind == "STOP":
                 break
             if frame.kind == "LOOK":
-                self._discover(frame.read())
+                self._discover(frame.read_restored())
             if frame.kind in ("JOB", "JOBS"):
                 handle = self._perform if frame.kind == "JOB" else self._perform_batch
-                code = handle(frame.read(), takes)
+                code = handle(frame.read_restored(), takes)
                 if code is not None:
                     return code
         self.status = "stopping"
@@ -425,7 +425,8 @@ def _enable_stack_dumps(stacks_fd: int) -> None:
     os.set_inheritable(stacks_fd, False)
     streams: tuple[Any, ...] = (sys.stdout, sys.stderr)
     for stream in streams:
-        stream.reconfigure(line_buffering=True)  # output must not be lost in a crash
+        # Output must not be lost in a crash, and a file name that is not UTF-8 must not fail the job that prints it.
+        stream.reconfigure(line_buffering=True, errors="backslashreplace")
     faulthandler.enable(stacks_fd, all_threads=True)
     faulthandler.register(signal.SIGUSR1, stacks_fd, all_threads=True, chain=False)
 

@@ -43,8 +43,8 @@ def has_own(kind: type[Handler[Any, Any]], method: str) -> bool:
     return any(method in vars(each) for each in kind.__mro__ if each is not Handler)
 
 
-def item_of(found: Any) -> dict[str, Any]:
-    """Converts an item that `discover` returned to the form that is sent to the node."""
+def checked_item(found: Any) -> tuple[Item, str]:
+    """Returns an item that `discover` returned, and its payload as JSON. Raises ConfigurationError or PayloadError."""
     item = Item(found) if isinstance(found, str) else found
     if not isinstance(item, Item):
         raise errors.ConfigurationError(f"discover returned {found!r}; expected str or chargehand.Item")
@@ -54,16 +54,24 @@ def item_of(found: Any) -> dict[str, Any]:
             f"discover returned an item {words[0]!r:.100} with label {words[1]!r:.100}; "
             f"both must be str, the key of 1 to {ITEM_LIMIT} characters"
         )
-    if item.payload is None and item.label is None:
-        return {"item": item.key}
-    import json
-
     text = codec.to_json(item.payload, f"the payload of item {item.key!r}")
     if len(text) > RESULT_LIMIT:
         raise errors.PayloadError(
             f"the payload of item {item.key!r:.100} has {len(text):,} characters; the maximum is {RESULT_LIMIT:,}"
         )
-    return {"item": item.key, "payload": json.loads(text), "label": item.label}
+    return item, text
+
+
+def item_of(found: Any) -> dict[str, Any]:
+    """Converts an item that `discover` returned to the form that is sent to the node."""
+    item, text = checked_item(found)
+    key = codec.escape(item.key)
+    if item.payload is None and item.label is None:
+        return {"item": key}
+    import json
+
+    label = None if item.label is None else codec.escape(item.label)
+    return {"item": key, "payload": json.loads(text), "label": label}
 
 
 def number(name: str, value: Any) -> float | None:

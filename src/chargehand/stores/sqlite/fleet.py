@@ -9,7 +9,7 @@ from typing import Any
 
 from chargehand.model.records import CrashReport, CrewRow, GivenUpMark, HealthNote, Holder, RestartNote
 from chargehand.stores.sqlite.limits import Limits
-from chargehand.stores.sqlite.rows import readable
+from chargehand.stores.sqlite.rows import clean, readable
 
 _CREW = """
 INSERT INTO chargehand_crew (name, queue, handler, workers, max_attempts, timeout_ms, priority, allowed,
@@ -94,8 +94,8 @@ class SqliteFleet:
         rows = [
             (
                 holder.node, n.component, n.status, _texts(n.flags), readable(n.reason), n.pid, n.pid_start,
-                n.incarnation, readable(n.current_job), self._ago(n.heartbeat_age_ms), n.restart_count,
-                self._ago(n.restart_age_ms), n.exit_code, n.signal, readable(n.metadata),
+                n.incarnation, clean(n.current_job), self._ago(n.heartbeat_age_ms), n.restart_count,
+                self._ago(n.restart_age_ms), n.exit_code, n.signal, clean(n.metadata),
             )
             for n in notes
         ]  # fmt: skip
@@ -110,7 +110,7 @@ class SqliteFleet:
     def report(self, crashes: Sequence[CrashReport], holder: Holder) -> None:
         rows = [
             (
-                c.id, holder.node, c.component, c.crew, readable(c.job), self._now - c.age_ms, c.incarnation, c.pid,
+                c.id, holder.node, c.component, c.crew, clean(c.job), self._now - c.age_ms, c.incarnation, c.pid,
                 c.reason, c.exit_code, c.signal, c.memory, c.uptime_ms, c.charged, readable(c.follows),
                 readable(c.text), readable(c.stacks), _texts(c.lines), _texts(c.frames),
             )
@@ -138,5 +138,5 @@ class SqliteFleet:
         self._db.execute(_SNAPSHOT, (self._now,))
 
 
-def _texts(texts: Sequence[str]) -> str | None:
-    return readable(json.dumps(texts, ensure_ascii=False))
+def _texts(texts: Sequence[str]) -> str:
+    return json.dumps([readable(text) for text in texts], ensure_ascii=False)

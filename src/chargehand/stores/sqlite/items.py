@@ -30,7 +30,7 @@ _pasts = msgspec.json.Decoder(list[list[PastJob]])
 
 def discover(db: Any, page: Discovery, now_ms: int, new_ids: NewIds) -> Discovered:
     """Queues the new items of a page, in its order, and returns what became of all of them."""
-    items = [_text(found.item) for found in page.found]
+    items = [found.item for found in page.found]
     ((pasts,),) = db.execute(_NEWEST, (page.queue, json.dumps(items), jobs_needed(page)))
     verdicts = judge_page(page, items, _pasts.decode(pasts), now_ms)
     rows = [
@@ -58,10 +58,5 @@ def _row(page: Discovery, found: Found, item: str, job_id: str, stuck: bool, now
     key = f"item:{item}"
     return (
         job_id, page.queue, state.value, page.priority, now_ms, page.max_attempts, page.timeout_ms, key, now_ms,
-        None if found.label is None else _text(found.label), _text(found.payload), item, finished, reason, error,
+        found.label, found.payload, item, finished, reason, error,
     )  # fmt: skip
-
-
-def _text(text: str) -> str:
-    """Escapes what is no Unicode, as in a file's name: the name stays unique, and no statement fails."""
-    return text.encode(errors="backslashreplace").decode()

@@ -18,7 +18,7 @@ from chargehand.model.job import Claim, Enqueued, NewJob, Settlement, State
 from chargehand.model.records import CancelResult, Discovered, Discovery, Holder, RecurringPlan
 from chargehand.stores.sqlite import items
 from chargehand.stores.sqlite.limits import Limits
-from chargehand.stores.sqlite.rows import columns, readable
+from chargehand.stores.sqlite.rows import clean, columns, readable
 
 ROWS_AT_ONCE = 50
 """How many jobs one statement inserts, if there are many: that halves the cost of a job."""
@@ -294,7 +294,7 @@ class SqliteJobs:
                     self._now - s.duration_ms,
                     s.duration_ms,
                     s.outcome,
-                    s.error,
+                    readable(s.error),
                 )
                 for s in kept
                 if s.outcome is not None
@@ -311,12 +311,12 @@ class SqliteJobs:
         run_at = self._now + s.delay_ms if queued and s.delay_ms else None
         return (
             s.seq, s.fence, s.state.value, "time" if run_at is not None else None, run_at,
-            self._now, s.result, s.error, s.reason, s.failures, s.crashes, s.interruptions,
+            self._now, s.result, readable(s.error), s.reason, s.failures, s.crashes, s.interruptions,
             s.failed_in,
         )  # fmt: skip
 
     def note(self, notes: Sequence[Note]) -> None:
-        rows = [(n.seq, n.fence, n.worker, self._now - n.age_ms, readable(n.progress)) for n in notes]
+        rows = [(n.seq, n.fence, n.worker, self._now - n.age_ms, clean(n.progress)) for n in notes]
         self._db.executemany(_NOTE, rows)
 
     def cancel(self, ids: Sequence[str]) -> list[CancelResult]:
@@ -362,7 +362,9 @@ class SqliteJobs:
             except apsw.ConstraintError:
                 (queue, key), *_ = self._all("SELECT queue, key FROM chargehand_job WHERE id = ?", (job_id,))
                 taken = self._all(_TAKEN, ("", queue, key))[0][0]
-                raise Conflict(f"job {job_id} cannot be retried: its key {key!r} is held by job {taken}") from None
+                raise Conflict(
+                    f"job {job_id} cannot be retried: its key '{readable(key)}' is held by job {taken}"
+                ) from None
         return queued
 
     def recover(self, holder: Holder, why: str, spare: Sequence[str] = ()) -> list[str]:

@@ -2,6 +2,7 @@
 
 import json
 
+from chargehand.codec import MARK
 from chargehand.model.access import ApiKey, Operation, OperationFilter, Session
 from chargehand.model.job import Attempt, JobRecord
 from chargehand.model.records import (
@@ -19,16 +20,19 @@ from chargehand.model.records import (
     Snapshot,
 )
 from chargehand.stores.sqlite.database import Database
-from chargehand.stores.sqlite.rows import columns, counts_of, readable, records, where
+from chargehand.stores.sqlite.rows import clean, columns, counts_of, readable, records, where
 
 _JOB_FIELDS = columns(JobRecord, failures="attempts")
 _ATTEMPTS = f"""
 SELECT {columns(Attempt)} FROM chargehand_attempt
 WHERE job = (SELECT seq FROM chargehand_job WHERE id = ?) ORDER BY fence
 """
-_SAYS = """
-EXISTS (SELECT 1 FROM (SELECT lower(?) AS wanted) WHERE instr(lower(id), wanted) OR instr(lower(label), wanted)
-  OR instr(lower(key), wanted) OR instr(lower(item), wanted) OR instr(lower(error), wanted))
+# Escapes are compared as people see them.
+_SAYS = f"""
+EXISTS (SELECT 1 FROM (SELECT lower(?) AS wanted, '{MARK}' AS mark)
+  WHERE instr(lower(id), wanted) OR instr(replace(lower(label), mark, '\\'), wanted)
+  OR instr(replace(lower(key), mark, '\\'), wanted) OR instr(replace(lower(item), mark, '\\'), wanted)
+  OR instr(lower(error), wanted))
 """
 # Each SELECT is answered from an index alone.
 _COUNTS = """
@@ -135,7 +139,7 @@ class SqliteJobReading:
         source, order = "chargehand_job", "seq"
         if which.tag is not None:  # the rows of the tag are read newest first, so a page costs what it passes
             source, order = "chargehand_tag CROSS JOIN chargehand_job ON seq = job", "job"
-            condition, bindings = f"tag = ? AND {condition}", [readable(which.tag), *bindings]
+            condition, bindings = f"tag = ? AND {condition}", [clean(which.tag), *bindings]
         sql = f"SELECT {_JOB_FIELDS} FROM {source} WHERE {condition} ORDER BY {order} DESC LIMIT ?"
         return records(JobRecord, self._db.all(sql, (*bindings, which.limit)))
 
@@ -182,7 +186,7 @@ class SqliteFleetReading:
             {
                 "component = ?": which.component,
                 "crew = ?": which.crew,
-                "job = ?": which.job,
+                "job = ?": clean(which.job),
                 "(at_ms, seq) < (SELECT at_ms, seq FROM chargehand_crash WHERE id = ?)": which.before,
             }
         )

@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from chargehand import codec
 from chargehand.model.access import Scope
 from chargehand.model.job import State
 from chargehand.model.records import Counts
@@ -73,5 +74,10 @@ def counts_of(rows: Iterable[tuple[Any, ...]]) -> list[Counts]:
 
 
 def readable(text: str | None) -> str | None:
-    """Replaces what is no Unicode: the last output of a worker, or a file's name, must not fail the whole batch."""
-    return None if text is None else text.encode(errors="replace").decode()
+    """Returns a text for people in a form that can be stored: the output of a worker must not fail the whole batch."""
+    return None if text is None else codec.readable(text)
+
+
+def clean(text: str | None) -> str | None:
+    """Returns a JSON text, or one with names of the application, in a form that can be stored; escapes are kept."""
+    return None if text is None else codec.clean(text)

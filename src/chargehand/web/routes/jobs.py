@@ -130,7 +130,7 @@ async def list_jobs(
         queue=queue, state=state, reason=reason, tag=tag, text=text or None, limit=limit + 1,
         below=place[0] if place else None,
     )  # fmt: skip
-    found = await site.in_thread(lambda: site.hand.jobs(which))
+    found = await site.in_thread(lambda: site.hand.internal.jobs(which))
     following = cursor(found[limit - 1].seq) if len(found) > limit else None
     return respond(JobPage(tuple(found[:limit]), following))
 
@@ -140,7 +140,7 @@ async def show_job(site: Here, id: Id) -> Response:
     """Returns one job: payload, progress, result, error, all attempts, and the crash reports of workers that ran it."""
 
     def read() -> JobDetail:
-        job = site.hand.job(id)
+        job = site.hand.internal.job(id)
         reports = site.hand.crashes(CrashFilter(job=id, limit=MOST_REPORTS))
         own: dict[str, Any] = {name: getattr(job, name) for name in JobRecord.__struct_fields__}
         return JobDetail(**own, attempt_history=tuple(site.hand.attempts(id)), crash_reports=tuple(reports))

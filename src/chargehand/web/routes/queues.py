@@ -119,7 +119,7 @@ async def claims(site: Here, limit: Limit = PAGE, after: After = None) -> Respon
     place = place_of(after, int, str)
 
     def read() -> Claims:
-        found = sorted(site.hand.claims(MOST_CLAIMS), key=lambda claim: (claim.started_ms, claim.id))
+        found = sorted(site.hand.internal.claims(MOST_CLAIMS), key=lambda claim: (claim.started_ms, claim.id))
         rest = [c for c in found if place is None or (c.started_ms, c.id) > (place[0], place[1])]
         last = rest[limit - 1] if len(rest) > limit else None
         return Claims(tuple(rest[:limit]), cursor(last.started_ms, last.id) if last else None)
