@@ -52,6 +52,7 @@ class Event(StrEnum):
     WORKER_OUTPUT = "worker-output"
     BREAKER_OPENED = "breaker-opened"
     CREW_SCALED = "crew-scaled"
+    CLOCK_SET_BACK = "clock-set-back"
     DISCOVER_FAILED = "discover-failed"
     JOB_FAILED = "job-failed"
     OUTCOME_LATE = "outcome-late"

@@ -30,6 +30,7 @@ from chargehand.model.records import (
     JobFilter,
     Pause,
     RecurringPlan,
+    Rescheduling,
     RestartNote,
     Retention,
     Snapshot,
@@ -89,6 +90,11 @@ class JobWriting(Protocol):
         """Enqueues a recurring job and sets its next time. Returns False if that was already done for this time."""
         ...
 
+    def clock_set_back(self, recurring: Sequence[Rescheduling]) -> int:
+        """Corrects times that were computed from a clock that has been set back since: those of these recurring jobs,
+        if they are still the same, and those of retries. Returns how many retries were corrected."""
+        ...
+
     def retry(self, ids: Sequence[str]) -> list[str]:
         """Queues failed or cancelled jobs again with cleared counters. Raises Conflict if a unique key is taken."""
         ...
@@ -121,6 +127,10 @@ class FleetWriting(Protocol):
 
     def pause(self, scope: str, who: str, reason: str | None, for_ms: int | None = None) -> None:
         """Sets a pause flag: from the commit on, and for so long, claims of the scope get nothing."""
+        ...
+
+    def clock_set_back(self) -> None:
+        """Lets pauses that began in the future, by a clock that has been set back since, begin now."""
         ...
 
     def resume(self, scope: str) -> bool:

@@ -15,8 +15,8 @@ import pytest
 
 from chargehand import ConfigurationError, JobFilter
 from chargehand.model.job import NewJob
-from chargehand.model.records import RecurringPlan
-from chargehand.settings.schedule import RecurringJob, Schedule, check, due, next_after, plans
+from chargehand.model.records import RecurringPlan, Rescheduling
+from chargehand.settings.schedule import RecurringJob, Schedule, check, due, next_after, plans, too_late
 from chargehand.store import Store
 from chargehand.stores.sqlite.store import SqliteStore
 
@@ -247,3 +247,38 @@ def test_a_clock_that_is_set_neither_repeats_nor_storms(stores: list[SqliteStore
         assert len({name for name, _ in now}) == len(now), "one of each at a time, however many were missed"
         fired += now
     assert max(Counter(fired).values()) == 1
+
+
+# a clock that was ahead and came back
+
+
+def stored(schedule: Schedule, next_run_ms: int) -> RecurringPlan:
+    text = msgspec.json.encode(schedule).decode()
+    return RecurringPlan(name="x", schedule=text, job="{}", next_run_ms=next_run_ms)
+
+
+NOON = ms("UTC", YEAR, 6, 1, 12)
+HALF_PAST = Schedule(cron="30 * * * *")
+
+
+@pytest.mark.parametrize(
+    ("schedule", "next_run_ms", "corrected"),
+    [
+        (Schedule(every_ms=1000), NOON + DAY, NOON + 1000),
+        (Schedule(every_ms=1000), NOON + 1000, None),
+        (Schedule(every_ms=1000), NOON + 1001, NOON + 1000),
+        (Schedule(every_ms=DAY), NOON + DAY, None),
+        (Schedule(every_ms=1000), NOON - DAY, None),
+        (HALF_PAST, NOON + DAY + 30 * MINUTE, NOON + 30 * MINUTE),
+        (HALF_PAST, NOON + 30 * MINUTE, None),
+        (HALF_PAST, NOON + 90 * MINUTE, None),  # it ran at half past already, by a clock that was ahead
+        (HALF_PAST, NOON + 150 * MINUTE, NOON + 30 * MINUTE),
+        (HALF_PAST, NOON - DAY, None),
+    ],
+)
+def test_a_time_computed_from_a_clock_that_was_ahead_is_corrected(
+    schedule: Schedule, next_run_ms: int, corrected: int | None
+) -> None:  # spec: WK-11
+    found = too_late([stored(schedule, next_run_ms)], NOON)
+    expected = [] if corrected is None else [Rescheduling(name="x", due_ms=next_run_ms, next_run_ms=corrected)]
+    assert found == expected

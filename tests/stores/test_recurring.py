@@ -5,10 +5,10 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
-from builders import HOUR, NOON, everything, job, put, record, roll_back, state, take
+from builders import HOUR, NOON, Wall, end, everything, job, put, record, roll_back, state, take
 
-from chargehand.model.job import NewJob, State
-from chargehand.model.records import RecurringPlan
+from chargehand.model.job import NewJob, RetryLater, State
+from chargehand.model.records import RecurringPlan, Rescheduling
 from chargehand.store import Store
 
 
@@ -143,3 +143,59 @@ def test_however_many_fire_at_once_every_time_is_fired_once(store_factory: Calla
         wins = list(pool.map(keep_firing, range(len(stores))))
     assert sum(wins) == 20
     assert sorted(int(claim.id.split()[0]) for claim in take(stores[0], 100)) == list(range(20))
+
+
+# a clock that was ahead and came back
+
+DAY = 24 * HOUR
+
+
+def set_back(store: Store, *recurring: Rescheduling) -> int:
+    with store.transaction() as tx:
+        tx.fleet.clock_set_back()
+        return tx.jobs.clock_set_back(recurring)
+
+
+# spec: WK-11
+def test_a_recurring_job_is_rescheduled_unless_it_has_moved_on(store: Store) -> None:
+    recur(store, plan("a", next_run_ms=NOON + DAY), plan("b", next_run_ms=NOON + DAY))
+    fire(store, NOON + DAY, job("one"), "b", NOON + DAY + HOUR)
+    moves = [Rescheduling(name=name, due_ms=NOON + DAY, next_run_ms=NOON + HOUR) for name in ("a", "b", "c")]
+    set_back(store, *moves)
+    set_back(store, *moves)
+    assert [found.next_run_ms for found in store.jobs.recurring()] == [NOON + HOUR, NOON + DAY + HOUR]
+
+
+# spec: WK-5
+def test_a_retry_waits_for_its_delay_and_not_for_the_clock_that_was_ahead(store: Store, wall: Wall) -> None:
+    wall.at = NOON + DAY
+    put(store, job("later", delay_ms=5000), job("one"))
+    (claim,) = take(store)
+    end(store, claim, RetryLater(30_000, "x"))
+    wall.at = NOON
+    assert set_back(store) == 1
+    assert set_back(store) == 0
+    assert record(store, "one").run_at_ms == NOON + 30_000
+    assert record(store, "later").run_at_ms == NOON + DAY + 5000, "it may have been asked for at that time"
+
+
+# spec: WK-5
+def test_a_retry_of_a_clock_that_was_right_is_left_alone(store: Store, wall: Wall) -> None:
+    wall.at = NOON
+    put(store, job("one"))
+    (claim,) = take(store)
+    end(store, claim, RetryLater(HOUR, "x"))
+    wall.at += 1000
+    assert set_back(store) == 0
+    assert record(store, "one").run_at_ms == NOON + HOUR
+
+
+# spec: PD-1
+def test_a_pause_lasts_as_long_as_it_was_meant_to(store: Store, wall: Wall) -> None:
+    wall.at = NOON + DAY
+    with store.transaction() as tx:
+        tx.fleet.pause("q", "anna", None, 5000)
+        tx.fleet.pause("r", "anna", None, None)
+    wall.at = NOON
+    set_back(store)
+    assert [(pause.scope, pause.left_ms) for pause in store.fleet.pauses()] == [("q", 5000), ("r", None)]

@@ -10,7 +10,15 @@ import msgspec
 
 from chargehand.model.access import Deed
 from chargehand.model.fleet.policy import History
-from chargehand.model.records import CrashReport, Discovery, Firing, GivenUpMark, HealthNote, RecurringPlan
+from chargehand.model.records import (
+    CrashReport,
+    Discovery,
+    Firing,
+    GivenUpMark,
+    HealthNote,
+    RecurringPlan,
+    Rescheduling,
+)
 
 
 class SetPause(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,6 +71,12 @@ class Fire(msgspec.Struct, frozen=True):
     """Enqueues a recurring job that is due."""
 
     firing: Firing
+
+
+class SetClockBack(msgspec.Struct, frozen=True):
+    """Corrects times that were computed from a clock that has been set back since."""
+
+    recurring: tuple[Rescheduling, ...]
 
 
 class KeepScale(msgspec.Struct, frozen=True):
@@ -130,6 +144,7 @@ Chore = (
     | QueueFound
     | Recur
     | Fire
+    | SetClockBack
     | KeepScale
     | KeepReport
     | KeepGivenUp

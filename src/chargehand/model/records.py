@@ -195,6 +195,14 @@ class RecurringPlan(msgspec.Struct, frozen=True, kw_only=True):
     last_job: str | None = None
 
 
+class Rescheduling(msgspec.Struct, frozen=True, kw_only=True):
+    """A recurring job whose next time is not `due_ms` but `next_run_ms`."""
+
+    name: str
+    due_ms: int
+    next_run_ms: int
+
+
 class Firing(msgspec.Struct, frozen=True, kw_only=True):
     """A recurring job that is due: for which time, when it is due next, and what to enqueue."""
 

@@ -30,6 +30,9 @@ from chargehand.protocol.control import Call
 from chargehand.settings import schedule
 from chargehand.settings.plan import NodePlan
 
+CLOCK_SKEW_MS = 1000
+"""How far the clock may go back before times in the store are corrected."""
+
 
 class Requests:
     """Handles requests, and what the store answers to them."""
@@ -55,6 +58,8 @@ class Requests:
         """When the first pause expires."""
         self.unserved: dict[str, str] = {}
         self._recurring: list[RecurringPlan] = []
+        self._clock_ms: int | None = None
+        """The time of the last check of the clock; None before the first."""
 
     # start
 
@@ -127,9 +132,15 @@ class Requests:
                 found: list[CancelResult] = done
                 self._cancelled([job.id for job in found if not job.at_once], now)
                 self._answer_cancel(chore.token, found)
+            elif isinstance(chore, chores.Recur):
+                late = schedule.too_late(self._recurring, clock.now_ms())
+                if late:
+                    self._ledger.chore(chores.SetClockBack(tuple(late)), now)
             elif isinstance(chore, chores.Fire):
                 self._ledger.hint(chore.firing.job.queue)
                 log.info("recurring job is due", name=chore.firing.name, fired="by us" if done else "by another")
+            elif isinstance(chore, chores.SetClockBack):
+                self._ledger.hint()
             elif isinstance(chore, chores.QueueFound):
                 self._found(chore.crew, done, now)
             elif isinstance(chore, chores.SetPause):
@@ -173,9 +184,20 @@ class Requests:
 
     def fire(self, now: float) -> None:
         """Enqueue the recurring jobs that are due. The store lets each time fire once, on any number of nodes."""
-        for firing in schedule.due(self._recurring, clock.now_ms()):
+        now_ms = clock.now_ms()
+        self._check_clock(now_ms, now)
+        for firing in schedule.due(self._recurring, now_ms):
             self._ledger.chore(chores.Fire(firing), now, urgent=True)
             self._recurring = [plan for plan in self._recurring if plan.name != firing.name]
+
+    def _check_clock(self, now_ms: int, now: float) -> None:
+        """Correct times in the store if the clock was set back since the last check."""
+        before, self._clock_ms = self._clock_ms, now_ms
+        if before is None or now_ms >= before - CLOCK_SKEW_MS:
+            return
+        log.warning("the clock was set back", event=log.Event.CLOCK_SET_BACK, by_s=(before - now_ms) / 1000)
+        late = schedule.too_late(self._recurring, now_ms)
+        self._ledger.chore(chores.SetClockBack(tuple(late)), now, urgent=True)
 
     def fire_due(self, now: float) -> float | None:
         """Returns when the next recurring job is due."""

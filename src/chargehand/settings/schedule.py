@@ -14,7 +14,7 @@ import msgspec
 from chargehand.errors import ConfigurationError
 from chargehand.ids import new_id
 from chargehand.model.job import NewJob
-from chargehand.model.records import Firing, RecurringPlan
+from chargehand.model.records import Firing, RecurringPlan, Rescheduling
 
 SHORTEST_MS = 1000
 
@@ -117,6 +117,22 @@ def due(known: Sequence[RecurringPlan], now_ms: int) -> list[Firing]:
         for plan in known
         if plan.next_run_ms <= now_ms
     ]
+
+
+def too_late(known: Sequence[RecurringPlan], now_ms: int) -> list[Rescheduling]:
+    """Returns the recurring jobs whose next time was computed from a clock that has been set back since.
+
+    An interval waits no longer than one interval from now. A cron expression may skip its next time, which it has
+    run already if the clock was ahead of it, but no further one.
+    """
+    found: list[Rescheduling] = []
+    for plan in known:
+        schedule = msgspec.json.decode(plan.schedule, type=Schedule)
+        following = next_after(schedule, now_ms)
+        latest = following if schedule.every_ms is not None else next_after(schedule, following)
+        if plan.next_run_ms > latest:
+            found.append(Rescheduling(name=plan.name, due_ms=plan.next_run_ms, next_run_ms=following))
+    return found
 
 
 def _following(schedule: Schedule, due_ms: int, now_ms: int) -> int:

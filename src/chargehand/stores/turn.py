@@ -14,6 +14,8 @@ from chargehand.model.batch import Batch, Result
 from chargehand.model.records import Holder
 from chargehand.store import Store, Transaction
 
+ABOUT_PAUSES = (chores.SetPause, chores.ClearPause, chores.LookAtPauses, chores.SetClockBack)
+ABOUT_RECURRING = (chores.Recur, chores.Fire, chores.SetClockBack)
 LOOKED_BEFORE = 1.0
 """Seconds added to the age of a look: the store's clock and the node's are not the same."""
 
@@ -35,8 +37,8 @@ def turn(store: Store, batch: Batch, holder: Holder, monotonic: Callable[[], flo
         done = [_do(chore, tx, holder, monotonic()) for chore in batch.chores]
         grants = tx.jobs.claim(batch.wants, holder) if batch.wants else []
     kinds = {type(chore) for chore in batch.chores}
-    read_pauses = changed or not kinds.isdisjoint((chores.SetPause, chores.ClearPause, chores.LookAtPauses))
-    read_recurring = not kinds.isdisjoint((chores.Recur, chores.Fire))
+    read_pauses = changed or not kinds.isdisjoint(ABOUT_PAUSES)
+    read_recurring = not kinds.isdisjoint(ABOUT_RECURRING)
     return Result(
         changed=changed,
         lost=tuple(lost),
@@ -73,6 +75,9 @@ def _do(chore: chores.Chore, tx: Transaction, holder: Holder, now: float) -> Any
             tx.jobs.recur(plans)
         case chores.Fire(firing):
             return tx.jobs.fire(firing.name, firing.due_ms, firing.next_run_ms, firing.job)
+        case chores.SetClockBack(recurring):
+            tx.fleet.clock_set_back()
+            return tx.jobs.clock_set_back(recurring)
         case chores.SetPause():
             tx.fleet.pause(chore.scope, chore.who, chore.reason, chore.for_ms)
         case chores.ClearPause():

@@ -17,6 +17,9 @@ INSERT INTO chargehand_crew (name, queue, handler, workers, max_attempts, timeou
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 _PAUSE = "INSERT OR REPLACE INTO chargehand_pause (scope, who, reason, since_ms, until_ms) VALUES (?, ?, ?, ?, ?)"
+_PAUSE_EARLIER = """
+UPDATE chargehand_pause SET since_ms = ?1, until_ms = until_ms - (since_ms - ?1) WHERE since_ms > ?1
+"""
 _RESUME = "DELETE FROM chargehand_pause WHERE scope = ?1 RETURNING until_ms IS NULL OR until_ms > ?2"
 _HEALTH = """
 INSERT OR REPLACE INTO chargehand_health (node, component, status, flags, reason, pid, pid_start, incarnation,
@@ -62,6 +65,9 @@ class SqliteFleet:
 
     def resume(self, scope: str) -> bool:
         return any(held for (held,) in self._db.execute(_RESUME, (scope, self._now)).fetchall())
+
+    def clock_set_back(self) -> None:
+        self._db.execute(_PAUSE_EARLIER, (self._now,))
 
     def register(self, holder: Holder, crews: Sequence[CrewRow], about: dict[str, Any]) -> None:
         known = self._db.execute("SELECT name, workers, scaled FROM chargehand_crew")
