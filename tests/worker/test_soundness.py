@@ -3,7 +3,7 @@
 import pytest
 
 from chargehand import WorkerBroken
-from chargehand.worker.soundness import breaks_process
+from chargehand.worker.soundness import culprit
 
 
 def error_of(module: str, name: str, text: str, base: type[Exception] = RuntimeError) -> Exception:
@@ -54,24 +54,24 @@ HARMLESS = {
 
 @pytest.mark.parametrize("name", STICKY)
 def test_the_process_is_broken(name: str) -> None:  # spec: WP-12
-    assert breaks_process(STICKY[name])
+    assert culprit(STICKY[name])
 
 
 @pytest.mark.parametrize("name", HARMLESS)
 def test_the_process_is_not_broken(name: str) -> None:  # spec: WP-12
-    assert not breaks_process(HARMLESS[name])
+    assert not culprit(HARMLESS[name])
 
 
 def test_the_cause_is_recognised_behind_another_exception() -> None:  # spec: WP-12
     wrapped = ValueError("tagging failed")
     wrapped.__cause__ = STICKY["torch 2.11"]
-    assert breaks_process(wrapped)
+    assert culprit(wrapped) is STICKY["torch 2.11"]
 
 
 def test_exceptions_that_cause_each_other_end() -> None:
     first, second = ValueError("a"), ValueError("b")
     first.__cause__, second.__cause__ = second, first
-    assert not breaks_process(first)
+    assert not culprit(first)
 
 
 class Unspeakable(RuntimeError):
@@ -80,4 +80,4 @@ class Unspeakable(RuntimeError):
 
 
 def test_an_exception_without_a_text() -> None:
-    assert not breaks_process(Unspeakable())
+    assert not culprit(Unspeakable())

@@ -98,7 +98,7 @@ def _unsound(worker: "Worker", results: list[Any]) -> errors.WorkerBroken | None
     """Returns why the process is broken, if the failures among the results show that it is."""
     failures = [result for result in results if isinstance(result, BaseException)]
     try:
-        for error in sorted(failures, key=soundness.breaks_process, reverse=True)[:1]:
+        for error in sorted(failures, key=lambda error: soundness.culprit(error) is None)[:1]:
             worker.check_sound(error)
     except errors.WorkerBroken as broken:
         return broken

@@ -318,8 +318,9 @@ class Worker:
                     f"a page of {len(items)} items has {len(frame):,} bytes; the maximum is {WORK_FRAME_LIMIT:,}"
                 )
         except Exception as error:
-            if soundness.breaks_process(error):
-                self._leave_broken(error)
+            broken = soundness.culprit(error)
+            if broken is not None:
+                self._leave_broken(broken)
             self.errors += 1
             frame = encode("FOUND", {"error": perform.truncate(describe(error))})
         self.turns += 1
@@ -355,8 +356,11 @@ class Worker:
 
     def check_sound(self, error: BaseException) -> None:
         """Raises WorkerBroken if the process can do no job after this exception, by its kind or by a self-test."""
-        if soundness.breaks_process(error):
-            raise errors.WorkerBroken("it raised an error after which no job can succeed") from error
+        broken = soundness.culprit(error)
+        if isinstance(broken, errors.WorkerBroken):
+            raise broken
+        if broken is not None:
+            raise errors.WorkerBroken("it raised an error after which no job can succeed") from broken
         assert self.handler is not None
         if not perform.has_own(type(self.handler), "is_sound") or not perform.is_failure(error) or self.is_cancelled():
             return
@@ -372,8 +376,7 @@ class Worker:
         """Sends outcomes and the report that this process is broken, and exits at once: nothing else in it is safe."""
         if os.getpid() != self._pid:
             os._exit(0)  # see send_early
-        cause = error.__cause__
-        shown = cause if cause is not None and soundness.breaks_process(cause) else error
+        shown = error if error.__cause__ is None else soundness.culprit(error.__cause__) or error
         self._send(frames + encode("BROKEN", {"why": perform.truncate(describe(shown))}))
         for stream in (sys.stdout, sys.stderr):
             with suppress(OSError, ValueError):

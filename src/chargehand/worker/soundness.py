@@ -36,16 +36,16 @@ _TEXTS = (
 """The same errors as CUDA describes them."""
 
 
-def breaks_process(error: BaseException) -> bool:
-    """Whether this exception, or one that it followed, leaves the process unable to do any job."""
+def culprit(error: BaseException) -> BaseException | None:
+    """Returns this exception, or one that it followed, if it leaves the process unable to do any job."""
     seen: set[int] = set()
     following: BaseException | None = error
     while following is not None and id(following) not in seen:
         if isinstance(following, WorkerBroken) or _lost_device(following):
-            return True
+            return following
         seen.add(id(following))
         following = following.__cause__ or following.__context__
-    return False
+    return None
 
 
 def _lost_device(error: BaseException) -> bool:
