@@ -92,7 +92,8 @@ class Ref(Generic[Result]):
 
     async def events(self) -> AsyncGenerator[dict[str, Any]]:
         """Yields the events of this job, its present state first, until it has ended. Raises JobNotFound."""
-        async with self._operations.feed().watch(parse((job_topic(self.id),))) as watcher:
+        job = await asyncio.to_thread(self.job)  # its own id, if this one is an alias
+        async with self._operations.feed().watch(parse((job_topic(job.id),))) as watcher:
             async for event in watcher.events():
                 if event["type"] != RESYNC:
                     if event.get("removed"):

@@ -69,7 +69,11 @@ class Job(Generic[Payload]):
 
     def enqueue(self, crew: "Crew[Any, Any] | str", payload: Any, **options: "Unpack[JobOptions]") -> str:
         """Enqueues another job in the transaction that makes this one done; nothing is enqueued if this one is not
-        done."""
+        done.
+
+        Returns an id by which the job can be found from then on. If its `key` is held then, that is the job that holds
+        it, whose own id is another.
+        """
         return self._context.enqueue(crew, payload, dict(options))
 
     def settle(self, result: Any = None) -> "AbstractContextManager[Transaction]":

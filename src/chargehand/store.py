@@ -40,8 +40,11 @@ from chargehand.model.records import (
 class JobWriting(Protocol):
     """Writes to jobs, inside one transaction."""
 
-    def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
-        """Adds jobs in order. If the id exists, or the key is taken, the answer names the existing job."""
+    def enqueue(self, jobs: Sequence[NewJob], *, promised: bool = False) -> list[Enqueued]:
+        """Adds jobs in order. If the id exists, or the key is taken, the answer names the existing job.
+
+        Ids that are `promised` are known to others already: each becomes an alias of the existing job.
+        """
         ...
 
     def claim(self, wants: Sequence[Want], holder: Holder) -> list[Grant]:
@@ -58,7 +61,8 @@ class JobWriting(Protocol):
         """Ends claims whose fence still holds. Returns the ids of the others.
 
         A job with a cancel request is cancelled where it would be queued again; every other outcome stands. Each
-        settled job frees its slots, and for each slot one job that was set aside may be claimed again.
+        settled job frees its slots, and for each slot one job that was set aside may be claimed again. The ids of the
+        jobs that a settled job enqueues are promised.
         """
         ...
 
@@ -223,7 +227,7 @@ class JobReading(Protocol):
     """Reads jobs."""
 
     def get(self, job_id: str) -> JobRecord | None:
-        """Returns one job."""
+        """Returns one job, by its id or an alias of it."""
         ...
 
     def find(self, which: JobFilter) -> list[JobRecord]:
@@ -231,7 +235,7 @@ class JobReading(Protocol):
         ...
 
     def attempts(self, job_id: str) -> list[Attempt]:
-        """Returns the attempts of one job, oldest first."""
+        """Returns the attempts of one job, by its id or an alias of it, oldest first."""
         ...
 
     def counts(self) -> list[Counts]:

@@ -25,8 +25,7 @@ class Doer(Handler[dict[str, Any], Any]):
         if "gate" in payload:
             while not os.path.exists(payload["gate"]):
                 clock.sleep(0.002)
-        for crew, following in payload.get("follow", ()):
-            job.enqueue(crew, following)
+        followed = [job.enqueue(crew, following, **options) for crew, following, options in payload.get("follow", ())]
         match payload.get("end"):
             case "raise":
                 raise RuntimeError(payload.get("text", "as told"))
@@ -38,7 +37,7 @@ class Doer(Handler[dict[str, Any], Any]):
                 os._exit(payload["code"])
             case _:
                 write(payload["ledger"], "end", job.id, os.getpid())
-                return payload.get("result", job.attempt)
+                return payload.get("result", followed or job.attempt)
 
     def start_child(self, kind: str, ledger: str) -> None:
         """Something that would live on by itself for minutes."""

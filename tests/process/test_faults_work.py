@@ -107,14 +107,16 @@ def test_what_only_ends_the_attempt(make_hand: MakeHand, world: World) -> None: 
     with hand.running(), sibling(world, crew) as calm:
         files = world.put(crew, fault="descriptors", **once)  # first: nothing that describes an error is imported yet
         raised = world.put(crew, fault="raise", text="no such note", **once)
+        hog = world.put(
+            crew, fault="hog", bytes=32 << 20, result="full"
+        )  # two failures in a row, never three: that is suspect
         left = world.put(crew, fault="sys.exit", code=3, **once)
         memory = world.put(crew, fault="memory", **once)
+        threads = world.put(crew, fault="threads", count=3, result="left some")
         deep = world.put(crew, fault="recurse", **once)
         retry = world.put(crew, fault="retry", options={"max_attempts": 3})
         given_up = world.put(crew, fault="give up", reason="no such song")
         later = world.put(crew, fault="raise")
-        hog = world.put(crew, fault="hog", bytes=32 << 20, result="full")
-        threads = world.put(crew, fault="threads", count=3, result="left some")
         assert (hog.wait(20), threads.wait(20)) == ("full", "left some")
         for ref, reason, word in (
             (raised, "raised", "RuntimeError: no such note"),

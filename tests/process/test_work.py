@@ -104,7 +104,7 @@ def test_a_job_that_raises_is_tried_again_and_then_fails(hand: Chargehand, world
 
 def test_jobs_that_a_job_enqueues_come_with_its_end(hand: Chargehand, world: World) -> None:  # spec: WK-2
     do = hand.crew("do", "scripted_handlers:Doer", workers=1, max_attempts=1)
-    following = [("do", {"ledger": world.ledger, "result": "after"})]
+    following = [("do", {"ledger": world.ledger, "result": "after"}, {})]
     with hand.running():
         good = world.put(do, follow=following)
         good.wait(20)
@@ -114,6 +114,23 @@ def test_jobs_that_a_job_enqueues_come_with_its_end(hand: Chargehand, world: Wor
         eventually(lambda: hand.counts()[0].done == 2, what="the job that the good one enqueued is done")
     (counts,) = hand.counts()
     assert (counts.done, counts.failed, counts.queued) == (2, 1, 0)
+
+
+def test_the_id_of_a_job_whose_key_is_held_is_another_name_of_its_holder(  # spec: WK-2
+    hand: Chargehand, world: World
+) -> None:
+    do = hand.crew("do", "scripted_handlers:Doer", workers=1)
+    later = hand.crew("later", "scripted_handlers:Doer", workers=1)
+    with hand.running():
+        holder = world.put(later, result="once", options={"key": "k", "delay": 3600})
+        told = [("later", {"ledger": world.ledger}, {"key": "k"})]
+        (alias,) = world.put(do, follow=told).wait(20)
+        assert alias != holder.id
+        assert hand.job(alias) == holder.job()
+        assert [answer.text for answer in hand.cancel(alias)] == ["is cancelled"]
+        assert hand.job(alias).state is holder.job().state is State.CANCELLED
+        assert [answer.text for answer in hand.retry(alias)] == ["is queued again"]
+        assert later.ref(alias).wait(20) == holder.wait(20) == "once"
 
 
 def test_a_job_and_the_callers_own_rows_commit_together(hand: Chargehand, world: World) -> None:  # spec: WK-2 ST-2

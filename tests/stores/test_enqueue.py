@@ -10,6 +10,7 @@ from builders import (
     Boom,
     bring,
     cancel,
+    end,
     everything,
     job,
     jobs,
@@ -24,8 +25,8 @@ from builders import (
 )
 
 from chargehand.errors import ChargehandError, Conflict
-from chargehand.model.job import Enqueued, State
-from chargehand.model.records import CancelResult
+from chargehand.model.job import Done, Enqueued, State
+from chargehand.model.records import CancelResult, JobFilter, Retention
 from chargehand.store import Store, Transaction
 
 SIGNS = ["ä", "日本", "💥", "a'b\"c;--", "%s ? :x $1", "tab\\t"]
@@ -165,6 +166,25 @@ def test_a_taken_key_is_answered_with_its_holder(store: Store, holder: State) ->
     first = bring(store, holder, key="k")
     assert put(store, job("second", key="k")) == [Enqueued(first.id, False)]
     assert store.jobs.get("second") is None
+
+
+# spec: WK-2
+@pytest.mark.parametrize("holder", [State.QUEUED, State.RUNNING])
+def test_an_id_that_a_handler_was_given_finds_the_job_that_holds_its_key(store: Store, holder: State) -> None:
+    first = bring(store, holder, key="k")
+    parent = bring(store, State.RUNNING, queue="other")
+    follow = (job("second", key="k"), job("third", key="free"), job("fourth", key="free"))
+    assert end(store, parent, Done("1", follow)) == []
+    assert record(store, "second").id == first.id
+    assert record(store, "third").id == record(store, "fourth").id == "third"
+    assert [found.id for found in store.jobs.find(JobFilter(queue=first.queue))] == ["third", first.id]
+    if holder is State.RUNNING:
+        end(store, first, Done("2"))
+        assert plain(record(store, "second").result) == 2
+        assert store.jobs.attempts("second") == store.jobs.attempts(first.id)
+        assert len(store.jobs.attempts("second")) == 1
+        assert store.prune(Retention(count=0), 10) == 2
+        assert store.jobs.get("second") is None, "the alias goes with its job"
 
 
 # spec: WK-2

@@ -357,7 +357,7 @@ def test_a_follow_up_whose_key_is_taken_is_the_one_that_is_there(store: Store) -
     put(store, job("there", "other", key="k"))
     claim = bring(store, State.RUNNING)
     end(store, claim, Done("1", (job("follow", "other", key="k"),)))
-    assert store.jobs.get("follow") is None
+    assert record(store, "follow").id == "there"
     assert state(store, "there") is State.QUEUED
 
 

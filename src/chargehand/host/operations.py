@@ -227,7 +227,9 @@ class Operations:
                     done = {job.id: job.at_once for job in tx.jobs.cancel(some)}
                     log_deeds(tx, "cancel", [f"job:{job_id}" for job_id in done])
                 found |= done
-        return [cancel_answer(job_id, found.get(job_id)) for job_id in ids]
+        meant = self._meant([job_id for job_id in ids if job_id not in found])
+        answers = dict(zip(meant, self.cancel(*meant.values()), strict=True)) if meant else {}
+        return [answers.get(job_id) or cancel_answer(job_id, found.get(job_id)) for job_id in ids]
 
     def retry(self, *ids: str) -> list[Answer]:
         queued: set[str] = set()
@@ -237,7 +239,17 @@ class Operations:
                 log_deeds(tx, "retry", [f"job:{job_id}" for job_id in done])
             queued |= set(done)
         self.calls.hint(None)
-        return [retry_answer(job_id, queued=job_id in queued) for job_id in ids]
+        meant = self._meant([job_id for job_id in ids if job_id not in queued])
+        answers = dict(zip(meant, self.retry(*meant.values()), strict=True)) if meant else {}
+        return [answers.get(job_id) or retry_answer(job_id, queued=job_id in queued) for job_id in ids]
+
+    def _meant(self, ids: Sequence[str]) -> dict[str, str]:
+        """Returns the job that each alias among these ids means."""
+        if not ids:
+            return {}
+        with self.stores.use(create=False) as store:
+            found = {job_id: store.jobs.get(job_id) for job_id in ids}
+        return {job_id: job.id for job_id, job in found.items() if job is not None and job.id != job_id}
 
     def retry_failed(self, queue: str, most: int = AT_MOST) -> tuple[int, bool]:
         """Queues failed jobs of a queue again, newest first. Returns how many, and whether there may be more."""

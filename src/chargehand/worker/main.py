@@ -186,7 +186,7 @@ class Worker:
             if tx.jobs.settle([settlement], Holder(self._plan["node"], self._plan["node_life"])):
                 raise errors.ClaimLost(f"job {body['id']} was given to another worker; nothing was written")
             yield tx
-            tx.jobs.enqueue(msgspec.convert(self._follow, list[NewJob]))
+            tx.jobs.enqueue(msgspec.convert(self._follow, list[NewJob]), promised=True)
         self._follow = []
         self._settled = True
 

@@ -31,6 +31,7 @@ VALUES {", ".join([_ROW] * rows)} ON CONFLICT DO NOTHING
 """
     for rows in (1, ROWS_AT_ONCE)
 )
+_ALIAS = "INSERT OR IGNORE INTO chargehand_alias (id, job) SELECT ?1, seq FROM chargehand_job WHERE id = ?2"
 _TAKEN = """
 SELECT id FROM chargehand_job WHERE id = ?1
 UNION ALL
@@ -165,7 +166,7 @@ class SqliteJobs:
     def _all(self, sql: str, bindings: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
         return self._db.execute(sql, bindings).fetchall()
 
-    def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+    def enqueue(self, jobs: Sequence[NewJob], *, promised: bool = False) -> list[Enqueued]:
         rows = [self._row(job) for job in jobs]
         self._db.execute("SAVEPOINT enqueue")
         before = self._db.total_changes()
@@ -181,6 +182,9 @@ class SqliteJobs:
         for job in jobs:
             answers.append(Enqueued(job.id, True) if job.id in created else self._existing(job))
             created.discard(job.id)
+        if promised:
+            aliases = [(job.id, answer.id) for job, answer in zip(jobs, answers, strict=True) if answer.id != job.id]
+            self._db.executemany(_ALIAS, aliases)
         return answers
 
     def _insert(self, rows: Sequence[tuple[Any, ...]]) -> None:
@@ -315,7 +319,7 @@ class SqliteJobs:
         self._limits.freed((s.queue, s.seq) for s in kept)
         follow = [job for s in kept for job in s.follow]
         if follow:
-            self.enqueue(follow)
+            self.enqueue(follow, promised=True)
         return lost
 
     def _settle_row(self, s: Settlement) -> tuple[Any, ...]:

@@ -23,9 +23,14 @@ from chargehand.stores.sqlite.database import Database
 from chargehand.stores.sqlite.rows import clean, columns, counts_of, readable, records, where
 
 _JOB_FIELDS = columns(JobRecord, failures="attempts")
+_GET = f"SELECT {_JOB_FIELDS} FROM chargehand_job WHERE id = ?"
+_GET_BY_ALIAS = f"""
+SELECT {_JOB_FIELDS} FROM chargehand_job WHERE seq = (SELECT job FROM chargehand_alias WHERE id = ?)
+"""
 _ATTEMPTS = f"""
 SELECT {columns(Attempt)} FROM chargehand_attempt
-WHERE job = (SELECT seq FROM chargehand_job WHERE id = ?) ORDER BY fence
+WHERE job = coalesce((SELECT seq FROM chargehand_job WHERE id = ?1), (SELECT job FROM chargehand_alias WHERE id = ?1))
+ORDER BY fence
 """
 # Escapes are compared as people see them.
 _SAYS = f"""
@@ -120,10 +125,8 @@ class SqliteJobReading:
         self._db = db
 
     def get(self, job_id: str) -> JobRecord | None:
-        return next(
-            iter(records(JobRecord, self._db.all(f"SELECT {_JOB_FIELDS} FROM chargehand_job WHERE id = ?", (job_id,)))),
-            None,
-        )
+        rows = self._db.all(_GET, (job_id,)) or self._db.all(_GET_BY_ALIAS, (job_id,))
+        return next(iter(records(JobRecord, rows)), None)
 
     def find(self, which: JobFilter) -> list[JobRecord]:
         condition, bindings = where(
