@@ -17,6 +17,7 @@ THEMES = (
     "enqueueing",
     "latency",
     "death",
+    "sickness",
     "claiming",
     "pruning",
     "resting",

@@ -56,6 +56,18 @@ class Laden(Hold):
         self.load = b"x" * 300_000_000
 
 
+class Sick(Handler[Any, None]):
+    """After the payload `sick` every job of this process fails at once; other jobs take a moment."""
+
+    sick = False
+
+    def perform(self, job: Job[Any]) -> None:
+        self.sick |= job.payload == "sick"
+        if self.sick:
+            raise RuntimeError("this process can do nothing any more")
+        clock.sleep(0.001)
+
+
 def _say(ear: str, began: int) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
         sock.sendto(f"{os.getpid()} {began}".encode(), f"\0{ear}")
