@@ -9,8 +9,10 @@ from collections.abc import Callable, Mapping
 
 from chargehand.node.loop import Channel, Loop
 from chargehand.node.output import Output, OutputLine
+from chargehand.node.strays import Strays
 from chargehand.processes import proc
 from chargehand.processes.child import Child, launch
+from chargehand.processes.record import ProcessRecord
 from chargehand.protocol.frame import WORK_FRAME_LIMIT, BadFrame, Frame
 from chargehand.protocol.worker import FatalFrame, HealthFrame
 
@@ -24,8 +26,8 @@ KEPT_FRAMES = 5
 class Handle:
     """Holds the process and the descriptors of one worker; `close` releases them."""
 
-    def __init__(self, component: str, crew: str, child: Child, stacks: int) -> None:
-        self.component, self.crew, self.child = component, crew, child
+    def __init__(self, component: str, crew: str, child: Child, stacks: int, strays: Strays) -> None:
+        self.component, self.crew, self.child, self.strays = component, crew, child, strays
         self._stacks = stacks
         self._kernel = ""
         self.work: Channel | None = None
@@ -102,7 +104,9 @@ Ends = tuple[socket.socket, socket.socket, int]
 """The node's ends of a worker's work socket, health socket and output pipe."""
 
 
-def start_worker(component: str, crew: str, mark: str, environment: Mapping[str, str]) -> tuple[Handle, Ends]:
+def start_worker(
+    component: str, crew: str, mark: str, environment: Mapping[str, str], lives: ProcessRecord
+) -> tuple[Handle, Ends]:
     """Start a worker process. Raises OSError if the system refuses."""
     pairs: list[tuple[socket.socket, socket.socket]] = []
     ours: list[int] = []
@@ -134,7 +138,7 @@ def start_worker(component: str, crew: str, mark: str, environment: Mapping[str,
             os.close(descriptor)
         for pair in pairs:
             pair[1].close()
-    return Handle(component, crew, child, ours[1]), (pairs[0][0], pairs[1][0], ours[0])
+    return Handle(component, crew, child, ours[1], Strays(lives, child)), (pairs[0][0], pairs[1][0], ours[0])
 
 
 def _ignore_close(channel: Channel) -> None:

@@ -88,6 +88,7 @@ class Reaper:
         del self.dying[handle.child.pid]
         del self._handles[handle.component]
         self._lives.drop(handle.child)
+        handle.strays.forget()
         self._report(handle)
         handle.close()
 

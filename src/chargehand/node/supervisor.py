@@ -312,7 +312,7 @@ class Supervisor:
             environment = crew.environment_of(place.index)
             if place.gpus:
                 environment[VISIBLE] = ",".join(gpu.uuid for gpu in place.gpus)
-            handle, ends = start_worker(component, place.crew, mark, environment)
+            handle, ends = start_worker(component, place.crew, mark, environment, self._lives)
         except OSError as error:
             self.tell(NotStarted(component, f"not started: {spawn_error(error)}"))
             return
@@ -494,6 +494,7 @@ class Supervisor:
             text = msgspec.json.encode(health.progress).decode()
             self._ledger.progress(handle.component, text, clock.monotonic(), health.current_job)
         handle.health, handle.bad_frames = health, 0
+        handle.strays.look()
         self._events.heard(handle.component, health.current_job, health.progress if news else None)
         heard_at, handle.heard_at = handle.heard_at, clock.monotonic()
         if handle.pulse is not None and not handle.pulse.deaf and handle.heard_at - heard_at < IN_A_ROW:

@@ -94,7 +94,7 @@ def usage_of(pid: int, own: int) -> Usage | None:
         whole = stat(pid)
         if whole is None:
             return None
-        children = whole.reaped + sum(seen.cpu + seen.reaped for seen in _descendants(pid))
+        children = whole.reaped + sum(seen.cpu + seen.reaped for seen in descendants(pid).values())
     except OSError:
         return None
     # The whole contains the threads that have ended, each reading of a thread is a little older.
@@ -114,19 +114,18 @@ def _thread(pid: int, task: str) -> ThreadUsage:
     return ThreadUsage(cpu, "futex" in where or unknown)
 
 
-def _descendants(pid: int) -> list[Stat]:
+def descendants(pid: int) -> dict[int, Stat]:
     """Returns the processes below this one, zombies included; a worker adopts what its children leave."""
-    below: dict[int, list[tuple[int, Stat]]] = {}
-    for other in pids():
-        seen = stat(other)
-        if seen is not None:
-            below.setdefault(seen.parent, []).append((other, seen))
-    found: list[Stat] = []
+    found: dict[int, Stat] = {}
     parents = [pid]
     while parents:
-        for child, seen in below.pop(parents.pop(), []):
-            found.append(seen)
-            parents.append(child)
+        parent = parents.pop()
+        for task in _listed(f"/proc/{parent}/task"):
+            for child in _text(f"/proc/{parent}/task/{task}/children").split():
+                seen = stat(int(child))
+                if seen is not None and int(child) not in found:
+                    found[int(child)] = seen
+                    parents.append(int(child))
     return found
 
 

@@ -3,6 +3,7 @@
 Writing does not use the store and is not synced: the file matters only until the next boot, whose id it contains.
 """
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
@@ -35,14 +36,19 @@ class ProcessRecord:
 
     def add(self, child: Child) -> None:
         """Records a process that was just started."""
-        self._append(self._life_of(child))
+        self.note(child.component, began=[(child.pid, child.start)])
 
     def drop(self, child: Child) -> None:
         """Records that a process and its descendants have ended: its pid may be reused."""
-        self._append(msgspec.structs.replace(self._life_of(child), over=True))
+        self.note(child.component, ended=[(child.pid, child.start)])
 
-    def _life_of(self, child: Child) -> Life:
-        return Life(boot=self._boot, pid=child.pid, start=child.start, component=child.component)
+    def note(
+        self, component: str, *, began: Iterable[tuple[int, int]] = (), ended: Iterable[tuple[int, int]] = ()
+    ) -> None:
+        """Records processes of a worker, by pid and start time: those to be ended, and those that have ended."""
+        for over, processes in ((False, began), (True, ended)):
+            for pid, start in processes:
+                self._append(Life(boot=self._boot, pid=pid, start=start, component=component, over=over))
 
     def _append(self, life: Life) -> None:
         try:
