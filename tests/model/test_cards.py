@@ -219,7 +219,7 @@ def gpus_of(world: World, component: str) -> list[str]:
 def test_workers_start_when_the_gpus_are_known_and_no_more_than_fit() -> None:
     world = world_of(4)
     assert world.place.text == "waits for the list of GPUs"
-    assert world.fleet.gpus_due(world.now), "it is asked for at once"
+    assert world.fleet.gpus_unread, "it is asked for at once"
     found = world.tell(GpusRead(reading(card(0), card(1), at=world.now)))
     assert found == [Spawn(ONE, 1), Spawn(TWO, 1)]
     assert (gpus_of(world, ONE), gpus_of(world, TWO)) == (["GPU-0"], ["GPU-1"])
@@ -237,10 +237,11 @@ def test_a_gpu_is_free_only_when_the_process_and_its_children_are_gone() -> None
     world.order(Verb.STOP)
     assert world.after(1) == []
     assert gpus_of(world, ONE) == ["GPU-0"], "it may still use it"
-    asked_at = world.now
+    before = reading(card(0, 80, 20), at=world.now)
     world.now += 1
-    assert world.exit(code=0) == [Spawn(TWO, 1)]
-    assert world.fleet.gpus_due(asked_at), "the reading is older than the exit"
+    assert (world.exit(code=0), world.fleet.gpus_unread) == ([], True), "the last reading is older than the exit"
+    assert (world.tell(GpusRead(before)), world.fleet.gpus_unread) == ([], True), "and so is this one"
+    assert world.tell(GpusRead(reading(card(0), at=world.now))) == [Spawn(TWO, 1)]
     assert (gpus_of(world, ONE), gpus_of(world, TWO)) == ([], ["GPU-0"])
     world.tell(NotStarted(TWO, "no memory"))
     assert gpus_of(world, TWO) == []
@@ -262,9 +263,9 @@ def test_an_old_reading_does_not_count() -> None:
     world.exit(code=0)
     world.now += FRESH + 1
     assert world.order(Verb.START)[0] == []
-    assert (world.fleet.gpus_due(world.now), world.fleet.uses_gpus()) == (True, True)
+    assert (world.fleet.gpus_unread, world.fleet.uses_gpus()) == (True, True)
     assert world.tell(GpusRead(reading(card(0), at=world.now))) == [Spawn(ONE, 2)]
-    assert not world.fleet.gpus_due(world.now)
+    assert not world.fleet.gpus_unread
 
 
 # spec: WP-14

@@ -36,6 +36,7 @@ class Worker:
         self.alive = True
         self.frozen = False
         """Stopped by a signal: nothing that it planned happens."""
+        self.gpus: tuple[str, ...] = ()
         self.exit_code: int | None = None
         self.signal: int | None = None
         self.said: str | None = None

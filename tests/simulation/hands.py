@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from actors import Worker
+from gpus import Readings
 from storekeeper import NEVER, Storekeeper
 from supervision import Supervision
 
@@ -36,6 +37,7 @@ class Node(Supervision):
         self._planned = self.wake_at = self._supervise_at = world.now
         self._sleeping = [crew for crew, terms in world.profile.crews.items() if terms.idle_exit is not None]
         self._looks_or_gathers = bool(world.profile.discovers or world.profile.batching)
+        self._readings = Readings(self)
         self._still_until = 0.0
         self._gone_at: float | None = None
         self._steps, self._steps_since, self._wasted = 0, world.now, 0
@@ -104,6 +106,7 @@ class Node(Supervision):
         if self._looks_or_gathers:
             for component, todo in (*self.ledger.looks(now), *self.ledger.gathered(now)):
                 self.hand_out(component, todo)
+        self._readings.step()
         for crew in self._sleeping:
             self.ledger.pools[crew].asleep = self.fleet.could_wake(crew)
         self._plan(self.store.submit())
@@ -147,7 +150,7 @@ class Node(Supervision):
         self._wasted = self._wasted + 1 if due_at <= now else 0
         if self._wasted >= MOST_WASTED:
             self.oracle.check(False, f"the node spins: {others} or {submit_at} is due, and stays so")
-        self._planned = max(due_at, now + STEP)
+        self._planned = max(min(due_at, self._readings.due()), now + STEP)
         for when, _ in self._dying:
             self._planned = min(self._planned, max(when, now + STEP))
         if self._gone_at is not None:

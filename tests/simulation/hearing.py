@@ -6,6 +6,7 @@ It follows the protocol of the shipped supervisor, step by step; whatever it dec
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from actors import Worker
 
 from chargehand.model.chores import QueueFound
@@ -180,11 +181,4 @@ class Hearing:
 
 
 def _counted(terms: Terms, workers: int) -> Terms:
-    return Terms(
-        workers=workers,
-        recycle_jobs=terms.recycle_jobs,
-        recycle_memory=terms.recycle_memory,
-        idle_exit=terms.idle_exit,
-        memory=terms.memory,
-        gpu_memory=terms.gpu_memory,
-    )
+    return msgspec.structs.replace(terms, workers=workers)

@@ -5,12 +5,17 @@ from typing import Any
 
 from actors import Worker
 from book import EPS, HICCUP, Book
+from gpus import EVERY, SLOWEST, need_of, used
 from oracle_jobs import End
 from record import Life, Record
 
+from chargehand.model.fleet.cards import Need
 from chargehand.model.fleet.lifecycle import BreakerClosed, BreakerOpened, Forgiven, GivenUp, Removed, Replace, Report
 
 FATAL = {2: "configuration error", 3: "unrecoverable error"}
+
+READING = 3 * (EVERY + SLOWEST)
+"""Seconds until a change of the GPUs is known: a reading may fail, and may be late."""
 
 
 class RestartPromises(Book):
@@ -59,12 +64,47 @@ class RestartPromises(Book):
             self._totals[component] = self._totals.get(component, 0) + 1
             record.unkept = True
         record.state, record.life, record.crashed, record.may_wake = "alive", Life(None, now), False, False
+        self._assigned(record)
         self._spawned_at = self._changed_at = now
 
     def _fits(self, record: Record) -> bool:
         total, crews = self.world.profile.starts.memory, self.world.profile.crews
         taken = sum(crews[r.crew].memory or 0 for r in self.records.values() if r.life is not None)
         return total is None or taken + (crews[record.crew].memory or 0) <= total
+
+    # GPUs (WP-14)
+
+    def _holders(self, uuid: str) -> list[Need]:
+        """What those need to whom a GPU is assigned, as long as their processes are not gone."""
+        found = [need_of(self.world, r.crew) for r in self.records.values() if r.life is not None and uuid in r.gpus]
+        return [need for need in found if need is not None]
+
+    def _assigned(self, record: Record) -> None:
+        assert self.world.node is not None
+        need, sizes = need_of(self.world, record.crew), self.world.profile.gpus
+        record.gpus = tuple(gpu.uuid for gpu in self.world.node.fleet.places[record.component].gpus)
+        count = 0 if need is None else need.count
+        self.check(len(set(record.gpus)) == count, f"{record.component} gets {record.gpus}, not {count} GPUs")
+        for number, size in enumerate(sizes):
+            holders = self._holders(f"GPU-{number}")
+            whole = any(each.memory is None for each in holders)
+            self.check(not whole or len(holders) == 1, f"GPU-{number} is shared with one that has it for itself")
+            promised = sum(each.memory or 0 for each in holders)
+            self.check(promised <= size, f"{promised} of GPU-{number} are promised, but it has {size}")
+
+    def _has_gpus(self, record: Record) -> bool:
+        """Whether there is room on the GPUs: by what is declared, and by what is really used, of earlier nodes too."""
+        need, room = need_of(self.world, record.crew), 0
+        if need is None:
+            return True
+        for number, size in enumerate(self.world.profile.gpus):
+            holders = self._holders(f"GPU-{number}")
+            if need.memory is None:
+                room += not holders
+            elif all(each.memory is not None for each in holders):
+                declared = size - sum(each.memory or 0 for each in holders)
+                room += min(declared, size - used(self.world, number)) >= need.memory
+        return room >= need.count
 
     def not_started(self, component: str) -> None:
         record = self.records[component]
@@ -81,7 +121,9 @@ class RestartPromises(Book):
             return
         for record in self.records.values():
             late = now - record.latest - HICCUP - starts.stagger - self.slack(record.latest)
-            if record.state == "due" and late > 0 and self._fits(record):
+            if need_of(self.world, record.crew) is not None:
+                late = min(late, now - self._changed_at - self.slack(self._changed_at)) - READING
+            if record.state == "due" and late > 0 and self._fits(record) and self._has_gpus(record):
                 self.check(False, f"{record.component} should have been started at {record.latest:.3f}")
 
     # a life ends

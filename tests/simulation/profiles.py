@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from chargehand.model.fleet.cards import Need
 from chargehand.model.fleet.policy import LivenessPolicy, RestartPolicy, StartPolicy, Terms
 
 LIFTED = RestartPolicy(rapid_limit=10**6, lifetime_limit=10**6, longest_pause=5.0)
@@ -57,6 +58,8 @@ class Profile:
     slow_store: float = 0.01
     batching: dict[str, tuple[int, float]] = field(default_factory=dict[str, tuple[int, float]])
     """Crews that take several jobs at once: how many, and how long they wait for them."""
+    gpus: tuple[int, ...] = ()
+    """The memory of each GPU."""
     discovers: tuple[str, ...] = ()
     """Crews whose work is found in the application's table."""
     looks: Weights = field(default_factory=lambda: LOOKS)
@@ -318,6 +321,35 @@ PROFILES = (
         most_deeds=18,
         poll=20.0,
         liveness=MINUTES,
+    ),
+    Profile(
+        name="gpus",
+        crews={
+            "a": Terms(workers=3, idle_exit=15.0, gpu_memory=30, gpus=Need(count=1, memory=30)),
+            "b": Terms(workers=2, idle_exit=25.0, gpus=Need(count=1)),
+            "c": Terms(workers=1, idle_exit=40.0, gpu_memory=20, gpus=Need(count=2, memory=20)),
+        },
+        gpus=(80, 50),
+        restart=LIFTED,
+        jobs={"done": 12, "crash": 2, "exits": 1, "late outcome": 1},
+        loads={"quick": 8, "slow": 3, "for ever": 0.3, "crash": 2, "not started": 0.5},
+        deeds={
+            "enqueue": 10,
+            "order": 6,
+            "scale": 1,
+            "pause": 1,
+            "resume": 1,
+            "kill a worker": 3,
+            "kill the node": 0.7,
+            "stop the node": 0.3,
+            "node stands still": 0.5,
+            "nothing": 4,
+        },
+        takes=(0.05, 1.0, 8.0),
+        gaps=(0.5, 3, 10, 40),
+        batches=(1, 3, 6),
+        least_deeds=8,
+        most_deeds=20,
     ),
     Profile(
         name="several",

@@ -76,6 +76,8 @@ class Record(msgspec.Struct):
     earliest: float = 0.0
     latest: float = 0.0
     life: Life | None = None
+    gpus: tuple[str, ...] = ()
+    """The GPUs of its present life."""
     may_wake: bool = False
     """It sleeps, and may be woken; or not."""
     occupied: bool = False

@@ -130,6 +130,7 @@ class Supervision(Hearing):
         world.note(f"spawn {worker}, which loads: {kind}")
         world.processes.append(worker)
         self.workers[component] = worker
+        worker.gpus = tuple(gpu.uuid for gpu in self.fleet.places[component].gpus)
         self.oracle.life_of(component).worker = worker
         self.tell(Started(component, worker.pid))
         world.fates.load(worker, kind)

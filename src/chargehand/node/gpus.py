@@ -27,8 +27,7 @@ class Gpus:
         self._wanted = any(terms.gpus is not None for terms in fleet.crews.values())
         self._inbox: SimpleQueue[None] = SimpleQueue()
         self._outbox: deque[Reading] = deque()
-        self._asked_at: float | None = None
-        """When the last reading was asked for."""
+        self._thread: threading.Thread | None = None
         self._look_at = 0.0
         self._busy = False
         self._known: tuple[object, ...] | None = None
@@ -38,18 +37,17 @@ class Gpus:
         """Returns when the next reading is to be asked for."""
         if self._busy or not self._wanted:
             return NEVER
-        if self._asked_at is not None and self._fleet.gpus_due(self._asked_at):
-            return 0.0
-        return self._look_at
+        return 0.0 if self._fleet.gpus_unread else self._look_at
 
     def ask(self, now: float) -> None:
-        """Read the GPUs if a worker uses or needs one; `take` returns the result later."""
+        """Read the GPUs, for the first time or if a worker uses or needs one; `take` returns the result later."""
         self._look_at = now + EVERY
-        if self._asked_at is None:
-            threading.Thread(target=self._run, name="gpus", daemon=True).start()
-        elif not self._fleet.uses_gpus():
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="gpus", daemon=True)
+            self._thread.start()
+        elif not self._fleet.gpus_unread and not self._fleet.uses_gpus():
             return
-        self._asked_at, self._busy = now, True
+        self._busy = True
         self._inbox.put(None)
 
     def take(self) -> list[Reading]:

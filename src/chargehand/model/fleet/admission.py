@@ -28,9 +28,9 @@ class Admission:
         """The components whose reason to wait has changed; the caller empties it."""
         self.reading: Reading | None = None
         """What is known of the GPUs; None before the first reading."""
-        self._read_at = -math.inf
+        self._read_at = self._freed_at = -math.inf
         self.unread = False
-        """Whether a place cannot start because the last reading of the GPUs is missing or old."""
+        """Whether a place cannot start because the last reading of the GPUs is missing or outdated."""
 
     def join(self, place: Place) -> None:
         """Adds a place that is due to the line."""
@@ -78,6 +78,10 @@ class Admission:
         self._full = self.unread = False
         return self.reading
 
+    def freed(self, now: float) -> None:
+        """Records that a worker with GPUs has exited: an earlier reading still counts its memory as used."""
+        self._freed_at = now
+
     def _room(self, place: Place, places: Mapping[str, Place], now: float) -> tuple[WorkerGpu, ...] | Lack:
         """Returns the GPUs for the place, none if it needs none; or why it does not fit."""
         for what, name in (("memory", "memory"), ("gpu_memory", "GPU memory")):
@@ -94,7 +98,7 @@ class Admission:
         gpus = self._crews[place.crew].gpus
         if gpus is None:
             return ()
-        fresh = now - self._read_at <= FRESH
+        fresh = self.reading is not None and self.reading.at >= self._freed_at and now - self._read_at <= FRESH
         self.unread |= not fresh
         holdings = [self._holding(other) for other in places.values() if other.gpus]
         return assign(gpus, self.reading if fresh else None, holdings)

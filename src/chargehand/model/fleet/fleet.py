@@ -166,9 +166,10 @@ class Fleet(Roster):
         crews = {crew for crew, terms in self.crews.items() if terms.gpus is not None}
         return any(place.crew in crews and (place.alive or place.in_line) for place in self.places.values())
 
-    def gpus_due(self, asked_at: float) -> bool:
-        """Whether the GPUs must be read again at once, if they were last read at that time."""
-        return self._admission.unread or self._gpus_freed_at > asked_at
+    @property
+    def gpus_unread(self) -> bool:
+        """Whether a worker waits for a reading of the GPUs."""
+        return self._admission.unread
 
     def _gpus_read(self, reading: Reading) -> list[Action]:
         cards = {card.uuid: card for card in reading.cards}
@@ -301,7 +302,7 @@ class Fleet(Roster):
     def _exited(self, place: Place, event: Exited, now: float) -> list[Action]:
         death, ready_at = event.death, place.ready_at
         if place.gpus:
-            self._gpus_freed_at = now
+            self._admission.freed(now)
         self._admission.look_again()
         place.end()
         place.exit_code, place.signal, place.evidence = death.exit_code, death.signal, event.evidence

@@ -3,7 +3,6 @@
 Pure.
 """
 
-import math
 from collections.abc import Callable, Collection, Mapping
 
 import msgspec
@@ -57,8 +56,6 @@ class Roster:
         self._admission = Admission(starts, self.crews)
         self._pauses: Collection[str] = ()
         self._begun = self.stopping = False
-        self._gpus_freed_at = -math.inf
-        """When the last worker with GPUs exited: an earlier reading still counts its memory as used."""
         self._lives: dict[str, int] = {}
         """The number of incarnations of each component; kept when the place is removed, so that none is repeated."""
         self._totals: dict[str, int] = {}
