@@ -4,9 +4,13 @@ import json
 import os
 import subprocess
 import sys
+from typing import Any
 
 from world import World
 
+from chargehand import Chargehand
+from chargehand.model.job import State
+from chargehand.testing import eventually
 from paths import python_path
 
 APPLICATION = """
@@ -90,3 +94,37 @@ def test_forked_processes_of_an_application_use_its_chargehand(world: World) -> 
     told = json.loads(done.stdout)
     assert told["ends"] == [0] * 8 + [7, "ok"], done.stderr
     assert max(told["waits"]) < 1.5
+
+
+def test_processes_that_a_handler_forks(hand: Chargehand, world: World) -> None:  # spec: WP-1 WK-8 WK-9
+    fork = hand.crew("fork", "forking_handlers:Forking", workers=1, max_attempts=1)
+
+    def worker() -> dict[str, Any]:
+        return (hand.status() or {})["workers"][0]
+
+    def does(what: str) -> Any:
+        return world.put(fork, do=what).wait(20)
+
+    with hand.running():
+        assert does("nest") == [[0, 1, 4], [0, 1, 4, 9]]
+        assert does("look") == "40 files, blocked: [], SIGTERM: <Handlers.SIG_DFL: 0>"
+        assert does("close") == 7
+        refusals = does("refuse")
+        assert ["works only in the process that performs the job" in text for text in refusals] == [True] * 3, refusals
+        assert does("leave") == [0, 7, 1]
+        eventually(lambda: {"child: logged by child 1", "raised by a child"} <= _logged(hand))
+        gate = world.gate()
+        ref = world.put(fork, gate, do="progress")
+        eventually(lambda: (worker()["progress"] or {}).get("stage") == "in a pool")
+        gate.touch()
+        assert ref.wait(20) == 45
+        pid = worker()["pid"]
+        ref = world.put(fork, do="cancel")
+        eventually(lambda: worker()["progress"])
+        hand.cancel(ref.id)
+        eventually(lambda: ref.job().state is State.CANCELLED)
+        assert (worker()["pid"], worker()["restart_count"]) == (pid, 0)
+
+
+def _logged(hand: Chargehand) -> set[str]:
+    return {line["text"].rpartition("Error: ")[2] for line in hand.logs("fork")}

@@ -112,9 +112,11 @@ def test_a_worker_loads_few_modules() -> None:
         "chargehand.protocol.frame",
         "chargehand.worker",
         "chargehand.worker.failures",
+        "chargehand.worker.forked",
         "chargehand.worker.main",
         "chargehand.worker.perform",
         "chargehand.worker.pulse",
+        "chargehand.worker.soundness",
         "chargehand.worker.thread_cap",
     ]
     heavy = {"msgspec", "pydantic", "fastapi", "apsw", "asyncio", "logging"}

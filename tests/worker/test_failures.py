@@ -3,16 +3,19 @@
 import socket
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
 from chargehand.worker import failures
+from chargehand.worker.forked import ForkLink
 from chargehand.worker.perform import failure_frame
 from chargehand.worker.pulse import Pulse
 
 EXHAUSTED = """
 import os, resource, sys
 from chargehand.worker import failures
+from chargehand.worker.forked import ForkLink
 reserve = {reserve}
 if reserve:
     failures.reserve_descriptor()
@@ -99,10 +102,11 @@ class Reporter:
         raise MemoryError if self.reports == 1 else EnoughError
 
     def cancel(self, job_id: str, fence: int) -> None: ...
+    def relay(self, job_id: str, fence: int, how_far: dict[str, Any]) -> None: ...
 
 
 # spec: SV-6
 def test_the_heartbeat_goes_on_after_the_memory_was_used_up() -> None:
     node, sock = socket.socketpair()
     with node, sock, pytest.raises(EnoughError):
-        Pulse(Reporter(), sock, node.fileno(), 0.001, 1.0).run()
+        Pulse(Reporter(), sock, node.fileno(), ForkLink(node, sock), 0.001, 1.0).run()

@@ -19,16 +19,17 @@ class BatchedJob:
 
     def __init__(self, worker: "Worker", body: dict[str, Any]) -> None:
         self._worker, self.id = worker, str(body["id"])
-        self._about = {"id": self.id, "fence": body["fence"]}
+        self._fence: int = body["fence"]
+        self._about = {"id": self.id, "fence": self._fence}
         self._follow: list[dict[str, Any]] = []
 
     def progress(self, done: float | None, total: float | None, stage: str | None, detail: str | None) -> None:
-        self._worker.report_progress(self.id, done, total, stage, detail)
+        self._worker.report_progress(self.id, self._fence, done, total, stage, detail)
         if self.is_cancelled():
             raise errors.Cancelled(f"job {self.id} was cancelled")
 
     def is_cancelled(self) -> bool:
-        return (self.id, self._about["fence"]) in self._worker.cancelled
+        return self._worker.has_cancelled(self.id, self._fence)
 
     def enqueue(self, crew: Any, payload: Any, options: dict[str, Any]) -> str:
         self._follow.append(self._worker.new_job(crew, payload, options))
@@ -109,7 +110,7 @@ def _perform(worker: "Worker", left: list[tuple[BatchedJob, Job[Any]]]) -> tuple
     """Returns each job's result or exception, and the jobs that another job's cancellation interrupted."""
     assert worker.handler is not None
     try:
-        results: Any = worker.resolve(worker.handler.perform_batch([job for _, job in left]))
+        results: Any = worker.call(worker.handler.perform_batch, [job for _, job in left])
         return _one_for_each(results, len(left)), set()
     except BaseException as error:  # sys.exit() counts as a failure of the jobs, too
         stopped = (

@@ -12,7 +12,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, NoReturn
 
@@ -22,9 +22,9 @@ from chargehand.processes.prctl import adopt_orphans, die_with_parent
 from chargehand.protocol.frame import WORK_FRAME_LIMIT, Frame, encode
 from chargehand.worker import perform, soundness, thread_cap
 from chargehand.worker.failures import describe, message, reserve_descriptor, spare_descriptor
+from chargehand.worker.forked import ForkGuard, ForkLink, flush_output, leave
 from chargehand.worker.pulse import (
     REPORT_INTERVAL,
-    ForkGuard,
     FrameWriter,
     Inbox,
     Pulse,
@@ -48,10 +48,12 @@ class Worker:
         frames: Iterator[Frame],
         plan: dict[str, Any],
         wake: int,
+        link: ForkLink,
     ) -> None:
         self._work, self._inbox, self._frames, self._plan, self._wake = work, inbox, frames, plan, wake
-        self.outlet = FrameWriter(pulse)
-        self._pid = os.getpid()
+        self.outlet, self._link = FrameWriter(pulse), link
+        self.detached = False
+        """Whether this is a process that the handler forked, which must not act as the worker."""
         self.status = "starting"
         self.paused: bool = plan["paused"]
         self.current: str | None = None
@@ -69,6 +71,8 @@ class Worker:
         """The id of a job and its progress; in a batch, that of the job which reported last."""
         self.unreported = False
         self.reported_at = 0.0
+        self._claims: set[tuple[str, int]] = set()
+        """The ids and fences of the current jobs."""
         self._follow: list[dict[str, Any]] = []
         self._settled = False
         self._forwarding = False
@@ -110,31 +114,47 @@ class Worker:
 
     # operations that a job can call
     def progress(self, done: float | None, total: float | None, stage: str | None, detail: str | None) -> None:
-        self.report_progress(self._body["id"], done, total, stage, detail)
+        self.report_progress(self._body["id"], self._body["fence"], done, total, stage, detail)
         if self.is_cancelled():
             raise errors.Cancelled(f"job {self.current} was cancelled")
 
     def report_progress(
-        self, job: str, done: float | None, total: float | None, stage: str | None, detail: str | None
+        self, job: str, fence: int, done: float | None, total: float | None, stage: str | None, detail: str | None
     ) -> None:
         """Reports a job's progress."""
-        self.turns += 1
         how_far = {
             "done": perform.number("done", done),
             "total": perform.number("total", total),
             "stage": None if stage is None else str(stage)[:TEXT_LIMIT],
             "detail": None if detail is None else str(detail)[:TEXT_LIMIT],
         }
+        if self.detached:
+            self._link.send(job, fence, how_far)
+            return
+        self.turns += 1
         self._progress = job, how_far
         self.changed()
 
+    def relay(self, job_id: str, fence: int, how_far: dict[str, Any]) -> None:
+        """Reports progress that a process forked by the job has sent; called by the pulse thread."""
+        if (job_id, fence) in self._claims:
+            self._progress = job_id, how_far
+            self.unreported = True
+
     def is_cancelled(self) -> bool:
-        return bool(self.cancelled) and (self._body.get("id"), self._body.get("fence")) in self.cancelled
+        return self.has_cancelled(self._body.get("id"), self._body.get("fence"))
+
+    def has_cancelled(self, job_id: Any, fence: Any) -> bool:
+        """Returns whether the job was cancelled, also in a process that it forked."""
+        if self.detached:
+            return self._link.is_cancelled(job_id, fence)
+        return bool(self.cancelled) and (job_id, fence) in self.cancelled
 
     def cancel(self, job_id: str, fence: int) -> None:
         """Marks a job as cancelled and interrupts its coroutine, unless it is in a batch; called by the pulse
         thread."""
         self.cancelled.add((job_id, fence))
+        self._link.cancel(job_id, fence)
         task, runner = self._task, self._runner
         if self.is_cancelled() and task is not None and runner is not None:
             runner.get_loop().call_soon_threadsafe(task.cancel)
@@ -147,6 +167,7 @@ class Worker:
 
     def new_job(self, crew: Any, payload: Any, options: dict[str, Any]) -> dict[str, Any]:
         """Returns a job that a handler enqueues, in the form that is sent to the node."""
+        self._not_detached("job.enqueue()", "return what is to be enqueued, or use the enqueue() of a crew")
         import msgspec
 
         from chargehand.settings.plan import CrewPlan, new_job
@@ -161,8 +182,13 @@ class Worker:
             job = crew.new_job(payload, **options)
         return msgspec.to_builtins(job)
 
+    def _not_detached(self, what: str, instead: str) -> None:
+        if self.detached:
+            raise errors.ChargehandError(f"{what} works only in the process that performs the job: {instead}")
+
     @contextmanager
     def settle(self, result: Any) -> Generator[Any]:
+        self._not_detached("job.settle()", "call it there, after the processes that it forked have ended")
         if self._plan.get("store") is None:
             raise errors.ConfigurationError(
                 f"crew {self._plan['crew']!r} is not declared transactional=True, so job.settle() cannot be used in it"
@@ -199,7 +225,7 @@ class Worker:
             self.handler.ask_for_time = self._more_time
             self.handler.threads = self._plan["threads"]
             self._forward_logging()
-            self.resolve(self.handler.set_up())
+            self.call(self.handler.set_up)
         except Exception as error:
             return self._fatal(error, errors.EXIT_SET_UP)
         takes, gives = self.handler.types()
@@ -219,7 +245,7 @@ class Worker:
                     return code
         self.status = "stopping"
         self.report()
-        self.resolve(self.handler.tear_down())
+        self.call(self.handler.tear_down)
         return 0
 
     def _forward_logging(self) -> None:
@@ -232,9 +258,22 @@ class Worker:
                 self._forwarding = forward(lambda: self.current if self._body else None)
 
     def _more_time(self, seconds: float) -> None:
+        self._not_detached("more_time()", "call it there")
         self._send(encode("MORETIME", {"seconds": perform.number("seconds", seconds)}))
 
-    def resolve(self, result: Any) -> Any:
+    def call(self, method: Callable[..., Any], *arguments: Any) -> Any:
+        """Calls a method of the handler and returns its result. A process that the method forked ends here."""
+        try:
+            result = self._resolve(method(*arguments))
+        except BaseException as error:
+            if self.detached:
+                leave(error)
+            raise
+        if self.detached:
+            leave(None)
+        return result
+
+    def _resolve(self, result: Any) -> Any:
         """Returns a plain value unchanged, and the result of an awaitable."""
         if not hasattr(result, "__await__"):
             return result
@@ -254,7 +293,7 @@ class Worker:
 
     def _perform(self, body: dict[str, Any], takes: Any) -> int | None:
         """Performs one job and sends its outcome. Returns an exit code if the process must end."""
-        self._begin(body["id"], body)
+        self._begin([body])
         code: int | None = None
         try:
             frame = self._attempt(body, takes)
@@ -271,33 +310,33 @@ class Worker:
         with spare_descriptor():
             from chargehand.worker.batch import attempt
 
-        self._begin(bodies[0]["id"], bodies[0] if len(bodies) == 1 else {})
+        self._begin(bodies)
         frames, fatal = attempt(self, bodies, takes)
         if isinstance(fatal, errors.WorkerBroken):
             self._leave_broken(fatal, b"".join(frames))
         self._end(b"".join(frames))
         return None if fatal is None else self._fatal(fatal, fatal.exit_code)
 
-    def _begin(self, job: str, body: dict[str, Any]) -> None:
+    def _begin(self, bodies: list[dict[str, Any]]) -> None:
         self.turns += 1
-        self.current, self._body, self._settled, self._began = job, body, False, clock.monotonic()
+        self.current, self._body = bodies[0]["id"], bodies[0] if len(bodies) == 1 else {}
+        self._claims = {(body["id"], body["fence"]) for body in bodies}
+        self._settled, self._began = False, clock.monotonic()
         self._follow, self._progress = [], None
         self._forward_logging()
         self.changed()
 
     def send_early(self, frames: bytes) -> None:
         """Sends the outcomes of some jobs of a batch while the handler continues with the others."""
-        if os.getpid() != self._pid:
-            os._exit(0)  # a process that the handler forked has returned from it; it is not a worker
         self.turns += 1
         self._send(frames)
 
     def _end(self, frames: bytes | None) -> None:
         """Resets the state after a job or a batch, and sends the outcomes."""
-        if os.getpid() != self._pid:
-            os._exit(0)  # see send_early
+        self._claims = set()
         self.current, self._progress = None, None
         self.cancelled.clear()  # before the outcome is sent: later cancellations concern the next job
+        self._link.clear()
         self.turns += 1
         if frames:
             self._send(frames)
@@ -308,7 +347,7 @@ class Worker:
         assert self.handler is not None
         limit: int = body["limit"]
         try:
-            found = self.resolve(self.handler.discover(body["after"], limit))
+            found = self.call(self.handler.discover, body["after"], limit)
             items = [perform.item_of(each) for each in found]
             if len(items) > limit:
                 raise errors.ConfigurationError(f"discover returned {len(items)} items; the limit was {limit}")
@@ -337,7 +376,7 @@ class Worker:
                 id=body["id"], queue=body["queue"], payload=payload, label=body.get("label"),
                 attempt=body["attempts"] + 1, crashes=body["crashes"], item=body.get("item"), context=self,
             )  # fmt: skip
-            result = self.resolve(performer.perform(job))
+            result = self.call(performer.perform, job)
             if self._settled:
                 return encode("SETTLED", about)
             frame = perform.done_frame(about, result, self._follow, self.gives)
@@ -366,7 +405,7 @@ class Worker:
             return
         self.turns += 1
         try:
-            sound = self.resolve(self.handler.is_sound())
+            sound = self.call(self.handler.is_sound)
         except BaseException as unsound:
             raise errors.WorkerBroken(f"is_sound raised {type(unsound).__name__}: {message(unsound)}") from unsound
         if not sound:
@@ -374,13 +413,9 @@ class Worker:
 
     def _leave_broken(self, error: BaseException, frames: bytes = b"") -> NoReturn:
         """Sends outcomes and the report that this process is broken, and exits at once: nothing else in it is safe."""
-        if os.getpid() != self._pid:
-            os._exit(0)  # see send_early
         shown = error if error.__cause__ is None else soundness.culprit(error.__cause__) or error
         self._send(frames + encode("BROKEN", {"why": perform.truncate(describe(shown))}))
-        for stream in (sys.stdout, sys.stderr):
-            with suppress(OSError, ValueError):
-                stream.flush()
+        flush_output()
         os._exit(errors.EXIT_ERROR)
 
     def _fatal(self, error: Exception, otherwise: int) -> int:
@@ -393,6 +428,8 @@ class Worker:
 
     def _send(self, frame: bytes) -> None:
         """Sends frames on the work socket, in order; may block."""
+        if self.detached:
+            leave(None)  # forked by code that `call` does not enclose, such as a generator
         try:
             self._work.sendall(frame)
         except (BrokenPipeError, ConnectionResetError):
@@ -417,9 +454,11 @@ def main(work_fd: int, pulse_fd: int, stacks_fd: int, parent: int) -> None:
     handler.inside_worker = True
     thread_cap.cap(plan["threads"])
     reading, writing = catch_signals()
-    worker = Worker(work, pulse, inbox, frames, plan, writing)
-    ForkGuard(work, pulse, reading, writing)
-    Pulse(worker, pulse, reading, plan["beat"], plan["grace"]).start()
+    receiving, sending = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    link = ForkLink(receiving, sending)
+    worker = Worker(work, pulse, inbox, frames, plan, writing, link)
+    ForkGuard(worker, (work, pulse, receiving), (reading, writing))
+    Pulse(worker, pulse, reading, link, plan["beat"], plan["grace"]).start()
     _exit(_serve(worker))
 
 
@@ -451,7 +490,5 @@ def _serve(worker: Worker) -> int:
 def _exit(code: int) -> NoReturn:
     """Exits without waiting for threads that a handler left running: they would go on as if in a worker."""
     atexit._run_exitfuncs()  # pyright: ignore[reportPrivateUsage] (no public function does this without joining threads)
-    for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError, ValueError):
-            stream.flush()
+    flush_output()
     os._exit(code & 0xFF)

@@ -13,6 +13,7 @@ from typing import Any, NoReturn, Protocol
 
 from chargehand import clock, errors
 from chargehand.protocol.frame import WORK_FRAME_LIMIT, BadFrame, Decoder, Frame
+from chargehand.worker.forked import ForkLink
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
 PULSE_FRAME_LIMIT = 4096
@@ -32,6 +33,7 @@ class Reporter(Protocol):
 
     def report(self) -> None: ...
     def cancel(self, job_id: str, fence: int) -> None: ...
+    def relay(self, job_id: str, fence: int, how_far: dict[str, Any]) -> None: ...
 
 
 class FrameWriter:
@@ -90,9 +92,11 @@ class Inbox:
 class Pulse(threading.Thread):
     """The thread that sends heartbeats and handles what cannot wait for the main thread: requests and SIGTERM."""
 
-    def __init__(self, worker: Reporter, sock: socket.socket, wakeup: int, beat: float, grace: float) -> None:
+    def __init__(
+        self, worker: Reporter, sock: socket.socket, wakeup: int, link: ForkLink, beat: float, grace: float
+    ) -> None:
         super().__init__(name="pulse", daemon=True)
-        self._worker, self._sock, self._wakeup = worker, sock, wakeup
+        self._worker, self._sock, self._wakeup, self._link = worker, sock, wakeup, link
         self._beat, self._grace = beat, grace
         self._next_beat = clock.monotonic()
         self._kill_at: float | None = None
@@ -103,6 +107,7 @@ class Pulse(threading.Thread):
         poller = select.poll()
         poller.register(self._sock, select.POLLIN)
         poller.register(self._wakeup, select.POLLIN)
+        poller.register(self._link, select.POLLIN)
         while True:
             try:
                 self._turn(poller)
@@ -125,6 +130,9 @@ class Pulse(threading.Thread):
         for descriptor, _ in poller.poll(max(0.0, due - now) * 1000 + 1):
             if descriptor == self._wakeup:
                 self._signalled(os.read(self._wakeup, 64))
+            elif descriptor == self._link.fileno():
+                for report in self._link.receive():
+                    self._worker.relay(report["id"], report["fence"], report["progress"])
             else:
                 self._requested(receive(self._sock))
 
@@ -182,33 +190,3 @@ def catch_signals() -> tuple[int, int]:
     signal.signal(signal.SIGTERM, ignore)
     signal.signal(signal.SIGINT, ignore)
     return reading, writing
-
-
-class ForkGuard:
-    """Detaches processes that a handler forks: they do not use the worker's sockets or receive its signals.
-
-    Signals are blocked during the fork, so that one sent to the child never reaches it before it is detached.
-    """
-
-    def __init__(self, work: socket.socket, pulse: socket.socket, *pipe: int) -> None:
-        self._sockets, self._pipe = (work, pulse), pipe
-        self._saved = threading.local()
-        os.register_at_fork(
-            before=self._block_signals, after_in_parent=self._unblock_signals, after_in_child=self._detach_child
-        )
-
-    def _block_signals(self) -> None:
-        self._saved.mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT})
-
-    def _unblock_signals(self) -> None:
-        signal.pthread_sigmask(signal.SIG_SETMASK, self._saved.mask)
-
-    def _detach_child(self) -> None:
-        signal.set_wakeup_fd(-1)
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        for sock in self._sockets:
-            sock.close()
-        for descriptor in self._pipe:
-            os.close(descriptor)
-        self._unblock_signals()

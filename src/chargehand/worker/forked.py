@@ -1,0 +1,157 @@
+"""Processes that a handler forks. They are no workers: they do not use the worker's sockets or receive its signals.
+
+They can report the job's progress and see whether it was cancelled. Every worker loads this module: it imports nothing
+heavy and does not know handlers.
+"""
+
+import faulthandler
+import mmap
+import os
+import signal
+import socket
+import sys
+import threading
+from contextlib import suppress
+from typing import Any, NoReturn, Protocol
+
+from chargehand import errors
+from chargehand.protocol.frame import Decoder, Frame, encode
+from chargehand.worker.failures import describe
+
+MESSAGE_LIMIT = 16384
+CANCELLED_LIMIT = 4096
+"""Bytes for the cancelled jobs of a batch; the worker is replaced if a job does not notice its cancellation."""
+
+
+class Forkable(Protocol):
+    """An object that must not act as the worker in a forked process: the worker."""
+
+    detached: bool
+
+
+def _identity(descriptor: int) -> tuple[int, int]:
+    seen = os.fstat(descriptor)
+    return seen.st_dev, seen.st_ino
+
+
+class ForkLink:
+    """Carries progress from forked processes to the worker, and cancellations from the worker to them."""
+
+    def __init__(self, receiving: socket.socket, sending: socket.socket) -> None:
+        """Uses a pair of datagram sockets: the reports of several processes do not mix."""
+        self._receiving, self._sending = receiving, sending
+        for sock in (receiving, sending):
+            sock.setblocking(False)
+        self._identity = _identity(sending.fileno())
+        self._cancelled = mmap.mmap(-1, CANCELLED_LIMIT)  # shared with the processes that the handler forks
+
+    def fileno(self) -> int:
+        return self._receiving.fileno()
+
+    # in the worker
+
+    def receive(self) -> list[Any]:
+        """Returns the next report of a forked process, in a list; an empty list if there is none."""
+        with suppress(BlockingIOError):
+            found = Decoder(MESSAGE_LIMIT).feed(self._receiving.recv(MESSAGE_LIMIT))
+            return [frame.read() for frame in found if isinstance(frame, Frame)]
+        return []
+
+    def cancel(self, job_id: str, fence: int) -> None:
+        """Shows forked processes that the job was cancelled."""
+        with suppress(ValueError):  # no room for another
+            self._cancelled.write(_line(job_id, fence))
+
+    def clear(self) -> None:
+        """Removes all cancellations, after a job or a batch."""
+        if self._cancelled.tell():
+            self._cancelled[:] = bytes(CANCELLED_LIMIT)
+            self._cancelled.seek(0)
+
+    # in a forked process
+
+    def send(self, job_id: str, fence: int, how_far: dict[str, Any]) -> None:
+        """Reports the progress of a job; drops the report if the worker does not read, or the link was closed."""
+        with suppress(OSError):
+            if _identity(self._sending.fileno()) == self._identity:  # otherwise the number is a file of this process
+                self._sending.send(encode("PROGRESS", {"id": job_id, "fence": fence, "progress": how_far}))
+
+    def is_cancelled(self, job_id: str, fence: int) -> bool:
+        """Returns whether the worker was asked to cancel the job."""
+        return self._cancelled.find(_line(job_id, fence), 0) >= 0
+
+
+def _line(job_id: str, fence: int) -> bytes:
+    return f"\n{job_id} {fence}\n".encode()
+
+
+class ForkGuard:
+    """Detaches the processes that a handler forks from the worker; the processes that those fork are left alone.
+
+    Signals are blocked during the fork, so that one sent to the child never reaches it before it is detached.
+    """
+
+    def __init__(self, worker: Forkable, sockets: tuple[socket.socket, ...], pipe: tuple[int, ...]) -> None:
+        self._worker, self._sockets, self._pipe = worker, sockets, pipe
+        self._identities = {number: _identity(number) for number in (*pipe, *(sock.fileno() for sock in sockets))}
+        self._saved = threading.local()
+        os.register_at_fork(
+            before=self._block_signals, after_in_parent=self._unblock_signals, after_in_child=self._detach_child
+        )
+
+    def _block_signals(self) -> None:
+        if not self._worker.detached:
+            self._saved.mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT})
+
+    def _unblock_signals(self) -> None:
+        if not self._worker.detached:
+            signal.pthread_sigmask(signal.SIG_SETMASK, self._saved.mask)
+
+    def _detach_child(self) -> None:
+        if self._worker.detached:
+            return
+        try:
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            faulthandler.unregister(signal.SIGUSR1)
+            faulthandler.enable(2, all_threads=True)  # the worker's file is for the worker's own crashes
+            self._close()
+        finally:
+            self._unblock_signals()
+            self._worker.detached = True
+
+    def _close(self) -> None:
+        """Closes the worker's descriptors, unless a handler has closed one and the number is another file by now."""
+        for sock in self._sockets:
+            number = sock.detach()
+            if self._is_ours(number):
+                os.close(number)
+        for number in self._pipe:
+            if self._is_ours(number):
+                os.close(number)
+
+    def _is_ours(self, number: int) -> bool:
+        try:
+            return _identity(number) == self._identities.get(number)
+        except OSError:
+            return False
+
+
+def leave(error: BaseException | None) -> NoReturn:
+    """Ends a forked process that has left the handler. It runs no exit functions: those are the worker's."""
+    code = 0
+    if isinstance(error, SystemExit) and (error.code is None or isinstance(error.code, int)):
+        code = error.code or 0
+    elif error is not None:
+        sys.stderr.write(f"{error.code}\n" if isinstance(error, SystemExit) else describe(error))
+        code = errors.EXIT_ERROR
+    flush_output()
+    os._exit(code & 0xFF)
+
+
+def flush_output() -> None:
+    """Writes what standard output and standard error have buffered, as far as possible."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            stream.flush()
