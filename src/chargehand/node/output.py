@@ -25,6 +25,8 @@ READ_IN_A_ROW = 1 << 20
 """Bytes after which the pipe is not read for a moment: about 50 MB/s, at a few percent of a core."""
 LOGGED_AT_ONCE = 100
 """Lines logged at once; the others wait for a moment."""
+LOGGED_AT_THE_END = 2000
+"""Lines logged at once when a worker has exited: some 30 milliseconds."""
 MOST_WAITING, MOST_WAITING_BYTES = 4000, 4 << 20
 """Lines, and bytes of them, that may wait to be logged. Further lines are dropped until all of these are logged."""
 MARK = "\x1e"
@@ -81,7 +83,8 @@ class Output:
         return self._open and fcntl.ioctl(self._descriptor, termios.FIONREAD, b"\0" * 4) != b"\0" * 4
 
     def close(self) -> None:
-        """Reads what is left, without waiting for more, and closes. Waiting lines are still logged."""
+        """Reads what is left, without waiting for more, and closes. Waiting lines are logged now, ahead of those of the
+        worker's next process; very many of them later."""
         read = 1
         while self._open and read and self._in_a_row < 2 * READ_IN_A_ROW:
             read = self._read()
@@ -89,8 +92,7 @@ class Output:
             self._take(self._tail)
             self._tail = b""
         self._let_go()
-        if not self._logs_later:
-            self._log()
+        self._write(LOGGED_AT_THE_END)
 
     def _ready(self, _: int) -> None:
         self._read()
@@ -147,17 +149,22 @@ class Output:
         self._dropping = self._dropping or self._waiting_bytes > MOST_WAITING_BYTES
 
     def _log(self) -> None:
-        """Logs some of the waiting lines; after the last one, says how many were dropped."""
+        """Logs some of the waiting lines."""
         self._logs_later = False
-        for _ in range(min(LOGGED_AT_ONCE, len(self._waiting))):
+        self._write(LOGGED_AT_ONCE)
+
+    def _write(self, most: int) -> None:
+        """Logs up to `most` waiting lines, and the others later; after the last one, says how many were dropped."""
+        for _ in range(min(most, len(self._waiting))):
             data, job = self._waiting.popleft()
             self._waiting_bytes -= len(data)
             line = _line(data, job)
             if line is not None:
                 self._on_line(line)
         if self._waiting:
-            self._logs_later = True
-            self._rest(self._log)
+            if not self._logs_later:
+                self._logs_later = True
+                self._rest(self._log)
             return
         if self._dropped:
             self._on_line(OutputLine("warning", f"{self._dropped:,} lines dropped", None))
