@@ -3,13 +3,14 @@
 import os
 import shutil
 import wave
+from collections import Counter
 from pathlib import Path
 
 import shelves
 import tagged
 from test_tonearm_app_commands import say
 
-from chargehand import JobFilter
+from chargehand import JobFilter, State
 from chargehand.testing import eventually
 from tonearm import crews, hearing, report
 from tonearm.demo import story
@@ -45,6 +46,8 @@ def test_a_hostile_library_comes_to_its_end_and_everything_bad_is_listed(tmp_pat
     shutil.copy(tagged.make(tmp_path, "wav", seconds=1), music / story.BAD)
     very_long(music / "long.wav")
     wrong = {os.fsdecode(name): why for name, why in shelves.odd_files(music, song, tmp_path / "outside.flac").items()}
+    for name in ("caf\udce9.flac", "caf\udce8.flac"):  # not UTF-8, and alike if what is not is replaced
+        shutil.copy(song, music / name)
     locked.chmod(0o555)
     library = Library(tmp_path / "home")
     all_crews = crews.build(
@@ -68,8 +71,10 @@ def test_a_hostile_library_comes_to_its_end_and_everything_bad_is_listed(tmp_pat
         assert found.pop(story.BAD) == "the file crashed its worker 3 times"
         assert {name for name, why in wrong.items() if why in found[name]} == found.keys() == wrong.keys(), found
         heard = dict(library.rows("SELECT path, duration FROM file JOIN heard ON heard.file = file.id"))
-        odd = {b"two\nlines \xf0\x9f\x8e\xb5.flac", b"\xff\xfe.flac"}
+        odd = {b"two\nlines \xf0\x9f\x8e\xb5.flac", b"\xff\xfe.flac", b"caf\xe9.flac", b"caf\xe8.flac"}
         assert heard.keys() == {b"good.flac", b"locked/locked.flac", b"long.wav"} | odd
+        done = Counter(job.label for job in all_crews.hand.jobs(JobFilter(queue="tag", state=State.DONE, limit=100)))
+        assert (done[r"caf\xe9.flac"], done[r"caf\xe8.flac"]) == (1, 1)
         assert heard[b"long.wav"] == HOURS * 3600
         say(tmp_path / "home", "write", "--mode", "minimal", "--tier", "loose")
         eventually(lambda: not report.progress(library).writes_waiting, 60)
