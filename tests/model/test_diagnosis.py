@@ -128,10 +128,19 @@ def test_headlines(found: Facts, headline: str) -> None:  # spec: CL-4
     assert diagnose(found, moment).headline == headline
 
 
+REPLACED = {
+    "component": "worker:tag:0", "crew": "tag", "reason": "suspect",
+    "text": "suspect: it failed 3 jobs in a row that others can do",
+}  # fmt: skip
 SMALLEST: dict[str, tuple[Facts, str]] = {
     "no-store": (facts(ground={"exists": False}, node={"held": False, "view": None}), "error"),
     "store-hung": (facts(stuck="tables", patience=8.0), "error"),
     "store-unusable": (facts(book={"knows": 3, "error": "it is damaged"}), "error"),
+    "store-damaged": (facts(book={"knows": 3, "error": "it is damaged", "damaged": True}), "error"),
+    "socket-gone": (facts(node={"view": None, "no_socket": True, "process": {"pid": 7, "age_s": 60}}), "warning"),
+    "poison": (facts(worker(), poison=[{"id": "j", "queue": "tag", "crashes": 2, "state": "queued"}]), "warning"),
+    "replaced": (facts(worker(), replaced=[{**REPLACED, "at_ms": NOW}]), "warning"),
+    "failing": (facts(worker(), replaced=[{**REPLACED, "at_ms": NOW, "failed_since": 3}]), "error"),
     "schema-new": (facts(book={"schema": 4, "knows": 3}), "error"),
     "schema-old": (facts(book={"schema": 2, "knows": 3}), "warning"),
     "node-elsewhere": (facts(node={"view": None, "elsewhere": True}), "error"),
@@ -202,6 +211,76 @@ def test_nothing_is_found_where_nothing_is() -> None:  # spec: CL-4
 )
 def test_what_explains_itself_is_not_named(found: Facts, absent: str) -> None:
     assert absent not in causes(found)
+
+
+def found_text(found: Facts, cause: str) -> tuple[str, str]:
+    (finding,) = [finding for finding in diagnose(found, moment).findings if finding.cause == cause]
+    return finding.text, finding.remedy
+
+
+def broken(**ground: Any) -> Facts:
+    return facts(
+        node={"held": False, "view": None}, ground={"exists": True, **ground},
+        book={"knows": 3, "error": "malformed", "damaged": True},
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("found", "text"),
+    [
+        (facts(ground={"exists": True, "size": 0}, book={"schema": 0, "knows": 3}), "is empty (0 bytes): it was"),
+        (broken(size=60_000, expected=172_032), "is truncated: 60,000 of 172,032 bytes are left"),
+        (broken(size=172_032, expected=172_032, header_damaged=True), "the header of /srv/chargehand.db is damaged"),
+        (broken(size=172_032, expected=172_032), "malformed"),
+        (facts(worker(), ground={"exists": True, "log_damaged": True}), "(/srv/chargehand.db-wal) is damaged: SQLite"),
+    ],
+)
+def test_a_damaged_store_is_not_called_old_or_unserved(found: Facts, text: str) -> None:  # spec: CL-4
+    said, remedy = found_text(found, "store-damaged")
+    assert text in said
+    assert "restore a backup" in remedy
+    assert set(causes(found)) == {"store-damaged"}
+
+
+def test_a_file_that_grows_is_not_truncated() -> None:
+    """The header is of another moment than the size: without an error of reading it proves nothing."""
+    assert causes(facts(worker(), ground={"exists": True, "size": 4096, "expected": 8192})) == {}
+
+
+def test_who_holds_which_lock() -> None:  # spec: CL-4
+    holder = {"pid": 9, "command": "sqlite3 chargehand.db"}
+    waiting = {"store": {"waiting_s": 300}}
+    found = facts(worker(), lock={"seconds": 1.0, "holder": holder, "engine": True}, view=waiting)
+    text, remedy = found_text(found, "store-locked")
+    assert text == (
+        "pid 9 (sqlite3 chargehand.db) has held SQLite's write lock of /srv/chargehand.db for more than 5 minutes: "
+        "no other process can write"
+    )
+    assert remedy == "end its transaction (COMMIT or ROLLBACK), or: kill -TERM 9"
+    found = facts(worker(), lock={"seconds": 1.0, "holder": holder})
+    assert found_text(found, "store-locked")[1] == "let it finish, or: kill -TERM 9"
+
+
+def test_poison_jobs_are_named() -> None:  # spec: CL-4
+    rows = [{"id": f"j{n}", "queue": "tag", "crashes": 3, "state": "failed"} for n in range(5)]
+    assert found_text(facts(worker(), poison=rows[:1]), "poison") == (
+        "1 job crashed several workers: j0 (queue tag, 3 times); after 3 crashes a job fails",
+        "chargehand jobs show j0; chargehand crashes --job j0 has the reports; after the fix: chargehand jobs retry j0",
+    )
+    text, _ = found_text(facts(worker(), poison=rows), "poison")
+    assert text.startswith("5 jobs crashed several workers: j0 (queue tag, 3 times), j1 (")
+    assert "j2 (queue tag, 3 times) and 2 more; " in text
+    assert causes(facts(worker(), poison=rows)) == {"poison": Severity.NOTE}
+
+
+def test_replaced_workers() -> None:  # spec: CL-4 WP-13
+    row = {**REPLACED, "at_ms": NOW - 120_000, "failed_since": 3}
+    text, remedy = found_text(facts(worker(), replaced=[row]), "replaced")
+    assert text == "worker:tag:0 was replaced 2 minutes ago: it failed 3 jobs in a row that others can do"
+    assert remedy == "chargehand crashes --worker tag:0"
+    done = facts(worker(), replaced=[row], last_done={"tag": NOW - 60_000})
+    assert "failing" not in causes(done)
+    assert "failing" not in causes(facts(worker(), replaced=[{**row, "failed_since": 2}]))
 
 
 def test_gravest_first_then_likeliest() -> None:  # spec: CL-4

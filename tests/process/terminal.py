@@ -12,6 +12,8 @@ import warm
 from paths import python_path
 
 Told = subprocess.CompletedProcess[str]
+WITHOUT_OVERRIDE = ["setpriv", "--bounding-set=-dac_override,-dac_read_search,-fowner"]
+"""Root without the right to open everybody's files: what belongs to another user is refused."""
 
 
 def environment_of(**environment: str) -> dict[str, str]:

@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from operating import become
@@ -18,6 +19,7 @@ from world import World
 from chargehand import StoreError, clock
 from chargehand.doctor.examine import examine, find_and_examine
 from chargehand.model.doctor.causes import CAUSES
+from chargehand.model.records import CrashReport, CrewRow, Holder
 from chargehand.stores.location import locate
 from chargehand.stores.sqlite.store import SqliteStore
 from chargehand.testing import eventually
@@ -68,6 +70,96 @@ def test_stores_that_are_none(tmp_path: Path) -> None:  # spec: CL-4 # cause: no
     torn = only(find_and_examine(str(tmp_path / "torn.db")), "unread")
     assert (torn.about, torn.severity) == ("pauses", "warning")
     assert "no such table" in torn.text
+
+
+def damage(file: Path, how: str) -> None:
+    """What happens to files: a copy that was not complete, a disk that was full, a wrong `dd`."""
+    size = file.stat().st_size
+    match how:
+        case "empty":
+            os.truncate(file, 0)
+        case "cut":
+            os.truncate(file, size * 2 // 3)
+        case "header":
+            with open(file, "r+b") as opened:
+                opened.seek(16)
+                opened.write(b"\xff\xfe")
+        case "pages":
+            with open(file, "r+b") as opened:
+                opened.seek(4096)
+                opened.write(os.urandom(size - 4096))
+        case _:
+            Path(f"{file}-wal").write_bytes(os.urandom(50_000))
+
+
+@pytest.mark.parametrize(
+    ("how", "text"),
+    [
+        ("empty", "{} is empty (0 bytes): it was truncated, or never used"),
+        ("cut", "{} is truncated: "),
+        ("header", "the header of {} is damaged"),
+        ("pages", "{} is damaged ("),
+        ("log", "the write-ahead log of {} ({}-wal) is damaged: SQLite ignores it"),
+    ],
+)
+def test_damaged_stores(how: str, text: str, tmp_path: Path) -> None:  # spec: CL-4 # cause: store-damaged
+    """Nothing else is said of them than that a backup is needed: not that they are old, nor to start a node."""
+    path = tmp_path / "chargehand.db"
+    SqliteStore(path).close()
+    damage(path, how)
+    before = path.read_bytes()
+    found = find_and_examine(str(path))
+    damaged = only(found, "store-damaged")
+    assert damaged.text.startswith(text.format(path, path))
+    assert "restore a backup" in damaged.remedy
+    assert {finding.cause for finding in found.findings} <= {"store-damaged", "no-node" if how == "log" else ""}
+    assert path.read_bytes() == before
+
+
+def crash_of(job: str, number: int, **facts: Any) -> CrashReport:
+    known: dict[str, Any] = {
+        "component": "worker:tag:0",
+        "crew": "tag",
+        "pid": 1,
+        "reason": "crash",
+        "text": "crash",
+        **facts,
+    }
+    rest: dict[str, Any] = dict.fromkeys(("exit_code", "signal", "memory", "uptime_ms"))
+    return CrashReport(
+        id=f"c{number}", incarnation="i", job=job, charged=True, follows="", **{**rest, **known, **facts}
+    )
+
+
+def test_poison_jobs_and_replaced_workers(tmp_path: Path) -> None:  # spec: CL-4 WP-13 # cause: poison replaced failing
+    """The jobs by name, without reports of them too (a job that killed its node has none); workers by what they did."""
+    hand = chargehand(tmp_path / "chargehand.db")
+    crew = hand.crew("tag", "scripted_handlers:Doer")
+    alive, over, killed_node, harmless = (crew.enqueue({}).id for _ in range(4))
+    failed = [crew.enqueue({}).id for _ in range(3)]
+    with hand.transaction() as tx:
+        row = CrewRow(name="tag", queue="tag", handler="h:H", workers=1, max_attempts=3, timeout_ms=None)
+        tx.fleet.register(Holder("n", "l"), [row], {})
+        ended = "UPDATE chargehand_job SET state = 'failed', reason = ?, crashes = ?, finished_ms = ? WHERE id = ?"
+        tx.execute("UPDATE chargehand_job SET crashes = 2 WHERE id = ?", (alive,))
+        tx.execute("UPDATE chargehand_job SET crashes = 1 WHERE id = ?", (harmless,))
+        for job in (over, killed_node):
+            tx.execute(ended, ("poison", 3, 1, job))
+        for job in failed:
+            tx.execute(ended, ("raised", 0, clock.now_ms() + 1000, job))
+        suspect = {"reason": "suspect", "text": "suspect: it failed 3 jobs in a row that others can do"}
+        reports = [crash_of(job, n) for n, job in enumerate((alive, over, harmless))]
+        tx.fleet.report([*reports, crash_of(failed[0], 9, **suspect, age_ms=120_000)], Holder("n", "l"))
+    found = examine(hand)
+    hand.close()
+    poison = only(found, "poison")
+    assert poison.text.startswith(f"3 jobs crashed several workers: {alive} (queue tag, twice), ")
+    assert (over in poison.text, killed_node in poison.text, harmless in poison.text) == (True, True, False)
+    assert f"chargehand crashes --job {alive}" in poison.remedy
+    assert only(found, "replaced").text == (
+        "worker:tag:0 was replaced 2 minutes ago: it failed 3 jobs in a row that others can do"
+    )
+    assert only(found, "failing").text.startswith("crew tag: 3 jobs failed and none was done since worker:tag:0 was")
 
 
 def test_nothing_is_changed_by_a_look(tmp_path: Path) -> None:  # spec: CL-4

@@ -1,5 +1,6 @@
 """What `doctor` says of a node: one that is well, and then everything that can happen to it, one after the other."""
 
+import fcntl
 import io
 import json
 import os
@@ -14,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from operating import FAULTY, WRONG, Serving, become, serving
-from terminal import Told
+from terminal import WITHOUT_OVERRIDE, Told
 from terminal import chargehand as terminal
 from test_contention import HOLDER
 from world import World
@@ -24,6 +25,7 @@ from chargehand import clock
 from chargehand.doctor import bundle
 from chargehand.doctor.examine import PATIENCE, _worst, examine, facts_from, find_and_examine
 from chargehand.log import Event
+from chargehand.model.doctor import node as by_node
 from chargehand.model.doctor.causes import Finding
 from chargehand.model.doctor.diagnosis import Diagnosis, diagnose
 from chargehand.model.doctor.facts import Other
@@ -58,6 +60,7 @@ def test_a_life(world: World) -> None:  # spec: CL-4
         clock_set_back(served, world)
         node_stopped(served, world)
         file_gone(served, world)
+        log_gone(served, world)
         stopping(served, world)
     gone = only(examine(served.hand), "no-node")  # cause: no-node
     assert gone.severity == "error"
@@ -90,9 +93,46 @@ def store_locked(served: Serving, world: World) -> None:  # cause: store-locked
     found = examine(served.hand)
     locked = only(found, "store-locked")
     assert locked.text.startswith(f"pid {holder.pid} (")
-    assert (locked.severity, locked.remedy) == ("error", f"kill -TERM {holder.pid}")
+    assert locked.severity == "error"
+    assert locked.remedy.endswith(f", or: kill -TERM {holder.pid}")
     holder.kill()
     holder.communicate()
+    other_programs_lock(served, world)
+
+
+OTHER_PROGRAM = """
+import sqlite3, sys
+store = sqlite3.connect(sys.argv[1], isolation_level=None)
+store.execute("BEGIN IMMEDIATE")
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+def other_programs_lock(served: Serving, world: World) -> None:
+    """Whoever has SQLite's lock is named, not who waits for it with ours; then one whose lock was taken by another."""
+    pipe, lock = subprocess.PIPE, served.hand.location.lock
+    words = [sys.executable, "-c", OTHER_PROGRAM, str(world.store)]
+    with subprocess.Popen(words, stdin=pipe, stdout=pipe, text=True) as other, open(lock, "rb") as ours:
+        assert other.stdout
+        assert other.stdout.readline() == "held\n"
+        fcntl.flock(ours, fcntl.LOCK_EX)
+        locked = only(examine(served.hand), "store-locked")
+        assert locked.text.startswith(f"pid {other.pid} (")
+        assert "has held SQLite's write lock of" in locked.text
+        assert locked.remedy == f"end its transaction (COMMIT or ROLLBACK), or: kill -TERM {other.pid}"
+        other.kill()
+    with open(lock, "rb") as file, subprocess.Popen(
+        ["sh", "-c", f"flock {file.fileno()}; echo held; exec sleep 60"], stdout=pipe, text=True,
+        pass_fds=[file.fileno()],
+    ) as left:  # fmt: skip
+        file.close()
+        assert left.stdout
+        assert left.stdout.readline() == "held\n"
+        locked = only(examine(served.hand), "store-locked")
+        assert locked.text.startswith(f"pid {left.pid} (sleep 60) has held the write lock of ")
+        assert locked.remedy == f"let it finish, or: kill -TERM {left.pid}"
+        left.kill()
 
 
 EXAMINE = """
@@ -194,6 +234,16 @@ def file_gone(served: Serving, world: World) -> None:  # cause: file-gone
     aside.rename(world.store)
 
 
+def log_gone(served: Serving, world: World) -> None:
+    log, kept = Path(f"{world.store}-wal"), world.folder / "kept-wal"
+    os.link(log, kept)
+    log.unlink()
+    gone = only(examine(served.hand), "file-gone")
+    assert gone.text.startswith(f"{log} was deleted or replaced while the node (pid ")
+    kept.rename(log)
+    assert examine(served.hand).well
+
+
 def stopping(served: Serving, world: World) -> None:  # cause: node-stopping
     gate = world.gate()
     ref = world.put(served.hand.find_crew("do"), gate)
@@ -245,6 +295,17 @@ def test_a_node_that_starts_and_one_in_another_container(world: World) -> None: 
         assert only(examine(hand), "node-elsewhere").severity == "error"
 
 
+def test_a_node_without_its_socket(  # spec: CL-4 # cause: socket-gone
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    SqliteStore(world.store).close()
+    monkeypatch.setattr(by_node, "YOUNG", 0.0)  # it is not starting any more
+    with lock_held(world.store) as process:
+        gone = only(find_and_examine(str(world.store)), "socket-gone")
+    assert f"(pid {process.pid}), {world.store}-sock, was deleted: the node performs jobs" in gone.text
+    assert gone.remedy.endswith(f"kill -TERM {process.pid}, and its host starts another")
+
+
 def test_another_users_node() -> None:  # spec: CL-4 # cause: not-allowed
     if os.geteuid() != 0:
         pytest.skip("NOT PROVEN HERE: to be another user needs root")
@@ -253,12 +314,12 @@ def test_another_users_node() -> None:  # spec: CL-4 # cause: not-allowed
     try:
         store = SqliteStore(folder / "chargehand.db")
         store.close()
-        for file in folder.iterdir():
-            file.chmod(0o644)
         with lock_held(folder / "chargehand.db") as process:
-            as_nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+            for file in folder.iterdir():
+                file.chmod(0o600)
+                os.chown(file, 65534, 65534)
             code = "from chargehand.doctor.__main__ import main; main()"
-            words = [*as_nobody, sys.executable, "-c", code, "store", str(folder / "chargehand.db")]
+            words = [*WITHOUT_OVERRIDE, sys.executable, "-c", code, "store", str(folder / "chargehand.db")]
             told = subprocess.run(words, capture_output=True, text=True, check=False)
         found: dict[str, object] = {}
         for line in told.stdout.splitlines():
@@ -268,7 +329,9 @@ def test_another_users_node() -> None:  # spec: CL-4 # cause: not-allowed
             f"(pid {process.pid}) belongs to root and refuses the connection"
         )
         assert only(diagnosis, "not-allowed").remedy.startswith("sudo -u root chargehand doctor --store /tmp/")
-        assert only(diagnosis, "store-unusable").text.endswith("the user nobody has no permission to read and write it")
+        assert only(diagnosis, "store-unusable").text.endswith(
+            "it belongs to nobody, and the user root has no permission to read and write it"
+        )
     finally:
         shutil.rmtree(folder)
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from terminal import Told, chargehand_into, environment_of
+from terminal import WITHOUT_OVERRIDE, Told, chargehand_into, environment_of
 from terminal import chargehand as terminal
 
 from chargehand.stores.location import locate
@@ -22,8 +22,6 @@ READING = (
 """Commands that need a store and print something."""
 ALL = (*READING, "logs", "jobs enqueue tag 1", "jobs retry x", "stop", "scale tag 2", "wake tag", "events -n 1")
 NEED_FOLDER = ("work jobs:hand", "serve jobs:hand", "check jobs:hand", "run jobs:hand tag", "init")
-WITHOUT_OVERRIDE = ["setpriv", "--bounding-set=-dac_override,-dac_read_search,-fowner"]
-"""Root without the right to open everybody's files: what belongs to another user is refused."""
 
 
 @pytest.fixture

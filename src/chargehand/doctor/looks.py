@@ -5,9 +5,9 @@ They write nothing and import no application.
 """
 
 import os
-import pwd
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from chargehand import clock
@@ -15,19 +15,25 @@ from chargehand.errors import ChargehandError
 from chargehand.host import nodelock
 from chargehand.host.calls import Connection, NoNode
 from chargehand.model.doctor.wording import place_in
+from chargehand.model.fleet.death import Reason
 from chargehand.model.health import APP
 from chargehand.model.records import CrashFilter
 from chargehand.processes import proc
 from chargehand.stores.location import Location, locate_unread, location_of_node_lock
+from chargehand.stores.refusal import owner_of, user
 from chargehand.stores.sqlite import files
-from chargehand.stores.sqlite.peek import ENGINE_ERROR, Peek, known_schema
+from chargehand.stores.sqlite.peek import ENGINE_ERROR, Peek, is_damage, known_schema
 
 ASKED = 2.0
 """The timeout for an answer of the node, in seconds."""
 HELD = 1.0
 """Seconds after which a write lock that was never free is reported."""
 REST = 0.02
+UNLISTED = 0
+"""Stands for a process that the kernel does not list, because it is in another container."""
 MOST_CRASHES = 50
+RECENT_MS = 600_000
+"""The age up to which the replacement of a worker is reported."""
 NODE = ("from chargehand.node.main import main", "from chargehand.node import main")
 """The start of a node's command line: in this version, and in 0.1.0."""
 
@@ -96,14 +102,6 @@ def _owner(pid: int) -> int | None:
         return None  # it has exited
 
 
-def user(uid: int) -> str:
-    """Returns the name of a user, or the number if there is no name."""
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return f"#{uid}"
-
-
 # one store
 
 
@@ -134,9 +132,12 @@ def store(name: str, *more: str) -> Iterator[tuple[str, dict[str, Any]]]:
 def under(location: Location) -> dict[str, Any]:
     """Returns the facts about the file and its disk."""
     found = files.file_facts(location)
-    if found["exists"] and not found["error"] and not files.is_accessible(location):
-        found["error"] = f"the user {user(os.getuid())} has no permission to read and write it"
-    return found
+    if not found["exists"] or found["error"] or found["kind"] != "file":
+        return found
+    if not files.is_accessible(location):
+        owner, me = owner_of(location.path), user(os.getuid())
+        return {**found, "error": f"it belongs to {owner}, and the user {me} has no permission to read and write it"}
+    return found | files.header_facts(location)
 
 
 def holder(location: Location) -> dict[str, Any]:
@@ -154,13 +155,16 @@ def holder(location: Location) -> dict[str, Any]:
     pid = seen.get("pid")
     found = {"held": True, "pid": pid, "name": str(seen.get("node", "")), "elsewhere": elsewhere}
     if pid is not None and not elsewhere:
-        found |= {"process": process(pid), "gone_file": _gone(pid, location)}
+        gone = _gone(pid, location)
+        found |= {"process": process(pid), "gone_file": gone is not None, "gone_name": gone or ""}
     return found
 
 
-def _gone(pid: int, location: Location) -> bool:
-    """Returns whether a node uses a file that is no longer the one at its store's path."""
-    return files.is_replaced(location, pid, links_of(pid)) and proc.stat(pid) is not None
+def _gone(pid: int, location: Location) -> str | None:
+    """Returns the file of the store that a node uses although it is no longer the one at its path; None if none is."""
+    links = links_of(pid)
+    gone = str(location) if files.is_replaced(location, pid, links) else files.deleted_beside(location, pid, links)
+    return None if proc.stat(pid) is None else gone
 
 
 def asked(location: Location) -> dict[str, Any]:
@@ -174,23 +178,46 @@ def asked(location: Location) -> dict[str, Any]:
         finally:
             line.close()
     except NoNode as error:
-        return {"silent": str(error), "refused": isinstance(error.__cause__, PermissionError), "listens": listens}
+        return {
+            "silent": str(error), "listens": listens, "refused": isinstance(error.__cause__, PermissionError),
+            "no_socket": isinstance(error.__cause__, FileNotFoundError),
+        }  # fmt: skip
     if reply is None:
         return {"silent": f"no reply within {ASKED:g} s", "listens": True}
     return {"view": reply["status"]} if "status" in reply else {"silent": str(reply.get("error")), "listens": True}
 
 
 def locked(location: Location) -> dict[str, Any] | None:
-    """Returns the holder of a write lock that was never free; None if it was free at any moment."""
+    """Returns the process that kept all others from writing; None if it was not the same one all the time.
+
+    That is the holder of SQLite's own write lock: the holder of ours waits for it, too.
+    """
     began = clock.monotonic()
-    found: list[int] = []
+    same: set[int] | None = None
+    engine: set[int] = set()
     while clock.monotonic() - began < HELD:
-        found = files.writers(location, kernel_locks())
-        if not found and files.is_write_lock_free(location):
+        listed = kernel_locks()
+        engine = set(files.engine_writers(location, listed))
+        found = engine or set(files.lockers(location.lock, listed))
+        if not found and not files.is_write_lock_free(location):
+            found = {UNLISTED}
+        same = found if same is None else same & found
+        if not same:
             return None
         clock.sleep(REST)
-    who = process(found[0]) if found and found[0] > 0 else None
-    return {"seconds": round(clock.monotonic() - began, 1), "holder": who}
+    pid = next(iter(same or ()), UNLISTED)
+    who = process(pid) or process(_keeper(location.lock))
+    return {"seconds": round(clock.monotonic() - began, 1), "holder": who, "engine": pid in engine}
+
+
+def _keeper(lock: Path) -> int:
+    """Returns a process that has a locked descriptor of this file, which another one may have locked and left to it."""
+    for pid in proc.pids():
+        for name, target in links_of(pid).items():
+            with suppress(OSError):  # closed in the meantime
+                if target == str(lock) and "FLOCK" in Path(f"/proc/{pid}/fdinfo/{name}").read_text():
+                    return pid
+    return UNLISTED
 
 
 def kernel_locks() -> str:
@@ -221,7 +248,7 @@ def book(location: Location) -> Iterator[tuple[str, dict[str, Any]]]:
         peek = Peek(location)
         told["schema"] = peek.schema()
     except (ChargehandError, ENGINE_ERROR) as error:
-        yield "tables", {"book": {**told, "error": str(error)}}
+        yield "tables", {"book": {**told, "error": str(error), "damaged": is_damage(error)}}
         return
     found: dict[str, Any] = {"book": told}
     refused: dict[str, str] = {}
@@ -230,6 +257,10 @@ def book(location: Location) -> Iterator[tuple[str, dict[str, Any]]]:
         try:
             found = {name: look(peek)}
         except (ChargehandError, ENGINE_ERROR, ValueError) as error:
+            if is_damage(error):
+                yield "processes", {"book": {**told, "error": str(error), "damaged": True}}
+                peek.close()
+                return
             found, refused[name] = {}, str(error)
     if refused and told["schema"] == told["knows"]:  # expected with another schema
         found["refused"] = refused
@@ -244,6 +275,19 @@ def _crashes(peek: Peek) -> list[dict[str, Any]]:
         if crash.crew not in newest:
             known = {name: getattr(crash, name) for name in ("crew", "reason", "text", "signal", "at_ms")}
             newest[crash.crew] = {**known, "where": place_in(crash.stacks)}
+    return list(newest.values())
+
+
+def _replaced(peek: Peek) -> list[dict[str, Any]]:
+    """Returns the last replacement of each worker that was broken or suspect, and how many jobs have failed since."""
+    newest: dict[str, dict[str, Any]] = {}
+    queues = {crew.name: crew.queue for crew in peek.fleet.crews()}
+    since = clock.now_ms() - RECENT_MS
+    for crash in peek.fleet.crashes(CrashFilter(limit=MOST_CRASHES)):
+        if crash.reason in (Reason.SUSPECT, Reason.BROKEN) and crash.at_ms > since and crash.component not in newest:
+            known = {name: getattr(crash, name) for name in ("component", "crew", "reason", "text", "at_ms")}
+            failed = peek.failed_since(queues.get(crash.crew, crash.crew), crash.at_ms)
+            newest[crash.component] = {**known, "failed_since": failed}
     return list(newest.values())
 
 
@@ -263,6 +307,8 @@ _LOOKS: dict[str, Callable[[Peek], Any]] = {
     ),
     "newest_ms": lambda peek: peek.newest_ms(),
     "crashes": _crashes,
+    "poison": lambda peek: peek.poison(2),
+    "replaced": _replaced,
     "last_done": _last_done,
     "next_run": lambda peek: peek.next_run(),
     "queues": lambda peek: peek.jobs.counts(),

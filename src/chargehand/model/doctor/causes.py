@@ -44,6 +44,10 @@ CAUSES: dict[str, tuple[str, str]] = {
         "The file cannot be read, is damaged, or is not a store.",
         "see the finding's text; or restore a backup",
     ),
+    "store-damaged": (
+        "The store is empty, truncated or damaged, or its write-ahead log is.",
+        "restore a backup; nothing is repaired or overwritten",
+    ),
     "schema-new": ("A newer version of Chargehand created the store.", "upgrade this installation"),
     "node-elsewhere": ("The node runs in another container.", "run both in one container, or use separate stores"),
     "node-stopped": ("The node was stopped by a signal (Ctrl+Z, SIGSTOP, a debugger).", "`kill -CONT PID`"),
@@ -52,12 +56,19 @@ CAUSES: dict[str, tuple[str, str]] = {
         "A node serves the store but does not answer.",
         "check its log; after `kill -TERM PID` its host starts another node",
     ),
+    "socket-gone": (
+        "The node's control socket was deleted: jobs are performed, but commands cannot reach the node.",
+        "wait until the node creates it again; or `kill -TERM PID`, and its host starts another node",
+    ),
     "file-gone": (
-        "The store's file was deleted or replaced while the node uses it.",
+        "The store's file, or SQLite's log beside it, was deleted or replaced while the node uses it.",
         "restart all processes that use it",
     ),
     "disk-full": ("The disk of the store is full or nearly full.", "free disk space"),
-    "store-locked": ("Another process holds the store's write lock.", "stop that process"),
+    "store-locked": (
+        "Another process holds the store's write lock, or SQLite's own.",
+        "end its transaction, or `kill -TERM PID`",
+    ),
     "store-failing": ("The node cannot write to the store.", "see the finding's text"),
     "store-slow": ("The store responds slowly to the node.", "check the disk"),
     "no-node": ("No node runs: no jobs are performed.", "`chargehand work APP`, or start your API"),
@@ -73,6 +84,10 @@ CAUSES: dict[str, tuple[str, str]] = {
     "blind": (
         "A crew's `discover` fails repeatedly, so no new work is found.",
         "fix it, then `chargehand restart CREW` or `chargehand wake CREW`",
+    ),
+    "failing": (
+        "No job of a crew was done since a worker was replaced: jobs fail in a fresh process, too.",
+        "fix the cause, then `chargehand jobs retry --all`",
     ),
     "backoff": ("Crashed workers wait to be restarted.", "`chargehand crashes --crew CREW`"),
     "no-room": (
@@ -98,6 +113,14 @@ CAUSES: dict[str, tuple[str, str]] = {
         "wait, or `chargehand restart CREW:INDEX`",
     ),
     "crashing": ("A worker has almost reached its restart limit.", "`chargehand crashes --crew CREW`"),
+    "poison": (
+        "A job has crashed several workers. After the third crash it is quarantined: it fails.",
+        "`chargehand crashes --job ID`; after the fix, `chargehand jobs retry ID`",
+    ),
+    "replaced": (
+        "A worker was replaced: its process was broken, or failed jobs that others can do.",
+        "`chargehand crashes --worker CREW:INDEX`",
+    ),
     "version-skew": ("The node and the command line have different versions.", "restart the node"),
     "schema-old": ("The store has an older schema than this version.", "start a node with this version"),
     "orphans": ("Processes of a dead node are still running.", "the next node kills them; or `kill PID`"),

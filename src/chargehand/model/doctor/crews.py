@@ -10,6 +10,7 @@ from chargehand.model.fleet.death import Reason
 from chargehand.model.fleet.lifecycle import Status
 from chargehand.model.fleet.place import Shortage
 from chargehand.model.status import NodeWorker
+from chargehand.model.trust import SUSPECT_AFTER
 
 LONG_WAITING_MS = 15_000
 """A job that waits longer than this although a worker is free is reported as unexplained."""
@@ -32,6 +33,37 @@ def crews(facts: Facts) -> Iterator[Finding]:
         yield _blind(facts, crew, why)
     for worker in view.workers:
         yield from _worker(facts, worker)
+
+
+def replaced(facts: Facts) -> Iterator[Finding]:
+    """Yields the workers that were replaced lately, and the crews whose fresh processes fail, too."""
+    for row in facts.replaced:
+        name, ago = row.component.removeprefix("worker:"), length(max(0, facts.now_ms - row.at_ms) / 1000)
+        yield Finding(
+            severity=Severity.WARNING,
+            cause="replaced",
+            about=row.component,
+            short=f"{name} was replaced",
+            text=f"{row.component} was replaced {ago} ago: {summary(row.text.removeprefix(f'{row.reason}: '))}",
+            remedy=facts.command(f"crashes --worker {name}"),
+            since_ms=row.at_ms,
+        )
+    for crew in dict.fromkeys(row.crew for row in facts.replaced):
+        last = max((row for row in facts.replaced if row.crew == crew), key=lambda row: row.at_ms)
+        queue = facts.queue_of(crew)
+        if last.failed_since < SUSPECT_AFTER or facts.last_done.get(queue, 0) >= last.at_ms:
+            continue
+        yield Finding(
+            severity=Severity.ERROR,
+            cause="failing",
+            about=crew,
+            short=f"every job of {crew} fails",
+            text=f"crew {crew}: {jobs(last.failed_since)} failed and none was done since {last.component} was "
+            "replaced: the cause is not one process",
+            remedy=f"{facts.command(f'jobs list --queue {queue} --state failed')} has the errors; fix the cause, then "
+            f"{facts.command(f'jobs retry --queue {queue} --state failed')}",
+            since_ms=last.at_ms,
+        )
 
 
 def died_of(facts: Facts, crew: str, otherwise: str) -> str:

@@ -18,7 +18,16 @@ from chargehand.model.doctor.wording import in_future, length
 from chargehand.model.fleet.lifecycle import Status
 
 GLOBAL = frozenset(
-    {"no-store", "store-hung", "store-unusable", "schema-new", "node-elsewhere", "node-stopped", "not-allowed"}
+    {
+        "no-store",
+        "store-hung",
+        "store-unusable",
+        "store-damaged",
+        "schema-new",
+        "node-elsewhere",
+        "node-stopped",
+        "not-allowed",
+    }
     | {"node-silent", "file-gone", "disk-full", "store-locked", "store-failing", "no-node"}
 )
 """Causes that stop all jobs."""
@@ -52,7 +61,9 @@ def diagnose(facts: Facts, moment: Callable[[int], str]) -> Diagnosis:
             by_node.node,
             by_ground.two_stores,
             by_crew.crews,
+            by_crew.replaced,
             by_queue.queues,
+            by_queue.poison,
             by_queue.pauses,
         )
         found = in_order([finding for rule in rules for finding in rule(facts)])

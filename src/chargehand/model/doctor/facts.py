@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from chargehand.model.job import State
 from chargehand.model.status import NodeStatus
 
 
@@ -23,6 +24,11 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True):
     free: int | None = None
     """Free disk space in bytes."""
     size: int | None = None
+    expected: int | None = None
+    """The size in bytes that the header of the file states."""
+    header_damaged: bool = False
+    log_damaged: bool = False
+    """Whether the write-ahead log has no valid header."""
     error: str | None = None
     """Why the path could not be examined."""
 
@@ -47,13 +53,17 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Whether it runs in another pid namespace, so that its pid means nothing here."""
     process: Process | None = None
     gone_file: bool = False
-    """Whether the file it has open is no longer the one at this path."""
+    """Whether a file it has open is no longer the one at its path."""
+    gone_name: str = ""
+    """That file; empty if it is the store."""
     silent: str | None = None
     """Why it did not answer."""
     listens: bool = False
     """Whether a connection is possible although it does not answer."""
     refused: bool = False
     """Whether the connection was refused because it belongs to another user."""
+    no_socket: bool = False
+    """Whether its control socket does not exist."""
     view: NodeStatus | None = None
 
 
@@ -62,6 +72,8 @@ class Lock(msgspec.Struct, frozen=True, kw_only=True):
 
     seconds: float
     holder: Process | None = None
+    engine: bool = False
+    """Whether it is SQLite's own lock, which other programs take, too."""
 
 
 class Book(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,6 +83,8 @@ class Book(msgspec.Struct, frozen=True, kw_only=True):
     knows: int = 0
     """The schema version of this code."""
     error: str | None = None
+    damaged: bool = False
+    """Whether the error says that the file is damaged."""
 
 
 class PauseFact(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,6 +126,27 @@ class Crash(msgspec.Struct, frozen=True, kw_only=True):
     at_ms: int = 0
     where: str = ""
     """The package or file in which it crashed, if known."""
+
+
+class PoisonFact(msgspec.Struct, frozen=True, kw_only=True):
+    """A job that crashed several workers."""
+
+    id: str
+    queue: str
+    crashes: int
+    state: State
+
+
+class Replaced(msgspec.Struct, frozen=True, kw_only=True):
+    """A worker that was replaced because its process was broken, or failed jobs that others can do."""
+
+    component: str
+    crew: str
+    reason: str
+    text: str
+    at_ms: int
+    failed_since: int = 0
+    """How many jobs of its queue have failed for good since."""
 
 
 class QueueFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -169,6 +204,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     crews: tuple[CrewFact, ...] = ()
     given_up: tuple[Mark, ...] = ()
     crashes: tuple[Crash, ...] = ()
+    poison: tuple[PoisonFact, ...] = ()
+    replaced: tuple[Replaced, ...] = ()
     queues: tuple[QueueFacts, ...] = ()
     waiting: dict[str, int] = {}
     """For each queue with a due job, for how many ms the oldest one has waited."""
@@ -201,6 +238,11 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
         """Returns how many jobs are due for this crew."""
         queue = self.queue_of(crew)
         return max(self.count(queue).due, int(queue in self.waiting))
+
+    @property
+    def unusable(self) -> bool:
+        """Whether the file cannot be read as a store."""
+        return bool(self.ground.error or self.book.error or self.ground.kind != "file" or self.ground.size == 0)
 
     @property
     def waits(self) -> int:

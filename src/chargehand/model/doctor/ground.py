@@ -3,13 +3,14 @@
 from collections.abc import Iterator
 
 from chargehand.model.doctor.causes import Finding, Severity
-from chargehand.model.doctor.facts import Facts, Process
+from chargehand.model.doctor.facts import Facts, Lock
 from chargehand.model.doctor.wording import length, size
 
 LEAST_FREE = 32 << 20
 """Free disk space in bytes below which a warning is given."""
 SKEW_MS = 5_000
 """How far a time may lie in the future."""
+RESTORE = "stop everything that uses it, and restore a backup; Chargehand neither repairs nor overwrites it"
 
 
 def ground(facts: Facts) -> Iterator[Finding]:
@@ -35,11 +36,8 @@ def ground(facts: Facts) -> Iterator[Finding]:
         )
     elif where.exists is False and not facts.node.held:
         yield no_store(facts, f"there is no store at {facts.path}")
-    elif where.error or where.kind != "file":
-        what = where.error or f"it is a {where.kind}, not a file"
-        yield _unusable(facts, f"{facts.path} cannot be used: {what}", "set the right path, or grant read permission")
-    elif facts.book.error:
-        yield _unusable(facts, facts.book.error, "see the error; if the file is damaged, restore a backup")
+    else:
+        yield from _file(facts)
     if free is not None and free < LEAST_FREE:
         full = free < (1 << 20)
         yield Finding(
@@ -50,9 +48,10 @@ def ground(facts: Facts) -> Iterator[Finding]:
             remedy="free disk space; until then outcomes wait in the node, and nothing that was acknowledged is lost",
             short="the disk is full" if full else f"{size(free)} of disk left",
         )
-    yield from _schema(facts)
+    if not facts.unusable:
+        yield from _schema(facts)
     if facts.lock is not None and by_others(facts):
-        yield _locked(facts, facts.lock.holder, facts.lock.seconds)
+        yield _locked(facts, facts.lock)
     if facts.newest_ms is not None and facts.newest_ms > facts.now_ms + SKEW_MS:
         ahead = length((facts.newest_ms - facts.now_ms) / 1000)
         yield Finding(
@@ -72,6 +71,36 @@ def ground(facts: Facts) -> Iterator[Finding]:
             text=f"{what} of {facts.path} could not be read: {why}",
             remedy=facts.command("doctor --bundle doctor.tar.gz") + ", and report it",
         )
+
+
+def _file(facts: Facts) -> Iterator[Finding]:
+    """Yields why the file cannot be used as a store."""
+    where, path = facts.ground, facts.path
+    if where.error or where.kind != "file":
+        what = where.error or f"it is a {where.kind}, not a file"
+        remedy = "set the right path, run the command as the owner, or have permission granted"
+        yield _unusable(facts, f"{path} cannot be used: {what}", remedy)
+    elif where.size == 0:
+        text = f"{path} is empty (0 bytes): it was truncated, or never used; the next node makes a new store in it"
+        yield _damaged(facts, text, "if it held jobs, start nothing that uses it, and restore a backup first")
+    elif where.expected is not None and where.size is not None and where.size < where.expected and facts.book.error:
+        text = f"{path} is truncated: {where.size:,} of {where.expected:,} bytes are left"
+        yield _damaged(facts, text, RESTORE)
+    elif facts.book.damaged:
+        head = f"the header of {path} is damaged" if where.header_damaged else None
+        yield _damaged(facts, head or facts.book.error or f"{path} is damaged", RESTORE)
+    elif facts.book.error:
+        yield _unusable(facts, facts.book.error, "see the error; if the file is damaged, restore a backup")
+    elif where.log_damaged:
+        text = f"the write-ahead log of {path} ({path}-wal) is damaged: SQLite ignores it, so the last commits are lost"
+        yield _damaged(facts, text, f"if these jobs matter: {RESTORE}", Severity.WARNING)
+
+
+def _damaged(facts: Facts, text: str, remedy: str, severity: Severity = Severity.ERROR) -> Finding:
+    return Finding(
+        severity=severity, cause="store-damaged", about=facts.path, text=text, remedy=remedy,
+        short="the store is damaged" if severity is Severity.ERROR else "the store's log is damaged",
+    )  # fmt: skip
 
 
 def no_store(facts: Facts, text: str) -> Finding:
@@ -119,15 +148,19 @@ def _schema(facts: Facts) -> Iterator[Finding]:
     )
 
 
-def _locked(facts: Facts, holder: Process | None, seconds: float) -> Finding:
+def _locked(facts: Facts, lock: Lock) -> Finding:
+    holder, view = lock.holder, facts.node.view
     who = "an unknown process" if holder is None else f"pid {holder.pid} ({holder.command or 'no command line'})"
+    known_s = max(lock.seconds, (view and view.store.waiting_s) or 0.0)
+    which = "SQLite's write lock" if lock.engine else "the write lock"
+    end = "end its transaction (COMMIT or ROLLBACK)" if lock.engine else "let it finish"
     return Finding(
         severity=Severity.ERROR,
         cause="store-locked",
         about=facts.path,
-        short=f"{who} holds the write lock",
-        text=f"{who} has held the write lock of {facts.path} for more than {length(seconds)}: no other can write",
-        remedy="stop it, or end its transaction" if holder is None else f"kill -TERM {holder.pid}",
+        short=f"{who} holds {which}",
+        text=f"{who} has held {which} of {facts.path} for more than {length(known_s)}: no other process can write",
+        remedy=f"stop it, or {end}" if holder is None else f"{end}, or: kill -TERM {holder.pid}",
     )
 
 

@@ -26,8 +26,8 @@ def node(facts: Facts) -> Iterator[Finding]:
             cause="file-gone",
             about=facts.path,
             short="the store was deleted while the node uses it",
-            text=f"{facts.path} was deleted or replaced while the node (pid {found.pid}) uses it: what it writes now "
-            "is not in the file that others see",
+            text=f"{found.gone_name or facts.path} was deleted or replaced while the node (pid {found.pid}) uses it: "
+            "what it writes now is not in the file that others see",
             remedy=f"stop all processes that use it (kill -TERM {found.pid}), restore the file, and start them again",
         )
     if found.view is not None:
@@ -35,7 +35,7 @@ def node(facts: Facts) -> Iterator[Finding]:
 
 
 def _absent(facts: Facts) -> Iterator[Finding]:
-    if facts.stuck is not None or facts.ground.exists is False:
+    if facts.stuck is not None or facts.ground.exists is False or facts.unusable:
         return  # another finding says that the store does not exist or cannot be examined
     elsewhere = next((other for other in facts.others if other.pid is not None), None)
     if elsewhere is not None:
@@ -112,6 +112,17 @@ def _silent(facts: Facts, found: NodeFacts) -> Finding:
             short="the node is starting",
             text=f"{who} was started {length(process.age_s)} ago and does not answer yet",
             remedy="wait a moment, and try again",
+        )
+    if found.no_socket:
+        return Finding(
+            severity=Severity.WARNING,
+            cause="socket-gone",
+            about=f"{facts.path}-sock",
+            short="the node's socket was deleted",
+            text=f"the control socket of {who}, {facts.path}-sock, was deleted: the node performs jobs, but commands "
+            "and API processes cannot reach it",
+            remedy="wait 10 seconds, in which the node creates it again; if it does not: "
+            f"kill -TERM {found.pid or 'PID'}, and its host starts another",
         )
     state = {"D": "; the kernel waits for its disk", "R": "; it is busy"}.get(process.state if process else "", "")
     return Finding(

@@ -4,7 +4,11 @@ from collections.abc import Iterator
 
 from chargehand.model.doctor.causes import Finding, Severity
 from chargehand.model.doctor.facts import Facts
-from chargehand.model.doctor.wording import in_future, jobs, length
+from chargehand.model.doctor.wording import in_future, jobs, length, times
+from chargehand.model.job import POISON_CRASHES, State
+
+MOST_NAMED = 3
+"""How many jobs a finding names."""
 
 
 def queues(facts: Facts) -> Iterator[Finding]:
@@ -43,6 +47,26 @@ def queues(facts: Facts) -> Iterator[Finding]:
             text=f"{jobs(sum(failed.values()))} failed permanently: {each}",
             remedy=f"{facts.command('jobs list --state failed')}; {facts.command('jobs retry --all')} retries them",
         )
+
+
+def poison(facts: Facts) -> Iterator[Finding]:
+    """Yields the jobs that crash their workers: the first of them by name, and how many there are."""
+    if not facts.poison:
+        return
+    first, count = facts.poison[0], len(facts.poison)
+    named = ", ".join(f"{job.id} (queue {job.queue}, {times(job.crashes)})" for job in facts.poison[:MOST_NAMED])
+    more = f" and {count - MOST_NAMED} more" if count > MOST_NAMED else ""
+    alive = first.state is not State.FAILED
+    again = "it is tried again" if alive else f"after the fix: {facts.command(f'jobs retry {first.id}')}"
+    yield Finding(
+        severity=Severity.WARNING if alive else Severity.NOTE,
+        cause="poison",
+        about=first.id,
+        short=f"{jobs(count)} crashed several workers",
+        text=f"{jobs(count)} crashed several workers: {named}{more}; after {POISON_CRASHES} crashes a job fails",
+        remedy=f"{facts.command(f'jobs show {first.id}')}; {facts.command(f'crashes --job {first.id}')} has the "
+        f"reports; {again}",
+    )
 
 
 def pauses(facts: Facts) -> Iterator[Finding]:

@@ -8,6 +8,7 @@ import fcntl
 import os
 import re
 import stat
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,16 @@ NETWORK = frozenset(
 )
 WRITE_BYTE = 120
 """The byte of SQLite's shared-memory file that a writer locks."""
+RESERVED_BYTE, SHARED_BYTE = 0x40000001, 0x40000002
+"""The bytes of the database that a writer locks which does not use the shared-memory file, or locks out readers."""
+MAGIC = b"SQLite format 3\0"
+_WAL_MAGICS = (0x377F0682, 0x377F0683)
 DELETED = " (deleted)"
 """What the kernel appends to the name of a deleted file."""
 _OCTAL = re.compile(r"\\([0-7]{3})")
 """How the kernel writes blanks and backslashes in a path; the rest is not escaped."""
+_FLOCK = "@hhqqi4x"
+"""The kernel's struct flock: type, whence, start, length, pid."""
 _LOCK = re.compile(
     r"^\d+: (?P<kind>FLOCK|POSIX) +\w+ +(?P<how>READ|WRITE) +(?P<pid>-?\d+) +[0-9a-f]+:[0-9a-f]+:(?P<inode>\d+) "
     r"(?P<first>\d+) (?P<last>\d+|EOF)$",
@@ -81,8 +88,9 @@ def file_facts(location: Location) -> dict[str, Any]:
 
 
 def is_accessible(location: Location) -> bool:
-    """Returns whether this user may read and write the file."""
-    return os.access(location.path, os.R_OK | os.W_OK)
+    """Returns whether this user may read and write the file and its lock."""
+    files = (location.path, location.lock)
+    return all(os.access(file, os.R_OK | os.W_OK) for file in files if file.exists())
 
 
 def _kind_of(mode: int) -> str:
@@ -108,6 +116,31 @@ def beginning_of(path: Path) -> bytes:
             return file.read(16)
     except FileNotFoundError:
         return b""
+
+
+def header_facts(location: Location) -> dict[str, Any]:
+    """Returns what the headers of the database and its write-ahead log show. Only for a process that uses no store."""
+    with open(location.path, "rb") as file:
+        head = file.read(100)
+    found: dict[str, Any] = {"expected": None, "header_damaged": False}
+    if len(head) == 100 and head.startswith(MAGIC):
+        (size,) = struct.unpack(">H", head[16:18])
+        size = 65536 if size == 1 else size
+        found["header_damaged"] = size < 512 or size & (size - 1) != 0
+        pages, changed, valid_for = (struct.unpack(">I", head[at : at + 4])[0] for at in (28, 24, 92))
+        if not found["header_damaged"] and changed == valid_for:
+            found["expected"] = pages * size
+    return {**found, "log_damaged": _is_log_damaged(Path(f"{location.path}-wal"))}
+
+
+def _is_log_damaged(log: Path) -> bool:
+    """Returns whether the write-ahead log does not begin with a valid header, so that SQLite ignores what it holds."""
+    try:
+        with open(log, "rb") as file:
+            head = file.read(32)
+    except OSError:
+        return False  # there is none
+    return bool(head) and (len(head) < 32 or struct.unpack(">I", head[:4])[0] not in _WAL_MAGICS)
 
 
 # who has it open or locked
@@ -148,7 +181,10 @@ def is_replaced(location: Location, pid: int, links: dict[str, str]) -> bool:
 
 
 def is_write_lock_free(location: Location) -> bool:
-    """Returns whether the write lock can be taken; the kernel does not list holders in another container."""
+    """Returns whether the write lock can be taken, and SQLite's own. Only for a process that uses no store.
+
+    The kernel lists only the holders in this container, but refuses the lock in any case.
+    """
     try:
         descriptor = os.open(location.lock, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -159,13 +195,44 @@ def is_write_lock_free(location: Location) -> bool:
         return False
     finally:
         os.close(descriptor)
-    return True
+    return _is_byte_free(_shared_memory(location), WRITE_BYTE)
 
 
-def writers(location: Location, locks: str) -> list[int]:
-    """Returns the pids that hold the store's write lock or SQLite's own, from the text of /proc/locks."""
-    shared_memory = Path(f"{location.path}-shm")
-    return [*lockers(location.lock, locks), *lockers(shared_memory, locks, WRITE_BYTE)]
+def _is_byte_free(path: Path, byte: int) -> bool:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return True
+    try:
+        asked = struct.pack(_FLOCK, fcntl.F_RDLCK, os.SEEK_SET, byte, 1, 0)
+        return struct.unpack(_FLOCK, fcntl.fcntl(descriptor, fcntl.F_GETLK, asked))[0] == fcntl.F_UNLCK
+    finally:
+        os.close(descriptor)
+
+
+def engine_writers(location: Location, locks: str) -> list[int]:
+    """Returns the pids that hold SQLite's own write lock on the store, from the text of /proc/locks."""
+    in_database = (pid for byte in (RESERVED_BYTE, SHARED_BYTE) for pid in lockers(location.path, locks, byte))
+    return [*lockers(_shared_memory(location), locks, WRITE_BYTE), *in_database]
+
+
+def _shared_memory(location: Location) -> Path:
+    return Path(f"{location.path}-shm")
+
+
+def deleted_beside(location: Location, pid: int, links: dict[str, str]) -> str | None:
+    """Returns which of SQLite's files beside the store was deleted while a process uses it; None if none was.
+
+    `links` has the targets of the process's descriptors, by number.
+    """
+    for name in (f"{location.path}-wal", f"{location.path}-shm"):
+        for number in (number for number, target in links.items() if target == f"{name}{DELETED}"):
+            try:
+                if identity_of(f"/proc/{pid}/fd/{number}") != identity_of(name):
+                    return name
+            except OSError:
+                continue  # closed meanwhile
+    return None
 
 
 def lockers(path: Path, locks: str, byte: int | None = None) -> list[int]:

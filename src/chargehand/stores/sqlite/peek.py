@@ -4,6 +4,7 @@ Only for a separate process, which may be killed: `python -m chargehand.doctor`.
 """
 
 from contextlib import nullcontext
+from typing import Any
 
 import apsw
 
@@ -31,6 +32,16 @@ SELECT max(at) FROM (
   UNION ALL SELECT max(last_heartbeat_ms) FROM chargehand_health
   UNION ALL SELECT max(at_ms) FROM chargehand_given_up)
 """
+_POISON = """
+WITH suspected (id) AS (
+  SELECT job FROM chargehand_crash WHERE job IS NOT NULL
+  UNION SELECT id FROM (
+    SELECT id, reason FROM chargehand_job WHERE queue IN (SELECT queue FROM chargehand_crew) AND state = 'failed'
+    ORDER BY finished_ms DESC LIMIT 1000) WHERE reason = 'poison')
+SELECT job.id, job.queue, job.crashes, job.state FROM suspected JOIN chargehand_job AS job USING (id)
+WHERE job.crashes >= ? AND job.state IN ('queued', 'running', 'failed') ORDER BY job.state = 'failed', job.seq DESC
+"""
+_FAILED_SINCE = "SELECT count(*) FROM chargehand_job WHERE queue = ? AND state = 'failed' AND finished_ms > ?"
 _TABLES = "SELECT sql FROM sqlite_schema WHERE tbl_name LIKE 'chargehand_%' AND sql IS NOT NULL ORDER BY rootpage"
 
 
@@ -60,6 +71,15 @@ class Peek:
         """Returns when a job of this queue was done last."""
         return self._db.all(_LAST_DONE, (queue,))[0][0]
 
+    def poison(self, crashes: int) -> list[dict[str, Any]]:
+        """Returns the jobs that crashed this many workers and are not done, those that have not ended first."""
+        names = ("id", "queue", "crashes", "state")
+        return [dict(zip(names, row, strict=True)) for row in self._db.all(_POISON, (crashes,))]
+
+    def failed_since(self, queue: str, since_ms: int) -> int:
+        """Returns how many jobs of this queue have failed for good since then."""
+        return int(self._db.all(_FAILED_SINCE, (queue, since_ms))[0][0])
+
     def next_run(self) -> dict[str, int]:
         """Returns in how many ms the first scheduled job of each queue is due."""
         return {str(queue): int(left) for queue, left in self._db.all(_NEXT_RUN, (self._db.now_ms(),))}
@@ -70,6 +90,12 @@ class Peek:
 
     def close(self) -> None:
         self._db.connection.close()
+
+
+def is_damage(error: Exception) -> bool:
+    """Returns whether the error says that the file is damaged or not a database."""
+    kinds = (apsw.CorruptError, apsw.NotADBError)
+    return isinstance(error, kinds) or isinstance(error.__cause__, kinds)
 
 
 def engine_versions() -> dict[str, str]:
