@@ -9,7 +9,7 @@ from pathlib import Path
 from operating import serving, statuses, together, workers
 from world import World
 
-from chargehand import Chargehand
+from chargehand import Chargehand, RestartPolicy
 from chargehand.doctor.examine import examine
 from chargehand.model.doctor.causes import Finding
 from chargehand.model.doctor.diagnosis import Diagnosis
@@ -71,7 +71,19 @@ def make_trouble(hand: Chargehand, world: World, log: Callable[[], str]) -> Path
     return gate
 
 
-# cause: given-up backoff breaker loading no-room stopped paused no-workers no-crew busy limit stuck crashing
+# cause: crashing
+def test_a_worker_with_few_restarts_left(make_hand: Callable[..., Chargehand]) -> None:  # spec: CL-4 RP-8
+    hand = make_hand(restart=RestartPolicy(first_pause=0.01, longest_pause=0.01, rapid_limit=1))
+    hand.crew("weak", "chargehand.testing.faults:Faulty", workers=1)
+    with hand.running():
+        eventually(lambda: statuses(hand).get("weak:0") == "healthy")
+        os.kill(workers(hand)["weak:0"]["pid"], signal.SIGKILL)
+        eventually(lambda: statuses(hand)["weak:0"] == "healthy" and workers(hand)["weak:0"]["restart_count"] == 1)
+        (weak,) = by_cause(examine(hand), "crashing").values()
+    assert weak.text.startswith("worker:weak:0 has been restarted once; 0 left")
+
+
+# cause: given-up backoff breaker loading no-room stopped paused no-workers no-crew busy limit stuck
 def test_all_at_once(world: World) -> None:  # spec: CL-4 SV-12 RP-6 RP-8
     with serving(world, CREWS, SETTINGS, HALF=str(world.folder / "half")) as served:
         hand = served.hand
@@ -114,8 +126,6 @@ def test_all_at_once(world: World) -> None:  # spec: CL-4 SV-12 RP-6 RP-8
     assert set(by_cause(found, "limit")) == {"narrow", "keyed"}
     (stuck,) = by_cause(found, "stuck").values()
     assert stuck.text.startswith("worker:stuck:0 is unresponsive in ")
-    (weak,) = by_cause(found, "crashing").values()
-    assert weak.text.startswith("worker:weak:0 has been restarted once; 0 left")
     assert found.headline.startswith("partly not working since ")
     told(found, said.returncode, said.stdout, json.loads(data.stdout))
 
