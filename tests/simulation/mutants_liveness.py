@@ -174,8 +174,8 @@ LIVENESS = (
     Mutant(
         name="sleepers are not woken",
         file="model/fleet/fleet.py",
-        old="            self.start(place)\n        return []\n\n    # frames of a worker\n",
-        new="            pass\n        return []\n\n    # frames of a worker\n",
+        old="            self.start(place)\n        return []\n\n    # GPUs\n",
+        new="            pass\n        return []\n\n    # GPUs\n",
         profile="people",
         first=7,
     ),
@@ -193,6 +193,7 @@ LIVENESS = (
         "        if place.after is not After.REMOVE:\n",
         new="        if place.after not in (After.REMOVE, After.SLEEP):\n",
         profile="people",
+        first=14,
     ),
     Mutant(
         name="what workers declared is not counted against the GPU",

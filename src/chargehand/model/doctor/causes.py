@@ -91,8 +91,8 @@ CAUSES: dict[str, tuple[str, str]] = {
     ),
     "backoff": ("Crashed workers wait to be restarted.", "`chargehand crashes --crew CREW`"),
     "no-room": (
-        "Workers wait for the memory that their crew declares, or declare more than the limit.",
-        "declare less memory, or `chargehand scale`",
+        "Workers wait for the memory or the GPUs that their crew declares, or declare more than there is.",
+        "declare less memory or fewer GPUs, or `chargehand scale`",
     ),
     "loading": ("All workers of a crew are still loading.", "wait; `chargehand logs CREW` shows their output"),
     "stopped": ("An operator stopped or drained a crew.", "`chargehand start CREW`"),

@@ -191,8 +191,8 @@ def _not_there(facts: Facts, crew: str, left: Sequence[NodeWorker], waiting: int
             cause="no-room",
             about=crew,
             text=f"crew {crew}: {len(roomless)} of {len(left)} not started: {roomless[0].text}",
-            remedy=f"declare less memory for it, or scale down another crew: {facts.command('scale CREW N')}",
-            short=f"{crew}, no memory for {len(roomless)} of {len(left)}",
+            remedy=f"declare less memory or fewer GPUs, or scale down another crew: {facts.command('scale CREW N')}",
+            short=f"{crew}, no memory or GPU for {len(roomless)} of {len(left)}",
         )
     if any(worker.status in (*AT_WORK, Status.CRASHED) for worker in left):
         return

@@ -84,8 +84,8 @@ function Facts({ worker, name, told }: { worker: Worker; name: string; told: Wor
         </div>
         <div><dt>node</dt><dd>{worker.node}</dd></div>
         {worker.gpus?.map((gpu) => (
-          <div key={gpu.uuid}>
-            <dt title={gpu.uuid}>{gpuName(gpu)} {gpu.name}</dt>
+          <div key={gpu.uuid} class="wide">
+            <dt title={gpu.uuid}>{gpuName(gpu)} {gpu.index !== null && gpu.name}</dt>
             <dd>
               {gpuMemory(gpu)}
               {gpu.worker_memory !== null && ` (this worker: ${bytes(gpu.worker_memory)})`}
