@@ -340,10 +340,17 @@ class Store(Protocol):
         """Begins a transaction: it commits at the end of the block, and rolls back if the block raises."""
         ...
 
-    def turn(self, batch: Batch, holder: Holder, monotonic: Callable[[], float] = clock.monotonic) -> Result:
+    def turn(
+        self,
+        batch: Batch,
+        holder: Holder,
+        monotonic: Callable[[], float] = clock.monotonic,
+        waits: Callable[[Any], bool] = lambda _: True,
+    ) -> Result:
         """Executes a node's batch in one transaction, with the reads that go with it.
 
-        `monotonic` is the clock of the times in the batch.
+        `monotonic` is the clock of the times in the batch. `waits` returns whether the caller behind a token still
+        waits; it is called while no other process can write, and nothing is done for a caller that does not.
         """
         ...
 

@@ -9,7 +9,8 @@ import pytest
 from scripted_app import LIVELY, QUICK
 from world import Started, World, gone
 
-from chargehand import Chargehand, JobFailed, LivenessPolicy, clock
+from chargehand import Chargehand, JobFailed, JobFilter, LivenessPolicy, NobodyServes, clock
+from chargehand.host import calls
 from chargehand.log import Event
 from chargehand.model.job import State
 from chargehand.model.records import Holder
@@ -286,6 +287,52 @@ def test_a_stopped_node_kills_nobody_when_it_goes_on(hand: Chargehand, world: Wo
         assert ref.wait(20) == 1
         assert [w["restart_count"] for w in (hand.status() or {})["workers"]] == [0, 0]
     assert world.starts(ref) == [pid]
+
+
+def test_a_stopped_node_drops_requests_whose_callers_went_on_without_it(  # spec: WK-2 WK-8 PD-1
+    hand: Chargehand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    do = hand.crew("do", "scripted_handlers:Doer", workers=1)
+    with hand.running() as host:
+        eventually(lambda: hand.status())
+        retried = do.enqueue(None, delay=3600)
+        assert host.node_pid
+        os.kill(host.node_pid, signal.SIGSTOP)
+        monkeypatch.setattr(calls, "CALL_TIMEOUT", 0.2)
+        with hand.transaction() as tx:
+            first = do.enqueue(None, delay=3600, key="k", within=tx)
+        again = do.enqueue(None, delay=3600, key="k")
+        assert (again.id, again.created) == (first.id, False)
+        hand.cancel(retried.id, first.id)
+        hand.retry(retried.id)
+        with pytest.raises(NobodyServes, match="drops the request"):
+            hand.pause("do")
+        with pytest.raises(NobodyServes, match="drops the request"):
+            hand.scale("do", 3)
+        monkeypatch.undo()
+        os.kill(host.node_pid, signal.SIGCONT)
+        new = do.enqueue(None, delay=3600)  # behind the others, and through the node
+        assert new.created
+        states = {job.id: job.state for job in hand.jobs(JobFilter())}
+        assert states.pop(retried.id) is not State.CANCELLED
+        assert states == {first.id: State.CANCELLED, new.id: State.QUEUED}
+        assert hand.pauses() == []
+        assert len((hand.status() or {})["workers"]) == 1
+
+
+def test_what_a_node_has_made_of_a_request_it_did_not_answer_is_the_callers_own(
+    hand: Chargehand, monkeypatch: pytest.MonkeyPatch
+) -> None:  # spec: WK-2
+    do = hand.crew("do", "scripted_handlers:Doer", workers=1)
+    with hand.running():
+        eventually(lambda: hand.status())
+        reply = calls.Connection.reply
+
+        def lost(line: calls.Connection, call: int, timeout: float) -> None:
+            reply(line, call, timeout)
+
+        monkeypatch.setattr(calls.Connection, "reply", lost)
+        assert do.enqueue(None, delay=3600).created
 
 
 def test_sigterm_lets_the_job_finish_and_the_worker_is_replaced(hand: Chargehand, world: World) -> None:  # spec: WP-6

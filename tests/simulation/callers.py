@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 import msgspec
+from asking import Asking
 
 from chargehand.model.batch import Note
 from chargehand.model.chores import CancelJobs
@@ -11,6 +12,9 @@ from chargehand.model.records import Holder
 
 if TYPE_CHECKING:
     from stage import World
+
+PATIENCE = 5.0
+"""Seconds that a caller waits for the node."""
 
 
 class Callers:
@@ -75,12 +79,21 @@ class Callers:
         """A person cancels a job: straight in the store, or by asking the node."""
         world, node = self._world, self._world.node
         if through_node and node is not None:
-            chore = CancelJobs(token=None, ids=(job_id,))
+            asking = Asking()
+            chore = CancelJobs(token=asking, ids=(job_id,))
             node.order(lambda: node.ledger.chore(chore, world.now))
+            world.after(PATIENCE, lambda: self._give_up(asking, job_id))
             return
         with world.stage.people.transaction() as tx:
             done = tx.jobs.cancel([job_id])
         world.oracle.jobs.cancelled(job_id, done)
+
+    def _give_up(self, asking: Asking, job_id: str) -> None:
+        """A caller that got no answer from the node stops waiting, and then writes into the store itself."""
+        if asking.waits and not asking.done:
+            asking.waits = False
+            self._world.tally["gave up on the node"] += 1
+            self.cancel(job_id)
 
     def _cancel(self) -> None:
         jobs = self._world.oracle.jobs.jobs

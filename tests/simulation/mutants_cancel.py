@@ -80,6 +80,13 @@ CANCEL = (
         first=24,
     ),
     Mutant(
+        name="a request is carried out after its caller went on without the node",
+        file="stores/turn.py",
+        old="        dropped = {token for token in _tokens(batch) if not waits(token)}\n",
+        new="        dropped = {token for token in _tokens(batch) if not waits(token) and not batch.chores}\n",
+        profile="a stopped node and an impatient caller",
+    ),
+    Mutant(
         name="a busy node does not see what was cancelled in the store",
         file="model/ledger.py",
         old="            poll=poll and not self.closed,\n",

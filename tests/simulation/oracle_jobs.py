@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from asking import Asking
 from clockwork import Broken
 from oracle_ahead import AheadPromises
 from oracle_trust import Trials
@@ -197,6 +198,12 @@ class JobPromises:
         if isinstance(chore, KeepRestarts):
             return set()
         assert isinstance(chore, CancelJobs)
+        asking: Asking | None = chore.token
+        if asking is not None and not asking.waits:
+            self.check(not done, f"jobs {chore.ids} are cancelled for a caller that has gone on without the node")
+            return set(chore.ids)
+        if asking is not None:
+            asking.done = True
         for job_id in chore.ids:
             self.cancelled(job_id, [each for each in done if each.id == job_id])
         return set(chore.ids)

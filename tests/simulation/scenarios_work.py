@@ -194,6 +194,20 @@ def cancelled_before_its_batch(stage: Stage) -> None:
     assert (job(world, good), job(world, cancelled)) == ("done", "cancelled")
 
 
+def a_stopped_node_and_an_impatient_caller(stage: Stage) -> None:
+    """A cancel whose caller went on without the stopped node does not cancel the job that was retried since."""
+    world = begin(stage, 1)
+    assert world.node is not None
+    world.node.stand_still(20)
+    (retried,) = world.folk.enqueue(1, "a", delay_ms=60_000, timeout_ms=None)
+    world.folk.cancel(retried, through_node=True)
+    now_at(world, 10)
+    assert (job(world, retried), world.tally["gave up on the node"]) == ("cancelled", 1)
+    world.folk.retry(retried)
+    now_at(world, 30)
+    assert job(world, retried) == "done"
+
+
 def cancelled_beside_a_busy_crew(stage: Stage) -> None:
     """A cancel that nobody tells the node of is seen within seconds, however often it is told of something else."""
     world = begin(stage, 1, others={"b": Terms(workers=1)})
@@ -354,6 +368,7 @@ FOUND_AND_CANCELLED: dict[str, Callable[[Stage], None]] = {
     "asleep and resumed": asleep_and_resumed,
     "asleep and woken": asleep_and_woken,
     "cancelled wherever it is": cancelled_wherever_it_is,
+    "a stopped node and an impatient caller": a_stopped_node_and_an_impatient_caller,
     "cancelled before its batch": cancelled_before_its_batch,
     "cancelled beside a busy crew": cancelled_beside_a_busy_crew,
     "cancelled while the store fails": cancelled_while_the_store_fails,

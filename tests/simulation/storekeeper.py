@@ -4,6 +4,8 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
+from asking import waits
+
 from chargehand.errors import StoreError
 from chargehand.model.batch import Batch, Result
 from chargehand.model.records import Holder
@@ -76,7 +78,7 @@ class Storekeeper:
             return
         world.tally["store: failed"] += 1
         try:
-            result = turn(cast(Store, Failing(world.stage.store)), batch, self.holder, lambda: world.now)
+            result = turn(cast(Store, Failing(world.stage.store)), batch, self.holder, lambda: world.now, waits)
         except StoreError:
             node.order(self._failed)
         else:  # there was nothing to write
@@ -91,7 +93,7 @@ class Storekeeper:
         node, world = self._node, self._world
         if not node.alive and (not world.is_last(self.holder.life) or world.chance.random() < 0.5):
             return  # the node died before the commit; after a successor has the lock no commit can come
-        result = world.stage.store.turn(batch, self.holder, lambda: world.now)
+        result = world.stage.store.turn(batch, self.holder, lambda: world.now, waits)
         world.oracle.jobs.committed(batch, result)
         world.oracle.written(batch)
         world.after(delay, lambda: node.order(lambda: self._confirmed(batch, result)))

@@ -1,5 +1,6 @@
 """Tests for `turn`: a node's batch in one transaction, and the reads that go with it."""
 
+import threading
 from collections.abc import Callable
 
 import pytest
@@ -188,3 +189,49 @@ def test_a_cancel_by_a_person_is_in_the_operator_log(store: Store) -> None:
     turn(store, chores.CancelJobs(token=1, ids=("one", "unknown"), who="anna", origin="cli"))
     (found,) = store.access.operations(OperationFilter())
     assert (found.who, found.origin, found.verb, found.target) == ("anna", "cli", "cancel", "job:one")
+
+
+# callers that stopped waiting
+
+
+# spec: WK-2
+def test_nothing_is_done_for_a_caller_that_has_stopped_waiting(store: Store) -> None:
+    put(store, job("gone's"), job("here's"))
+    batch = Batch(
+        requests=(Request("gone", (job("a", key="k"), job("b"))), Request("here", (job("c", key="k"),))),
+        chores=(
+            chores.CancelJobs(token="gone", ids=("gone's",)),
+            chores.CancelJobs(token="here", ids=("here's",)),
+            chores.SetPause(token="gone", scope="q", who="anna", reason=None, for_ms=None),
+            chores.KeepDeed(Deed(who="anna", origin="", verb="pause", target="q"), "gone"),
+            chores.SetPause(token="here", scope="r", who="anna", reason=None, for_ms=None),
+        ),
+    )
+    result = store.turn(batch, ME, waits=lambda token: token == "here")
+    assert result.dropped == ("gone",)
+    assert result.enqueued == (("gone", ()), ("here", (Enqueued("c", True),)))
+    assert [one.id for one in everything(store)] == ["c", "here's", "gone's"]
+    assert [state(store, one) for one in ("gone's", "here's")] == [State.QUEUED, State.CANCELLED]
+    assert [pause.scope for pause in store.fleet.pauses()] == ["r"]
+    assert [deed.verb for deed in store.access.operations(OperationFilter())] == ["cancel"]
+
+
+# spec: WK-2
+def test_a_caller_is_asked_about_while_nobody_else_can_write(store_factory: Callable[[], Store]) -> None:
+    """A caller that stops waiting writes by itself: it must come before the check, or after the commit."""
+    node, caller = store_factory(), store_factory()
+    wrote = threading.Event()
+
+    def write() -> None:
+        put(caller, job("caller's"))
+        wrote.set()
+
+    writing = threading.Thread(target=write)
+
+    def waits(_: object) -> bool:
+        writing.start()
+        return not wrote.wait(0.2)
+
+    node.turn(Batch(requests=(Request("token", (job("node's"),)),)), ME, waits=waits)
+    writing.join()
+    assert [one.id for one in everything(node)] == ["caller's", "node's"]

@@ -7,7 +7,7 @@ import asyncio
 import select
 import socket
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,10 @@ class NoNode(ChargehandError):
 
 class NodeLeft(NoNode):
     """The node closed the connection during the call."""
+
+
+class NoAnswer(NoNode):
+    """The node did not answer in time. It drops the request, unless it has carried it out already."""
 
 
 def _error_of(reply: dict[str, Any]) -> ChargehandError:
@@ -99,6 +103,12 @@ class Connection:
     def close(self) -> None:
         self._sock.close()
 
+    def withdraw(self) -> None:
+        """Closes the connection, also if a forked process has it: the node drops what it has not carried out."""
+        with suppress(OSError):  # the node has closed it, or this is a forked process
+            self._sock.shutdown(socket.SHUT_RDWR)
+        self._sock.close()
+
 
 class Calls:
     """Calls to a node from any thread. Each call has its own connection, which is kept for the next call."""
@@ -122,7 +132,7 @@ class Calls:
         try:
             yield line
         except BaseException:
-            line.close()
+            line.withdraw()
             raise
         lines.append(line)
 
@@ -131,7 +141,7 @@ class Calls:
         with self.line() as line:
             reply = line.reply(line.send(kind, **fields), CALL_TIMEOUT)
             if reply is None:
-                raise NoNode(f"the node at {self._path} did not answer within {CALL_TIMEOUT:g} s")
+                raise NoAnswer(f"the node at {self._path} did not answer within {CALL_TIMEOUT:g} s")
             if "error" not in reply:
                 return reply
         raise _error_of(reply)

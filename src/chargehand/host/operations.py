@@ -26,7 +26,7 @@ from chargehand.errors import (
 )
 from chargehand.host import nodelock
 from chargehand.host.actor import actor, log_deeds
-from chargehand.host.calls import Calls, NodeLeft, NoNode
+from chargehand.host.calls import Calls, NoAnswer, NodeLeft, NoNode
 from chargehand.host.feed import Feed
 from chargehand.host.health import Component, component_of, live_pid, member_of_component
 from chargehand.host.keys import Keys
@@ -172,8 +172,7 @@ class Operations:
         if found is not None:
             raise NobodyServes(
                 f"the node that serves {self.location} (pid {found.get('pid', 'unknown')}) does not answer: "
-                "it is stopped, starting, or waits for its store; the request may still be carried out when it "
-                "continues; see its log"
+                "it is stopped, starting, or waits for its store; it drops the request when it continues; see its log"
             )
 
     def silent_node(self) -> dict[str, Any] | None:
@@ -205,11 +204,18 @@ class Operations:
         self._not_inside()
         if not jobs:
             return []
+        asked = False
         if len(jobs) <= THROUGH_THE_NODE and sum(len(job.payload) for job in jobs) <= BYTES_THROUGH_THE_NODE:
-            with suppress(NoNode):  # if only the answer was lost, the ids make the second try a repetition
+            try:
                 return self.calls.enqueue(jobs)
+            except (NoAnswer, NodeLeft):  # if only the answer was lost, the ids make the second try a repetition
+                asked = True
+            except NoNode:
+                asked = False
         with self.stores.use() as store, store.transaction() as tx:
             done = tx.jobs.enqueue(jobs)
+        if asked:  # what the node has made of this request exists under the id of this request
+            done = [Enqueued(one.id, one.created or one.id == job.id) for one, job in zip(done, jobs, strict=True)]
         for queue in {job.queue for job in jobs}:
             self.calls.hint(queue)
         return done

@@ -83,6 +83,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     grants: tuple[Grant, ...] = ()
     done: tuple[Any, ...] = ()
     """The result of each chore; None for a chore that has none."""
+    dropped: tuple[Any, ...] = ()
+    """The tokens of callers that had stopped waiting: nothing was done for them."""
     cancelling: tuple[str, ...] | None = None
     """Running jobs with a cancel request; None if that was not read."""
     pauses: tuple[tuple[str, int | None], ...] | None = None

@@ -51,6 +51,8 @@ class KeepDeed(msgspec.Struct, frozen=True):
     """Appends an order to the operator log."""
 
     deed: Deed
+    token: Any = None
+    """The caller that gave the order, if the order is carried out in the same transaction."""
 
 
 class QueueFound(msgspec.Struct, frozen=True):

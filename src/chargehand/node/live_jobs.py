@@ -130,7 +130,7 @@ class LiveJobs:
         if not (self._all or self._ids):
             return False
         for request, (_, enqueued) in zip(batch.requests, result.enqueued, strict=True):
-            for job, done in zip(request.jobs, enqueued, strict=True):
+            for job, done in zip(request.jobs, enqueued, strict=False):  # nothing is enqueued for a dropped request
                 if done.created and self._known(job.id) is None:  # it may have started already
                     self._change(job.id, partial(JobBody.of_new, job))
         ask = [settlement.id for settlement in batch.settlements if not self._settled(settlement, result)]

@@ -2,6 +2,7 @@
 
 import select
 import socket
+import threading
 from collections.abc import Callable
 
 from chargehand.protocol.frame import BadFrame, Decoder, Frame
@@ -64,6 +65,8 @@ class Channel:
         self._on_frame, self._on_end = on_frame, on_end
         self._unsent = bytearray()
         self.open = True
+        self._closing = threading.Lock()
+        """Held while the descriptor is closed or examined: afterwards the number may belong to another socket."""
         self.deaf = False
         self.on_sent: Callable[[], None] | None = None
         """Called when the send buffer is empty again."""
@@ -155,7 +158,17 @@ class Channel:
 
     def close(self) -> None:
         """Close the socket without calling anybody."""
-        if self.open:
-            self.open = False
-            self._loop.remove(self._descriptor)
-            self._sock.close()
+        with self._closing:
+            if self.open:
+                self.open = False
+                self._loop.remove(self._descriptor)
+                self._sock.close()
+
+    def connected(self) -> bool:
+        """Returns whether the peer still waits for an answer. Any thread may call it."""
+        with self._closing:
+            if not self.open:
+                return False
+            poller = select.poll()
+            poller.register(self._descriptor, select.POLLRDHUP)
+            return not poller.poll(0)

@@ -36,7 +36,7 @@ from chargehand.node.log_buffer import LogBuffer
 from chargehand.node.loop import Channel, Loop
 from chargehand.node.output import OutputLine
 from chargehand.node.reader import Reader
-from chargehand.node.replies import answer_enqueue, refuse
+from chargehand.node.replies import answer_enqueue, refuse, waits
 from chargehand.node.requests import Requests
 from chargehand.node.server import Documents, Server
 from chargehand.node.store_thread import Failure, News, Opened, Recovered, StoreThread, Unusable
@@ -142,6 +142,7 @@ class Node:
             plan.retention,
             self._spare(),
             lambda: {crew.name: fingerprint(crew, plan.python_path) for crew in plan.crews},
+            waits,
         )
 
     def _spare(self) -> tuple[str, ...]:
@@ -344,6 +345,8 @@ class Node:
         for component, claim in self._ledger.confirm(result, now):
             self._supervisor.hand_out(component, claim)
         self._supervisor.replace_distrusted()
+        if result.dropped:
+            log.warning("requests were dropped: their callers had stopped waiting", count=len(result.dropped))
         for token, enqueued in result.enqueued:
             answer_enqueue(token, enqueued)
         self._requests.committed(batch, result, now)

@@ -15,6 +15,11 @@ Token = tuple[Channel, int]
 """A caller: the connection, and the number of the call on it."""
 
 
+def waits(token: Token) -> bool:
+    """Returns whether the caller still waits for the answer. Any thread may call it."""
+    return token[0].connected()
+
+
 def reply(token: Token, **body: Any) -> None:
     """Answer a call."""
     channel, call = token

@@ -23,7 +23,7 @@ from chargehand.model.records import CancelResult, Discovered, GivenUpMark, Recu
 from chargehand.model.status import NodeWorker
 from chargehand.node.followers import Followers
 from chargehand.node.live import Live
-from chargehand.node.replies import Token, answer_order, refuse_with, reply
+from chargehand.node.replies import Token, answer_order, refuse_with, reply, waits
 from chargehand.node.store_thread import Opened
 from chargehand.node.supervisor import Supervisor
 from chargehand.protocol.control import Call
@@ -256,6 +256,9 @@ class Requests:
         if not self._opened:
             self._orders.append((token, call))
             return
+        if not waits(token):
+            log.warning("order dropped: its caller had stopped waiting", verb=call.verb, scope=call.scope or "*")
+            return
         try:
             self._carry_out(token, call, clock.monotonic())
         except ChargehandError as error:
@@ -291,7 +294,8 @@ class Requests:
                 actions, answers = orders.carry_out(self._fleet, verb, call.scope, now)
                 self._supervisor.act(actions)
                 answer_order(token, answers)
-        self._ledger.chore(chores.KeepDeed(self._deed(verb, call)), now)
+        in_turn = verb in (Verb.PAUSE, Verb.RESUME)
+        self._ledger.chore(chores.KeepDeed(self._deed(verb, call), token if in_turn else None), now)
 
     def _deed(self, verb: Verb, call: Call) -> Deed:
         """Returns the entry for the operator log."""

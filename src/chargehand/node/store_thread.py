@@ -73,10 +73,11 @@ class StoreThread(threading.Thread):
         retention: Retention,
         spare: tuple[str, ...],
         fingerprints: Callable[[], dict[str, str]],
+        waits: Callable[[Any], bool],
     ) -> None:
         super().__init__(name="store", daemon=True)
         self._open, self._holder, self._crews, self._about = open_store, holder, crews, about
-        self._retention, self._fingerprints = retention, fingerprints
+        self._retention, self._fingerprints, self._waits = retention, fingerprints, waits
         self._inbox: SimpleQueue[Batch | Recover | None] = SimpleQueue()
         self._inbox.put(Recover(spare))
         self._outbox: deque[News] = deque()
@@ -130,7 +131,7 @@ class StoreThread(threading.Thread):
                 self._recover(store, todo)
                 continue
             try:
-                self._report(store.turn(todo, self._holder))
+                self._report(store.turn(todo, self._holder, waits=self._waits))
             except StoreError as error:
                 self._report(Failure(str(error)))
             except Exception as error:

@@ -20,21 +20,34 @@ LOOKED_BEFORE = 1.0
 """Seconds added to the age of a look: the store's clock and the node's are not the same."""
 
 
-def turn(store: Store, batch: Batch, holder: Holder, monotonic: Callable[[], float]) -> Result:
+def turn(
+    store: Store,
+    batch: Batch,
+    holder: Holder,
+    monotonic: Callable[[], float],
+    waits: Callable[[Any], bool] = lambda _: True,
+) -> Result:
     """Executes a batch in one transaction, in this order: settle, note, enqueue, chores, claim."""
     changed = batch.poll and (store.changed() or batch.unsure)
     has_work = batch.hinted or batch.settlements or batch.notes or batch.requests or batch.chores
     if batch.poll and not (changed or has_work):
         return Result()
     with store.transaction() as tx:
+        # A caller that stops waiting closes its connection before it writes into the store itself. Checked here, while
+        # nobody else can write, the request is either dropped, or done before the caller writes.
+        dropped = {token for token in _tokens(batch) if not waits(token)}
         lost = tx.jobs.settle(batch.settlements, holder) if batch.settlements else []
         if batch.notes:
             tx.jobs.note(batch.notes)
         enqueued: list[Any] = []
         if batch.requests:
-            answers = iter(tx.jobs.enqueue([job for request in batch.requests for job in request.jobs]))
-            enqueued = [(request.token, tuple(next(answers) for _ in request.jobs)) for request in batch.requests]
-        done = [_do(chore, tx, holder, monotonic()) for chore in batch.chores]
+            asked = [(each.token, () if each.token in dropped else each.jobs) for each in batch.requests]
+            answers = iter(tx.jobs.enqueue([job for _, jobs in asked for job in jobs]))
+            enqueued = [(token, tuple(next(answers) for _ in jobs)) for token, jobs in asked]
+        done = [
+            _undone(chore) if _token(chore) in dropped else _do(chore, tx, holder, monotonic())
+            for chore in batch.chores
+        ]
         grants = tx.jobs.claim(batch.wants, holder) if batch.wants else []
     kinds = {type(chore) for chore in batch.chores}
     read_pauses = changed or not kinds.isdisjoint(ABOUT_PAUSES)
@@ -45,11 +58,31 @@ def turn(store: Store, batch: Batch, holder: Holder, monotonic: Callable[[], flo
         enqueued=tuple(enqueued),
         grants=tuple(grants),
         done=tuple(done),
+        dropped=tuple(dropped),
         cancelling=tuple(job_id for job_id, _ in store.jobs.cancelling()) if changed else None,
         pauses=pauses_of(store) if read_pauses else None,
         waiting=tuple(store.jobs.waiting()) if chores.LookAtQueues in kinds else None,
         recurring=tuple(store.jobs.recurring()) if read_recurring else None,
     )
+
+
+def _token(chore: chores.Chore) -> Any:
+    """Returns the caller that asked for a chore; None if the node did."""
+    match chore:
+        case chores.SetPause() | chores.ClearPause() | chores.CancelJobs() | chores.KeepDeed():
+            return chore.token
+        case _:
+            return None
+
+
+def _tokens(batch: Batch) -> list[Any]:
+    found = [*(request.token for request in batch.requests), *(_token(chore) for chore in batch.chores)]
+    return [token for token in found if token is not None]
+
+
+def _undone(chore: chores.Chore) -> Any:
+    """Returns the result of a chore that is dropped."""
+    return [] if isinstance(chore, chores.CancelJobs) else None
 
 
 def pauses_of(store: Store) -> tuple[tuple[str, int | None], ...]:

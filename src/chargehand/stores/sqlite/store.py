@@ -257,8 +257,14 @@ class SqliteStore:
                 tx.end()
                 self._tx = None
 
-    def turn(self, batch: Batch, holder: Holder, monotonic: Callable[[], float] = clock.monotonic) -> Result:
-        return turn(self, batch, holder, monotonic)
+    def turn(
+        self,
+        batch: Batch,
+        holder: Holder,
+        monotonic: Callable[[], float] = clock.monotonic,
+        waits: Callable[[Any], bool] = lambda _: True,
+    ) -> Result:
+        return turn(self, batch, holder, monotonic, waits)
 
     def prune(self, retention: Retention, limit: int) -> int:
         with store_errors(self.path):
