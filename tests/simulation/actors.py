@@ -182,6 +182,7 @@ class Worker:
         """The pulse runs again."""
         if self.mute and self.runs:
             self.mute = False
+            self.waiting = 0  # nobody waits for an interpreter that is free
             self.world.note(f"{self} speaks again")
             self.report()
 
