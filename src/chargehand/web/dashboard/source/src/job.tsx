@@ -9,7 +9,7 @@ import { cancelJob, retryJob } from "./orders";
 import { Ago, Bar, Empty, progressWords, Since, State, Tags, Text, Trouble, useAsked } from "./parts";
 import { to } from "./route";
 import type { JobDetail } from "./types";
-import { brief, jobName, length, pretty, shortName } from "./words";
+import { brief, jobName, length, plain, pretty, shortName } from "./words";
 
 export function JobPage({ id }: { id: string }) {
   void jobsTick.value;
@@ -98,8 +98,8 @@ function Facts({ job }: { job: JobDetail }) {
   if (job.worker) facts.push(["worker", <a key="w" href={to("worker", job.worker)}>{shortName(job.worker)}</a>]);
   if (job.reason) facts.push(["reason", job.reason]);
   if (job.tags?.length) facts.push(["tags", <Tags key="t" tags={job.tags} />]);
-  if (job.key) facts.push(["unique key", job.key]);
-  if (job.limit_key) facts.push(["limit key", job.limit_key]);
+  if (job.key) facts.push(["unique key", plain(job.key)]);
+  if (job.limit_key) facts.push(["limit key", plain(job.limit_key)]);
   if (job.priority) facts.push(["priority", String(job.priority)]);
   if (job.timeout_ms) facts.push(["timeout", length(job.timeout_ms / 1000)]);
   if (job.cancel_ms && job.state === "running") facts.push(["cancel requested", <Ago key="c" ms={job.cancel_ms} />]);

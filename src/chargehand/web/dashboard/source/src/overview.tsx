@@ -10,7 +10,7 @@ import { Ago, Bar, Empty, Mark, progressWords, Since, State, toneOf } from "./pa
 import { to, toJob } from "./route";
 import { drawn, reach, REACH } from "./samples";
 import type { QueueBody as Queue, WorkerBody as Worker } from "./types";
-import { bytes, count, gpuMemory, gpuName, length, many, perSecond, shortName, ticking } from "./words";
+import { bytes, count, gpuMemory, gpuName, length, many, perSecond, plain, shortName, ticking } from "./words";
 
 const LINES: Line[] = [
   { label: "waiting", tone: "accent", scale: "jobs", fill: true },
@@ -300,16 +300,16 @@ const Tile = memo(function Tile({ name }: { name: string }) {
 
 function Doing({ worker }: { worker: Worker }) {
   if (worker.current_job) {
-    const words = worker.progress ? progressWords(worker.progress) : worker.current_job;
+    const words = worker.progress ? progressWords(worker.progress) : plain(worker.current_job);
     return (
       <div class="doing">
         <div class="line">
-          <a href={toJob(worker.current_job)} title={worker.current_job}>
+          <a href={toJob(worker.current_job)} title={plain(worker.current_job)}>
             {words}
           </a>
           <span class="soft">{worker.job_since_ms && <Since ms={worker.job_since_ms} />}</span>
         </div>
-        <Bar key={worker.current_job} progress={worker.progress} label={`Progress of ${worker.current_job}`} />
+        <Bar key={worker.current_job} progress={worker.progress} label={`Progress of ${plain(worker.current_job)}`} />
       </div>
     );
   }

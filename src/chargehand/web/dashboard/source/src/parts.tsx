@@ -7,7 +7,7 @@ import { now } from "./live";
 import { place, to } from "./route";
 import { lookOf, SHAPES } from "./states.js";
 import type { Progress } from "./types";
-import { count, exact, moment, ticking } from "./words";
+import { count, exact, moment, plain, ticking } from "./words";
 
 export function toneOf(state: string): string {
   return lookOf(state)[0];
@@ -54,7 +54,7 @@ export function Bar({ progress, label }: { progress: Progress | null; label: str
 export function progressWords(progress: Progress): string {
   const done = progress.done === null ? null : count(progress.done);
   const far = progress.total ? `${done ?? "0"} of ${count(progress.total)}` : done;
-  return [progress.stage, far, progress.detail].filter(Boolean).join(", ");
+  return plain([progress.stage, far, progress.detail].filter(Boolean).join(", "));
 }
 
 export function Ago({ ms }: { ms: number }) {
@@ -114,8 +114,8 @@ export function Tags({ tags }: { tags: string[] | null }) {
     <ul class="tags" aria-label="Tags">
       {tags.map((tag) => (
         <li key={tag}>
-          <a class="chip" href={to("jobs", undefined, { ...Object.fromEntries(filters), tag })} title={`Jobs with the tag ${tag}`}>
-            {tag}
+          <a class="chip" href={to("jobs", undefined, { ...Object.fromEntries(filters), tag })} title={`Jobs with the tag ${plain(tag)}`}>
+            {plain(tag)}
           </a>
         </li>
       ))}
@@ -130,7 +130,7 @@ export function Empty({ children }: { children: ComponentChildren }) {
 export function Text({ children, label }: { children: string; label: string }) {
   return (
     <pre tabIndex={0} role="region" aria-label={label}>
-      {children}
+      {plain(children)}
     </pre>
   );
 }

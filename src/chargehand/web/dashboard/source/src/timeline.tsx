@@ -6,7 +6,7 @@ import { now, pasts, type Weights, workers, workersTick } from "./live";
 import { Ago, Empty, State, useAsked, useEvery } from "./parts";
 import { to, toJob } from "./route";
 import type { CrashRecord as Crash, Operation, WorkerHistory, WorkerMoment } from "./types";
-import { length } from "./words";
+import { length, plain } from "./words";
 
 interface Moment {
   at: number;
@@ -139,7 +139,7 @@ export function Timeline({ component, name, told }: { component: string; name: s
           <li key={`${each.at}${each.state}${at}`}>
             <Ago ms={each.at} />
             <State state={each.state} word={each.word} />
-            {each.link ? <a href={each.link}>{each.text}</a> : <span>{each.text}</span>}
+            {each.link ? <a href={each.link}>{plain(each.text)}</a> : <span>{plain(each.text)}</span>}
             {each.took && <span class="soft">{each.took}</span>}
           </li>
         ))}

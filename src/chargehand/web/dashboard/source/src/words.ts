@@ -85,8 +85,11 @@ export function shortName(component: string): string {
   return index === undefined ? component : `${crew} ${index}`;
 }
 
+/** Formats a text that may contain escapes for bytes that are not UTF-8: `caf\xe9.mp3`. */
+export const plain = (text: string): string => text.replaceAll("\u{10fade}", "\\");
+
 export function jobName(job: { label: string | null; item: string | null; id: string }): string {
-  return job.label || job.item || job.id;
+  return plain(job.label || job.item || job.id);
 }
 
 /** Returns the last line of a traceback, or the description of a crash without its stacks. */
