@@ -101,7 +101,8 @@ class Worker:
             self._cpu + self._rate * (self.world.now - self._rate_at),
             ASKING * (self.world.now - self._since),
         )
-        threads = {number: ThreadUsage(asked, waits=True) for number in range(1, self.waiting + 1)}
+        waiting = self.waiting if self.mute else 0
+        threads = {number: ThreadUsage(asked, waits=True) for number in range(1, waiting + 1)}
         threads[0] = ThreadUsage(worked if self.works_in == "thread" else 0.0)
         return Usage(
             threads=threads,
