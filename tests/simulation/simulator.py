@@ -51,7 +51,8 @@ def settle_down(world: World) -> None:
     world.fates.calm = True
     ledger.POLL = max(world.profile.poll, 5.0)
     search.LOOK_EVERY = max(world.profile.look_every, 5.0)
-    world.store_fails_until = world.application.broken_until = 0.0
+    world.store_fails_until = min(world.store_fails_until, world.now)
+    world.application.broken_until = 0.0
     world.fates.epidemics.clear()
     world.fates.upstream_down.clear()
     until = world.now + LONGEST_CALM

@@ -167,7 +167,7 @@ class World(Clockwork):
         for component, worker in occupied.items():
             if component in node.fleet.places:
                 node.occupy(component, worker.pid)
-            self.after(worker.unkillable_for, lambda w=worker: self._at_last(w))
+            self._await_end(worker, self.now + worker.unkillable_for)
         node.apply_pauses()
         notes = self.stage.store.fleet.restarts()
         past = {note.component: (restored(note, CODE, self.now), note.restarts_total) for note in notes}
@@ -175,6 +175,13 @@ class World(Clockwork):
         self.oracle.begun()
         node.act(actions)
         node.poke()
+
+    def _await_end(self, worker: Worker, until: float) -> None:
+        """The node looks now and then whether a worker that could not be killed is gone; a former kill may end it."""
+        if not worker.alive or self.now >= until:
+            self._at_last(worker)
+        else:
+            self.after(min(0.5, until - self.now), lambda: self._await_end(worker, until))
 
     def _at_last(self, worker: Worker) -> None:
         """A worker that could not be killed is gone: whatever node there is takes note."""
