@@ -9,6 +9,7 @@ from chargehand.model.fleet.lifecycle import Exited, Framed, GpusRead, StopAsked
 from chargehand.model.fleet.orders import Verb, carry_out
 from chargehand.model.fleet.policy import LivenessPolicy, RestartPolicy, StartPolicy, Terms
 from chargehand.node.gpus import EVERY, NEVER, Gpus
+from chargehand.processes.nvidia import Tool
 
 WORKER = "worker:tag:0"
 
@@ -17,15 +18,16 @@ def fleet_of(terms: Terms) -> Fleet:
     return Fleet({"tag": terms}, RestartPolicy(), LivenessPolicy(), StartPolicy(), lambda: 0.0)
 
 
-class Readings:
+class Readings(Tool):
     """A fleet, and readings of its GPUs that succeed at a virtual time."""
 
     def __init__(self, need: Need | None) -> None:
+        super().__init__("nvidia-smi")
         self.now, self.asked = 100.0, 0
         self.fleet = fleet_of(Terms(gpus=need, idle_exit=10.0))
-        self.gpus = Gpus("nvidia-smi", self.fleet, self._read)
+        self.gpus = Gpus(self, self.fleet)
 
-    def _read(self, tool: str, allowed: str | None) -> Reading:
+    def read(self, allowed: str | None, limit: float = 0.0) -> Reading:
         self.asked += 1
         return Reading(at=self.now, cards=(Card(uuid="GPU-1", index=0, memory=5, free=5),))
 

@@ -12,7 +12,7 @@ from operating import become, workers
 from world import World
 
 from chargehand import Chargehand, clock
-from chargehand.processes import nvidia
+from chargehand.processes.nvidia import Tool
 from chargehand.testing import eventually
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
@@ -117,17 +117,33 @@ def test_whole_cards_within_an_inherited_list(  # spec: WP-14 WP-3 SV-4
 
 
 def test_a_tool_that_fails_or_hangs_or_is_missing(smi: Smi) -> None:  # spec: WP-14
+    tool = Tool(str(smi.path))
     smi.set(error="NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver")
-    found = nvidia.read(str(smi.path), None)
+    found = tool.read(None)
     assert found.cards == ()
     assert found.why is not None
     assert found.why.startswith(f"{smi.path}: exit status 1: NVIDIA-SMI has failed")
     smi.set(pause=60)
     began = clock.monotonic()
-    assert nvidia.read(str(smi.path), None, limit=0.3).why == f"{smi.path}: no answer within 0.3 s"
+    assert tool.read(None, limit=0.3).why == f"{smi.path}: no answer within 0.3 s"
     assert clock.monotonic() - began < 5
-    assert nvidia.read("/nowhere/nvidia-smi", None).why == "/nowhere/nvidia-smi: not found"
-    assert nvidia.read("/", None).why == "/: Permission denied"
+    assert Tool("/nowhere/nvidia-smi").read(None).why == "/nowhere/nvidia-smi: not found"
+    assert Tool("/").read(None).why == "/: Permission denied"
     smi.set()
-    assert len(nvidia.read(str(smi.path), None).cards) == 2
-    assert nvidia.read(str(smi.path), "").why == "CUDA_VISIBLE_DEVICES is '', which names no GPU of this machine"
+    assert len(tool.read(None).cards) == 2
+    assert tool.read("").why == "CUDA_VISIBLE_DEVICES is '', which names no GPU of this machine"
+
+
+def test_a_tool_that_hangs_holds_nobody_up_and_does_not_outlive_the_node(  # spec: WP-14 SV-3 WP-7
+    make_hand: MakeHand, smi: Smi
+) -> None:
+    smi.set(pause=60)
+    hand = make_hand()
+    hand.crew("gpu", MIRROR, workers=1, gpus=1)
+    other = hand.crew("other", MIRROR, workers=1)
+    with hand.running():
+        assert other.enqueue(None).wait(30)
+        assert workers(hand)["gpu:0"]["text"] == "waits for the list of GPUs"
+        began = clock.monotonic()
+    assert clock.monotonic() - began < 5
+    # the fixture `nothing_is_left_behind` finds a tool that still runs

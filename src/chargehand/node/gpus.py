@@ -6,13 +6,12 @@ The thread exists only if a crew needs GPUs, and reads only while such a worker 
 import os
 import threading
 from collections import deque
-from collections.abc import Callable
 from queue import SimpleQueue
 
 from chargehand import clock, log
 from chargehand.model.fleet.cards import VISIBLE, Reading, size
 from chargehand.model.fleet.fleet import Fleet
-from chargehand.processes import nvidia
+from chargehand.processes.nvidia import Tool
 
 EVERY = 5.0
 """Seconds between two readings."""
@@ -22,8 +21,8 @@ NEVER = float("inf")
 class Gpus:
     """Reads the GPUs. The main thread calls `due`, `ask` and `take`; `ready` becomes readable with a result."""
 
-    def __init__(self, tool: str, fleet: Fleet, read: Callable[[str, str | None], Reading] = nvidia.read) -> None:
-        self._tool, self._fleet, self._read = tool, fleet, read
+    def __init__(self, tool: Tool, fleet: Fleet) -> None:
+        self._tool, self._fleet = tool, fleet
         self._wanted = any(terms.gpus is not None for terms in fleet.crews.values())
         self._inbox: SimpleQueue[None] = SimpleQueue()
         self._outbox: deque[Reading] = deque()
@@ -63,6 +62,10 @@ class Gpus:
             self._tell(found[-1])
         return found
 
+    def stop(self) -> None:
+        """End a tool that is still running: no process outlives the node."""
+        self._tool.stop()
+
     def _tell(self, reading: Reading) -> None:
         known = (*(card.uuid for card in reading.cards), reading.why)
         if known == self._known:
@@ -72,13 +75,13 @@ class Gpus:
             cards = ", ".join(f"{card.title}: {size(card.memory or 0)}" for card in reading.cards)
             log.info("GPUs found", gpus=cards)
         else:
-            log.warning("no GPUs found", why=reading.why)
+            log.warning("no GPUs could be read", why=reading.why)
 
     def _run(self) -> None:
         while True:
             self._inbox.get()
             try:
-                reading = self._read(self._tool, os.environ.get(VISIBLE))
+                reading = self._tool.read(os.environ.get(VISIBLE))
             except Exception as error:
                 log.error("the GPUs could not be read", trace=True)
                 reading = Reading(at=clock.monotonic(), why=str(error))

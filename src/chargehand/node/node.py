@@ -43,6 +43,7 @@ from chargehand.node.store_thread import Failure, News, Opened, Recovered, Store
 from chargehand.node.subscribers import Subscribers
 from chargehand.node.supervisor import Supervisor
 from chargehand.processes import proc
+from chargehand.processes.nvidia import Tool
 from chargehand.processes.record import ProcessRecord
 from chargehand.protocol.frame import BadFrame, Frame, encode
 from chargehand.protocol.worker import ProgressFrame
@@ -100,7 +101,7 @@ class Node:
         self._loop.add(self._store.ready, lambda _: self._hear())
         self._reader = Reader(lambda: open_store(plan.store, create=False))
         self._loop.add(self._reader.ready, lambda _: self._see())
-        self._gpus = Gpus(plan.nvidia_smi, self._fleet)
+        self._gpus = Gpus(Tool(plan.nvidia_smi), self._fleet)
         self._loop.add(self._gpus.ready, lambda _: self._read_gpus())
         self._live = Live(
             self._lives.life, plan, self._fleet, self._ledger, self._supervisor.handles, self._reader,
@@ -174,6 +175,7 @@ class Node:
             except Exception:
                 if not self._carry_on():
                     return EXIT_ERROR
+        self._gpus.stop()
         self._reader.rest(1.0)
         self._store.stop()
         self._store.join(1.0)
