@@ -28,7 +28,7 @@ def events(
     """Print events until Ctrl+C: the full state first, then every change. Restarts of the node do not end it."""
     following = find.service(app, store).subscribe(*(topics or ()))
     try:
-        lines = (msgspec.json.encode(event).decode() for event in following) if json else news(following)
+        lines = (show.encodable(msgspec.json.encode(event)) for event in following) if json else news(following)
         for number, text in enumerate(lines, 1):
             show.line(text)
             if number == count:

@@ -15,16 +15,15 @@ from chargehand import clock, codec
 
 def json(value: Any) -> None:
     """Prints JSON."""
-    sys.stdout.write(_encodable(msgspec.json.format(msgspec.json.encode(value), indent=2)) + "\n")
+    sys.stdout.write(encodable(msgspec.json.format(msgspec.json.encode(value), indent=2)) + "\n")
 
 
 def json_line(value: Any) -> None:
     """Prints one line of JSON and flushes."""
-    sys.stdout.write(_encodable(msgspec.json.encode(value)) + "\n")
-    sys.stdout.flush()
+    line(encodable(msgspec.json.encode(value)))
 
 
-def _encodable(document: bytes) -> str:
+def encodable(document: bytes) -> str:
     """Returns JSON that standard output can encode: characters that it cannot encode are written as \\u escapes."""
     text = document.decode()
     try:
