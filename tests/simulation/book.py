@@ -163,8 +163,8 @@ class Book:
         now, lives = self.world.now, [record.life for record in self.crew(crew) if record.life is not None]
         loading = sum(life.ready_at is None and life.asked_at is None for life in lives)
         due = [record for record in self.crew(crew) if record.state == "due"]
-        # A worker whose backoff may or may not be over may be started: it counts in `most` only.
-        least = loading + sum(record.latest <= now for record in due)
+        # A worker whose backoff may or may not be over, as far as the node has seen, counts in `most` only.
+        least = loading + sum(record.latest + HICCUP + self.slack(record.latest) <= now for record in due)
         most = loading + sum(record.earliest <= now for record in due)
         for record in asleep[: max(0, count - least)]:
             record.may_wake = True
