@@ -26,7 +26,7 @@ FIRST_ROUND = 0.05
 def _thread(path: Path, keep: int) -> Generator[StoreThread]:
     """Starts the store thread of a node with this retention."""
     made = StoreThread(
-        lambda: open_store(str(path), node=True), HOLDER, (), {}, Retention(count=keep), (), dict, lambda _: True
+        lambda: open_store(str(path), node=True), HOLDER, (), {}, Retention(count=keep), (), True, dict, lambda _: True
     )  # fmt: skip
     made.start()
     try:

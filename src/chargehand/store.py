@@ -28,6 +28,7 @@ from chargehand.model.records import (
     HealthRow,
     Holder,
     JobFilter,
+    LastLife,
     Pause,
     RecurringPlan,
     Rescheduling,
@@ -53,7 +54,7 @@ class JobWriting(Protocol):
         For a Want with `asleep`, Grant.waiting counts how many more could be taken, up to that number. If a pause is in
         the way, Grant.next_in_ms says when it expires, because nothing is written then. Jobs over a limit of their
         queue or key are not taken; those over a key's limit are set aside until a slot is free, so that later claims
-        do not look at them.
+        do not look at them. At most one suspect is taken, and none while the holder has one.
         """
         ...
 
@@ -103,10 +104,13 @@ class JobWriting(Protocol):
         """Queues failed or cancelled jobs again with cleared counters. Raises Conflict if a unique key is taken."""
         ...
 
-    def recover(self, holder: Holder, why: str, spare: Sequence[str] = ()) -> list[str]:
+    def recover(
+        self, holder: Holder, why: str, spare: Sequence[str] = (), *, died: str | None = None
+    ) -> list[Settlement]:
         """Ends, as interruptions, the claims of earlier lives of this node. Call it only after those are dead.
 
-        `spare` names workers of those lives that cannot be killed: what they hold, or may hold, stays claimed.
+        `spare` names workers of those lives that cannot be killed: what they hold, or may hold, stays claimed. `died`
+        is the life that ended without having been asked to: its jobs are suspects (`model/suspects.py`) from then on.
         """
         ...
 
@@ -284,6 +288,10 @@ class FleetReading(Protocol):
 
     def crashes(self, which: CrashFilter) -> list[CrashRecord]:
         """Returns a page of crash reports, newest first."""
+        ...
+
+    def last_life(self) -> LastLife | None:
+        """Returns the life of the node that was registered last; None if there was none."""
         ...
 
     def given_up(self) -> list[GivenUpMark]:

@@ -3,6 +3,7 @@
 import os
 import signal
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -433,3 +434,39 @@ def test_pids_are_told_apart_by_their_start(world: World) -> None:  # spec: SV-1
 
 
 assert QUICK.rapid_limit > KILLS
+
+
+def test_a_job_that_kills_its_node_is_charged_and_nobody_else(hand: Chargehand, world: World) -> None:  # spec: RP-10
+    end = hand.crew("end", "dying_handlers:EndsItsNode", workers=2)
+    with hand.running() as host:
+        assert host.ready.wait(20)
+        guilty = world.put(end, kills=2)
+        others = [world.put(end) for _ in range(6)]
+        assert guilty.wait(30) == 3
+        for other in others:
+            other.wait(20)
+    job = guilty.job()
+    assert (job.state, job.crashes, job.interruptions, job.attempts) == (State.DONE, 1, 1, 0)
+    assert [attempt.outcome for attempt in guilty.attempts()] == ["interrupted", "crashed", "done"]
+    assert "the node died" in (guilty.attempts()[1].error or "")
+    assert [other.job().crashes for other in others] == [0] * 6
+
+
+def test_a_node_that_is_killed_while_it_stops_makes_no_suspects(make_hand: MakeHand, world: World) -> None:
+    """spec: RP-10. The host kills a node that does not stop in time; the job is as innocent as with any other stop."""
+    hand = make_hand(liveness=LivenessPolicy(grace=30.0))
+    do = hand.crew("do", "scripted_handlers:Doer", workers=1)
+    gate = world.gate()
+    with hand.running() as host:
+        ref = world.put(do, gate)
+        world.started(ref)
+        node = host.node_pid
+        assert node
+        os.kill(node, signal.SIGTERM)
+        eventually(lambda: (hand.status() or {}).get("stopping"))
+        os.kill(node, signal.SIGKILL)
+        world.started(ref, times=2)
+        with closing(open_store(str(world.store))) as store, store.transaction() as tx:
+            assert tx.execute("SELECT * FROM chargehand_suspect") == []
+        gate.touch()
+        assert ref.wait(20) == 1

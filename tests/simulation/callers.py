@@ -62,6 +62,9 @@ class Callers:
     def _poison(self) -> None:
         self._world.fates.poison.update(self.enqueue(1, timeout_ms=None))
 
+    def _killer(self) -> None:
+        self._world.fates.killers.update(self.enqueue(1, timeout_ms=None))
+
     def _retry(self) -> None:
         ended = [
             job.id for job in self._world.oracle.jobs.jobs.values() if job.state in ("failed", "cancelled", "done")

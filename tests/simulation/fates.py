@@ -20,6 +20,8 @@ class Fates(Performances):
     def __init__(self, world: "World") -> None:
         super().__init__(world)
         self.poison: set[str] = set()
+        self.killers: set[str] = set()
+        """Jobs that end the node."""
         self.bad: set[str] = set()
         """Jobs that raise whoever performs them."""
         self.upstream_down: set[str] = set()
@@ -53,6 +55,8 @@ class Fates(Performances):
             kind = "sick"
         elif worker.crew in self.upstream_down or any(claim.id in self.bad for claim in claims):
             kind = "raised"
+        if any(claim.id in self.killers for claim in claims):
+            kind = "kills the node"
         longest = [claim.timeout_ms for claim in claims if claim.timeout_ms is not None]
         if kind == "stalled" and longest and max(longest) > 10**6:
             kind = "done"  # would only make the history long

@@ -172,6 +172,44 @@ RESTARTS = (
         profile="node deaths",
         first=43,
     ),
+    # jobs that end their node
+    Mutant(
+        name="the job that ends its node is never charged",
+        file="model/suspects.py",
+        old="        outcome = _charge(orphan) if accused == [orphan.claim.seq] else Interrupted(why)\n",
+        new="        outcome = Interrupted(why)\n",
+        profile="a job that kills its node",
+    ),
+    Mutant(
+        name="everybody is charged at the first death",
+        file="model/suspects.py",
+        old=" if accused == [orphan.claim.seq] else",
+        new=" if orphan in there else",
+        profile="a job that kills its node",
+    ),
+    Mutant(
+        name="a node has several suspects at a time",
+        file="model/suspects.py",
+        old="    return [each.seq for each in left if each is not first]\n",
+        new="    return []\n",
+        profile="node deaths",
+        first=48,
+    ),
+    Mutant(
+        name="suspects are forgotten before they have ended",
+        file="model/suspects.py",
+        old="each.state is None or each.state in FINISHED]",
+        new="each.state is None or each.state is not State.RUNNING]",
+        profile="node deaths",
+        first=0,
+    ),
+    Mutant(
+        name="nobody looks for the next suspect when one has ended",
+        file="model/ledger.py",
+        old="            self._suspects.discard(settlement.id)\n            self.hint()\n",
+        new="            self._suspects.discard(settlement.id)\n",
+        profile="a job that kills its node later",
+    ),
     # breakers and admission
     Mutant(
         name="the breaker never opens",

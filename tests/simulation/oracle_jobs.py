@@ -63,6 +63,8 @@ class Truth(msgspec.Struct):
     item: str | None = None
     finished_ms: int = 0
     retried: bool = False
+    life: str = ""
+    """The life of the node that claimed it last."""
 
 
 class End(msgspec.Struct, frozen=True):
@@ -99,6 +101,8 @@ class JobPromises:
         self._handed: set[tuple[str, int]] = set()
         self.paused: dict[str, float] = {}
         """What is paused in the store, and until when."""
+        self.suspects: set[str] = set()
+        """Jobs that a node had when it was killed, and that have not ended since (RP-10)."""
         self.past: list[Settlement] = []
         """Settlements of claims that have ended: what a ghost might try again."""
 
@@ -125,6 +129,7 @@ class JobPromises:
         self._world.tally[f"cancelled while {job.state}"] += 1
         if job.state == "queued":
             job.state, job.reason = "cancelled", "cancelled"
+            self.suspects.discard(job_id)
         elif job.state == "running" and job.cancel_at is None:
             job.cancel_at = self._world.now
 
@@ -270,6 +275,8 @@ class JobPromises:
         if job.state == "queued" and job.cancel_at is not None:
             job.state, job.reason, wait = "cancelled", "cancelled", None
         job.finished_ms = now
+        if job.state != "queued":
+            self.suspects.discard(job.id)
         if wait is not None and wait != (0, 0):
             job.due = (now + wait[0], now + wait[1])
 
@@ -283,24 +290,46 @@ class JobPromises:
         )  # fmt: skip
         taken = [claim.id for claim in claims]
         if not paused and all(self.jobs[job].due[1] <= now for _, job in ready):
-            self.check(taken == [job for _, job in ready[:limit]], f"{crew} wants {limit} of {ready}, and gets {taken}")
+            free = self._with_one_suspect(crew, [job for _, job in ready])
+            self.check(taken == free[:limit], f"{crew} wants {limit} of {free}, and gets {taken}")
         for claim in claims:
             job = self.jobs[claim.id]
             self.check(job.state == "queued", f"job {claim.id} is claimed, but it is {job.state}")
             self.check(job.due[0] <= now, f"job {claim.id} is claimed {job.due[0] - now} ms too early")
             self.check(claim.fence == job.fence + 1, f"job {claim.id}: fence {claim.fence} follows {job.fence}")
             self.check((claim.failures, claim.crashes) == (job.attempts, job.crashes), f"job {claim.id}: {claim}")
-            job.state, job.fence = "running", claim.fence
+            self.check(claim.suspect == (claim.id in self.suspects), f"job {claim.id} is a suspect, or is not: {claim}")
+            job.state, job.fence, job.life = "running", claim.fence, f"life {self._world.lives}"
+        self.check(len(self._suspects_here()) <= 1, f"the node has several suspects: {self._suspects_here()}")
 
-    def recovered(self, ids: list[str], spared: set[str], *, some: bool) -> None:
+    def _suspects_here(self) -> list[str]:
+        life = f"life {self._world.lives}"
+        found = [self.jobs[job] for job in self.suspects]
+        return [job.id for job in found if job.state == "running" and job.life == life]
+
+    def _with_one_suspect(self, crew: str, ready: list[str]) -> list[str]:
+        """What may be claimed: all, but of the suspects only one, and none while the node has one."""
+        free, taken = list[str](), bool(self._suspects_here())
+        for job in ready:
+            if job not in self.suspects or not taken:
+                free.append(job)
+            taken = taken or job in self.suspects
+        return free
+
+    def recovered(self, ids: list[str], spared: set[str], *, some: bool, died: str | None = None) -> None:
         """A new node took back what an earlier one held; what an unkillable worker holds, or may hold, is spared."""
         running = {job.id for job in self.jobs.values() if job.state == "running"}
         self.check(set(ids) <= running and len(ids) == len(set(ids)), f"recovered {ids} of {running}")
         self.check(not spared & set(ids), f"{spared & set(ids)} are in an unkillable hand, and were taken from it")
         if not some:
             self.check(set(ids) == running, f"{running - set(ids)} were not recovered")
+        there = {job_id for job_id in ids if self.jobs[job_id].life == died}
+        accused = there & self.suspects
         for job_id in ids:
-            self._follows(self.jobs[job_id], End("interrupted"))
+            charged = accused == {job_id}
+            self._world.tally["charged with the death of a node"] += charged
+            self.suspects |= there & {job_id}
+            self._follows(self.jobs[job_id], End("crashed" if charged else "interrupted"))
         self._ends = {key: end for key, end in self._ends.items() if key[0] not in ids}
         self.compare(set(ids))
 

@@ -87,6 +87,9 @@ class Performances(Loads):
     def _crash(self, worker: Worker, claims: Claims, took: float) -> None:
         self._after(worker, took, lambda: worker.die(signal=11))
 
+    def _kills_the_node(self, worker: Worker, claims: Claims, took: float) -> None:
+        self._after(worker, took, lambda: worker.node is self._world.node and self._world.kill_node())
+
     def _oom(self, worker: Worker, claims: Claims, took: float) -> None:
         self._after(worker, took, lambda: worker.die(signal=9, oom=True))
 
@@ -187,6 +190,7 @@ class Performances(Loads):
 
     _performances: ClassVar[dict[str, Callable[..., None]]] = {
         "done": _done, "raised": _raised, "retry": _retry, "gave up": _gave_up, "progress": _progress,
+        "kills the node": _kills_the_node,
         "crash": _crash, "oom": _oom, "exits": _exits, "fatal": _fatal, "silent": _silent, "wakes late": _wakes_late,
         "brink": _brink, "interpreter": _interpreter, "deadlock": _deadlock, "stalled": _stalled,
         "garbage": _garbage, "noise": _noise, "late outcome": _late_outcome, "last words": _last_words,

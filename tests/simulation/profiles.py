@@ -306,6 +306,7 @@ PROFILES = (
         jobs={"done": 6, "crash": 2, "raised": 1},
         deeds={
             "enqueue": 4,
+            "killer": 1.5,
             "poison": 1,
             "order": 1.5,
             "scale": 0.5,

@@ -46,6 +46,22 @@ def twenty_crashing_files(stage: Stage) -> None:
     assert not world.given_up
 
 
+def one_job_that_kills_its_node(stage: Stage, workers: int, *, late: bool) -> None:
+    """RP-10: it is quarantined after three charges; all others are done, and none of them is charged."""
+    world = begin(stage, workers, lifted=True)
+    jobs = world.folk.enqueue(60, "a", delay_ms=0, priority=0, timeout_ms=None)
+    (killer,) = world.fates.killers = set(world.chance.sample(jobs, 1))
+    if late:
+        world.fates.scripted[killer] = lambda worker, claim: world.after(9.0, world.kill_node)
+    now_at(world, 240)
+    world.oracle.jobs.final({killer})
+    truth = world.oracle.jobs.jobs
+    assert states(world).count("done") == 59
+    assert [job.id for job in truth.values() if job.crashes] == [killer]
+    assert truth[killer].crashes == 3
+    assert world.tally["node killed"] == 4
+
+
 def three_crashing_files_and_nothing_else(stage: Stage, workers: int) -> None:
     """They are quarantined, and the crew survives: a poisoned job counts as got out of the way."""
     world = begin(stage, workers)
@@ -240,6 +256,9 @@ WORKERS: dict[str, Callable[[Stage], None]] = {
     "twenty crashing files": twenty_crashing_files,
     "three crashing files, one worker": lambda stage: three_crashing_files_and_nothing_else(stage, 1),
     "three crashing files, two workers": lambda stage: three_crashing_files_and_nothing_else(stage, 2),
+    "a job that kills its node": lambda stage: one_job_that_kills_its_node(stage, 3, late=False),
+    "a job that kills its node later": lambda stage: one_job_that_kills_its_node(stage, 3, late=True),
+    "a job that kills its node, one worker": lambda stage: one_job_that_kills_its_node(stage, 1, late=False),
     "drained": drained,
     "woken": woken,
     "woken beside one that loads": woken_beside_one_that_loads,

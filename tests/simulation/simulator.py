@@ -68,7 +68,7 @@ def settle_down(world: World) -> None:
         rounds += 1
         world.run(world.now + (5 if rounds < 10 else 60))
     world.run(world.now + 2)
-    jobs.final(world.fates.poison)
+    jobs.final(world.fates.poison | world.fates.killers)
 
 
 def mend(world: World) -> None:

@@ -26,7 +26,7 @@ from chargehand.stores.sqlite.store import SqliteStore
 EPOCH_MS = 1_700_000_000_000
 USUAL = (ledger.POLL, search.ENOUGH, search.LOOK_EVERY)
 """What a world changes in the shipped modules, as it was."""
-TABLES = ("job", "attempt", "pause", "node", "crew", "worker")
+TABLES = ("job", "attempt", "pause", "node", "crew", "worker", "suspect")
 
 
 class Stage:
@@ -85,6 +85,10 @@ class World(Clockwork):
         self.counts = {crew: terms.workers for crew, terms in profile.crews.items()}
         self.store_fails_until = 0.0
         self._pids, self.lives, self._item_ids = 100, 0, 0
+        self._killed: str | None = None
+        """The present life of the node, if it was killed before anybody asked it to stop."""
+        self._died: str | None = None
+        """The life before the present one, if that was killed."""
         self._unkillable: list[Worker] = []
         """Workers of earlier nodes, as the present one knows them."""
         self.application = Application(self)
@@ -147,7 +151,8 @@ class World(Clockwork):
 
     def start_node(self) -> None:
         """A node's life begins: whoever is left of the last one is ended first, or keeps its place."""
-        self.lives += 1
+        died, self._killed, self.lives = self._killed, None, self.lives + 1
+        self._died = died
         occupied: dict[str, Worker] = {}
         for worker in list(self.processes):
             if worker.unkillable_for and worker.component not in occupied:
@@ -157,11 +162,12 @@ class World(Clockwork):
         life = f"life {self.lives}"
         spared = {job for worker in occupied.values() for job in worker.hand}
         with self.stage.store.transaction() as tx:
-            recovered = tx.jobs.recover(Holder("sim", life), "the node died", tuple(occupied))
+            ended = tx.jobs.recover(Holder("sim", life), "the node died", tuple(occupied), died=died)
+        recovered = [settlement.id for settlement in ended]
         self.note(f"a node starts: {len(recovered)} jobs recovered, unkillable: {list(occupied.values())}")
         self.oracle.node_starts(self.counts, self.given_up)
         self.oracle.jobs.node_starts()
-        self.oracle.jobs.recovered(recovered, spared, some=bool(occupied))
+        self.oracle.jobs.recovered(recovered, spared, some=bool(occupied), died=died)
         node = self.node = Node(self, life, self.counts)
         self._unkillable = list(occupied.values())
         for component, worker in occupied.items():
@@ -193,9 +199,12 @@ class World(Clockwork):
         left = [w for w in self.processes if w.node is not node]
         spared = {job for w in left for job in w.hand}
         with self.stage.store.transaction() as tx:
-            recovered = tx.jobs.recover(node.store.holder, "the node died", tuple(w.component for w in left))
+            ended = tx.jobs.recover(
+                node.store.holder, "the node died", tuple(w.component for w in left), died=self._died
+            )
+        recovered = [settlement.id for settlement in ended]
         self.note(f"{worker} is gone at last: {len(recovered)} jobs recovered")
-        self.oracle.jobs.recovered(recovered, spared, some=True)
+        self.oracle.jobs.recovered(recovered, spared, some=True, died=self._died)
 
         def vacate() -> None:
             self.oracle.vacated(worker.component)
@@ -216,6 +225,7 @@ class World(Clockwork):
             return
         self.note("the node is killed")
         self.tally["node killed"] += 1
+        self._killed = None if node.fleet.stopping else node.store.holder.life
         self._leave(node)
         for worker in list(self.processes):
             stays = int(worker.component.split(":")[2]) < self.counts[worker.crew]

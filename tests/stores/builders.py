@@ -101,7 +101,7 @@ def retry(store: Store, *ids: str) -> list[str]:
 
 def recover(store: Store, holder: Holder = ME, why: str = "the node ended") -> list[str]:
     with store.transaction() as tx:
-        return tx.jobs.recover(holder, why)
+        return [ended.id for ended in tx.jobs.recover(holder, why)]
 
 
 def record(store: Store, job_id: str) -> JobRecord:

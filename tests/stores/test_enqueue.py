@@ -380,7 +380,7 @@ def test_all_kinds_of_change_roll_back_together(store: Store) -> None:
         assert tx.jobs.cancel([waiting.id]) == [CancelResult(waiting.id, True, 1)]
         assert tx.jobs.retry([failed.id]) == [failed.id]
         tx.fleet.pause("*", "me", None)
-        assert tx.jobs.recover(EARLIER_ME, "why") == [running.id]
+        assert [ended.id for ended in tx.jobs.recover(EARLIER_ME, "why")] == [running.id]
 
     roll_back(store, work)
     assert everything(store) == before

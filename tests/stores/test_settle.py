@@ -446,6 +446,6 @@ def test_recovering_spares_what_an_unkillable_worker_holds_or_may_hold(store: St
     with store.transaction() as tx:
         tx.jobs.note([Note(seq=c.seq, fence=c.fence, worker=w, age_ms=0) for c, w in ((own, "w:0"), (sibling, "w:1"))])
     with store.transaction() as tx:
-        assert tx.jobs.recover(ME, "the node ended", spare=["w:0"]) == [sibling.id]
+        assert [ended.id for ended in tx.jobs.recover(ME, "the node ended", spare=["w:0"])] == [sibling.id]
     assert (state(store, own.id), state(store, unknown.id)) == (State.RUNNING, State.RUNNING)
     assert sorted(recover(store)) == sorted([own.id, unknown.id])

@@ -12,8 +12,7 @@ from chargehand.model.batch import Note, Want
 from chargehand.model.job import Done, Found, NewJob, Raised, settle
 from chargehand.model.limits import LOOK_AT_ONCE
 from chargehand.model.records import CrashReport, Discovery, JobFilter, RecurringPlan, Retention
-from chargehand.stores.sqlite import jobs as job_writing
-from chargehand.stores.sqlite import reading
+from chargehand.stores.sqlite import reading, suspects
 from chargehand.stores.sqlite.store import SqliteStore
 
 
@@ -229,7 +228,7 @@ def test_finding_those_to_be_cancelled_looks_at_running_jobs_alone(store: Sqlite
 
 # spec: SV-11, WK-3
 def test_finding_orphans_looks_at_running_jobs_alone(store: SqliteStore) -> None:
-    first, *_ = plan(store, job_writing._ORPHANS, ("life", "[]"))
+    first, *_ = plan(store, suspects._ORPHANS, ("life", "[]"))
     assert first.endswith("USING INDEX chargehand_job_running")
 
 

@@ -254,7 +254,7 @@ class StoreMachine(RuleBasedStateMachine):
     def recover(self, life: str) -> None:
         dead = [one for one in self.jobs.values() if one.state is State.RUNNING and one.life != life]
         with self.store.transaction() as tx:
-            recovered = tx.jobs.recover(self.holder(life), "gone")
+            recovered = [ended.id for ended in tx.jobs.recover(self.holder(life), "gone")]
         assert sorted(self.jobs.keys() & set(recovered)) == sorted(one.id for one in dead)
         for one in dead:
             self.come_back(one)

@@ -183,7 +183,9 @@ class Host:
         """Ends the processes that a killed node has left behind, because no other node will end them."""
         lock = nodelock.take(self._store)
         if lock is not None:
-            ProcessRecord(self._store.lives, self._store.mark).end_earlier(KILL_TIMEOUT)
+            record = ProcessRecord(self._store.lives, self._store.mark)
+            record.end_earlier(KILL_TIMEOUT)
+            record.stopping()
             nodelock.release(lock)
 
     def _watch(self, child: Child, tether: socket.socket) -> None:

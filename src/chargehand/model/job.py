@@ -180,6 +180,8 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """How long the job had been due when it was claimed."""
     failed_in: str | None = None
     """In which worker process the job has failed so far, as JSON (`model/trust.py`); None if in none."""
+    suspect: bool = False
+    """Whether a node died unasked while it had this job: no other suspect is claimed before this claim has ended."""
 
     @property
     def last_attempt(self) -> bool:

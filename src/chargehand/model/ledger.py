@@ -90,6 +90,8 @@ class Ledger:
         self._chores_since: float | None = None
         self._paused_workers: frozenset[str] = frozenset()
         """Workers that are paused individually."""
+        self._suspects: set[str] = set()
+        """Claimed jobs that are suspects: when one ends, another may be claimed."""
         self._waiting: dict[str, int] = {}
         self._write_at: float | None = None
         """When the collected outcomes are to be written."""
@@ -401,6 +403,9 @@ class Ledger:
             self.tally.pending(now)
         if settlement.id in self._awaited:
             self.hurry(now)
+        if settlement.id in self._suspects:
+            self._suspects.discard(settlement.id)
+            self.hint()
         if settlement.outcome is None and settlement.state is State.QUEUED:
             self._returned(settlement.queue)
         elif settlement.state is State.QUEUED:
@@ -595,6 +600,7 @@ class Ledger:
             if not pool.prefetched:
                 pool.gather_until = None  # the jobs that waited are gone, and these have not waited
             pool.add(grant.claims)
+            self._suspects.update(claim.id for claim in grant.claims if claim.suspect)
             if grant.urgent:
                 self._give_back(pool, now, min(grant.urgent, len(pool.prefetched)))
                 self._write_at = now  # the same transaction claims the more urgent jobs

@@ -15,6 +15,13 @@ class Holder(msgspec.Struct, frozen=True):
     life: str
 
 
+class LastLife(msgspec.Struct, frozen=True):
+    """The last registered life of a node, and the id of the boot of the machine in which it ran."""
+
+    life: str
+    boot: str | None
+
+
 class CrewRow(msgspec.Struct, frozen=True, kw_only=True):
     """A registered crew. Readers need it because they do not import the application."""
 

@@ -142,6 +142,7 @@ class Node:
             about,
             plan.retention,
             self._spare(),
+            self._lives.earlier_was_asked,
             lambda: {crew.name: fingerprint(crew, plan.python_path) for crew in plan.crews},
             waits,
         )
@@ -316,10 +317,16 @@ class Node:
                 self._open = True
                 self._requests.opened(news, now)
                 self._tether.send(encode("READY", {"pid": os.getpid()}))
-            case Recovered(jobs):
-                if jobs:
-                    log.warning("jobs of an earlier node were released", count=len(jobs))
+            case Recovered(settlements, died):
+                if settlements:
+                    log.warning(
+                        "jobs of an earlier node were released" + (", which died; they are suspects" if died else ""),
+                        count=len(settlements),
+                    )
                     self._ledger.hint()
+                for settlement in settlements:
+                    if settlement.outcome == "crashed":
+                        _tell_failure(settlement)
             case Unusable(why):
                 self._unusable = why
                 log.error("the store cannot be used", why=why)
@@ -466,6 +473,7 @@ class Node:
         if self._stopping is not None:
             return
         self._stopping = why
+        self._lives.stopping()
         log.info("node stopping", event=log.Event.NODE_STOPPING, reason=why)
         self._ledger.close(clock.monotonic())
         self._supervisor.stop()

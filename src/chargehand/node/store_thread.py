@@ -15,6 +15,7 @@ import msgspec
 from chargehand import clock, log
 from chargehand.errors import ChargehandError, StoreError
 from chargehand.model.batch import Batch, Result
+from chargehand.model.job import Settlement
 from chargehand.model.records import CrewRow, GivenUpMark, Holder, RestartNote, Retention
 from chargehand.store import Store
 from chargehand.stores.turn import pauses_of
@@ -35,9 +36,10 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Recovered(msgspec.Struct, frozen=True):
-    """The claims of earlier lives were released: these jobs are queued again."""
+    """The claims of earlier lives were released. `died`: because the last of them ended without being asked to."""
 
-    jobs: tuple[str, ...]
+    settlements: tuple[Settlement, ...]
+    died: bool
 
 
 class Recover(msgspec.Struct, frozen=True):
@@ -72,6 +74,7 @@ class StoreThread(threading.Thread):
         about: dict[str, Any],
         retention: Retention,
         spare: tuple[str, ...],
+        earlier_was_asked: bool,
         fingerprints: Callable[[], dict[str, str]],
         waits: Callable[[Any], bool],
     ) -> None:
@@ -79,7 +82,9 @@ class StoreThread(threading.Thread):
         self._open, self._holder, self._crews, self._about = open_store, holder, crews, about
         self._retention, self._fingerprints, self._waits = retention, fingerprints, waits
         self._inbox: SimpleQueue[Batch | Recover | None] = SimpleQueue()
-        self._inbox.put(Recover(spare))
+        self._spare, self._earlier_was_asked = spare, earlier_was_asked
+        self._died: str | None = None
+        """The life of the node that ended without having been asked to, if the one before this did."""
         self._outbox: deque[News] = deque()
         self.ready = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self.busy_since: float | None = None
@@ -118,6 +123,7 @@ class StoreThread(threading.Thread):
     def run(self) -> None:
         try:
             store = self._open()
+            self._died = self._find_died(store)
             with store.transaction() as tx:
                 tx.fleet.register(self._holder, self._crews, self._about)
             self._report(self._opened(store))
@@ -126,6 +132,7 @@ class StoreThread(threading.Thread):
                 log.error("the store cannot be opened: unexpected error", trace=True)
             self._report(Unusable(str(error) if isinstance(error, ChargehandError) else repr(error)))
             return
+        self._recover(store, Recover(self._spare))
         while (todo := self._next(store)) is not None:
             if isinstance(todo, Recover):
                 self._recover(store, todo)
@@ -148,11 +155,19 @@ class StoreThread(threading.Thread):
             fingerprints=self._fingerprints(),
         )
 
+    def _find_died(self, store: Store) -> str | None:
+        """Returns the last life of the node if it ended without being asked to, other than by the end of the boot."""
+        last = store.fleet.last_life()
+        if last is None or self._earlier_was_asked or last.boot != self._about.get("boot"):
+            return None
+        return last.life
+
     def _recover(self, store: Store, todo: Recover) -> None:
         try:
             with store.transaction() as tx:
-                recovered = tx.jobs.recover(self._holder, "the node ended while the job was running", todo.spare)
-            self._report(Recovered(tuple(recovered)))
+                why = "the node ended while the job was running"
+                recovered = tx.jobs.recover(self._holder, why, todo.spare, died=self._died)
+            self._report(Recovered(tuple(recovered), self._died is not None))
         except Exception as error:
             log.error("the claims of an earlier node could not be released yet", why=error)
             clock.sleep(RECOVER_AGAIN)

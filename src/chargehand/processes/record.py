@@ -3,6 +3,7 @@
 Writing does not use the store and is not synced: the file matters only until the next boot, whose id it contains.
 """
 
+import os
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -13,6 +14,8 @@ from chargehand.ids import new_id
 from chargehand.processes import proc
 from chargehand.processes.child import Child, Life, kill_leftovers
 
+APP = "app"
+"""The component of the node itself."""
 LONGEST = 4096
 """The number of lines after which the file is rewritten without ended processes."""
 
@@ -27,10 +30,14 @@ class ProcessRecord:
         self.mark = f"{self._store_mark}/{self.life}"
         self._boot = proc.boot_id()
         self._lines = 0
+        self.earlier_was_asked = True
+        """Whether the node before this one was asked to stop, as far as its record says."""
 
     def end_earlier(self, limit: float) -> list[Life]:
         """Kills what earlier nodes of this store left, and starts a new record. Returns what cannot be killed."""
-        unkillable = kill_leftovers(self._read(), f"{self._store_mark}/", limit)
+        lives = self._read_all()
+        self.earlier_was_asked = lives is None or any(life.component == APP for life in lives)
+        unkillable = kill_leftovers(_running(lives or []), f"{self._store_mark}/", limit)
         self._write(unkillable)
         return unkillable
 
@@ -50,10 +57,15 @@ class ProcessRecord:
             for pid, start in processes:
                 self._append(Life(boot=self._boot, pid=pid, start=start, component=component, over=over))
 
+    def stopping(self) -> None:
+        """Records that the node was asked to stop: if it is killed before it has stopped, its jobs are not to blame."""
+        own = proc.stat(os.getpid())
+        self.note(APP, ended=[(os.getpid(), own.start if own else 0)])
+
     def _append(self, life: Life) -> None:
         try:
             if self._lines >= LONGEST:
-                self._write(self._read())
+                self._write(_running(self._read_all() or []))
             with open(self._path, "ab") as file:
                 file.write(msgspec.json.encode(life) + b"\n")
         except OSError as error:
@@ -65,12 +77,12 @@ class ProcessRecord:
         """Deletes the record after a graceful shutdown."""
         self._path.unlink(missing_ok=True)
 
-    def _read(self) -> list[Life]:
-        """Returns the recorded processes that have not ended."""
+    def _read_all(self) -> list[Life] | None:
+        """Returns all recorded processes, each as it was recorded last; None if there is no record."""
         try:
             lines = self._path.read_bytes().splitlines()
         except FileNotFoundError:
-            return []
+            return None
         lives: dict[tuple[str, int, int], Life] = {}
         for line in lines:
             try:
@@ -79,8 +91,13 @@ class ProcessRecord:
                 log.warning("an incomplete line in the record of processes was ignored", file=self._path)
                 continue
             lives[life.boot, life.pid, life.start] = life
-        return [life for life in lives.values() if not life.over]
+        return list(lives.values())
 
     def _write(self, lives: list[Life]) -> None:
         self._path.write_bytes(b"".join(msgspec.json.encode(life) + b"\n" for life in lives))
         self._lines = len(lives)
+
+
+def _running(lives: list[Life]) -> list[Life]:
+    """Returns the processes that have not ended, as far as the record says."""
+    return [life for life in lives if not life.over]

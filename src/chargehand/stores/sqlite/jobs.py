@@ -16,9 +16,11 @@ from chargehand.ids import NewIds
 from chargehand.model.batch import Grant, Note, Want
 from chargehand.model.job import Claim, Enqueued, NewJob, Settlement, State
 from chargehand.model.records import CancelResult, Discovered, Discovery, Holder, RecurringPlan, Rescheduling
+from chargehand.model.suspects import mark
 from chargehand.stores.sqlite import items
 from chargehand.stores.sqlite.limits import Limits
 from chargehand.stores.sqlite.rows import clean, columns, readable
+from chargehand.stores.sqlite.suspects import Suspects
 
 ROWS_AT_ONCE = 50
 """How many jobs one statement inserts, if there are many: that halves the cost of a job."""
@@ -62,13 +64,19 @@ UPDATE chargehand_job SET waits_for = NULL WHERE seq IN (
 # Claims and successful outcomes are the hot path. Each is one statement for a whole batch, with one JSON text in and
 # out: for every single row SQLite would release and take the interpreter lock, and the node's main thread would wait.
 _CLAIM_FIELDS = columns(
-    Claim, failures="attempts", fence="fence + 1", tags="json(tags)", waited_ms="max(0, ?3 - run_at_ms)"
+    Claim,
+    failures="attempts",
+    fence="fence + 1",
+    tags="json(tags)",
+    waited_ms="max(0, ?3 - run_at_ms)",
+    suspect="json('false')",
 )
 _FIND = f"""
 SELECT json_group_array(json_array({_CLAIM_FIELDS})) FROM (
   SELECT * FROM chargehand_job
   WHERE queue = ?1 AND state = 'queued' AND waits_for IS NULL ORDER BY priority DESC, seq LIMIT ?2)
 """
+_FIND_OTHERS = _FIND.replace("waits_for IS NULL", "waits_for IS NULL AND seq NOT IN (SELECT value FROM json_each(?4))")
 _FIND_THESE = f"""
 SELECT json_group_array(json_array({_CLAIM_FIELDS})) FROM chargehand_job WHERE seq IN (SELECT value FROM json_each(?1))
 """
@@ -88,19 +96,22 @@ SELECT value ->> 0, value ->> 1, ?2, value ->> 3, value ->> 4, ?3 - (value ->> 5
 FROM json_each(?1)
 """
 _NEXT = "SELECT min(run_at_ms) FROM chargehand_job WHERE queue = ?1 AND state = 'queued' AND waits_for = 'time'"
-# What a claim must know first: which pauses hold, and when the next scheduled job becomes due.
+# What a claim must know first: which pauses hold, when the next scheduled job becomes due, and if there are suspects.
 _LOOK = f"""
 SELECT (SELECT json_group_array(until_ms) FROM chargehand_pause
-  WHERE scope IN ('*', ?2) AND (until_ms IS NULL OR until_ms > ?3)), ({_NEXT})
+  WHERE scope IN ('*', ?2) AND (until_ms IS NULL OR until_ms > ?3)), ({_NEXT}),
+  EXISTS (SELECT 1 FROM chargehand_suspect WHERE job > 0)
 """
 _WAITING = """
 SELECT count(*) FROM (
-  SELECT 1 FROM chargehand_job WHERE queue = ? AND state = 'queued' AND waits_for IS NULL LIMIT ?)
+  SELECT 1 FROM chargehand_job WHERE queue = ? AND state = 'queued' AND waits_for IS NULL
+    AND seq NOT IN (SELECT value FROM json_each(?)) LIMIT ?)
 """
 _MORE_URGENT = """
 SELECT count(*) FROM (
   SELECT 1 FROM chargehand_job
-  WHERE queue = ?1 AND state = 'queued' AND waits_for IS NULL AND priority > ?2 LIMIT ?3)
+  WHERE queue = ?1 AND state = 'queued' AND waits_for IS NULL AND priority > ?2
+    AND seq NOT IN (SELECT value FROM json_each(?4)) LIMIT ?3)
 """
 # A job with a cancel request is cancelled where it would be queued again. A queued job has no progress.
 _SETTLE = """
@@ -120,11 +131,6 @@ _ATTEMPT = "INSERT INTO chargehand_attempt VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _NOTE = """
 UPDATE chargehand_job SET worker = ?3, started_ms = ?4, progress = coalesce(?5, progress)
 WHERE seq = ?1 AND fence = ?2 AND state = 'running'
-"""
-_ORPHANS = """
-SELECT id, seq, fence, queue, node, worker, started_ms FROM chargehand_job
-WHERE state = 'running' AND life <> ?1
-  AND (?2 = '[]' OR worker IS NOT NULL AND worker NOT IN (SELECT value FROM json_each(?2)))
 """
 _HELD = """
 SELECT seq, queue, node, life, worker, started_ms FROM chargehand_job WHERE id = ?1 AND fence = ?2 AND state = 'running'
@@ -162,6 +168,7 @@ class SqliteJobs:
 
     def __init__(self, db: Any, now_ms: int, limits: Limits, new_ids: NewIds) -> None:
         self._db, self._now, self._limits, self._new_ids = db, now_ms, limits, new_ids
+        self._suspects = Suspects(db, now_ms)
 
     def _all(self, sql: str, bindings: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
         return self._db.execute(sql, bindings).fetchall()
@@ -211,7 +218,7 @@ class SqliteJobs:
         return [self._claim(want, holder) for want in wants]
 
     def _claim(self, want: Want, holder: Holder) -> Grant:
-        ((pauses, run_at),) = self._all(_LOOK, (want.queue, want.crew, self._now))
+        ((pauses, run_at, accused),) = self._all(_LOOK, (want.queue, want.crew, self._now))
         ends: list[int | None] = json.loads(pauses)
         if ends:
             # Nothing is written when a pause expires, so the caller must learn now when to ask again.
@@ -227,37 +234,45 @@ class SqliteJobs:
         if room is not None:
             limit = min(limit, room)
             asleep = min(asleep, room - limit)
+        blocked, suspects = self._suspects.blocked(want.queue, holder) if accused else ([], set[int]())
         if not (limit or asleep):
-            return Grant(want.crew, (), None, limited=limit < want.limit, urgent=self._more_urgent(want))
+            return Grant(want.crew, (), None, limited=limit < want.limit, urgent=self._more_urgent(want, blocked))
         if self._limits.of(want.queue).key is None:
-            claims, waiting, next_in = *self._take(want.queue, limit, asleep, holder), None
+            claims, waiting, next_in = *self._take(want.queue, limit, asleep, holder, blocked), None
         else:
-            claims, waiting, next_in = self._take_within_key_limits(want.queue, limit, asleep, holder)
+            claims, waiting, next_in = self._take_within_key_limits(want.queue, limit, asleep, holder, blocked)
+        if suspects:
+            claims = mark(claims, suspects)
         if next_in is None and len(claims) + waiting < limit + asleep:
             next_in = None if run_at is None else max(0, run_at - self._now)
-        limited = (limit < want.limit) or self._limits.of(want.queue).key is not None
-        return Grant(want.crew, tuple(claims), next_in, waiting, limited, self._more_urgent(want))
+        limited = (limit < want.limit) or self._limits.of(want.queue).key is not None or bool(blocked)
+        return Grant(want.crew, tuple(claims), next_in, waiting, limited, self._more_urgent(want, blocked))
 
-    def _more_urgent(self, want: Want) -> int:
+    def _more_urgent(self, want: Want, blocked: Sequence[int]) -> int:
         """Returns how many ready jobs are more urgent than the least urgent prefetched claim, up to `want.ahead`."""
         if not want.ahead:
             return 0
-        ((count,),) = self._all(_MORE_URGENT, (want.queue, want.above, want.ahead))
+        ((count,),) = self._all(_MORE_URGENT, (want.queue, want.above, want.ahead, json.dumps(blocked)))
         return count
 
-    def _take(self, queue: str, limit: int, asleep: int, holder: Holder) -> tuple[list[Claim], int]:
-        ((found,),) = self._all(_FIND, (queue, limit, self._now))
+    def _take(
+        self, queue: str, limit: int, asleep: int, holder: Holder, blocked: Sequence[int]
+    ) -> tuple[list[Claim], int]:
+        if blocked:
+            ((found,),) = self._all(_FIND_OTHERS, (queue, limit, self._now, json.dumps(blocked)))
+        else:
+            ((found,),) = self._all(_FIND, (queue, limit, self._now))
         claims = _claims.decode(found)
         self._hold([claim.seq for claim in claims], holder)
         waiting = 0
         if asleep:
-            ((waiting,),) = self._all(_WAITING, (queue, asleep))
+            ((waiting,),) = self._all(_WAITING, (queue, json.dumps(blocked), asleep))
         return claims, waiting
 
     def _take_within_key_limits(
-        self, queue: str, limit: int, asleep: int, holder: Holder
+        self, queue: str, limit: int, asleep: int, holder: Holder, blocked: Sequence[int]
     ) -> tuple[list[Claim], int, int | None]:
-        chosen = self._limits.choose(queue, limit, asleep)
+        chosen = self._limits.choose(queue, limit, asleep, blocked)
         ((found,),) = self._all(_FIND_THESE, (json.dumps(chosen.seqs), None, self._now))
         claims = {claim.seq: claim for claim in _claims.decode(found)}
         self._hold(chosen.seqs, holder)
@@ -391,19 +406,14 @@ class SqliteJobs:
                 ) from None
         return queued
 
-    def recover(self, holder: Holder, why: str, spare: Sequence[str] = ()) -> list[str]:
+    def recover(
+        self, holder: Holder, why: str, spare: Sequence[str] = (), *, died: str | None = None
+    ) -> list[Settlement]:
         # A file has one node, so every other life is an earlier life of it, even under another name.
-        orphans = self._all(_ORPHANS, (holder.life, json.dumps(list(spare))))
-        held = [
-            (node, Settlement(
-                id=job_id, seq=seq, fence=fence, queue=queue, state=State.QUEUED, outcome="interrupted", error=why,
-                interruptions=1, worker=worker, duration_ms=max(0, self._now - started_ms),
-            ))
-            for job_id, seq, fence, queue, node, worker, started_ms in orphans
-        ]  # fmt: skip
+        held = self._suspects.release(holder, spare, died, why)
         for name in {node for node, _ in held}:
             self.settle([s for node, s in held if node == name], Holder(name, holder.life))
-        return [s.id for _, s in held]
+        return [s for _, s in held]
 
     def clear(self, queue: str, limit: int) -> list[str]:
         gone = self._db.execute(_CLEAR, (queue, limit)).fetchall()

@@ -24,7 +24,8 @@ WHERE queue = ? AND state = 'running' AND limit_key IS NOT NULL GROUP BY limit_k
 _NEXT_READY = """
 SELECT json_group_array(json_array(seq, limit_key)) FROM (
   SELECT seq, limit_key FROM chargehand_job
-  WHERE queue = ?1 AND state = 'queued' AND waits_for IS NULL ORDER BY priority DESC, seq LIMIT ?2)
+  WHERE queue = ?1 AND state = 'queued' AND waits_for IS NULL AND seq NOT IN (SELECT value FROM json_each(?3))
+  ORDER BY priority DESC, seq LIMIT ?2)
 """
 _SET_ASIDE = "UPDATE chargehand_job SET waits_for = 'limit' WHERE seq IN (SELECT value FROM json_each(?))"
 # Runs once for each freed slot: brings back the next job of the key of the job (?2) that had the slot.
@@ -65,10 +66,11 @@ class Limits:
         (running,) = self._db.execute(_RUNNING, (queue,)).fetchone()
         return limits.room(limit, int(running))
 
-    def choose(self, queue: str, limit: int, asleep: int) -> Chosen:
-        """Chooses the next jobs whose keys have a free slot, and sets aside those whose keys have none."""
+    def choose(self, queue: str, limit: int, asleep: int, blocked: Sequence[int] = ()) -> Chosen:
+        """Chooses the next jobs, without the blocked ones, whose keys have a free slot, and sets aside the others."""
         running: dict[str, int] = dict(self._db.execute(_RUNNING_BY_KEY, (queue,)))
-        ((ready,),) = self._db.execute(_NEXT_READY, (queue, limits.jobs_needed(limit, asleep)))
+        bindings = (queue, limits.jobs_needed(limit, asleep), json.dumps(blocked))
+        ((ready,),) = self._db.execute(_NEXT_READY, bindings)
         chosen = limits.choose(_ready.decode(ready), running, self.of(queue).key or 0, limit, asleep)
         if chosen.over:
             self._db.execute(_SET_ASIDE, (json.dumps(chosen.over),))

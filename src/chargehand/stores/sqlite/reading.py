@@ -14,6 +14,7 @@ from chargehand.model.records import (
     GivenUpMark,
     HealthRow,
     JobFilter,
+    LastLife,
     Pause,
     RecurringPlan,
     RestartNote,
@@ -195,6 +196,10 @@ class SqliteFleetReading:
         )
         sql = f"{_CRASHES} WHERE {condition} ORDER BY at_ms DESC, seq DESC LIMIT ?"
         return records(CrashRecord, self._db.all(sql, (self._db.now_ms(), *bindings, which.limit)))
+
+    def last_life(self) -> LastLife | None:
+        rows = self._db.all("SELECT life, about ->> 'boot' FROM chargehand_node")
+        return LastLife(*rows[0]) if rows else None
 
     def given_up(self) -> list[GivenUpMark]:
         return records(GivenUpMark, self._db.all(_GIVEN_UP))

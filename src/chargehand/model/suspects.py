@@ -1,0 +1,80 @@
+"""Finds the job that ends its node: decides who is suspect, who may run while others are, and who is charged.
+
+Pure. Every job that a node had when it died unasked is a suspect until it has finished. A node has at most one suspect
+at a time, so a suspect that it had at a further such death is the only one that can be to blame.
+"""
+
+from collections.abc import Collection, Sequence
+
+import msgspec
+
+from chargehand.model.job import FINISHED, Claim, Crashed, Interrupted, Settlement, State, settle
+
+
+class Suspect(msgspec.Struct, frozen=True, kw_only=True):
+    """A suspect, as the store has it."""
+
+    seq: int
+    state: State | None
+    """None if the job was deleted."""
+    queue: str | None
+    priority: int | None
+    ready: bool
+    """Whether a claim may take it now."""
+    here: bool
+    """Whether the present node has it."""
+
+
+class Orphan(msgspec.Struct, frozen=True, kw_only=True):
+    """A claim of an earlier life of the node."""
+
+    claim: Claim
+    node: str
+    life: str
+    worker: str | None
+    duration_ms: int
+    suspect: bool
+
+
+def finished(suspects: Sequence[Suspect]) -> list[int]:
+    """Returns the jobs that are suspects no longer, because they have finished."""
+    return [each.seq for each in suspects if each.state is None or each.state in FINISHED]
+
+
+def blocked(suspects: Sequence[Suspect], queue: str) -> list[int]:
+    """Returns the suspects that a claim from this queue must leave: all, or all but the one whose turn it is."""
+    left = [each for each in suspects if each.state is State.QUEUED]
+    if any(each.here and each.state is State.RUNNING for each in suspects):
+        return [each.seq for each in left]
+    ready = [each for each in left if each.queue == queue and each.ready]
+    first = min(ready, key=lambda each: (-(each.priority or 0), each.seq), default=None)
+    return [each.seq for each in left if each is not first]
+
+
+def release(orphans: Sequence[Orphan], died: str | None, why: str) -> tuple[list[Settlement], list[int]]:
+    """Returns how the claims of earlier lives end, and which of these jobs are suspects from now on.
+
+    `died` is the life that ended unasked. Only a suspect that was the only one in that life is charged.
+    """
+    there = [orphan for orphan in orphans if orphan.life == died]
+    accused = [orphan.claim.seq for orphan in there if orphan.suspect]
+    settlements: list[Settlement] = []
+    for orphan in orphans:
+        outcome = _charge(orphan) if accused == [orphan.claim.seq] else Interrupted(why)
+        settlement = settle(orphan.claim, outcome, worker=orphan.worker, duration_ms=orphan.duration_ms)
+        assert settlement is not None
+        settlements.append(settlement)
+    return settlements, [orphan.claim.seq for orphan in there]
+
+
+def _charge(orphan: Orphan) -> Crashed:
+    who = orphan.worker or "a worker"
+    return Crashed(
+        f"the node died while {who} performed the job; it was the only job of the node that had also been running when "
+        "a node died before"
+    )
+
+
+def mark(claims: Sequence[Claim], suspects: Collection[int]) -> list[Claim]:
+    """Returns the claims with the suspects among them marked."""
+    return [msgspec.structs.replace(claim, suspect=True) if claim.seq in suspects else claim for claim in claims]
