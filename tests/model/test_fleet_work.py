@@ -353,6 +353,19 @@ def test_a_job_after_a_look_begins_the_idleness_anew() -> None:
     assert world.beat(5) == [Ask(ONE)]
 
 
+# spec: WP-3 WK-10
+def test_a_look_right_after_a_job_does_not_delay_the_idleness() -> None:
+    world = started(idle_exit=60.0)
+    world.work()
+    world.fleet.ended(ONE, world.now)  # and a look follows at once, without a moment of rest
+    ended_at = world.now
+    world.fleet.began(ONE, "a/?", 30.0, world.now)
+    world.now += 20
+    world.fleet.ended(ONE, world.now, job=False)
+    world.fleet.let_go(ONE, world.now)
+    assert world.place.sleep_at == ended_at + 60.0
+
+
 # spec: SV-4, WP-3
 def test_a_worker_is_asleep_only_when_its_process_has_exited() -> None:
     world = started(idle_exit=60.0)

@@ -223,8 +223,9 @@ class Fleet(Roster):
         """Records that the worker's job or call of `discover` has ended; returns whether it may receive another."""
         place = self.places[component]
         place.jobs += job
-        if job:
-            place.rest_at = None
+        if job:  # the idle time begins now, also if a call of `discover` follows
+            rest = self.crews[place.crew].idle_exit
+            place.rest_at = None if rest is None else now + rest
         place.job, place.job_until, place.cancel_at, place.endless = None, None, None, False
         place.recalled.clear()
         self._watch.turned(place, now)
