@@ -72,6 +72,17 @@ def test_a_job_may_be_about_a_file_whose_name_is_not_utf8(web: Web) -> None:  # 
     assert web.hand.claims()[0].label == name
 
 
+def test_the_client_escapes_what_it_sends(web: Web) -> None:  # spec: HT-3
+    name = "caf\udce9\0.flac"
+    client = web.client()
+    one = client.enqueue("plain", {name: [name]}, label="caf\udce9", tags=["caf\udce9"])
+    (other,) = client.enqueue_many([{"crew": "plain", "payload": name, "key": "caf\udce9"}])
+    assert [codec.from_json(take(web).payload, None, "it") for _ in range(2)] == [{name: [name]}, name]
+    assert (web.hand.job(one.id).label, web.hand.job(other.id).key) == ("caf\udce9", "caf\udce9")
+    assert [job.id for job in client.jobs(tag="caf\udce9").jobs] == [one.id]
+    assert [job.id for job in client.jobs(text="caf\udce9").jobs] == [other.id, one.id]
+
+
 def test_nul_may_be_in_a_payload_escaped_or_not(web: Web) -> None:  # spec: HT-3
     for text in ("a\0b", f"a{MARK}x00b"):
         made = web.post("/api/v1/jobs", {"crew": "plain", "payload": [text]}, 201)
