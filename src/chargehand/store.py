@@ -3,6 +3,9 @@
 A store never decides what follows from an outcome (the model does) and never runs anything. A transaction writes in
 three parts (`jobs`, `fleet`, `access`), and a store reads in the same three. Times are the store's own clock: callers
 pass durations.
+
+Texts of the application (keys, items, labels, tags, payloads, results) reach a store escaped by `codec`: valid Unicode
+without NUL. A store returns them as they are.
 """
 
 from collections.abc import Callable, Sequence
