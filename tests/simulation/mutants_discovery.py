@@ -141,8 +141,8 @@ DISCOVERY = (
     Mutant(
         name="who looks for work is never idle",
         file="model/fleet/fleet.py",
-        old="        if job:\n            place.rest_at = None\n",
-        new="        place.rest_at = None\n",
+        old="        if job:  # the idle time begins now, also if a call of `discover` follows\n",
+        new="        if True:\n",
         profile="asleep and woken",
     ),
     Mutant(
