@@ -58,6 +58,7 @@ class Event(StrEnum):
     OUTCOME_LATE = "outcome-late"
     QUEUE_UNSERVED = "queue-unserved"
     QUEUE_SERVED = "queue-served"
+    PAUSE_IN_FORCE = "pause-in-force"
     ORDER = "order"
 
 

@@ -136,8 +136,11 @@ class FleetWriting(Protocol):
         """Keeps the worker count that a person set for this crew (None: the configured count again)."""
         ...
 
-    def pause(self, scope: str, who: str, reason: str | None, for_ms: int | None = None) -> None:
-        """Sets a pause flag: from the commit on, and for so long, claims of the scope get nothing."""
+    def pause(self, scope: str, who: str, reason: str | None, for_ms: int | None = None) -> Pause | None:
+        """Sets a pause flag: from the commit on, and for so long, claims of the scope get nothing.
+
+        Returns the pause of the same scope that it replaces.
+        """
         ...
 
     def clock_set_back(self) -> None:

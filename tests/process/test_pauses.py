@@ -5,7 +5,7 @@ import signal
 from collections.abc import Callable
 from typing import Any
 
-from operating import FAULTY, WRONG, become, pids, serving, statuses, stays, texts, workers
+from operating import FAULTY, WRONG, become, command, pids, serving, statuses, stays, texts, workers
 from world import World
 
 from chargehand import Chargehand, clock
@@ -36,7 +36,8 @@ def test_current_jobs_finish_and_nothing_new_is_taken(hand: Chargehand, world: W
         world.started(current)
         told = texts(hand.pause("do", reason="the disk is being changed", seconds=3600, who="olga"))
         assert set(told.values()) == {f"finishes {current.id}, then takes nothing more", "takes nothing more"}
-        hand.pause("do", reason="the disk is being changed", seconds=3600, who="olga")
+        (again, *_) = texts(hand.pause("do", reason="the disk is being changed", seconds=3600, who="olga")).values()
+        assert "; this replaces the pause by olga (the disk is being changed), which had 3" in again
         (pause,) = hand.pauses()
         assert (pause.scope, pause.who, pause.reason) == ("do", "olga", "the disk is being changed")
         assert 3_500_000 < (pause.left_ms or 0) <= 3_600_000
@@ -142,6 +143,8 @@ def test_without_a_node_and_for_a_node_that_starts(hand: Chargehand, world: Worl
     ref = world.put(do)
     (answer,) = hand.pause(reason="before it starts", who="olga")
     assert (answer.component, answer.text) == ("*", "is paused; no node runs, and the next one takes no jobs either")
+    (answer,) = hand.pause(reason="the disk", seconds=60, who="tim")
+    assert answer.text.endswith("; this replaces the pause by olga (before it starts), which had no end")
     with hand.running():
         become(hand, "paused")
         stays(lambda: ref.job().state == "queued", 0.3)
@@ -163,6 +166,8 @@ def test_a_pause_survives_the_death_of_host_and_node(world: World) -> None:  # s
         served.die_with_the_node()
     with serving(world, TWO) as served:
         become(served.hand, "paused")
+        assert served.logged(Event.PAUSE_IN_FORCE, "scope=do", "chargehand resume do")
+        assert "; 1 waiting: chargehand resume do\n" in command(world, "status").stdout
         assert [(p.scope, p.who, p.reason) for p in served.hand.pauses()] == [("do", "olga", "keep still")]
         assert (world.starts(ref), ref.job().state) == ([], "queued")
         served.hand.resume("do")

@@ -411,6 +411,21 @@ def test_a_mark_survives_pause_resume_and_the_wiping_of_health(store: Store) -> 
     assert [one.component for one in store.fleet.given_up()] == ["worker:tag:0"]
 
 
+def test_a_pause_returns_the_one_that_it_replaces(store: Store, wall: Wall) -> None:  # spec: PD-1
+    wall.at = NOON
+    with store.transaction() as tx:
+        assert tx.fleet.pause("tag", "olga", "the disk", 60_000) is None
+        assert tx.fleet.pause("*", "olga", None) is None  # another scope
+    wall.at = NOON + 10_000
+    with store.transaction() as tx:
+        before = tx.fleet.pause("tag", "tim", None, 5_000)
+    assert before is not None
+    assert (before.who, before.reason, before.left_ms) == ("olga", "the disk", 50_000)
+    wall.at = NOON + 16_000
+    with store.transaction() as tx:
+        assert tx.fleet.pause("tag", "eva", None) is None  # the second one has ended by itself
+
+
 # history
 
 

@@ -1,5 +1,6 @@
 """`chargehand status`: the node, its workers and the queues."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import typer
@@ -9,7 +10,7 @@ from msgspec.structs import asdict
 from chargehand.cli import find, show
 from chargehand.errors import EXIT_ERROR, summary
 from chargehand.model.health import shown_status
-from chargehand.model.records import Pause
+from chargehand.model.records import Counts, Pause
 from chargehand.model.status import NodeStatus, NodeWorker
 
 
@@ -23,6 +24,7 @@ def status(app: find.App = None, store: find.Store = None, json: find.Json = Fal
     known = None if node is None else convert(node, NodeStatus)
     silent = None if node is not None else service.silent_node()
     counts, pauses = service.counts(), service.pauses()
+    crews = {crew.name: crew.queue for crew in service.known_crews()} if pauses else {}
     if json:
         about = {"store": service.address, "node": node, "node_that_does_not_answer": silent}
         show.json({**about, "queues": counts, "pauses": pauses})
@@ -30,7 +32,7 @@ def status(app: find.App = None, store: find.Store = None, json: find.Json = Fal
         show.line(f"store  {service.address}")
         show.line(f"node   {_node_line(known, silent)}")
         for pause in pauses:
-            show.line(f"paused {_pause_line(pause)}")
+            show.line(f"paused {_pause_line(pause)}{_waiting(pause, crews, counts)}")
         if known is not None:
             show.line(f"verdict {known.verdict.status}")
             for reason in known.verdict.reasons:
@@ -69,6 +71,14 @@ def _pause_line(pause: Pause) -> str:
     what = "everything" if pause.scope == "*" else pause.scope
     until = "" if pause.left_ms is None else f", for another {show.span(pause.left_ms / 1000)}"
     return show.safe(f"{what}, by {pause.who}, {show.ago(pause.since_ms)}{until}: {pause.reason or 'no reason given'}")
+
+
+def _waiting(pause: Pause, crews: dict[str, str], counts: Sequence[Counts]) -> str:
+    """Returns how many due jobs a pause holds back, and the remedy. A pause is no fault, so the verdict ignores it."""
+    queue = crews.get(pause.scope, pause.scope)
+    due = sum(row.queued - row.future for row in counts if pause.scope == "*" or row.queue == queue)
+    what = "" if pause.scope == "*" else f" {show.safe(pause.scope)}"
+    return f"; {due:,} waiting: chargehand resume{what}" if due > 0 else ""
 
 
 def _worker_row(worker: NodeWorker, *, gpus: bool) -> list[Any]:

@@ -35,7 +35,7 @@ from chargehand.host.pool import StorePool
 from chargehand.live import store_view
 from chargehand.live.store_view import StoreLook, StoreView
 from chargehand.model.access import ApiKey, Scope
-from chargehand.model.fleet.orders import LONGEST_PAUSE_MS, Answer, AnswerCode, Verb
+from chargehand.model.fleet.orders import LONGEST_PAUSE_MS, Answer, AnswerCode, Verb, replacing
 from chargehand.model.health import APP, FRESH_MS, Findings, is_healthy, judge, unserved
 from chargehand.model.job import FINISHED, Attempt, Enqueued, JobRecord, NewJob, State
 from chargehand.model.records import (
@@ -131,10 +131,10 @@ class Operations:
             with self.stores.use(create=False) as store:
                 _check_known(scope, [crew.name for crew in store.fleet.crews()])
                 with store.transaction() as tx:
-                    tx.fleet.pause(_stored(scope), who or actor().who, reason, for_ms)
+                    before = tx.fleet.pause(_stored(scope), who or actor().who, reason, for_ms)
                     log_deeds(tx, "pause", [_stored(scope)], reason, who)
         text = "is paused; no node runs, and the next one takes no jobs either"
-        return [Answer(scope or "*", text, AnswerCode.PAUSED)]
+        return [Answer(scope or "*", f"{text}{replacing(before)}", AnswerCode.PAUSED)]
 
     def resume(self, scope: str | None = None) -> list[Answer]:
         try:

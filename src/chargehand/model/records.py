@@ -5,7 +5,23 @@ Plain data: no record here decides or does anything.
 
 import msgspec
 
+from chargehand.errors import ConfigurationError
 from chargehand.model.job import IN_WORDS, Found, NewJob, State
+
+
+class Filter(msgspec.Struct, frozen=True, kw_only=True):
+    """A choice of records. Raises ConfigurationError if a field has a value of another type."""
+
+    def __post_init__(self) -> None:
+        for field in msgspec.structs.fields(type(self)):
+            value = getattr(self, field.name)
+            try:
+                known = msgspec.convert(value, field.type)
+            except msgspec.ValidationError as error:
+                name = type(self).__name__
+                raise ConfigurationError(f"{name}: {field.name} is {value!r}: {error}") from None
+            if known is not value:
+                msgspec.structs.force_setattr(self, field.name, known)  # the name of a state
 
 
 class Holder(msgspec.Struct, frozen=True):
@@ -133,7 +149,7 @@ class CrashRecord(CrashReport, frozen=True, kw_only=True):
     at_ms: int
 
 
-class CrashFilter(msgspec.Struct, frozen=True, kw_only=True):
+class CrashFilter(Filter, frozen=True, kw_only=True):
     """Which crash reports to list, newest first; `before` is the id of the last report of the previous page."""
 
     component: str | None = None
@@ -258,7 +274,7 @@ class ClaimRow(msgspec.Struct, frozen=True, kw_only=True, rename=IN_WORDS):
     cancel_ms: int | None
 
 
-class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
+class JobFilter(Filter, frozen=True, kw_only=True):
     """Which jobs to list, newest first; `before` is the id of the last job of the previous page."""
 
     queue: str | None = None

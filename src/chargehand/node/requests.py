@@ -19,7 +19,7 @@ from chargehand.model.fleet.policy import restored
 from chargehand.model.health import member_of, unserved
 from chargehand.model.job import NewJob
 from chargehand.model.ledger import Ledger
-from chargehand.model.records import CancelResult, Discovered, GivenUpMark, RecurringPlan
+from chargehand.model.records import CancelResult, Discovered, GivenUpMark, Pause, RecurringPlan
 from chargehand.model.status import NodeWorker
 from chargehand.node.followers import Followers
 from chargehand.node.live import Live
@@ -88,6 +88,12 @@ class Requests:
                     reason=summary(mark.reason),
                     remedy=f"chargehand reset {mark.component}",
                 )  # fmt: skip
+        for scope, left_ms in news.pauses:
+            log.warning(
+                "a pause from before this node started is in force", event=log.Event.PAUSE_IN_FORCE, scope=scope,
+                left_s=None if left_ms is None else left_ms / 1000,
+                remedy="chargehand resume" if scope == "*" else f"chargehand resume {scope.removeprefix('worker:')}",
+            )  # fmt: skip
         self._paused(news.pauses, now)
         self._ledger.chore(chores.Recur(tuple(schedule.plans(self._plan.recurring, clock.now_ms()))), now)
         past = {
@@ -144,7 +150,7 @@ class Requests:
             elif isinstance(chore, chores.QueueFound):
                 self._found(chore.crew, done, now)
             elif isinstance(chore, chores.SetPause):
-                answer_order(chore.token, self._pausing(chore))
+                answer_order(chore.token, self._pausing(chore, done))
             elif isinstance(chore, chores.ClearPause):
                 answer_order(chore.token, orders.resumed(self._fleet, chore.scope))
 
@@ -156,13 +162,14 @@ class Requests:
             self._supervisor.hand_out(component, claim)
         self._supervisor.tell(PausesChanged(self._pauses))
 
-    def _pausing(self, chore: chores.SetPause) -> list[Answer]:
+    def _pausing(self, chore: chores.SetPause, before: Pause | None) -> list[Answer]:
         texts: list[Answer] = []
+        replaced = orders.replacing(before)
         for place in orders.places_of(self._fleet, chore.scope):
             job = f"finishes {place.doing}, then takes" if place.job else "takes"
             text = f"{job} nothing more" if place.alive else f"is {place.status.value}, and will take nothing"
-            texts.append(Answer(place.component, text, AnswerCode.PAUSED))
-        return texts or [Answer(chore.scope, "is paused; it has no workers", AnswerCode.PAUSED)]
+            texts.append(Answer(place.component, f"{text}{replaced}", AnswerCode.PAUSED))
+        return texts or [Answer(chore.scope, f"is paused; it has no workers{replaced}", AnswerCode.PAUSED)]
 
     def _served(self, found: dict[str, str]) -> None:
         for queue, why in found.items():

@@ -112,7 +112,7 @@ def _do(chore: chores.Chore, tx: Transaction, holder: Holder, now: float) -> Any
             tx.fleet.clock_set_back()
             return tx.jobs.clock_set_back(recurring)
         case chores.SetPause():
-            tx.fleet.pause(chore.scope, chore.who, chore.reason, chore.for_ms)
+            return tx.fleet.pause(chore.scope, chore.who, chore.reason, chore.for_ms)
         case chores.ClearPause():
             tx.fleet.resume(chore.scope)
         case chores.KeepScale(crew, count):

@@ -12,6 +12,7 @@ from chargehand.model.fleet.death import Reason
 from chargehand.model.fleet.fleet import Fleet
 from chargehand.model.fleet.lifecycle import Action, Forgiven, Status
 from chargehand.model.fleet.place import After, Place
+from chargehand.model.records import Pause
 
 MOST_WORKERS = 1000
 LONGEST_PAUSE_MS = 366 * 86_400_000
@@ -28,6 +29,14 @@ class Verb(StrEnum):
     RESTART = "restart"
     RESET = "reset"
     SCALE = "scale"
+
+
+def replacing(before: Pause | None) -> str:
+    """Returns what a new pause replaces, as the end of an answer; empty if there was no pause."""
+    if before is None:
+        return ""
+    end = "had no end" if before.left_ms is None else f"had {before.left_ms / 1000:.0f} s left"
+    return f"; this replaces the pause by {before.who} ({before.reason or 'no reason was given'}), which {end}"
 
 
 class AnswerCode(StrEnum):

@@ -7,9 +7,9 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from chargehand.model.records import CrashReport, CrewRow, GivenUpMark, HealthNote, Holder, RestartNote
+from chargehand.model.records import CrashReport, CrewRow, GivenUpMark, HealthNote, Holder, Pause, RestartNote
 from chargehand.stores.sqlite.limits import Limits
-from chargehand.stores.sqlite.rows import clean, readable
+from chargehand.stores.sqlite.rows import clean, columns, readable, records
 
 _CREW = """
 INSERT INTO chargehand_crew (name, queue, handler, workers, max_attempts, timeout_ms, priority, allowed,
@@ -17,6 +17,10 @@ INSERT INTO chargehand_crew (name, queue, handler, workers, max_attempts, timeou
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 _PAUSE = "INSERT OR REPLACE INTO chargehand_pause (scope, who, reason, since_ms, until_ms) VALUES (?, ?, ?, ?, ?)"
+_PAUSE_OF = f"""
+SELECT {columns(Pause, left_ms="until_ms - ?1")} FROM chargehand_pause
+WHERE scope = ?2 AND (until_ms IS NULL OR until_ms > ?1)
+"""
 _PAUSE_EARLIER = """
 UPDATE chargehand_pause SET since_ms = ?1, until_ms = until_ms - (since_ms - ?1) WHERE since_ms > ?1
 """
@@ -59,9 +63,11 @@ class SqliteFleet:
 
     # crews
 
-    def pause(self, scope: str, who: str, reason: str | None, for_ms: int | None = None) -> None:
+    def pause(self, scope: str, who: str, reason: str | None, for_ms: int | None = None) -> Pause | None:
+        before = records(Pause, self._db.execute(_PAUSE_OF, (self._now, scope)).fetchall())
         until = None if for_ms is None else self._now + for_ms
         self._db.execute(_PAUSE, (scope, readable(who), readable(reason), self._now, until))
+        return next(iter(before), None)
 
     def resume(self, scope: str) -> bool:
         return any(held for (held,) in self._db.execute(_RESUME, (scope, self._now)).fetchall())
