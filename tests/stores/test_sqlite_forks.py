@@ -4,6 +4,8 @@ import fcntl
 import os
 import select
 import signal
+import subprocess
+import sys
 import threading
 import warnings
 from collections.abc import Callable, Generator
@@ -275,3 +277,36 @@ def test_an_error_names_the_program_that_holds_sqlites_lock(path: Path, monkeypa
     with locked_by_another_program(path) as pid, pytest.raises(StoreBusy, match=rf"by process {pid} \("):
         put(store, job("one"))
     store.close()
+
+
+IMPORTER = """
+import os, signal, sys, threading
+from chargehand import clock
+from chargehand.stores import open_store
+
+began = threading.Event()
+
+class Slow:
+    def find_spec(self, name, path, target=None):
+        if name == "chargehand.stores.sqlite.store":
+            began.set()
+            clock.sleep(0.3)
+
+sys.meta_path.insert(0, Slow())
+thread = threading.Thread(target=open_store, args=(sys.argv[1],))
+thread.start()
+began.wait()
+pid = os.fork()
+if not pid:
+    signal.alarm(5)
+    open_store(sys.argv[1]).close()
+    os._exit(7)
+thread.join()
+os._exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) & 0xFF)
+"""
+
+
+# spec: ST-2
+def test_a_process_forked_while_a_thread_opens_the_first_store_can_open_it(path: Path) -> None:
+    """The child of a process in which a thread imports a module would wait forever for the lock of that module."""
+    assert subprocess.run([sys.executable, "-c", IMPORTER, str(path)], check=False).returncode == 7

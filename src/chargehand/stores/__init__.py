@@ -1,5 +1,6 @@
 """The stores, each in its own package; all of them implement the contract in `chargehand.store`."""
 
+from chargehand.forks import importing
 from chargehand.store import Store
 from chargehand.stores.location import Location, locate
 
@@ -9,7 +10,8 @@ def open_store(where: str | Location, *, create: bool = True, node: bool = False
 
     `synchronous` is "full", or "normal", where a power cut may undo the commits that were acknowledged last.
     """
-    from chargehand.stores.sqlite.store import SqliteStore
+    with importing():
+        from chargehand.stores.sqlite.store import SqliteStore
 
     location = where if isinstance(where, Location) else locate(where)
     return SqliteStore(location.path, create=create, tend=node, synchronous=synchronous)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from chargehand.errors import StoreError
+from chargehand.forks import around
 
 LONGEST_DELAY = 1.0
 """Seconds for which a fork waits until no other thread uses a store; meanwhile no thread begins to."""
@@ -135,4 +136,4 @@ def leak(connection: Any) -> None:
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
 
 
-os.register_at_fork(before=_before, after_in_parent=_in_parent, after_in_child=_in_child)
+around(_before, _in_parent, _in_child)
