@@ -68,7 +68,7 @@ LIVENESS = (
         new="    if after.total - before.total > waiting:\n        return True\n"
         "    for number, thread in after.threads.items():\n",
         profile="watch",
-        first=31,
+        first=39,
     ),
     Mutant(
         name="whoever uses little CPU time is hung",
