@@ -10,7 +10,9 @@ import pytest
 from world import Started, World, gone
 
 from chargehand import Chargehand, StoreError
+from chargehand.host import nodelock
 from chargehand.model.job import State
+from chargehand.stores.location import locate
 from chargehand.testing import eventually
 from paths import python_path
 
@@ -116,3 +118,39 @@ def test_a_worker_that_would_host_a_node_is_told_so(world: World) -> None:
     env = {**os.environ, "PYTHONPATH": python_path(world.folder)}
     done = subprocess.run([sys.executable, "-m", "unguarded"], env=env, capture_output=True, text=True, check=False)
     assert "if __name__ == '__main__':" in done.stderr
+
+
+def test_deleted_files_of_a_node_are_made_again(hand: Chargehand, world: World) -> None:  # spec: SV-11
+    hand.crew("do", "scripted_handlers:Doer", workers=1)
+    location = locate(str(world.store))
+    with hand.running() as host:
+        assert host.ready.wait(20)
+        node = host.node_pid
+        location.node.unlink()
+        location.socket.unlink()
+        eventually(lambda: location.socket.exists() and nodelock.holder(location))
+        assert nodelock.holder(location) == {**(nodelock.holder(location) or {}), "pid": node}
+        assert nodelock.take(location) is None
+        assert (hand.status() or {})["pid"] == node
+
+
+def test_a_node_whose_lock_another_took_stops_and_leaves_the_other_its_files(  # spec: SV-11
+    hand: Chargehand, world: World
+) -> None:
+    hand.crew("do", "scripted_handlers:Doer", workers=1)
+    location = locate(str(world.store))
+    with hand.running() as host:
+        assert host.ready.wait(20)
+        node = host.node_pid
+        assert node
+        location.node.unlink()
+        lock = nodelock.take(location)
+        assert lock is not None
+        location.socket.unlink()
+        for file in (location.socket, location.lives):
+            file.write_bytes(b"the other's")
+        eventually(lambda: gone(node), what="the node has stopped")
+        assert location.socket.read_bytes() == b"the other's"
+        assert location.lives.read_bytes().startswith(b"the other's")
+        nodelock.release(lock)
+        eventually(lambda: host.ready.is_set() and host.node_pid not in (None, node), what="the host serves again")

@@ -156,7 +156,7 @@ class Host:
 
     def _launch(self, theirs: socket.socket, lock: int) -> Child:
         child = launch(
-            f"from chargehand.node.main import main; main({theirs.fileno()})",
+            f"from chargehand.node.main import main; main({theirs.fileno()}, {lock})",
             "node",
             mark="node",
             pass_fds=[theirs.fileno(), lock],

@@ -1,5 +1,6 @@
 """The entry point of a node process: reads the plan from the host's socket, and runs the node until it has stopped."""
 
+import os
 import socket
 import sys
 
@@ -14,8 +15,13 @@ from chargehand.protocol.frame import encode
 from chargehand.settings.plan import NodePlan
 
 
-def main(tether_fd: int) -> None:
-    """Run a node. The lock that makes it the only node of its store is held by an inherited descriptor."""
+def main(tether_fd: int, lock_fd: int | None = None) -> None:
+    """Run a node. The inherited descriptor `lock_fd` holds the lock that makes it the only node of its store.
+
+    A host of version 0.1.0, which runs on while the package is upgraded, does not name the descriptor.
+    """
+    if lock_fd is not None:
+        os.set_inheritable(lock_fd, False)
     tether = socket.socket(fileno=tether_fd)
     tether.set_inheritable(False)
     plan = _read_plan(tether)
@@ -23,7 +29,7 @@ def main(tether_fd: int) -> None:
     log.configure(plan.log_level, "node", style=plan.log, in_thread=True, journal=journal)
     adopt_orphans()
     try:
-        node = Node(plan, tether, journal)
+        node = Node(plan, tether, lock_fd, journal)
     except (ChargehandError, OSError) as error:
         log.error("the node cannot start", why=error)
         code = error.exit_code if isinstance(error, ChargehandError) else EXIT_STORE

@@ -43,6 +43,7 @@ from chargehand.node.store_thread import Failure, News, Opened, Recovered, Store
 from chargehand.node.subscribers import Subscribers
 from chargehand.node.supervisor import Supervisor
 from chargehand.processes import proc
+from chargehand.processes.lockfile import is_named, take_again
 from chargehand.processes.nvidia import Tool
 from chargehand.processes.record import ProcessRecord
 from chargehand.protocol.frame import BadFrame, Frame, encode
@@ -61,6 +62,8 @@ MOST_ERRORS, ERROR_WINDOW = 3, 60.0
 EMPTY = Batch()
 BRISK = 0.0005
 """Seconds after a whole turn during which a turn only handles what arrived: nothing else is that urgent."""
+FILES_EVERY = 0.5
+"""Seconds between two checks of the lock file and the control socket."""
 UNKILLABLE_EVERY = 0.5
 """Seconds between two checks of processes that a SIGKILL did not end."""
 
@@ -68,15 +71,15 @@ UNKILLABLE_EVERY = 0.5
 class Node:
     """One run of a node process. `step` is one turn of its loop; `run` repeats it until the node has stopped."""
 
-    def __init__(self, plan: NodePlan, tether: socket.socket, log_buffer: LogBuffer) -> None:
-        self._plan = plan
+    def __init__(self, plan: NodePlan, tether: socket.socket, lock: int | None, log_buffer: LogBuffer) -> None:
+        self._plan, self._lock, self._replaced = plan, lock, False
         self._started_ms = clock.now_ms()
         self._loop = Loop()
         self._tether = Channel(self._loop, tether, PLAN_LIMIT, self._on_tether, lambda _: self.stop("the host is gone"))
         self._location = locate(plan.store)
         self._lives = ProcessRecord(self._location.lives, self._location.mark)
         self._unkillable = self._lives.end_earlier(TAKEOVER_LIMIT)
-        self._look_at = now = clock.monotonic()
+        self._look_at = self._files_at = now = clock.monotonic()
         self._pace = Pace(now)
         chance = random.Random()
         starts = plan.starts
@@ -159,6 +162,26 @@ class Node:
             self._supervisor.keep_free(left)
             self._store.recover(self._spare())
 
+    def _look_at_the_files(self, now: float) -> None:
+        """Restores the lock file and the socket if somebody deleted them; stops if another node has taken the lock."""
+        self._files_at = now + FILES_EVERY
+        if self._replaced:
+            return
+        try:
+            if self._lock is not None and not is_named(self._lock, self._location.node):
+                lock = take_again(self._lock, self._location.node)
+                if lock is None:
+                    self._replaced = True
+                    log.error("the lock file of the node was deleted, and another node took its place")
+                    self.stop("another node serves the store: the lock file was deleted")
+                    return
+                self._lock = lock
+                log.warning("the lock file of the node was deleted; it was made again", file=self._location.node)
+            if self._server.restore():
+                log.warning("the control socket was deleted; it was made again", file=self._location.socket)
+        except OSError as error:
+            log.warning("the node's files cannot be checked", folder=self._location.path.parent, why=error.strerror)
+
     # the loop
 
     def run(self) -> int:
@@ -181,7 +204,8 @@ class Node:
         self._store.stop()
         self._store.join(1.0)
         self._server.close()
-        self._lives.forget()
+        if not self._replaced:
+            self._lives.forget()
         log.info(
             "node stopped",
             event=log.Event.NODE_STOPPED,
@@ -227,6 +251,8 @@ class Node:
             self._supervisor.tick(now, late=late)
         if self._unkillable and now >= self._look_at:
             self._look_at_the_unkillable(now)
+        if now >= self._files_at:
+            self._look_at_the_files(now)
         if self._open and now >= tend_at:
             self._tend(now)
         if now >= self._gpus.due():
@@ -275,6 +301,7 @@ class Node:
     def _timeout(self, now: float, due: float) -> float:
         if self._gone_at is not None:
             due = min(due, self._gone_at + LAST_WORDS)
+        due = min(due, self._files_at)
         if self._unkillable:
             due = min(due, self._look_at)
         due = min(due, self._live.due(), self._gpus.due())
@@ -300,7 +327,7 @@ class Node:
         now = clock.monotonic()
         if self._gone_at is None:
             self._gone_at = now
-            if self._open:
+            if self._open and not self._replaced:
                 self._ledger.chore(chores.Wipe(), now)
         return self._ledger.settled or now >= self._gone_at + LAST_WORDS
 
@@ -473,7 +500,8 @@ class Node:
         if self._stopping is not None:
             return
         self._stopping = why
-        self._lives.stopping()
+        if not self._replaced:
+            self._lives.stopping()
         log.info("node stopping", event=log.Event.NODE_STOPPING, reason=why)
         self._ledger.close(clock.monotonic())
         self._supervisor.stop()

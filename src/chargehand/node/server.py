@@ -63,17 +63,38 @@ class Server:
         """The callers that follow the log."""
         self._reserve = os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
         self._clients: set[Channel] = set()
-        path.unlink(missing_ok=True)
+        self._listen()
+
+    def _listen(self) -> None:
+        """Create the socket in place of whatever has its name."""
+        self._path.unlink(missing_ok=True)
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        with address_of(path) as address:
+        with address_of(self._path) as address:
             mask = os.umask(0o177)
             try:
                 self._listener.bind(address)
             finally:
                 os.umask(mask)
+        self._inode = self._path.stat().st_ino
         self._listener.listen(128)
         self._listener.setblocking(False)
-        loop.add(self._listener.fileno(), self._accept)
+        self._loop.add(self._listener.fileno(), self._accept)
+
+    def _is_named(self) -> bool:
+        """Returns whether the socket is still the file of its name."""
+        try:
+            return self._path.stat().st_ino == self._inode
+        except FileNotFoundError:
+            return False
+
+    def restore(self) -> bool:
+        """Create the socket again if somebody deleted or replaced it; returns whether it was. Connections stay."""
+        if self._is_named():
+            return False
+        self._loop.remove(self._listener.fileno())
+        self._listener.close()
+        self._listen()
+        return True
 
     # connections
 
@@ -112,7 +133,8 @@ class Server:
         self._loop.remove(self._listener.fileno())
         self._listener.close()
         os.close(self._reserve)
-        self._path.unlink(missing_ok=True)
+        if self._is_named():
+            self._path.unlink(missing_ok=True)
         for channel in list(self._clients):
             channel.close()
 
