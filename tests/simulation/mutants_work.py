@@ -103,7 +103,7 @@ WORK = (
     ),
     Mutant(
         name="recovery forgets who is unkillable",
-        file="stores/sqlite/jobs.py",
+        file="stores/sqlite/suspects.py",
         old="AND (?2 = '[]' OR worker IS NOT NULL AND worker NOT IN (SELECT value FROM json_each(?2)))",
         new="AND ?2 IS NOT NULL",
         profile="ghosts",
