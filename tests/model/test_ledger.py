@@ -58,7 +58,7 @@ def test_the_look_ahead_bridges_a_commit_and_no_more(mean: float | None, ahead: 
     serve(made, "w0", "w1")
     made.pools["a"].mean = mean
     assert made.pools["a"].room(T) == 2 + ahead
-    assert made.next_batch(T).wants == (Want("a", "queue-a", 2 + ahead),)
+    assert made.next_batch(T).wants == (Want("a", "queue-a", 2 + ahead, early=ahead),)
 
 
 # spec: WK-14

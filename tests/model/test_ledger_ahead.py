@@ -142,3 +142,13 @@ def test_news_goes_with_the_outcomes_that_are_about_to_be_written() -> None:
     made.finished("w0", Done("null"), T, 1)
     made.hint()
     assert made.batch_due(T + 0.001) == T + LONGEST_WAIT
+
+
+# spec: WK-14
+def test_the_worker_of_a_job_that_was_held_ahead_is_noted_with_the_next_batch() -> None:
+    made = fast(working(1), SECONDS_AHEAD / 10)
+    assert made.next_batch(T).wants == (Want("a", "queue-a", 10, early=10),)
+    grant(made, 1, 2)
+    made.finished("w0", Done("null"), T, 1)
+    (noted,) = made.next_batch(T).notes
+    assert (noted.seq, noted.worker, noted.age_ms) == (1, "w0", 0)

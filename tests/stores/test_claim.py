@@ -17,6 +17,7 @@ from builders import (
     everything,
     job,
     jobs,
+    note,
     pause,
     put,
     record,
@@ -30,7 +31,7 @@ from builders import (
 
 from chargehand.model.batch import Grant, Note, Want
 from chargehand.model.job import Claim, Done, Interrupted, RetryLater, Returned, State
-from chargehand.model.records import Holder
+from chargehand.model.records import Holder, JobFilter
 from chargehand.store import Store
 from chargehand.testing import eventually
 
@@ -519,3 +520,40 @@ def test_what_a_claim_takes_is_not_counted_as_waiting(store: Store) -> None:
     with store.transaction() as tx:
         (grant,) = tx.jobs.claim([Want("q", "q", 2, ahead=9, above=0)], Holder("n", "l"))
     assert (len(grant.claims), grant.urgent) == (2, 3)
+
+
+# spec: WK-14
+def test_a_job_that_is_held_ahead_is_shown_as_queued_until_a_worker_has_it(store: Store) -> None:
+    put(store, *(job(name) for name in ("at once", "early", "waits")))
+    with store.transaction() as tx:
+        (grant,) = tx.jobs.claim([Want("q", "q", 2, early=1)], ME)
+    assert [claim.id for claim in grant.claims] == ["at once", "early"]
+
+    def shown() -> dict[str, list[str]]:
+        (counts,) = store.jobs.counts()
+        listed = {each: [found.id for found in store.jobs.find(JobFilter(state=each))] for each in State}
+        assert (counts.queued, counts.running) == (len(listed[State.QUEUED]), len(listed[State.RUNNING]))
+        assert {found.id: found.state for found in store.jobs.find(JobFilter())} == {
+            each: state for state, ids in listed.items() for each in ids
+        }
+        return {each.value: ids for each, ids in listed.items() if ids}
+
+    assert shown() == {"queued": ["waits", "early"], "running": ["at once"]}
+    assert state(store, "early") is State.QUEUED
+    note(store, grant.claims[1])
+    assert shown() == {"queued": ["waits"], "running": ["early", "at once"]}
+    end(store, grant.claims[1], Returned())
+    assert shown() == {"queued": ["waits", "early"], "running": ["at once"]}
+    with store.transaction() as tx:
+        tx.jobs.claim([Want("q", "q", 1)], ME)
+    assert shown() == {"queued": ["waits"], "running": ["early", "at once"]}
+
+
+# spec: WK-14
+def test_a_job_that_is_held_ahead_can_be_cancelled(store: Store) -> None:
+    put(store, job("early"))
+    with store.transaction() as tx:
+        (grant,) = tx.jobs.claim([Want("q", "q", 1, early=1)], ME)
+    assert cancel(store, "early") == []
+    end(store, grant.claims[0], Returned())
+    assert state(store, "early") is State.CANCELLED

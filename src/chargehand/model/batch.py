@@ -21,6 +21,8 @@ class Want(msgspec.Struct, frozen=True):
     """The number of prefetched claims; asks how many jobs beyond the limit are more urgent than `above`."""
     above: int = 0
     """The lowest priority of the prefetched claims."""
+    early: int = 0
+    """How many jobs of the limit, the last ones, are claimed before a worker is free for them."""
 
 
 class Note(msgspec.Struct, frozen=True, kw_only=True):

@@ -30,6 +30,8 @@ class Held(msgspec.Struct):
     first: str = ""
     """The id of the job, or of the first job of the batch."""
     noted: bool = False
+    early: bool = False
+    """Whether the claims were held ahead: readers see the jobs as queued until their worker is noted."""
     progress: dict[str, str] | None = None
     """Progress that is to be written, as JSON by job id."""
     progress_at: float = 0.0
@@ -128,6 +130,11 @@ class Pool(msgspec.Struct):
     def room(self, now: float) -> int:
         """Returns how many more claims can be used now."""
         return 0 if self.paused else max(0, self.useful(now) - len(self.prefetched))
+
+    def early(self, room: int) -> int:
+        """Returns how many of so many claims are not handed to an idle worker at once."""
+        idle = len(self.idle) - len(self.prefetched) if self.batch == 1 else 0
+        return room - min(room, max(0, idle))
 
     def surplus(self, now: float) -> int:
         """Returns how many prefetched claims no worker is about to receive."""

@@ -227,7 +227,9 @@ class Ledger:
         if search is not None and self._should_look(search, pool, now):
             return search.begin(worker, now)
         todo = None if self.closed or not pool.prefetched else self._take(worker, pool, now)
-        if todo is None and worker not in self._dismissed:
+        if todo is not None:
+            self.held[worker].early = True
+        elif worker not in self._dismissed:
             pool.idle.append(worker)
         return todo
 
@@ -248,7 +250,7 @@ class Ledger:
         if not claims:
             return None
         pool.busy[worker] = now
-        self.held[worker] = Held(claims[0], now, {claim.id: claim for claim in claims[1:]})
+        self.held[worker] = Held(claims[0], now, {claim.id: claim for claim in claims[1:]}, early=True)
         self.tally.started(pool.queue, claims)
         return claims
 
@@ -541,7 +543,8 @@ class Ledger:
             claims = (room or asleep) and (pool.check_store or poll)
             if claims or ahead:
                 hinted |= pool.check_store or pool.stirred
-                wants.append(Want(crew, pool.queue, room, asleep, ahead, pool.prefetched[-1].priority if ahead else 0))
+                above = pool.prefetched[-1].priority if ahead else 0
+                wants.append(Want(crew, pool.queue, room, asleep, ahead, above, pool.early(room)))
             if claims:
                 pool.check_store = False  # until this claim is granted in full, or a hint arrives
             pool.stirred = False
@@ -566,7 +569,7 @@ class Ledger:
         """Returns which worker has held which job for a while."""
         notes: list[Note] = []
         for worker, held in self.held.items():
-            new = not held.noted and now - held.since >= NOTE_AFTER / 2
+            new = not held.noted and (held.early or now - held.since >= NOTE_AFTER / 2)
             if new or (held.noted and held.progress is not None and held.progress_at <= now):
                 notes += held.notes(worker, now)
         return notes

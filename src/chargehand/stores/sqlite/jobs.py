@@ -81,8 +81,9 @@ _FIND_THESE = f"""
 SELECT json_group_array(json_array({_CLAIM_FIELDS})) FROM chargehand_job WHERE seq IN (SELECT value FROM json_each(?1))
 """
 _CLAIM = """
-UPDATE chargehand_job SET state = 'running', fence = fence + 1, node = ?2, life = ?3, worker = NULL, started_ms = ?4
-WHERE seq IN (SELECT value FROM json_each(?1))
+UPDATE chargehand_job NOT INDEXED SET state = 'running', fence = fence + 1, node = ?2, life = ?3, worker = NULL,
+  started_ms = ?4, ahead = taken.key >= ?5
+FROM json_each(?1) AS taken WHERE seq = taken.value
 """
 _DONE = """
 UPDATE chargehand_job NOT INDEXED SET state = 'done', finished_ms = ?2, result = ended.value ->> 2, error = NULL,
@@ -238,9 +239,9 @@ class SqliteJobs:
         if not (limit or asleep):
             return Grant(want.crew, (), None, limited=limit < want.limit, urgent=self._more_urgent(want, blocked))
         if self._limits.of(want.queue).key is None:
-            claims, waiting, next_in = *self._take(want.queue, limit, asleep, holder, blocked), None
+            claims, waiting, next_in = *self._take(want, limit, asleep, holder, blocked), None
         else:
-            claims, waiting, next_in = self._take_within_key_limits(want.queue, limit, asleep, holder, blocked)
+            claims, waiting, next_in = self._take_within_key_limits(want, limit, asleep, holder, blocked)
         if suspects:
             claims = mark(claims, suspects)
         if next_in is None and len(claims) + waiting < limit + asleep:
@@ -256,31 +257,32 @@ class SqliteJobs:
         return count
 
     def _take(
-        self, queue: str, limit: int, asleep: int, holder: Holder, blocked: Sequence[int]
+        self, want: Want, limit: int, asleep: int, holder: Holder, blocked: Sequence[int]
     ) -> tuple[list[Claim], int]:
         if blocked:
-            ((found,),) = self._all(_FIND_OTHERS, (queue, limit, self._now, json.dumps(blocked)))
+            ((found,),) = self._all(_FIND_OTHERS, (want.queue, limit, self._now, json.dumps(blocked)))
         else:
-            ((found,),) = self._all(_FIND, (queue, limit, self._now))
+            ((found,),) = self._all(_FIND, (want.queue, limit, self._now))
         claims = _claims.decode(found)
-        self._hold([claim.seq for claim in claims], holder)
+        self._hold([claim.seq for claim in claims], want, holder)
         waiting = 0
         if asleep:
-            ((waiting,),) = self._all(_WAITING, (queue, json.dumps(blocked), asleep))
+            ((waiting,),) = self._all(_WAITING, (want.queue, json.dumps(blocked), asleep))
         return claims, waiting
 
     def _take_within_key_limits(
-        self, queue: str, limit: int, asleep: int, holder: Holder, blocked: Sequence[int]
+        self, want: Want, limit: int, asleep: int, holder: Holder, blocked: Sequence[int]
     ) -> tuple[list[Claim], int, int | None]:
-        chosen = self._limits.choose(queue, limit, asleep, blocked)
+        chosen = self._limits.choose(want.queue, limit, asleep, blocked)
         ((found,),) = self._all(_FIND_THESE, (json.dumps(chosen.seqs), None, self._now))
         claims = {claim.seq: claim for claim in _claims.decode(found)}
-        self._hold(chosen.seqs, holder)
+        self._hold(chosen.seqs, want, holder)
         return [claims[seq] for seq in chosen.seqs], chosen.waiting, 0 if chosen.cut_short else None
 
-    def _hold(self, seqs: Sequence[int], holder: Holder) -> None:
+    def _hold(self, seqs: Sequence[int], want: Want, holder: Holder) -> None:
         if seqs:
-            self._db.execute(_CLAIM, (json.dumps(seqs), holder.node, holder.life, self._now))
+            at_once = want.limit - want.early
+            self._db.execute(_CLAIM, (json.dumps(seqs), holder.node, holder.life, self._now, at_once))
 
     def settle(self, settlements: Sequence[Settlement], holder: Holder) -> list[str]:
         good = [s for s in settlements if s.state is State.DONE and not s.follow]

@@ -4,7 +4,7 @@ import json
 
 from chargehand.codec import MARK
 from chargehand.model.access import ApiKey, Operation, OperationFilter, Session
-from chargehand.model.job import Attempt, JobRecord
+from chargehand.model.job import Attempt, JobRecord, State
 from chargehand.model.records import (
     ClaimRow,
     Counts,
@@ -23,7 +23,13 @@ from chargehand.model.records import (
 from chargehand.stores.sqlite.database import Database
 from chargehand.stores.sqlite.rows import clean, columns, counts_of, readable, records, where
 
-_JOB_FIELDS = columns(JobRecord, failures="attempts")
+# A job that the node holds ahead is shown as queued: no worker has it.
+_HELD_AHEAD = "state = 'running' AND worker IS NULL AND ahead"
+_STATES = {
+    State.QUEUED: f"(state = 'queued' OR {_HELD_AHEAD})",
+    State.RUNNING: f"state = 'running' AND NOT ({_HELD_AHEAD})",
+}
+_JOB_FIELDS = columns(JobRecord, failures="attempts", state=f"iif({_HELD_AHEAD}, 'queued', state)")
 _GET = f"SELECT {_JOB_FIELDS} FROM chargehand_job WHERE id = ?"
 _GET_BY_ALIAS = f"""
 SELECT {_JOB_FIELDS} FROM chargehand_job WHERE seq = (SELECT job FROM chargehand_alias WHERE id = ?)
@@ -40,8 +46,8 @@ EXISTS (SELECT 1 FROM (SELECT lower(?) AS wanted, '{MARK}' AS mark)
   OR instr(replace(lower(key), mark, '\\'), wanted) OR instr(replace(lower(item), mark, '\\'), wanted)
   OR instr(lower(error), wanted))
 """
-# Each SELECT is answered from an index alone.
-_COUNTS = """
+# Each SELECT is answered from an index alone, except that of the running jobs, which are few.
+_COUNTS = f"""
 SELECT queue, 'queued', count(*), NULL FROM chargehand_job
   WHERE state = 'queued' AND waits_for IS NULL GROUP BY queue
 UNION ALL
@@ -51,7 +57,8 @@ UNION ALL
 SELECT queue, 'limited', count(*), NULL FROM chargehand_job
   WHERE state = 'queued' AND waits_for = 'limit' GROUP BY queue
 UNION ALL
-SELECT queue, 'running', count(*), NULL FROM chargehand_job WHERE state = 'running' GROUP BY queue
+SELECT queue, iif({_HELD_AHEAD}, 'queued', 'running'), count(*), NULL FROM chargehand_job
+  WHERE state = 'running' GROUP BY 1, 2
 UNION ALL
 SELECT queue, state, count(*), max(finished_ms) FROM chargehand_job
   WHERE state IN ('done', 'failed', 'cancelled') GROUP BY queue, state
@@ -133,13 +140,15 @@ class SqliteJobReading:
         condition, bindings = where(
             {
                 "queue = ?": which.queue,
-                "state = ?": which.state and which.state.value,
+                "state = ?": None if which.state in _STATES else which.state and which.state.value,
                 "reason = ?": which.reason,
                 _SAYS: which.text and readable(which.text),
                 "seq < (SELECT seq FROM chargehand_job WHERE id = ?)": which.before,
                 "seq < ?": which.below,
             }
         )
+        if which.state is not None and which.state in _STATES:
+            condition = f"{condition} AND {_STATES[which.state]}"
         source, order = "chargehand_job", "seq"
         if which.tag is not None:  # the rows of the tag are read newest first, so a page costs what it passes
             source, order = "chargehand_tag CROSS JOIN chargehand_job ON seq = job", "job"
