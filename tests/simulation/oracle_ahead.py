@@ -25,7 +25,6 @@ class AheadPromises:
 
     def __init__(self, world: "World", jobs: "JobPromises") -> None:
         self._world, self._jobs = world, jobs
-        self._stepped_at = world.now
         self._since: dict[tuple[str, int], float] = {}
         """Since when the node has had the claims that it has not handed out."""
         self._told: set[str] = set()
@@ -87,12 +86,11 @@ class AheadPromises:
             if job.queue == claim.queue and urgent and not self._jobs.pause_ends(job.queue):
                 raise Broken(f"job {claim.id} is handed out, but the node knows that {job.id} is more urgent")
 
-    def stepped(self, *, in_flight: bool) -> None:
+    def stepped(self, *, in_flight: bool, late: float) -> None:
         """The node has made a step: what it then still holds ahead is for a worker that is about to be free."""
         now = self._world.now
-        gap, self._stepped_at = now - self._stepped_at, now
-        if gap > LONGEST_AHEAD / 2:  # the node itself was held up, or had nothing to do
-            self._since = {claim: min(since + gap, now) for claim, since in self._since.items()}
+        if late > 0:  # the node itself was held up
+            self._since = {claim: min(since + late, now) for claim, since in self._since.items()}
         if in_flight or not self._since or now < self._world.store_fails_until + AFTER_TROUBLE:
             return
         for (job_id, _), since in self._since.items():
