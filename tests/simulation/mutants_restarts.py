@@ -203,13 +203,6 @@ RESTARTS = (
         profile="node deaths",
         first=0,
     ),
-    Mutant(
-        name="nobody looks for the next suspect when one has ended",
-        file="model/ledger.py",
-        old="            self._suspects.discard(settlement.id)\n            self.hint()\n",
-        new="            self._suspects.discard(settlement.id)\n",
-        profile="a job that kills its node later",
-    ),
     # breakers and admission
     Mutant(
         name="the breaker never opens",
