@@ -312,7 +312,7 @@ def idle_workers_that_leave(stage: Stage) -> None:
     now_at(world, 0.05)
     world.folk.order(Verb.STOP, "worker:a:1")
     now_at(world, 3)
-    assert world.tally["jobs handed out"] == 1
+    assert (world.tally["jobs handed out"], states(world).count("running")) == (1, 1)
     (urgent,) = world.folk.enqueue(1, "a", delay_ms=0, priority=5, timeout_ms=None)
     now_at(world, 38)
     assert job(world, urgent) == "done"
