@@ -155,6 +155,16 @@ SMALLEST: dict[str, tuple[Facts, str]] = {
     "store-failing": (facts(worker(), view={"store": {"failing": "no room"}}), "error"),
     "store-slow": (facts(worker(), view={"store": {"waiting_s": 4}}), "warning"),
     "no-node": (facts(node={"view": None, "held": False}), "error"),
+    "node-dies": (
+        facts(
+            node={
+                "view": None,
+                "held": False,
+                "restarts": {"host": 3, "deaths": 9, "window": 300.0, "last": "signal 9", "at_ms": NOW + 4000},
+            }
+        ),
+        "error",
+    ),
     "paused": (facts(worker(), pauses=[{"scope": "tag", "who": "o"}], waiting={"tag": 1}), "error"),
     "given-up": (facts(worker(status="failed", text="x")), "error"),
     "blind": (facts(worker(), view={"blind": {"tag": "RuntimeError: no such table: song"}}), "error"),

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import tarfile
+import threading
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,6 +25,8 @@ import chargehand
 from chargehand import clock
 from chargehand.doctor import bundle
 from chargehand.doctor.examine import PATIENCE, _worst, examine, facts_from, find_and_examine
+from chargehand.host import nodelock
+from chargehand.host.host import Host
 from chargehand.log import Event
 from chargehand.model.doctor import node as by_node
 from chargehand.model.doctor.causes import Finding
@@ -65,6 +68,27 @@ def test_a_life(world: World) -> None:  # spec: CL-4
     gone = only(examine(served.hand), "no-node")  # cause: no-node
     assert gone.severity == "error"
     assert "did not shut down gracefully" not in gone.text
+    host_waits(served)
+
+
+def host_waits(served: Serving) -> None:  # spec: RP-10
+    """A host whose nodes exit repeatedly says when it starts the next one; `doctor` does not say that nobody will."""
+    host = Host(served.hand._node_plan())
+    host._deaths, host._last = [clock.monotonic()] * 9, "signal 9"
+    waiting = threading.Thread(target=host._pause, args=(60.0,))
+    waiting.start()
+    try:
+        eventually(lambda: nodelock.announced(served.hand.location))
+        found = examine(served.hand)
+    finally:
+        host._stopping = True
+        os.eventfd_write(host._wake, 1)
+        waiting.join()
+    dies = only(found, "node-dies")  # cause: node-dies
+    assert "exited 9 times within 5 minutes, the last time with signal 9" in dies.text
+    assert f"its host (pid {os.getpid()}) starts another in 59 seconds" in dies.text.replace("60 sec", "59 sec")
+    assert "no-node" not in {finding.cause for finding in found.findings}
+    assert only(examine(served.hand), "no-node"), "the host stopped, so nobody will start a node"
 
 
 def well(served: Serving) -> None:

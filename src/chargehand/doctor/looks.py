@@ -10,6 +10,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from chargehand import clock
 from chargehand.errors import ChargehandError
 from chargehand.host import nodelock
@@ -149,7 +151,8 @@ def holder(location: Location) -> dict[str, Any]:
         found = {"held": pid is not None, "refused": True, "silent": error.strerror, "elsewhere": False}
         return found if pid is None else {**found, "pid": pid, "process": process(pid)}
     if seen is None:
-        return {"held": False, "elsewhere": False}
+        plan = nodelock.announced(location)
+        return {"held": False, "elsewhere": False, "restarts": None if plan is None else msgspec.to_builtins(plan)}
     here = nodelock.pid_namespace()
     elsewhere = seen.get("pid_namespace", here) != here
     pid = seen.get("pid")

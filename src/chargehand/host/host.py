@@ -15,6 +15,7 @@ import msgspec
 from chargehand import clock, forks, log
 from chargehand.errors import ChargehandError
 from chargehand.host import nodelock
+from chargehand.processes import proc
 from chargehand.processes.child import Child, launch
 from chargehand.processes.record import ProcessRecord
 from chargehand.protocol.frame import Decoder, Frame
@@ -29,7 +30,11 @@ STOP_MARGIN = 10.0
 KILL_TIMEOUT = 3.0
 """Seconds that a node has to kill its workers, before it is killed itself."""
 SHORT_LIFE = 10.0
+DEATHS_WINDOW = 300.0
+"""Seconds in which the exits of nodes are counted, for people."""
 LONGEST_PAUSE = 30.0
+ANNOUNCED = 0.3
+"""Seconds from which on a pause before the next node is announced."""
 
 
 class Failed(msgspec.Struct, frozen=True):
@@ -48,6 +53,9 @@ class Host:
         self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._thread = threading.Thread(target=self._run, name="chargehand-host", daemon=True)
         self._stopping = self._killing = False
+        self._deaths: list[float] = []
+        """When nodes of this host have exited, lately."""
+        self._last = ""
         self.ready = threading.Event()
         """Set while the node of this host is ready."""
         self.ended = threading.Event()
@@ -116,13 +124,29 @@ class Host:
                 self._serve(lock)
                 if self._give_up and self.failed is not None:
                     return
-                lived = clock.monotonic() - began
-                pause = 0.0 if lived > SHORT_LIFE else min(max(2 * pause, 0.1), LONGEST_PAUSE)
-                self._wait(pause if not self._stopping else 0.0)
+                now = clock.monotonic()
+                pause = 0.0 if now - began > SHORT_LIFE else min(max(2 * pause, 0.1), LONGEST_PAUSE)
+                self._deaths = [when for when in self._deaths if when > now - DEATHS_WINDOW] + [now]
+                self._pause(pause)
         except Exception:
             log.error("the host thread failed", trace=True)
         finally:
             self.ended.set()
+
+    def _pause(self, seconds: float) -> None:
+        """Waits before the next node is started, and says so in the lock file, for `chargehand doctor`."""
+        if self._stopping:
+            return
+        if seconds >= ANNOUNCED:
+            found = proc.stat(os.getpid())
+            plan = nodelock.RestartPlan(
+                host=os.getpid(), start=found.start if found else 0, deaths=len(self._deaths), window=DEATHS_WINDOW,
+                last=self._last, at_ms=clock.now_ms() + int(seconds * 1000),
+            )  # fmt: skip
+            nodelock.announce(self._store, plan)
+        self._wait(seconds)
+        if self._stopping and seconds >= ANNOUNCED:
+            nodelock.announce(self._store, None)
 
     def _wait(self, seconds: float) -> None:
         poller = select.poll()
@@ -175,6 +199,7 @@ class Host:
         child.close()
         if not self._stopping:
             code, number = ending or (None, None)
+            self._last = f"signal {number}" if number else f"exit code {code}"
             log.warning("node ended", event=log.Event.NODE_EXITED, pid=child.pid, exit_code=code, signal=number)
         elif ending != (0, None):
             self._sweep()

@@ -5,11 +5,30 @@ import json
 import os
 from typing import Any
 
+import msgspec
+
 from chargehand import forks
 from chargehand.errors import StoreError
+from chargehand.processes import proc
 from chargehand.stores.location import Location
 
 _taken: set[int] = set()
+
+
+class RestartPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """What a host whose node has exited writes into the lock file while it waits to start another."""
+
+    host: int
+    """The pid of the host."""
+    start: int
+    """The start time of the host's process, as the kernel counts it."""
+    deaths: int
+    """How many nodes have exited unasked within `window` seconds."""
+    window: float
+    last: str
+    """How the last one exited."""
+    at_ms: int
+    """When the next one is started, in milliseconds since 1970."""
 
 
 def pid_namespace() -> str:
@@ -51,6 +70,27 @@ def sign(descriptor: int, pid: int, node: str) -> None:
     text = json.dumps({"pid": pid, "node": node, "pid_namespace": pid_namespace()}).encode()
     os.ftruncate(descriptor, 0)
     os.pwrite(descriptor, text, 0)
+
+
+def announce(store: Location, plan: "RestartPlan | None") -> None:
+    """Writes into the free lock file that a host will start a node, or that it no longer will."""
+    lock = take(store)
+    if lock is None:
+        return  # another host was faster
+    try:
+        os.ftruncate(lock, 0)
+        os.pwrite(lock, b"" if plan is None else msgspec.json.encode(plan), 0)
+    finally:
+        release(lock)
+
+
+def announced(store: Location) -> "RestartPlan | None":
+    """Returns the plan of a living host that will start a node; None if there is none."""
+    try:
+        plan = msgspec.json.decode(store.node.read_bytes(), type=RestartPlan)
+    except (OSError, msgspec.MsgspecError):
+        return None
+    return plan if proc.alive(plan.host, plan.start) else None
 
 
 def holder(store: Location) -> dict[str, Any] | None:

@@ -71,6 +71,10 @@ CAUSES: dict[str, tuple[str, str]] = {
     ),
     "store-failing": ("The node cannot write to the store.", "see the finding's text"),
     "store-slow": ("The store responds slowly to the node.", "check the disk"),
+    "node-dies": (
+        "The node has exited, and its host waits before it starts another.",
+        "read the host's log; `chargehand crashes`",
+    ),
     "no-node": ("No node runs: no jobs are performed.", "`chargehand work APP`, or start your API"),
     "paused": ("An operator paused everything, a crew or a worker.", "`chargehand resume`"),
     "given-up": (

@@ -43,6 +43,16 @@ class Process(msgspec.Struct, frozen=True, kw_only=True):
     command: str = ""
 
 
+class NodeRestart(msgspec.Struct, frozen=True, kw_only=True):
+    """A living host whose node has exited, and that will start another."""
+
+    host: int
+    deaths: int
+    window: float
+    last: str
+    at_ms: int
+
+
 class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
     """The process that holds the node's lock, and its answer."""
 
@@ -65,6 +75,8 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
     no_socket: bool = False
     """Whether its control socket does not exist."""
     view: NodeStatus | None = None
+    restarts: NodeRestart | None = None
+    """Who will start a node, while none runs."""
 
 
 class Lock(msgspec.Struct, frozen=True, kw_only=True):

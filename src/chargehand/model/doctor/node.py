@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from chargehand.model.doctor.causes import Finding, Severity
 from chargehand.model.doctor.facts import Facts, NodeFacts
 from chargehand.model.doctor.ground import by_others
-from chargehand.model.doctor.wording import length
+from chargehand.model.doctor.wording import length, times
 
 LONG_WAIT = 2.0
 """Seconds of waiting for the store from which on it is reported as slow."""
@@ -48,6 +48,21 @@ def _absent(facts: Facts) -> Iterator[Finding]:
             f"{elsewhere.path}: are jobs enqueued in the wrong file?",
             remedy=f"export CHARGEHAND_URL={elsewhere.path}, if that is the right store",
         )
+    plan = facts.node.restarts
+    if plan is not None:
+        wait = max(0, plan.at_ms - facts.now_ms) / 1000
+        yield Finding(
+            severity=Severity.ERROR,
+            cause="node-dies",
+            about=f"pid {plan.host}",
+            short="the node exits repeatedly",
+            since_ms=facts.last_beat_ms,
+            text=f"the node of {facts.path} exited {times(plan.deaths)} within {length(plan.window)}, the last time "
+            f"with {plan.last}; its host (pid {plan.host}) starts another in {length(wait)}",
+            remedy=f"read the host's log; {facts.command('crashes')} shows which jobs ran; a job that ends its node "
+            "is quarantined by itself",
+        )
+        return
     killed = facts.last_beat_ms is not None
     yield Finding(
         severity=Severity.ERROR,
