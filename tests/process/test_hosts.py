@@ -1,5 +1,6 @@
 """Hosts that come and go, fork, nest, and lose their store."""
 
+import errno
 import os
 import signal
 import subprocess
@@ -12,7 +13,7 @@ from world import Started, World, gone
 from chargehand import Chargehand, StoreError
 from chargehand.host import nodelock
 from chargehand.model.job import State
-from chargehand.stores.location import locate
+from chargehand.stores.location import Location, locate
 from chargehand.testing import eventually
 from paths import python_path
 
@@ -132,6 +133,24 @@ def test_deleted_files_of_a_node_are_made_again(hand: Chargehand, world: World) 
         assert nodelock.holder(location) == {**(nodelock.holder(location) or {}), "pid": node}
         assert nodelock.take(location) is None
         assert (hand.status() or {})["pid"] == node
+
+
+def test_a_host_that_cannot_announce_its_pause_still_starts_the_next_node(  # spec: SV-11
+    hand: Chargehand, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def disk_full(store: Location, plan: nodelock.RestartPlan | None) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(nodelock, "announce", disk_full)
+    monkeypatch.setattr("chargehand.host.host.ANNOUNCED", 0.1)
+    do = hand.crew("do", "scripted_handlers:Doer", workers=1)
+    with hand.running() as host:
+        assert host.ready.wait(20)
+        node = host.node_pid
+        assert node
+        os.kill(node, signal.SIGKILL)
+        assert world.put(do).wait(20) == 1
+        assert host.node_pid != node
 
 
 def test_a_node_whose_lock_another_took_stops_and_leaves_the_other_its_files(  # spec: SV-11

@@ -143,10 +143,16 @@ class Host:
                 host=os.getpid(), start=found.start if found else 0, deaths=len(self._deaths), window=DEATHS_WINDOW,
                 last=self._last, at_ms=clock.now_ms() + int(seconds * 1000),
             )  # fmt: skip
-            nodelock.announce(self._store, plan)
+            self._announce(plan)
         self._wait(seconds)
         if self._stopping and seconds >= ANNOUNCED:
-            nodelock.announce(self._store, None)
+            self._announce(None)
+
+    def _announce(self, plan: nodelock.RestartPlan | None) -> None:
+        try:
+            nodelock.announce(self._store, plan)
+        except (ChargehandError, OSError) as error:  # a full disk must not end the host
+            log.warning("the pause before the next node cannot be announced", why=error)
 
     def _wait(self, seconds: float) -> None:
         poller = select.poll()
