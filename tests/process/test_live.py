@@ -95,6 +95,7 @@ def test_jobs_are_followed_whoever_changes_them(  # spec: WK-5 EV-2 EV-3
         states = asyncio.run(_while_followed(hand, held.id, gate))
         assert (states[0], states[-1]) == ("running", "done")
         assert asyncio.run(follow(hand, held.id)) == ["done"]  # one that has ended is told once
+        assert asyncio.run(_one_after_the_other(hand, held.id)) == [["done"], ["done"]]
         with pytest.raises(JobNotFound):
             asyncio.run(follow(hand, "nobody"))
         for ref in many:
@@ -112,12 +113,17 @@ def test_a_worker_that_exited_on_purpose_is_shown_so_to_subscribers(hand: Charge
     hand.crew("do", "scripted_handlers:Doer", workers=1)
     with hand.running():
         seen = Subscriber(hand, "worker:*:status", "system:health")
-        seen.wait("worker:rest:0", status="healthy")
         seen.wait("worker:rest:0", status="asleep", reason="idle", pid=None)
         seen.wait("system:health", status="healthy")
         hand.stop("do")
         seen.wait("worker:do:0", status="stopped", pid=None)
         seen.end(lambda: hand.start("do"))
+
+
+async def _one_after_the_other(hand: Chargehand, job_id: str) -> list[list[str]]:
+    """Follows a job again right after the last follower has left: the connection to the node is still open."""
+    async with asyncio.timeout(20):
+        return [await follow(hand, job_id), await follow(hand, job_id)]
 
 
 async def _while_followed(hand: Chargehand, job_id: str, gate: Path) -> list[str]:

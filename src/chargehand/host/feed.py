@@ -161,12 +161,13 @@ class Feed:
         self._awake.discard(watcher)
         self._patterns -= Counter((watcher.patterns,))
         wanted = union(self._patterns)
-        if wanted is None:
+        if wanted is None:  # the node goes on sending what was watched last, so it is kept until the connection closes
             self._end = asyncio.get_running_loop().call_later(LINGER, self.close)
-        elif watcher.patterns not in self._patterns:
+            return
+        if watcher.patterns not in self._patterns:
             self._ask()
-        if wanted is None or not wanted.jobs:
-            self.broker.forget_jobs(lambda key: wanted is not None and key[4:] in wanted.ids)
+        if not wanted.jobs:
+            self.broker.forget_jobs(lambda key: key[4:] in wanted.ids)
 
     def _woken(self, watcher: Watcher) -> None:
         """Wakes the watcher: at once if there were no events lately, otherwise together with others."""
@@ -201,6 +202,7 @@ class Feed:
 
     def close(self) -> None:
         """Closes the connection; the next watcher opens another."""
+        self.broker.forget_jobs()
         if self._task is not None:
             self._task.cancel()
             self._task = None
