@@ -298,7 +298,9 @@ def test_a_stopped_node_drops_requests_whose_callers_went_on_without_it(  # spec
         eventually(lambda: hand.status())
         retried = do.enqueue(None, delay=3600)
         assert host.node_pid
-        os.kill(host.node_pid, signal.SIGSTOP)
+        with hand.transaction():  # so that it is not stopped within a transaction: nobody else could write
+            os.kill(host.node_pid, signal.SIGSTOP)
+            eventually(lambda: (found := proc.stat(host.node_pid or 0)) and found.state == "T")
         monkeypatch.setattr(calls, "CALL_TIMEOUT", 0.2)
         with hand.transaction() as tx:
             first = do.enqueue(None, delay=3600, key="k", within=tx)

@@ -79,6 +79,17 @@ def test_the_only_suspect_is_charged_and_the_third_charge_quarantines_it(store: 
 
 
 # spec: RP-10
+def test_a_suspect_that_is_cancelled_and_retried_at_once_is_none_any_more(store: Store) -> None:
+    put(store, job("a"), job("b"))
+    take(store, 2, holder=LIVES[0])
+    die(store, 0)
+    with store.transaction() as tx:
+        tx.jobs.cancel(["a"])
+        tx.jobs.retry(["a"])
+    assert {(each.id, each.suspect) for each in claim(store, 1, 2)} == {("a", False), ("b", True)}
+
+
+# spec: RP-10
 def test_a_suspect_that_has_ended_is_none_any_more(store: Store) -> None:
     put(store, job("a", max_attempts=1), job("b"), job("c"))
     take(store, 3, holder=LIVES[0])

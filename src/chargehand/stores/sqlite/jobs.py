@@ -406,6 +406,7 @@ class SqliteJobs:
                 raise Conflict(
                     f"job {job_id} cannot be retried: its key '{readable(key)}' is held by job {taken}"
                 ) from None
+        self._suspects.forgive(queued)
         return queued
 
     def recover(

@@ -44,6 +44,11 @@ class Suspects:
         self._db.executemany("DELETE FROM chargehand_suspect WHERE job = ?", [(seq,) for seq in gone])
         return suspects.blocked(found, queue), {each.seq for each in found}
 
+    def forgive(self, ids: Sequence[str]) -> None:
+        """Forgets that these jobs, which had finished and are retried, were suspects."""
+        sql = "DELETE FROM chargehand_suspect WHERE job = (SELECT seq FROM chargehand_job WHERE id = ?)"
+        self._db.executemany(sql, [(job_id,) for job_id in ids])
+
     def release(self, holder: Holder, spare: Sequence[str], died: str | None, why: str) -> list[tuple[str, Settlement]]:
         """Returns how the claims of earlier lives end, each with the node that had it, and keeps new suspects."""
         rows = self._db.execute(_ORPHANS, (holder.life, json.dumps(list(spare)))).fetchall()
