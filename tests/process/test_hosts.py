@@ -12,6 +12,7 @@ from world import Started, World, gone
 
 from chargehand import Chargehand, StoreError
 from chargehand.host import nodelock
+from chargehand.host.host import Host
 from chargehand.model.job import State
 from chargehand.stores.location import Location, locate
 from chargehand.testing import eventually
@@ -151,6 +152,33 @@ def test_a_host_that_cannot_announce_its_pause_still_starts_the_next_node(  # sp
         os.kill(node, signal.SIGKILL)
         assert world.put(do).wait(20) == 1
         assert host.node_pid != node
+
+
+def test_the_jobs_of_a_node_that_was_replaced_are_no_suspects(  # spec: RP-10 SV-11
+    hand: Chargehand, world: World
+) -> None:
+    do = hand.crew("do", "scripted_handlers:Doer", workers=2)
+    gate = world.gate()
+    with hand.running() as host:
+        refs = [world.put(do, gate) for _ in range(2)]
+        for ref in refs:
+            world.started(ref)
+        node = host.node_pid
+        assert node
+        os.kill(node, signal.SIGSTOP)
+        other = Host(hand._node_plan())
+        try:
+            locate(str(world.store)).node.unlink()
+            other.start()
+            for ref in refs:  # of two suspects, only one would run
+                world.started(ref, times=2)
+            os.kill(node, signal.SIGCONT)
+            gate.touch()
+            assert [ref.wait(20) for ref in refs] == [1, 1]
+        finally:
+            other.stop(20)
+            other.close()
+    assert [(ref.job().crashes, ref.job().interruptions) for ref in refs] == [(0, 1), (0, 1)]
 
 
 def test_a_node_whose_lock_another_took_stops_and_leaves_the_other_its_files(  # spec: SV-11

@@ -32,10 +32,13 @@ class Holder(msgspec.Struct, frozen=True):
 
 
 class LastLife(msgspec.Struct, frozen=True):
-    """The last registered life of a node, and the id of the boot of the machine in which it ran."""
+    """The last registered life of a node, and its process: the boot of the machine, the pid and the start time."""
 
     life: str
     boot: str | None
+    pid: int | None
+    start: int | None
+    """As the kernel counts it; None if the node's version did not record it."""
 
 
 class CrewRow(msgspec.Struct, frozen=True, kw_only=True):

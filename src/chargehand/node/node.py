@@ -136,7 +136,9 @@ class Node:
             )
             for c in plan.crews
         ]  # fmt: skip
-        about = {"pid": os.getpid(), "boot": proc.boot_id(), "version": __version__}
+        own = proc.stat(os.getpid())
+        start = own.start if own else None
+        about = {"pid": os.getpid(), "start": start, "boot": proc.boot_id(), "version": __version__}
         holder = Holder(plan.node, self._lives.life)
         return StoreThread(
             lambda: open_store(plan.store, node=True, synchronous=plan.synchronous),

@@ -17,6 +17,7 @@ from chargehand.errors import ChargehandError, StoreError
 from chargehand.model.batch import Batch, Result
 from chargehand.model.job import Settlement
 from chargehand.model.records import CrewRow, GivenUpMark, Holder, RestartNote, Retention
+from chargehand.processes import proc
 from chargehand.store import Store
 from chargehand.stores.turn import pauses_of
 
@@ -160,6 +161,8 @@ class StoreThread(threading.Thread):
         last = store.fleet.last_life()
         if last is None or self._earlier_was_asked or last.boot != self._about.get("boot"):
             return None
+        if last.pid is not None and last.start is not None and proc.alive(last.pid, last.start):
+            return None  # its lock file was deleted: it did not die, it was replaced
         return last.life
 
     def _recover(self, store: Store, todo: Recover) -> None:

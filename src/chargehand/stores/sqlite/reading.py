@@ -207,7 +207,7 @@ class SqliteFleetReading:
         return records(CrashRecord, self._db.all(sql, (self._db.now_ms(), *bindings, which.limit)))
 
     def last_life(self) -> LastLife | None:
-        rows = self._db.all("SELECT life, about ->> 'boot' FROM chargehand_node")
+        rows = self._db.all("SELECT life, about ->> 'boot', about ->> 'pid', about ->> 'start' FROM chargehand_node")
         return LastLife(*rows[0]) if rows else None
 
     def given_up(self) -> list[GivenUpMark]:
