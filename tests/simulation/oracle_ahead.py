@@ -25,6 +25,8 @@ class AheadPromises:
 
     def __init__(self, world: "World", jobs: "JobPromises") -> None:
         self._world, self._jobs = world, jobs
+        self._submitted_at: float | None = None
+        """When the batch in flight was submitted."""
         self._since: dict[tuple[str, int], float] = {}
         """Since when the node has had the claims that it has not handed out."""
         self._told: set[str] = set()
@@ -91,7 +93,14 @@ class AheadPromises:
         now = self._world.now
         if late > 0:  # the node itself was held up
             self._since = {claim: min(since + late, now) for claim, since in self._since.items()}
-        if in_flight or not self._since or now < self._world.store_fails_until + AFTER_TROUBLE:
+        if in_flight:
+            self._submitted_at = now if self._submitted_at is None else self._submitted_at
+        elif self._submitted_at is not None:  # nothing could be returned while a batch was in flight
+            late, self._submitted_at = now - self._submitted_at, None
+            self._since = {claim: min(since + late, now) for claim, since in self._since.items()}
+        if now < self._world.store_fails_until + AFTER_TROUBLE:
+            self._since = dict.fromkeys(self._since, now)
+        if in_flight or not self._since:
             return
         for (job_id, _), since in self._since.items():
             _, wait = self._world.profile.batching.get(self._jobs.jobs[job_id].queue, (1, 0.0))
