@@ -110,7 +110,8 @@ class Node(Supervision):
         for crew in self._sleeping:
             self.ledger.pools[crew].asleep = self.fleet.could_wake(crew)
         self._plan(self.store.submit())
-        self.oracle.jobs.ahead.stepped(in_flight=self.ledger.in_flight is not None, late=late)
+        waits = self.ledger.in_flight is not None or self.ledger._again_at > now  # for the store, or to try it again
+        self.oracle.jobs.ahead.stepped(in_flight=waits, late=late)
         if self.fleet.stopping:
             self._perhaps_end()
 
