@@ -62,8 +62,8 @@ MOST_ERRORS, ERROR_WINDOW = 3, 60.0
 EMPTY = Batch()
 BRISK = 0.0005
 """Seconds after a whole turn during which a turn only handles what arrived: nothing else is that urgent."""
-FILES_EVERY = 0.5
-"""Seconds between two checks of the lock file and the control socket."""
+FILES_EVERY = 0.9
+"""Seconds between two checks of the lock file and the socket; the node does not wake for it, but polls every second."""
 UNKILLABLE_EVERY = 0.5
 """Seconds between two checks of processes that a SIGKILL did not end."""
 
@@ -303,7 +303,6 @@ class Node:
     def _timeout(self, now: float, due: float) -> float:
         if self._gone_at is not None:
             due = min(due, self._gone_at + LAST_WORDS)
-        due = min(due, self._files_at)
         if self._unkillable:
             due = min(due, self._look_at)
         due = min(due, self._live.due(), self._gpus.due())
