@@ -62,6 +62,8 @@ class Output:
         self._tail = b""
         self._skipping = False
         self._in_a_row = 0
+        self._rested = False
+        """Whether reading has rested since somebody last asked."""
         self._waiting: deque[tuple[bytes, str | None]] = deque()
         """Lines to be logged, each with the job that was running when it was read."""
         self._waiting_bytes = 0
@@ -77,10 +79,11 @@ class Output:
         """The last lines, dropped ones included, for a crash report."""
         return [line for line in (_line(data, None) for data in self._recent) if line is not None]
 
-    @property
-    def behind(self) -> bool:
-        """Whether the pipe holds output that is not read yet: the worker may be waiting for room in it."""
-        return self._open and fcntl.ioctl(self._descriptor, termios.FIONREAD, b"\0" * 4) != b"\0" * 4
+    def was_behind(self) -> bool:
+        """Whether the worker had to wait for room in the pipe: it holds unread output, or was rested since the last
+        call."""
+        rested, self._rested = self._rested, False
+        return rested or (self._open and fcntl.ioctl(self._descriptor, termios.FIONREAD, b"\0" * 4) != b"\0" * 4)
 
     def close(self) -> None:
         """Reads what is left, without waiting for more, and closes. Waiting lines are logged now, ahead of those of the
@@ -97,6 +100,7 @@ class Output:
     def _ready(self, _: int) -> None:
         self._read()
         if self._open and self._in_a_row >= READ_IN_A_ROW:
+            self._rested = True
             self._loop.change(self._descriptor, 0)
             self._rest(self._listen)
 

@@ -227,7 +227,7 @@ class Supervisor:
                 self._kill(self.handles[component])
             case Examine(component):
                 flags, handle = self._fleet.places[component].flags, self.handles[component]
-                behind = handle.output is not None and handle.output.behind
+                behind = handle.output is not None and handle.output.was_behind()
                 pulse = handle.health.pulse if handle.health else 0
                 self.tell(Examined(component, proc.usage_of(handle.child.pid, pulse), behind))
                 if self._fleet.places[component].flags != flags:
