@@ -18,7 +18,7 @@ _NAMES = (
 )  # fmt: skip
 """The CUDA errors that destroy the context, as they are named after `cudaError` and, in capitals, `CUDA_ERROR_`."""
 _NUMBERS = (214, 220, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719)
-"""The same errors by number, as onnxruntime reports them."""
+"""Numbers of the CUDA errors that destroy the context, as onnxruntime reports them."""
 _TEXTS = (
     "device-side assert triggered",
     "illegal memory access was encountered",
@@ -33,7 +33,7 @@ _TEXTS = (
     "uncorrectable NVLink error",
     "context is destroyed",
 )
-"""The same errors as CUDA describes them."""
+"""Descriptions of the CUDA errors that destroy the context."""
 
 
 def culprit(error: BaseException) -> BaseException | None:

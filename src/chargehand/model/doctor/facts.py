@@ -65,7 +65,7 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
     gone_file: bool = False
     """Whether a file it has open is no longer the one at its path."""
     gone_name: str = ""
-    """That file; empty if it is the store."""
+    """The name of the deleted file; empty if it is the store."""
     silent: str | None = None
     """Why it did not answer."""
     listens: bool = False
