@@ -27,7 +27,7 @@ import chargehand
 from chargehand import Chargehand, JobFilter
 from chargehand.crew import Ref
 from chargehand.model.access import Scope
-from chargehand.stores.sqlite import store as sqlite
+from chargehand.stores.sqlite import schema
 from chargehand.testing import eventually
 from paths import HANDLERS, ROOT
 
@@ -301,9 +301,8 @@ def test_the_last_release_refuses_a_store_whose_schema_it_does_not_know(
 ) -> None:
     """Its running node goes on with jobs that need no store in the worker; its next node refuses, and says why."""
     node, app = place.start(old=True), place.app
-    known = list(sqlite.migrations())
-    more = [*known, ("ALTER TABLE chargehand_job ADD COLUMN newer TEXT NOT NULL DEFAULT ''", "newer")]
-    monkeypatch.setattr(sqlite, "migrations", lambda: iter(more))
+    more = [*schema.MIGRATIONS, ("ALTER TABLE chargehand_job ADD COLUMN newer TEXT NOT NULL DEFAULT ''", "newer")]
+    monkeypatch.setattr(schema, "MIGRATIONS", more)
     place.hand.open()
     assert app.say.enqueue(app.Text("goes on")).wait(30).text == "goes on"
     os.kill(place.view()["pid"], signal.SIGKILL)

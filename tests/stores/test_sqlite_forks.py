@@ -307,7 +307,6 @@ os._exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) & 0xFF)
 
 
 # spec: ST-2
-@pytest.mark.skip(reason="known gap: on a busy machine the forked process still hangs now and then")
 def test_a_process_forked_while_a_thread_opens_the_first_store_can_open_it(path: Path) -> None:
     """The child of a process in which a thread imports a module would wait forever for the lock of that module."""
     assert subprocess.run([sys.executable, "-c", IMPORTER, str(path)], check=False).returncode == 7

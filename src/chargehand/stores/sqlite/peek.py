@@ -15,7 +15,7 @@ from chargehand.stores.sqlite import files
 from chargehand.stores.sqlite.database import Database
 from chargehand.stores.sqlite.errors import NO_DATABASE, store_errors
 from chargehand.stores.sqlite.reading import SqliteFleetReading, SqliteJobReading
-from chargehand.stores.sqlite.store import migrations
+from chargehand.stores.sqlite.schema import MIGRATIONS
 
 BUSY_MS = 1500
 """How long a reader waits for a process that has locked readers out."""
@@ -105,4 +105,4 @@ def engine_versions() -> dict[str, str]:
 
 def known_schema() -> int:
     """Returns the schema version that this code knows."""
-    return len(list(migrations()))
+    return len(MIGRATIONS)

@@ -5,13 +5,11 @@ Every write first takes a `flock` on a file beside the database. That makes writ
 """
 
 import fcntl
-import hashlib
 import os
 import sys
 import threading
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +22,7 @@ from chargehand.ids import NewIds, new_ids
 from chargehand.model.batch import Batch, Result
 from chargehand.model.records import Holder, Retention
 from chargehand.stores.location import Location
-from chargehand.stores.sqlite import files, forks
+from chargehand.stores.sqlite import files, forks, schema
 from chargehand.stores.sqlite.database import Database
 from chargehand.stores.sqlite.errors import ENGINE, LONGEST_WAIT, NO_DATABASE, store_errors
 from chargehand.stores.sqlite.prune import Surplus, find_expired
@@ -139,7 +137,7 @@ class SqliteStore:
         self._db.wal_autocheckpoint(checkpoint_pages)
 
     def migrate(self) -> int:
-        steps, additions = list(migrations()), dict(additive_migrations())
+        steps, additions = schema.MIGRATIONS, schema.ADDITIONS
         with store_errors(self.path):
             with self.use:
                 if self._schema_version() == len(steps) and additions.keys() <= self._additions():
@@ -277,7 +275,7 @@ class SqliteStore:
                 return expired.delete(self._db)
 
     def probe(self) -> None:
-        known = len(list(migrations()))
+        known = len(schema.MIGRATIONS)
         with store_errors(self.path), self._writing():
             found = self._schema_version()
             if found != known:
@@ -359,25 +357,3 @@ CREATE TABLE IF NOT EXISTS chargehand_schema \
 CREATE TABLE IF NOT EXISTS chargehand_addition (
   name TEXT PRIMARY KEY, checksum TEXT NOT NULL, applied_ms INTEGER NOT NULL) WITHOUT ROWID;
 """
-
-
-def migrations() -> Iterator[tuple[str, str]]:
-    """Yields the steps from an empty file to the present schema version, each with its checksum.
-
-    Code that knows fewer of them refuses the store.
-    """
-    for _, step in _scripts("migrations"):
-        yield step
-
-
-def additive_migrations() -> Iterator[tuple[str, tuple[str, str]]]:
-    """Yields the steps that older code of the same schema version can ignore, by name, each with its checksum."""
-    return _scripts("migrations", "additions")
-
-
-def _scripts(*folder: str) -> Iterator[tuple[str, tuple[str, str]]]:
-    found = resources.files("chargehand.stores.sqlite").joinpath(*folder)
-    for file in sorted(found.iterdir(), key=lambda file: file.name):
-        if file.name.endswith(".sql"):
-            text = file.read_text("utf-8")
-            yield file.name.removesuffix(".sql"), (text, hashlib.sha256(text.encode()).hexdigest())
