@@ -44,6 +44,8 @@ class JobOptions(TypedDict, total=False):
 class Ref(Generic[Result]):
     """A job by its id: its state, its result, and its events."""
 
+    __slots__ = ("_gives", "_operations", "created", "id")
+
     def __init__(self, operations: Operations, job_id: str, gives: Any = None, *, created: bool = True) -> None:
         self._operations, self._gives = operations, gives
         self.id = job_id

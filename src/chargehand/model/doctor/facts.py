@@ -76,7 +76,7 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Whether its control socket does not exist."""
     view: NodeStatus | None = None
     restarts: NodeRestart | None = None
-    """Who will start a node, while none runs."""
+    """The host that will start a node, while none runs."""
 
 
 class Lock(msgspec.Struct, frozen=True, kw_only=True):
