@@ -2,7 +2,6 @@
 
 import signal
 import sys
-import threading
 
 from chargehand import log
 from chargehand.cli import find, show
@@ -40,7 +39,7 @@ def work(
             host.kill()
             return
         log.info("stopping; a second signal exits at once", signal=signal.Signals(signals[0]).name)
-        threading.Thread(target=host.stop, daemon=True).start()
+        host.begin_stop()
 
     signal.signal(signal.SIGINT, receive)
     signal.signal(signal.SIGTERM, receive)

@@ -74,11 +74,15 @@ class Host:
         """Starts the thread."""
         self._thread.start()
 
-    def stop(self, timeout: float | None = None) -> bool:
-        """Stops the node gracefully. Returns whether it has ended within the timeout."""
+    def begin_stop(self) -> None:
+        """Makes the node stop gracefully: it takes no more jobs. Returns at once, also in a signal handler."""
         self._stopping = True
         if self._wake >= 0:
             os.eventfd_write(self._wake, 1)
+
+    def stop(self, timeout: float | None = None) -> bool:
+        """Stops the node gracefully. Returns whether it has ended within the timeout."""
+        self.begin_stop()
         return self.ended.wait(timeout)
 
     def kill(self) -> None:

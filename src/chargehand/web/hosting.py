@@ -1,4 +1,4 @@
-"""Starts a node before the first request of a server, and stops it after the last; event streams end before that.
+"""Starts a node before the first request of a server; the signal that stops the server stops the node, too.
 
 The signal handlers of the server stay in effect: the handlers installed here call them.
 """
@@ -47,7 +47,7 @@ async def hosted(site: Site) -> AsyncGenerator[None]:
 
 @contextmanager
 def _handling_signals(site: Site, host: Host | None) -> Generator[None]:
-    """Ends streams when the server is asked to stop, because it waits for them; a second Ctrl+C kills running jobs."""
+    """On SIGINT and SIGTERM stops the node and ends streams and bodies; a second SIGINT kills running jobs."""
     if threading.current_thread() is not threading.main_thread():
         yield  # only the main thread can handle signals
         return
@@ -57,8 +57,11 @@ def _handling_signals(site: Site, host: Host | None) -> Generator[None]:
     def handle(number: int, frame: FrameType | None) -> None:
         if not loop.is_closed():
             loop.call_soon_threadsafe(site.closing.set)
-        if host is not None and number == signal.SIGINT and number in received:
-            host.kill()
+        if host is not None:
+            # At once: the server ends the lifespan only after its last connection, and clients may stall.
+            host.begin_stop()
+            if number == signal.SIGINT and number in received:
+                host.kill()
         received.append(number)
         theirs[number](number, frame)
 
