@@ -5,8 +5,10 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
-from builders import HOUR, NOON, Wall, end, everything, job, put, record, roll_back, state, take
+from builders import HOUR, ME, NOON, Wall, end, everything, job, put, record, roll_back, state, take
 
+from chargehand.model import chores
+from chargehand.model.batch import Batch
 from chargehand.model.job import NewJob, RetryLater, State
 from chargehand.model.records import RecurringPlan, Rescheduling
 from chargehand.store import Store
@@ -151,9 +153,8 @@ DAY = 24 * HOUR
 
 
 def set_back(store: Store, *recurring: Rescheduling) -> int:
-    with store.transaction() as tx:
-        tx.fleet.clock_set_back()
-        return tx.jobs.clock_set_back(recurring)
+    (corrected,) = store.turn(Batch(chores=(chores.SetClockBack(recurring),)), ME).done
+    return corrected
 
 
 # spec: WK-11
