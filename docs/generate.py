@@ -138,7 +138,8 @@ def page() -> str:
         "immediately with its effect, and it is idempotent.",
         "## Jobs\n\n" + transitions(job.TRANSITIONS, whole(JOB_STATES, job.State), "state"),
         "Outcomes of an attempt:\n\n" + table(("outcome", "meaning"), OUTCOMES.items()),
-        "## Settings\n\nSources in order of increasing precedence: arguments in code, `chargehand.toml`, `.env`, environment variables.\n\n"
+        "## Settings\n\nSources in order of increasing precedence: arguments in code, `chargehand.toml`, `.env`, environment variables. "
+        "Each file is read beside the module that creates the `Chargehand` and in the current folder, which takes precedence.\n\n"
         + outside(),
         (
             "Every field of the four policies below is also a setting: `RestartPolicy.window` is `CHARGEHAND_RESTART_WINDOW`, and in TOML `window` "

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack, overload
 
 from msgspec.structs import replace
 
-from chargehand import forks, handler, settings
+from chargehand import forks, handler, log, settings
 from chargehand.crew import Crew, JobOptions
 from chargehand.errors import ConfigurationError, UnknownCrew
 from chargehand.host.health import Component
@@ -96,7 +96,7 @@ class Chargehand:
         """Reads the settings: the environment, `.env` and `chargehand.toml` take precedence over these arguments.
 
         `folder` contains `chargehand.toml`, `.env` and the default store; by default it is the folder of the calling
-        module.
+        module. The two files in the current folder take precedence over those.
         """
         if folder is None:
             module = sys._getframe(1).f_globals.get("__file__")  # pyright: ignore[reportPrivateUsage]
@@ -412,6 +412,25 @@ class Chargehand:
     def check_settings(self) -> None:
         """Raises ConfigurationError if the settings do not fit the crews."""
         self._node_plan()
+
+    def log_start(self, *, embed_workers: bool) -> None:
+        """Logs the store, the files of settings, and the workers that this process starts."""
+        counts = {crew.name: crew.workers for crew in self._node_plan().crews}
+        log.info("store", path=self.location)
+        log.info(
+            "settings",
+            event=log.Event.SETTINGS,
+            files=self.settings.files or "none",
+            embed_workers=embed_workers,
+            workers=[f"{name}: {count}" for name, count in counts.items()] or "none",
+        )
+        if not embed_workers:
+            log.info(
+                "no workers are started here",
+                event=log.Event.NO_WORKERS_HERE,
+                why=self.settings.origins.get("embed_workers", "EMBED_WORKERS is false"),
+                remedy="chargehand work APP",
+            )
 
     def _node_plan(self) -> NodePlan:
         found = self.settings

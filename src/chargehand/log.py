@@ -11,9 +11,10 @@ import os
 import queue
 import sys
 import threading
+from collections.abc import Sequence
 from contextvars import ContextVar
 from enum import StrEnum
-from typing import Any
+from typing import Any, cast
 
 from chargehand import clock, codec
 from chargehand.errors import ConfigurationError
@@ -33,6 +34,8 @@ _logger = logging.getLogger("chargehand")
 class Event(StrEnum):
     """Codes of log lines that programs look for, in the field `event`: the message beside it may be reworded."""
 
+    SETTINGS = "settings"
+    NO_WORKERS_HERE = "no-workers-here"
     NODE_STANDBY = "node-standby"
     NODE_STARTED = "node-started"
     NODE_STOPPING = "node-stopping"
@@ -43,6 +46,8 @@ class Event(StrEnum):
     WORKER_SPAWNED = "worker-spawned"
     WORKER_READY = "worker-ready"
     WORKER_EXITED = "worker-exited"
+    WORKER_TERMINATED = "worker-terminated"
+    WORKER_KILLED = "worker-killed"
     WORKER_DELAYED = "worker-delayed"
     WORKER_BROKEN = "worker-broken"
     WORKER_SUSPECT = "worker-suspect"
@@ -125,7 +130,8 @@ def _words(facts: dict[str, Any]) -> list[str]:
 
 
 def _shown(value: Any) -> str:
-    text = str(value)
+    listed = cast("Sequence[Any]", value) if isinstance(value, list | tuple) else [value]
+    text = ", ".join(str(each) for each in listed)
     return text if text.isprintable() and " " not in text and text else f'"{escaped(text)}"'
 
 

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from operating import FAULTY, WRONG, answered, become, begin, command, end, pids, serving, together, workers
 from world import World
 
+from chargehand import CrashFilter
 from chargehand.log import Event
 from chargehand.testing import eventually
 
@@ -148,7 +149,7 @@ def test_crashes(world: World) -> None:  # spec: WP-10 WP-8 CL-3
     assert [report["id"] for report in answered(world, "crashes")] == [report["id"] for report in reports]
 
 
-def test_what_status_shows(world: World) -> None:  # spec: CL-3 RP-8 SV-4 HP-8
+def test_what_status_shows(world: World) -> None:  # spec: CL-3 RP-8 SV-4 HP-8 WP-10
     crews = f"hand.crew('wrong', '{FAULTY}', environment={WRONG}); hand.crew('burn', '{FAULTY}')"
     settings = (
         "restart=RestartPolicy(first_pause=0.01, longest_pause=0.02), "
@@ -158,8 +159,13 @@ def test_what_status_shows(world: World) -> None:  # spec: CL-3 RP-8 SV-4 HP-8
         hand = served.hand
         become(hand, {"wrong:0": "failed", "burn:0": "healthy"})
         burn = hand.crew("burn", FAULTY)
-        os.kill(pids(hand)["burn:0"], signal.SIGKILL)
+        killed = pids(hand)["burn:0"]
+        os.kill(killed, signal.SIGKILL)
         eventually(lambda: workers(hand)["burn:0"]["restart_count"] == 1)
+        wrong = hand.crashes(CrashFilter(crew="wrong"))[0].pid
+        for event, crew, pid in ((Event.WORKER_DELAYED, "burn", killed), (Event.WORKER_GIVEN_UP, "wrong", wrong)):
+            said = (f"event={event}", f"component=worker:{crew}:0", f"pid={pid} ")
+            eventually(lambda said=said: served.logged(*said), what=str(said))
         become(hand, {"wrong:0": "failed", "burn:0": "healthy"})
         ref = burn.enqueue({"fault": "burn in c", "seconds": 300})
         eventually(lambda: workers(hand)["burn:0"]["flags"] == ["unresponsive"])
@@ -177,3 +183,6 @@ def test_what_status_shows(world: World) -> None:  # spec: CL-3 RP-8 SV-4 HP-8
         assert data["verdict"]["status"] == "error"
         assert any("worker:burn:0 is unresponsive" in text for text in data["verdict"]["reasons"])
         assert [w["budget"] for w in data["workers"] if w["crew"] == "burn"] == [{"rapid_left": 4, "lifetime_left": 19}]
+        burning = pids(hand)["burn:0"]
+    for event in (Event.WORKER_TERMINATED, Event.WORKER_KILLED):
+        assert served.logged(f"event={event}", "component=worker:burn:0", f"pid={burning}")

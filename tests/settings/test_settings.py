@@ -156,6 +156,77 @@ def test_another_file_can_be_named(told: Any, tmp_path: Path) -> None:
     assert told("port = 99", "CHARGEHAND_CONFIG=other.toml").port == 1234
 
 
+# the folder of the start
+
+
+@pytest.fixture
+def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]:
+    """The folder of a module, and another in which the process was started."""
+    module, here = tmp_path / "module", tmp_path / "here"
+    for folder in (module, here):
+        folder.mkdir()
+    monkeypatch.chdir(here)
+    return module, here
+
+
+def test_files_of_the_current_folder_win_name_by_name(start: tuple[Path, Path]) -> None:  # spec: CF-4
+    module, here = start
+    (module / "chargehand.toml").write_text("port = 1\nnode = 'beside'\n[liveness]\ngrace = 1\nsilent = 1\n")
+    (here / "chargehand.toml").write_text("port = 2\n[liveness]\ngrace = 2\n")
+    (module / ".env").write_text("WORKER_PROCESSES=3\nCHARGEHAND_LIVENESS_SILENT=3\nCHARGEHAND_LOG=json\n")
+    (here / ".env").write_text("WORKER_PROCESSES=4\nCHARGEHAND_URL=jobs.db\n")
+    found = read(module, {}, {})
+    assert (found.port, found.node, found.worker_processes, found.log) == (2, "beside", 4, "json")
+    assert (found.liveness.grace, found.liveness.silent) == (2, 3)  # .env beside the module wins over TOML here
+    assert found.url == str(here / "jobs.db")
+    names = ["chargehand.toml", "chargehand.toml", ".env", ".env"]
+    assert found.files == tuple(str(folder / name) for folder, name in zip([module, here] * 2, names, strict=True))
+    assert read(module, {}, {"WORKER_PROCESSES": "5"}).worker_processes == 5
+
+
+def test_each_file_alone_is_read_and_reported(start: tuple[Path, Path]) -> None:  # spec: CF-4
+    module, here = start
+    assert read(module, {}, {}).files == ()
+    assert read(module, {}, {}).url == str(module / "chargehand.db")
+    for folder in start:
+        (folder / ".env").write_text("CHARGEHAND_PORT=7\n")
+        found = read(module, {}, {})
+        assert (found.port, found.files) == (7, (str(folder / ".env"),))
+        assert str(folder / ".env") in found.origins["port"]
+        (folder / ".env").unlink()
+    (here / ".env").write_text("CHARGEHAND_PORT=8\n")
+    assert read(here, {}, {}).files == (str(here / ".env"),)  # once, if both folders are the same
+
+
+def test_a_named_file_replaces_both(start: tuple[Path, Path]) -> None:  # spec: CF-4
+    module, here = start
+    for folder in start:
+        (folder / "chargehand.toml").write_text("port = 1\n")
+        (folder / "other.toml").write_text(f"node = '{folder.name}'\n")
+        (folder / ".env").write_text("CHARGEHAND_CONFIG=other.toml\n")
+    found = read(module, {}, {})
+    assert (found.port, found.node, found.files[0]) == (8356, "here", str(here / "other.toml"))
+    (here / ".env").unlink()
+    assert read(module, {}, {}).node == "module"
+
+
+def test_a_current_folder_that_cannot_be_used_is_left_out(
+    start: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:  # spec: CF-4
+    module, here = start
+    (here / ".env").mkdir()  # a virtual environment of that name
+    assert read(module, {}, {}).files == ()
+    (here / ".env").rmdir()
+    (here / ".env").write_text("CHARGEHAND_PORT=7\n")
+    monkeypatch.setattr("os.access", lambda path, mode: False)  # root may search every folder
+    assert read(module, {}, {}).files == ()
+    monkeypatch.undo()
+    monkeypatch.chdir(here)
+    (here / ".env").unlink()
+    here.rmdir()
+    assert read(module, {}, {}).files == ()
+
+
 # .env
 
 

@@ -18,11 +18,13 @@ from starlette.responses import PlainTextResponse
 from starlette.staticfiles import StaticFiles
 
 from chargehand import Chargehand, ChargehandError, ConfigurationError
+from chargehand.log import Event
 from chargehand.testing import eventually
 from chargehand.web import hosting
 from chargehand.web.site import Site
 
 Make = Callable[..., Chargehand]
+FAULTY = "chargehand.testing.faults:Faulty"
 
 
 @pytest.fixture
@@ -33,7 +35,7 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
     def chargehand(embed: str = "false", **settings: Any) -> Chargehand:
         monkeypatch.setenv("EMBED_WORKERS", embed)
         made.append(Chargehand(folder=tmp_path, **settings))
-        made[-1].crew("faulty", "chargehand.testing.faults:Faulty", workers=1)
+        made[-1].crew("faulty", FAULTY, workers=1)
         return made[-1]
 
     yield chargehand
@@ -257,6 +259,36 @@ def test_facts_reach_the_users_own_log(hand: Chargehand, caplog: pytest.LogCaptu
     hand.attach(app)
     serve(app)
     assert f"store path={hand.path}" in caplog.messages
+
+
+def facts_of(event: Event, caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
+    found = [record.__dict__.get("facts", {}) for record in caplog.records]
+    return [facts for facts in found if facts.get("event") == event]
+
+
+def test_the_start_reports_files_and_workers(  # spec: CF-2 CF-4
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caplog.set_level(logging.INFO)
+    monkeypatch.setenv("EMBED_WORKERS", "no")
+    (tmp_path / ".env").write_text("WORKER_PROCESSES=3\n")
+    hand = Chargehand(folder=tmp_path)
+    hand.crew("faulty", FAULTY, default=True)
+    hand.crew("other", FAULTY)
+    app = FastAPI()
+    hand.attach(app)
+    serve(app)
+    (facts,) = facts_of(Event.SETTINGS, caplog)
+    assert facts["files"] == (str(tmp_path / ".env"),)
+    assert (facts["embed_workers"], facts["workers"]) == (False, ["faulty: 3", "other: 1"])
+    (facts,) = facts_of(Event.NO_WORKERS_HERE, caplog)
+    assert facts["remedy"] == "chargehand work APP"
+    caplog.clear()
+    hand.log_start(embed_workers=True)
+    (facts,) = facts_of(Event.SETTINGS, caplog)
+    assert facts["embed_workers"] is True
+    assert facts_of(Event.NO_WORKERS_HERE, caplog) == []
+    hand.close()
 
 
 def test_the_admin_key_stays_in_the_api(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:  # spec: SE-4

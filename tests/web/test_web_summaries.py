@@ -132,14 +132,42 @@ def test_queues_without_jobs_and_without_crews_are_shown() -> None:  # spec: HT-
 
 
 def test_info_tells_who_supervises_and_where() -> None:  # spec: HT-1
-    found = info_of("n", True, [TAG], view(worker(), worker(1, status="failed")), None, ["lost"])
+    found = info_of("n", True, [TAG], [], view(worker(), worker(1, status="failed")), None, ["lost"])
     assert found.supervisor is not None
     assert (found.supervisor.pid, found.supervisor.answers, found.queues) == (1, True, ("lost", "tagging"))
     assert [(each.configured, each.live) for each in found.workers] == [(2, 1)]
-    silent = info_of("n", False, [TAG], None, {"pid": 5, "node": "n"}, [])
+    silent = info_of("n", False, [TAG], [], None, {"pid": 5, "node": "n"}, [])
     assert silent.supervisor is not None
-    assert (silent.supervisor.answers, silent.supervisor.pid, silent.worker_enabled) == (False, 5, False)
-    assert info_of("n", True, [], None, None, []).supervisor is None
+    assert (silent.supervisor.answers, silent.supervisor.pid, silent.embed_workers) == (False, 5, False)
+    assert info_of("n", True, [], [], None, None, []).supervisor is None
+
+
+@pytest.mark.parametrize("embedded", [True, False])
+@pytest.mark.parametrize(
+    ("scopes", "enabled"),
+    [
+        ([], True),
+        (["*"], False),
+        (["tag"], True),
+        (["tag", "scan"], False),
+        (["tag", "worker:scan:0"], False),
+        (["worker:tag:0", "scan"], True),
+        (["worker:tag:0", "worker:tag:1", "scan"], False),
+        (["worker:tag:0", "worker:tag:1", "worker:tag:2"], True),
+    ],
+)
+def test_workers_are_enabled_unless_all_are_paused(scopes: list[str], enabled: bool, embedded: bool) -> None:
+    # spec: HT-1
+    scan = CrewRow(name="scan", queue="scan", handler="m:H", workers=9, scaled=1, max_attempts=3, timeout_ms=None)
+    pauses = [Pause(scope=scope, who="ops", reason=None, since_ms=0) for scope in scopes]
+    found = info_of("n", embedded, [TAG, scan], pauses, None, None, [])
+    assert (found.worker_enabled, found.embed_workers) == (enabled, embedded)
+
+
+def test_without_crews_a_pause_of_everything_disables_workers() -> None:  # spec: HT-1
+    everything = Pause(scope="*", who="ops", reason=None, since_ms=0)
+    assert not info_of("n", True, [], [everything], None, None, []).worker_enabled
+    assert info_of("n", True, [], [], None, None, []).worker_enabled
 
 
 def test_concurrency_is_what_is_counted_not_what_was_wished() -> None:  # spec: HT-5

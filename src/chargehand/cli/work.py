@@ -24,7 +24,7 @@ def work(
         raise ConfigurationError(f"{app!r} has no crew: declare one with hand.crew(name, 'module:Class')")
     hand.log_level = chosen or hand.log_level
     log.configure(hand.log_level, style=hand.settings.log)
-    log.info("store", path=hand.location)
+    hand.log_start(embed_workers=True)
     hand.open()
     signals: list[int] = []
     hosts: list[Host] = []

@@ -218,12 +218,18 @@ class Supervisor:
                 self._ledger.dismiss(component)
             case DumpStacks(component, reason):
                 job = self._fleet.places[component].doing
-                log.warning("worker will be killed after a stack dump", component=component, reason=reason, job=job)
+                pid = self.handles[component].child.pid
+                log.warning(
+                    "worker will be killed after a stack dump", component=component, pid=pid, reason=reason, job=job
+                )
                 self.handles[component].dump_stacks(signal.SIGUSR1)
             case Terminate(component):
                 self._terminate(self.handles[component])
             case Kill(component, reason):
-                log.warning("worker force-killed", component=component, reason=reason)
+                log.warning(
+                    "worker force-killed", event=log.Event.WORKER_KILLED, component=component,
+                    pid=self.handles[component].child.pid, reason=reason,
+                )  # fmt: skip
                 self._kill(self.handles[component])
             case Examine(component):
                 flags, handle = self._fleet.places[component].flags, self.handles[component]
@@ -239,6 +245,7 @@ class Supervisor:
                     "worker will be replaced: its process may be broken",
                     event=log.Event.WORKER_SUSPECT,
                     component=component,
+                    pid=self._fleet.places[component].last_pid,
                     reason=text,
                 )
             case GivenUp(component, reason):
@@ -247,6 +254,7 @@ class Supervisor:
                     "worker given up",
                     event=log.Event.WORKER_GIVEN_UP,
                     component=component,
+                    pid=self._fleet.places[component].last_pid,
                     reason=summary(reason),
                     remedy=remedy,
                 )
@@ -258,6 +266,7 @@ class Supervisor:
                     "worker will be started again",
                     event=log.Event.WORKER_DELAYED,
                     component=component,
+                    pid=self._fleet.places[component].last_pid,
                     reason=summary(reason),
                     in_s=f"{pause:.2f}",
                 )
@@ -286,7 +295,9 @@ class Supervisor:
 
     def _terminate(self, handle: Handle) -> None:
         """Send SIGTERM to what the worker started, with the worker stopped: it would take their exits for results."""
-        log.warning("worker terminated", component=handle.component, pid=handle.child.pid)
+        log.warning(
+            "worker terminated", event=log.Event.WORKER_TERMINATED, component=handle.component, pid=handle.child.pid
+        )
         handle.child.signal(signal.SIGSTOP)
         if handle.work is not None:
             handle.work.drain()

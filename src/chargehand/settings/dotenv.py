@@ -15,10 +15,12 @@ _ENTRY = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _NOTHING = re.compile(r"[ \t]*(?:#[^\n]*)?\n|[ \t]*(?:#[^\n]*)?\Z")
+Lines = dict[str, tuple[str, int]]
+"""Variables by name, each with its text and its line number."""
 _ESCAPES = {"n": "\n", "r": "\r", "t": "\t"}
 
 
-def read(path: Path) -> dict[str, tuple[str, int]]:
+def read(path: Path) -> Lines:
     """Returns the variables that the file sets, each with its line number; an empty dict if the file does not exist."""
     try:
         text = path.read_text("utf-8-sig").replace("\r\n", "\n")

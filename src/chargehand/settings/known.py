@@ -61,6 +61,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     retention: Retention = Retention()
     origins: dict[str, str] = {}
     """The origin of every setting that was set, as text."""
+    files: tuple[str, ...] = ()
+    """The files that were read; later ones override earlier ones."""
 
 
 @dataclass(frozen=True, slots=True)

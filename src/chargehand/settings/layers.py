@@ -1,14 +1,16 @@
 """Reads the settings of an application once, when its Chargehand object is created.
 
 Settings come from code, `chargehand.toml`, `.env` and the environment; later ones override earlier ones. The two files
-are in the folder of the application's module. An invalid value raises a ConfigurationError that names the setting, its
-origin, the value and the allowed values; so does an unknown name.
+are read in the folder of the application's module and in the current folder, which overrides the former, name by name.
+An invalid value raises a ConfigurationError that names the setting, its origin, the value and the allowed values; so
+does an unknown name.
 """
 
 import os
 import re
 import socket
-from collections.abc import Callable, Mapping
+import stat
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -48,13 +50,41 @@ Layer = dict[SettingPath, _Found]
 
 def read(folder: Path, given: Mapping[str, Any], environment: Mapping[str, str] = os.environ) -> Settings:
     """Reads the settings of an application whose module is in this folder and which passed `given` in code."""
-    file = folder / ".env"
-    lines = dotenv.read(file)
+    folders = [folder, *_current_folder(folder)]
+    dotenvs = {file: dotenv.read(file) for file in _files(".env", folders)}
+    named = _named_toml(dotenvs, environment)
+    tomls = [named] if named else _files("chargehand.toml", folders)
     found = _from_code(given)
-    found |= _from_toml(*_toml_file(folder, lines, environment))
-    found |= _from_dotenv(file, lines)
+    for file in tomls:
+        found |= _from_toml(file, f" (named by {CONFIG})" if named else "")
+    for file, lines in dotenvs.items():
+        found |= _from_dotenv(file, lines)
     found |= _from_environment(environment)
-    return _build(folder, found)
+    return _build(folder, found, [*tomls, *dotenvs])
+
+
+def _current_folder(other: Path) -> list[Path]:
+    """Returns the current folder, unless it is the other one, was deleted, or may not be searched by this user."""
+    try:
+        here = Path.cwd()
+    except OSError:
+        return []
+    return [here] if here != other and os.access(here, os.X_OK) else []
+
+
+def _files(name: str, folders: Sequence[Path]) -> list[Path]:
+    """Returns the files of this name in the folders. A folder of that name, such as a virtual environment, is none."""
+    found: list[Path] = []
+    for file in (folder / name for folder in folders):
+        try:
+            is_folder = stat.S_ISDIR(file.stat().st_mode)
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError:
+            is_folder = False  # reading the file reports the error
+        if not is_folder:
+            found.append(file)
+    return found
 
 
 # the four layers
@@ -76,27 +106,25 @@ def _from_code(given: Mapping[str, Any]) -> Layer:
     return found
 
 
-def _toml_file(folder: Path, lines: Mapping[str, tuple[str, int]], environment: Mapping[str, str]) -> tuple[Path, bool]:
-    """Returns the path of the TOML file, and whether it must exist."""
+def _named_toml(dotenvs: dict[Path, dotenv.Lines], environment: Mapping[str, str]) -> Path | None:
+    """Returns the TOML file that CHARGEHAND_CONFIG names, which replaces those in the folders."""
     named = environment.get(CONFIG)
     if named:
-        return Path(named).expanduser().absolute(), True
-    named = lines.get(CONFIG, ("", 0))[0]
-    if named:
-        return folder / Path(named).expanduser(), True
-    return folder / "chargehand.toml", False
+        return Path(named).expanduser().absolute()
+    for file, lines in reversed(dotenvs.items()):
+        named = lines.get(CONFIG, ("", 0))[0]
+        if named:
+            return file.parent / Path(named).expanduser()
+    return None
 
 
-def _from_toml(file: Path, must: bool) -> Layer:
-    if not must and not file.exists():
-        return {}
+def _from_toml(file: Path, named: str) -> Layer:
     import tomllib  # not loaded in workers whose application has no such file
 
     try:
         with file.open("rb") as opened:
             tables = tomllib.load(opened)
     except (OSError, ValueError) as error:
-        named = f" (named by {CONFIG})" if must else ""
         raise ConfigurationError(f"{file}{named} cannot be read: {error}") from None
     found: Layer = {}
     for key, value in tables.items():
@@ -134,7 +162,7 @@ def _setting(path: SettingPath) -> Setting:
     return Setting(path, *CREW_SETTINGS[path[2]]) if path[0] == "crews" else BY_PATH[path]
 
 
-def _from_dotenv(file: Path, lines: Mapping[str, tuple[str, int]]) -> Layer:
+def _from_dotenv(file: Path, lines: dotenv.Lines) -> Layer:
     texts = {name: text for name, (text, _) in lines.items()}
     for name, (text, line) in lines.items():
         if "${" in text and (name in BY_VARIABLE or name.startswith(PREFIX)):
@@ -186,7 +214,7 @@ def _resolve_path(folder: Path, found: Layer) -> Layer:
     return found
 
 
-def _build(folder: Path, found: Layer) -> Settings:
+def _build(folder: Path, found: Layer, files: Sequence[Path]) -> Settings:
     """Combines the values of all layers into Settings."""
     values: dict[str, Any] = {"url": str(folder / "chargehand.db"), "node": socket.gethostname()}
     crews: dict[str, dict[str, int]] = {}
@@ -203,4 +231,4 @@ def _build(folder: Path, found: Layer) -> Settings:
                 raise AssertionError(path)
     policies: dict[str, Any] = {name: policy(**parts[name]) for name, policy in POLICIES.items()}
     origins = {".".join(path): each.origin for path, each in found.items()}
-    return Settings(**values, **policies, crews=crews, origins=origins)
+    return Settings(**values, **policies, crews=crews, origins=origins, files=tuple(str(file) for file in files))

@@ -62,7 +62,9 @@ class Info(msgspec.Struct, frozen=True, kw_only=True):
     supervisor: SupervisorInfo | None
     """Null if no node runs: then no jobs are performed."""
     worker_enabled: bool
-    """Whether this API runs workers itself (EMBED_WORKERS)."""
+    """False while all workers are paused."""
+    embed_workers: bool = True
+    """Whether this API starts the node and its workers itself (EMBED_WORKERS)."""
     workers: tuple[CrewInfo, ...]
     queues: tuple[str, ...]
     pages: tuple[Page, ...] = ()

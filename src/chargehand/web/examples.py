@@ -105,6 +105,7 @@ INFO = Info(
     node=NODE,
     supervisor=SupervisorInfo(node=NODE, pid=4700, version="0.1.0", started_ms=AT, answers=True),
     worker_enabled=True,
+    embed_workers=True,
     workers=(CrewInfo(crew="tag", queue="tag", configured=2, live=2),),
     queues=("tag",),
 )

@@ -31,7 +31,7 @@ async def hosted(site: Site) -> AsyncGenerator[None]:
     hand = site.hand
     hand.check_settings()
     log.configure_if_unset(hand.log_level, hand.settings.log)
-    log.info("store", path=hand.location)
+    hand.log_start(embed_workers=hand.settings.embed_workers)
     site.open()
     host = hand.host() if hand.settings.embed_workers else None
     watch = asyncio.create_task(_report_unserved(site)) if host is None else None

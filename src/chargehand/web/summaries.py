@@ -1,6 +1,6 @@
 """Combines the rows of the store and the status of the node into responses. The functions do no input or output."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 import msgspec
@@ -86,8 +86,9 @@ def _updated(row: WorkerStatus, worker: NodeWorker, now_ms: int) -> WorkerStatus
 
 def info_of(
     node: str,
-    enabled: bool,
+    embedded: bool,
     crews: Sequence[CrewRow],
+    pauses: Sequence[Pause],
     status: NodeStatus | None,
     holder: Holder | None,
     queues: Sequence[str],
@@ -109,7 +110,8 @@ def info_of(
         version=__version__,
         node=node,
         supervisor=supervisor,
-        worker_enabled=enabled,
+        worker_enabled=not _all_paused(crews, {pause.scope for pause in pauses}),
+        embed_workers=embedded,
         workers=tuple(
             CrewInfo(crew=each.name, queue=each.queue, configured=_configured(each), live=live.count(each.name))
             for each in crews
@@ -117,6 +119,17 @@ def info_of(
         queues=tuple(sorted({*queues, *(crew.queue for crew in crews)})),
         pages=tuple(pages),
     )
+
+
+def _all_paused(crews: Sequence[CrewRow], paused: Set[str]) -> bool:
+    """Returns whether every worker is paused: by a pause of everything, of its crew, or of its own."""
+
+    def is_paused(crew: CrewRow) -> bool:
+        count = _configured(crew)
+        each = count > 0 and all(f"worker:{crew.name}:{index}" in paused for index in range(count))
+        return crew.name in paused or each
+
+    return "*" in paused or (bool(crews) and all(is_paused(crew) for crew in crews))
 
 
 def _configured(crew: CrewRow) -> int:

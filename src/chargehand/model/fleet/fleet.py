@@ -84,7 +84,7 @@ class Fleet(Roster):
     def _handle(self, event: Event, now: float) -> list[Action]:
         match event:
             case Started(component, pid):
-                self.places[component].pid = pid
+                self.places[component].pid = self.places[component].last_pid = pid
                 return []
             case NotStarted(component, why):
                 place = self.places[component]

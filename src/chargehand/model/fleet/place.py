@@ -74,6 +74,8 @@ class Place(msgspec.Struct):
     # the current process
     life: int = 0
     pid: int | None = None
+    last_pid: int | None = None
+    """As `pid`, but kept when the process has ended, for messages about its end."""
     started_at: float = 0.0
     ready_at: float | None = None
     framed: bool = False
@@ -191,6 +193,7 @@ class Place(msgspec.Struct):
             None,
         )
         self.unresponsive = self.stalled = False
+        self.last_pid = None
         self.jobs, self.memory, self.sleep_at, self.rest_at, self.text = 0, 0, None, None, None
 
     def end(self) -> None:

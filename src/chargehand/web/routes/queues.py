@@ -48,8 +48,8 @@ async def info(site: Here) -> Response:
         status = hand.internal.node_status()
         holder = None if status is not None else nodelock.holder(hand.location)
         queues = [count.queue for count in hand.counts()]
-        enabled = hand.settings.embed_workers
-        return info_of(hand.node_name, enabled, hand.known_crews(), status, holder, queues, hand.pages)
+        embedded, pauses = hand.settings.embed_workers, hand.pauses()
+        return info_of(hand.node_name, embedded, hand.known_crews(), pauses, status, holder, queues, hand.pages)
 
     return respond(await site.in_thread(read))
 

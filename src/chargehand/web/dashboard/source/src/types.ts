@@ -221,6 +221,7 @@ export interface Info {
   node: string;
   supervisor: SupervisorInfo | null;
   worker_enabled: boolean;
+  embed_workers: boolean;
   workers: CrewInfo[];
   queues: string[];
   pages: Page[];
