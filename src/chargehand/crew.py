@@ -85,7 +85,7 @@ class Ref(Generic[Result]):
             raise await asyncio.to_thread(lambda: late(self._operations, self.job(), timeout)) from None
 
     async def _result(self) -> Result:
-        async with follow(self._operations.location.socket, self.id) as news:
+        async with follow(self._operations.location, self.id) as news:
             while True:
                 job = await asyncio.to_thread(self.job)
                 if job.state in FINISHED:

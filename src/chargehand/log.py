@@ -65,6 +65,8 @@ class Event(StrEnum):
     QUEUE_SERVED = "queue-served"
     PAUSE_IN_FORCE = "pause-in-force"
     ORDER = "order"
+    FILES_SECURED = "files-secured"
+    NODE_FOREIGN = "node-foreign"
 
 
 def info(message: str, **facts: Any) -> None:

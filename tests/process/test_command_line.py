@@ -195,7 +195,7 @@ def test_a_read_only_disk(world: World) -> None:  # spec: ST-2
         pytest.skip("NOT PROVEN HERE: needs root, to mount a file system read-only")
     disk = world.folder / "disk"
     disk.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m,ro", "tmpfs", str(disk)], check=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m,mode=700,ro", "tmpfs", str(disk)], check=True)
     try:
         told = chargehand("work", "scripted_app:hand", CHARGEHAND_URL=str(disk / "chargehand.db"))
         assert told.returncode == 4

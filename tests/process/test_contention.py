@@ -142,7 +142,7 @@ def test_the_store_fails_for_a_while_and_nothing_is_lost(world: World, hand: Cha
         pytest.skip("NOT PROVEN HERE: needs root, to mount a small file system")
     disk = world.folder / "disk"
     disk.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(disk)], check=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m,mode=700", "tmpfs", str(disk)], check=True)
     try:
         small = World(disk)
         small.ledger = world.ledger

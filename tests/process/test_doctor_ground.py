@@ -194,7 +194,7 @@ def test_no_argument_and_no_application(tmp_path: Path) -> None:  # spec: CL-4
 
 def small_disk(folder: Path, size: str) -> None:
     folder.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)], check=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size},mode=700", "tmpfs", str(folder)], check=True)
 
 
 def test_a_full_disk(world: World) -> None:  # spec: CL-4 # cause: disk-full store-failing

@@ -18,6 +18,7 @@ from chargehand.live.broker import Broker, Wire
 from chargehand.model.health import Verdict
 from chargehand.model.topic import HEALTH, parse
 from chargehand.protocol.frame import encode
+from chargehand.stores.location import Location
 
 
 @pytest.fixture(autouse=True)
@@ -81,10 +82,12 @@ async def health(watcher: Watcher, wanted: str) -> str:
     raise AssertionError
 
 
-def run(path: Path, scene: Callable[[Feed, Path], Any], look: Callable[[Any], list[Shown]] = absent) -> None:
+def run(folder: Path, scene: Callable[[Feed, Path], Any], look: Callable[[Any], list[Shown]] = absent) -> None:
+    location = Location(folder / "node")
+
     async def all_of_it() -> None:
-        source = Feed(path, look)
-        await scene(source, path)
+        source = Feed(location, look)
+        await scene(source, location.socket)
         source.close()
         await asyncio.sleep(0)
 
@@ -102,7 +105,7 @@ def test_a_node_that_falls_silent_is_done_without_and_found_again(tmp_path: Path
             node.speak = True
             assert await health(watcher, "healthy") == "one"
 
-    run(tmp_path / "sock", scene)
+    run(tmp_path, scene)
 
 
 def test_a_node_whose_store_is_stuck_still_tells_what_it_knows(tmp_path: Path) -> None:
@@ -112,7 +115,7 @@ def test_a_node_whose_store_is_stuck_still_tells_what_it_knows(tmp_path: Path) -
         async with line(path, node), source.watch(parse([])) as watcher:
             assert await health(watcher, "healthy") == "one"
 
-    run(tmp_path / "sock", scene)
+    run(tmp_path, scene)
 
 
 def test_a_new_life_and_a_store_that_fails(tmp_path: Path) -> None:  # spec: EV-5
@@ -127,7 +130,7 @@ def test_a_new_life_and_a_store_that_fails(tmp_path: Path) -> None:  # spec: EV-
                     assert await health(watcher, "healthy") == life
                 assert (await health(watcher, "error")).startswith("store")
 
-    run(tmp_path / "sock", scene, fails)
+    run(tmp_path, scene, fails)
 
 
 def test_one_line_for_all_and_none_when_nobody_watches(tmp_path: Path) -> None:
@@ -146,4 +149,4 @@ def test_one_line_for_all_and_none_when_nobody_watches(tmp_path: Path) -> None:
                     await asyncio.sleep(0.001)
         assert len(node.lines) == 2
 
-    run(tmp_path / "sock", scene)
+    run(tmp_path, scene)

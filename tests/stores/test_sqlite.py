@@ -736,7 +736,10 @@ def disk(folder: Path, size: str) -> Generator[Path]:
     point = folder / "disk"
     point.mkdir()
     made = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(point)], check=False, capture_output=True, text=True
+        ["mount", "-t", "tmpfs", "-o", f"size={size},mode=700", "tmpfs", str(point)],
+        check=False,
+        capture_output=True,
+        text=True,
     )
     if made.returncode:
         pytest.skip(f"NOT TESTED: a full or read-only disk. It needs the right to mount: {made.stderr.strip()}")

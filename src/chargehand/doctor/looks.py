@@ -13,16 +13,17 @@ from typing import Any
 import msgspec
 
 from chargehand import clock
-from chargehand.errors import ChargehandError
+from chargehand.errors import ChargehandError, StoreError
 from chargehand.host import nodelock
 from chargehand.host.calls import Connection, NoNode
 from chargehand.model.doctor.wording import place_in
 from chargehand.model.fleet.death import Reason
 from chargehand.model.health import APP
 from chargehand.model.records import CrashFilter
+from chargehand.private import user
 from chargehand.processes import proc
 from chargehand.stores.location import Location, locate_unread, location_of_node_lock
-from chargehand.stores.refusal import owner_of, user
+from chargehand.stores.refusal import owner_of
 from chargehand.stores.sqlite import files
 from chargehand.stores.sqlite.peek import ENGINE_ERROR, Peek, is_damage, known_schema
 
@@ -51,7 +52,7 @@ def nodes() -> Iterator[tuple[str, dict[str, Any]]]:
         if not any(begin in command_of(pid) for begin in NODE) or proc.mark_of(pid) != "node":
             continue
         seen = proc.stat(pid)
-        if seen is not None and not seen.dead and _owner(pid) == os.getuid():
+        if seen is not None and not seen.dead and proc.owner_of(pid) == os.getuid():
             found += [{"pid": pid, "path": path, "start": seen.start} for path in stores_of(pid)]
     yield "mount", {"nodes": sorted(found, key=lambda node: node["start"])}
 
@@ -88,20 +89,13 @@ def process(pid: int) -> dict[str, Any] | None:
         return None
     with open("/proc/uptime") as file:
         up = float(file.read().split()[0])
-    owner = _owner(pid)
+    owner = proc.owner_of(pid)
     if owner is None:
         return None
     return {
         "pid": pid, "state": seen.state, "age_s": max(0.0, up - seen.start / proc.TICK), "user": user(owner),
         "command": command_of(pid),
     }  # fmt: skip
-
-
-def _owner(pid: int) -> int | None:
-    try:
-        return os.stat(f"/proc/{pid}").st_uid
-    except OSError:
-        return None  # it has exited
 
 
 # one store
@@ -146,9 +140,10 @@ def holder(location: Location) -> dict[str, Any]:
     """Returns the process that holds the lock of the node."""
     try:
         seen = nodelock.holder(location)
-    except OSError as error:  # another user's file; the kernel still lists who has locked it
+    except (OSError, StoreError) as error:  # another user's file; the kernel still lists who has locked it
         pid = next(iter(files.lockers(location.node, kernel_locks())), None)
-        found = {"held": pid is not None, "refused": True, "silent": error.strerror, "elsewhere": False}
+        why = error.strerror if isinstance(error, OSError) else str(error)
+        found = {"held": pid is not None, "refused": True, "silent": why, "elsewhere": False}
         return found if pid is None else {**found, "pid": pid, "process": process(pid)}
     if seen is None:
         plan = nodelock.announced(location)
@@ -174,7 +169,7 @@ def asked(location: Location) -> dict[str, Any]:
     """Returns the status that the node answers, or why it does not answer."""
     listens = False
     try:
-        line = Connection(location.socket, ASKED)
+        line = Connection(location, ASKED)
         listens = True
         try:
             reply = line.reply(line.send("STATUS"), ASKED)

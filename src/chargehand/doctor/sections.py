@@ -94,7 +94,7 @@ def _log(location: Location) -> list[Any]:
     """Returns the last log lines of the node."""
     lines: list[Any] = []
     try:
-        line = Connection(location.socket, ASKED)
+        line = Connection(location, ASKED)
         try:
             call = line.send("LOGS", count=MOST_LINES)
             while (reply := line.reply(call, ASKED)) is not None and "lines" in reply:

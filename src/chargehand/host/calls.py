@@ -4,20 +4,21 @@ Calls are not retried: a caller that receives NoNode uses the store, which is au
 """
 
 import asyncio
+import os
 import select
 import socket
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
-from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from chargehand import clock, errors, forks
+from chargehand import clock, errors, forks, log, private
 from chargehand.errors import ChargehandError
 from chargehand.model.job import Enqueued, NewJob
-from chargehand.protocol.control import FRAME_LIMIT, address_of
+from chargehand.protocol.control import FRAME_LIMIT
 from chargehand.protocol.frame import Decoder, Frame, encode
+from chargehand.stores.location import Location
 
 CALL_TIMEOUT = 5.0
 """Seconds after which a call to a node that does not answer fails."""
@@ -38,6 +39,29 @@ class NoAnswer(NoNode):
     """The node did not answer in time. It drops the request, unless it has carried it out already."""
 
 
+class ForeignNode(NoNode):
+    """Another user's process listens in place of a node. Nothing was sent to it."""
+
+
+_reported: set[tuple[Location, int]] = set()
+"""The foreign nodes that this process has logged."""
+
+
+def _check_peer(sock: socket.socket, location: Location) -> None:
+    """Raises ForeignNode if the process at the other end may not serve the store."""
+    uid = private.peer_of(sock)
+    if private.may_serve(uid, location.path):
+        return
+    whose, me = private.user(uid), private.user(os.geteuid())
+    if (location, uid) not in _reported:
+        _reported.add((location, uid))
+        log.warning(
+            "a process of another user listens in place of the node; it is not used",
+            event=log.Event.NODE_FOREIGN, socket=location.socket, user=whose,
+        )  # fmt: skip
+    raise ForeignNode(f"a process of {whose} listens at {location.socket}, and this process runs as {me}")
+
+
 def _error_of(reply: dict[str, Any]) -> ChargehandError:
     """Returns the error of a reply as the exception that the node raised."""
     found: Any = getattr(errors, str(reply["kind"]), None)
@@ -48,7 +72,7 @@ def _error_of(reply: dict[str, Any]) -> ChargehandError:
 class Connection:
     """One connection to a node, used by one caller at a time."""
 
-    def __init__(self, path: Path, timeout: float) -> None:
+    def __init__(self, location: Location, timeout: float) -> None:
         self._sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._sock.settimeout(timeout)
         forks.close_in_child(self._sock)
@@ -56,11 +80,15 @@ class Connection:
         self._calls = 0
         self._replies: list[dict[str, Any]] = []
         try:
-            with address_of(path) as address:
+            with private.socket_address(location.socket) as address:
                 self._sock.connect(address)
+            _check_peer(self._sock, location)
         except OSError as error:
             self._sock.close()
-            raise NoNode(f"no node listens at {path}: {error.strerror or error}") from error
+            raise NoNode(f"no node listens at {location.socket}: {error.strerror or error}") from error
+        except NoNode:
+            self._sock.close()
+            raise
 
     def idle(self) -> bool:
         """Returns whether the connection can be used for a new call: it is open, and nothing unread has arrived."""
@@ -113,8 +141,8 @@ class Connection:
 class Calls:
     """Calls to a node from any thread. Each call has its own connection, which is kept for the next call."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, location: Location) -> None:
+        self._location, self._path = location, location.socket
         self._lines: list[Connection] = []
         forks.in_child(self._after_fork)
 
@@ -128,7 +156,7 @@ class Calls:
             if not line.idle():
                 line.close()
                 line = None
-        line = line or Connection(self._path, CALL_TIMEOUT)
+        line = line or Connection(self._location, CALL_TIMEOUT)
         try:
             yield line
         except BaseException:
@@ -173,7 +201,7 @@ class Calls:
 
     def logs(self, scope: str | None, job: str | None, count: int, follow: bool) -> Iterator[dict[str, Any]]:
         """Yields the last log lines of the node; with `follow`, new ones as they come, until the node ends."""
-        line = Connection(self._path, CALL_TIMEOUT)
+        line = Connection(self._location, CALL_TIMEOUT)
         try:
             call = line.send("LOGS", scope=scope, id=job or "", count=count, follow=follow)
             limit = CALL_TIMEOUT
@@ -227,14 +255,15 @@ class Calls:
         self._lines = []
 
 
-async def connect(path: Path) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """Connects to a node, for event loops. Forked processes do not share the connection."""
+async def connect(location: Location) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Connects to a node, for event loops. Forked processes do not share the connection. Raises OSError or NoNode."""
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     sock.setblocking(False)
     forks.close_in_child(sock)
     try:
-        with address_of(path) as address:
+        with private.socket_address(location.socket) as address:
             await asyncio.get_running_loop().sock_connect(sock, address)
+        _check_peer(sock, location)
         return await asyncio.open_unix_connection(sock=sock)
     except BaseException:
         sock.close()
@@ -242,16 +271,16 @@ async def connect(path: Path) -> tuple[asyncio.StreamReader, asyncio.StreamWrite
 
 
 @asynccontextmanager
-async def follow(path: Path, job_id: str) -> AsyncGenerator[Callable[[float], Awaitable[None]]]:
+async def follow(location: Location, job_id: str) -> AsyncGenerator[Callable[[float], Awaitable[None]]]:
     """Yields, for event loops, a function that returns when the job may have ended, or after a given time.
 
     With a node it waits for a message, for one second at most; without a node it sleeps for the given time.
     """
     writer: asyncio.StreamWriter | None = None
     try:
-        reader, writer = await connect(path)
+        reader, writer = await connect(location)
         writer.write(encode("FOLLOW", {"call": 1, "id": job_id}))
-    except OSError:
+    except (OSError, NoNode):
         reader = None
 
     async def news(otherwise: float) -> None:

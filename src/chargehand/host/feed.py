@@ -7,14 +7,13 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 
 from chargehand import clock, log
 from chargehand.errors import ChargehandError
-from chargehand.host.calls import connect
+from chargehand.host.calls import NoNode, connect
 from chargehand.ids import new_id
 from chargehand.live.bodies import Body, HealthBody, Identity
 from chargehand.live.broker import Broker, Delivery, Subscription, Wire
@@ -22,6 +21,7 @@ from chargehand.model.health import Verdict
 from chargehand.model.topic import HEALTH, Patterns, resync, union
 from chargehand.protocol.control import FRAME_LIMIT
 from chargehand.protocol.frame import BadFrame, Decoder, Frame, encode
+from chargehand.stores.location import Location
 
 READ_EVERY = 1.0
 """Seconds between two reads of the store, and two attempts to reach a node, while no node answers."""
@@ -112,8 +112,8 @@ class Watcher:
 class Feed:
     """Mirrors the state of a node, or of the store, for its watchers. `fetch` reads the store, in a thread."""
 
-    def __init__(self, path: Path, fetch: Callable[[Patterns], list[Shown]]) -> None:
-        self._path, self._fetch = path, fetch
+    def __init__(self, location: Location, fetch: Callable[[Patterns], list[Shown]]) -> None:
+        self._location, self._fetch = location, fetch
         self.broker = Broker("")
         self._patterns: Counter[Patterns] = Counter()
         self._watchers: set[Watcher] = set()
@@ -209,7 +209,7 @@ class Feed:
 
     async def _run(self) -> None:
         while True:
-            with suppress(OSError, EOFError):  # no node answers: the store is read instead
+            with suppress(OSError, NoNode, EOFError):  # no node answers: the store is read instead
                 await self._listen()
             await self._read_store()
 
@@ -224,7 +224,7 @@ class Feed:
 
     async def _listen(self) -> None:
         """Mirrors a node until the connection ends."""
-        reader, writer = await connect(self._path)
+        reader, writer = await connect(self._location)
         self._writer, self._joining = writer, []
         late = asyncio.get_running_loop().call_later(LONGEST_WAIT, self._join, None)
         try:

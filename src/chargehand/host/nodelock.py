@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from chargehand import forks
+from chargehand import forks, private
 from chargehand.errors import StoreError
 from chargehand.processes import proc
 from chargehand.stores.location import Location
@@ -38,7 +38,8 @@ def pid_namespace() -> str:
 
 def take(store: Location) -> int | None:
     """Takes the lock and returns the descriptor that holds it while it or a copy is open; None if a node holds it."""
-    descriptor = os.open(store.node, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    store.secure()
+    descriptor = private.open_file(store.node, os.O_RDWR | os.O_CREAT)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -87,8 +88,8 @@ def announce(store: Location, plan: "RestartPlan | None") -> None:
 def announced(store: Location) -> "RestartPlan | None":
     """Returns the plan of a living host that will start a node; None if there is none."""
     try:
-        plan = msgspec.json.decode(store.node.read_bytes(), type=RestartPlan)
-    except (OSError, msgspec.MsgspecError):
+        plan = msgspec.json.decode(private.read_file(store.node)[0], type=RestartPlan)
+    except (OSError, StoreError, msgspec.MsgspecError):
         return None
     return plan if proc.alive(plan.host, plan.start) else None
 
@@ -96,7 +97,7 @@ def announced(store: Location) -> "RestartPlan | None":
 def holder(store: Location) -> dict[str, Any] | None:
     """Returns the content of the lock file if the lock is held; None if it is free."""
     try:
-        descriptor = os.open(store.node, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = private.open_file(store.node, os.O_RDONLY)
     except FileNotFoundError:
         return None
     try:
@@ -119,7 +120,7 @@ def _read(text: bytes) -> dict[str, Any]:
 def check_namespace(store: Location) -> None:
     """Raises StoreError if the node is in another pid namespace: neither side could see the other's processes."""
     try:
-        text = store.node.read_bytes()
+        text, _ = private.read_file(store.node)
     except FileNotFoundError:
         return
     found = _read(text)

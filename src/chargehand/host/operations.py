@@ -80,7 +80,7 @@ class Operations:
     def __init__(self, location: Location, *, synchronous: str) -> None:
         self.location = location
         self.stores = StorePool(location, synchronous)
-        self.calls = Calls(location.socket)
+        self.calls = Calls(location)
         self.keys = Keys(self.stores, location)
         self._feeds: WeakKeyDictionary[asyncio.AbstractEventLoop, Feed] = WeakKeyDictionary()
 
@@ -474,7 +474,7 @@ class Operations:
     def feed(self) -> Feed:
         loop = asyncio.get_running_loop()
         if loop not in self._feeds:
-            self._feeds[loop] = Feed(self.location.socket, partial(states, self))
+            self._feeds[loop] = Feed(self.location, partial(states, self))
         return self._feeds[loop]
 
     def subscribe(self, *topics: str) -> Generator[dict[str, Any]]:

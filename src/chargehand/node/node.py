@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from chargehand import __version__, clock, log
-from chargehand.errors import EXIT_ERROR, EXIT_STORE, summary
+from chargehand.errors import EXIT_ERROR, EXIT_STORE, StoreError, summary
 from chargehand.model import chores
 from chargehand.model.batch import Batch, Result
 from chargehand.model.diary import Diary
@@ -181,8 +181,8 @@ class Node:
                 log.warning("the lock file of the node was deleted; it was made again", file=self._location.node)
             if self._server.restore():
                 log.warning("the control socket was deleted; it was made again", file=self._location.socket)
-        except OSError as error:
-            log.warning("the node's files cannot be checked", folder=self._location.path.parent, why=error.strerror)
+        except (OSError, StoreError) as error:
+            log.warning("the node's files cannot be checked", folder=self._location.path.parent, why=error)
 
     # the loop
 

@@ -5,6 +5,7 @@ The store holds the truth: a caller that cannot reach a node uses the store inst
 
 import os
 import socket
+import stat
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -12,8 +13,8 @@ from typing import Any
 
 import msgspec
 
-from chargehand import log
-from chargehand.errors import ChargehandError
+from chargehand import log, private
+from chargehand.errors import ChargehandError, StoreError
 from chargehand.model.job import check
 from chargehand.model.status import NodeStatus
 from chargehand.node.followers import Followers
@@ -66,16 +67,16 @@ class Server:
         self._listen()
 
     def _listen(self) -> None:
-        """Create the socket in place of whatever has its name."""
+        """Creates the socket, for this user only, in place of whatever has its name. Raises StoreError for a folder."""
+        if stat.S_ISDIR(_mode_of(self._path)):
+            raise StoreError(f"{self._path} is a folder in place of the node's socket: remove it")
         self._path.unlink(missing_ok=True)
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        # Linux gives the file the mode of the socket: there is no moment at which another user could connect.
+        os.fchmod(self._listener.fileno(), private.PRIVATE)
         with address_of(self._path) as address:
-            mask = os.umask(0o177)
-            try:
-                self._listener.bind(address)
-            finally:
-                os.umask(mask)
-        self._inode = self._path.stat().st_ino
+            self._listener.bind(address)
+        self._inode = self._path.lstat().st_ino
         self._listener.listen(128)
         self._listener.setblocking(False)
         self._loop.add(self._listener.fileno(), self._accept)
@@ -83,7 +84,7 @@ class Server:
     def _is_named(self) -> bool:
         """Returns whether the socket is still the file of its name."""
         try:
-            return self._path.stat().st_ino == self._inode
+            return self._path.lstat().st_ino == self._inode
         except FileNotFoundError:
             return False
 
@@ -105,6 +106,11 @@ class Server:
             return
         except OSError:
             self._reject()
+            return
+        uid = private.peer_of(sock)
+        if not private.may_call(uid):
+            log.warning("a caller of another user was refused", user=private.user(uid))
+            sock.close()
             return
         if len(self._clients) >= self._most:
             sock.close()  # the caller uses the store instead, which is only slower
@@ -208,6 +214,14 @@ class Server:
         for channel, call in list(self._readers.items()):
             if entry.concerns(call.scope, call.id or None):
                 reply((channel, call.call), lines=[entry.told()])
+
+
+def _mode_of(path: Path) -> int:
+    """Returns the type and permissions of the file at this path; 0 if there is none."""
+    try:
+        return os.lstat(path).st_mode
+    except FileNotFoundError:
+        return 0
 
 
 def _check_count(jobs: int) -> None:

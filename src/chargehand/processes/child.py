@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from chargehand import clock
-from chargehand.processes.proc import MARK, Stat, boot_id, mark_of, pids, session_members, stat
+from chargehand.processes.proc import MARK, Stat, boot_id, mark_of, owner_of, pids, session_members, stat
 
 
 class Life(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -153,10 +153,11 @@ def kill_group(child: Child) -> None:
         return  # the group is empty, or a member has changed its user; `kill_orphans` finds the rest
 
 
-def kill_leftovers(lives: Sequence[Life], mark_prefix: str, limit: float) -> list[Life]:
+def kill_leftovers(lives: Sequence[Life], mark_prefix: str, limit: float, of_user: int | None = None) -> list[Life]:
     """Kills the processes that earlier nodes left, and their descendants. Returns those that cannot be killed.
 
-    Processes are found by boot, pid and start time, by session, and by the mark that descendants inherit.
+    Processes are found by boot, pid and start time, by session, and by the mark that descendants inherit. With
+    `of_user`, `lives` can name only processes of that user.
     """
     boot = boot_id()
     ours = {life.pid: life for life in lives if life.boot == boot}
@@ -168,7 +169,8 @@ def kill_leftovers(lives: Sequence[Life], mark_prefix: str, limit: float) -> lis
             seen = stat(pid)
             if seen is None or seen.dead or pid == os.getpid():
                 continue
-            component = _whose(pid, seen, ours, mark_prefix)
+            theirs = of_user is not None and owner_of(pid) != of_user
+            component = _whose(pid, seen, {} if theirs else ours, mark_prefix)
             if component is not None:
                 _signal(pid, signal.SIGKILL)
                 left.append(Life(boot=boot, pid=pid, start=seen.start, component=component))

@@ -4,11 +4,13 @@ import fcntl
 import os
 from pathlib import Path
 
+from chargehand import private
+
 
 def is_named(descriptor: int, path: Path) -> bool:
     """Returns whether the open file is still the file of this name."""
     try:
-        found = os.stat(path)
+        found = os.lstat(path)
     except FileNotFoundError:
         return False
     own = os.fstat(descriptor)
@@ -20,7 +22,7 @@ def take_again(descriptor: int, path: Path) -> int | None:
 
     Returns the descriptor that holds it; None if another process was faster.
     """
-    taken = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    taken = private.open_file(path, os.O_RDWR | os.O_CREAT)
     try:
         fcntl.flock(taken, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -64,6 +64,15 @@ def pids() -> list[int]:
     return [int(name) for name in os.listdir("/proc") if name.isdigit()]
 
 
+def owner_of(pid: int) -> int | None:
+    """Returns the effective user of a process; None if it has exited."""
+    try:
+        with open(f"/proc/{pid}/status") as file:
+            return next(int(line.split()[2]) for line in file if line.startswith("Uid:"))
+    except (OSError, StopIteration):
+        return None
+
+
 def mark_of(pid: int) -> str | None:
     """Returns the mark that a process inherited from a worker; None if it has none or cannot be read."""
     try:

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import msgspec
 
-from chargehand import log
+from chargehand import log, private
+from chargehand.errors import StoreError
 from chargehand.ids import new_id
 from chargehand.processes import proc
 from chargehand.processes.child import Child, Life, kill_leftovers
@@ -35,9 +36,11 @@ class ProcessRecord:
 
     def end_earlier(self, limit: float) -> list[Life]:
         """Kills what earlier nodes of this store left, and starts a new record. Returns what cannot be killed."""
-        lives = self._read_all()
+        lives, owner = self._read_all()
         self.earlier_was_asked = lives is None or any(life.component == APP for life in lives)
-        unkillable = kill_leftovers(_running(lives or []), f"{self._store_mark}/", limit)
+        # A record says what its owner may kill, and no more: root also reads records that other users wrote.
+        of_user = None if owner in (None, 0, os.geteuid()) else owner
+        unkillable = kill_leftovers(_running(lives or []), f"{self._store_mark}/", limit, of_user)
         self._write(unkillable)
         return unkillable
 
@@ -65,36 +68,39 @@ class ProcessRecord:
     def _append(self, life: Life) -> None:
         try:
             if self._lines >= LONGEST:
-                self._write(_running(self._read_all() or []))
-            with open(self._path, "ab") as file:
+                self._write(_running(self._read_all()[0] or []))
+            with open(private.open_file(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND), "ab") as file:
                 file.write(msgspec.json.encode(life) + b"\n")
-        except OSError as error:
+        except (OSError, StoreError) as error:
             # A full disk must not stop supervision; the process can still be found by the mark in its environment.
-            log.warning("a process could not be recorded", file=self._path, why=error.strerror)
+            log.warning("a process could not be recorded", file=self._path, why=error)
         self._lines += 1
 
     def forget(self) -> None:
         """Deletes the record after a graceful shutdown."""
         self._path.unlink(missing_ok=True)
 
-    def _read_all(self) -> list[Life] | None:
-        """Returns all recorded processes, each as it was recorded last; None if there is no record."""
+    def _read_all(self) -> tuple[list[Life] | None, int | None]:
+        """Returns all recorded processes, each as it was recorded last, and the owner; None if there is no record."""
         try:
-            lines = self._path.read_bytes().splitlines()
+            text, owner = private.read_file(self._path)
         except FileNotFoundError:
-            return None
+            return None, None
         lives: dict[tuple[str, int, int], Life] = {}
-        for line in lines:
+        for line in text.splitlines():
             try:
                 life = msgspec.json.decode(line, type=Life)
             except msgspec.DecodeError:
                 log.warning("an incomplete line in the record of processes was ignored", file=self._path)
                 continue
             lives[life.boot, life.pid, life.start] = life
-        return list(lives.values())
+        return list(lives.values()), owner
 
     def _write(self, lives: list[Life]) -> None:
-        self._path.write_bytes(b"".join(msgspec.json.encode(life) + b"\n" for life in lives))
+        """Replaces the record: the new file belongs to this user, whoever wrote the old one."""
+        self._path.unlink(missing_ok=True)
+        with open(private.open_file(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as file:
+            file.write(b"".join(msgspec.json.encode(life) + b"\n" for life in lives))
         self._lines = len(lives)
 
 

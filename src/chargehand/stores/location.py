@@ -8,6 +8,7 @@ from urllib.parse import unquote
 
 import msgspec
 
+from chargehand import log, private
 from chargehand.errors import ConfigurationError, StoreError
 
 LONGEST_NAME = 255 - len("-journal")
@@ -55,6 +56,17 @@ class Location(msgspec.Struct, frozen=True):
     def _beside(self, suffix: str) -> Path:
         return Path(f"{self.path}{suffix}")
 
+    def secure(self) -> None:
+        """Makes all files of the store private to this user. Raises StoreError if another user could replace them."""
+        private.check_folder(self.path.parent)
+        engine = (self._beside(suffix) for suffix in ("", "-wal", "-shm", "-journal"))
+        open_before = private.secure((*engine, self.lock, self.node, self.lives))
+        if open_before:
+            log.warning(
+                "other users could open files of the store; now only this user can",
+                event=log.Event.FILES_SECURED, files=[file.name for file in open_before], store=self,
+            )  # fmt: skip
+
     def exists(self) -> bool:
         """Returns whether there is a store."""
         return self.path.exists()
@@ -72,7 +84,10 @@ def locate(url: str) -> Location:
 
     Raises ConfigurationError for an address of an unknown kind, and StoreError for a name that cannot be used.
     """
-    path = Path(os.path.realpath(Path(_file_of(url)).expanduser()))
+    named = Path(_file_of(url)).expanduser()
+    if os.path.islink(named):
+        private.check_folder(named.absolute().parent)
+    path = Path(os.path.realpath(named))
     _check_encoding(path)
     if os.path.islink(path):
         raise StoreError(f"{path} is a symbolic link that refers to itself: name the file of the store")

@@ -2,12 +2,12 @@
 
 import errno
 import os
-import pwd
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
 from chargehand.errors import StoreError
+from chargehand.private import user
 
 _REMEDIES = {
     errno.EROFS: "Chargehand locks a store even to read it: mount the file system writable, or move the store",
@@ -60,11 +60,3 @@ def owner_of(path: Path) -> str | None:
         return user(os.stat(path).st_uid)
     except OSError:
         return None
-
-
-def user(uid: int) -> str:
-    """Returns the name of a user, or the number if there is no name."""
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return f"#{uid}"

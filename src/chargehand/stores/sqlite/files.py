@@ -12,6 +12,7 @@ import struct
 from pathlib import Path
 from typing import Any
 
+from chargehand import private
 from chargehand.stores.location import Location
 
 NETWORK = frozenset(
@@ -112,7 +113,7 @@ def identity_of(path: str | Path) -> tuple[int, int] | None:
 def beginning_of(path: Path) -> bytes:
     """Returns the first 16 bytes of the file, if there is one. Never call it for a file that this process has open."""
     try:
-        with open(path, "rb") as file:
+        with open(private.open_file(path, os.O_RDONLY), "rb") as file:
             return file.read(16)
     except FileNotFoundError:
         return b""

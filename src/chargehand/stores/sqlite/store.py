@@ -15,7 +15,7 @@ from typing import Any
 
 import apsw
 
-from chargehand import clock
+from chargehand import clock, private
 from chargehand.errors import StoreError
 from chargehand.forks import in_child
 from chargehand.ids import NewIds, new_ids
@@ -81,7 +81,7 @@ class SqliteStore:
         forks.watch(self)
         with store_errors(path), _opening:
             self._check_file_system(create)
-            self._lock = os.open(Location(path).lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self._lock = private.open_file(Location(path).lock, os.O_RDWR | os.O_CREAT)
             try:
                 with self.use:
                     self._connect(create, PAGES_TENDED if tend else PAGES_UNTENDED)
@@ -110,6 +110,7 @@ class SqliteStore:
             raise StoreError(
                 f"{path} is on a network file system ({network}), where SQLite loses data: move it to a local disk"
             )
+        Location(path).secure()
         suspect = "_sqlite3" in sys.modules or forks.is_inherited(path)
         if suspect and files.descriptors_on(path) - _ours.get(path, set()):
             raise StoreError(
@@ -121,7 +122,10 @@ class SqliteStore:
             raise StoreError(NO_DATABASE.format(path=path))
 
     def _connect(self, create: bool, checkpoint_pages: int) -> None:
-        flags = apsw.SQLITE_OPEN_READWRITE | (apsw.SQLITE_OPEN_CREATE if create else 0)
+        if create and not os.path.lexists(self.path):
+            # SQLite would create it with mode 0644; its other files get the mode of this one.
+            os.close(private.open_file(self.path, os.O_RDWR | os.O_CREAT))
+        flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_NOFOLLOW
         self._db = self._reading.connection = apsw.Connection(str(self.path), flags)
         self._file = files.identity_of(self.path)
         self._db.set_busy_handler(self._busy)
