@@ -1,6 +1,7 @@
 """Tonearm's page and JSON, in this process; and what the API's process must never import."""
 
 import asyncio
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,8 +11,10 @@ from typing import Any
 import httpx
 import pytest
 import shelves
+from typer.main import get_command
 
 from tonearm import crews, web
+from tonearm.cli.main import app as cli
 from tonearm.library import Library
 
 HEAVY = ("numpy", "onnxruntime", "av", "soundfile", "soxr")
@@ -84,6 +87,31 @@ def test_other_sites_can_change_nothing(place: tuple[crews.Crews, Library]) -> N
     (told,) = ask(place, "/api/errors/retry", method="POST", headers={"X-Tonearm": "1"})
     (renamed,) = ask(place, "/api/progress", base="http://evil.example")
     assert (without.status_code, told.status_code, renamed.status_code) == (403, 200, 400)
+
+
+def test_monitoring_finds_tonearm_at_its_own_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # spec: TA-10
+    monkeypatch.setenv("CHARGEHAND_ADMIN_KEY", "long-enough-for-a-test-0123456789")
+    monkeypatch.setenv("TONEARM_PORT", "8399")
+    found, library = crews.build(tmp_path), Library(tmp_path)
+    app = web.create(found, library)
+    key = {"Authorization": f"Bearer {os.environ['CHARGEHAND_ADMIN_KEY']}"}
+
+    async def asked(path: str, **headers: str) -> httpx.Response:
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
+            return await client.get(path, headers=headers)
+
+    for path in ("/api/v1/info", "/api/web/worker/status"):
+        at_root, below = (asyncio.run(asked(prefix + path, **key)) for prefix in ("", "/chargehand"))
+        assert (at_root.status_code, at_root.json()) == (200, below.json())
+        assert asyncio.run(asked(path)).status_code == 401
+    assert asyncio.run(asked("/healthz")).json() == {"status": "ok"}
+    command = get_command(cli).commands["serve"]  # type: ignore[attr-defined]
+    assert command.make_context("serve", []).params["port"] == 8399
+    monkeypatch.delenv("TONEARM_PORT")
+    assert command.make_context("serve", []).params["port"] == 8356
+    found.hand.close()
+    library.close()
 
 
 def test_the_api_imports_nothing_heavy(tmp_path: Path) -> None:

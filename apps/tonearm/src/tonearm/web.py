@@ -10,6 +10,7 @@ import msgspec
 from fastapi import FastAPI, HTTPException, Response
 from fastapi.middleware.trustedhost import TrustedHostMiddleware
 from fastapi.responses import PlainTextResponse
+from starlette.routing import Mount, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from chargehand import JobFailed, Page
@@ -29,6 +30,8 @@ HEADERS = (
     (b"referrer-policy", b"no-referrer"),
 )
 CHARGEHAND = "/chargehand"
+AT_ROOT = ("/api/v1/info", "/api/web/worker/status")
+"""Routes of Chargehand that are also served at Tonearm's own root, for monitoring; and `/healthz`."""
 PARTS = {"tonearm.js": "text/javascript", "tonearm.css": "text/css", "icon.svg": "image/svg+xml"}
 LONGEST_SEARCH = 30.0
 
@@ -43,8 +46,15 @@ def create(crews: Crews, library: Library, *, attach: bool = True) -> FastAPI:
     _tracks(app, crews, library)
     if attach:
         crews.hand.pages.append(Page("Tonearm", "/"))
-        crews.hand.attach(app, prefix=CHARGEHAND)
+        crews.hand.attach(app, prefix=CHARGEHAND, probes=True)
+        _at_root(app)
     return app
+
+
+def _at_root(app: FastAPI) -> None:
+    """Serves some routes of Chargehand at the root too; Chargehand authorises them as under its prefix."""
+    (mount,) = (route for route in app.router.routes if isinstance(route, Mount) and route.path == CHARGEHAND)
+    app.router.routes[:0] = [Route(path, mount.app, include_in_schema=False) for path in AT_ROOT]
 
 
 class Guard:

@@ -15,7 +15,7 @@ from tonearm.errors import TonearmError
 from tonearm.handlers import Count, Look
 from tonearm.library import Folder, Library, home, shown
 
-PORT = 8357
+PORT = 8356
 LOOPBACK = ("127.0.0.1", "localhost")
 SHOWN_DRIFT = 0.005
 Folders = Annotated[
@@ -27,7 +27,7 @@ def serve(
     folders: Folders = None,
     where: HomeOption = None,
     host: Annotated[str, typer.Option(help="127.0.0.1 or localhost.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Port of the page.")] = PORT,
+    port: Annotated[int, typer.Option(envvar="TONEARM_PORT", help="Port of the page.")] = PORT,
     between: Annotated[str | None, typer.Option(help="Analyse music only between these times: 01:00-07:00.")] = None,
     workers: Annotated[
         int | None, typer.Option(help="Number of analysis workers; default: by cores and memory.", min=1)
