@@ -65,13 +65,15 @@ def test_tracks_are_found_shown_with_scores_and_exported(place: tuple[crews.Crew
     # spec: TA-7
     (found,) = ask(place, "/api/tracks?text=onerror")
     (track,) = found.json()
-    shown, unknown, playlist, smart, wrong = ask(
+    shown, unknown, playlist, smart, wrong, misspelt, empty = ask(
         place,
         f"/api/tracks/{track['id']}",
         "/api/tracks/999",
-        "/api/playlist?rule=not genre:nothing",
+        "/api/playlist?rule=genre:rock or not genre:rock",
         "/api/playlist?rule=genre:rock&form=nsp",
         "/api/playlist?rule=genre",
+        "/api/playlist?rule=gender:rock",
+        "/api/playlist?rule=genre:rock and not genre:rock",
     )
     assert shown.json()["labels"]
     assert shown.json()["scores"][0]["score"] >= shown.json()["scores"][-1]["score"]
@@ -79,6 +81,8 @@ def test_tracks_are_found_shown_with_scores_and_exported(place: tuple[crews.Crew
     assert playlist.text.count("#EXTINF") == 7
     assert smart.json()["all"] == [{"is": {"tonearm_genre": "rock"}}]
     assert wrong.status_code == 422
+    assert (misspelt.status_code, "did you mean genre?" in misspelt.text) == (422, True)
+    assert (empty.status_code, "no track matches" in empty.text) == (404, True)
 
 
 def test_other_sites_can_change_nothing(place: tuple[crews.Crews, Library]) -> None:

@@ -51,7 +51,8 @@ def test_names_of_any_bytes_stay_apart_in_the_whole_library(tmp_path: Path) -> N
 
     async def ask() -> list[httpx.Response]:
         transport = httpx.ASGITransport(web.create(all_crews, library, attach=False))
-        paths = ("/", "/api/tracks", "/api/tracks?text=caf", "/api/progress", "/api/errors", "/api/playlist?rule=a:b")
+        every = "/api/playlist?rule=genre:rock or not genre:rock"
+        paths = ("/", "/api/tracks", "/api/tracks?text=caf", "/api/progress", "/api/errors", every)
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
             return [await client.get(path) for path in paths]
 

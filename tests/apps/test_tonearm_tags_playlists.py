@@ -50,6 +50,27 @@ def test_a_wrong_rule_says_what_is_wrong_and_where() -> None:
         assert said in str(caught.value)
 
 
+KNOWN = {"genre": ("rock", "Hip-Hop", "post-rock"), "instrument": ("piano", "indian flute"), "mood": ("calm",)}
+UNKNOWN = [
+    ("genre:rok", "there is no genre 'rok'; did you mean rock"),
+    ("mood:calm and not (genre:rock or genre:hiphop)", "there is no genre 'hiphop'; did you mean Hip-Hop?"),
+    ("genre:piano", "there is no genre 'piano'; did you mean instrument:piano?"),
+    ('genre:"Indian Flute"', 'did you mean instrument:"indian flute"?'),
+    ("gender:rock", "there is no category 'gender'; did you mean genre?"),
+    ("mood:xyz", "there is no mood 'xyz'; known: calm"),
+    ("colour:blue", "there is no category 'colour'; known: genre, instrument, mood"),
+]
+
+
+def test_an_unknown_name_in_a_rule_is_an_error_with_the_nearest_names() -> None:
+    # spec: TA-7
+    for text, said in UNKNOWN:
+        with pytest.raises(TextError) as caught:
+            rules.check(parse(text), KNOWN)
+        assert said in str(caught.value)
+    rules.check(parse("genre:ROCK and not (genre:hip-hop or mood:Calm)"), KNOWN)
+
+
 def test_a_track_fits_or_does_not() -> None:
     rule = parse("genre:rock and not voice:female")
     assert matches(rule, {"genre": ("Rock", "pop")})

@@ -64,6 +64,18 @@ def find(library: Library, text: str) -> int:
     raise TonearmError(f"{said}; give the track's number" if some else f"the library has no track {text!r}")
 
 
+def rule(library: Library, text: str) -> rules.Rule:
+    """Parses a rule. Raises TextError if it is malformed or contains an unknown category or label."""
+    parsed = rules.parse(text)
+    known: dict[str, set[str]] = {}
+    for label in library.book().labels.values():
+        known.setdefault(label.category, set()).add(label.name)
+    for category, name in library.rows("SELECT DISTINCT category, name FROM label"):  # also labels added by users
+        known.setdefault(category, set()).add(name)
+    rules.check(parsed, known)
+    return parsed
+
+
 def matching(library: Library, rule: rules.Rule, tier: Tier = "regular") -> Iterator[Entry]:
     """Yields the tracks that match a rule by their labels of this tier or a stricter one."""
     wanted = TIERS[: TIERS.index(tier) + 1]
@@ -77,6 +89,13 @@ def matching(library: Library, rule: rules.Rule, tier: Tier = "regular") -> Iter
         if rules.matches(rule, groups):
             who = tuple(msgspec.json.decode(artist, type=list[str]))
             yield Entry(os.fsdecode(joined(root, path)), title, who, duration)
+
+
+def no_match(library: Library, rule: rules.Rule) -> str:
+    """Returns the reason why a valid rule matches no track."""
+    if not library.number("SELECT count(*) FROM file WHERE tagged_ms IS NOT NULL AND missing_ms IS NULL"):
+        return "no song has been analysed yet: start `tonearm serve`"
+    return f"no track matches {rules.text(rule)}: `tonearm labels list` shows how many tracks have each label"
 
 
 def _shown(library: Library, row: tuple[Any, ...]) -> dict[str, Any]:

@@ -16,9 +16,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from chargehand import JobFailed, Page
 from tonearm import browse, hearing, report
 from tonearm.crews import Crews
+from tonearm.errors import TonearmError
 from tonearm.labels import merge
 from tonearm.library import Library
-from tonearm.tags import TextError, playlist, rules
+from tonearm.tags import TextError, playlist
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; base-uri 'none'; "
@@ -158,12 +159,15 @@ def _tracks(app: FastAPI, crews: Crews, library: Library) -> None:
     @app.get("/api/playlist")
     def export(rule: str, form: Literal["m3u", "nsp"] = "m3u", name: str = "Tonearm") -> Response:
         try:
-            parsed = rules.parse(rule)
-        except TextError as error:
+            parsed = browse.rule(library, rule)
+        except (TextError, TonearmError) as error:  # the rule or the label file is invalid
             raise HTTPException(422, str(error)) from error
         if form == "nsp":
             return _file(playlist.nsp(name, parsed), "tonearm.nsp", "application/json")
-        made = playlist.m3u8(name, browse.matching(library, parsed))
+        entries = list(browse.matching(library, parsed))
+        if not entries:
+            raise HTTPException(404, browse.no_match(library, parsed))
+        made = playlist.m3u8(name, entries)
         return _file(made.text, "tonearm.m3u8", "audio/x-mpegurl")
 
 

@@ -9,7 +9,7 @@ from tonearm import browse, hearing, report, weights
 from tonearm.cli.common import HomeOption, at_work, counted, opened
 from tonearm.errors import TonearmError
 from tonearm.labels import Category, shipped
-from tonearm.tags import TextError, navidrome, rules
+from tonearm.tags import TextError, navidrome
 from tonearm.tags import playlist as playlists
 
 labels = typer.Typer(help="Show how common labels are, show and correct the labels of a track.", no_args_is_help=True)
@@ -105,18 +105,21 @@ def playlist(
     """Create a playlist of all tracks that match a rule. Without a file, print it."""
     library = opened(where)
     try:
-        parsed = rules.parse(rule)
+        parsed = browse.rule(library, rule)
     except TextError as error:
         raise TonearmError(str(error)) from error
     if nsp is not None:
         _put(nsp, playlists.nsp(name, parsed))
     folder = None if m3u is None else str(m3u.resolve().parent)
-    made = playlists.m3u8(name, browse.matching(library, parsed), folder=folder)
+    entries = list(browse.matching(library, parsed))
+    made = playlists.m3u8(name, entries, folder=folder)
     if m3u is not None:
         _put(m3u, made.text)
-        typer.echo(f"{counted(made.text.count('#EXTINF'), 'track')} in {m3u}")
+        typer.echo(f"{counted(len(entries) - len(made.left_out), 'track')} in {m3u}")
     if m3u is None and nsp is None:
         typer.echo(made.text, nl=False)
+    if not entries:
+        typer.echo(browse.no_match(library, parsed), err=True)
     for path in made.left_out:
         typer.echo(f"skipped, a playlist cannot contain this file name: {path!a}", err=True)
 

@@ -1,8 +1,9 @@
 """Parses and evaluates rules over labels: `genre:rock and mood:calm and not voice:female`. Pure."""
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 
 from tonearm.tags.settings import TextError, check_group, check_label
 
@@ -65,6 +66,41 @@ def parse(text: str) -> Rule:
     if rest:
         raise _expected("and, or, or the end", rest)
     return rule
+
+
+def check(rule: Rule, known: Mapping[str, Collection[str]]) -> None:
+    """Raises TextError with the nearest names if the rule contains a group, or a label of a group, that is unknown."""
+    for term in _terms(rule):
+        if term.group not in known:
+            raise TextError(f"rule: there is no category {term.group!r}; {_nearest(term.group, known)}")
+        names = {label.casefold() for label in known[term.group]}
+        if term.label.casefold() not in names:
+            elsewhere = [
+                text(Has(group, label))
+                for group, labels in known.items()
+                for label in labels
+                if label.casefold() == term.label.casefold()
+            ]
+            advice = f"did you mean {elsewhere[0]}?" if elsewhere else _nearest(term.label, known[term.group])
+            raise TextError(f"rule: there is no {term.group} {term.label!r}; {advice}")
+
+
+def _terms(rule: Rule) -> Iterator[Has]:
+    match rule:
+        case Has():
+            yield rule
+        case Not(inner):
+            yield from _terms(inner)
+        case All(rules) | Any(rules):
+            for each in rules:
+                yield from _terms(each)
+
+
+def _nearest(name: str, known: Collection[str]) -> str:
+    """Returns the names that are spelt most alike, or all names."""
+    spelt = {each.casefold(): each for each in known}
+    near = [spelt[each] for each in get_close_matches(name.casefold(), spelt, n=3)]
+    return f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(sorted(known))}"
 
 
 def matches(rule: Rule, labels: Mapping[str, Collection[str]]) -> bool:
