@@ -17,6 +17,7 @@ from chargehand.model.doctor import causes
 from chargehand.model.fleet import death, lifecycle, orders, policy
 from chargehand.model.records import Retention
 from chargehand.node import output
+from chargehand.settings.http import HttpPolicy
 from chargehand.settings.known import PREFIX, SETTINGS
 from chargehand.testing import faults, faults_loading
 
@@ -99,7 +100,7 @@ def settings(kind: type[Any]) -> str:
 
 
 def outside() -> str:
-    """Returns a table of the settings outside the four policies, with their names in the environment and in TOML."""
+    """Returns a table of the settings outside the policies, with their names in the environment and in TOML."""
     rows = [
         (", ".join(f"`{name}`" for name in reversed(each.variables)), f"`{each.name}`", each.allowed)
         for each in SETTINGS
@@ -142,8 +143,8 @@ def page() -> str:
         "Each file is read beside the module that creates the `Chargehand` and in the current folder, which takes precedence.\n\n"
         + outside(),
         (
-            "Every field of the four policies below is also a setting: `RestartPolicy.window` is `CHARGEHAND_RESTART_WINDOW`, and in TOML `window` "
-            "under `[restart]`. The prefixes of the others are `LIVENESS`, `STARTS` and `RETENTION`. `CHARGEHAND_GRACE` is an alias of "
+            "Every field of the policies below is also a setting: `RestartPolicy.window` is `CHARGEHAND_RESTART_WINDOW`, and in TOML `window` "
+            "under `[restart]`. The prefixes of the others are `LIVENESS`, `STARTS`, `RETENTION` and `HTTP`. `CHARGEHAND_GRACE` is an alias of "
             "`CHARGEHAND_LIVENESS_GRACE`."
         ),
         "## Restarts: `RestartPolicy`\n\n" + settings(policy.RestartPolicy),
@@ -163,6 +164,7 @@ def page() -> str:
         "## Liveness: `LivenessPolicy`\n\n" + settings(policy.LivenessPolicy),
         "## Starts: `StartPolicy`\n\n" + settings(policy.StartPolicy),
         "## Retention: `Retention`\n\n" + settings(Retention),
+        "## HTTP: `HttpPolicy`\n\n" + settings(HttpPolicy),
         (
             f"## Logs\n\nThe node logs each line that a worker prints or logs, with component and job. A crash report contains the "
             f"last {output.KEPT} lines of the worker. Lines are cut at {output.LONGEST_LINE} bytes."

@@ -9,10 +9,11 @@ from fastapi import Depends
 from webworld import Web, problem
 
 from chargehand.model.records import JobFilter
+from chargehand.settings.http import HttpPolicy
 from chargehand.web.answers import cursor
 from chargehand.web.auth import requires
-from chargehand.web.gate import BODY_LIMIT
 
+LIMIT = HttpPolicy().body_size
 JSON = {"Content-Type": "application/json"}
 
 
@@ -164,10 +165,10 @@ def test_json_must_say_that_it_is_json(still: Web) -> None:  # spec: SE-2
 
 
 def test_too_large_a_body_is_refused_whether_or_not_it_says_so(still: Web) -> None:  # spec: SE-3
-    problem(still.ask("POST", "/api/v1/jobs", content=b"x" * (BODY_LIMIT + 1), headers=JSON), 413, "too-large")
+    problem(still.ask("POST", "/api/v1/jobs", content=b"x" * (LIMIT + 1), headers=JSON), 413, "too-large")
 
     async def pieces() -> Any:
-        for _ in range(BODY_LIMIT // 65536 + 2):
+        for _ in range(LIMIT // 65536 + 2):
             yield b" " * 65536
 
     problem(still.ask("POST", "/api/v1/jobs", content=pieces(), headers=JSON), 413, "too-large")

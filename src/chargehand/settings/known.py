@@ -10,6 +10,7 @@ from chargehand.model.fleet.orders import MOST_WORKERS
 from chargehand.model.fleet.policy import LivenessPolicy, RestartPolicy, StartPolicy
 from chargehand.model.records import Retention
 from chargehand.settings import reading
+from chargehand.settings.http import HttpPolicy
 from chargehand.settings.plan import THREADS
 from chargehand.settings.reading import Secret
 
@@ -59,6 +60,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     liveness: LivenessPolicy = LivenessPolicy()
     starts: StartPolicy = StartPolicy()
     retention: Retention = Retention()
+    http: HttpPolicy = HttpPolicy()
     origins: dict[str, str] = {}
     """The origin of every setting that was set, as text."""
     files: tuple[str, ...] = ()
@@ -90,6 +92,7 @@ POLICIES: dict[str, type[Any]] = {
     "liveness": LivenessPolicy,
     "starts": StartPolicy,
     "retention": Retention,
+    "http": HttpPolicy,
 }
 CREW_SETTINGS = {
     "workers": (reading.whole(0, MOST_WORKERS), f"a whole number, 0 to {MOST_WORKERS}"),

@@ -26,7 +26,7 @@ as `after`. Times are milliseconds since 1970.
 def create(site: Site) -> FastAPI:
     """Returns the application, to be mounted under a prefix or served alone."""
     settings = site.hand.settings
-    gates = [Middleware(Gate, hosts=settings.allowed_hosts)]
+    gates = [Middleware(Gate, hosts=settings.allowed_hosts, limit=settings.http.header_size)]
     if settings.cors_origins:
         allowed = ["Authorization", "Content-Type", "Idempotency-Key", "Last-Event-ID", "X-Request-ID", CSRF]
         cors = Middleware(

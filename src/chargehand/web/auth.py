@@ -16,6 +16,7 @@ from starlette.responses import Response
 
 from chargehand.errors import ChargehandError
 from chargehand.model.access import Scope
+from chargehand.web.bodies import LimitedRequest, model_of
 from chargehand.web.gate import host_of
 from chargehand.web.keyring import Caller
 from chargehand.web.problems import Problem
@@ -91,10 +92,10 @@ async def deny_undeclared(request: Request) -> None:
 
 
 class Guarded(APIRoute):
-    """A route that checks the caller before it reads the body."""
+    """A route that checks the caller before it reads the body, which is limited."""
 
     def get_route_handler(self) -> Callable[[Request], Any]:
-        inner, needs = super().get_route_handler(), needs_of(self)
+        inner, needs, model = super().get_route_handler(), needs_of(self), model_of(self)
 
         async def handle(request: Request) -> Response:
             match needs:
@@ -102,7 +103,10 @@ class Guarded(APIRoute):
                     await requires(needs)(request)
                 case _:
                     pass
-            return await inner(request)
+            site: Site = request.app.state.site
+            http = site.hand.settings.http
+            limit = http.body_size if needs == Scope.ENQUEUE else http.small_body_size
+            return await inner(LimitedRequest(request, limit, model))
 
         return handle
 

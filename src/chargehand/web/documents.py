@@ -15,10 +15,12 @@ REFUSALS = {
     401: "An API key is missing, unknown, revoked or expired.",
     403: "The key does not have the scope; or no key exists and the caller is not local; or a page of another site "
     "sent the request.",
+    408: "The body did not arrive in time.",
     413: "The body is too large.",
     421: "This server does not serve that host.",
     422: "The request is invalid; `errors` lists the reasons.",
-    503: "The store or the node is unavailable.",
+    431: "The headers are too large.",
+    503: "The store or the node is unavailable, or the server is stopping.",
 }
 MORE = {404: "Not found.", 409: "Not possible in the current state."}
 _EXAMPLE = ProblemDocument(

@@ -1,4 +1,4 @@
-"""ASGI middleware: the request id, the body limit, the check of the Host header, and the answer to unexpected errors.
+"""ASGI middleware: the request id, the check of the headers, and the answer to unexpected errors.
 
 Authentication is not done here, but by each route.
 """
@@ -13,7 +13,6 @@ from chargehand import log
 from chargehand.ids import new_id
 from chargehand.web.problems import Problem, answer
 
-BODY_LIMIT = 8 << 20
 _OWN_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]{1,253})(:\d{1,5})?")
 HEADERS = {
@@ -27,9 +26,12 @@ HEADERS = {
 
 
 class Gate:
-    """Checks every request before its route does. `hosts`: the allowed host names; empty: any."""
+    """Checks every request before its route does. `hosts`: the allowed host names; empty: any.
 
-    def __init__(self, app: ASGIApp, hosts: Sequence[str] = (), limit: int = BODY_LIMIT) -> None:
+    `limit`: the largest request line and headers together, in bytes; not every server has one.
+    """
+
+    def __init__(self, app: ASGIApp, hosts: Sequence[str], limit: int) -> None:
         self._app, self._limit = app, limit
         self._hosts = frozenset(host.lower() for host in hosts)
 
@@ -45,8 +47,8 @@ class Gate:
         token = log.request_id.set(name)
         reply = _Reply(send, name)
         try:
-            self._check(headers)
-            await self._app(scope, _LimitedBody(receive, self._limit), reply)
+            self._check(scope, headers)
+            await self._app(scope, receive, reply)
         except Problem as problem:
             await self._refuse(problem, scope, receive, reply)
         except Exception:
@@ -63,7 +65,10 @@ class Gate:
             raise problem
         await answer(problem, scope["state"]["request_id"])(scope, receive, reply)
 
-    def _check(self, headers: Headers) -> None:
+    def _check(self, scope: Scope, headers: Headers) -> None:
+        size = sum(len(name) + len(value) for name, value in headers.raw)
+        if size + len(scope["path"]) + len(scope["query_string"]) > self._limit:
+            raise Problem(431, "headers-too-large", f"the headers are larger than the limit of {self._limit:,} bytes")
         host = headers.get("host", "")
         if not _HOST.fullmatch(host) or len(headers.getlist("host")) != 1:
             raise Problem(400, "malformed-request", "the Host header is missing or malformed")
@@ -72,33 +77,11 @@ class Gate:
         length = headers.get("content-length", "0")
         if not length.isascii() or not length.isdecimal():
             raise Problem(400, "malformed-request", "the Content-Length header is not a number")
-        if int(length[:20]) > self._limit:
-            raise too_large(self._limit)
-
-
-def too_large(limit: int) -> Problem:
-    """Returns the problem for a body that exceeds the limit."""
-    return Problem(413, "too-large", f"the body is larger than the limit of {limit:,} bytes")
 
 
 def host_of(header: str) -> str:
     """Returns the name or address in a Host header in lower case, without port and brackets."""
     return re.sub(r":\d+$", "", header).strip("[]").lower()
-
-
-class _LimitedBody:
-    """Receives the body of a request. Raises Problem if it exceeds the limit."""
-
-    def __init__(self, receive: Receive, limit: int) -> None:
-        self._receive, self._left, self._limit = receive, limit, limit
-
-    async def __call__(self) -> Message:
-        message = await self._receive()
-        if message["type"] == "http.request":
-            self._left -= len(message.get("body", b""))
-            if self._left < 0:
-                raise too_large(self._limit)
-        return message
 
 
 class _Reply:

@@ -39,7 +39,7 @@ async def hosted(site: Site) -> AsyncGenerator[None]:
         try:
             yield
         finally:
-            site.closing.set()
+            site.close()
             if watch is not None:
                 await watch
             await asyncio.to_thread(hand.unhost, RELOAD_GRACE if _reloading() else None)
@@ -56,7 +56,7 @@ def _handling_signals(site: Site, host: Host | None) -> Generator[None]:
 
     def handle(number: int, frame: FrameType | None) -> None:
         if not loop.is_closed():
-            loop.call_soon_threadsafe(site.closing.set)
+            loop.call_soon_threadsafe(site.close)
         if host is not None:
             # At once: the server ends the lifespan only after its last connection, and clients may stall.
             host.begin_stop()

@@ -1,7 +1,7 @@
 """Converts request bodies to jobs: finds the crew, and checks the payload against the type that it takes."""
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from fastapi import Request
@@ -11,7 +11,9 @@ from chargehand import codec
 from chargehand.errors import PayloadError
 from chargehand.model.job import NewJob
 from chargehand.settings.plan import CrewPlan, new_job
-from chargehand.web.problems import MOST_FAULTS, Fault, Problem, faults_of, summary
+from chargehand.web import bodies
+from chargehand.web.bodies import invalid
+from chargehand.web.problems import MOST_FAULTS, Fault, Problem, faults_of
 from chargehand.web.requests import MOST_JOBS, JobIn, options_of
 
 if TYPE_CHECKING:
@@ -52,31 +54,29 @@ def read_many(request: Request, body: bytes) -> Callable[[], list[JobIn]]:
 
     def read() -> list[JobIn]:
         if kind != "application/json":
-            raise _invalid([Fault("body", "Content-Type is not application/json")])
-        try:
-            found: Any = msgspec.json.decode(body)
-        except (ValueError, RecursionError) as error:
-            raise _invalid([Fault("body", f"is not JSON: {error}")]) from None
-        if not isinstance(found, dict) or set(cast("dict[str, Any]", found)) != {"jobs"}:
-            raise _invalid([Fault("body", "is not an object with the single field `jobs`")])
-        jobs = cast("list[Any]", found["jobs"])
-        if type(jobs) is not list or not 1 <= len(jobs) <= MOST_JOBS:
-            raise _invalid([Fault("body/jobs", f"is not an array of 1 to {MOST_JOBS:,} jobs")])
+            raise invalid([Fault("body", "Content-Type is not application/json")])
+        jobs = bodies.decoded(body, "body", _Jobs).jobs
+        if not 1 <= len(jobs) <= MOST_JOBS:
+            raise invalid([Fault("body/jobs", f"is not an array of 1 to {MOST_JOBS:,} jobs")])
         return [_one(number, job) for number, job in enumerate(jobs)]
 
     return read
 
 
-def _one(number: int, job: Any) -> JobIn:
+class _Jobs(msgspec.Struct, forbid_unknown_fields=True):
+    """The body of a bulk request; its jobs are decoded one by one, so that other threads run in between."""
+
+    jobs: list[msgspec.Raw]
+
+
+def _one(number: int, job: msgspec.Raw) -> JobIn:
+    where = f"body/jobs/{number}"
+    found = bodies.decode(job, JobIn, where)
     try:
-        return JobIn.model_validate(job)
+        return JobIn.model_validate(found)
     except ValidationError as error:
-        where = ["body", "jobs", number]
-        raise _invalid(faults_of([{**fault, "loc": (*where, *fault["loc"])} for fault in error.errors()])) from None
-
-
-def _invalid(faults: Sequence[Fault]) -> Problem:
-    return Problem(422, "invalid-request", summary(faults), faults=faults)
+        place = ("body", "jobs", number)
+        raise invalid(faults_of([{**fault, "loc": (*place, *fault["loc"])} for fault in error.errors()])) from None
 
 
 class CrewCache:

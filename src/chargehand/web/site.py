@@ -1,6 +1,8 @@
 """The state that all requests of one API process share."""
 
 import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
@@ -29,6 +31,7 @@ class Site:
         self.hand, self.prefix = hand, prefix
         self.closing = asyncio.Event()
         """Set when the server is about to stop; all streams then end."""
+        self._waiting: set[asyncio.Timeout] = set()
         self.in_thread = ThreadPool()
         """Runs blocking calls to the store and the node."""
         self.keyring = Keyring(hand, self.in_thread)
@@ -52,3 +55,20 @@ class Site:
     def open(self) -> None:
         """Prepares for the start of a server: an asyncio.Event belongs to one event loop."""
         self.closing = asyncio.Event()
+
+    def close(self) -> None:
+        """Ends streams, and stops waiting for clients, because the server is about to stop."""
+        self.closing.set()
+        for timeout in self._waiting:
+            if not timeout.expired():
+                timeout.reschedule(0)
+
+    @asynccontextmanager
+    async def until_closing(self, seconds: float) -> AsyncGenerator[None]:
+        """Raises TimeoutError in the block after that time, or when the server is about to stop."""
+        async with asyncio.timeout(0 if self.closing.is_set() else seconds) as timeout:
+            self._waiting.add(timeout)
+            try:
+                yield
+            finally:
+                self._waiting.discard(timeout)
