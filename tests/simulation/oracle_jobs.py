@@ -237,7 +237,8 @@ class JobPromises:
             job.due = (due, due)
         if end.pid is not None:
             self.trials.settled(job.id, end.pid, end.wins, credible=end.own, sick=end.sick)
-            if job.state == "failed":
+            only_fresh = end.credible and not end.own  # the crew did nothing well when it failed, and may have since
+            if job.state == "failed" and not only_fresh:
                 self.trials.failed_for_good(job.id, job.queue, job.max_attempts)
         self.past.append(settlement)
 
