@@ -11,7 +11,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from chargehand import errors
+from chargehand import codec, errors
 from chargehand.model import job
 from chargehand.model.doctor import causes
 from chargehand.model.fleet import death, lifecycle, orders, policy
@@ -119,6 +119,19 @@ JOB_STATES = {
 }
 
 
+def limits() -> list[tuple[str, str, str]]:
+    return [
+        ("size as JSON", f"{job.PAYLOAD_LIMIT:,} bytes", "store the data elsewhere and pass a reference to it"),
+        (
+            "arrays and objects within each other",
+            f"{codec.DEPTH_LIMIT}",
+            "flatten the value, or pass the inner part as a string of JSON",
+        ),
+        ("digits in a row in a number", f"{codec.DIGITS_LIMIT}", "pass the number as a string"),
+        ("range of a number with a fraction or an exponent", "finite", "pass null or a string for infinity and NaN"),
+    ]
+
+
 def page() -> str:
     reasons = [(f"`{reason.value}`", text) for reason, text in death.MEANINGS.items()]
     assert len(reasons) == len(death.Reason)
@@ -139,6 +152,9 @@ def page() -> str:
         "immediately with its effect, and it is idempotent.",
         "## Jobs\n\n" + transitions(job.TRANSITIONS, whole(JOB_STATES, job.State), "state"),
         "Outcomes of an attempt:\n\n" + table(("outcome", "meaning"), OUTCOMES.items()),
+        "Limits of payloads and results. They apply to everything that comes in, from Python, HTTP, the command line and handlers, "
+        "on every version of Python. A payload beyond a limit is refused with `PayloadError` (HTTP: status 422); a result beyond a limit "
+        "fails its job.\n\n" + table(("limit", "value", "instead"), limits()),
         "## Settings\n\nSources in order of increasing precedence: arguments in code, `chargehand.toml`, `.env`, environment variables. "
         "Each file is read beside the module that creates the `Chargehand` and in the current folder, which takes precedence.\n\n"
         + outside(),

@@ -3,6 +3,7 @@
 import dataclasses
 import datetime
 import json
+import sys
 from enum import Enum
 from typing import Any
 
@@ -13,13 +14,17 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from chargehand.codec import (
+    DEPTH_LIMIT,
+    DIGITS_LIMIT,
     MARK,
     as_type,
+    check_limits,
     clean,
     encode_typed,
     escape,
     escape_json,
     from_json,
+    parse_json,
     readable,
     restore,
     restore_json,
@@ -243,17 +248,109 @@ def test_what_goes_round_in_circles_is_refused_in_words() -> None:
         to_json(circle, "x")
     song = StructSong("a")
     song.tags = song  # type: ignore[assignment]
-    with pytest.raises(PayloadError, match="cannot be written as JSON"):
+    with pytest.raises(PayloadError, match="nested more than 100 levels"):
         to_json(song, "x")
 
 
+# limits
+
+TOO_DEEP = f"x is nested more than {DEPTH_LIMIT} levels deep: "
+TOO_LONG = f"x has a number of more than {DIGITS_LIMIT} digits: "
+
+
 # spec: SE-3
-@pytest.mark.parametrize("depth", [10_000, 100_000])
+@pytest.mark.parametrize("depth", [DEPTH_LIMIT + 1, 500, 2_000, 5_000, 10_000, 100_000])
 def test_what_is_too_deep_is_refused_in_words_on_both_sides(depth: int) -> None:
-    with pytest.raises(PayloadError, match="cannot be written as JSON"):
-        to_json(nested(depth), "x")
-    with pytest.raises(PayloadError, match="is not JSON"):
-        from_json("[" * depth + "]" * depth, None, "x")
+    """Python 3.11 encodes and decodes 990 levels, Python 3.13 several thousand."""
+    for opening, closing in ("[]", ('{"a":', "}"), ('[{"a":', "}]")):
+        text = opening * depth + "1" + closing * depth
+        with pytest.raises(PayloadError, match=TOO_DEEP):
+            parse_json(text, None, "x")
+        with pytest.raises(PayloadError, match=TOO_DEEP):
+            check_limits(text, "x")
+    for value in (nested(depth), {"a": nested(depth - 1)}, DataSong("a", tags=nested(depth - 1))):
+        with pytest.raises(PayloadError, match=TOO_DEEP):
+            to_json(value, "x")
+        with pytest.raises(PayloadError, match=TOO_DEEP):
+            restored(value, "x")
+
+
+# spec: SE-3
+def test_what_is_just_not_too_deep_comes_back() -> None:
+    value = nested(DEPTH_LIMIT)
+    assert parse_json(to_json(value, "x"), None, "x") == restored(value, "x") == value
+    song = DataSong("a", tags=nested(DEPTH_LIMIT - 1))
+    assert json.loads(to_json(song, "x"))["tags"] == song.tags
+
+
+# spec: SE-3
+@steady
+@given(
+    st.recursive(
+        st.integers() | st.text(st.sampled_from('[]{}"\\ü1')),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text(st.sampled_from('[{"\\')), inner),
+        max_leaves=6,
+    ),
+    st.integers(DEPTH_LIMIT - 8, DEPTH_LIMIT + 2),
+    st.sampled_from([None, 1]),
+    st.booleans(),
+)
+def test_depth_is_counted_outside_of_strings(value: Any, around: int, indent: int | None, ascii_only: bool) -> None:
+    for _ in range(around):
+        value = [value, "]" * 3, "[" * 3] if around % 2 else {'"[': value, "}\\": 1}
+    text = json.dumps(value, indent=indent, ensure_ascii=ascii_only)
+    if depth_of(value) <= DEPTH_LIMIT:
+        check_limits(text, "x")
+        assert json.loads(to_json(value, "x")) == value
+    else:
+        with pytest.raises(PayloadError, match=TOO_DEEP):
+            check_limits(text, "x")
+        with pytest.raises(PayloadError, match=TOO_DEEP):
+            to_json(value, "x")
+
+
+def depth_of(value: Any) -> int:
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
+    return 0 if inner is None else 1 + max((depth_of(each) for each in inner), default=0)
+
+
+# spec: SE-3
+@pytest.mark.parametrize("before", [0, 1, 600, 638, 639, 640, 641, 1279, 5_000])
+@pytest.mark.parametrize("template", ["[%s]", "[-%s]", "[0.%s]", "[1e-%s]", '{"a":[1,%s,2]}', '["\\\\",%s,"\\""]'])
+def test_a_number_with_too_many_digits_is_refused_wherever_it_is(before: int, template: str) -> None:
+    padding = " " * before
+    check_limits(padding + template % ("9" * DIGITS_LIMIT), "x")
+    for digits in (DIGITS_LIMIT + 1, 2 * DIGITS_LIMIT, 4_299):
+        with pytest.raises(PayloadError, match=TOO_LONG):
+            check_limits(padding + template % ("9" * digits), "x")
+        text = "a" * before + template % ("9" * digits)
+        assert json.loads(to_json([text, text], "x")) == [text, text], "a string is no number"
+
+
+# spec: SE-3
+def test_integers_are_limited_by_their_digits_not_by_a_setting_of_the_interpreter() -> None:
+    most = 10**DIGITS_LIMIT - 1
+    assert from_json(to_json([most, -most], "x"), None, "x") == [most, -most]
+    for value in (most + 1, -most - 1, 10**4_000):
+        with pytest.raises(PayloadError, match=TOO_LONG):
+            to_json({"a": [value]}, "x")
+    before = sys.get_int_max_str_digits()
+    try:
+        for setting in (DIGITS_LIMIT, 0):
+            sys.set_int_max_str_digits(setting)
+            assert from_json(to_json(most, "x"), None, "x") == most
+            with pytest.raises(PayloadError, match="digits"):
+                to_json([10**5_000], "x")
+            with pytest.raises(PayloadError, match=TOO_LONG):
+                parse_json("9" * 5_000, None, "x")
+    finally:
+        sys.set_int_max_str_digits(before)
+
+
+# spec: SE-3
+def test_what_an_earlier_version_stored_beyond_the_limits_can_be_read() -> None:
+    assert from_json("[" * 300 + "]" * 300, None, "x") == json.loads("[" * 300 + "]" * 300)
+    assert from_json("9" * 1_000, None, "x") == 10**1_000 - 1
 
 
 # spec: WK-1

@@ -9,6 +9,7 @@ Workers load this module, so it imports msgspec only when a value needs it.
 
 import json
 import re
+from itertools import accumulate
 from typing import Any
 
 from chargehand.errors import PayloadError
@@ -103,6 +104,61 @@ def _restored_in_json(found: re.Match[str]) -> str:
     return _restored(found) if found[0] != f"{MARK}x00" else "\\u0000"
 
 
+DEPTH_LIMIT = 100
+"""The maximum number of arrays and objects around a value: what common JSON libraries read by default, or less."""
+DIGITS_LIMIT = 640
+"""The maximum number of digits in a row in a number: Python converts integers of so many digits however it is set."""
+_DIGITS = "0123456789"
+_NO_MARKS = bytes(code for code in range(256) if code not in b'"[]{}')
+_STEPS = bytes({ord("["): 1, ord("{"): 1, ord("]"): 0xFF, ord("}"): 0xFF}.get(code, 0) for code in range(256))
+"""Maps each bracket to the change of the depth, as a signed byte."""
+
+
+def check_limits(text: str, what: str) -> None:
+    """Raises PayloadError if a JSON text is nested too deeply or has a number with too many digits.
+
+    Without these limits the interpreter's own would apply, which differ between its versions and with the depth of the
+    stack. Most texts have too few brackets and digits for a closer look.
+    """
+    if len(text) <= 2 * DEPTH_LIMIT:
+        return
+    if text.count("[") + text.count("{") > DEPTH_LIMIT and _depth(text) > DEPTH_LIMIT:
+        raise _too_deep(what)
+    if _has_long_number(text) and _has_long_number("".join(_unescaped(text).split('"')[::2])):
+        raise PayloadError(f"{what} has a number of more than {DIGITS_LIMIT} digits: pass it as a string")
+
+
+def _too_deep(what: str) -> PayloadError:
+    return PayloadError(
+        f"{what} is nested more than {DEPTH_LIMIT} levels deep: flatten it, or pass the inner part as a string of JSON"
+    )
+
+
+def _unescaped(text: str) -> str:
+    """Returns a JSON text in which every quotation mark begins or ends a string."""
+    return text.replace("\\\\", "").replace('\\"', "") if "\\" in text else text
+
+
+def _depth(text: str) -> int:
+    """Returns the depth of a JSON text with brackets; those in strings do not count."""
+    marks = _unescaped(text).encode(errors="replace").translate(None, _NO_MARKS).replace(b'""', b"")
+    if b'"' in marks:  # there are strings with brackets
+        marks = b"".join(marks.split(b'"')[::2])
+    steps = marks.translate(_STEPS).replace(b"\x01\xff", b"")  # without the innermost level, which has most brackets
+    return 1 + max(accumulate(memoryview(steps).cast("b")), default=0)
+
+
+def _has_long_number(text: str) -> bool:
+    """Whether more than DIGITS_LIMIT digits follow each other: if so, one of them is at a multiple of that number."""
+    for at in range(DIGITS_LIMIT, len(text), DIGITS_LIMIT):
+        if text[at] in _DIGITS:
+            before, after = text[at - DIGITS_LIMIT : at], text[at : at + DIGITS_LIMIT]
+            digits = len(before) - len(before.rstrip(_DIGITS)) + len(after) - len(after.lstrip(_DIGITS))
+            if digits > DIGITS_LIMIT:
+                return True
+    return False
+
+
 _CHANGED: tuple[Any, ...] = (bytes, bytearray, memoryview, set, frozenset)
 """Types that msgspec could encode, but that would be decoded as a different type."""
 
@@ -152,21 +208,36 @@ def restored(value: Any, what: str) -> Any:
 
 def _encode(value: Any, what: str) -> str:
     try:
-        return _encoder.encode(value)
-    except (TypeError, ValueError, RecursionError) as error:
+        text = _encoder.encode(value)
+    except RecursionError as error:
+        raise _too_deep(what) from error
+    except (TypeError, ValueError) as error:
         raise PayloadError(f"{what} cannot be written as JSON: {error}") from error
+    check_limits(text, what)
+    return text
 
 
 def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
 
 
+def parse_json(text: str, wanted: Any, what: str) -> Any:
+    """Decodes escaped JSON that comes from outside as the wanted type. Raises PayloadError, also beyond the limits."""
+    check_limits(text, what)
+    return from_json(text, wanted, what)
+
+
 def from_json(text: str | bytes, wanted: Any, what: str) -> Any:
-    """Decodes escaped JSON as the wanted type. Raises PayloadError, which says where the value does not match."""
+    """Decodes escaped JSON as the wanted type. Raises PayloadError, which says where the value does not match.
+
+    The limits do not apply: an earlier version, which had none, may have stored the text.
+    """
     try:
         plain = restore_json(text if isinstance(text, str) else text.decode())
         value = json.loads(plain, parse_constant=_refuse_constant)
-    except (ValueError, RecursionError) as error:
+    except RecursionError as error:
+        raise _too_deep(what) from error
+    except ValueError as error:
         raise PayloadError(f"{what} is not JSON: {error}") from error
     return as_type(value, wanted, what)
 

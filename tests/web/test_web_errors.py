@@ -8,6 +8,7 @@ import pytest
 from fastapi import Depends
 from webworld import Web, problem
 
+from chargehand.codec import DEPTH_LIMIT
 from chargehand.model.records import JobFilter
 from chargehand.settings.http import HttpPolicy
 from chargehand.web.answers import cursor
@@ -150,11 +151,21 @@ def test_a_body_that_does_not_say_that_it_is_json_is_told_so(still: Web, path: s
     assert answer.json()["detail"] == "body: Content-Type is not application/json"
 
 
-def test_a_payload_as_deep_as_json_is_read_goes_through(web: Web) -> None:
-    deep = "[" * 200 + "]" * 200
+def test_a_payload_as_deep_as_it_may_be_goes_through(web: Web) -> None:  # spec: SE-3
+    deep = "[" * DEPTH_LIMIT + "]" * DEPTH_LIMIT
     answer = web.ask("POST", "/api/v1/jobs", content=f'{{"crew": "plain", "payload": {deep}}}', headers=JSON)
     assert answer.status_code == 201, answer.text
     assert web.get(f"/api/v1/jobs/{answer.json()['id']}")["payload"] == json.loads(deep)
+
+
+@pytest.mark.parametrize("payload", ["[" * 101 + "]" * 101, '{"a":[' * 400 + "1" + "]}" * 400, "[" + "9" * 641 + "]"])
+def test_a_payload_beyond_the_limits_is_refused_in_words(still: Web, payload: str) -> None:  # spec: SE-3
+    one = f'{{"crew": "plain", "payload": {payload}}}'
+    words = "has a number of more than 640 digits: " if "9" in payload else "is nested more than 100 levels deep: "
+    for path, sent in (("", one), ("/bulk", f'{{"jobs": [{one}]}}')):
+        answer = still.ask("POST", f"/api/v1/jobs{path}", content=sent, headers=JSON)
+        assert words in problem(answer, 422, "payload")["detail"]
+    assert unchanged(still)
 
 
 def test_json_must_say_that_it_is_json(still: Web) -> None:  # spec: SE-2

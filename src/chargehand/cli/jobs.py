@@ -43,7 +43,7 @@ def enqueue(
     if wait is not None:
         milliseconds("wait", wait)
     text = standard_input() if payload == "-" else payload
-    value = codec.from_json(text, None, "the payload")
+    value = codec.parse_json(text, None, "the payload")
     options: JobOptions = {"delay": delay}
     if key is not None:
         options["key"] = key

@@ -113,7 +113,7 @@ def run(
 
 def _job(crew: Crew[Any, Any], text: str, label: str | None = None) -> NewJob:
     """Returns the job as it would be enqueued."""
-    value = codec.from_json(text, crew.takes, f"the payload for crew {crew.name!r}")
+    value = codec.parse_json(text, crew.takes, f"the payload for crew {crew.name!r}")
     return crew.new_job(value) if label is None else crew.new_job(value, label=label)
 
 

@@ -486,7 +486,8 @@ def is_printable(text: str) -> bool:
 
 
 def check_payload(text: str) -> str:
-    """Returns the payload. Raises PayloadError unless it is one line of JSON and not too large."""
+    """Returns the payload. Raises PayloadError unless it is one line of JSON and within the limits."""
+    codec.check_limits(text, "the payload")
     try:
         msgspec.json.decode(text, type=msgspec.Raw)
     except (ValueError, RecursionError) as error:

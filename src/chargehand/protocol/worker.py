@@ -151,7 +151,9 @@ def outcome_of(kind: str, body: OutcomeFrame) -> Outcome:
     match kind:
         case "DONE":
             follow = tuple(check(job) for job in body.follow) if body.follow else ()
-            return Done(bytes(body.result).decode(), follow)
+            result = bytes(body.result).decode()
+            codec.check_limits(result, "the result")
+            return Done(result, follow)
         case "SETTLED":
             return Settled()
         case "RAISED":

@@ -78,7 +78,12 @@ def number(name: str, value: Any) -> float | None:
     """Converts a number of a progress report to float. Raises ValueError unless it is finite."""
     if value is None:
         return None
-    given = float(value)
+    try:
+        given = float(value)
+    except OverflowError:  # an integer, perhaps with more digits than can be shown
+        raise ValueError(
+            f"progress: {name} is an integer beyond the range of float; expected a finite number"
+        ) from None
     if given - given != 0:  # infinite or NaN
         raise ValueError(f"progress: {name} is {value!r}; expected a finite number")
     return given
