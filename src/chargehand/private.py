@@ -10,7 +10,7 @@ import socket
 import stat
 import struct
 from collections.abc import Generator, Iterable
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from chargehand.errors import StoreError
@@ -102,18 +102,25 @@ def secure(paths: Iterable[Path]) -> list[Path]:
     A file is not opened for it, because closing a descriptor would drop the locks of this process on the file.
     Raises StoreError as `open_file` does.
     """
-    return [path for path in paths if _secure(path)]
+    open_before: list[Path] = []
+    for path in paths:
+        try:
+            descriptor = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except FileNotFoundError:
+            continue
+        try:
+            if _tighten(descriptor, _check(path, os.fstat(descriptor))):
+                open_before.append(path)
+        finally:
+            os.close(descriptor)
+    return open_before
 
 
-def _secure(path: Path) -> bool:
-    try:
-        descriptor = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return False
-    try:
-        return _tighten(descriptor, _check(path, os.fstat(descriptor)))
-    finally:
-        os.close(descriptor)
+def check_files(paths: Iterable[Path]) -> None:
+    """Raises StoreError for the first of the files that `open_file` would refuse. Changes nothing."""
+    for path in paths:
+        with suppress(FileNotFoundError):
+            _check(path, os.lstat(path))
 
 
 def _check(path: Path, found: os.stat_result) -> os.stat_result:

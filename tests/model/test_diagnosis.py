@@ -175,6 +175,7 @@ SMALLEST: dict[str, tuple[Facts, str]] = {
     "stopped": (facts(worker(status="stopped", reason="drained"), waiting={"tag": 1}), "error"),
     "no-workers": (facts(waiting={"tag": 1}), "error"),
     "no-crew": (facts(worker(), waiting={"typo": 1}), "error"),
+    "folder-shared": (facts(worker(), ground={"exists": True, "shared": True}), "note"),
     "network": (facts(worker(), ground={"exists": True, "network": True, "filesystem": "nfs4"}), "warning"),
     "two-stores": (facts(worker(), others=[{"path": "/b.db", "why": "CHARGEHAND_URL"}]), "note"),
     "unkillable": (facts(worker(), view={"unkillable": [{"component": "worker:tag:0", "pid": 3}]}), "warning"),

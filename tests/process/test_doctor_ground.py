@@ -72,6 +72,15 @@ def test_stores_that_are_none(tmp_path: Path) -> None:  # spec: CL-4 # cause: no
     assert "no such table" in torn.text
 
 
+def test_a_folder_that_others_may_write(tmp_path: Path) -> None:  # spec: CL-4 SE-7 # cause: folder-shared
+    SqliteStore(tmp_path / "chargehand.db").close()
+    tmp_path.chmod(0o770)
+    assert only(find_and_examine(str(tmp_path / "chargehand.db")), "folder-shared").severity == "note"
+    tmp_path.chmod(0o1777)
+    refused = only(find_and_examine(str(tmp_path / "chargehand.db")), "store-unusable")
+    assert f"every user may write to the folder {tmp_path}" in refused.text
+
+
 def damage(file: Path, how: str) -> None:
     """What happens to files: a copy that was not complete, a disk that was full, a wrong `dd`."""
     size = file.stat().st_size

@@ -18,6 +18,7 @@ import msgspec
 import pytest
 from apsw import Connection as Engine
 
+from chargehand.doctor import looks
 from chargehand.errors import StoreError
 from chargehand.host import nodelock
 from chargehand.host.calls import Calls, Connection, ForeignNode, NoNode
@@ -389,3 +390,20 @@ def test_a_file_system_without_permissions_is_no_error(  # spec: SE-7
 
     monkeypatch.setattr(os, "chmod", refuse)
     use_everything(location)
+
+
+def test_doctor_names_what_is_refused_and_a_folder_of_a_group(location: Location) -> None:  # spec: SE-7 CL-4
+    SqliteStore(location.path).close()
+    assert looks.under(location)["shared"] is False
+    location.path.parent.chmod(0o770)
+    assert looks.under(location) == {**looks.under(location), "shared": True, "error": None}
+    location.path.parent.chmod(0o1777)
+    assert looks.under(location)["error"].startswith("every user may write to the folder")
+    location.path.parent.chmod(0o700)
+    os.mkfifo(beside(location, "-wal"))
+    assert looks.under(location)["error"].startswith(f"{location}-wal is a pipe, not a file")
+    beside(location, "-wal").unlink()
+    location.path.chmod(0o644)
+    location.node.symlink_to("elsewhere")
+    assert looks.holder(location)["refused"] is True
+    assert modes(location.path.parent)["store.db"] == 0o644  # nothing is changed

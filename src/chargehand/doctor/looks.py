@@ -133,6 +133,10 @@ def under(location: Location) -> dict[str, Any]:
     if not files.is_accessible(location):
         owner, me = owner_of(location.path), user(os.getuid())
         return {**found, "error": f"it belongs to {owner}, and the user {me} has no permission to read and write it"}
+    try:
+        location.check()
+    except StoreError as error:
+        return {**found, "error": str(error)}
     return found | files.header_facts(location)
 
 

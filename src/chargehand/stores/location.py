@@ -59,13 +59,22 @@ class Location(msgspec.Struct, frozen=True):
     def secure(self) -> None:
         """Makes all files of the store private to this user. Raises StoreError if another user could replace them."""
         private.check_folder(self.path.parent)
-        engine = (self._beside(suffix) for suffix in ("", "-wal", "-shm", "-journal"))
-        open_before = private.secure((*engine, self.lock, self.node, self.lives))
+        open_before = private.secure(self._files())
         if open_before:
             log.warning(
                 "other users could open files of the store; now only this user can",
                 event=log.Event.FILES_SECURED, files=[file.name for file in open_before], store=self,
             )  # fmt: skip
+
+    def check(self) -> None:
+        """Raises StoreError if another user could replace the files of the store, or has. Changes nothing."""
+        private.check_folder(self.path.parent)
+        private.check_files(self._files())
+
+    def _files(self) -> list[Path]:
+        """Returns every file of the store, the engine's own included, but not the socket."""
+        engine = [self._beside(suffix) for suffix in ("", "-wal", "-shm", "-journal")]
+        return [*engine, self.lock, self.node, self.lives]
 
     def exists(self) -> bool:
         """Returns whether there is a store."""

@@ -104,6 +104,10 @@ CAUSES: dict[str, tuple[str, str]] = {
     "no-crew": ("A queue has waiting jobs, but no crew serves it.", "start the application that declares that crew"),
     "node-stopping": ("The node is stopping.", "restart its host"),
     "network": ("The store is on a network file system, where SQLite loses data.", "move it to a local disk"),
+    "folder-shared": (
+        "The group of the store's folder may write to it: each of its members can replace the store.",
+        "`chmod g-w` the folder, unless every member is trusted",
+    ),
     "two-stores": (
         "Another store is in use than the one examined: jobs may be enqueued in the wrong file.",
         "set `--store` or `CHARGEHAND_URL`",

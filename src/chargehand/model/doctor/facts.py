@@ -30,7 +30,9 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True):
     log_damaged: bool = False
     """Whether the write-ahead log has no valid header."""
     error: str | None = None
-    """Why the path could not be examined."""
+    """Why the path could not be examined, or is refused."""
+    shared: bool = False
+    """Whether the group of the folder may write to it."""
 
 
 class Process(msgspec.Struct, frozen=True, kw_only=True):

@@ -25,6 +25,15 @@ def ground(facts: Facts) -> Iterator[Finding]:
             text=f"{facts.path} is on a network file system ({where.filesystem}), where SQLite loses data",
             remedy="stop everything that uses it, move the file to a local disk, and set CHARGEHAND_URL",
         )
+    if where.shared:
+        yield Finding(
+            severity=Severity.NOTE,
+            cause="folder-shared",
+            about=facts.path,
+            short="the group may write to the folder of the store",
+            text=f"the group of the folder of {facts.path} may write to it: each of its members can replace the store",
+            remedy="chmod g-w the folder, unless every member of its group is trusted",
+        )
     if facts.stuck is not None:
         yield Finding(
             severity=Severity.ERROR,

@@ -7,12 +7,12 @@ here opens a database that is in use.
 import fcntl
 import os
 import re
-import stat
 import struct
 from pathlib import Path
 from typing import Any
 
 from chargehand import private
+from chargehand.model.folder import Flaw, flaw_of
 from chargehand.stores.location import Location
 
 NETWORK = frozenset(
@@ -79,8 +79,10 @@ def file_facts(location: Location) -> dict[str, Any]:
     try:
         room = os.statvfs(location.path.parent)
         found["free"] = room.f_bavail * room.f_frsize
+        folder = os.stat(location.path.parent)
+        found["shared"] = flaw_of(folder.st_mode, folder.st_uid, os.geteuid()) is Flaw.GROUP
         seen = os.stat(location.path)
-        found |= {"kind": _kind_of(seen.st_mode), "size": seen.st_size}
+        found |= {"kind": private.kind_of(seen.st_mode), "size": seen.st_size}
     except FileNotFoundError:
         found["exists"] = False
     except OSError as error:
@@ -92,13 +94,6 @@ def is_accessible(location: Location) -> bool:
     """Returns whether this user may read and write the file and its lock."""
     files = (location.path, location.lock)
     return all(os.access(file, os.R_OK | os.W_OK) for file in files if file.exists())
-
-
-def _kind_of(mode: int) -> str:
-    for test, word in ((stat.S_ISREG, "file"), (stat.S_ISDIR, "folder"), (stat.S_ISFIFO, "pipe")):
-        if test(mode):
-            return word
-    return "device or socket"
 
 
 def identity_of(path: str | Path) -> tuple[int, int] | None:
