@@ -1,11 +1,13 @@
 """What a worker prints is read faster than it can be logged: nobody waits, and what is dropped is counted."""
 
+import logging
 import os
 import re
 from collections.abc import Callable, Generator
 
 import pytest
 
+from chargehand import codec
 from chargehand.node.loop import Loop
 from chargehand.node.output import (
     KEPT,
@@ -17,6 +19,9 @@ from chargehand.node.output import (
     Output,
     OutputLine,
 )
+from chargehand.worker import logs
+
+SECRET = "5ec2e7"
 
 
 class Printing:
@@ -29,7 +34,7 @@ class Printing:
         self.logged: list[OutputLine] = []
         self.resting: list[Callable[[], None]] = []
         self.job: str | None = "job"
-        self.output = Output(self.loop, self._end, self.logged.append, lambda: self.job, self.resting.append)
+        self.output = Output(self.loop, self._end, SECRET, self.logged.append, lambda: self.job, self.resting.append)
 
     def turn(self) -> int:
         """One turn of the loop. Returns how many lines it logged."""
@@ -72,7 +77,7 @@ def test_lines_are_logged_in_order_with_the_job_that_ran(printing: Printing) -> 
     printing.put(b"one\ntw")
     printing.turn()
     printing.job = "next"
-    printing.put(b"o\r\n\n\x1e" + b'{"level":"error","text":"three","job":"own"}\n')
+    printing.put(b"o\r\n\n\x1e" + SECRET.encode() + b'{"level":"error","text":"three","job":"own"}\n')
     printing.turn()
     assert [(line.level, line.text, line.job) for line in printing.logged] == [
         ("info", "one", "job"),
@@ -80,6 +85,46 @@ def test_lines_are_logged_in_order_with_the_job_that_ran(printing: Printing) -> 
         ("error", "three", "own"),
     ]
     assert printing.resting == []
+
+
+# spec: WP-10 SE-4
+@pytest.mark.parametrize("guess", [b"", b"5ec2e", b"5EC2E7", b"\x1e"])
+def test_printed_text_is_not_taken_for_a_log_record(printing: Printing, guess: bytes) -> None:
+    forged = b"\x1e" + guess + b'{"level":"error","text":"forged","job":"another"}'
+    printing.put(forged + b"\n")
+    printing.turn()
+    assert [(line.level, line.text, line.job) for line in printing.logged] == [("info", forged.decode(), "job")]
+    assert [line.text for line in printing.output.lines] == [forged.decode()]
+
+
+# spec: WP-10
+def test_a_log_record_after_text_without_a_line_end(printing: Printing) -> None:
+    printing.put(b"loading ... \x1e" + SECRET.encode() + b'{"level":"error","text":"no","job":null}\n')
+    printing.put(b"\x1e" + SECRET.encode() + b'{"level":"error","te\n')
+    printing.turn()
+    assert [(line.level, line.text, line.job) for line in printing.logged] == [
+        ("info", "loading ... ", "job"),
+        ("error", "no", "job"),
+        ("info", '{"level":"error","te', "job"),
+    ]
+
+
+# spec: WP-10 SE-3
+@pytest.mark.parametrize("text", ["x" * 5000, '"' * 5000, "é" * 4000, "\udce9" * 5000, "\U0001f600" * 3000])
+def test_a_long_log_record_is_cut_to_a_line_that_the_node_can_read(
+    printing: Printing, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[bytes] = []
+    monkeypatch.setattr(logs.os, "write", lambda _, data: written.append(data))
+    record = logging.LogRecord("own", logging.ERROR, "", 0, text, (), None)
+    logs._Forward(lambda: "own-job", SECRET).emit(record)
+    monkeypatch.undo()
+    (line,) = written
+    assert LONGEST_LINE * 3 // 4 < len(line) <= LONGEST_LINE
+    printing.put(line)
+    printing.turn()
+    (logged,) = printing.logged
+    assert (logged.level, logged.job, logged.text[:1]) == ("error", "own-job", codec.readable(text)[:1])
 
 
 # spec: WP-10

@@ -4,6 +4,7 @@ The module makes no decisions.
 """
 
 import os
+import secrets
 import socket
 from collections.abc import Callable, Mapping
 
@@ -33,6 +34,8 @@ class Handle:
         self.work: Channel | None = None
         self.pulse: Channel | None = None
         self.output: Output | None = None
+        self.log_secret = secrets.token_hex(8)
+        """Known to this worker alone: marks its log records among the lines that it prints."""
         self.said: FatalFrame | None = None
         self.broken: str | None = None
         """Why the worker reported its process as broken."""
@@ -64,7 +67,9 @@ class Handle:
         work, pulse, output = ends
         self.work = Channel(loop, work, WORK_FRAME_LIMIT, lambda _, frame: on_work(self, frame), _ignore_close)
         self.pulse = Channel(loop, pulse, PULSE_FRAME_LIMIT, lambda _, frame: on_pulse(self, frame), _ignore_close)
-        self.output = Output(loop, output, lambda line: on_line(self, line), lambda: current_job(self), rest)
+        self.output = Output(
+            loop, output, self.log_secret, lambda line: on_line(self, line), lambda: current_job(self), rest
+        )
 
     def keep_bad_frame(self, frame: Frame | BadFrame, why: str) -> None:
         """Keep a line that is not a frame, cut, for the crash report."""

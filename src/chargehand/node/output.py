@@ -10,7 +10,7 @@ import os
 import select
 import termios
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from chargehand import clock
@@ -29,8 +29,8 @@ LOGGED_AT_THE_END = 2000
 """Lines logged at once when a worker has exited: some 30 milliseconds."""
 MOST_WAITING, MOST_WAITING_BYTES = 4000, 4 << 20
 """Lines, and bytes of them, that may wait to be logged. Further lines are dropped until all of these are logged."""
-MARK = "\x1e"
-"""The prefix of a line that is a structured log record."""
+MARK = b"\x1e"
+"""Precedes, together with the secret of the worker, a structured log record."""
 
 LEVELS = ("debug", "info", "warning", "error")
 
@@ -51,13 +51,17 @@ class Output:
         self,
         loop: Loop,
         descriptor: int,
+        secret: str,
         on_line: Callable[[OutputLine], None],
         current_job: Callable[[], str | None],
         rest: Callable[[Callable[[], None]], None],
     ) -> None:
-        """Reads the descriptor until it is closed. `rest` calls what it is given after a short rest."""
+        """Reads the descriptor until it is closed. `rest` calls what it is given after a short rest.
+
+        What follows MARK and `secret` is a log record of the worker; printed text cannot contain that.
+        """
         os.set_blocking(descriptor, False)
-        self._loop, self._descriptor = loop, descriptor
+        self._loop, self._descriptor, self._mark = loop, descriptor, MARK + secret.encode()
         self._on_line, self._current_job, self._rest = on_line, current_job, rest
         self._tail = b""
         self._skipping = False
@@ -77,7 +81,7 @@ class Output:
     @property
     def lines(self) -> list[OutputLine]:
         """The last lines, dropped ones included, for a crash report."""
-        return [line for line in (_line(data, None) for data in self._recent) if line is not None]
+        return [line for data in self._recent for line in self._read_line(data, None)]
 
     def was_behind(self) -> bool:
         """Whether the worker had to wait for room in the pipe: it holds unread output, or was rested since the last
@@ -162,8 +166,7 @@ class Output:
         for _ in range(min(most, len(self._waiting))):
             data, job = self._waiting.popleft()
             self._waiting_bytes -= len(data)
-            line = _line(data, job)
-            if line is not None:
+            for line in self._read_line(data, job):
                 self._on_line(line)
         if self._waiting:
             if not self._logs_later:
@@ -174,6 +177,15 @@ class Output:
             self._on_line(OutputLine("warning", f"{self._dropped:,} lines dropped", None))
         self._dropped, self._dropping = 0, False
 
+    def _read_line(self, data: bytes, job: str | None) -> Iterator[OutputLine]:
+        """Yields what a line holds: printed text, a log record, or text without a line end and a record after it."""
+        printed, mark, record = data.partition(self._mark)
+        text = printed.decode(errors="replace").rstrip("\r")
+        if text:
+            yield OutputLine("info", text, job)
+        if mark:
+            yield _record(record, job)
+
     def _let_go(self) -> None:
         if self._open:
             self._open = False
@@ -181,18 +193,12 @@ class Output:
             os.close(self._descriptor)
 
 
-def _line(data: bytes, job: str | None) -> OutputLine | None:
-    """Decodes a line; None if it is empty."""
-    text = data.decode(errors="replace").rstrip("\r")
-    return (_structured(text, job) or OutputLine("info", text, job)) if text else None
-
-
-def _structured(text: str, current: str | None) -> OutputLine | None:
-    if not text.startswith(MARK):
-        return None
+def _record(data: bytes, current: str | None) -> OutputLine:
+    """Decodes a log record."""
+    text = data.decode(errors="replace")
     try:
-        found: Any = json.loads(text[1:])
+        found: Any = json.loads(text)
         level, words, job = found["level"], found["text"], found["job"]
     except (ValueError, KeyError, TypeError, RecursionError):
-        return None  # another text with the same prefix, or a record that was cut: keep it as it is
+        return OutputLine("info", text, current)  # it was cut, after text without a line end
     return OutputLine(level if level in LEVELS else "info", str(words), current if job is None else str(job))

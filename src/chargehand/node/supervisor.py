@@ -332,15 +332,16 @@ class Supervisor:
         handle.listen(self._loop, ends, self._worked, self._pulsed, self._printed, self._job_of, self._rest)
         self._loop.add(handle.child.pidfd, lambda _: self._reaper.on_exit(handle))
         assert handle.work is not None
-        handle.work.send(encode("INIT", self._init(component, crew, mark)))
+        handle.work.send(encode("INIT", self._init(handle, crew, mark)))
         log.info("worker spawned", event=log.Event.WORKER_SPAWNED, component=component, pid=handle.child.pid)
         self.tell(Started(component, handle.child.pid))
 
-    def _init(self, component: str, crew: CrewPlan, mark: str) -> dict[str, Any]:
-        plan = self._plan
+    def _init(self, handle: Handle, crew: CrewPlan, mark: str) -> dict[str, Any]:
+        plan, component = self._plan, handle.component
         return {
             "component": component,
             "life": mark,
+            "log_secret": handle.log_secret,
             "crew": crew.name,
             "handler": crew.handler,
             "python_path": plan.python_path,

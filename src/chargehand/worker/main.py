@@ -255,7 +255,9 @@ class Worker:
             with spare_descriptor(), suppress(ImportError, OSError):
                 from chargehand.worker.logs import forward
 
-                self._forwarding = forward(lambda: self.current if self._body else None)
+                self._forwarding = forward(
+                    lambda: self.current if self._body else None, self._plan.get("log_secret", "")
+                )
 
     def _more_time(self, seconds: float) -> None:
         self._not_detached("more_time()", "call it there")

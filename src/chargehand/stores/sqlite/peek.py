@@ -51,6 +51,7 @@ class Peek:
     def __init__(self, location: Location) -> None:
         path = location.path
         with store_errors(path):
+            location.check()
             if files.beginning_of(path) not in (b"", b"SQLite format 3\0"):
                 raise StoreError(NO_DATABASE.format(path=path))
             connection = apsw.Connection(str(path), apsw.SQLITE_OPEN_READONLY)
