@@ -4,6 +4,7 @@ import io
 import json
 from collections.abc import Callable
 from contextlib import redirect_stdout
+from functools import partial
 from typing import Any
 
 import pytest
@@ -27,6 +28,39 @@ def written(encoding: str, write: Callable[[], None]) -> str:
 @pytest.mark.parametrize("write", [show.json, show.json_line])
 def test_json_is_valid_in_every_encoding(encoding: str, write: Callable[[Any], None]) -> None:  # spec: CL-4
     assert json.loads(written(encoding, lambda: write({"item": escape(NAME)}))) == {"item": escape(NAME)}
+
+
+HOSTILE = {
+    "C1": "a\x9b31mb\x85c", "escape": "\x1b]0;x\x07", "bidi": "a\u202eb\u2066c\u2069", "delete": "\x7f",
+    "zero width": "\u200b\ufeff",
+    "line ends": "a\u2028b\u2029c\r\n", "tags": "\U000e0041",
+}  # fmt: skip
+
+
+def is_harmless(text: str) -> bool:
+    """Whether a terminal only shows it."""
+    return all(line.isprintable() for line in text.split("\n"))
+
+
+@encodings
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_no_text_controls_the_terminal(encoding: str, kind: str) -> None:  # spec: SE-4
+    text = HOSTILE[kind]
+    for write in (show.json, show.json_line):
+        printed = written(encoding, partial(write, {text: [text]}))
+        assert is_harmless(printed)
+        assert json.loads(printed) == {text: [text]}
+    assert is_harmless(written(encoding, lambda: show.line(f"store {text}")))
+    assert is_harmless(written(encoding, lambda: show.table(("LABEL",), [(text,)])))
+
+
+def test_a_traceback_does_not_control_the_terminal() -> None:  # spec: SE-4
+    try:
+        raise ValueError(HOSTILE["C1"])
+    except ValueError:
+        printed = show.trace()
+    assert is_harmless(printed)
+    assert printed.endswith("ValueError: a\\x9b31mb\\x85c\n")
 
 
 @encodings

@@ -2,7 +2,6 @@
 
 import os
 import sys
-import traceback
 from typing import Annotated, Any
 
 import msgspec
@@ -138,7 +137,7 @@ def _set_up(plan: CrewPlan) -> Foreground:
     except errors.ChargehandError:
         raise
     except Exception:
-        traceback.print_exc()
+        sys.stderr.write(show.trace())
         sys.stderr.write(f"chargehand: the handler could not be {'imported' if here is None else 'set up'}\n")
         raise typer.Exit(EXIT_SET_UP) from None
     return here
@@ -154,7 +153,7 @@ def _perform(here: Foreground, job: NewJob, item: str | None, context: LocalCont
         raise
     except BaseException as error:  # sys.exit() is a failure of the job, too
         printer.flush()
-        traceback.print_exc()
+        sys.stderr.write(show.trace())
         sys.stderr.write(f"chargehand: {show.safe(_what_follows(error, job))}\n")
         fatal = isinstance(error, errors.ConfigurationError | errors.UnrecoverableError)
         raise typer.Exit(error.exit_code if fatal else EXIT_ERROR) from None

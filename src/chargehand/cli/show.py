@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Mapping, Sequence
 from json.encoder import encode_basestring_ascii
+from traceback import format_exc
 from typing import Any
 
 import msgspec
@@ -24,13 +25,24 @@ def json_line(value: Any) -> None:
 
 
 def encodable(document: bytes) -> str:
-    """Returns JSON that standard output can encode: characters that it cannot encode are written as \\u escapes."""
+    """Returns JSON that standard output can encode and a terminal only shows: other characters become \\u escapes."""
     text = document.decode()
+    every = _is_encodable(text)
+    if every and text.replace("\n", "").isprintable():
+        return text
+    return "".join(c if c == "\n" or (c.isprintable() and (every or c.isascii())) else _json_escape(c) for c in text)
+
+
+def _is_encodable(text: str) -> bool:
     try:
         text.encode(sys.stdout.encoding)
     except UnicodeEncodeError:
-        return "".join(c if c.isascii() else encode_basestring_ascii(c)[1:-1] for c in text)
-    return text
+        return False
+    return True
+
+
+def _json_escape(character: str) -> str:
+    return f"\\u{ord(character):04x}" if character.isascii() else encode_basestring_ascii(character)[1:-1]
 
 
 def safe(value: Any) -> str:
@@ -39,6 +51,11 @@ def safe(value: Any) -> str:
         return "–"
     text = codec.readable(str(value))
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def trace() -> str:
+    """Returns the traceback of the current exception, with control characters of its text escaped."""
+    return "\n".join(map(safe, format_exc().split("\n")))
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
@@ -69,8 +86,8 @@ def gpus(assigned: Sequence[Mapping[str, Any]]) -> str | None:
 
 
 def line(text: str) -> None:
-    """Prints one line and flushes."""
-    sys.stdout.write(text + "\n")
+    """Prints one line, or several, with control characters escaped, and flushes."""
+    sys.stdout.write("\n".join(map(safe, text.split("\n"))) + "\n")
     sys.stdout.flush()
 
 
