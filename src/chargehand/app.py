@@ -250,6 +250,18 @@ class Chargehand:
         """Deletes failed jobs of a queue, oldest first. Returns how many, and whether there may be more."""
         return self.internal.clear_failed(queue, most)
 
+    def delete(self, *ids: str) -> list[Answer]:
+        """Deletes finished jobs with their attempts. A job that is queued or running stays, and the answer says so."""
+        return self.internal.delete(*ids)
+
+    def clear(self, which: JobFilter, most: int = AT_MOST) -> tuple[int, bool]:
+        """Deletes finished jobs that match, newest first. Returns how many, and whether there may be more.
+
+        Without a state in the filter, all that are done, failed or cancelled. The store's write lock is released after
+        at most 500 jobs or 8 MiB.
+        """
+        return self.internal.clear(which, most)
+
     def claims(self, limit: int = 1000) -> list[ClaimRow]:
         """Returns which worker holds which job, oldest claim first."""
         return [restored(claim) for claim in self.internal.claims(limit)]

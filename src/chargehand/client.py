@@ -281,12 +281,13 @@ class Client:
         reason: str | None = None,
         tag: str | None = None,
         text: str | None = None,
+        older_ms: int | None = None,
         limit: int | None = None,
         after: str | None = None,
     ) -> answers.JobPage:
-        """Returns a page of jobs, newest first."""
+        """Returns a page of jobs, newest first; `older_ms`: only those that finished at least so long ago."""
         asked = {"queue": queue, "state": state and str(state), "reason": reason, "tag": tag, "text": text}
-        return self._get("/api/v1/jobs", answers.JobPage, **asked, limit=limit, after=after)
+        return self._get("/api/v1/jobs", answers.JobPage, **asked, older_ms=older_ms, limit=limit, after=after)
 
     def all_jobs(self, **which: Any) -> Iterator[JobRecord]:
         """Yields all jobs that match, in pages of 500."""
@@ -309,6 +310,27 @@ class Client:
     def cancel(self, job_id: str) -> Answer:
         """Cancels a job. Raises Conflict if it has ended."""
         return self._post(f"/api/v1/jobs/{quote(job_id, safe='')}/cancel", Answer)
+
+    def delete(self, job_id: str) -> Answer:
+        """Deletes a finished job. Raises Conflict if it is queued or running."""
+        return _read(self._send("DELETE", f"/api/v1/jobs/{quote(job_id, safe='')}"), Answer)
+
+    def clear(
+        self,
+        *,
+        queue: str | None = None,
+        state: State | str | None = None,
+        reason: str | None = None,
+        tag: str | None = None,
+        text: str | None = None,
+        older_ms: int | None = None,
+        every: bool = False,
+    ) -> answers.Changed:
+        """Deletes finished jobs that match, up to 10,000; `every` is needed if there is no filter."""
+        asked = {"queue": queue, "state": state and str(state), "reason": reason, "tag": tag, "text": text}
+        params = {**asked, "older_ms": older_ms, "all": "true" if every else None}
+        chosen = {name: _text(value) for name, value in params.items() if value is not None}
+        return _read(self._send("DELETE", "/api/v1/jobs", params=chosen), answers.Changed)
 
     # queues, claims, crashes, operations
 

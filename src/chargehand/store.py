@@ -31,6 +31,7 @@ from chargehand.model.records import (
     HealthRow,
     Holder,
     JobFilter,
+    JobSize,
     LastLife,
     Pause,
     RecurringPlan,
@@ -119,6 +120,10 @@ class JobWriting(Protocol):
 
     def clear(self, queue: str, limit: int) -> list[str]:
         """Deletes up to `limit` failed jobs of this queue, oldest first. Returns their ids."""
+        ...
+
+    def delete(self, ids: Sequence[str]) -> list[str]:
+        """Deletes finished jobs with their attempts. The answer leaves out queued, running and unknown jobs."""
         ...
 
 
@@ -242,6 +247,10 @@ class JobReading(Protocol):
 
     def find(self, which: JobFilter) -> list[JobRecord]:
         """Returns a page of jobs, newest first."""
+        ...
+
+    def sizes(self, which: JobFilter) -> list[JobSize]:
+        """Returns a page of jobs, newest first, without their texts."""
         ...
 
     def attempts(self, job_id: str) -> list[Attempt]:

@@ -28,8 +28,8 @@ from builders import (
 )
 
 from chargehand.codec import readable
-from chargehand.model.job import Done, GaveUp, Raised, State
-from chargehand.model.records import ClaimRow, JobFilter
+from chargehand.model.job import Done, Found, GaveUp, Raised, State
+from chargehand.model.records import ClaimRow, Discovery, JobFilter
 from chargehand.store import Store
 
 # what is held
@@ -54,6 +54,17 @@ def test_what_is_held_is_listed_oldest_first_with_who_holds_it(store: Store, wal
             cancel_ms=NOON + 7,
         ),
     ]  # fmt: skip
+
+
+# spec: HT-3
+def test_a_claim_names_its_item(store: Store) -> None:
+    item = "caf\ufffcxe9.flac"
+    page = Discovery(queue="q", found=(Found(item=item),), priority=0, max_attempts=3, timeout_ms=None)
+    with store.transaction() as tx:
+        tx.jobs.discover([page])
+    put(store, job("plain"))
+    take(store, 2)
+    assert {row.id == "plain": row.item for row in store.jobs.claims()} == {True: None, False: item}
 
 
 # spec: WK-4

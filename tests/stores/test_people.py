@@ -49,6 +49,11 @@ def finish(store: Store, count: int, queue: str = "q", outcome: Done | GaveUp = 
     return [one.id for one in new]
 
 
+def delete(store: Store, *ids: str) -> set[str]:
+    with store.transaction() as tx:
+        return set(tx.jobs.delete(ids))
+
+
 def scale(store: Store, name: str, count: int | None) -> None:
     with store.transaction() as tx:
         tx.fleet.scale(name, count)
@@ -56,6 +61,57 @@ def scale(store: Store, name: str, count: int | None) -> None:
 
 def scaled(store: Store) -> dict[str, tuple[int, int | None]]:
     return {row.name: (row.workers, row.scaled) for row in store.fleet.crews()}
+
+
+# delete
+
+
+# spec: HT-3 CL-6
+def test_finished_jobs_are_deleted_with_all_that_belongs_to_them(store: Store) -> None:
+    done, failed, cancelled = (
+        bring(store, each, tags=("t",)).id for each in (State.DONE, State.FAILED, State.CANCELLED)
+    )
+    kept = bring(store, State.DONE, tags=("t",)).id
+    assert delete(store, done, failed, cancelled, "nothing", done) == {done, failed, cancelled}
+    assert [found.id for found in everything(store)] == [kept]
+    assert [found.id for found in store.jobs.find(JobFilter(tag="t"))] == [kept]
+    assert [len(store.jobs.attempts(each)) for each in (done, failed, cancelled, kept)] == [0, 0, 0, 1]
+    assert delete(store, done) == set()
+
+
+# spec: HT-3 CL-6
+def test_jobs_that_are_waiting_or_running_are_not_deleted(store: Store) -> None:
+    put(store, job("running"), job("queued"), job("later", delay_ms=HOUR))
+    take_one(store)
+    before = everything(store)
+    assert delete(store, "running", "queued", "later") == set()
+    assert everything(store) == before
+
+
+# spec: HT-3 CL-6
+def test_jobs_are_selected_by_the_time_since_their_end(store: Store, wall: Wall) -> None:
+    wall.at = NOON
+    old = bring(store, State.DONE).id
+    wall.at = NOON + HOUR
+    new = bring(store, State.DONE).id
+    put(store, job("waits"))
+
+    def older(ms: int) -> list[str]:
+        return [found.id for found in store.jobs.find(JobFilter(older_ms=ms))]
+
+    assert (older(0), older(1), older(HOUR), older(HOUR + 1)) == ([new, old], [old], [old], [])
+    assert state(store, "waits") is State.QUEUED
+
+
+# spec: CL-6
+def test_the_sizes_of_jobs_are_those_of_their_texts(store: Store) -> None:
+    put(store, job("a", payload='"€"'), job("b"), job("c"))
+    claims = take(store, 2)
+    end(store, claims[0], Done("[1, 2, 3]"))
+    end(store, claims[1], GaveUp("why"))
+    found = store.jobs.sizes(JobFilter(ids=("a", "b", "nothing")))
+    assert [(each.id, each.size) for each in found] == [("b", 4 + 3), ("a", 5 + 9)]
+    assert [each.id for each in store.jobs.sizes(JobFilter(limit=2))] == ["c", "b"]
 
 
 # cancel

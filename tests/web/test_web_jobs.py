@@ -8,8 +8,9 @@ from webworld import Web, problem
 from chargehand import codec
 from chargehand.codec import MARK
 from chargehand.model.batch import Want
-from chargehand.model.job import Crashed, Done, GaveUp, Outcome, settle
+from chargehand.model.job import Crashed, Done, GaveUp, Outcome, Stopped, settle
 from chargehand.model.records import CrashReport, CrewRow, Holder, JobFilter
+from chargehand.web.answers import Changed
 
 ME = Holder("node", "life")
 
@@ -314,3 +315,36 @@ def test_text_from_elsewhere_comes_back_as_data(web: Web, text: str) -> None:  #
     answer = web.ask("GET", f"/api/v1/jobs/{made['id']}")
     assert answer.json()["payload"] == text
     assert answer.headers["content-type"] == "application/json"
+
+
+def test_finished_jobs_are_deleted(web: Web) -> None:  # spec: HT-3 CL-6
+    done, failed = end(web, Done()), end(web, GaveUp("why"))
+    key = web.key("read", "control", name="ops")
+    assert web.ask("DELETE", f"/api/v1/jobs/{done}", key=key).json() == {
+        "component": done, "text": "is deleted", "code": "deleted",
+    }  # fmt: skip
+    problem(web.ask("DELETE", f"/api/v1/jobs/{done}", key=key), 404, "job-not-found")
+    waits = web.client(web.key("enqueue")).enqueue("plain").id
+    refused = problem(web.ask("DELETE", f"/api/v1/jobs/{waits}", key=key), 409, "conflict")
+    assert refused["detail"] == f"job {waits} is queued and was not deleted: cancel it first"
+    take(web)
+    refused = problem(web.ask("DELETE", f"/api/v1/jobs/{waits}", key=key), 409, "conflict")
+    assert refused["detail"] == f"job {waits} is running and was not deleted: cancel it first"
+    problem(web.ask("DELETE", f"/api/v1/jobs/{failed}", key=web.key("read", "enqueue")), 403, "scope")
+    (entry,) = [each for each in web.hand.operations() if each.verb == "delete"]
+    assert (entry.who, entry.target) == ("ops", f"job:{done}")
+    assert {job.id for job in web.hand.jobs(JobFilter())} == {failed, waits}
+
+
+def test_finished_jobs_are_cleared_by_filters(web: Web) -> None:  # spec: HT-3 CL-6
+    done, failed, stopped = end(web, Done()), end(web, GaveUp("why")), end(web, Stopped())
+    client = web.client()
+    problem(web.ask("DELETE", "/api/v1/jobs"), 422, "invalid-request")
+    problem(web.ask("DELETE", "/api/v1/jobs?state=running"), 409, "conflict")
+    problem(web.ask("DELETE", "/api/v1/jobs?older_than=7d"), 422, "invalid-request")
+    assert client.clear(older_ms=3_600_000) == Changed(0, False)
+    assert client.clear(queue="plain", state="done") == Changed(1, False)
+    assert {job.id for job in client.all_jobs()} == {failed, stopped}
+    assert client.jobs(older_ms=3_600_000).jobs == ()
+    assert client.clear(every=True) == Changed(2, False)
+    assert done not in {job.id for job in client.all_jobs()} == set()

@@ -44,6 +44,8 @@ NEEDS = {
     "GET /api/web/worker/status": "read",
     "POST /api/v1/jobs": "enqueue",
     "POST /api/v1/jobs/bulk": "enqueue",
+    "DELETE /api/v1/jobs": "control",
+    "DELETE /api/v1/jobs/{id}": "control",
     "POST /api/v1/jobs/{id}/retry": "control",
     "POST /api/v1/jobs/{id}/cancel": "control",
     "POST /api/v1/queues/{queue}/retry-failed": "control",

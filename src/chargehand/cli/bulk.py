@@ -1,13 +1,13 @@
-"""`chargehand jobs retry` and `chargehand jobs cancel`: jobs by ids, or by filters, page by page."""
+"""`chargehand jobs retry`, `cancel`, `delete` and `clear`: jobs by ids, or by filters, page by page."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Annotated, Any
 
 import msgspec
 import typer
 
-from chargehand.cli import ask, find, show
+from chargehand.cli import ask, find, orders, show
 from chargehand.errors import EXIT_ERROR, ConfigurationError, Conflict, JobNotFound
 from chargehand.host.operations import AT_ONCE
 from chargehand.host.service import Service
@@ -35,7 +35,9 @@ class BulkAction(msgspec.Struct, frozen=True, kw_only=True):
 
     verb: str
     states: tuple[State, ...]
-    """The states of jobs that it applies to; the first is the default of the filter."""
+    """The states of jobs that it applies to."""
+    selected: tuple[State, ...]
+    """The states of jobs that a filter without a state selects."""
     done: dict[str, str]
     """The codes of answers that mean success, and the text for their number."""
     ended: AnswerCode
@@ -70,6 +72,7 @@ def _retry(service: Service, ids: list[str]) -> list[Answer]:
 RETRY = BulkAction(
     verb="retry",
     states=(State.FAILED, State.CANCELLED),
+    selected=(State.FAILED,),
     done={AnswerCode.QUEUED: "queued again"},
     ended=AnswerCode.NOT_RETRIED,
     undone="no longer failed or cancelled",
@@ -79,11 +82,25 @@ RETRY = BulkAction(
 CANCEL = BulkAction(
     verb="cancel",
     states=(State.QUEUED, State.RUNNING),
+    selected=(State.QUEUED,),
     done={AnswerCode.CANCELLED: "cancelled", AnswerCode.CANCELLING: "running and asked to stop"},
     ended=AnswerCode.NOT_CANCELLED,
     undone="ended already",
     would={State.QUEUED: "would be cancelled", State.RUNNING: "would be asked to stop"},
     act=lambda service, ids: service.cancel(*ids),
+)
+
+
+_FINISHED = (State.DONE, State.FAILED, State.CANCELLED)
+DELETE = BulkAction(
+    verb="delete",
+    states=_FINISHED,
+    selected=_FINISHED,
+    done={AnswerCode.DELETED: "deleted"},
+    ended=AnswerCode.NOT_DELETED,
+    undone="not deleted",
+    would=dict.fromkeys(_FINISHED, "would be deleted"),
+    act=lambda service, ids: service.delete(*ids),
 )
 
 
@@ -132,6 +149,59 @@ def cancel(
     _carry_out(CANCEL, find.service(application, store), wanted)
 
 
+def delete(
+    ids: Annotated[list[str], typer.Argument(help="Job ids.", metavar="ID")],
+    dry_run: DryRun = False,
+    application: find.App = None,
+    store: find.Store = None,
+    json: find.Json = False,
+) -> None:
+    """Delete finished jobs by their ids, with their attempts. A job that is queued or running must be cancelled first.
+
+    Exit status 1 if a job was not deleted.
+    """
+    wanted = _wanted(DELETE, ids, None, None, None, None, None, False, dry_run, True, json)
+    _carry_out(DELETE, find.service(application, store), wanted)
+
+
+def clear(
+    queue: Queue = None,
+    state: Annotated[State | None, typer.Option(help="done, failed or cancelled; without it, all three.")] = None,
+    reason: Reason = None,
+    tag: Tag = None,
+    text: Text = None,
+    older_than: Annotated[
+        str | None, typer.Option(help="Only jobs that finished at least so long ago: 90s, 10m, 1.5h, 2d.")
+    ] = None,
+    every: Annotated[bool, typer.Option("--all", help="All finished jobs.")] = False,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    application: find.App = None,
+    store: find.Store = None,
+    json: find.Json = False,
+) -> None:
+    """Delete all finished jobs that the filters select, with their attempts.
+
+    Jobs that are queued or running stay. An item whose failed job is deleted is found by `discover` again.
+    """
+    older_ms = None if older_than is None else round(orders.seconds(older_than, "--older-than") * 1000)
+    wanted = _wanted(DELETE, None, queue, state, reason, tag, text, every, dry_run, yes, json, older_ms=older_ms)
+    service = find.service(application, store)
+    if dry_run:
+        _carry_out(DELETE, service, wanted)
+        return
+    _confirm(DELETE, next(_matching(service, wanted), list[JobRecord]()), wanted)
+    count, more = 0, True
+    while more:
+        deleted, more = service.clear(wanted.which)
+        count += deleted
+        ask.progress(f"{count} jobs so far" if more else "")
+    if json:
+        show.json({"count": count})
+    else:
+        show.line(f"{count} {'job' if count == 1 else 'jobs'} deleted")
+
+
 def _wanted(
     action: BulkAction,
     ids: list[str] | None,
@@ -144,35 +214,45 @@ def _wanted(
     dry_run: bool,
     yes: bool,
     json: bool,
+    *,
+    older_ms: int | None = None,
 ) -> Wanted:
-    filters = every or not all(value is None for value in (queue, state, reason, tag, text))
+    filters = every or not all(value is None for value in (queue, state, reason, tag, text, older_ms))
     if not ids and not filters:
+        named = "--queue, --state, --reason, --tag, --text"
+        named = f"{named}, --older-than" if action is DELETE else f"ids, or {named}"
         raise ConfigurationError(
-            f"no jobs are selected: give ids, or --queue, --state, --reason, --tag, --text; --all selects all "
-            f"{action.states[0].value} jobs"
+            f"no jobs are selected: give {named}; --all selects all {_in_words(action.selected)} jobs"
         )
     if ids and filters:
         raise ConfigurationError("give ids or filters, not both")
     if state is not None and state not in action.states:
-        allowed = " and ".join(each.value for each in action.states)
+        allowed = _in_words(action.states)
         raise ConfigurationError(f"cannot {action.verb} jobs that are {state.value}; allowed are {allowed} jobs")
+    if state is None and len(action.selected) == 1:
+        (state,) = action.selected
     which = JobFilter(
-        queue=queue, state=state or action.states[0], reason=reason, tag=tag, text=text, limit=AT_ONCE
+        queue=queue, state=state, reason=reason, tag=tag, text=text, older_ms=older_ms, limit=AT_ONCE
     )  # fmt: skip
     return Wanted(ids=tuple(dict.fromkeys(ids or ())), which=which, dry_run=dry_run, yes=yes, json=json)
+
+
+def _in_words(states: Sequence[State]) -> str:
+    *most, last = (state.value for state in states)
+    return f"{', '.join(most)} and {last}" if most else last
 
 
 def _carry_out(action: BulkAction, service: Service, wanted: Wanted) -> None:
     report = BulkReport(action, wanted)
     if wanted.dry_run:
-        for page in _named(service, wanted) if wanted.ids else _matching(service, wanted.which):
+        for page in _named(service, wanted) if wanted.ids else _matching(service, wanted):
             report.add_foreseen(page)
         report.show_foreseen()
     elif wanted.ids:
         for start in range(0, len(wanted.ids), AT_ONCE):
             report.add(action.act(service, list(wanted.ids[start : start + AT_ONCE])))
     else:
-        for number, page in enumerate(_matching(service, wanted.which)):
+        for number, page in enumerate(_matching(service, wanted)):
             if not number:
                 _confirm(action, page, wanted)
             report.add(action.act(service, [job.id for job in page]))
@@ -181,13 +261,15 @@ def _carry_out(action: BulkAction, service: Service, wanted: Wanted) -> None:
         report.show()
 
 
-def _matching(service: Service, which: JobFilter) -> Iterator[list[JobRecord]]:
+def _matching(service: Service, wanted: Wanted) -> Iterator[list[JobRecord]]:
     """Yields pages, newest first: a job that fails again in the meantime is not selected twice."""
-    page = service.jobs(which)
-    while page:
-        last = page[-1].id
-        yield page
-        page = service.jobs(msgspec.structs.replace(which, before=last)) if len(page) == which.limit else []
+    for state in _FINISHED if wanted.which.state is None else [wanted.which.state]:
+        which = msgspec.structs.replace(wanted.which, state=state)
+        page = service.jobs(which)
+        while page:
+            last = page[-1].seq
+            yield page
+            page = service.jobs(msgspec.structs.replace(which, below=last)) if len(page) == which.limit else []
 
 
 def _named(service: Service, wanted: Wanted) -> Iterator[list[JobRecord]]:
@@ -201,8 +283,9 @@ def _named(service: Service, wanted: Wanted) -> Iterator[list[JobRecord]]:
 def _confirm(action: BulkAction, page: list[JobRecord], wanted: Wanted) -> None:
     if wanted.yes or len(page) <= FEW or not ask.interactive():
         return
-    number = f"{len(page)} or more" if len(page) == wanted.which.limit else str(len(page))
-    ask.confirm(f"{action.verb} {number} {wanted.which.state} jobs?")
+    states = _in_words(action.selected if wanted.which.state is None else [wanted.which.state])
+    several = len(page) == wanted.which.limit or wanted.which.state is None
+    ask.confirm(f"{action.verb} {len(page)}{' or more' if several else ''} {states} jobs?")
 
 
 class BulkReport:

@@ -25,14 +25,13 @@ def claims(
     if json:
         show.json(found)
         return
-    columns = ("JOB", "CLAIM", "QUEUE", "WORKER", "NODE", "SINCE", "CANCEL ASKED", "LABEL")
-    show.table(
-        columns,
-        [
-            (c.id, c.fence, c.queue, c.worker, c.node, show.ago(c.started_ms), show.ago(c.cancel_ms), c.label)
-            for c in found
-        ],
-    )
+    columns = ("JOB", "CLAIM", "QUEUE", "WORKER", "NODE", "SINCE", "CANCEL ASKED", "ITEM", "LABEL")
+    since = [(show.ago(c.started_ms), show.ago(c.cancel_ms)) for c in found]
+    rows = [
+        (c.id, c.fence, c.queue, c.worker, c.node, *times, c.item, c.label)
+        for c, times in zip(found, since, strict=True)
+    ]
+    show.table(columns, rows)
 
 
 @app.command("release")

@@ -1,4 +1,4 @@
-"""`chargehand jobs`: enqueue, list and show jobs; `bulk` holds retry and cancel."""
+"""`chargehand jobs`: enqueue, list and show jobs; `bulk` holds retry, cancel, delete and clear."""
 
 import json as json_module
 from typing import Annotated, Any
@@ -15,9 +15,11 @@ from chargehand.model.job import IN_WORDS, JobRecord, NewJob, State
 from chargehand.model.records import CrashFilter, JobFilter
 from chargehand.settings.plan import CrewPlan, milliseconds, new_job
 
-app = typer.Typer(help="Enqueue, list, show, retry and cancel jobs.", no_args_is_help=True)
+app = typer.Typer(help="Enqueue, list, show, retry, cancel and delete jobs.", no_args_is_help=True)
 app.command("retry")(bulk.retry)
 app.command("cancel")(bulk.cancel)
+app.command("delete")(bulk.delete)
+app.command("clear")(bulk.clear)
 
 
 @app.command("enqueue")

@@ -11,7 +11,7 @@ import msgspec
 from chargehand import clock, codec
 from chargehand.client import Client
 from chargehand.errors import ChargehandError, Conflict, JobNotFound
-from chargehand.host.operations import cancel_answer, retry_answer
+from chargehand.host.operations import cancel_answer, delete_answer, retry_answer
 from chargehand.model.access import Scope
 from chargehand.model.fleet.orders import Answer, AnswerCode
 from chargehand.model.job import Attempt, Enqueued, JobRecord, NewJob, State, restored
@@ -233,6 +233,21 @@ class Remote:
                 return retry_answer(job_id, queued=False)
             return Answer(job_id, str(error).removeprefix(f"job {job_id} "), AnswerCode.CONFLICT)
 
+    def delete(self, *ids: str) -> list[Answer]:
+        return [self._delete(job_id) for job_id in ids]
+
+    def _delete(self, job_id: str) -> Answer:
+        try:
+            return self._client.delete(job_id)
+        except JobNotFound:
+            return delete_answer(job_id, None, deleted=False)
+        except Conflict:
+            return delete_answer(job_id, self.job(job_id), deleted=False)
+
+    def clear(self, which: JobFilter) -> tuple[int, bool]:
+        changed = self._client.clear(every=True, **_asked(which))
+        return changed.count, changed.more
+
     def release(self, job_id: str, fence: int) -> bool:
         with suppress(Conflict):
             self._client.release(job_id, fence)
@@ -245,17 +260,11 @@ class Remote:
         return msgspec.structs.replace(found, result=result)  # in the form in which a store returns it
 
     def jobs(self, which: JobFilter) -> list[JobRecord]:
-        after = None if which.before is None else cursor(self.job(which.before).seq)
-        asked = {
-            "queue": which.queue,
-            "state": which.state,
-            "reason": which.reason,
-            "tag": which.tag,
-            "text": which.text,
-        }
+        below = which.below if which.before is None else self.job(which.before).seq
+        after = None if below is None else cursor(below)
         found: list[JobRecord] = []
         while len(found) < which.limit:
-            page = self._client.jobs(**asked, limit=min(500, which.limit - len(found)), after=after)
+            page = self._client.jobs(**_asked(which), limit=min(500, which.limit - len(found)), after=after)
             found += page.jobs
             after = page.next
             if after is None:
@@ -304,6 +313,12 @@ class Remote:
         raise ChargehandError(
             f"this command does not work over HTTP ({self.address}): run it on the machine of the node"
         )
+
+
+def _asked(which: JobFilter) -> dict[str, Any]:
+    """Returns the filter of jobs as the HTTP interface has it."""
+    names = ("queue", "state", "reason", "tag", "text", "older_ms")
+    return {name: getattr(which, name) for name in names if getattr(which, name) is not None}
 
 
 def _with_code(answer: Answer, code: AnswerCode) -> Answer:

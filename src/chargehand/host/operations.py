@@ -45,6 +45,7 @@ from chargehand.model.records import (
     CrashRecord,
     CrewRow,
     JobFilter,
+    JobSize,
     Pause,
     RecurringPlan,
     Snapshot,
@@ -57,9 +58,11 @@ from chargehand.stores.location import Location
 from chargehand.stores.refusal import described, refusals
 
 AT_ONCE = 500
-"""Jobs cancelled or retried in one transaction."""
+"""Jobs cancelled, retried or deleted in one transaction."""
 AT_MOST = 10_000
 """Jobs of a queue that one call retries or clears."""
+BYTES_AT_ONCE = 8 << 20
+"""Bytes of payloads and results that one transaction deletes: SQLite frees each of their pages."""
 THROUGH_THE_NODE = 32
 """Up to this many jobs are enqueued through the node, which commits several callers together; more are written here."""
 BYTES_THROUGH_THE_NODE = 1 << 18
@@ -293,6 +296,44 @@ class Operations:
                 return gone, False
         return gone, True
 
+    def delete(self, *ids: str) -> list[Answer]:
+        gone: set[str] = set()
+        with self.stores.use(create=False) as store:
+            found = store.jobs.sizes(JobFilter(ids=ids, limit=len(ids)))
+            for batch in _batches(found):
+                with store.transaction() as tx:
+                    deleted = tx.jobs.delete(batch)
+                    log_deeds(tx, "delete", [f"job:{job_id}" for job_id in deleted])
+                gone |= set(deleted)
+            rest = {job_id: store.jobs.get(job_id) for job_id in ids if job_id not in gone}
+        meant = {job_id: job.id for job_id, job in rest.items() if job is not None and job.id != job_id}
+        answers = dict(zip(meant, self.delete(*meant.values()), strict=True)) if meant else {}
+        return [
+            answers.get(job_id) or delete_answer(job_id, rest.get(job_id), deleted=job_id in gone) for job_id in ids
+        ]
+
+    def clear(self, which: JobFilter, most: int = AT_MOST) -> tuple[int, bool]:
+        """Deletes finished jobs that match, newest first. Returns how many, and whether there may be more."""
+        if which.state is not None and which.state not in FINISHED:
+            raise ConfigurationError(f"jobs that are {which.state.value} cannot be deleted: cancel them first")
+        gone = 0
+        for state in sorted(FINISHED) if which.state is None else [which.state]:
+            page = msgspec.structs.replace(which, state=state)
+            while gone < most:
+                page = msgspec.structs.replace(page, limit=min(AT_ONCE, most - gone))
+                with self.stores.use(create=False) as store:
+                    found = store.jobs.sizes(page)
+                    for batch in _batches(found):
+                        with store.transaction() as tx:
+                            deleted = tx.jobs.delete(batch)
+                            if deleted:
+                                log_deeds(tx, "clear", [_cleared(which)], f"{len(deleted)} {state.value} jobs")
+                        gone += len(deleted)
+                if len(found) < page.limit:
+                    break
+                page = msgspec.structs.replace(page, below=found[-1].seq)
+        return gone, gone >= most
+
     def release(self, job_id: str, fence: int) -> bool:
         with self.stores.use(create=False) as store, store.transaction() as tx:
             done = tx.jobs.release(job_id, fence, f"released by {actor().who}")
@@ -514,6 +555,35 @@ def retry_answer(job_id: str, *, queued: bool) -> Answer:
     if queued:
         return Answer(job_id, "is queued again", AnswerCode.QUEUED)
     return Answer(job_id, "does not exist, or is neither failed nor cancelled", AnswerCode.NOT_RETRIED)
+
+
+def delete_answer(job_id: str, job: JobRecord | None, *, deleted: bool) -> Answer:
+    """Returns the answer to a request to delete a job; `job` is the job if it was not deleted, None: there is none."""
+    if deleted:
+        return Answer(job_id, "is deleted", AnswerCode.DELETED)
+    if job is None:
+        return Answer(job_id, "does not exist", AnswerCode.NOT_DELETED)
+    remedy = "repeat the request" if job.state in FINISHED else "cancel it first"  # it may have ended just now
+    return Answer(job_id, f"is {job.state.value} and was not deleted: {remedy}", AnswerCode.NOT_DELETED)
+
+
+def _batches(jobs: Sequence[JobSize]) -> Iterator[list[str]]:
+    """Yields the ids of the jobs that one transaction deletes: few enough not to hold the write lock for long."""
+    ids: list[str] = []
+    size = 0
+    for job in jobs:
+        if ids and (len(ids) == AT_ONCE or size + job.size > BYTES_AT_ONCE):
+            yield ids
+            ids, size = [], 0
+        ids.append(job.id)
+        size += job.size
+    if ids:
+        yield ids
+
+
+def _cleared(which: JobFilter) -> str:
+    """Returns the target of an entry in the operator log: the queue of the deleted jobs, or all jobs."""
+    return "jobs" if which.queue is None else f"queue:{which.queue}"
 
 
 def _stored(scope: str | None) -> str:

@@ -148,6 +148,14 @@ class Service(Protocol):
         """Queues failed or cancelled jobs again, with cleared counters. Raises Conflict if a unique key is taken."""
         ...
 
+    def delete(self, *ids: str) -> list[Answer]:
+        """Deletes finished jobs. Jobs that are queued or running stay, and the answers say so."""
+        ...
+
+    def clear(self, which: JobFilter) -> tuple[int, bool]:
+        """Deletes finished jobs that match. Returns how many, and whether there may be more."""
+        ...
+
     def release(self, job_id: str, fence: int) -> bool:
         """Ends a claim by hand. Returns False if the job has another claim, or none."""
         ...

@@ -362,6 +362,8 @@ class Settlement(msgspec.Struct, frozen=True, kw_only=True):
     worker: str | None = None
     pid: int | None = None
     duration_ms: int = 0
+    item: str | None = None
+    """For the log; the store has it."""
 
 
 def settle(
@@ -386,7 +388,7 @@ def settle(
         )  # fmt: skip
     base: dict[str, Any] = {
         "id": claim.id, "seq": claim.seq, "fence": claim.fence, "queue": claim.queue, "worker": worker, "pid": pid,
-        "duration_ms": duration_ms,
+        "duration_ms": duration_ms, "item": claim.item,
     }  # fmt: skip
     match outcome:
         case Settled():

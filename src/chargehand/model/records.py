@@ -275,6 +275,8 @@ class ClaimRow(msgspec.Struct, frozen=True, kw_only=True, rename=IN_WORDS):
     worker: str | None
     started_ms: int
     cancel_ms: int | None
+    item: str | None = None
+    """The item's key in the application's own tables, if `discover` returned it."""
 
 
 class JobFilter(Filter, frozen=True, kw_only=True):
@@ -286,10 +288,22 @@ class JobFilter(Filter, frozen=True, kw_only=True):
     tag: str | None = None
     text: str | None = None
     """Part of the id, label, key, item or error; upper and lower case are the same."""
+    older_ms: int | None = None
+    """Only jobs that finished at least so long ago."""
+    ids: tuple[str, ...] | None = None
+    """Only these jobs."""
     before: str | None = None
     below: int | None = None
     """The `seq` of the last job of the previous page; unlike `before` it stays valid when that job is pruned."""
     limit: int = 50
+
+
+class JobSize(msgspec.Struct, frozen=True):
+    """A job, and the bytes of its payload, result and error."""
+
+    id: str
+    seq: int
+    size: int
 
 
 class Counts(msgspec.Struct, frozen=True, kw_only=True):

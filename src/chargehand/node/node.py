@@ -523,7 +523,9 @@ class Node:
 
 def _tell_failure(settlement: Settlement) -> None:
     """Log an attempt that did not succeed, and what follows."""
-    about: dict[str, Any] = {"job": settlement.id, "queue": settlement.queue, "outcome": settlement.outcome}
+    about: dict[str, Any] = {
+        "job": settlement.id, "queue": settlement.queue, "item": settlement.item, "outcome": settlement.outcome,
+    }  # fmt: skip
     error = summary(settlement.error)
     if settlement.state is State.FAILED:
         log.error("job failed", event=log.Event.JOB_FAILED, **about, reason=settlement.reason, error=error)

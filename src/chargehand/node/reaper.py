@@ -111,12 +111,12 @@ class Reaper:
         outcome = last_outcome(death, place.verdict, who, asked=place.asked, stacks=stacks)
         now = clock.monotonic()
         cancelled = place.recalled if place.verdict is Reason.CANCELLED else None
-        jobs = [claim.id for claim in self._ledger.gone(handle.component, outcome, now, handle.child.pid, cancelled)]
-        job = jobs[0] if jobs else None
+        claims = self._ledger.gone(handle.component, outcome, now, handle.child.pid, cancelled)
+        job, item = (claims[0].id, claims[0].item) if claims else (None, None)
         log.info(
             "worker exited", event=log.Event.WORKER_EXITED, component=handle.component, pid=handle.child.pid,
-            exit_code=code, signal=number, job=job,
-            **({"jobs": len(jobs)} if len(jobs) > 1 else {}),
+            exit_code=code, signal=number, job=job, item=item,
+            **({"jobs": len(claims)} if len(claims) > 1 else {}),
         )  # fmt: skip
         lines = handle.output.lines if handle.output is not None else ()
         evidence = Evidence(

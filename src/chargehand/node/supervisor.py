@@ -211,9 +211,9 @@ class Supervisor:
             case SetPaused(component, paused):
                 self._tell_pulse(self.handles[component], "PAUSE" if paused else "RESUME", {})
             case CancelJob(component, job):
-                log.info("a running job is asked to cancel", component=component, job=job)
-                fence = self._ledger.held[component].claims[job].fence
-                self._tell_pulse(self.handles[component], "CANCEL", {"id": job, "fence": fence})
+                claim = self._ledger.held[component].claims[job]
+                log.info("a running job is asked to cancel", component=component, job=job, item=claim.item)
+                self._tell_pulse(self.handles[component], "CANCEL", {"id": job, "fence": claim.fence})
             case Dismiss(component):
                 self._ledger.dismiss(component)
             case DumpStacks(component, reason):

@@ -81,6 +81,7 @@ JOB_DETAIL = JobDetail(
     crash_reports=(CRASH,),
 )  # fmt: skip
 ANSWERS = Answers((Answer(WORKER, f"finishes {ID}, then stops"), Answer("worker:tag:1", "stops")))
+DELETED = Answer(ID, "is deleted", "deleted")
 RETRIED, CANCELLED, RELEASED = Answer(ID, "is queued again"), Answer(ID, "is cancelled"), Answer(ID, "is queued again")
 WOKEN = Answer("tag", "searches for work at once")
 WORKERS = [
@@ -142,8 +143,13 @@ QUEUE_HISTORIES = QueueHistories(
 )
 CHANGED = Changed(3, False)
 CLAIMS = Claims(
-    (ClaimRow(id=ID, queue="tag", label="a.flac", fence=2, node=NODE, worker=WORKER, started_ms=AT, cancel_ms=None),)
-)
+    (
+        ClaimRow(
+            id=ID, queue="tag", label="a.flac", fence=2, node=NODE, worker=WORKER, started_ms=AT, cancel_ms=None,
+            item="/music/a.flac",
+        ),
+    )
+)  # fmt: skip
 OPERATIONS = OperationPage(
     (Operation(id=7, at_ms=AT, who="ops", verb="pause", target="tag", detail="new model", origin="http 127.0.0.1"),)
 )

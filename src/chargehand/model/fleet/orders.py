@@ -60,6 +60,8 @@ class AnswerCode(StrEnum):
     CANCELLED = "cancelled"
     CANCELLING = "cancelling"
     NOT_CANCELLED = "not_cancelled"
+    DELETED = "deleted"
+    NOT_DELETED = "not_deleted"
     WOKEN = "woken"
 
 

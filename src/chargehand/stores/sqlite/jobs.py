@@ -158,6 +158,10 @@ DELETE FROM chargehand_job WHERE seq IN (
   WHERE queue = ?1 AND state = 'failed' AND state IN ('done', 'failed', 'cancelled') ORDER BY finished_ms LIMIT ?2)
 RETURNING id, seq
 """
+_DELETE = """
+DELETE FROM chargehand_job
+WHERE id IN (SELECT value FROM json_each(?)) AND state IN ('done', 'failed', 'cancelled') RETURNING id, seq
+"""
 
 
 _claims = msgspec.json.Decoder(list[Claim])
@@ -419,6 +423,12 @@ class SqliteJobs:
         return [s for _, s in held]
 
     def clear(self, queue: str, limit: int) -> list[str]:
-        gone = self._db.execute(_CLEAR, (queue, limit)).fetchall()
+        return self._gone(self._all(_CLEAR, (queue, limit)))
+
+    def delete(self, ids: Sequence[str]) -> list[str]:
+        return self._gone(self._all(_DELETE, (json.dumps(list(ids)),)))
+
+    def _gone(self, gone: Sequence[tuple[Any, ...]]) -> list[str]:
+        """Deletes the attempts of deleted jobs. Returns the ids of the jobs."""
         self._db.executemany("DELETE FROM chargehand_attempt WHERE job = ?", [(seq,) for _, seq in gone])
         return [str(job_id) for job_id, _ in gone]

@@ -1,6 +1,7 @@
 """The reading parts of an SQLite store. They run beside writers: they take no lock and write nothing."""
 
 import json
+from typing import Any
 
 from chargehand.codec import MARK
 from chargehand.model.access import ApiKey, Operation, OperationFilter, Session
@@ -14,6 +15,7 @@ from chargehand.model.records import (
     GivenUpMark,
     HealthRow,
     JobFilter,
+    JobSize,
     LastLife,
     Pause,
     RecurringPlan,
@@ -30,6 +32,8 @@ _STATES = {
     State.RUNNING: f"state = 'running' AND NOT ({_HELD_AHEAD})",
 }
 _JOB_FIELDS = columns(JobRecord, failures="attempts", state=f"iif({_HELD_AHEAD}, 'queued', state)")
+# SQLite knows the length of a text without reading it.
+_JOB_SIZE = "id, seq, octet_length(payload) + ifnull(octet_length(result), 0) + ifnull(octet_length(error), 0)"
 _GET = f"SELECT {_JOB_FIELDS} FROM chargehand_job WHERE id = ?"
 _GET_BY_ALIAS = f"""
 SELECT {_JOB_FIELDS} FROM chargehand_job WHERE seq = (SELECT job FROM chargehand_alias WHERE id = ?)
@@ -137,12 +141,21 @@ class SqliteJobReading:
         return next(iter(records(JobRecord, rows)), None)
 
     def find(self, which: JobFilter) -> list[JobRecord]:
+        return records(JobRecord, self._select(_JOB_FIELDS, which))
+
+    def sizes(self, which: JobFilter) -> list[JobSize]:
+        return [JobSize(*row) for row in self._select(_JOB_SIZE, which)]
+
+    def _select(self, fields: str, which: JobFilter) -> list[tuple[Any, ...]]:
+        """Returns these fields of a page of jobs, newest first."""
         condition, bindings = where(
             {
                 "queue = ?": which.queue,
                 "state = ?": None if which.state in _STATES else which.state and which.state.value,
                 "reason = ?": which.reason,
                 _SAYS: which.text and readable(which.text),
+                "id IN (SELECT value FROM json_each(?))": None if which.ids is None else json.dumps(which.ids),
+                "finished_ms <= ?": None if which.older_ms is None else self._db.now_ms() - which.older_ms,
                 "seq < (SELECT seq FROM chargehand_job WHERE id = ?)": which.before,
                 "seq < ?": which.below,
             }
@@ -153,8 +166,8 @@ class SqliteJobReading:
         if which.tag is not None:  # the rows of the tag are read newest first, so a page costs what it passes
             source, order = "chargehand_tag CROSS JOIN chargehand_job ON seq = job", "job"
             condition, bindings = f"tag = ? AND {condition}", [clean(which.tag), *bindings]
-        sql = f"SELECT {_JOB_FIELDS} FROM {source} WHERE {condition} ORDER BY {order} DESC LIMIT ?"
-        return records(JobRecord, self._db.all(sql, (*bindings, which.limit)))
+        sql = f"SELECT {fields} FROM {source} WHERE {condition} ORDER BY {order} DESC LIMIT ?"
+        return self._db.all(sql, (*bindings, which.limit))
 
     def attempts(self, job_id: str) -> list[Attempt]:
         return records(Attempt, self._db.all(_ATTEMPTS, (job_id,)))

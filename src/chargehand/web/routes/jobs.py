@@ -1,30 +1,33 @@
-"""Routes of jobs: create, list, show, retry, cancel."""
+"""Routes of jobs: create, list, show, retry, cancel, delete."""
 
 from collections.abc import Callable
 from hashlib import sha256
 from typing import Annotated, Any
 
 import msgspec
-from fastapi import Header, Path, Request, Response
+from fastapi import Header, Path, Query, Request, Response
 
 from chargehand.errors import Conflict
 from chargehand.model.access import Remembered
 from chargehand.model.fleet.orders import Answer, AnswerCode
-from chargehand.model.job import JobRecord, NewJob, State
+from chargehand.model.job import FINISHED, LONGEST_DELAY_MS, JobRecord, NewJob, State
 from chargehand.model.records import CrashFilter, JobFilter
 from chargehand.web import examples
-from chargehand.web.answers import JobDetail, JobPage, Made, MadeMany, cursor
+from chargehand.web.answers import Changed, JobDetail, JobPage, Made, MadeMany, cursor
 from chargehand.web.auth import caller_of
 from chargehand.web.deps import CONTROL, ENQUEUE, PAGE, READ, After, Here, Limit, Text, act, place_of, router
 from chargehand.web.documents import answers, respond
 from chargehand.web.incoming import MANY, jobs_of, read_many
-from chargehand.web.problems import Problem
+from chargehand.web.problems import Fault, Problem
 from chargehand.web.requests import JobIn
 
 MOST_REPORTS = 20
 """The maximum number of crash reports in the response for a job; `crashes?job=` returns all of them."""
 routes = router("jobs")
 Id = Annotated[str, Path(min_length=1, max_length=200)]
+Older = Annotated[
+    int | None, Query(ge=0, le=LONGEST_DELAY_MS, description="Only jobs that finished at least so many ms ago.")
+]
 Once = Annotated[
     str | None,
     Header(
@@ -121,18 +124,55 @@ async def list_jobs(
     reason: Text = None,
     tag: Text = None,
     text: Text = None,
+    older_ms: Older = None,
     limit: Limit = PAGE,
     after: After = None,
 ) -> Response:
     """Returns jobs, newest first; `text` is searched in id, label, key, item and error."""
     place = place_of(after, int)
     which = JobFilter(
-        queue=queue, state=state, reason=reason, tag=tag, text=text or None, limit=limit + 1,
+        queue=queue, state=state, reason=reason, tag=tag, text=text or None, older_ms=older_ms, limit=limit + 1,
         below=place[0] if place else None,
     )  # fmt: skip
     found = await site.in_thread(lambda: site.hand.internal.jobs(which))
     following = cursor(found[limit - 1].seq) if len(found) > limit else None
     return respond(JobPage(tuple(found[:limit]), following))
+
+
+@routes.delete("/api/v1/jobs", dependencies=CONTROL, responses=answers(Changed, examples.CHANGED, 409))
+async def clear_jobs(
+    request: Request,
+    site: Here,
+    queue: Text = None,
+    state: State | None = None,
+    reason: Text = None,
+    tag: Text = None,
+    text: Text = None,
+    older_ms: Older = None,
+    every: Annotated[bool, Query(alias="all", description="Needed to delete all finished jobs.")] = False,
+) -> Response:
+    """Deletes the finished jobs that match all parameters, up to 10,000 at a time."""
+    which = JobFilter(queue=queue, state=state, reason=reason, tag=tag, text=text or None, older_ms=older_ms)
+    if not every and which == JobFilter():
+        detail = "no jobs are selected: give a filter, or all=true"
+        raise Problem(422, "invalid-request", detail, faults=[Fault("query", detail)])
+    if state is not None and state not in FINISHED:
+        raise Conflict(f"jobs that are {state.value} cannot be deleted: cancel them first")
+    return respond(Changed(*await act(request, lambda: site.hand.clear(which))))
+
+
+@routes.delete("/api/v1/jobs/{id}", dependencies=CONTROL, responses=answers(Answer, examples.DELETED, 404, 409))
+async def delete_job(request: Request, site: Here, id: Id) -> Response:
+    """Deletes a job that is done, failed or cancelled, with its attempts."""
+
+    def delete() -> Answer:
+        (answer,) = site.hand.delete(id)
+        if answer.code == AnswerCode.DELETED:
+            return answer
+        site.hand.job(id)  # raises JobNotFound
+        raise Conflict(f"job {id} {answer.text}")
+
+    return respond(await act(request, delete))
 
 
 @routes.get("/api/v1/jobs/{id}", dependencies=READ, responses=answers(JobDetail, examples.JOB_DETAIL, 404))

@@ -38,6 +38,7 @@ export interface ClaimRow {
   worker: string | null;
   started_ms: number;
   cancel_ms: number | null;
+  item: string | null;
 }
 
 export interface Claims {
