@@ -115,7 +115,11 @@ class Client:
         if body is None:
             return _read(self._send("POST", path, headers=headers), kind)
         sent = {"Content-Type": "application/json", **(headers or {})}
-        text = codec.to_json(msgspec.to_builtins(body), "the request")
+        try:
+            plain = msgspec.to_builtins(body)
+        except RecursionError:
+            raise codec.too_deep("the request") from None
+        text = codec.to_json(plain, "the request", codec.REQUEST_DEPTH)
         return _read(self._send("POST", path, content=text.encode(), headers=sent), kind)
 
     def subscribe(self, *topics: str) -> Generator[dict[str, Any]]:

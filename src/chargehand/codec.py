@@ -114,21 +114,27 @@ _STEPS = bytes({ord("["): 1, ord("{"): 1, ord("]"): 0xFF, ord("}"): 0xFF}.get(co
 """Maps each bracket to the change of the depth, as a signed byte."""
 
 
-def check_limits(text: str, what: str) -> None:
+REQUEST_DEPTH = 3
+"""The arrays and objects of a request around a payload: `{"jobs": [{"payload": …}]}`."""
+
+
+def check_limits(text: str, what: str, around: int = 0) -> None:
     """Raises PayloadError if a JSON text is nested too deeply or has a number with too many digits.
 
-    Without these limits the interpreter's own would apply, which differ between its versions and with the depth of the
-    stack. Most texts have too few brackets and digits for a closer look.
+    `around`: the levels around the application's values, which do not count. Without these limits the interpreter's own
+    would apply, which differ between its versions and with the depth of the stack. Most texts have too few brackets and
+    digits for a closer look.
     """
     if len(text) <= 2 * DEPTH_LIMIT:
         return
-    if text.count("[") + text.count("{") > DEPTH_LIMIT and _depth(text) > DEPTH_LIMIT:
-        raise _too_deep(what)
+    if text.count("[") + text.count("{") > DEPTH_LIMIT and _depth(text) > DEPTH_LIMIT + around:
+        raise too_deep(what)
     if _has_long_number(text) and _has_long_number("".join(_unescaped(text).split('"')[::2])):
         raise PayloadError(f"{what} has a number of more than {DIGITS_LIMIT} digits: pass it as a string")
 
 
-def _too_deep(what: str) -> PayloadError:
+def too_deep(what: str) -> PayloadError:
+    """Returns the error for a value that is nested too deeply."""
     return PayloadError(
         f"{what} is nested more than {DEPTH_LIMIT} levels deep: flatten it, or pass the inner part as a string of JSON"
     )
@@ -189,11 +195,11 @@ _encoder = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan
 _PLAIN_TYPES: tuple[Any, ...] = (dict, list, str, int, float, bool)
 
 
-def to_json(value: Any, what: str) -> str:
+def to_json(value: Any, what: str, around: int = 0) -> str:
     """Encodes a value as JSON, escaped; `what` names the value in the error message. Raises PayloadError."""
     if value is None:
         return "null"
-    return escape_json(_encode(value, what))
+    return escape_json(_encode(value, what, around))
 
 
 def restored(value: Any, what: str) -> Any:
@@ -206,14 +212,14 @@ def restored(value: Any, what: str) -> Any:
     return json.loads(restore_json(text)) if MARK in text else value
 
 
-def _encode(value: Any, what: str) -> str:
+def _encode(value: Any, what: str, around: int = 0) -> str:
     try:
         text = _encoder.encode(value)
     except RecursionError as error:
-        raise _too_deep(what) from error
+        raise too_deep(what) from error
     except (TypeError, ValueError) as error:
         raise PayloadError(f"{what} cannot be written as JSON: {error}") from error
-    check_limits(text, what)
+    check_limits(text, what, around)
     return text
 
 
@@ -236,7 +242,7 @@ def from_json(text: str | bytes, wanted: Any, what: str) -> Any:
         plain = restore_json(text if isinstance(text, str) else text.decode())
         value = json.loads(plain, parse_constant=_refuse_constant)
     except RecursionError as error:
-        raise _too_deep(what) from error
+        raise too_deep(what) from error
     except ValueError as error:
         raise PayloadError(f"{what} is not JSON: {error}") from error
     return as_type(value, wanted, what)

@@ -9,6 +9,7 @@ from fastapi import Depends
 from webworld import Web, problem
 
 from chargehand.codec import DEPTH_LIMIT
+from chargehand.errors import PayloadError
 from chargehand.model.records import JobFilter
 from chargehand.settings.http import HttpPolicy
 from chargehand.web.answers import cursor
@@ -156,9 +157,25 @@ def test_a_payload_as_deep_as_it_may_be_goes_through(web: Web) -> None:  # spec:
     answer = web.ask("POST", "/api/v1/jobs", content=f'{{"crew": "plain", "payload": {deep}}}', headers=JSON)
     assert answer.status_code == 201, answer.text
     assert web.get(f"/api/v1/jobs/{answer.json()['id']}")["payload"] == json.loads(deep)
+    for made in (
+        web.client().enqueue("plain", json.loads(deep)),
+        *web.client().enqueue_many([{"crew": "plain", "payload": json.loads(deep)}] * 2),
+    ):
+        assert bytes(web.client().job(made.id).payload) == deep.encode()
 
 
-@pytest.mark.parametrize("payload", ["[" * 101 + "]" * 101, '{"a":[' * 400 + "1" + "]}" * 400, "[" + "9" * 641 + "]"])
+TOO_MUCH = [
+    "[" * 101 + "]" * 101,
+    "[" * 104 + "]" * 104,
+    '{"a":[' * 400 + "1" + "]}" * 400,
+    '[["a"],' * 5_000 + "1" + "]" * 5_000,
+    "[" * 100_000,
+    "[" + "9" * 641 + "]",
+    "9" * 5_000,
+]
+
+
+@pytest.mark.parametrize("payload", TOO_MUCH)
 def test_a_payload_beyond_the_limits_is_refused_in_words(still: Web, payload: str) -> None:  # spec: SE-3
     one = f'{{"crew": "plain", "payload": {payload}}}'
     words = "has a number of more than 640 digits: " if "9" in payload else "is nested more than 100 levels deep: "
@@ -166,6 +183,20 @@ def test_a_payload_beyond_the_limits_is_refused_in_words(still: Web, payload: st
         answer = still.ask("POST", f"/api/v1/jobs{path}", content=sent, headers=JSON)
         assert words in problem(answer, 422, "payload")["detail"]
     assert unchanged(still)
+
+
+def test_a_value_beyond_the_limits_is_refused_in_words_by_the_client_and_on_every_route(
+    still: Web,
+) -> None:  # spec: SE-3
+    deep: Any = 1
+    for _ in range(5_000):
+        deep = [deep]
+    with pytest.raises(PayloadError, match="the request is nested more than 100 levels deep"):
+        still.client().enqueue("plain", deep)
+    answer = still.ask(
+        "POST", "/api/web/worker/pause", content='{"reason": ' + "[" * 5_000 + "]" * 5_000 + "}", headers=JSON
+    )
+    assert problem(answer, 422, "payload")["errors"][0]["pointer"] == "body"
 
 
 def test_json_must_say_that_it_is_json(still: Web) -> None:  # spec: SE-2

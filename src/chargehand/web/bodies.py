@@ -12,6 +12,8 @@ from fastapi import Request
 from fastapi.routing import APIRoute
 from pydantic import BaseModel
 
+from chargehand import codec
+from chargehand.errors import PayloadError
 from chargehand.web.problems import MOST_FAULTS, Fault, Problem, summary
 
 if TYPE_CHECKING:
@@ -128,11 +130,22 @@ def decode(body: bytes | msgspec.Raw, model: type[BaseModel] | None, where: str 
 def decoded(text: bytes | msgspec.Raw, where: str, kind: Any = Any) -> Any:
     """Decodes JSON, as a type if one is given. Raises Problem at the first fault."""
     try:
+        if kind is Any:  # other types only find positions
+            # Latin-1 copes with any body, and the marks that count are single bytes in UTF-8.
+            codec.check_limits(str(memoryview(text), "latin-1"), "the body", codec.REQUEST_DEPTH)
         return msgspec.json.decode(text, type=kind)
+    except PayloadError as error:
+        raise _beyond_limits(error, where) from None
+    except RecursionError:
+        raise _beyond_limits(codec.too_deep("the body"), where) from None
     except msgspec.ValidationError as error:
         raise invalid([Fault(where, str(error))]) from None
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise invalid([Fault(where, f"is not JSON: {error}")]) from None
+
+
+def _beyond_limits(error: PayloadError, where: str) -> Problem:
+    return Problem(422, "payload", str(error), faults=[Fault(where, str(error))])
 
 
 @cache
