@@ -101,6 +101,13 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"env": "CHARGEHAND_URL=${HOME}/x.db"}, "CHARGEHAND_URL .*line 1.* refers to another variable"),
     ({"env": "just words"}, r"/\.env, line 1: expected NAME=VALUE"),
     ({"toml": "port = "}, "chargehand.toml cannot be read"),
+    ({"toml": "port = " + "[" * 5_000 + "]" * 5_000}, "chargehand.toml cannot be read: a value is nested too deeply"),
+    (
+        {"toml": "port" + ".a" * 5_000 + " = 1"},
+        r"port is (\{'a': .{0,200}…|a very large dict) \(in .*/chargehand.toml\)",
+    ),
+    ({"toml": "port = 0x" + "f" * 9_000}, r"port is a very large int \(in .*/chargehand.toml\)"),
+    ({"toml": "[crews]\nx = 0x" + "f" * 9_000}, r"crews.x is a very large int; expected a table"),
     ({"toml": "port = '80x'"}, r"port is '80x' \(in .*/chargehand.toml\)"),
     ({"toml": "port = true"}, "port is True"),
     ({"toml": "worker_proceses = 1"}, "unknown setting worker_proceses; did you mean worker_processes?"),

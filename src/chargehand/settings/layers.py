@@ -126,6 +126,8 @@ def _from_toml(file: Path, named: str) -> Layer:
             tables = tomllib.load(opened)
     except (OSError, ValueError) as error:
         raise ConfigurationError(f"{file}{named} cannot be read: {error}") from None
+    except RecursionError:
+        raise ConfigurationError(f"{file}{named} cannot be read: a value is nested too deeply") from None
     found: Layer = {}
     for key, value in tables.items():
         is_table = key == "crews" or key in POLICIES
@@ -137,7 +139,7 @@ def _from_toml(file: Path, named: str) -> Layer:
 
 def _flat(file: Path, key: str, table: Any) -> list[tuple[SettingPath, Any]]:
     if not isinstance(table, dict):
-        raise ConfigurationError(f"{file}: {key} is {table!r}; expected a table, [{key}]")
+        raise ConfigurationError(f"{file}: {key} is {reading.shown(table)}; expected a table, [{key}]")
     parts = cast("dict[str, Any]", table)
     if key != "crews":
         return [((key, name), value) for name, value in parts.items()]
@@ -202,7 +204,7 @@ def _checked(setting: Setting, name: str, value: Any, origin: str) -> _Found:
     try:
         return _Found(setting.read(value), f"{name} {origin}")
     except ValueError:
-        shown = "not shown" if setting.read is reading.secret else repr(value)
+        shown = "not shown" if setting.read is reading.secret else reading.shown(value)
         raise ConfigurationError(f"{name} is {shown} ({origin}); must be {setting.allowed}") from None
 
 

@@ -11,6 +11,8 @@ from chargehand.settings import plan
 
 SHORTEST_SECRET = 16
 """The minimum length of a key that a person chose (CHARGEHAND_ADMIN_KEY): a shorter one can be guessed."""
+LONGEST_SHOWN = 200
+"""The maximum length of an invalid value in an error message."""
 _BOOLEANS = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
 _ORIGIN = re.compile(r"https?://[^\s/,;'\"\\]+")
 
@@ -25,6 +27,15 @@ class Secret:
 
     def __repr__(self) -> str:
         return "Secret(not shown)"
+
+
+def shown(value: Any) -> str:
+    """Returns a value as an error message shows it: cut, whatever its size, depth and number of digits."""
+    try:
+        found = repr(value)
+    except (ValueError, RecursionError):  # too many digits, too deep
+        found = f"a very large {type(value).__name__}"
+    return found if len(found) <= LONGEST_SHOWN else f"{found[:LONGEST_SHOWN]}…"
 
 
 def text(value: Any) -> str:
