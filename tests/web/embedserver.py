@@ -14,14 +14,23 @@ import httpx
 from chargehand import Chargehand
 from chargehand.processes import proc
 from chargehand.testing import eventually
+from chargehand.web.routes.dashboard import files
 from paths import python_path
 
 RUN = "CHARGEHAND_TEST_RUN"
+BUFFERS = 32 << 20
+"""More bytes than a connection holds that nobody reads."""
 
 
 def free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         return int(taken.getsockname()[1])
+
+
+def unread_files(prefix: str, headers: str) -> str:
+    """Requests for files of the dashboard, whose responses are larger than all buffers of the system."""
+    name, file = max(files().items(), key=lambda found: len(found[1].body))
+    return f"GET {prefix}/dashboard/{name} HTTP/1.1\r\n{headers}\r\n" * (BUFFERS // len(file.body))
 
 
 class Server:

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 
 import httpx
 import pytest
-from embedserver import Server
+from embedserver import Server, unread_files
 
 from chargehand.log import Event
 from chargehand.processes import proc
@@ -111,6 +112,32 @@ def test_fifty_open_streams_do_not_keep_it_from_stopping(server: Server) -> None
     server.ended()
     assert server.hand.job(job_id).state == "done"
     assert server.hand.claims() == []
+
+
+def test_the_node_stops_while_a_client_keeps_the_server_from_stopping(start: Start) -> None:  # spec: SE-6
+    server = start(WORKER_PROCESSES="1")
+    server.answers()
+    gate = server.folder / "gate"
+    running = server.submit(gate=str(gate))
+    server.started(gate)
+    waiting = server.submit()
+    unread = unread_files("/chargehand", "Host: localhost\r\n")
+    half = "POST /chargehand/api/web/session HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n{"
+    address = ("127.0.0.1", server.port)
+    with socket.create_connection(address, 30) as stalled, socket.create_connection(address, 30) as sending:
+        stalled.sendall(unread.encode())
+        assert stalled.recv(12) == b"HTTP/1.1 200"
+        sending.sendall(half.encode())
+        server.answers()
+        server.signal(signal.SIGTERM)
+        eventually(lambda: (server.hand.status() or {}).get("stopping"), what="the node stops")
+        gate.touch()
+        eventually(lambda: server.hand.status() is None, what="the node has stopped")
+        assert sending.recv(12) == b"HTTP/1.1 503"  # bodies of our own routes end
+        assert server.process.poll() is None  # the rest belongs to the server
+    server.ended()
+    assert [server.hand.job(each).state for each in (running, waiting)] == ["done", "queued"]
+    assert server.hand.attempts(waiting) == []
 
 
 def test_ctrl_c_leaves_nothing(start: Start) -> None:  # spec: WP-6 PD-3

@@ -5,20 +5,17 @@ import socket
 from types import FrameType
 from typing import TYPE_CHECKING
 
-import uvicorn
-
 from chargehand import log
 from chargehand.errors import ConfigurationError
 from chargehand.web.api import create
 from chargehand.web.attach import wrap_lifespan
 from chargehand.web.auth import is_local_name
 from chargehand.web.keyring import ADMIN, admin_key
+from chargehand.web.server import BACKLOG, Config, Server
 from chargehand.web.site import Site
 
 if TYPE_CHECKING:
     from chargehand.app import Chargehand
-
-BACKLOG = 512
 
 
 def serve(hand: "Chargehand", host: str, port: int) -> None:
@@ -33,8 +30,8 @@ def serve(hand: "Chargehand", host: str, port: int) -> None:
         # uvicorn raises the signal again after it has stopped; it must not end the process a second time.
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, _ignored)
-        config = uvicorn.Config(api, lifespan="on", log_config=None, access_log=False)
-        uvicorn.Server(config).run(sockets=[listening])
+        config = Config(api, hand.settings.http, hand.settings.liveness.grace)
+        Server(config).run(sockets=[listening])
 
 
 def _ignored(number: int, frame: FrameType | None) -> None:
