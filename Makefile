@@ -6,7 +6,7 @@ STAMP := $(VENV)/.ready
 # The targets start hundreds of processes; without cached bytecode each would compile every module.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run example test check format lint types imports bench simulate chaos docs dashboard clean help
+.PHONY: run example test test-all check format lint types imports bench simulate chaos docs dashboard clean help
 
 help:            ## list the targets
 	@grep -E '^[a-z-]+: .*##' Makefile | sed 's/:.*##/\t/' | expand -t 12
@@ -26,6 +26,9 @@ example: $(STAMP)  ## run a small application with two crews; kill a worker and 
 test: $(STAMP)   ## run all tests
 	@$(BIN)/python -m pytest -m alone  # first, so that in a new clone the parallel run finds cached bytecode
 	@$(BIN)/python -m pytest -n 4 --dist worksteal -m "not alone"
+
+test-all:        ## run all tests with every Python from 3.11 to 3.14 that is present (PYTHONS="3.12 3.13": only these)
+	@$(PYTHON) tests/every_python.py $(PYTHONS)
 
 check: $(STAMP) format lint types imports test  ## run format, lint, types, imports and tests, as CI does
 
@@ -58,4 +61,4 @@ docs: $(STAMP)   ## generate docs/reference.md from the code
 	@$(BIN)/python docs/generate.py
 
 clean:           ## remove the environment and caches
-	rm -rf $(VENV) .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) .venvs .pytest_cache .ruff_cache .import_linter_cache .hypothesis

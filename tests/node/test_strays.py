@@ -86,7 +86,10 @@ def test_an_undumpable_daemon_is_found_by_another_user_than_root(open_folder: Pa
         if as_nobody(python, child, open_folder).returncode == 0:
             break
     else:
-        pytest.skip("NOT PROVEN HERE: another user can run no interpreter that has msgspec")
+        pytest.skip(
+            f"NOT PROVEN HERE: another user may not execute {sys.executable}, and the system's Python cannot load this "
+            "one's modules; it needs an interpreter that every user may execute"
+        )
     for how, what in (("look", "gone"), ("no look", "left")):
         done = as_nobody(python, SCRIPT, open_folder, str(open_folder / "state"), how)
         assert (done.stdout, done.returncode) == (f"{what}\n", 0), done.stderr
