@@ -6,10 +6,10 @@ It imports no handler: crews name their handlers by string, and only workers imp
 import os
 import sys
 import threading
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, Unpack, overload
 
 from msgspec.structs import replace
 
@@ -45,6 +45,9 @@ from chargehand.stores.location import locate
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
+    from starlette.requests import Request
+
+    from chargehand.web.keyring import Caller
 
 Payload = TypeVar("Payload")
 Result = TypeVar("Result")
@@ -412,14 +415,35 @@ class Chargehand:
 
     # hosting
 
-    def attach(self, app: "FastAPI", prefix: str = "/chargehand", *, probes: bool = False) -> None:
+    def attach(
+        self, app: "FastAPI", prefix: str = "/chargehand", *, probes: bool = False, announce: bool = True
+    ) -> None:
         """Adds Chargehand to a FastAPI application: its routes under the prefix, and its node for as long as it runs.
 
         `probes` adds /healthz, /readyz and /workers/ready at the root. Routes of the application take precedence.
+        Without `announce` the address of the dashboard is not printed at the start: the application does it.
         """
         from chargehand.web.attach import attach  # only a server needs the web package
 
-        attach(self, app, prefix, probes=probes)
+        attach(self, app, prefix, probes=probes, announce=announce)
+
+    def requires(self, scope: Literal["read", "enqueue", "control"]) -> "Callable[[Request], Awaitable[Caller]]":
+        """Returns a FastAPI dependency that lets only callers with this scope use a route of the application.
+
+        `@app.get("/songs", dependencies=[Depends(hand.requires("read"))])`. Callers are known by a key, the token, or
+        the session of the dashboard.
+        """
+        from chargehand.web.attach import requires
+
+        return requires(self, scope)
+
+    def with_token(self, url: str) -> str:
+        """Returns the URL of a page with the token as its fragment; without it if a key exists.
+
+        The result is a secret: print it on a terminal, and log it nowhere.
+        """
+        token = None if self.settings.admin_key is not None else self.internal.keys.make_token()
+        return url if token is None else f"{url}#token={token}"
 
     def check_settings(self) -> None:
         """Raises ConfigurationError if the settings do not fit the crews."""

@@ -183,7 +183,7 @@ class AccessWriting(Protocol):
     """Writes about API keys, sessions, remembered answers and the operator log, inside one transaction."""
 
     def add_key(self, key: ApiKey) -> None:
-        """Keeps a new key. Raises Conflict if a key of that name is in use."""
+        """Keeps a new key, and ends the sessions of the token. Raises Conflict if a key of that name is in use."""
         ...
 
     def revoke_key(self, name: str) -> bool:
@@ -195,11 +195,11 @@ class AccessWriting(Protocol):
         ...
 
     def sign_in(self, session: Session) -> None:
-        """Keeps a session; if there are too many, the oldest end."""
+        """Keeps a session; if its key has too many, the oldest of this key end."""
         ...
 
-    def sign_out(self, digest: str) -> None:
-        """Ends a session."""
+    def sign_out(self, digests: Sequence[str]) -> None:
+        """Ends the sessions with these digests."""
         ...
 
     def log(self, deeds: Sequence[Deed]) -> None:

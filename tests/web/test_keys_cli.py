@@ -62,7 +62,7 @@ def test_keys_are_made_listed_and_revoked(folder: Path, monkeypatch: pytest.Monk
     monkeypatch.setenv("CHARGEHAND_URL", "")  # what --store sets is taken back
     store = ["--store", str(folder / "chargehand.db")]
     Web(folder).hand.open()
-    assert "only callers on this machine" in said("keys", "list", *store)
+    assert "HTTP requires the token" in said("keys", "list", *store)
     key = said("keys", "create", "ops", "--scope", "read", "--scope", "control", "--expires", "30d", *store).strip()
     assert key.startswith("ch_")
     made = json.loads(said("keys", "create", "robot", "--scope", "enqueue", "--json", *store))
@@ -117,7 +117,9 @@ def test_commands_about_a_node_elsewhere(web: Web, monkeypatch: pytest.MonkeyPat
         assert (seen["store"], seen["health"]["status"]) == (url, "error")
         assert [(queue["name"], queue["queued"]) for queue in seen["queues"]] == [(None, 1), ("plain", 1)]
         assert json.loads(said("jobs", "show", job, "--json"))["claim"] == 0
-        assert [each.verb for each in web.hand.operations()] == ["pause", "retry", "cancel", "create key"]
+        assert [each.verb for each in web.hand.operations()] == [
+            "pause", "retry", "cancel", "enqueue", "create key"
+        ]  # fmt: skip
         monkeypatch.setenv("CHARGEHAND_KEY", "ch_wrong")
         assert "not known" in said("status", code=1)
         assert "not known" in said("top", code=1)
@@ -130,6 +132,7 @@ def test_a_job_elsewhere_is_waited_for(web: Web, monkeypatch: pytest.MonkeyPatch
     row = CrewRow(name="plain", queue="plain", handler="m:H", workers=1, max_attempts=3, timeout_ms=5)
     with web.hand.transaction() as tx:
         tx.fleet.register(Holder("n", "l"), [row], {})
+    monkeypatch.setenv("CHARGEHAND_KEY", str(web.token))
     with served(web) as url, ThreadPoolExecutor() as aside:
         monkeypatch.setenv("CHARGEHAND_REMOTE_URL", url)
         assert "no worker will take it" in waited(0)
@@ -148,11 +151,11 @@ def waited(seconds: float) -> str:
 
 def test_the_client_says_what_went_wrong(web: Web) -> None:
     with served(web) as url:
-        client = Client(url)
+        client = Client(url, web.token)
         with client:
             assert client.alive()
             assert client.ready().status == "ok"
-            assert client.who().kind == "local"
+            assert client.who().kind == "token"
             with pytest.raises(JobNotFound, match="nothing"):
                 client.job("nothing")
             with pytest.raises(JobNotFound):

@@ -1,18 +1,26 @@
-"""Who is let in: callers on this machine before there is a key, keys, sign-ins; never other sites' pages."""
+"""Who is let in: the token before there is a key, keys, sign-ins; never other sites' pages. And what is logged."""
 
 import asyncio
+import os
+import re
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from fastapi import Depends, FastAPI
+from starlette.middleware.base import BaseHTTPMiddleware
+from starlette.requests import Request
 from webworld import AWAY, Web, problem
 
-from chargehand import ConfigurationError, clock
+from chargehand import Chargehand, ConfigurationError, clock
+from chargehand.errors import NobodyServes, StoreError
+from chargehand.model.access import MOST_SESSIONS, Scope
 from chargehand.testing import eventually
-from chargehand.web import sse
-from chargehand.web.keyring import ADMIN, MAX_AGE
+from chargehand.web import announce, sse
+from chargehand.web.keyring import ADMIN, MAX_AGE, Caller
 from chargehand.web.serving import check_listening
+from chargehand.web.site import Site
 
 LOOK, CHANGE = "/api/v1/info", "/api/web/worker/pause"
 
@@ -24,74 +32,101 @@ def changed(web: Web) -> bool:
 # nobody has made a key
 
 
-@pytest.mark.parametrize(
-    "base", ["http://localhost", "http://127.0.0.1:8356", "http://[::1]:8356", "http://a.localhost"]
-)
-def test_before_there_is_a_key_callers_on_this_machine_may_do_everything(web: Web, base: str) -> None:  # spec: SE-1
-    web.get(LOOK, base=base)
-    web.post(CHANGE, base=base)
+def test_before_there_is_a_key_the_token_opens_everything_and_nothing_else_does(web: Web) -> None:  # spec: SE-1
+    for given in (None, "ct_wrong", f"{web.token}x"):
+        detail = problem(web.ask("GET", LOOK, key=given), 401, "key-unknown" if given else "key-needed")["detail"]
+        assert "chargehand dashboard --token" in detail
+        assert str(web.token) not in detail
+    assert not changed(web)
+    web.post(CHANGE, key=web.token, client=AWAY, base="http://anything.example")
     assert changed(web)
 
 
-@pytest.mark.parametrize(
-    "how",
-    [
-        {"client": AWAY},
-        {"client": None},
-        {"client": "localhost"},
-        {"base": "http://rebound.example:8356"},
-        {"base": "http://localhost.example"},
-        {"base": "http://203.0.113.7"},
-        {"headers": {"X-Forwarded-For": "203.0.113.7"}},
-        {"headers": {"X-Forwarded-Host": "localhost"}},
-        {"headers": {"Forwarded": "for=203.0.113.7"}},
-        {"headers": {"X-Real-IP": "203.0.113.7"}},
-        {"headers": {"Via": "1.1 proxy"}},
-    ],
-)
-def test_before_there_is_a_key_nobody_else_is_answered_but_told_how_to_make_one(
-    still: Web, how: dict[str, Any]
-) -> None:  # spec: SE-1
-    for method, path in (("GET", LOOK), ("POST", CHANGE), ("GET", "/metrics"), ("GET", "/api/web/session")):
-        found = problem(still.ask(method, path, **how), 403, "no-key-yet")
-        assert "chargehand keys create" in found["detail"]
-    assert not changed(still)
-    assert still.ask("GET", "/healthz", **how).status_code == 200
-    assert still.ask("GET", "/readyz", **how).status_code == 200
+def test_the_token_is_in_a_file_for_the_user_alone_and_stays_the_same(web: Web) -> None:  # spec: SE-1 SE-7
+    file = web.hand.internal.keys.token_file
+    assert file == Path(f"{web.hand.path}-token")
+    assert (file.read_text(), file.stat().st_mode & 0o777) == (f"{web.token}\n", 0o600)
+    assert re.fullmatch("ct_[A-Za-z0-9_-]{43}", web.token or "")
+    assert web.hand.with_token("http://x/") == f"http://x/#token={web.token}"
 
 
-@pytest.mark.parametrize(
-    "headers",
-    [
-        {"Sec-Fetch-Site": "cross-site"},
-        {"Sec-Fetch-Site": "same-site"},
-        {"Origin": "https://evil.example"},
-        {"Origin": "null"},
-        {"Origin": "http://localhost:9999"},
-    ],
-)
-def test_before_there_is_a_key_other_sites_pages_can_do_nothing(
-    still: Web, headers: dict[str, str]
-) -> None:  # spec: SE-1
-    problem(still.ask("POST", CHANGE, headers=headers), 403, "cross-site")
-    problem(still.ask("GET", LOOK, headers=headers), 403, "cross-site")
-    assert not changed(still)
-
-
-def test_our_own_page_can(web: Web) -> None:  # spec: SE-1
-    own = {"Sec-Fetch-Site": "same-origin", "Origin": "http://localhost:8356"}
-    web.post(CHANGE, headers=own)
-    assert changed(web)
-
-
-def test_the_first_key_closes_that(web: Web) -> None:  # spec: SE-1
-    web.get(LOOK)
-    key = web.key("read")
-    problem(web.ask("GET", LOOK), 401, "key-needed")
-    web.get(LOOK, key=key, client=AWAY, base="http://chargehand.example", headers={"X-Forwarded-For": "1.2.3.4"})
-    web.hand.revoke_key("key-0")
+@pytest.mark.parametrize("content", ["", "nonsense", "ct_short\n", "\0" * 47])
+def test_a_file_that_holds_no_token_opens_nothing_and_is_made_anew(web: Web, content: str) -> None:  # spec: SE-1
+    web.hand.internal.keys.token_file.write_text(content)
     web.site.keyring.forget()
-    problem(web.ask("GET", LOOK), 401, "key-needed")  # a revoked one does not open it again
+    for given in (web.token, content.strip(), ""):
+        assert web.ask("GET", LOOK, headers={"Authorization": f"Bearer {given}"}).status_code == 401
+    made = web.hand.internal.keys.make_token()
+    web.site.keyring.forget()
+    assert made != web.token
+    web.get(LOOK, key=made)
+
+
+def test_a_file_that_others_may_have_written_is_no_token(web: Web, folder: Path) -> None:  # spec: SE-1 SE-7
+    file, planted = web.hand.internal.keys.token_file, folder / "planted"
+    planted.write_text(file.read_text())
+
+    def refused(why: str) -> None:
+        web.site.keyring.forget()
+        problem(web.ask("GET", LOOK, key=web.token), 401, "key-unknown")
+        with pytest.raises(StoreError, match=why):
+            web.hand.internal.keys.make_token()
+        file.unlink()
+
+    file.chmod(0o644)
+    web.site.keyring.forget()
+    problem(web.ask("GET", LOOK, key=web.token), 401, "key-unknown")
+    assert not file.exists()  # what others could read is no secret
+    file.symlink_to(planted)
+    refused("is a symbolic link")
+    os.link(planted, file)
+    refused("is a hard link")
+    os.mkfifo(file, 0o600)
+    refused("is a pipe")
+    assert web.hand.internal.keys.make_token() not in (None, web.token)
+
+
+@pytest.mark.parametrize("admin", [False, True])
+def test_the_first_key_ends_the_token_and_its_sign_ins(  # spec: SE-1
+    web: Web, folder: Path, admin: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    token, page = str(web.token), Page(web, str(web.token))
+    assert page.ask("GET", LOOK).status_code == 200
+    if admin:
+        monkeypatch.setenv(ADMIN, "a-long-enough-admin-key")
+        now = Web(folder)
+        now.site.address = "http://127.0.0.1:1"
+        now.run(announce.announce(now.site))
+    else:
+        web.key("read")
+        now = web
+    problem(now.ask("GET", LOOK, key=token), 401, "key-unknown")
+    problem(now.ask("POST", "/api/web/session", json={"key": token}, key=None), 401, "key-unknown")
+    problem(now.ask("GET", LOOK, headers={"Cookie": page.cookie}), 401, "signed-out")
+    assert not now.hand.internal.keys.token_file.exists()
+    if admin:
+        now.close()
+        monkeypatch.delenv(ADMIN)
+        web.hand.internal.keys.make_token()
+        web.site.keyring.forget()
+        problem(web.ask("GET", LOOK, headers={"Cookie": page.cookie}), 401, "signed-out")
+    else:
+        web.hand.revoke_key("key-0")
+        now.site.keyring.forget()
+        assert web.hand.internal.keys.make_token() is None
+        problem(web.ask("GET", LOOK, key=token), 401, "key-unknown")  # a revoked key does not open it again
+
+
+def test_a_server_makes_the_token_before_its_first_request_if_the_store_answers(folder: Path) -> None:  # spec: SE-1
+    hand = Chargehand(folder / "chargehand.db")
+    site = Site(hand, "", address="http://127.0.0.1:1")
+    asyncio.run(announce.announce(site))
+    assert hand.internal.token() == hand.internal.keys.token_file.read_text().strip()
+    assert hand.internal.dashboard() == f"http://127.0.0.1:1/dashboard#token={hand.internal.token()}"
+    announce.end(site)
+    with pytest.raises(NobodyServes, match="chargehand serve"):
+        hand.internal.dashboard()
+    hand.close()
 
 
 # keys
@@ -267,6 +302,177 @@ def test_over_https_the_cookie_is_sent_over_https_only(web: Web) -> None:  # spe
     assert "Secure" in answer.headers["set-cookie"]
 
 
-def test_before_there_is_a_key_nobody_needs_to_sign_in(web: Web) -> None:  # spec: SE-1
-    found = web.get("/api/web/session")
-    assert (found["kind"], found["scopes"], found["csrf"]) == ("local", ["read", "enqueue", "control"], None)
+def test_sign_ins_with_the_key_from_the_environment_end_when_it_changes(  # spec: SE-1
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def world(secret: str | None) -> Web:
+        monkeypatch.setenv(ADMIN, secret) if secret else monkeypatch.delenv(ADMIN)
+        return Web(folder)
+
+    first = world("the-first-admin-key")
+    page = Page(first, "the-first-admin-key")
+    assert page.ask("GET", LOOK).status_code == 200
+    for secret in ("the-second-admin-key", None):
+        now = world(secret)
+        problem(now.ask("GET", LOOK, headers={"Cookie": page.cookie}), 401, "signed-out")
+        now.close()
+    first.close()
+
+
+def test_no_key_can_end_the_sign_ins_of_another(web: Web) -> None:  # spec: SE-2
+    page, key = Page(web, web.key("control", "read")), web.key("read")
+    for _ in range(MOST_SESSIONS + 1):
+        Page(web, key)
+    assert page.ask("GET", LOOK).status_code == 200
+    assert len(web.hand.internal.keys.access().sessions) == MOST_SESSIONS + 1
+
+
+# what is written down
+
+
+def signs(web: Web, key: str = "ch_wrong", **how: Any) -> httpx.Response:
+    return web.ask("POST", "/api/web/session", json={"key": key}, key=None, **how)
+
+
+def entries(web: Web) -> list[tuple[str, str, str, str | None]]:
+    return [(each.who, each.verb, each.target, each.origin) for each in reversed(web.hand.operations())]
+
+
+def test_sign_ins_and_their_ends_are_in_the_operator_log(web: Web) -> None:  # spec: SE-8
+    key = web.key("read", name="ops")
+    page = Page(web, key)
+    signs(web, client=AWAY)
+    page.ask("DELETE", "/api/web/session", X_CSRF_Token=page.csrf)
+    assert entries(web)[1:] == [
+        ("ops", "sign in", "key:ops", "http 127.0.0.1"),
+        ("unknown", "sign in refused", "*", f"http {AWAY}"),
+        ("ops", "sign out", "key:ops", "http 127.0.0.1"),
+    ]
+
+
+def test_bad_sign_ins_are_slowed_down_and_logged_once(web: Web, caplog: pytest.LogCaptureFixture) -> None:  # spec: SE-8
+    key = web.key("read", name="ops")
+    answers = [signs(web, client=AWAY) for _ in range(40)]
+    assert [each.status_code for each in answers] == [401] * 10 + [429] * 30
+    assert "try again in" in problem(answers[-1], 429, "slow-down")["detail"]
+    assert 1 <= int(answers[-1].headers["retry-after"]) <= 60
+    verbs = [entry[1] for entry in entries(web)]
+    assert (verbs.count("sign in refused"), verbs.count("sign-ins slowed down")) == (10, 1)
+    assert [record.message for record in caplog.records].count(caplog.records[0].message) == 1
+    assert signs(web).status_code == 401  # of another origin
+    assert signs(web, key, client=AWAY).status_code == 200  # a random key cannot be guessed: its holder may
+
+
+def test_a_key_that_a_person_chose_cannot_be_guessed_faster(  # spec: SE-8
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(ADMIN, "a-long-enough-admin-key")
+    web = Web(folder)
+    for _ in range(10):
+        signs(web)
+    problem(signs(web, "a-long-enough-admin-key"), 429, "slow-down")
+    web.get(LOOK, key="a-long-enough-admin-key")
+    web.close()
+
+
+def test_jobs_that_somebody_makes_over_http_are_in_the_operator_log(web: Web) -> None:  # spec: SE-8
+    one = web.post("/api/v1/jobs", {"crew": "plain"}, 201, client=AWAY)["id"]
+    kept = web.post("/api/v1/jobs", {"crew": "plain", "key": "k"}, 201, headers={"Idempotency-Key": "a"})["id"]
+    web.post("/api/v1/jobs", {"crew": "plain", "key": "k"}, 200)  # makes none
+    web.post("/api/v1/jobs/bulk", {"jobs": [{"crew": "plain"}, {"crew": "plain"}]}, 201)
+    web.plain.enqueue(None)  # by the application itself
+    assert entries(web) == [
+        ("token", "enqueue", f"job:{one}", f"http {AWAY}"),
+        ("token", "enqueue", f"job:{kept}", "http 127.0.0.1"),
+        ("token", "enqueue", "queue:plain", "http 127.0.0.1"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("trusted", "served", "peer", "header", "origin"),
+    [
+        ("", False, AWAY, None, AWAY),
+        ("", False, AWAY, "1.2.3.4", AWAY),
+        ("", False, "1.2.3.4", "1.2.3.4", "unknown"),  # uvicorn took it from the header
+        ("", True, "1.2.3.4", "1.2.3.4", "1.2.3.4"),  # chargehand serve takes nothing from it
+        ("", False, "\x1b[31mred", None, "unknown"),
+        ("127.0.0.1", False, "127.0.0.1", "9.9.9.9, 1.2.3.4", "1.2.3.4"),
+        ("127.0.0.1", False, "127.0.0.1", "\x1b[31mred", "127.0.0.1"),
+        ("10.0.0.0/8", False, AWAY, "1.2.3.4", AWAY),
+    ],
+)
+def test_the_origin_is_true_or_unknown(  # spec: SE-8
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    trusted: str,
+    served: bool,
+    peer: str,
+    header: str | None,
+    origin: str,
+) -> None:
+    monkeypatch.setenv("CHARGEHAND_TRUSTED_PROXIES", trusted)
+    web = Web(folder)
+    web.site.address = "http://127.0.0.1:1" if served else None
+    web.post(CHANGE, client=peer, headers={} if header is None else {"X-Forwarded-For": header})
+    assert [each.origin for each in web.hand.operations()] == [f"http {origin}"]
+    web.close()
+
+
+# attached to an application
+
+
+class Trusted(BaseHTTPMiddleware):
+    """What an application of somebody else's keeps in the state of a request."""
+
+    async def dispatch(self, request: Request, call_next: Any) -> Any:
+        request.state.caller = Caller(name="theirs", kind="admin")
+        request.state.request_id = "theirs"
+        answer = await call_next(request)
+        answer.headers["their-id"] = request.state.request_id
+        return answer
+
+
+def test_the_state_of_the_application_is_neither_believed_nor_overwritten(web: Web) -> None:  # spec: SE-1
+    theirs = FastAPI()
+    theirs.add_middleware(Trusted)
+    theirs.mount("/chargehand", web.api)
+    web.api = theirs
+    answer = web.ask("POST", f"/chargehand{CHANGE}", key=None)
+    problem(answer, 401, "key-needed")
+    assert answer.headers["their-id"] == "theirs"
+    assert not changed(web)
+
+
+def test_routes_of_the_application_are_behind_the_same_door_if_it_wants(folder: Path) -> None:  # spec: SE-1 TA-11
+    hand, app = Chargehand(folder / "chargehand.db"), FastAPI()
+
+    @app.post("/songs", dependencies=[Depends(hand.requires("control"))])
+    def songs() -> str:
+        return "written"
+
+    hand.crew("plain", "nowhere:Plain")
+    web = Web(folder, hand)
+    web.api = app
+    with pytest.raises(ConfigurationError, match="attach"):
+        web.ask("POST", "/songs")
+    hand.attach(app)
+    assert web.ask("POST", "/songs", key=None).status_code == 401
+    assert web.ask("POST", "/songs").json() == "written"
+    signed = web.ask("POST", "/chargehand/api/web/session", json={"key": web.token}, key=None)
+    assert "Path=/;" in signed.headers["set-cookie"]
+    cookie = {"Cookie": f"{web.site.cookie}={signed.cookies[web.site.cookie]}"}
+    assert web.ask("POST", "/songs", headers=cookie).status_code == 403  # without the CSRF token
+    answer = web.ask("POST", "/songs", headers={**cookie, "X-CSRF-Token": signed.json()["csrf"]})
+    assert answer.json() == "written"
+    hand.make_key("reader", [Scope.READ])
+    web.close()
+
+
+def test_a_proxy_that_changes_the_host_is_named(web: Web) -> None:  # spec: SE-2
+    rewritten = {"Origin": "https://jobs.example"}
+    detail = problem(signs(web, str(web.token), headers=rewritten), 403, "cross-site")["detail"]
+    assert "proxy_set_header Host" in detail
+    assert "Origin is 'https://jobs.example', Host is 'localhost:8356'" in detail
+    answer = signs(web, str(web.token), headers={**rewritten, "Sec-Fetch-Site": "same-origin"})
+    assert answer.status_code == 200  # the browser knows better
+    assert "Secure" in answer.headers["set-cookie"]  # and that it speaks HTTPS with the proxy

@@ -1,11 +1,15 @@
 """Every route and what it needs; and that a route that does not say so denies all requests."""
 
+import re
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from fastapi import APIRouter, FastAPI
+from starlette.datastructures import Headers
 from webworld import Web, problem
 
+from chargehand import clock
+from chargehand.testing import eventually
 from chargehand.web.auth import needs_of
 
 NEEDS = {
@@ -14,13 +18,13 @@ NEEDS = {
     "GET /dashboard/{name}": "open",
     "GET /healthz": "open",
     "GET /readyz": "open",
+    "GET /workers/ready": "open",
     "GET /api/web/session": "known",
     "POST /api/web/session": "known",
     "DELETE /api/web/session": "known",
     "GET /openapi.json": "read",
     "GET /docs": "read",
     "GET /api/events": "read",
-    "GET /workers/ready": "read",
     "GET /metrics": "read",
     "GET /diagnostics/concurrency": "read",
     "GET /api/v1/info": "read",
@@ -97,37 +101,140 @@ def test_a_route_that_does_not_say_what_it_needs_is_shut(web: Web) -> None:  # s
         assert "secret" not in problem(answer, 403, "shut")["detail"]
 
 
-def path_of(name: str) -> tuple[str, str]:
-    method, path = name.split()
-    for part, given in {"{id}": "x", "{queue}": "tagging", "{component}": "app", "{name}": "chargehand.css"}.items():
+# every route and every kind of caller
+
+SCOPES = ("read", "enqueue", "control")
+IN, UNKNOWN, FORBIDDEN = "let in", 401, 403
+PROXIES: dict[str, dict[str, str]] = {
+    "directly": {},
+    "by nginx as it comes": {"Host": "127.0.0.1:8356", "Connection": "close"},
+    "by nginx as it is usually set": {
+        "Host": "jobs.example", "X-Real-IP": "203.0.113.7", "X-Forwarded-For": "203.0.113.7", "X-Forwarded-Proto": "https"
+    },
+    "by Apache": {"X-Forwarded-For": "203.0.113.7", "X-Forwarded-Host": "jobs.example", "X-Forwarded-Server": "a"},
+    "by Caddy or Traefik": {"X-Forwarded-For": "203.0.113.7", "X-Forwarded-Port": "443", "X-Forwarded-Proto": "https"},
+    "by HAProxy": {"Forwarded": "for=203.0.113.7;proto=https", "Via": "1.1 proxy"},
+    "with forged headers": {
+        "Host": "localhost", "X-Forwarded-For": "127.0.0.1", "X-Real-IP": "127.0.0.1", "Forwarded": "for=127.0.0.1",
+        "X-Forwarded-Host": "localhost", "X-Client-IP": "127.0.0.1", "True-Client-IP": "::1",
+    },
+}  # fmt: skip
+"""What common proxies on the same machine add to a request."""
+
+
+class Kind(NamedTuple):
+    """A kind of caller: what it sends, and what it may do."""
+
+    headers: dict[str, str]
+    scopes: tuple[str, ...] = ()
+    refused: int = UNKNOWN
+    """The status for what it may not do."""
+    changes: bool = True
+    """Whether it may use what it may do for changes."""
+    signs_in: bool = True
+
+    def expected(self, name: str, needs: str) -> str | int:
+        if needs == "open" or (name == "POST /api/web/session" and self.signs_in):
+            return IN
+        if name == "POST /api/web/session" or (needs != "known" and needs not in self.scopes):
+            return self.refused
+        if needs == "known" and not self.scopes:
+            return self.refused
+        return IN if self.changes or name.startswith("GET ") else FORBIDDEN
+
+
+def kinds(web: Web) -> Iterator[tuple[str, Kind]]:
+    """Every kind of caller of a server; with the first key the token ends."""
+    for word, headers in PROXIES.items():
+        yield f"nobody, {word}", Kind(headers)
+    token = {"Authorization": f"Bearer {web.token}"}
+    yield "the token", Kind(token, SCOPES)
+    signed = web.ask("POST", "/api/web/session", json={"key": web.token}, key=None)
+    yield "a sign-in with the token", Kind(page(web, signed), SCOPES)
+    keys = {scope: web.key(scope, name=scope) for scope in SCOPES}
+    yield "the token, when a key exists", Kind(token)
+    yield "a sign-in with the token, when a key exists", Kind(page(web, signed))
+    for scope, key in keys.items():
+        yield f"a key with {scope} alone", Kind({"Authorization": f"Bearer {key}"}, (scope,), FORBIDDEN)
+        others = tuple(other for other in SCOPES if other != scope)
+        yield f"a key without {scope}", Kind({"Authorization": f"Bearer {web.key(*others)}"}, others, FORBIDDEN)
+    signed = web.ask("POST", "/api/web/session", json={"key": web.key(*SCOPES, name="all")}, key=None)
+    mine = page(web, signed)
+    yield "a page that is signed in", Kind(mine, SCOPES)
+    without = {name: value for name, value in mine.items() if name != "X-CSRF-Token"}
+    yield "a page that is signed in, without its token", Kind(without, SCOPES, changes=False)
+    for word, sent in {
+        "another site": {"Sec-Fetch-Site": "cross-site"},
+        "another subdomain": {"Sec-Fetch-Site": "same-site"},
+        "another site in an old browser": {"Origin": "https://evil.example"},
+        "a sandbox": {"Origin": "null"},
+    }.items():
+        yield f"a page of {word}, signed in here", Kind({**mine, **sent}, refused=FORBIDDEN, signs_in=False)
+    web.hand.revoke_key("all")
+    gone = web.key("read", seconds=0.001)
+    eventually(lambda: (web.hand.api_keys()[-1].expires_ms or 0) < clock.now_ms())
+    web.site.keyring.forget()
+    yield "a sign-in with a revoked key", Kind(mine)
+    secrets = {"wrong": "ch_wrong", "expired": gone, "empty": "", "too long": "x" * 9000, "not ASCII": "ch_\xff"}
+    for word, secret in secrets.items():
+        yield f"a key that is {word}", Kind({"Authorization": f"Bearer {secret}"})
+    yield "a name and a password", Kind({"Authorization": "Basic YTpi"})
+    yield "a made-up cookie", Kind({"Cookie": f"{web.site.cookie}=cs_made-up"})
+
+
+def page(web: Web, signed: Any) -> dict[str, str]:
+    cookie = signed.cookies[web.site.cookie]
+    return {"Cookie": f"{web.site.cookie}={cookie}", "X-CSRF-Token": signed.json()["csrf"]}
+
+
+def path_of(path: str) -> str:
+    """A path of this route, asked in a way that has no effect once it is let in: with a parameter that it lacks."""
+    for part, given in {"{name}": "chargehand.css", "{id}": "x", "{component}": "app"}.items():
         path = path.replace(part, given)
-    return method, path
+    wrong = "?nonsense=1" if path.startswith("/api/") and path != "/api/web/session" else ""
+    return re.sub(r"\{\w+\}", "tagging", path) + wrong
 
 
-def test_without_a_key_only_what_is_open_answers(web: Web) -> None:  # spec: SE-1 SE-2
-    web.key("read")
-    for name, needs in NEEDS.items():
-        method, path = path_of(name)
-        answer = web.ask(method, path, content=b"{" if method == "POST" else None)  # nothing of the body is read
-        if needs == "open":
-            assert answer.status_code == (307 if name == "GET /" else 200), name
-        elif name == "POST /api/web/session":
-            problem(answer, 422, "invalid-request")
-        else:
-            assert problem(answer, 401, "key-needed"), name
-            assert answer.headers["www-authenticate"].startswith("Bearer"), name
+async def ask(web: Web, method: str, path: str, headers: dict[str, str]) -> tuple[int, Headers]:
+    """One request without a client, which would take most of the time. The body is no JSON."""
+    sent = {"Host": "127.0.0.1:8356", **headers}
+    where, _, query = path.partition("?")
+    scope = {
+        "type": "http", "method": method, "path": where, "query_string": query.encode(), "root_path": "",
+        "scheme": "http", "http_version": "1.1", "client": ("127.0.0.1", 1234), "server": ("127.0.0.1", 8356),
+        "headers": [(name.lower().encode(), value.encode("latin-1")) for name, value in sent.items()],
+    }  # fmt: skip
+    got: list[Any] = []
+
+    async def receive() -> Any:
+        return {"type": "http.request", "body": b"{", "more_body": False}
+
+    async def send(message: Any) -> None:
+        got.append(message)
+
+    await web.api(scope, receive, send)
+    return got[0]["status"], Headers(raw=got[0]["headers"])
 
 
-def test_every_route_refuses_keys_without_its_scope(web: Web) -> None:  # spec: SE-2
-    scopes = ("read", "enqueue", "control")
-    keys = {scope: web.key(*(other for other in scopes if other != scope)) for scope in scopes}
-    before = web.hand.operations()
-    for name, needs in NEEDS.items():
-        if needs in scopes:
-            method, path = path_of(name)
-            answer = web.ask(method, path, key=keys[str(needs)], content=b"{" if method == "POST" else None)
-            assert f"'{needs}'" in problem(answer, 403, "scope")["detail"], name
-    assert web.hand.operations() == before
+def test_every_route_lets_in_whom_it_should(web: Web) -> None:  # spec: SE-1 SE-2 HT-1 HT-2 HT-3 HT-5
+    before, wrong = len(web.hand.operations()), list[str]()
+
+    async def ask_all(word: str, kind: Kind) -> None:
+        for name in found(web):
+            method, path = name.split()
+            expected = kind.expected(name, NEEDS.get(name, "no rule"))
+            if name == "DELETE /api/web/session" and expected == IN:
+                continue  # the sign-in is needed
+            status, headers = await ask(web, method, path_of(path), kind.headers)
+            if (status if status in (401, 403) else IN) != expected:
+                wrong.append(f"{word}: {name} answers {status}")
+            if status == 401:
+                assert headers["www-authenticate"].startswith("Bearer"), name
+
+    for word, kind in kinds(web):
+        web.run(ask_all(word, kind))
+    assert wrong == []
+    assert {each.verb for each in web.hand.operations()[: -before or None]} == {"sign in", "create key", "revoke key"}
 
 
 def test_under_a_prefix_everything_is_under_it(web: Web) -> None:  # spec: HT-1

@@ -83,14 +83,14 @@ def test_no_answer_is_one_that_is_not_described(still: Web, described: Any, mode
 
 def test_who_is_not_let_in_is_told_so_in_a_described_way(still: Web, described: Any) -> None:  # spec: SE-1 SE-2
     for operation in operations(described):
-        if operation.path in ("/healthz", "/readyz", "/api/web/session"):
+        if operation.path in ("/healthz", "/readyz", "/workers/ready", "/api/web/session"):
             continue
 
         @seed(1)
         @settings(max_examples=2, database=None, deadline=None, suppress_health_check=SLOW)
         @given(case=operation.as_strategy())
         def ask(case: Any) -> None:
-            for how in ({"client": AWAY}, {"headers": {"Authorization": b"Bearer ch_made-up"}}):
+            for how in ({"client": AWAY, "key": None}, {"headers": {"Authorization": b"Bearer ch_made-up"}}):
                 answer = send(still, case, **how)
                 assert answer.status_code in (401, 403), (case, answer.text)
                 check(case, answer)

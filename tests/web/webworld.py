@@ -16,6 +16,8 @@ from chargehand.web.api import create
 from chargehand.web.site import Site
 
 HOME, AWAY = "127.0.0.1", "203.0.113.7"
+TOKEN = "the token, while no key exists"
+"""What a request is sent with unless a test says otherwise; with None it is nobody's."""
 
 
 class Song(BaseModel):
@@ -34,6 +36,8 @@ class Web:
         self._runner = asyncio.Runner()
         self.site = Site(self.hand, "")
         self.api: FastAPI = create(self.site)
+        self.token = self.hand.with_token("").removeprefix("#token=") or None
+        """The token; None once a key exists."""
 
     def run(self, work: Coroutine[Any, Any, Any]) -> Any:
         return self._runner.run(work)
@@ -47,6 +51,7 @@ class Web:
         made = name or f"key-{len(self.hand.api_keys())}"
         secret, _ = self.hand.make_key(made, [Scope(scope) for scope in scopes], seconds=seconds)
         self.site.keyring.forget()
+        self.token = None
         return secret
 
     async def asks(
@@ -54,13 +59,14 @@ class Web:
         method: str,
         path: str,
         *,
-        key: str | None = None,
+        key: str | None = TOKEN,
         client: str | None = HOME,
         base: str = "http://localhost:8356",
         headers: dict[str, str] | None = None,
         **options: Any,
     ) -> httpx.Response:
-        sent = {**({"Authorization": f"Bearer {key}"} if key is not None else {}), **(headers or {})}
+        given = self.token if key == TOKEN and "Cookie" not in (headers or {}) else None if key == TOKEN else key
+        sent = {**({"Authorization": f"Bearer {given}"} if given is not None else {}), **(headers or {})}
         transport = httpx.ASGITransport(self.api, client=(client, 1234) if client else None)  # type: ignore[arg-type]
         async with httpx.AsyncClient(transport=transport, base_url=base) as http:
             return await http.request(method, path, headers=sent, **options)
@@ -82,8 +88,8 @@ class Web:
         return answer.json()
 
     def client(self, key: str | None = None) -> Client:
-        """The typed client, as somebody on this machine."""
-        return Client("http://localhost:8356", key, transport=_Bridge(self))
+        """The typed client, with this key or the token."""
+        return Client("http://localhost:8356", key or self.token, transport=_Bridge(self))
 
 
 class _Bridge(httpx.BaseTransport):

@@ -51,7 +51,9 @@ def list_keys(application: find.App = None, store: find.Store = None, json: find
         )
         for key in found
     ]  # fmt: skip
-    show.table(columns, rows) if rows else show.line("no keys: only callers on this machine are answered")
+    show.table(columns, rows) if rows else show.line(
+        "no keys: HTTP requires the token; `chargehand dashboard` prints the address with it"
+    )
 
 
 def _state(key: ApiKey, now: int) -> str:

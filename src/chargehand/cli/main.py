@@ -11,6 +11,7 @@ from chargehand.cli import (
     check,
     claims,
     crashes,
+    dashboard,
     doctor,
     events,
     find,
@@ -46,6 +47,7 @@ app = typer.Typer(
 app.command("init")(init.init)
 app.command("serve")(serve.serve)
 app.command("work")(work.work)
+app.command("dashboard")(dashboard.dashboard)
 app.command("status")(status.status)
 for order in (orders.start, orders.stop, orders.pause, orders.resume, orders.drain, orders.restart, orders.reset):
     app.command()(order)

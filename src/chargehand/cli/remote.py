@@ -309,6 +309,12 @@ class Remote:
     def api_keys(self) -> NoReturn:
         self._not_offered()
 
+    def token(self) -> NoReturn:
+        self._not_offered()
+
+    def dashboard(self) -> str:
+        return f"{self.address.rstrip('/')}/dashboard"
+
     def _not_offered(self) -> NoReturn:
         raise ChargehandError(
             f"this command does not work over HTTP ({self.address}): run it on the machine of the node"

@@ -9,6 +9,7 @@ from contextvars import ContextVar
 import msgspec
 
 from chargehand.model.access import Deed
+from chargehand.model.job import Enqueued, NewJob
 from chargehand.store import Transaction
 
 
@@ -35,6 +36,26 @@ def acting_as(who: str, origin: str) -> Generator[None]:
 def actor() -> Actor:
     """Returns the actor that `acting_as` set; otherwise the user of this process."""
     return _actor.get() or Actor(user(), "python")
+
+
+def acts_for_somebody() -> bool:
+    """Returns whether `acting_as` names the person or program for whom this code runs."""
+    return _actor.get() is not None
+
+
+def enqueue_deeds(jobs: Sequence[NewJob], done: Sequence[Enqueued]) -> list[Deed]:
+    """Returns the entries of the operator log for jobs that were created: one for each queue."""
+    by = actor()
+    created: dict[str, list[str]] = {}
+    for job, one in zip(jobs, done, strict=True):
+        if one.created:
+            created.setdefault(job.queue, []).append(one.id)
+    return [
+        Deed(who=by.who, origin=by.origin, verb="enqueue", target=f"job:{ids[0]}", detail=f"queue {queue}")
+        if len(ids) == 1
+        else Deed(who=by.who, origin=by.origin, verb="enqueue", target=f"queue:{queue}", detail=f"{len(ids)} jobs")
+        for queue, ids in created.items()
+    ]
 
 
 def user() -> str:

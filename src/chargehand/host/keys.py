@@ -1,23 +1,31 @@
-"""API keys, the sessions of signed-in browsers, and the operator log, as the store keeps them.
+"""API keys, the token, the sessions of signed-in browsers, and the operator log.
 
-A key is shown once, when it is created; the store keeps only its digest.
+A key is shown once, when it is created; the store keeps only its digest. The token takes the place of a key while none
+exists: a file beside the store holds it, which only the user of the store may read.
 """
 
 import hashlib
+import re
 import secrets
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from chargehand import clock
-from chargehand.errors import ConfigurationError
+from chargehand.errors import ConfigurationError, StoreError
 from chargehand.host.actor import log_deeds
 from chargehand.host.pool import StorePool
 from chargehand.ids import new_id
-from chargehand.model.access import ApiKey, Operation, OperationFilter, Scope, Session
+from chargehand.model.access import ApiKey, Deed, Operation, OperationFilter, Scope, Session, StoredAccess
 from chargehand.model.job import NAME_LIMIT
 from chargehand.settings.plan import milliseconds
+from chargehand.stores import notes
 from chargehand.stores.location import Location
 
-PREFIX = "ch_"
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PREFIX, TOKEN_PREFIX = "ch_", "ct_"
+_TOKEN = re.compile(TOKEN_PREFIX + r"[A-Za-z0-9_-]{43}\n")
 
 
 def new_secret(prefix: str = PREFIX) -> str:
@@ -54,6 +62,7 @@ class Keys:
         with self._stores.use() as store, store.transaction() as tx:
             tx.access.add_key(key)
             log_deeds(tx, "create key", [f"key:{name}"], ", ".join(ordered))
+        notes.remove(self._location.token)  # void from the commit on
         return secret, key
 
     def revoke(self, name: str) -> None:
@@ -70,27 +79,73 @@ class Keys:
         with self._stores.use() as store:
             return store.access.api_keys()
 
-    def with_sessions(self) -> tuple[list[ApiKey], list[Session]]:
-        """Returns every key and every session that has not expired."""
+    def access(self) -> StoredAccess:
+        """Returns all keys and sessions, and the digest of the token while no key exists."""
         with self._stores.use() as store:
-            return store.access.api_keys(), store.access.sessions()
+            keys, sessions = store.access.api_keys(), store.access.sessions()
+        try:
+            token = None if keys else self._read_token()
+        except StoreError:  # a file that others may read is no token; `make_token` says so
+            token = None
+        return StoredAccess(
+            keys=tuple(keys),
+            sessions={session.digest: session for session in sessions},
+            token=None if token is None else digest(token),
+        )
+
+    # the token
+
+    @property
+    def token_file(self) -> "Path":
+        """The file that holds the token."""
+        return self._location.token
+
+    def token(self) -> str | None:
+        """Returns the token; None if a key exists, or if no server has made a token yet."""
+        return None if self._location.exists() and self.all() else self._read_token()
+
+    def make_token(self) -> str | None:
+        """Returns the token, and makes it if there is none; None if a key exists."""
+        if self.all():
+            self.end_token()
+            return None
+        return notes.keep(self._location.token, _is_token, lambda: f"{new_secret(TOKEN_PREFIX)}\n").strip()
+
+    def end_token(self) -> None:
+        """Deletes the token; its sessions end with it."""
+        notes.remove(self._location.token)
+
+    def _read_token(self) -> str | None:
+        found = notes.read(self._location.token)
+        return found.strip() if found is not None and _is_token(found) else None
 
     def touch(self, used: Sequence[tuple[str, int]]) -> None:
         """Records when keys, by their ids, were last used."""
         with self._stores.use() as store, store.transaction() as tx:
             tx.access.touch_keys(used)
 
-    def sign_in(self, session: Session) -> None:
-        """Stores a session."""
+    def sign_in(self, session: Session, name: str) -> None:
+        """Stores a session of the key of this name."""
         with self._stores.use() as store, store.transaction() as tx:
             tx.access.sign_in(session)
+            log_deeds(tx, "sign in", [f"key:{name}"])
 
-    def sign_out(self, session_digest: str) -> None:
-        """Ends a session."""
+    def sign_out(self, digests: Sequence[str], name: str) -> None:
+        """Ends the sessions with these digests."""
         with self._stores.use() as store, store.transaction() as tx:
-            tx.access.sign_out(session_digest)
+            tx.access.sign_out(digests)
+            log_deeds(tx, "sign out", [f"key:{name}"])
+
+    def log(self, deeds: Sequence[Deed]) -> None:
+        """Appends to the operator log."""
+        with self._stores.use() as store, store.transaction() as tx:
+            tx.access.log(deeds)
 
     def operations(self, which: OperationFilter | None = None) -> list[Operation]:
         """Returns entries of the operator log, newest first."""
         with self._stores.use() as store:
             return store.access.operations(which or OperationFilter())
+
+
+def _is_token(content: str) -> bool:
+    return _TOKEN.fullmatch(content) is not None

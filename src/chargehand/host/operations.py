@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
-from chargehand import forks
+from chargehand import forks, log
 from chargehand.errors import (
     ChargehandError,
     ConfigurationError,
@@ -24,8 +24,8 @@ from chargehand.errors import (
     StoreError,
     UnknownCrew,
 )
-from chargehand.host import nodelock
-from chargehand.host.actor import actor, log_deeds
+from chargehand.host import nodelock, place
+from chargehand.host.actor import actor, acts_for_somebody, enqueue_deeds, log_deeds
 from chargehand.host.calls import Calls, NoAnswer, NodeLeft, NoNode
 from chargehand.host.feed import Feed
 from chargehand.host.health import Component, component_of, live_pid, member_of_component
@@ -210,7 +210,9 @@ class Operations:
         asked = False
         if len(jobs) <= THROUGH_THE_NODE and sum(len(job.payload) for job in jobs) <= BYTES_THROUGH_THE_NODE:
             try:
-                return self.calls.enqueue(jobs)
+                done = self.calls.enqueue(jobs)
+                self._log_jobs(jobs, done)
+                return done
             except (NoAnswer, NodeLeft):  # if only the answer was lost, the ids make the second try a repetition
                 asked = True
             except NoNode:
@@ -221,7 +223,17 @@ class Operations:
             done = [Enqueued(one.id, one.created or one.id == job.id) for one, job in zip(done, jobs, strict=True)]
         for queue in {job.queue for job in jobs}:
             self.calls.hint(queue)
+        self._log_jobs(jobs, done)
         return done
+
+    def _log_jobs(self, jobs: Sequence[NewJob], done: Sequence[Enqueued]) -> None:
+        """Writes jobs that were made over HTTP or on the command line to the operator log; they exist in any case."""
+        deeds = enqueue_deeds(jobs, done) if acts_for_somebody() else []
+        if deeds:
+            try:
+                self.keys.log(deeds)
+            except ChargehandError as error:
+                log.warning("new jobs could not be written to the operator log", why=error)
 
     # jobs
 
@@ -538,6 +550,22 @@ class Operations:
 
     def api_keys(self) -> list[ApiKey]:
         return self.keys.all()
+
+    def token(self) -> str:
+        found = self.keys.token()
+        if found is None:
+            why = "a key exists" if self.keys.all() else f"no server has made one for {self.location}"
+            raise ConfigurationError(
+                f"there is no token: {why}; `chargehand keys create NAME --scope read` creates a key"
+            )
+        return found
+
+    def dashboard(self) -> str:
+        found = place.find(self.location)
+        if found is None:
+            raise NobodyServes(f"no server runs for {self.location}: start one with `chargehand serve APP`")
+        token = self.keys.token()
+        return found if token is None else f"{found}#token={token}"
 
 
 def cancel_answer(job_id: str, at_once: bool | None) -> Answer:

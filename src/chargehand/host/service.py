@@ -215,3 +215,11 @@ class Service(Protocol):
     def api_keys(self) -> list[ApiKey]:
         """Returns every API key, oldest first."""
         ...
+
+    def token(self) -> str:
+        """Returns the token. Raises ConfigurationError if there is none."""
+        ...
+
+    def dashboard(self) -> str:
+        """Returns the address of the dashboard, with the token as its fragment while no key exists."""
+        ...

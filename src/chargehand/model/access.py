@@ -6,8 +6,8 @@ import msgspec
 
 SESSION_MS = 12 * 3_600_000
 """The lifetime of a session."""
-MOST_SESSIONS = 1000
-"""The maximum number of sessions; the oldest are deleted."""
+MOST_SESSIONS = 100
+"""The maximum number of sessions of one key; its oldest are deleted, and never those of other keys."""
 REMEMBERED_MS = 24 * 3_600_000
 """How long the response to a request with an Idempotency-Key is kept."""
 USED_EVERY_MS = 60_000
@@ -47,14 +47,26 @@ class ApiKey(msgspec.Struct, frozen=True, kw_only=True):
         return None
 
 
+ADMIN_ID, TOKEN_ID = "admin", "token"
+"""The ids of the key from the environment and of the token, which are not among the stored keys."""
+
+
 class Session(msgspec.Struct, frozen=True, kw_only=True):
-    """A session that was opened with a key, stored by the digest of its cookie; it ends with the key at the latest."""
+    """A session that was opened with a key, stored by a digest of its cookie; it ends with the key at the latest."""
 
     digest: str
     key: str
-    """The id of the key."""
+    """The id of the key; `admin` or `token` for the key from the environment and the token."""
     created_ms: int
     expires_ms: int
+
+
+class StoredAccess(msgspec.Struct, frozen=True, kw_only=True):
+    """All keys, the sessions that have not expired, by digest, and the digest of the token while no key exists."""
+
+    keys: tuple[ApiKey, ...]
+    sessions: dict[str, Session]
+    token: str | None = None
 
 
 class Deed(msgspec.Struct, frozen=True, kw_only=True):

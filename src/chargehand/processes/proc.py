@@ -2,6 +2,8 @@
 
 import os
 import re
+import socket
+from contextlib import suppress
 
 import msgspec
 
@@ -9,6 +11,8 @@ from chargehand.model.fleet.usage import ThreadUsage, Usage
 
 MARK = "CHARGEHAND_LIFE"
 """The environment variable that identifies the descendants of a worker."""
+_LISTEN = "0A"
+"""The state of a listening socket in /proc/net/tcp."""
 TICK = os.sysconf("SC_CLK_TCK")
 
 
@@ -166,6 +170,24 @@ def _text(path: str) -> str:
             return file.read().strip()
     except OSError:
         return ""  # it has exited, or may not be read
+
+
+def listening() -> list[tuple[str, int]]:
+    """Returns the addresses and ports of the TCP sockets on which this process listens."""
+    mine: set[str] = set()
+    for name in _listed("/proc/self/fd"):
+        with suppress(OSError):  # closed meanwhile
+            mine.add(os.readlink(f"/proc/self/fd/{name}"))
+    found: list[tuple[str, int]] = []
+    for table, family in (("tcp", socket.AF_INET), ("tcp6", socket.AF_INET6)):
+        for line in _text(f"/proc/self/net/{table}").splitlines()[1:]:
+            fields = line.split()
+            if fields[3] == _LISTEN and f"socket:[{fields[9]}]" in mine:
+                address, _, port = fields[1].partition(":")
+                raw = bytes.fromhex(address)
+                words = [raw[at : at + 4][::-1] for at in range(0, len(raw), 4)]  # little-endian words
+                found.append((socket.inet_ntop(family, b"".join(words)), int(port, 16)))
+    return found
 
 
 def oom_kills() -> int:

@@ -40,6 +40,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Origins whose pages may call the API."""
     allowed_hosts: tuple[str, ...] = ()
     """The host names under which the API may be called; if empty, any."""
+    trusted_proxies: tuple[str, ...] = ()
+    """Addresses of reverse proxies whose X-Forwarded-For names the caller in the operator log; if empty, none."""
     host: str = "127.0.0.1"
     """The address on which `chargehand serve` listens."""
     port: int = 8356
@@ -124,6 +126,7 @@ SETTINGS = [
     Setting(("pipeline_threads_per_job",), *CREW_SETTINGS["threads"], (THREADS,)),
     Setting(("cors_origins",), reading.origins, "origins such as https://example.org, with commas", ("CORS_ORIGINS",)),
     Setting(("allowed_hosts",), reading.names, "names of hosts, with commas"),
+    Setting(("trusted_proxies",), reading.networks, "addresses or networks such as 10.0.0.0/8, with commas"),
     Setting(("host",), reading.name, "an address or a host's name"),
     Setting(("port",), reading.whole(0, 65535), "a whole number, 0 (any free one) to 65535"),
     Setting(("admin_key",), reading.secret, "16 or more printable characters without blanks"),

@@ -120,6 +120,15 @@ def origins(value: Any) -> tuple[str, ...]:
     return found
 
 
+def networks(value: Any) -> tuple[str, ...]:
+    """Parses addresses and networks from a list or from a string with commas."""
+    from chargehand.model.origin import networks as parse  # ipaddress is slow to import, and rarely needed
+
+    found = names(value)
+    parse(found)
+    return found
+
+
 def secret(value: Any) -> Secret:
     """Parses a string that is long enough not to be guessed."""
     found = text(value)

@@ -49,6 +49,16 @@ class Location(msgspec.Struct, frozen=True):
         return self._beside("-sock")
 
     @property
+    def token(self) -> Path:
+        """The token with which HTTP is used while no key exists."""
+        return self._beside("-token")
+
+    @property
+    def site(self) -> Path:
+        """Where a server of this machine serves the dashboard, and its process."""
+        return self._beside("-site")
+
+    @property
     def mark(self) -> str:
         """The text by which processes that work for this store are recognised in their environment."""
         return hashlib.sha256(os.fsencode(self.path)).hexdigest()[:16]

@@ -1,6 +1,6 @@
 """Creates the FastAPI application with all routes, error handlers and the API documentation."""
 
-from fastapi import APIRouter, Depends, FastAPI, Response
+from fastapi import APIRouter, Depends, FastAPI, Request, Response
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 
@@ -18,8 +18,8 @@ Durable background jobs, run by supervised worker processes.
 
 Send an API key as `Authorization: Bearer ch_…`; `chargehand keys create NAME --scope read` creates one. Each route
 requires one scope: `read` to read, `enqueue` to create jobs, `control` to change anything else. While no key exists,
-callers on the same machine need none. Errors are problem documents (RFC 9457). Lists are paged: pass `next` of a page
-as `after`. Times are milliseconds since 1970.
+`chargehand dashboard --token` prints a token that allows everything. Errors are problem documents (RFC 9457). Lists are
+paged: pass `next` of a page as `after`. Times are milliseconds since 1970.
 """
 
 
@@ -40,6 +40,7 @@ def create(site: Site) -> FastAPI:
         middleware=gates,
         dependencies=[Depends(deny_undeclared)],
         responses={status: problem(text) for status, text in REFUSALS.items()},
+        redirect_slashes=False,  # Starlette redirects to the host that the request names
         docs_url=None,  # FastAPI's pages load scripts from a CDN
         redoc_url=None,
         openapi_url=None,
@@ -58,9 +59,9 @@ def _document(api: FastAPI) -> APIRouter:
     documents = router("system")
 
     @documents.get("/openapi.json", dependencies=READ, include_in_schema=False)
-    async def openapi() -> Response:  # pyright: ignore[reportUnusedFunction]
+    async def openapi(request: Request) -> Response:  # pyright: ignore[reportUnusedFunction]
         """Returns the OpenAPI document."""
-        return respond(api.openapi())
+        return respond({**api.openapi(), "servers": [{"url": request.scope.get("root_path") or "/"}]})
 
     @documents.get("/docs", dependencies=READ, include_in_schema=False)
     async def docs() -> Response:  # pyright: ignore[reportUnusedFunction]

@@ -4,19 +4,22 @@ Routes of the application take precedence over routes of Chargehand with the sam
 """
 
 import re
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary, WeakSet
 
 from fastapi import FastAPI
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Match, Mount, Route
-from starlette.types import ASGIApp, Scope
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from chargehand.errors import ConfigurationError, JobNotFound
+from chargehand.web import auth
 from chargehand.web.api import create
 from chargehand.web.hosting import hosted
+from chargehand.web.keyring import Caller
 from chargehand.web.site import Site
 
 if TYPE_CHECKING:
@@ -24,23 +27,52 @@ if TYPE_CHECKING:
 
 PROBES = ("/healthz", "/readyz", "/workers/ready")
 _PREFIX = re.compile(r"(/[A-Za-z0-9._~-]+)+")
+_sites: "WeakKeyDictionary[Chargehand, Site]" = WeakKeyDictionary()
+_guarded: "WeakSet[Chargehand]" = WeakSet()
+"""Those whose keys protect routes of the application, too."""
 
 
-def attach(hand: "Chargehand", app: FastAPI, prefix: str, *, probes: bool = False) -> Site:
+def requires(hand: "Chargehand", scope: auth.Need) -> Callable[[Request], Awaitable[Caller]]:
+    """Returns a dependency for routes of the application: it raises an HTTP error unless the caller has the scope."""
+    _guarded.add(hand)
+    if hand in _sites:
+        _sites[hand].guards_app = True
+
+    def where(request: Request) -> Site:
+        if hand not in _sites:
+            raise ConfigurationError("a route requires a key, and hand.attach(app) was not called")
+        return _sites[hand]
+
+    return auth.requires(scope, where)
+
+
+def attach(hand: "Chargehand", app: FastAPI, prefix: str, *, probes: bool = False, announce: bool = True) -> Site:
     """Mounts the routes and wraps the lifespan. Raises ConfigurationError if the prefix is malformed."""
     if not _PREFIX.fullmatch(prefix):
         raise ConfigurationError(f"prefix {prefix!r}; expected a path such as '/chargehand' or '/ops/jobs'")
-    site = Site(hand, prefix)
+    site = Site(hand, prefix, aloud=announce)
+    site.guards_app = hand in _guarded
+    _sites[hand] = site
     api = create(site)
     routes = app.router.routes
     # First, so that a catch-all route of the application (for its pages, for example) does not hide them.
     routes.insert(0, _PrefixMount(prefix, api, routes))
+    routes.insert(1, _PathRoute(prefix, _to_dashboard(prefix), routes))
     for path in PROBES if probes else ():
-        routes.insert(1, _ProbeRoute(path, api, routes))
+        routes.insert(1, _PathRoute(path, api, routes))
     if not any(kind in app.exception_handlers for kind in JobNotFound.__mro__):
         app.add_exception_handler(JobNotFound, _no_such_job)
     wrap_lifespan(app, site)
     return site
+
+
+def _to_dashboard(prefix: str) -> ASGIApp:
+    """Redirects the bare prefix. Otherwise the application would, to the host that the request names."""
+
+    async def redirect(scope: Scope, receive: Receive, send: Send) -> None:
+        await RedirectResponse(f"{scope.get('root_path', '')}{prefix}/dashboard")(scope, receive, send)
+
+    return redirect
 
 
 async def _no_such_job(request: Request, error: Exception) -> Response:
@@ -72,7 +104,7 @@ class _PrefixMount(Mount):
         return (Match.NONE, {}) if found[0] is Match.FULL and _app_serves(self, self.path, self._all, scope) else found
 
 
-class _ProbeRoute(Route):
+class _PathRoute(Route):
     """Serves one path, unless the application serves it."""
 
     def __init__(self, path: str, api: ASGIApp, routes: list[BaseRoute]) -> None:

@@ -5,8 +5,7 @@ Nothing here depends on the URL of a request, only on the dependencies of its ro
 
 import hmac
 from collections.abc import Awaitable, Callable
-from ipaddress import ip_address
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 from urllib.parse import urlsplit
 
 from fastapi import Request
@@ -15,9 +14,8 @@ from fastapi.routing import APIRoute
 from starlette.responses import Response
 
 from chargehand.errors import ChargehandError
-from chargehand.model.access import Scope
+from chargehand.model.access import SCOPES, Scope
 from chargehand.web.bodies import LimitedRequest, model_of
-from chargehand.web.gate import host_of
 from chargehand.web.keyring import Caller
 from chargehand.web.problems import Problem
 
@@ -27,19 +25,31 @@ if TYPE_CHECKING:
 Need = Literal["read", "enqueue", "control"]
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 CSRF = "X-CSRF-Token"
-FORWARDED = frozenset({"forwarded", "via", "x-real-ip", "x-client-ip", "true-client-ip", "cf-connecting-ip"})
-"""Headers that proxies set, besides X-Forwarded-*: behind a proxy, a loopback address does not mean a local caller."""
 CHALLENGE = {"WWW-Authenticate": 'Bearer realm="chargehand"'}
 CREATE_A_KEY = "create one with `chargehand keys create NAME --scope read`, and send it as `Authorization: Bearer ch_…`"
+USE_THE_TOKEN = (
+    "no key exists yet: `chargehand dashboard` prints the address with the token, `chargehand dashboard --token` the "
+    "token, to be sent as `Authorization: Bearer ct_…`"
+)
+_CALLER = "chargehand.caller"
+"""Where the caller of a request is kept in its ASGI scope: `request.state` belongs to the application."""
 
 
-def requires(scope: Need) -> Callable[[Request], Awaitable[Caller]]:
-    """Returns a dependency that raises Problem unless the caller has the scope: `[Depends(requires("read"))]`."""
+def site_of(request: Request) -> "Site":
+    """Returns the site that serves a request."""
+    return request.app.state.site
+
+
+def requires(scope: Need, where: Callable[[Request], "Site"] = site_of) -> Callable[[Request], Awaitable[Caller]]:
+    """Returns a dependency that raises Problem unless the caller has the scope: `[Depends(requires("read"))]`.
+
+    `where` returns the site whose keys count, for a route of the application.
+    """
     needed = Scope(scope)
 
     async def check(request: Request) -> Caller:
         """Returns the caller. Raises Problem if it does not have the scope."""
-        caller = await caller_of(request)
+        caller = await caller_of(request, where(request))
         if needed not in caller.scopes:
             raise Problem(403, "scope", f"the key {caller.name!r} does not have the scope {needed.value!r}")
         return caller
@@ -50,14 +60,22 @@ def requires(scope: Need) -> Callable[[Request], Awaitable[Caller]]:
 
 async def still_allowed(request: Request, scope: Need) -> bool:
     """Returns whether an accepted request would be accepted now; True if the store cannot be read."""
-    before = request.state.caller
-    request.state.caller = None
+    before = request.scope.pop(_CALLER, None)
     try:
         await requires(scope)(request)
     except Problem:
         return False
     except ChargehandError:
-        request.state.caller = before
+        request.scope[_CALLER] = before
+    return True
+
+
+async def may(request: Request, scope: Need) -> bool:
+    """Returns whether the caller has the scope."""
+    try:
+        await requires(scope)(request)
+    except Problem:
+        return False
     return True
 
 
@@ -92,7 +110,19 @@ async def deny_undeclared(request: Request) -> None:
 
 
 class Guarded(APIRoute):
-    """A route that checks the caller before it reads the body, which is limited."""
+    """A route that checks the caller before it reads the body, which is limited.
+
+    Its OpenAPI description names what it requires.
+    """
+
+    def __init__(self, *words: Any, **options: Any) -> None:
+        super().__init__(*words, **options)
+        needs = needs_of(self)
+        scopes = [str(needs)] if needs in SCOPES else []
+        signing_in = needs == "known" and "POST" in (self.methods or ())
+        schemes: list[dict[str, list[str]]] = [{"key": scopes}, {"cookie": scopes}]
+        security = [] if needs == "open" or signing_in else schemes
+        self.openapi_extra = {**(self.openapi_extra or {}), "security": security}
 
     def get_route_handler(self) -> Callable[[Request], Any]:
         inner, needs, model = super().get_route_handler(), needs_of(self), model_of(self)
@@ -101,6 +131,8 @@ class Guarded(APIRoute):
             match needs:
                 case "read" | "enqueue" | "control":
                     await requires(needs)(request)
+                case "known" if request.method == "POST":
+                    check_origin(request)
                 case _:
                     pass
             site: Site = request.app.state.site
@@ -111,25 +143,29 @@ class Guarded(APIRoute):
         return handle
 
 
-async def caller_of(request: Request) -> Caller:
-    """Returns the caller by its key or cookie, or the local caller while no key exists. Raises Problem otherwise."""
-    known_already = getattr(request.state, "caller", None)
-    if known_already is not None:
-        return known_already
-    site: Site = request.app.state.site
+async def caller_of(request: Request, site: "Site | None" = None) -> Caller:
+    """Returns the caller by its key, token or cookie. Raises Problem if it has none that is valid."""
+    site = site or site_of(request)
+    kept = cast("tuple[Site, Caller] | None", request.scope.get(_CALLER))
+    if kept is not None and kept[0] is site:
+        return kept[1]
     header, cookie = request.headers.get("authorization"), request.cookies.get(site.cookie)
     if header is not None:
         caller = await _by_header(site, header)
-    elif cookie is not None and not await site.keyring.empty():
+    elif cookie is not None:
         caller = await site.keyring.by_cookie(cookie)
         if isinstance(caller, str):
             raise Problem(401, "signed-out", f"{caller}: sign in again", headers=CHALLENGE)
         check_origin(request)
-        check_token(request, caller)
+        check_csrf(request, caller)
     else:
-        caller = await _without_a_key(site, request)
-    request.state.caller = caller
+        raise Problem(401, "key-needed", f"the request has no API key: {await _remedy(site)}", headers=CHALLENGE)
+    request.scope[_CALLER] = (site, caller)
     return caller
+
+
+async def _remedy(site: "Site") -> str:
+    return USE_THE_TOKEN if await site.keyring.empty() else CREATE_A_KEY
 
 
 async def _by_header(site: "Site", header: str) -> Caller:
@@ -138,68 +174,37 @@ async def _by_header(site: "Site", header: str) -> Caller:
         raise Problem(
             401,
             "key-needed",
-            f"the Authorization header is not of the form `Bearer KEY`: {CREATE_A_KEY}",
+            f"the Authorization header is not of the form `Bearer KEY`: {await _remedy(site)}",
             headers=CHALLENGE,
         )
     found = await site.keyring.by_key(secret.strip())
     if isinstance(found, str):
-        raise Problem(401, "key-unknown", f"{found}: {CREATE_A_KEY}", headers=CHALLENGE)
+        raise Problem(401, "key-unknown", f"{found}: {await _remedy(site)}", headers=CHALLENGE)
     return found
 
 
-async def _without_a_key(site: "Site", request: Request) -> Caller:
-    """Returns the local caller, which has all scopes while no key exists. Raises Problem for other callers."""
-    if not await site.keyring.empty():
-        raise Problem(401, "key-needed", f"an API key is required: {CREATE_A_KEY}", headers=CHALLENGE)
-    if not is_local(request):
-        raise Problem(
-            403,
-            "no-key-yet",
-            "no key exists yet: only requests from this machine, without a proxy and to a local name, are allowed; "
-            f"{CREATE_A_KEY}",
-        )
-    check_origin(request)
-    return Caller(name="local", kind="local")
-
-
-def is_local(request: Request) -> bool:
-    """Returns whether a request comes from this machine without a proxy and, against DNS rebinding, to a local name."""
-    if any(name in FORWARDED or name.startswith("x-forwarded") for name in request.headers):
-        return False
-    return (
-        request.client is not None
-        and is_loopback(request.client.host)
-        and is_local_name(host_of(request.headers.get("host", "")))
-    )
-
-
-def is_loopback(address: str) -> bool:
-    """Returns whether an address is a loopback address, also if IPv4-mapped."""
-    try:
-        found = ip_address(address)
-    except ValueError:
-        return False
-    mapped = getattr(found, "ipv4_mapped", None)
-    return (mapped or found).is_loopback
-
-
-def is_local_name(host: str) -> bool:
-    """Returns whether a host name always means this machine."""
-    return host == "localhost" or host.endswith(".localhost") or is_loopback(host)
-
-
 def check_origin(request: Request) -> None:
-    """Raises Problem if a page of another site sent the request. Clients other than browsers send neither header."""
+    """Raises Problem if a page of another site sent the request. Clients other than browsers send neither header.
+
+    A browser that sends Sec-Fetch-Site knows whether the page is of this site, also behind a proxy that changes Host.
+    """
     site = request.headers.get("sec-fetch-site", "none")
     navigating = request.method in SAFE and request.headers.get("sec-fetch-mode") == "navigate"
     if site not in ("same-origin", "none") and not navigating:
         raise Problem(403, "cross-site", "the request was sent by a page of another site")
     origin = request.headers.get("origin")
-    if origin is not None and urlsplit(origin).netloc.lower() != request.headers.get("host", "").lower():
-        raise Problem(403, "cross-site", "the request was sent by a page of another site")
+    host = request.headers.get("host", "")
+    if origin is not None and site != "same-origin" and urlsplit(origin).netloc.lower() != host.lower():
+        raise Problem(
+            403,
+            "cross-site",
+            f"the request was sent by a page of another site, or by a page of this one through a proxy that changes "
+            f"the Host header: Origin is {origin[:200]!r}, Host is {host[:200]!r}; a proxy must pass Host on (nginx: "
+            "`proxy_set_header Host $http_host;`)",
+        )
 
 
-def check_token(request: Request, caller: Caller) -> None:
+def check_csrf(request: Request, caller: Caller) -> None:
     """Raises Problem if a request that changes something and uses a cookie lacks the CSRF token of that cookie."""
     given = request.headers.get(CSRF, "")
     if request.method not in SAFE and not hmac.compare_digest(given.encode(), (caller.csrf or "").encode()):

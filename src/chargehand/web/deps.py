@@ -8,7 +8,7 @@ from fastapi.routing import APIRoute
 
 from chargehand.host.actor import acting_as
 from chargehand.web.answers import place
-from chargehand.web.auth import Guarded, caller_of, open_to_all, requires
+from chargehand.web.auth import Guarded, caller_of, open_to_all, requires, site_of
 from chargehand.web.problems import MOST_FAULTS, Fault, Problem, summary
 from chargehand.web.site import Site
 
@@ -40,18 +40,13 @@ def check_query(request: Request) -> None:
         raise Problem(422, "invalid-request", summary(faults), faults=faults)
 
 
-def site_of(request: Request) -> Site:
-    """Returns the site of a request."""
-    return request.app.state.site
-
-
 Here = Annotated[Site, Depends(site_of)]
 
 
 async def act(request: Request, work: Callable[[], T]) -> T:
     """Runs a blocking call in a thread, on behalf of the caller, and returns its result."""
     caller = await caller_of(request)
-    origin = f"http {request.client.host if request.client else 'unknown'}"
+    origin = site_of(request).origin_of(request)
 
     def acting() -> T:
         with acting_as(caller.name, origin):

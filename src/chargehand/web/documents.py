@@ -13,8 +13,7 @@ _kinds: dict[str, Any] = {"ProblemDocument": ProblemDocument}
 REFUSALS = {
     400: "The request is malformed.",
     401: "An API key is missing, unknown, revoked or expired.",
-    403: "The key does not have the scope; or no key exists and the caller is not local; or a page of another site "
-    "sent the request.",
+    403: "The key does not have the scope, or a page of another site sent the request.",
     408: "The body did not arrive in time.",
     413: "The body is too large.",
     421: "This server does not serve that host.",
@@ -94,7 +93,11 @@ def describe(api: FastAPI, description: str) -> None:
             schemas = components.setdefault("schemas", {})
             schemas |= {name: _as_sent(name, schema) for name, schema in structs.items()}
             components["securitySchemes"] = {
-                "key": {"type": "http", "scheme": "bearer", "description": "An API key (`ch_…`)."},
+                "key": {
+                    "type": "http",
+                    "scheme": "bearer",
+                    "description": "An API key (`ch_…`) or the token (`ct_…`).",
+                },
                 "cookie": {"type": "apiKey", "in": "cookie", "name": api.state.site.cookie},
             }
             api.openapi_schema = document

@@ -11,7 +11,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from chargehand import log
 from chargehand.ids import new_id
-from chargehand.web.problems import Problem, answer
+from chargehand.web.problems import REQUEST_ID, Problem, answer
 
 _OWN_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]{1,253})(:\d{1,5})?")
@@ -43,7 +43,7 @@ class Gate:
         headers = Headers(scope=scope)
         given = headers.get("x-request-id", "")
         name = given if _OWN_ID.fullmatch(given) else new_id()
-        scope.setdefault("state", {})["request_id"] = name
+        scope[REQUEST_ID] = name
         token = log.request_id.set(name)
         reply = _Reply(send, name)
         try:
@@ -63,7 +63,7 @@ class Gate:
     async def _refuse(self, problem: Problem, scope: Scope, receive: Receive, reply: "_Reply") -> None:
         if reply.begun:
             raise problem
-        await answer(problem, scope["state"]["request_id"])(scope, receive, reply)
+        await answer(problem, scope[REQUEST_ID])(scope, receive, reply)
 
     def _check(self, scope: Scope, headers: Headers) -> None:
         size = sum(len(name) + len(value) for name, value in headers.raw)

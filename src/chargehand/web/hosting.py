@@ -17,6 +17,7 @@ from chargehand import log
 from chargehand.app import Chargehand
 from chargehand.errors import ChargehandError
 from chargehand.host.host import Host
+from chargehand.web import announce
 from chargehand.web.site import Site
 
 RELOAD_GRACE = 1.0
@@ -35,11 +36,14 @@ async def hosted(site: Site) -> AsyncGenerator[None]:
     site.open()
     host = hand.host() if hand.settings.embed_workers else None
     watch = asyncio.create_task(_report_unserved(site)) if host is None else None
+    announcing = asyncio.create_task(announce.announce(site))
     with _handling_signals(site, host):
         try:
             yield
         finally:
             site.close()
+            await announcing
+            announce.end(site)
             if watch is not None:
                 await watch
             await asyncio.to_thread(hand.unhost, RELOAD_GRACE if _reloading() else None)

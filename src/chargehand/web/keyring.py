@@ -1,4 +1,4 @@
-"""Finds the caller of a key or a session cookie; keys and sessions are read from the store and cached for a second."""
+"""Finds the caller of a key, a token or a session cookie; what the store has of them is cached for a second."""
 
 import asyncio
 import hmac
@@ -9,7 +9,18 @@ import msgspec
 from chargehand import clock, log
 from chargehand.errors import ChargehandError
 from chargehand.host import keys
-from chargehand.model.access import SCOPES, SESSION_MS, USED_EVERY_MS, ApiKey, Scope, Session
+from chargehand.host.actor import acting_as
+from chargehand.model.access import (
+    ADMIN_ID,
+    SCOPES,
+    SESSION_MS,
+    TOKEN_ID,
+    USED_EVERY_MS,
+    ApiKey,
+    Scope,
+    Session,
+    StoredAccess,
+)
 from chargehand.settings import ADMIN_KEY as ADMIN
 from chargehand.web.threads import Cached, ThreadPool
 
@@ -26,33 +37,22 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     kind: str
-    """`key`, `admin` (the key from the environment) or `local` (no key exists yet)."""
+    """`key`, `admin` (the key from the environment) or `token` (no key exists yet)."""
     scopes: tuple[Scope, ...] = SCOPES
     csrf: str | None = None
     """The CSRF token that requests with a session cookie must send to change something."""
     expires_ms: int | None = None
 
 
-class StoredKeys(msgspec.Struct, frozen=True):
-    """The keys and sessions in the store."""
-
-    keys: tuple[ApiKey, ...]
-    sessions: dict[str, Session]
-
-
 class Keyring:
-    """Authenticates callers by key or session cookie."""
+    """Authenticates callers by key, token or session cookie."""
 
     def __init__(self, hand: "Chargehand", in_thread: ThreadPool) -> None:
         self._hand, self._in_thread = hand, in_thread
-        self._found = Cached(lambda: in_thread(self._read), MAX_AGE / 2, clock.monotonic)
+        self._found = Cached(lambda: in_thread(hand.internal.keys.access), MAX_AGE / 2, clock.monotonic)
         self._admin = admin_key(hand)
         self._used: dict[str, int] = {}
         self._notes: set[asyncio.Task[None]] = set()
-
-    def _read(self) -> StoredKeys:
-        found, sessions = self._hand.internal.keys.with_sessions()
-        return StoredKeys(tuple(found), {session.digest: session for session in sessions})
 
     def forget(self) -> None:
         """Invalidates the cache after a change of keys or sessions."""
@@ -60,48 +60,57 @@ class Keyring:
 
     async def empty(self) -> bool:
         """Returns whether no key was ever created, not even one that is now revoked or expired."""
-        found: StoredKeys = await self._found.get()
+        found: StoredAccess = await self._found.get()
         return self._admin is None and not found.keys
 
-    async def by_key(self, secret: str) -> Caller | str:
-        """Returns the caller with this key, or the reason why it is rejected."""
-        found: StoredKeys = await self._found.get()
-        digest = keys.digest(secret)
-        if self._admin is not None and hmac.compare_digest(self._admin.digest, digest):
-            return Caller(name=ADMIN, kind="admin")
+    def _unstored(self, found: StoredAccess) -> ApiKey | None:
+        """Returns the key that is not in the store: the one from the environment or, while no key exists, the token."""
+        if self._admin is not None:
+            return self._admin
+        if found.keys or found.token is None:
+            return None
+        return ApiKey(id=TOKEN_ID, name=TOKEN_ID, digest=found.token, scopes=SCOPES, created_ms=0)
+
+    async def _match(self, secret: str) -> ApiKey | None:
+        found: StoredAccess = await self._found.get()
+        digest, other = keys.digest(secret), self._unstored(found)
         # All keys are compared, so that the duration does not depend on the match.
-        match = [key for key in found.keys if hmac.compare_digest(key.digest, digest)]
-        return self._caller(match[0]) if match else "the key is not known"
+        match = [key for key in (*found.keys, *([other] if other else [])) if hmac.compare_digest(key.digest, digest)]
+        return match[0] if match else None
+
+    async def by_key(self, secret: str) -> Caller | str:
+        """Returns the caller with this key or token, or the reason why it is rejected."""
+        match = await self._match(secret)
+        return self._caller(match) if match is not None else "the key is not known"
 
     async def by_cookie(self, secret: str) -> Caller | str:
         """Returns the caller with this cookie, or the reason why it is rejected."""
-        found: StoredKeys = await self._found.get()
-        digest = keys.digest(secret)
-        session = found.sessions.get(digest)
-        if session is None or session.expires_ms <= clock.now_ms():
-            return "the session has ended"
-        key = self._key(found, session.key)
-        caller = self._caller(key) if key is not None else "the key of this session no longer exists"
-        if isinstance(caller, str):
-            return caller
-        return msgspec.structs.replace(caller, csrf=csrf_of(secret), expires_ms=session.expires_ms)
-
-    def _key(self, found: StoredKeys, key_id: str) -> ApiKey | None:
-        if self._admin is not None and key_id == self._admin.id:
-            return self._admin
-        return next((key for key in found.keys if key.id == key_id), None)
+        found: StoredAccess = await self._found.get()
+        other = self._unstored(found)
+        for key in (other, None) if other is not None else (None,):
+            session = found.sessions.get(_session_digest(secret, key))
+            if session is None or session.expires_ms <= clock.now_ms():
+                continue
+            opened_with = key or next((each for each in found.keys if each.id == session.key), None)
+            if opened_with is None:
+                return "the key of this session no longer exists"
+            caller = self._caller(opened_with)
+            if isinstance(caller, str):
+                return caller
+            return msgspec.structs.replace(caller, csrf=csrf_of(secret), expires_ms=session.expires_ms)
+        return "the session has ended"
 
     def _caller(self, key: ApiKey) -> Caller | str:
         now = clock.now_ms()
         why_not = key.why_not(now)
         if why_not is not None:
             return why_not
-        if key is not self._admin and now - max(key.used_ms or 0, self._used.get(key.id, 0)) >= USED_EVERY_MS:
+        kind = key.id if key.id in (ADMIN_ID, TOKEN_ID) else "key"
+        if kind == "key" and now - max(key.used_ms or 0, self._used.get(key.id, 0)) >= USED_EVERY_MS:
             self._used[key.id] = now
             note = asyncio.create_task(self._note(key.id, now))
             self._notes.add(note)
             note.add_done_callback(self._notes.discard)
-        kind = "admin" if key is self._admin else "key"
         return Caller(name=key.name, kind=kind, scopes=key.scopes, expires_ms=key.expires_ms)
 
     async def _note(self, key_id: str, now: int) -> None:
@@ -111,26 +120,49 @@ class Keyring:
         except ChargehandError as error:
             log.warning("the last use of a key could not be stored", why=error)
 
-    async def sign_in(self, secret: str) -> tuple[str, Caller] | str:
-        """Starts a session. Returns its cookie and the caller, or the reason why the key is rejected."""
-        caller = await self.by_key(secret)
-        if isinstance(caller, str):
-            return caller
-        found: StoredKeys = await self._found.get()
-        digest = keys.digest(secret)
-        holders = (*found.keys, *([self._admin] if self._admin else []))
-        key = next(key for key in holders if hmac.compare_digest(key.digest, digest))
+    async def sign_in(self, secret: str, origin: str, *, guessable: bool = True) -> tuple[str, Caller] | str:
+        """Starts a session. Returns its cookie and the caller, or the reason why the key is rejected.
+
+        Without `guessable` the key from the environment is rejected: a person chose it, and others may guess it.
+        """
+        key = await self._match(secret)
+        if key is not None and key.id == ADMIN_ID and not guessable:
+            key = None
+        caller = self._caller(key) if key is not None else "the key is not known"
+        if key is None or isinstance(caller, str):
+            return str(caller)
         cookie, now = keys.new_secret(SESSION_PREFIX), clock.now_ms()
         expires = min(now + SESSION_MS, key.expires_ms or now + SESSION_MS)
-        session = Session(digest=keys.digest(cookie), key=key.id, created_ms=now, expires_ms=expires)
-        await self._in_thread(lambda: self._hand.internal.keys.sign_in(session))
+        digest = _session_digest(cookie, None if caller.kind == "key" else key)
+        session = Session(digest=digest, key=key.id, created_ms=now, expires_ms=expires)
+
+        def keep() -> None:
+            with acting_as(caller.name, origin):
+                self._hand.internal.keys.sign_in(session, caller.name)
+
+        await self._in_thread(keep)
         self.forget()
         return cookie, msgspec.structs.replace(caller, csrf=csrf_of(cookie), expires_ms=expires)
 
-    async def sign_out(self, cookie: str) -> None:
+    async def sign_out(self, cookie: str, caller: Caller, origin: str) -> None:
         """Ends a session."""
-        await self._in_thread(lambda: self._hand.internal.keys.sign_out(keys.digest(cookie)))
+        other = self._unstored(await self._found.get())
+        digests = [_session_digest(cookie, None), *([_session_digest(cookie, other)] if other is not None else [])]
+
+        def end() -> None:
+            with acting_as(caller.name, origin):
+                self._hand.internal.keys.sign_out(digests, caller.name)
+
+        await self._in_thread(end)
         self.forget()
+
+
+def _session_digest(cookie: str, unstored: ApiKey | None) -> str:
+    """Returns the digest by which a session is stored.
+
+    A session of a key that is not in the store is found only with that key: when it changes, its sessions end.
+    """
+    return keys.digest(cookie if unstored is None else f"{cookie} {unstored.id} {unstored.digest}")
 
 
 def csrf_of(cookie: str) -> str:
@@ -143,4 +175,4 @@ def admin_key(hand: "Chargehand") -> ApiKey | None:
     given = hand.settings.admin_key
     if given is None:
         return None
-    return ApiKey(id="admin", name=ADMIN, digest=keys.digest(given.value), scopes=SCOPES, created_ms=0)
+    return ApiKey(id=ADMIN_ID, name=ADMIN, digest=keys.digest(given.value), scopes=SCOPES, created_ms=0)

@@ -14,6 +14,8 @@ from chargehand.web.threads import Overdue
 
 TYPE = "urn:chargehand:problem:"
 MEDIA = "application/problem+json"
+REQUEST_ID = "chargehand.request_id"
+"""Where the request id is kept in the ASGI scope: `request.state` belongs to the application."""
 MOST_FAULTS = 20
 """The maximum number of faults that a problem lists."""
 
@@ -134,7 +136,7 @@ def install(api: FastAPI) -> None:
                 problem = of_error(error)
             case _:
                 raise error
-        return answer(problem, request.state.request_id)
+        return answer(problem, request.scope[REQUEST_ID])
 
     for kind in (AnyHTTPException, RequestValidationError, errors.ChargehandError):
         api.add_exception_handler(kind, handle)

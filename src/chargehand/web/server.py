@@ -38,6 +38,8 @@ class Config(uvicorn.Config):
             lifespan="on",
             log_config=None,
             access_log=False,
+            # Headers of proxies count only if a setting names the proxies (Site.origin_of), not for every local client.
+            proxy_headers=False,
             loop="asyncio",
             http=Connection,
             ws="none",

@@ -2,6 +2,7 @@
 
 import signal
 import socket
+from ipaddress import ip_address
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,6 @@ from chargehand import log
 from chargehand.errors import ConfigurationError
 from chargehand.web.api import create
 from chargehand.web.attach import wrap_lifespan
-from chargehand.web.auth import is_local_name
 from chargehand.web.keyring import ADMIN, admin_key
 from chargehand.web.server import BACKLOG, Config, Server
 from chargehand.web.site import Site
@@ -22,11 +22,11 @@ def serve(hand: "Chargehand", host: str, port: int) -> None:
     """Serves until SIGINT or SIGTERM. Raises ConfigurationError if the address cannot or must not be used."""
     hand.open()
     with listen(hand, host, port) as listening:
-        site = Site(hand, "")
+        shown = f"[{host}]" if ":" in host else host
+        site = Site(hand, "", address=f"http://{shown}:{listening.getsockname()[1]}")
         api = create(site)
         wrap_lifespan(api, site)
-        shown = f"[{host}]" if ":" in host else host
-        log.info("serving", address=f"http://{shown}:{listening.getsockname()[1]}")
+        log.info("serving", address=site.address)
         # uvicorn raises the signal again after it has stopped; it must not end the process a second time.
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, _ignored)
@@ -38,9 +38,20 @@ def _ignored(number: int, frame: FrameType | None) -> None:
     """Ignores a signal, because the server has already stopped."""
 
 
+def _is_loopback(host: str) -> bool:
+    """Returns whether a host name always means this machine."""
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        found = ip_address(host)
+    except ValueError:
+        return False
+    return (getattr(found, "ipv4_mapped", None) or found).is_loopback
+
+
 def check_listening(hand: "Chargehand", host: str) -> None:
     """Raises ConfigurationError if other machines could connect to this host name while no key exists."""
-    if is_local_name(host.strip("[]").lower()) or admin_key(hand) is not None or hand.api_keys():
+    if _is_loopback(host.strip("[]").lower()) or admin_key(hand) is not None or hand.api_keys():
         return
     raise ConfigurationError(
         f"listening on {host} would allow other machines to connect, and no key exists yet: create one with "

@@ -6,20 +6,30 @@ from contextlib import asynccontextmanager
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
-from chargehand import clock
+from chargehand import clock, log
 from chargehand.doctor import examine
+from chargehand.host import nodelock
+from chargehand.model.access import Deed
 from chargehand.model.doctor.diagnosis import Diagnosis
+from chargehand.model.origin import BAD_SIGN_INS, BadSignIns, networks, origin_of
+from chargehand.web.answers import Readiness
 from chargehand.web.keyring import Keyring
 from chargehand.web.metrics import gather
+from chargehand.web.summaries import readiness_of
 from chargehand.web.threads import Cached, ThreadPool
 
 if TYPE_CHECKING:
+    from starlette.requests import Request
+
     from chargehand.app import Chargehand
 
 PROBE_LIMIT = 2.0
 """Seconds after which a probe stops waiting for the store."""
 DOCTOR_LIMIT = examine.PATIENCE + 4
 """Seconds that a diagnosis may take."""
+TOO_MANY = f"{BAD_SIGN_INS} bad sign-ins within a minute"
+MOST_LOGGED = 100
+"""Bad sign-ins that are written to the operator log in a minute, from all origins together."""
 MAX_AGE = 1.0
 """Seconds for which a result is cached."""
 
@@ -27,8 +37,17 @@ MAX_AGE = 1.0
 class Site:
     """The state of one Chargehand in an API process."""
 
-    def __init__(self, hand: "Chargehand", prefix: str) -> None:
+    def __init__(self, hand: "Chargehand", prefix: str, *, address: str | None = None, aloud: bool = True) -> None:
         self.hand, self.prefix = hand, prefix
+        self.address = address
+        """The URL of the server, if it is ours: then the address of a client is that of its connection."""
+        self.aloud = aloud
+        """Whether the address of the dashboard is printed or logged at the start."""
+        self.guards_app = False
+        """Whether routes of the application use these keys, too: then the session cookie is sent to them."""
+        self._trusted = networks(hand.settings.trusted_proxies)
+        self._bad_sign_ins = BadSignIns()
+        self._bad_everywhere = BadSignIns(most=MOST_LOGGED)
         self.closing = asyncio.Event()
         """Set when the server is about to stop; all streams then end."""
         self._waiting: set[asyncio.Timeout] = set()
@@ -40,13 +59,43 @@ class Site:
         """Checks that the store can be written."""
         self.facts = Cached(lambda: gather(hand, self.in_thread, self.events_dropped()), MAX_AGE, clock.monotonic)
         """The facts for the metrics."""
+        self.readiness = Cached(lambda: self.in_thread(self._ready), MAX_AGE / 2, clock.monotonic)
+        """Whether jobs are performed; cached, because everybody may ask."""
         self.diagnosis = Cached(self._examine, MAX_AGE, clock.monotonic)
         """The diagnosis; at most one runs at a time."""
         # Cookies are shared by all ports of a host: the name differs for each store.
         self.cookie = f"chargehand_{sha256(hand.url.encode()).hexdigest()[:8]}"
 
+    def _ready(self) -> Readiness:
+        status = self.hand.internal.node_status()
+        holder = None if status is not None else nodelock.holder(self.hand.location)
+        return readiness_of(self.hand.known_crews(), status, holder, self.hand.pauses())
+
     async def _examine(self) -> Diagnosis:
         return await self.in_thread(lambda: examine.examine(self.hand), DOCTOR_LIMIT)
+
+    def origin_of(self, request: "Request") -> str:
+        """Returns from where a request came, for the operator log. Nothing is allowed because of it."""
+        peer = request.client.host if request.client is not None else None
+        ours = self.address is not None and not self._trusted
+        return f"http {origin_of(peer, () if ours else request.headers.getlist('x-forwarded-for'), self._trusted)}"
+
+    def sign_in_wait(self, origin: str) -> float:
+        """Returns in how many seconds sign-ins from this origin are checked again; 0 if now."""
+        return self._bad_sign_ins.wait(origin.removeprefix("http "), clock.monotonic())
+
+    async def sign_in_failed(self, origin: str, why: str) -> None:
+        """Counts a bad sign-in, and writes it to the operator log."""
+        now = clock.monotonic()
+        found = self._bad_sign_ins.failed(origin.removeprefix("http "), now)
+        deeds: list[Deed] = []
+        if found.logged and self._bad_everywhere.failed("", now).logged:
+            deeds.append(Deed(who="unknown", verb="sign in refused", detail=why, origin=origin))
+        if found.begins:
+            log.warning("too many bad sign-ins; more are refused for a minute", origin=origin)
+            deeds.append(Deed(who="unknown", verb="sign-ins slowed down", detail=TOO_MANY, origin=origin))
+        if deeds:
+            await self.in_thread(lambda: self.hand.internal.keys.log(deeds))
 
     def events_dropped(self) -> int:
         """Returns the number of events that were dropped because clients of this process were too slow."""

@@ -10,7 +10,7 @@ from typing import Any
 import apsw
 
 from chargehand.errors import Conflict
-from chargehand.model.access import MOST_SESSIONS, REMEMBERED_MS, ApiKey, Deed, Remembered, Session
+from chargehand.model.access import MOST_SESSIONS, REMEMBERED_MS, TOKEN_ID, ApiKey, Deed, Remembered, Session
 from chargehand.stores.sqlite.rows import columns, readable
 
 _KEY = """
@@ -24,7 +24,7 @@ _USED = "UPDATE chargehand_key SET used_ms = max(coalesce(used_ms, 0), ?2) WHERE
 _SIGN_IN = "INSERT OR REPLACE INTO chargehand_session (digest, key, created_ms, expires_ms) VALUES (?, ?, ?, ?)"
 _TOO_MANY = """
 DELETE FROM chargehand_session WHERE digest IN (
-  SELECT digest FROM chargehand_session ORDER BY created_ms DESC, digest LIMIT -1 OFFSET ?)
+  SELECT digest FROM chargehand_session WHERE key = ? ORDER BY created_ms DESC, digest LIMIT -1 OFFSET ?)
 """
 _LOG = "INSERT INTO chargehand_operation (at_ms, who, verb, target, detail, origin) VALUES (?, ?, ?, ?, ?, ?)"
 _REMEMBER = """
@@ -48,21 +48,26 @@ class SqliteAccess:
             self._db.execute(_KEY, row)
         except apsw.ConstraintError:
             raise Conflict(f"there is a key {key.name!r} already: choose another name, or revoke that one") from None
+        self._end_sessions(TOKEN_ID)
 
     def revoke_key(self, name: str) -> bool:
         gone = self._db.execute(_REVOKE, (name, self._now)).fetchall()
-        self._db.executemany("DELETE FROM chargehand_session WHERE key = ?", gone)
+        for (key_id,) in gone:
+            self._end_sessions(key_id)
         return bool(gone)
+
+    def _end_sessions(self, key_id: str) -> None:
+        self._db.execute("DELETE FROM chargehand_session WHERE key = ?", (key_id,))
 
     def touch_keys(self, used: Sequence[tuple[str, int]]) -> None:
         self._db.executemany(_USED, list(used))
 
     def sign_in(self, session: Session) -> None:
         self._db.execute(_SIGN_IN, (session.digest, session.key, session.created_ms, session.expires_ms))
-        self._db.execute(_TOO_MANY, (MOST_SESSIONS,))
+        self._db.execute(_TOO_MANY, (session.key, MOST_SESSIONS))
 
-    def sign_out(self, digest: str) -> None:
-        self._db.execute("DELETE FROM chargehand_session WHERE digest = ?", (digest,))
+    def sign_out(self, digests: Sequence[str]) -> None:
+        self._db.executemany("DELETE FROM chargehand_session WHERE digest = ?", [(digest,) for digest in digests])
 
     def log(self, deeds: Sequence[Deed]) -> None:
         rows = [

@@ -8,6 +8,7 @@ import msgspec
 from fastapi import Header, Path, Query, Request, Response
 
 from chargehand.errors import Conflict
+from chargehand.host.actor import enqueue_deeds
 from chargehand.model.access import Remembered
 from chargehand.model.fleet.orders import Answer, AnswerCode
 from chargehand.model.job import FINISHED, LONGEST_DELAY_MS, JobRecord, NewJob, State
@@ -102,7 +103,9 @@ async def _make(
                 if before.digest != digest:
                     raise Problem(422, "idempotency-key-reused", "this Idempotency-Key was used for another request")
                 return before.status, before.body.encode(), {"Idempotency-Replayed": "true"}
-            status, answer = answer_of(_made(jobs, tx.jobs.enqueue(jobs)))
+            done = tx.jobs.enqueue(jobs)
+            tx.access.log(enqueue_deeds(jobs, done))
+            status, answer = answer_of(_made(jobs, done))
             body = msgspec.json.encode(answer)
             tx.access.remember(
                 Remembered(caller=caller.name, key=once, digest=digest, status=status, body=body.decode())

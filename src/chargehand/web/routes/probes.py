@@ -1,25 +1,25 @@
 """Routes for monitoring: probes, metrics, diagnostics.
 
-`/healthz` and `/readyz` are public, because orchestrators have no keys: they return no more than a status, and
-whether the store can be written.
+`/healthz`, `/readyz` and `/workers/ready` are public, because orchestrators have no keys: without a key they return no
+more than a status.
 """
 
 from typing import Any
 
-from fastapi import Response
+from fastapi import Request, Response
 from fastapi.responses import PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from chargehand import log
 from chargehand.errors import ChargehandError
-from chargehand.host import nodelock
 from chargehand.processes import proc
 from chargehand.web import examples
 from chargehand.web.answers import Concurrency, Probe, Readiness
+from chargehand.web.auth import may
 from chargehand.web.deps import OPEN, READ, Here, router
 from chargehand.web.documents import answers, respond
 from chargehand.web.metrics import exposition
-from chargehand.web.summaries import concurrency_of, readiness_of
+from chargehand.web.summaries import concurrency_of
 
 routes = router("probes")
 _TEXT: dict[int | str, dict[str, Any]] = {
@@ -44,18 +44,15 @@ async def readyz(site: Here) -> Response:
     return respond(Probe("ok"))
 
 
-@routes.get("/workers/ready", dependencies=READ, responses=answers(Readiness, examples.READINESS, also=503))
-async def workers_ready(site: Here) -> Response:
-    """Returns 200 if jobs are performed: a node runs, and every crew takes jobs. Otherwise 503 with the reasons."""
+@routes.get("/workers/ready", dependencies=OPEN, responses=answers(Readiness, examples.READINESS, also=503))
+async def workers_ready(request: Request, site: Here) -> Response:
+    """Returns 200 if jobs are performed: a node runs, and every crew takes jobs. Otherwise 503. Public.
 
-    def read() -> Readiness:
-        hand = site.hand
-        status = hand.internal.node_status()
-        holder = None if status is not None else nodelock.holder(hand.location)
-        return readiness_of(hand.known_crews(), status, holder, hand.pauses())
-
-    found = await site.in_thread(read)
-    return respond(found, 200 if found.ready else 503)
+    Crews and reasons are shown to callers with the scope `read`.
+    """
+    found: Readiness = await site.readiness.get()
+    shown = found if await may(request, "read") else Readiness(ready=found.ready, reasons=(), crews=())
+    return respond(shown, 200 if found.ready else 503)
 
 
 @routes.get("/metrics", dependencies=READ, response_class=PlainTextResponse, responses=_TEXT)

@@ -1,6 +1,7 @@
 // Requests to the server of this page, under any URL prefix.
 
 import { signal } from "@preact/signals";
+import { takeToken } from "./session.js";
 import type { ProblemDocument, SignedIn as Session } from "./types";
 import { learnClock } from "./words";
 
@@ -73,20 +74,36 @@ export function get<T>(path: string, query: Query = {}): Promise<T> {
 export const post = <T>(path: string, body: unknown = {}): Promise<T> => send<T>("POST", path, body);
 export const postNothing = <T>(path: string): Promise<T> => send<T>("POST", path);
 
-/** Fetches the session. A refusal (401, 403) is stored in `refused`; other errors are thrown. */
+// Taken when this module is loaded: before the router reads the address.
+let token = takeToken();
+
+/** Fetches the session, or signs in with the token of the address. A refusal (401, 403, 429) is stored in `refused`;
+ * other errors are thrown. */
 export async function whoAmI(): Promise<void> {
   try {
-    const found = await send<Session>("GET", "api/web/session");
+    const found = await (token ? send<Session>("POST", "api/web/session", { key: token }) : send<Session>("GET", "api/web/session"));
+    token = null;
     session.value = found;
     refused.value = null;
   } catch (error) {
     const refusal = error as Refusal;
-    if (refusal.status === 401 || refusal.status === 403) {
+    if (token && refusal.status === 401) {
+      token = null; // it has ended: this browser may be signed in otherwise
+      return whoAmI();
+    }
+    if ([401, 403, 429].includes(refusal.status)) {
+      token = null;
       session.value = null;
       refused.value = refusal;
     } else throw error;
   }
 }
+
+// An address with a token that is opened in a tab that shows the dashboard already changes only the fragment.
+addEventListener("hashchange", () => {
+  token = takeToken();
+  if (token) void whoAmI();
+});
 
 export async function signIn(key: string): Promise<void> {
   session.value = await send<Session>("POST", "api/web/session", { key });

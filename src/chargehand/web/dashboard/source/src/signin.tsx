@@ -23,11 +23,12 @@ export function SignIn() {
       <h1 tabIndex={-1}>Sign in to Chargehand</h1>
       <p class="soft">{refused.value?.kind === "key-needed" ? null : refused.value?.message}</p>
       <p class="soft">
-        <code>chargehand keys create NAME --scope read --scope control</code> creates a key and prints it once.
+        While no key exists, <code>chargehand dashboard</code> prints the address of this page with a token that signs you
+        in. <code>chargehand keys create NAME --scope read --scope control</code> creates a key and prints it once.
       </p>
       <form onSubmit={submit}>
         <label>
-          Key
+          Key or token
           <input name="key" type="password" autocomplete="current-password" required autofocus placeholder="ch_…" />
         </label>
         <Trouble error={error} />

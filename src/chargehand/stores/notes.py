@@ -1,0 +1,66 @@
+"""Short texts in files beside the store: the token, and where a server is reached. Only the user of the store reads them.
+
+A file that other users could open is not believed: it is deleted.
+"""
+
+import fcntl
+import os
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from chargehand import private
+from chargehand.stores.refusal import refusals
+
+LONGEST = 4096
+"""Bytes that are read of a file."""
+
+
+def read(path: Path) -> str | None:
+    """Returns the text; None if there is none. Raises StoreError for a link and for a file of another user."""
+    with suppress(FileNotFoundError), _opened(path, os.O_RDONLY) as descriptor:
+        fcntl.flock(descriptor, fcntl.LOCK_SH)
+        return _text(descriptor)
+    return None
+
+
+def keep(path: Path, is_valid: Callable[[str], bool], make: Callable[[], str]) -> str:
+    """Returns the text. If there is none, or an invalid one, `make` makes it, once for all processes."""
+    with _opened(path, os.O_RDWR | os.O_CREAT) as descriptor:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        found = _text(descriptor)
+        if is_valid(found):
+            return found
+        made = make()
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, made.encode(), 0)
+        os.fsync(descriptor)
+        return made
+
+
+def remove(path: Path) -> None:
+    """Deletes the file, if there is one."""
+    with refusals(path), suppress(FileNotFoundError):
+        os.unlink(path)
+
+
+def _text(descriptor: int) -> str:
+    return os.pread(descriptor, LONGEST, 0).decode("utf-8", "replace")
+
+
+@contextmanager
+def _opened(path: Path, flags: int) -> Generator[int]:
+    """Opens the file for the block. Raises FileNotFoundError if there is none."""
+    with refusals(path):
+        if private.secure([path]):
+            os.unlink(path)
+        try:
+            descriptor = private.open_file(path, flags)
+        except FileNotFoundError:
+            descriptor = None
+    if descriptor is None:
+        raise FileNotFoundError(path)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
