@@ -95,9 +95,10 @@ class Busy(Pretender):
 
 
 @contextmanager
-def looked_at(browser: Browser, port: int, where: str = "") -> Generator[Page]:
-    """Opens the dashboard in a browser with an empty cache."""
+def looked_at(browser: Browser, port: int, token: str, where: str = "") -> Generator[Page]:
+    """Opens the dashboard in a browser with an empty cache that is signed in."""
     context = browser.new_context(viewport={"width": 1280, "height": 900})
+    context.request.post(f"http://localhost:{port}/api/web/session", data={"key": token})
     page = context.new_page()
     page.set_default_timeout(PATIENCE * 1000)
     page.add_init_script(WATCH)
@@ -118,9 +119,9 @@ def opening(browser: Browser) -> Iterable[Row]:
     paint: list[float] = []
     live: list[float] = []
     weight = 0.0
-    with stage(CrewSpec("nothing", "Nothing", 4)) as on, served(on.spec) as (_, port):
+    with stage(CrewSpec("nothing", "Nothing", 4)) as on, served(on.spec) as (_, port, token):
         for _ in range(TIMES):
-            with looked_at(browser, port) as page:
+            with looked_at(browser, port, token) as page:
                 until(page, "window.seen.live !== null")
                 paint.append(eventually(lambda page=page: page.evaluate(PAINT)) or 0.0)
                 live.append(page.evaluate("window.seen.live"))
@@ -138,7 +139,7 @@ def crowded(browser: Browser, rate: float) -> Generator[tuple[Busy, Page]]:
         node = Busy(Path(spec.store), rate)
         node.start()
         try:
-            with served(spec) as (_, port), looked_at(browser, port) as page:
+            with served(spec) as (_, port, token), looked_at(browser, port, token) as page:
                 until(page, f"document.querySelectorAll('{KNOWN}').length === {WORKERS}")
                 yield node, page
         finally:
@@ -225,7 +226,7 @@ def paging(browser: Browser) -> Iterable[Row]:
         hand.open()
         fill(hand, "future", MANY)
         hand.close()
-        with served(spec) as (_, port), looked_at(browser, port, "#/jobs") as page:
+        with served(spec) as (_, port, token), looked_at(browser, port, token, "#/jobs") as page:
             until(page, "document.querySelectorAll('[data-job]').length === 50")
             for _ in range(PAGES):
                 took.append(page.evaluate(NEXT))

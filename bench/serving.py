@@ -18,7 +18,7 @@ async def serve(spec: Spec, port: int) -> None:
     serving = asyncio.create_task(server.serve())
     while not server.started:
         await asyncio.sleep(0.01)
-    print("ready", flush=True)
+    print(site.hand.with_token("ready"), flush=True)
     await loop.run_in_executor(None, sys.stdin.readline)
     site.closing.set()
     server.should_exit = True

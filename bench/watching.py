@@ -38,17 +38,18 @@ WORKERS, CLIENTS, EVENTS, CROWDED = 1000, 200, 50, 10.0
 
 
 @contextmanager
-def served(spec: Spec) -> Generator[tuple["subprocess.Popen[bytes]", int]]:
-    """Starts an API process that serves events; yields its port."""
+def served(spec: Spec) -> Generator[tuple["subprocess.Popen[bytes]", int, str]]:
+    """Starts an API process that serves events; yields it, its port and its token."""
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))
         port: int = sock.getsockname()[1]
     process = interpreter("-m", "bench.serving", msgspec.json.encode(spec).decode(), str(port))
     try:
         assert process.stdout is not None
-        if process.stdout.readline() != b"ready\n":
+        ready, _, token = process.stdout.readline().decode().strip().partition("#token=")
+        if ready != "ready":
             raise RuntimeError("the server did not start")
-        yield process, port
+        yield process, port, token
     finally:
         ended(process)
 
@@ -56,9 +57,10 @@ def served(spec: Spec) -> Generator[tuple["subprocess.Popen[bytes]", int]]:
 class Client:
     """One client of the event stream."""
 
-    def __init__(self, port: int, topics: str) -> None:
+    def __init__(self, port: int, token: str, topics: str) -> None:
         self.sock = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE)
-        head = f"GET /api/events?topics={topics} HTTP/1.1\r\nHost: localhost:{port}\r\n\r\n"
+        head = f"GET /api/events?topics={topics} HTTP/1.1\r\nHost: localhost:{port}\r\n"
+        head += f"Authorization: Bearer {token}\r\n\r\n"
         self.sock.sendall(head.encode())
         self._rest = b""
         self._told: deque[tuple[dict[str, Any], int]] = deque()
@@ -87,8 +89,8 @@ class Client:
 def kill_to_event() -> Iterable[Row]:
     """Measures from the signal to the line in our socket, through the kernel, the node, the API process and HTTP."""
     took: list[float] = []
-    with stage(CrewSpec("nothing", "Nothing", 1), pause=PACE) as on, served(on.spec) as (_, port):
-        client = Client(port, "worker:*:status")
+    with stage(CrewSpec("nothing", "Nothing", 1), pause=PACE) as on, served(on.spec) as (_, port, token):
+        client = Client(port, token, "worker:*:status")
         client.until(True)
         for _ in range(KILLS):
             clock.sleep(PACE + random.random() / 10)
@@ -106,12 +108,12 @@ def kill_to_event() -> Iterable[Row]:
 def idle_watched() -> Iterable[Row]:
     """Measures the additional CPU use of node, two workers and API process with one idle subscriber."""
     heard = 0
-    with stage(CrewSpec("nothing", "Nothing", 2)) as on, served(on.spec) as (api, port):
+    with stage(CrewSpec("nothing", "Nothing", 2)) as on, served(on.spec) as (api, port, token):
         node, workers = on.pids()
         pids = (node, api.pid, *workers)
         clock.sleep(SETTLE)
         alone = _used(pids)
-        client = Client(port, "queue:status,queue:*:status,worker:*:status,system:health")
+        client = Client(port, token, "queue:status,queue:*:status,worker:*:status,system:health")
         client.until(True)
         clock.sleep(SETTLE)
         while select.select([client.sock], [], [], 0)[0]:
@@ -198,8 +200,8 @@ def crowd() -> Iterable[Row]:
         spec = Spec(store=str(path / "bench.db"), crews=(CrewSpec("crowd", "Nothing", 1),))
         node = Pretender(Path(spec.store))
         node.start()
-        with served(spec) as (api, port):
-            clients = [Client(port, "worker:*:status") for _ in range(CLIENTS)]
+        with served(spec) as (api, port, token):
+            clients = [Client(port, token, "worker:*:status") for _ in range(CLIENTS)]
             heard = _listen(clients, lambda heard: min(heard) >= WORKERS)
             clock.sleep(1.0)
             began, before, memory = clock.monotonic(), sum(cpu(api.pid)), pss([api.pid])

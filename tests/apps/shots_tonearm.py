@@ -4,6 +4,7 @@ PYTHONPATH=src:apps/tonearm/src .venv/bin/python tests/apps/shots_tonearm.py [FO
 TONEARM_DEMO says where the demonstration lies, and is seen in the picture.
 """
 
+import os
 import re
 import signal
 import subprocess
@@ -35,13 +36,15 @@ def take(browser: Browser, url: str, folder: Path, theme: str) -> None:
 
 def main() -> None:
     folder = Path(sys.argv[1] if len(sys.argv) > 1 else "docs/images")
-    shown = subprocess.Popen([sys.executable, "-m", "tonearm.demo"], stdout=subprocess.PIPE, text=True)
-    assert shown.stdout is not None
+    ours, theirs = os.openpty()  # on a terminal the address has the token
+    shown = subprocess.Popen([sys.executable, "-m", "tonearm.demo"], stdout=theirs, text=True)
+    os.close(theirs)
+    shown.stdout = open(ours)  # noqa: SIM115
     url = ""
     try:
         for line in shown.stdout:
             sys.stdout.write(line)
-            url = url or "".join(re.findall(r"http://127.0.0.1:\d+/", line))
+            url = url or "".join(re.findall(r"http://127.0.0.1:\d+/#token=ct_[\w-]+", line))
             if TRACK in line:
                 break
         with sync_playwright() as playwright:
@@ -51,7 +54,7 @@ def main() -> None:
             browser.close()
     finally:
         shown.send_signal(signal.SIGINT)
-        shown.communicate()
+        shown.wait()
 
 
 if __name__ == "__main__":

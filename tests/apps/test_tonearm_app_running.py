@@ -14,6 +14,7 @@ import shelves
 import tagged
 
 from chargehand.testing import eventually
+from paths import token_of
 from tonearm import crews, report
 from tonearm.library import Library
 from tonearm.tags import read
@@ -89,8 +90,9 @@ def test_everything_is_heard_and_written_once_through_a_kill_of_everything(
         reasons = {wrong.path.rpartition("/")[2]: wrong.reason for wrong in report.troubles(library)}
         assert reasons.keys() == {name.decode() for name in odd}
         assert all(word in reasons[name.decode()] for name, word in odd.items()), reasons
-        number = httpx.get(f"{url}/api/tracks?text=song 0").json()[0]["id"]
-        near = httpx.get(f"{url}/api/tracks/{number}/similar?count=3", timeout=60).json()
+        key = {"Authorization": f"Bearer {token_of(all_crews.hand.path)}"}
+        number = httpx.get(f"{url}/api/tracks?text=song 0", headers=key).json()[0]["id"]
+        near = httpx.get(f"{url}/api/tracks/{number}/similar?count=3", headers=key, timeout=60).json()
         assert len(near) == 3
         command(tmp_path, "write", "--mode", "minimal", "--tier", "loose")
         eventually(lambda: library.number("SELECT count(*) FROM journal") >= 1, 60)
@@ -117,7 +119,7 @@ def test_without_a_library_every_command_says_what_to_do(tmp_path: Path) -> None
     # spec: TA-1, SE-1
     words = [sys.executable, "-m", "tonearm", "serve", "--host", "0.0.0.0"]
     done = subprocess.run(words, env=environment(tmp_path), capture_output=True, text=True, timeout=60)
-    assert (done.returncode, "no password" in done.stderr) == (1, True)
+    assert (done.returncode, "no encryption" in done.stderr) == (1, True)
     words = [sys.executable, "-m", "tonearm", "status"]
     done = subprocess.run(words, env=environment(tmp_path), capture_output=True, text=True, timeout=60)
     assert done.returncode == 1

@@ -18,14 +18,18 @@ from chargehand.testing import eventually
 
 @contextmanager
 def demo(root: Path, **said: str) -> Generator[subprocess.Popen[str]]:
-    """The demonstration, its output to be read."""
+    """The demonstration on a terminal, its output to be read."""
     env = {**os.environ, "TONEARM_DEMO": str(root / "demo"), "XDG_CACHE_HOME": str(root / "cache"), **said}
-    shown = subprocess.Popen([sys.executable, "-m", "tonearm.demo"], env=env, stdout=subprocess.PIPE, text=True)
+    ours, theirs = os.openpty()
+    shown = subprocess.Popen([sys.executable, "-m", "tonearm.demo"], env=env, stdout=theirs, text=True)
+    os.close(theirs)
+    shown.stdout = open(ours)  # noqa: SIM115
     try:
         yield shown
     finally:
         shown.send_signal(signal.SIGINT)
-        shown.communicate(timeout=60)
+        shown.wait(60)
+        shown.stdout.close()
 
 
 def read_to(shown: subprocess.Popen[str], words: str) -> str:
@@ -56,6 +60,7 @@ def look_at_the_page(url: str) -> None:
         page.on("console", lambda message: wrong.append(message.text) if message.type == "error" else None)
         page.on("pageerror", lambda error: wrong.append(str(error)))
         page.goto(url)
+        expect(page).to_have_url(url.partition("#")[0])  # the token is gone from the address
         expect(page.get_by_role("heading", name="4 of 4 songs analysed")).to_be_visible()
         expect(page.get_by_text("the file crashed its worker 3 times")).to_be_visible()
         page.get_by_role("button", name="04 Strobe.ogg").click()
@@ -79,9 +84,11 @@ def test_the_first_minute_ends_with_its_counts_and_ctrl_c_ends_everything(tmp_pa
         noticed = re.search(r"kill -9 \d+ .*\n.*exit detected after \d+ ms: crash \(signal 9, SIGKILL\)", told)
         assert noticed, told
         assert "05 crashes its decoder.wav: the file crashed its worker 3 times" in told
-        url = re.findall(r"http://127.0.0.1:\d+/", told)[0]
+        url = re.findall(r"http://127.0.0.1:\d+/#token=ct_[\w-]+", told)[0]
         assert told.index(url) < told.index("songs generated"), "the page was not up first"
-        now = httpx.get(f"{url}api/progress").json()
+        bare, _, token = url.partition("#token=")
+        assert httpx.get(f"{bare}api/progress").status_code == 401
+        now = httpx.get(f"{bare}api/progress", headers={"Authorization": f"Bearer {token}"}).json()
         pids = [worker["pid"] for worker in now["workers"] if worker["pid"]]
         assert pids
         if Path(CHROMIUM).exists():

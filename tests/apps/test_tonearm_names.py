@@ -50,10 +50,11 @@ def test_names_of_any_bytes_stay_apart_in_the_whole_library(tmp_path: Path) -> N
     all_crews = crews.build(home, machine=crews.Machine(2, 4 << 30))
 
     async def ask() -> list[httpx.Response]:
-        transport = httpx.ASGITransport(web.create(all_crews, library, attach=False))
+        transport = httpx.ASGITransport(web.create(all_crews, library))
         every = "/api/playlist?rule=genre:rock or not genre:rock"
         paths = ("/", "/api/tracks", "/api/tracks?text=caf", "/api/progress", "/api/errors", every)
-        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+        key = {"Authorization": f"Bearer {all_crews.hand.with_token('').removeprefix('#token=')}"}
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost", headers=key) as client:
             return [await client.get(path) for path in paths]
 
     answers = asyncio.run(ask())

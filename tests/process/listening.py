@@ -16,7 +16,7 @@ from world import World
 
 from chargehand import clock
 from chargehand.testing import eventually
-from paths import python_path
+from paths import python_path, token_of
 
 
 def free_port() -> int:
@@ -40,6 +40,7 @@ class Served:
         with open(self.world.folder / "uvicorn.log", "ab") as log:
             self.process = subprocess.Popen([sys.executable, *command], env=env, stdout=log, stderr=log)
         eventually(self.up, 30, what="the server is up")
+        self.token = token_of(self.world.store)
 
     def up(self) -> bool:
         with suppress(httpx.HTTPError):
@@ -97,9 +98,10 @@ class Table:
 class Listener(Table):
     """httpx-sse in a thread; it comes back by itself when the stream ends, as a browser does."""
 
-    def __init__(self, url: str, last: str | None = None) -> None:
+    def __init__(self, url: str, last: str | None = None, token: str | None = None) -> None:
         super().__init__()
         self.url, self.last, self.over = url, last, False
+        self.key = {"Authorization": f"Bearer {token}"} if token is not None else {}
         self.statuses: list[int] = []
         self.response: httpx.Response | None = None
         self.thread = threading.Thread(target=self.run, daemon=True)
@@ -113,7 +115,7 @@ class Listener(Table):
                 clock.sleep(0.02)
 
     def listen(self, client: httpx.Client) -> None:
-        headers = {"Last-Event-ID": self.last} if self.last else {}
+        headers = {**self.key, **({"Last-Event-ID": self.last} if self.last else {})}
         with client.stream("GET", self.url, headers=headers) as self.response:
             self.statuses.append(self.response.status_code)
             for told in EventSource(self.response).iter_sse():

@@ -33,11 +33,11 @@ def served(world: World) -> Iterator[Served]:
 
 
 @pytest.fixture
-def listen() -> Iterator[Callable[..., Listener]]:
+def listen(served: Served) -> Iterator[Callable[..., Listener]]:
     made: list[Listener] = []
 
     def start(url: str, last: str | None = None) -> Listener:
-        made.append(Listener(url, last))
+        made.append(Listener(url, last, served.token))
         return made[-1]
 
     yield start
@@ -69,8 +69,8 @@ def beats(hand: Chargehand, count: int) -> None:
 
 
 def test_clients_see_the_state_and_then_every_change(
-    served: Served, world: World, listen: Callable[..., Listener]
-) -> None:  # spec: EV-1 EV-2 EV-3 EV-7 HT-4
+    served: Served, world: World, listen: Callable[..., Listener], monkeypatch: pytest.MonkeyPatch
+) -> None:  # spec: EV-1 EV-2 EV-3 EV-7 HT-4 SE-1
     hand, step = crew_of(world)
     seen = listen(served.events(WATCHED))
     all_healthy(seen)
@@ -83,7 +83,8 @@ def test_clients_see_the_state_and_then_every_change(
     assert seen.heard[heard:] == []  # everybody said that all is well, which is no news
 
     with open(world.folder / "curl", "wb") as out:
-        curl = subprocess.Popen(["curl", "-sN", served.events("*")], stdout=out)
+        key = f"Authorization: Bearer {served.token}"
+        curl = subprocess.Popen(["curl", "-sN", "-H", key, served.events("*")], stdout=out)
     gate = world.gate()
     ref = step.enqueue({"steps": 2, "gate": str(gate)}, label="a song")
     running = seen.wait(ref.id, state="running", progress={"done": 1.0, "total": 2.0, "stage": "net", "detail": None})
@@ -120,7 +121,8 @@ def test_clients_see_the_state_and_then_every_change(
     types = {json.loads(line[6:])["type"] for line in lines if line.startswith("data: ")}
     assert types == {"worker_update", "job_update", "queue_update", "health_update"}
     away = f"{served.url}/chargehand"
-    with Client(away) as elsewhere:
+    monkeypatch.setenv("CHARGEHAND_KEY", served.token)
+    with Client(away, served.token) as elsewhere:
         told = elsewhere.subscribe("system:health")
         assert next(told)["health"]["status"] in ("healthy", "degraded")
         told.close()
@@ -128,7 +130,8 @@ def test_clients_see_the_state_and_then_every_change(
             next(elsewhere.subscribe("nonsense"))
     line = cli("--url", away, "events", "worker:step:1:status", "-n", "1")
     assert (line.returncode, "worker:step:1 is healthy" in line.stdout) == (0, True)
-    wrong = httpx.get(served.events("nonsense"))
+    assert httpx.get(served.events("*")).status_code == 401  # without the token, also from this machine
+    wrong = httpx.get(served.events("nonsense"), headers={"Authorization": f"Bearer {served.token}"})
     assert (wrong.status_code, wrong.headers["content-type"]) == (400, "application/problem+json")
     assert "there is no topic 'nonsense'" in wrong.json()["detail"]
 
@@ -147,7 +150,8 @@ def test_a_client_that_does_not_read_costs_little_and_ends_up_right(
     asleep = [socket.create_connection(("127.0.0.1", served.port)) for _ in range(5)]
     for sock in asleep:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        sock.sendall(f"GET /chargehand/api/events?topics={WATCHED} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+        key = f"Authorization: Bearer {served.token}"
+        sock.sendall(f"GET /chargehand/api/events?topics={WATCHED} HTTP/1.1\r\nHost: x\r\n{key}\r\n\r\n".encode())
     node = (hand.status() or {})["pid"]
     before = rss(served.process.pid), rss(node)
     refs = step.enqueue_many({} for _ in range(400))

@@ -82,6 +82,8 @@ class Served:
         with open(self.folder / "uvicorn.log", "ab") as log:
             self.process = subprocess.Popen([sys.executable, *command], env=env, stdout=log, stderr=log)
         eventually(self.up, 30, what="the server is up")
+        self.address = self.hand.with_token(f"{self.url}/dashboard")
+        """The dashboard, signed in while no key exists."""
 
     def fill(self, count: int) -> None:
         """So many jobs of a queue that nobody serves; none of them is due today."""

@@ -67,7 +67,7 @@ def main() -> None:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         try:
             page = browser.new_page(viewport={"width": 1280, "height": 1120})
-            page.goto(f"{served.url}/dashboard")
+            page.goto(served.address)
             jobs = fill(served)
             page.wait_for_timeout(25_000)  # so that the charts have data
             served.faults.enqueue({"fault": "kill"}, label="too large.wav")
@@ -81,7 +81,7 @@ def main() -> None:
                 os.kill(pid_of(served, "worker:steps:0"), signal.SIGKILL)
                 take(page, folder, theme, places)
             phone = browser.new_page(viewport={"width": 375, "height": 760}, color_scheme="dark")
-            phone.goto(f"{served.url}/dashboard")
+            phone.goto(served.address)
             phone.wait_for_timeout(3000)
             phone.screenshot(path=folder / "dashboard-phone-dark.png")
             served.hand.make_key("ann", list(Scope))

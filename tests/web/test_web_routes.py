@@ -109,7 +109,8 @@ PROXIES: dict[str, dict[str, str]] = {
     "directly": {},
     "by nginx as it comes": {"Host": "127.0.0.1:8356", "Connection": "close"},
     "by nginx as it is usually set": {
-        "Host": "jobs.example", "X-Real-IP": "203.0.113.7", "X-Forwarded-For": "203.0.113.7", "X-Forwarded-Proto": "https"
+        "Host": "jobs.example", "X-Real-IP": "203.0.113.7", "X-Forwarded-For": "203.0.113.7",
+        "X-Forwarded-Proto": "https",
     },
     "by Apache": {"X-Forwarded-For": "203.0.113.7", "X-Forwarded-Host": "jobs.example", "X-Forwarded-Server": "a"},
     "by Caddy or Traefik": {"X-Forwarded-For": "203.0.113.7", "X-Forwarded-Port": "443", "X-Forwarded-Proto": "https"},

@@ -1,4 +1,4 @@
-"""Short texts in files beside the store: the token, and where a server is reached. Only the user of the store reads them.
+"""Short texts in files beside the store, for its user alone: the token, and where a server is reached.
 
 A file that other users could open is not believed: it is deleted.
 """

@@ -42,7 +42,8 @@ async def hosted(site: Site) -> AsyncGenerator[None]:
             yield
         finally:
             site.close()
-            await announcing
+            announcing.cancel()
+            await asyncio.gather(announcing, return_exceptions=True)
             announce.end(site)
             if watch is not None:
                 await watch

@@ -3,13 +3,13 @@
 Everything is served from this machine; texts from files are only inserted as text.
 """
 
+import sys
 from importlib import resources
 from typing import Any, Literal
 
 import msgspec
-from fastapi import FastAPI, HTTPException, Response
+from fastapi import Depends, FastAPI, HTTPException, Response
 from fastapi.middleware.trustedhost import TrustedHostMiddleware
-from fastapi.responses import PlainTextResponse
 from starlette.routing import Mount, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -37,19 +37,26 @@ PARTS = {"tonearm.js": "text/javascript", "tonearm.css": "text/css", "icon.svg":
 LONGEST_SEARCH = 30.0
 
 
-def create(crews: Crews, library: Library, *, attach: bool = True) -> FastAPI:
-    """Returns the application. With `attach`, Chargehand runs for its lifetime and is served under /chargehand."""
+def create(crews: Crews, library: Library) -> FastAPI:
+    """Returns the application. Chargehand runs for its lifetime and is served under /chargehand.
+
+    Files of the page are public. Everything else requires a key of Chargehand, its token, or a signed-in browser.
+    """
     app = FastAPI(title="Tonearm", docs_url=None, redoc_url=None, openapi_url=None)
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=["127.0.0.1", "localhost"])
     app.add_middleware(Guard)
     _page(app)
     _progress(app, crews, library)
     _tracks(app, crews, library)
-    if attach:
-        crews.hand.pages.append(Page("Tonearm", "/"))
-        crews.hand.attach(app, prefix=CHARGEHAND, probes=True)
-        _at_root(app)
+    crews.hand.pages.append(Page("Tonearm", "/"))
+    crews.hand.attach(app, prefix=CHARGEHAND, probes=True, announce=False)  # the command prints the address
+    _at_root(app)
     return app
+
+
+def address(crews: Crews, url: str) -> str:
+    """Returns the address of the page to print: on a terminal with the token that signs the browser in."""
+    return crews.hand.with_token(url) if sys.stdout.isatty() else url
 
 
 def _at_root(app: FastAPI) -> None:
@@ -59,7 +66,7 @@ def _at_root(app: FastAPI) -> None:
 
 
 class Guard:
-    """Rejects changes by other sites and forbids the page to load from them. Chargehand protects its own routes."""
+    """Forbids the page to load anything from other sites. Chargehand protects its own routes."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -74,10 +81,7 @@ class Guard:
                 message["headers"] = [*message["headers"], *HEADERS]
             await send(message)
 
-        told = (b"x-tonearm", b"1") in scope["headers"]
-        refused = PlainTextResponse("a change requires the header X-Tonearm: 1, which other sites cannot send\n", 403)
-        safe = scope["method"] in ("GET", "HEAD") or told
-        await (self.app if safe else refused)(scope, receive, guarded)
+        await self.app(scope, receive, guarded)
 
 
 def _page(app: FastAPI) -> None:
@@ -97,7 +101,9 @@ def _part(name: str) -> bytes:
 
 
 def _progress(app: FastAPI, crews: Crews, library: Library) -> None:
-    @app.get("/api/progress")
+    read, control = ([Depends(crews.hand.requires(scope))] for scope in ("read", "control"))
+
+    @app.get("/api/progress", dependencies=read)
     def progress() -> dict[str, Any]:
         report.notice_failures(crews.hand, library)
         now = report.progress(library)
@@ -113,27 +119,29 @@ def _progress(app: FastAPI, crews: Crews, library: Library) -> None:
             "folders": [browse.folder(each) for each in library.folders()],
         }
 
-    @app.get("/api/errors")
+    @app.get("/api/errors", dependencies=read)
     def errors() -> list[dict[str, Any]]:
         return [msgspec.to_builtins(wrong) for wrong in report.troubles(library)]
 
-    @app.post("/api/errors/retry")
+    @app.post("/api/errors/retry", dependencies=control)
     def retry() -> dict[str, int]:
         done = report.retry(library)
         crews.hand.wake("tag")
         return {"retried": done}
 
-    @app.get("/api/labels")
+    @app.get("/api/labels", dependencies=read)
     def labels() -> list[dict[str, Any]]:
         return report.distribution(library)
 
 
 def _tracks(app: FastAPI, crews: Crews, library: Library) -> None:
-    @app.get("/api/tracks")
+    read = [Depends(crews.hand.requires("read"))]
+
+    @app.get("/api/tracks", dependencies=read)
     def tracks(label: str = "", text: str = "", limit: int = 100) -> list[dict[str, Any]]:
         return browse.tracks(library, label=label, text=text, limit=max(1, min(limit, 1000)))
 
-    @app.get("/api/tracks/{number}")
+    @app.get("/api/tracks/{number}", dependencies=read)
     def track(number: int) -> dict[str, Any]:
         found = browse.track(library, number)
         if found is None:
@@ -143,7 +151,7 @@ def _tracks(app: FastAPI, crews: Crews, library: Library) -> None:
         strongest = sorted(merged.items(), key=lambda pair: -pair[1])[:20]
         return {**found, "scores": [{"name": name, "score": score} for name, score in strongest]}
 
-    @app.get("/api/tracks/{number}/similar")
+    @app.get("/api/tracks/{number}/similar", dependencies=read)
     async def similar(number: int, count: int = 10) -> list[dict[str, Any]]:
         payload = {"file": number, "count": max(1, min(count, 100))}
         try:
@@ -156,7 +164,7 @@ def _tracks(app: FastAPI, crews: Crews, library: Library) -> None:
         called = report.names(library, [each["id"] for each in near])
         return [{**each, "name": called.get(each["id"], "?")} for each in near]
 
-    @app.get("/api/playlist")
+    @app.get("/api/playlist", dependencies=read)
     def export(rule: str, form: Literal["m3u", "nsp"] = "m3u", name: str = "Tonearm") -> Response:
         try:
             parsed = browse.rule(library, rule)

@@ -43,8 +43,8 @@ def serve(
 
     if host not in LOOPBACK:
         raise TonearmError(
-            f"the page has no password, so it cannot listen on {host}: use 127.0.0.1 and connect from "
-            f"another machine with `ssh -L {port}:127.0.0.1:{port}` or through a proxy with authentication"
+            f"the page has no encryption, so it cannot listen on {host}: use 127.0.0.1 and connect from "
+            f"another machine with `ssh -L {port}:127.0.0.1:{port}` or through a proxy with HTTPS"
         )
     keeping = None if between is None else hours.parse(between)
     library = Library(home(where))
@@ -58,7 +58,8 @@ def serve(
         typer.echo(f"scanning {', '.join(new)} first; no file is written")
     else:
         tell_what_is_next(library, all_crews.tag.plan.workers)
-    typer.echo(f"http://{host}:{port}/ shows the progress; Ctrl+C stops, and no work is lost")
+    page = web.address(all_crews, f"http://{host}:{port}/")
+    typer.echo(f"{page} shows the progress; Ctrl+C stops, and no work is lost")
     beside = [hours.Keeper(all_crews.hand, keeping), *([watch.Watcher(all_crews, chosen)] if watching else [])]
     for each in beside:
         each.start()

@@ -79,11 +79,12 @@ def run(demo: Demo) -> int:
     try:
         while not server.started:
             demo.wait(0.01)
-        demo.say(f"the page is available: {url}   (Ctrl+C stops everything)")
+        shown = web.address(demo.crews, url)
+        demo.say(f"the page is available: {shown}   (Ctrl+C stops everything)")
         said = tell(demo)
         say(f"\n{said}; try:\n{hints(demo)}")
         if not os.environ.get("DEMO_ONCE"):
-            say(f"\nthe page stays available at {url} until Ctrl+C")
+            say(f"\nthe page stays available at {shown} until Ctrl+C")
             demo.stay()
     except KeyboardInterrupt:
         say("stopping: running jobs return to the queue, no work is lost")

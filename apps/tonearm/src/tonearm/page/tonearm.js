@@ -1,5 +1,7 @@
 // Polls the server every two seconds. All values are inserted as text, never as markup.
-"use strict";
+import { signedIn, signInPage } from "/chargehand/dashboard/session.js";
+
+let session = null;
 const at = (id) => document.getElementById(id);
 const chosen = { label: "", text: "" };
 
@@ -31,6 +33,7 @@ function part(share, kind) {
 }
 async function ask(path, options) {
   const answer = await fetch(path, options);
+  if (answer.status === 401) session = null; // it has ended
   if (!answer.ok) throw new Error((await answer.json().catch(() => ({}))).detail || answer.statusText);
   return answer.json();
 }
@@ -143,7 +146,7 @@ async function errors() {
   at("errors").replaceChildren(...found.map((wrong) => row(wrong.path, make("span", `${wrong.stage}: ${wrong.reason}`, "bad"))));
 }
 at("retry").addEventListener("click", async () => {
-  const done = await ask("/api/errors/retry", { method: "POST", headers: { "X-Tonearm": "1" } });
+  const done = await ask("/api/errors/retry", { method: "POST", headers: { "X-CSRF-Token": session.csrf } });
   at("retried").textContent = `${done.retried} queued again`;
   await errors();
 });
@@ -158,8 +161,16 @@ for (const form of ["m3u", "nsp"]) {
 at("all").addEventListener("click", () => choose({}));
 at("text").addEventListener("input", () => choose({ text: at("text").value, label: chosen.label }));
 
+function signIn() {
+  const link = make("a", "Sign in");
+  link.href = signInPage;
+  at("headline").replaceChildren(link, " to see the library");
+  at("details").textContent = "or open the address that `tonearm serve` prints on its terminal";
+}
 async function look() {
   try {
+    session ??= await signedIn();
+    if (!session) return signIn();
     await progress();
     await Promise.all([labels(), tracks(), errors()]);
     document.querySelector("main").classList.remove("stale");
