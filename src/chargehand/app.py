@@ -6,7 +6,7 @@ It imports no handler: crews name their handlers by string, and only workers imp
 import os
 import sys
 import threading
-from collections.abc import Awaitable, Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, Unpack, overload
@@ -45,9 +45,6 @@ from chargehand.stores.location import locate
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
-    from starlette.requests import Request
-
-    from chargehand.web.keyring import Caller
 
 Payload = TypeVar("Payload")
 Result = TypeVar("Result")
@@ -427,7 +424,7 @@ class Chargehand:
 
         attach(self, app, prefix, probes=probes, announce=announce)
 
-    def requires(self, scope: Literal["read", "enqueue", "control"]) -> "Callable[[Request], Awaitable[Caller]]":
+    def requires(self, scope: Literal["read", "enqueue", "control"]) -> Callable[..., Any]:
         """Returns a FastAPI dependency that lets only callers with this scope use a route of the application.
 
         `@app.get("/songs", dependencies=[Depends(hand.requires("read"))])`. Callers are known by a key, the token, or

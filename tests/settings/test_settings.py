@@ -59,7 +59,7 @@ def test_every_setting_can_be_set_in_every_way(told: Any) -> None:
     samples: dict[str, Any] = {
         "url": "/x/y.db", "node": "n", "embed_workers": False, "worker_processes": 3, "pipeline_threads_per_job": 2,
         "cors_origins": ["https://a.example", "http://b.example:3000"], "host": "::1", "port": 0,
-        "allowed_hosts": ["a.example", "b.example"],
+        "allowed_hosts": ["a.example", "b.example"], "trusted_proxies": ["127.0.0.1", "10.0.0.0/8", "::1"],
         "admin_key": "0123456789abcdef", "log_level": "DEBUG", "log": "json", "synchronous": "normal", "history": True,
         "nvidia_smi": "/opt/bin/nvidia-smi",
     }  # fmt: skip

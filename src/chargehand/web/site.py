@@ -59,14 +59,15 @@ class Site:
         """Checks that the store can be written."""
         self.facts = Cached(lambda: gather(hand, self.in_thread, self.events_dropped()), MAX_AGE, clock.monotonic)
         """The facts for the metrics."""
-        self.readiness = Cached(lambda: self.in_thread(self._ready), MAX_AGE / 2, clock.monotonic)
-        """Whether jobs are performed; cached, because everybody may ask."""
+        self.readiness = Cached(lambda: self.in_thread(self.ready), MAX_AGE / 2, clock.monotonic)
+        """Whether jobs are performed; cached for callers without a key, of whom there may be many."""
         self.diagnosis = Cached(self._examine, MAX_AGE, clock.monotonic)
         """The diagnosis; at most one runs at a time."""
         # Cookies are shared by all ports of a host: the name differs for each store.
         self.cookie = f"chargehand_{sha256(hand.url.encode()).hexdigest()[:8]}"
 
-    def _ready(self) -> Readiness:
+    def ready(self) -> Readiness:
+        """Returns whether jobs are performed, from the node and the store."""
         status = self.hand.internal.node_status()
         holder = None if status is not None else nodelock.holder(self.hand.location)
         return readiness_of(self.hand.known_crews(), status, holder, self.hand.pauses())

@@ -50,9 +50,12 @@ async def workers_ready(request: Request, site: Here) -> Response:
 
     Crews and reasons are shown to callers with the scope `read`.
     """
-    found: Readiness = await site.readiness.get()
-    shown = found if await may(request, "read") else Readiness(ready=found.ready, reasons=(), crews=())
-    return respond(shown, 200 if found.ready else 503)
+    if await may(request, "read"):
+        found = await site.in_thread(site.ready)
+    else:
+        cached: Readiness = await site.readiness.get()
+        found = Readiness(ready=cached.ready, reasons=(), crews=())
+    return respond(found, 200 if found.ready else 503)
 
 
 @routes.get("/metrics", dependencies=READ, response_class=PlainTextResponse, responses=_TEXT)
