@@ -14,6 +14,7 @@ from pydantic import BaseModel
 
 from chargehand import codec
 from chargehand.errors import PayloadError
+from chargehand.model.job import PAYLOAD_LIMIT
 from chargehand.web.problems import MOST_FAULTS, Fault, Problem, summary
 
 if TYPE_CHECKING:
@@ -122,9 +123,18 @@ def decode(body: bytes | msgspec.Raw, model: type[BaseModel] | None, where: str 
         length = memoryview(raw).nbytes
         if length > LONGEST_FIELD and field.annotation is not Any:
             raise invalid([Fault(f"{where}/{name}", f"has {length:,} bytes; at most {LONGEST_FIELD:,} are allowed")])
+        if field.annotation is Any and least_size(raw) > 2 * PAYLOAD_LIMIT:
+            text = f"the payload has {length:,} bytes; the maximum is {PAYLOAD_LIMIT:,} bytes of compact JSON"
+            raise _beyond_limits(PayloadError(text), f"{where}/{name}")
         if length:
             found[name] = decoded(raw, f"{where}/{name}")
     return found
+
+
+def least_size(text: msgspec.Raw) -> int:
+    """Returns a size that JSON has at least without white space and escapes, so that it need not be decoded to know."""
+    found = bytes(text)
+    return len(found) - sum(found.count(space) for space in b" \t\r\n") - 5 * found.count(b"\\")
 
 
 def decoded(text: bytes | msgspec.Raw, where: str, kind: Any = Any) -> Any:

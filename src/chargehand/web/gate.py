@@ -45,7 +45,8 @@ class Gate:
         name = given if _OWN_ID.fullmatch(given) else new_id()
         scope[REQUEST_ID] = name
         token = log.request_id.set(name)
-        reply = _Reply(send, name)
+        # The rest of a body that is refused must not be parsed: each of its chunks can be one byte.
+        reply = _Reply(send, name, close="transfer-encoding" in headers)
         try:
             self._check(scope, headers)
             await self._app(scope, receive, reply)
@@ -87,8 +88,8 @@ def host_of(header: str) -> str:
 class _Reply:
     """Sends a response with the request id and the default headers."""
 
-    def __init__(self, send: Send, name: str) -> None:
-        self._send, self._name = send, name
+    def __init__(self, send: Send, name: str, *, close: bool) -> None:
+        self._send, self._name, self._close = send, name, close
         self.begun = False
 
     async def __call__(self, message: Message) -> None:
@@ -96,6 +97,8 @@ class _Reply:
             self.begun = True
             headers = MutableHeaders(scope=message)
             headers["x-request-id"] = self._name
+            if self._close:
+                headers["connection"] = "close"
             for header, value in HEADERS.items():
                 headers.setdefault(header, value)
         await self._send(message)

@@ -24,7 +24,7 @@ CANCEL_AFTER = 0.5
 """Seconds after the grace period after which requests are cancelled."""
 BACKLOG = 128
 """The number of connections that the system holds for the server, which accepts as many at once."""
-READ_SIZE, CHUNKED_READ_SIZE = 64 << 10, 4 << 10
+READ_SIZE, CHUNKED_READ_SIZE = 64 << 10, 1 << 10
 """The bytes that are parsed before other connections have their turn; a chunk can be one byte of body for six."""
 TIMED_OUT = b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 
@@ -140,8 +140,6 @@ class Connection(H11Protocol):
             self._latest = cycle
             chunked = any(name == b"transfer-encoding" for name, _ in self.headers)
             self._read_at_most(CHUNKED_READ_SIZE if chunked else READ_SIZE)
-            if chunked:
-                cycle.keep_alive = False  # so that the rest of a body that is refused is not parsed
         if cycle is not None and not cycle.response_complete:
             phase = Phase.ANSWER
         else:
