@@ -81,7 +81,7 @@ def test_labels_are_listed_corrected_and_forgotten(place: Path) -> None:
 def test_a_label_file_of_ones_own_merges_words_and_a_broken_one_loses_nothing_heard(place: Path) -> None:
     # spec: TA-3, TA-4
     own = Path(say(place, "labels", "file").strip())
-    own.write_text(own.read_text("utf-8").replace("score = 0.40", "score = 4.0", 1), "utf-8")
+    own.write_text(own.read_text("utf-8").replace("score = 0.50", "score = 4.0", 1), "utf-8")
     with pytest.raises(TonearmError, match="must be between 0 and 1"):
         say(place, "calibrate")
     assert "until the label file is fixed" in say(place, "status")

@@ -64,7 +64,8 @@ def test_the_page_loads_nothing_from_elsewhere_and_says_where_things_stand(place
     assert "innerHTML" not in script.text
     said = progress.json()
     assert (said["files"], said["tagged"], said["waiting"], said["eta"], said["working"]) == (8, 7, 0, 0.0, False)
-    assert labels.json()[0]["loose"] >= labels.json()[-1]["loose"] > 0
+    assert said["certainty"] == "A label needs a score of 0.35 (bold: 0.50); if none is that certain, none is shown."
+    assert labels.json()[0]["regular"] >= labels.json()[-1]["regular"]
     assert [wrong["reason"] for wrong in errors.json()] == ["the file is empty"]
 
 

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tonearm.calibration import ENOUGH, Calibration, calibrate
+from tonearm.calibration import ENOUGH, STEPS, Calibration, calibrate
 from tonearm.errors import LabelFileError
 from tonearm.heard import MODELS
 from tonearm.labels import TIERS, Book, load, merge, parse, shipped
-from tonearm.tiers import NONE, Corrections, Given, judge, within
+from tonearm.tiers import NONE, Corrections, Given, certainty, judge, within
 
 BOOK = load()
 SCORES = st.dictionaries(st.sampled_from(sorted(BOOK.labels)), st.floats(0, 1), max_size=30)
@@ -49,7 +49,7 @@ def test_six_words_for_a_female_voice_are_one_label() -> None:  # spec: TA-3
 
 
 def test_a_track_is_labelled_by_thresholds() -> None:  # spec: TA-3
-    labels = judge(BOOK, {"rock": 0.7, "guitar": 0.3, "80s": 0.15, "jazz": 0.05})
+    labels = judge(BOOK, {"rock": 0.7, "guitar": 0.4, "80s": 0.15, "jazz": 0.05})
     assert [(label.name, label.tier) for label in labels] == [
         ("rock", "strict"),
         ("guitar", "regular"),
@@ -79,11 +79,11 @@ def library(*, common: float, rare: float) -> Calibration:
 
 
 def test_calibration_tells_the_special_from_the_usual() -> None:  # spec: TA-4
-    calibration = library(common=0.4, rare=0.3)
-    track = {"guitar": 0.43, "sitar": 0.295, "rock": 0.9}
+    calibration = library(common=0.4, rare=0.42)
+    track = {"guitar": 0.43, "sitar": 0.415, "rock": 0.9}
     assert {label.name: label.tier for label in judge(BOOK, track)} == {
         "rock": "strict",
-        "guitar": "strict",
+        "guitar": "regular",
         "sitar": "regular",
     }
     found = {label.name: label for label in judge(BOOK, track, calibration)}
@@ -93,6 +93,38 @@ def test_calibration_tells_the_special_from_the_usual() -> None:  # spec: TA-4
     percentile = found["sitar"].percentile
     assert percentile is not None
     assert percentile > 0.95
+
+
+def test_what_is_rare_does_not_outrank_a_clearly_higher_score() -> None:  # spec: TA-9
+    """Every track of the library is classical to some degree, and next to none has any jazz."""
+    tracks = [{"classical": 0.36 + at / 500, "jazz": 0.24 * at / 100} for at in range(2 * ENOUGH)]
+    calibration = calibrate(BOOK.fingerprint, tracks)
+    lenient = parse(shipped().replace("floor = 0.40", "floor = 0.20").replace("floor = 0.30", "floor = 0.12"))
+    track = {"classical": 0.40, "jazz": 0.24}
+    for book in (BOOK, lenient):
+        found = {label.name: label.tier for label in judge(book, track, calibration)}
+        assert found["classical"] == "loose"
+        assert found["jazz"] == "loose"
+        sure = {label.name: label.tier for label in judge(book, {**track, "classical": 0.46}, calibration)}
+        assert sure["classical"] == "regular"
+        assert TIERS.index(sure["jazz"]) >= 1
+    # not clearly higher: the rarity decides
+    close = {label.name: label.tier for label in judge(lenient, {"classical": 0.40, "jazz": 0.31}, calibration)}
+    assert close == {"classical": "loose", "jazz": "strict"}
+    # what the user has decided about does not count
+    removed = judge(lenient, track, calibration, NONE.remove("classical"))
+    assert [(label.name, label.tier) for label in removed] == [("jazz", "strict")]
+
+
+def test_the_certainty_is_said_in_words() -> None:  # spec: TA-9
+    calibrated = library(common=0.4, rare=0.3)
+    few = calibrate(BOOK.fingerprint, [{"rock": 0.9}])
+    plain = "A label needs a score of 0.35 (bold: 0.50); if none is that certain, none is shown."
+    assert certainty(BOOK, None) == certainty(BOOK, few) == plain
+    assert certainty(BOOK, calibrated) == (
+        "A label needs a score of 0.45 (bold: 0.60), or 0.30 in the top 10% of this library (bold: 0.40 in the "
+        "top 5%); if none is that certain, none is shown."
+    )
 
 
 def test_the_most_of_nothing_is_nothing() -> None:  # spec: TA-4
@@ -139,6 +171,47 @@ def test_strict_is_regular_and_regular_is_loose(
     assert judge(BOOK, dict(reversed(scores.items())), calibration, corrections) == labels
 
 
+FEW = ["rock", "pop", "jazz", "classical", "vocal", "instrumental", "choir"]
+
+
+def rarities(rare: frozenset[str]) -> Calibration:
+    """A library in which every score of these labels is the highest, and every score of the others the lowest."""
+    quantiles = {name: [0.0 if name in rare else 1.0] * (STEPS + 1) for name in FEW}
+    return Calibration(ENOUGH, BOOK.fingerprint, quantiles)
+
+
+@settings(max_examples=150)
+@given(
+    scores=st.dictionaries(st.sampled_from(FEW), st.floats(0.1, 0.7), min_size=2),
+    calibration=st.none() | st.frozensets(st.sampled_from(FEW)).map(rarities),
+    corrections=CORRECTIONS,
+    lead=st.sampled_from([0, 0.05, 0.1]),
+)
+def test_no_label_outranks_a_clearly_higher_score_of_its_category(
+    scores: dict[str, float], calibration: Calibration | None, corrections: Corrections, lead: float
+) -> None:  # spec: TA-9
+    book = msgspec.structs.replace(BOOK, lead=lead)
+    labels = judge(book, scores, calibration, corrections)
+    own = {label.name: label for label in labels if label.by == "model"}
+    decided = corrections.removed | corrections.added.keys()
+    for high, score in scores.items():
+        excluded = any(book.exclude_each_other(high, label.name) for label in labels)
+        if high in decided or (excluded and high not in own):
+            continue
+        rank = TIERS.index(own[high].tier) if high in own else len(TIERS)
+        for low in own.values():
+            if (
+                low.category == book.labels[high].category
+                and score >= scores[low.name] + lead
+                and score > scores[low.name]
+            ):
+                assert TIERS.index(low.tier) >= rank, (high, low)
+    for label in own.values():
+        if label.tier != "loose":
+            assert label.score is not None
+            assert label.score >= book.tiers["regular"].floor
+
+
 @settings(max_examples=30)
 @given(scores=SCORES)
 def test_more_score_never_means_a_lower_tier_by_itself(scores: dict[str, float]) -> None:
@@ -170,9 +243,10 @@ def edited(old: str, new: str) -> str:
     ("text", "reason"),
     [
         ("not toml at all [", "TOML|toml|Expected|Invalid"),
-        (edited("score = 0.40", "score = 0.10"), "tiers: score must not increase from strict to loose"),
-        (edited("score = 0.40", "score = 4.0"), "between 0 and 1"),
-        (edited("score = 0.40", "skore = 0.40"), "skore"),
+        (edited("score = 0.50", "score = 0.10"), "tiers: score must not increase from strict to loose"),
+        (edited("score = 0.50", "score = 4.0"), "between 0 and 1"),
+        (edited("score = 0.50", "skore = 0.40"), "skore"),
+        (edited("lead = 0.10", "lead = 10"), "lead must be between 0 and 1"),
         (edited("most = 5", "most = 1"), "most must not decrease"),
         (edited("[tiers.loose]", "[tiers.lose]"), "tiers|lose"),
         (
@@ -207,4 +281,4 @@ def test_people_have_labels_and_thresholds_of_their_own() -> None:  # spec: TA-3
     assert own.fingerprint != BOOK.fingerprint
     strict = '["jazz"], score = { strict = 0.9, regular = 0.8, loose = 0.1 } }'
     assert [label.tier for label in judge(parse(edited('["jazz"] }', strict)), {"jazz": 0.7})] == ["loose"]
-    assert parse(edited("score = 0.40", "score = 0.41")).fingerprint == BOOK.fingerprint  # scores are the same
+    assert parse(edited("score = 0.50", "score = 0.51")).fingerprint == BOOK.fingerprint  # scores are the same

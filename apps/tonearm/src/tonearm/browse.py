@@ -13,6 +13,7 @@ from tonearm.library import Folder, Library, joined, shown
 from tonearm.report import called
 from tonearm.tags import rules
 from tonearm.tags.playlist import Entry
+from tonearm.tiers import SHOWN
 
 _ROW = (
     "SELECT file.id, title, artist, album, year, genre, kind, duration, path, root, tagged_ms, needs, written_ms "
@@ -27,10 +28,10 @@ def folder(each: Folder) -> dict[str, Any]:
 
 
 def tracks(library: Library, *, label: str = "", text: str = "", limit: int = 100) -> list[dict[str, Any]]:
-    """Returns tracks with this label and with this text in their tags or path; empty values match all. Newest first."""
+    """Returns tracks that show this label and have this text in tags or path, newest first; empty values match all."""
     wheres, values = [_ROW], list[Any]()
     if label:
-        wheres.append("file.id IN (SELECT label.file FROM label WHERE name = ?)")
+        wheres.append(f"file.id IN (SELECT label.file FROM label WHERE name = ? AND tier IN {_within(SHOWN)})")
         values.append(label)
     if text:
         wheres.append("instr(lower(coalesce(title, '') || artist || coalesce(album, '') || CAST(path AS TEXT)), ?)")
@@ -76,14 +77,17 @@ def rule(library: Library, text: str) -> rules.Rule:
     return parsed
 
 
-def matching(library: Library, rule: rules.Rule, tier: Tier = "regular") -> Iterator[Entry]:
+def _within(tier: Tier) -> str:
+    """Returns a tier and the stricter ones as a list for a query."""
+    return f"({', '.join(repr(each) for each in TIERS[: TIERS.index(tier) + 1])})"
+
+
+def matching(library: Library, rule: rules.Rule, tier: Tier = SHOWN) -> Iterator[Entry]:
     """Yields the tracks that match a rule by their labels of this tier or a stricter one."""
-    wanted = TIERS[: TIERS.index(tier) + 1]
-    marks = ", ".join("?" * len(wanted))
     rows = library.rows(f"{_ROW} AND tagged_ms IS NOT NULL ORDER BY file.id")
     for number, title, artist, _album, _year, _genre, _kind, duration, path, root, *_ in rows:
         groups: dict[str, list[str]] = {}
-        given = library.rows(f"SELECT category, name FROM label WHERE file = ? AND tier IN ({marks})", number, *wanted)
+        given = library.rows(f"SELECT category, name FROM label WHERE file = ? AND tier IN {_within(tier)}", number)
         for category, name in given:
             groups.setdefault(category, []).append(name)
         if rules.matches(rule, groups):

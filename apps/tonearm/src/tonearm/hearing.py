@@ -45,6 +45,11 @@ def derivation(library: Library) -> Derivation:
     return Derivation(library.book(), calibration(library))
 
 
+def certainty(library: Library) -> str | None:
+    """Returns which scores are certain enough for a label to be shown; None while the label file is invalid."""
+    return None if library.book_trouble() else tiers.certainty(library.book(), calibration(library))
+
+
 def calibration(library: Library) -> Calibration | None:
     """Returns the newest calibration, or None."""
     found = library.one("SELECT body FROM calibration ORDER BY id DESC LIMIT 1")

@@ -64,6 +64,7 @@ class File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tiers: dict[Tier, Limits]
     labels: dict[Category, dict[str, Source]]
     exclusive: tuple[Exclusion, ...] = ()
+    lead: float = 0.10
 
 
 class Label(msgspec.Struct, frozen=True):
@@ -81,6 +82,8 @@ class Book(msgspec.Struct, frozen=True):
     labels: dict[str, Label]
     tiers: dict[Tier, Limits]
     exclusive: tuple[frozenset[str], ...]
+    lead: float
+    """The difference from which a score counts as clearly higher than another of the same category."""
     fingerprint: str
     """Fingerprint of everything that scores depend on. Calibrations with different fingerprints are not comparable."""
 
@@ -125,6 +128,8 @@ def parse(text: str) -> Book:
     except msgspec.DecodeError as error:  # invalid TOML, or a wrong structure
         raise LabelFileError(str(error)) from error
     _check_tiers(written.tiers)
+    if not 0 <= written.lead <= 1:
+        raise LabelFileError(f"lead must be between 0 and 1: {written.lead}")
     labels: dict[str, Label] = {}
     for category, sources in written.labels.items():
         for name, source in sources.items():
@@ -140,6 +145,7 @@ def parse(text: str) -> Book:
         labels,
         written.tiers,
         tuple(frozenset(exclusion.labels) for exclusion in written.exclusive),
+        written.lead,
         hashlib.sha256(made_of).hexdigest()[:16],
     )
 

@@ -94,7 +94,7 @@ def distribution(library: Library) -> list[dict[str, Any]]:
     """Returns the number of tracks with each label, by tier, most common first."""
     rows = library.rows(
         "SELECT name, category, sum(tier = 'strict'), sum(tier <> 'loose'), count(*) FROM label "
-        "JOIN file ON file.id = label.file WHERE missing_ms IS NULL GROUP BY name, category ORDER BY 5 DESC, 1"
+        "JOIN file ON file.id = label.file WHERE missing_ms IS NULL GROUP BY name, category ORDER BY 4 DESC, 5 DESC, 1"
     )
     return [dict(zip(("name", "category", "strict", "regular", "loose"), row, strict=True)) for row in rows]
 

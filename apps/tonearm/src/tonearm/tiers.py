@@ -1,6 +1,7 @@
 """Derives the labels of a track from its scores. Pure; must not import numpy.
 
 The tier of a label is the strictest that it reaches: strict labels are also regular, and regular labels also loose.
+Within a category, no label is in a stricter tier than a label with a clearly higher score.
 """
 
 from collections.abc import Iterable, Mapping
@@ -48,6 +49,11 @@ class Corrections(msgspec.Struct, frozen=True):
 
 NONE = Corrections()
 
+SHOWN: Tier = "regular"
+"""The widest tier whose labels are certain enough to be shown."""
+UNREACHED = len(TIERS)
+"""The rank of a label that reaches no tier; the rank of others is the index of their tier."""
+
 
 class Candidate(msgspec.Struct, frozen=True):
     """A label that reaches a tier by its score."""
@@ -74,10 +80,7 @@ def judge(
         for name, category in sorted(corrections.added.items())
     ]
     room = _room(book)
-    candidates = [found for name in scores if (found := _candidate(book, name, scores[name], used)) is not None]
-    for found in sorted(candidates, key=lambda found: (TIERS.index(found.tier), -found.score, found.name)):
-        if found.name in corrections.added or found.name in corrections.removed:
-            continue
+    for found in _candidates(book, _open(book, scores, corrections), used):
         if any(book.exclude_each_other(found.name, other.name) for other in given):
             continue
         category = book.labels[found.name].category
@@ -93,19 +96,64 @@ def within(given: Iterable[Given], tier: Tier) -> list[Given]:
     return [label for label in given if TIERS.index(label.tier) <= TIERS.index(tier)]
 
 
-def _candidate(book: Book, name: str, score: float, calibration: Calibration | None) -> Candidate | None:
-    label = book.labels[name]
-    percentile = None if calibration is None else calibration.percentile(name, score)
-    for tier in TIERS:
-        limits = book.tiers[tier]
+def certainty(book: Book, calibration: Calibration | None) -> str:
+    """Returns, for people, which scores are certain enough for a label to be shown."""
+    shown, strict = book.tiers[SHOWN], book.tiers["strict"]
+    if calibration is None or not calibration.fits(book.fingerprint):
+        needs = f"a score of {shown.score:.2f} (bold: {strict.score:.2f})"
+    else:
+        top, bold = f"top {1 - shown.percentile:.0%}", f"{strict.floor:.2f} in the top {1 - strict.percentile:.0%}"
+        needs = (
+            f"a score of {shown.sure:.2f} (bold: {strict.sure:.2f}), "
+            f"or {shown.floor:.2f} in the {top} of this library (bold: {bold})"
+        )
+    return f"A label needs {needs}; if none is that certain, none is shown."
+
+
+def _open(book: Book, scores: Mapping[str, float], corrections: Corrections) -> dict[str, float]:
+    """Returns the scores that the user has not decided about: neither corrected labels nor those that they exclude."""
+    return {
+        name: score
+        for name, score in scores.items()
+        if name not in corrections.added
+        and name not in corrections.removed
+        and not any(book.exclude_each_other(name, added) for added in corrections.added)
+    }
+
+
+def _candidates(book: Book, scores: Mapping[str, float], calibration: Calibration | None) -> list[Candidate]:
+    """Returns the labels that reach a tier: strictest first, then by score."""
+    by_category: dict[Category, list[tuple[float, str]]] = {}
+    for name, score in scores.items():
+        by_category.setdefault(book.labels[name].category, []).append((score, name))
+    found: list[Candidate] = []
+    for members in by_category.values():
+        ranked: list[tuple[float, int]] = []  # the score and rank of every label so far, the highest score first
+        limit, passed = 0, 0  # the lowest rank of a clearly higher score; how many scores are clearly higher
+        for score, name in sorted(members, key=lambda pair: (-pair[0], pair[1])):
+            percentile = None if calibration is None else calibration.percentile(name, score)
+            while passed < len(ranked) and ranked[passed][0] >= score + book.lead:
+                limit = max(limit, ranked[passed][1])
+                passed += 1
+            rank = max(limit, _rank(book, name, score, percentile))
+            ranked.append((score, rank))
+            if rank < UNREACHED:
+                found.append(Candidate(TIERS[rank], score, name, percentile))
+    return sorted(found, key=lambda each: (TIERS.index(each.tier), -each.score, each.name))
+
+
+def _rank(book: Book, name: str, score: float, percentile: float | None) -> int:
+    """Returns the rank that a label reaches by itself."""
+    for rank, tier in enumerate(TIERS):
+        limits, threshold = book.tiers[tier], book.threshold(book.labels[name], tier)
         if percentile is None:
-            reached = score >= book.threshold(label, tier)
+            reached = score >= threshold
         else:
             common = score >= limits.floor and percentile >= limits.percentile
-            reached = common or score >= max(limits.sure, book.threshold(label, tier))
+            reached = common or score >= max(limits.sure, threshold)
         if reached:
-            return Candidate(tier, score, name, percentile)
-    return None
+            return rank
+    return UNREACHED
 
 
 def _with_room(room: dict[Tier, dict[Category, int]], reached: Tier, category: Category) -> Tier | None:

@@ -116,6 +116,7 @@ def _progress(app: FastAPI, crews: Crews, library: Library) -> None:
             "workers": at_work,
             "paused": [pause.reason or pause.who for pause in crews.hand.pauses()],
             "label_file": library.book_trouble(),
+            "certainty": hearing.certainty(library),
             "folders": [browse.folder(each) for each in library.folders()],
         }
 

@@ -45,7 +45,9 @@ def list_labels(
         typer.echo(f"{each.tier:8} {each.category:10} {each.name:24} {said}")
     if not given:
         heard = hearing.scores(library, number) is not None
-        typer.echo("no label matches" if heard else f"track {number} has not been analysed yet")
+        typer.echo("no label is certain" if heard else f"track {number} has not been analysed yet")
+    if (certain := hearing.certainty(library)) is not None:
+        typer.echo(certain)
 
 
 @labels.command()

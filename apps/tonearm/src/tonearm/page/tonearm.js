@@ -67,28 +67,28 @@ async function progress() {
   for (const reason of now.paused) parts.push(`paused: ${reason}`);
   if (now.label_file) parts.push(`no labels are derived until the label file is fixed: ${now.label_file}`);
   at("details").textContent = parts.join(" · ");
+  at("certainty").textContent = now.certainty || "";
   at("workers").replaceChildren(...now.workers.map((worker) => row(worker.component.replace("worker:", ""),
     make("span", worker.doing ? "working" : worker.status, worker.doing ? "busy" : KINDS[worker.status] || "warn"),
     worker.pid ? make("span", `pid ${worker.pid}`, "muted") : "", doing(worker))));
 }
 async function labels() {
-  const found = await ask("/api/labels");
-  const most = Math.max(1, ...found.map((label) => label.loose));
+  const found = (await ask("/api/labels")).filter((label) => label.regular);
+  const most = Math.max(1, ...found.map((label) => label.regular));
   const groups = Map.groupBy ? Map.groupBy(found, (label) => label.category) : new Map([["all", found]]);
   at("labels").replaceChildren(...[...groups].map(([category, some]) => {
     const group = make("section");
     group.append(make("h3", category), ...some.map((label) => {
       const line = make("div", undefined, "share");
       const bar = make("div", undefined, "bar");
-      bar.append(part(label.strict / most, "strict"), part((label.regular - label.strict) / most, "regular"),
-        part((label.loose - label.regular) / most, "loose"));
-      line.title = `${label.name}: ${label.strict} strict, ${label.regular} regular, ${label.loose} loose`;
-      line.append(press(label.name, () => choose({ label: label.name })), bar, make("span", label.loose));
+      bar.append(part(label.strict / most, "strict"), part((label.regular - label.strict) / most, "regular"));
+      line.title = `${label.name}: ${label.strict} strict, ${label.regular} regular`;
+      line.append(press(label.name, () => choose({ label: label.name })), bar, make("span", label.regular));
       return line;
     }));
     return group;
   }));
-  if (!found.length) at("labels").replaceChildren(make("p", "No song has been analysed yet.", "empty"));
+  if (!found.length) at("labels").replaceChildren(make("p", "No song has a certain label yet.", "empty"));
 }
 function chips(some) {
   const list = make("ul", undefined, "chips");
@@ -99,6 +99,8 @@ function chips(some) {
   }
   return list;
 }
+const certain = (some) => some.filter((label) => label.tier !== "loose");
+const UNCERTAIN = "no certain label";
 function choose(change) {
   Object.assign(chosen, { label: "" }, change);
   tracks();
@@ -108,8 +110,8 @@ async function tracks() {
   at("all").hidden = !chosen.label;
   at("all").textContent = `${chosen.label} ✕`;
   at("tracks").replaceChildren(...found.map((track) => {
-    const sure = track.labels.filter((label) => label.tier !== "loose");
-    const state = track.labels.length ? "no certain label" : track.state;
+    const sure = certain(track.labels);
+    const state = track.state === "tagged" ? UNCERTAIN : track.state;
     return row(press(track.name, () => show(track.id)), sure.length ? chips(sure) : make("span", state, "muted"));
   }));
   if (!found.length) at("tracks").replaceChildren(row(make("span", "no tracks", "muted")));
@@ -121,7 +123,9 @@ async function show(id) {
   const title = make("h2", track.name);
   title.id = "h-track";
   const scored = make("p", track.scores.map((each) => `${each.name} ${each.score.toFixed(2)}`).join(", "), "soft");
-  place.replaceChildren(title, make("p", track.path, "soft"), track.labels.length ? chips(track.labels) : make("p", track.state));
+  const sure = certain(track.labels);
+  place.replaceChildren(title, make("p", track.path, "soft"),
+    sure.length ? chips(sure) : make("p", track.state === "tagged" ? UNCERTAIN : track.state));
   if (track.scores.length) place.append(make("h3", "Scores"), scored);
   place.append(near);
   place.hidden = false;
