@@ -1,19 +1,23 @@
 """Every command of Tonearm's, as somebody types it, while nobody works: what it says, and what it says is wrong."""
 
+import os
+import re
 import shutil
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import shelves
 import tagged
 from typer.main import get_command
 from typer.testing import CliRunner
 
-from tonearm import hearing
+from tonearm import browse, catalogue, hearing
 from tonearm.cli.main import app
 from tonearm.errors import TonearmError
 from tonearm.library import Library
+from tonearm.tags import undo
 
 
 @pytest.fixture(scope="module")
@@ -130,12 +134,57 @@ def test_nothing_is_written_in_a_dry_run_and_settings_are_checked(made: Path, pl
     assert "mode none" in say(place, "write", "--dry-run")
     shown = say(place, "write", "--dry-run", "--mode", "full", "--tier", "loose")
     assert "+ tonearm:scores: " in shown
-    assert "7 files would be written; nothing was written" in shown
+    assert "7 files would be changed, 0 already up to date, 0 left unchanged; nothing was written" in shown
     assert "'none', 'minimal', 'full'" in say(place, "write", "--mode", "everything")
     with pytest.raises(TonearmError, match="mood=MOOD:fill-empty"):
         say(place, "write", "--mode", "full", "--onto", "mood")
     assert "0 files to be cleaned" in say(place, "undo")
     assert {path: path.read_bytes() for path in made.rglob("song*")} == before
+
+
+def counts(shown: str) -> list[str]:
+    """The three counts of a dry run or a run."""
+    return re.findall(r"(\d+) (?:files? (?:would be )?changed|already|left)", shown.splitlines()[-1])
+
+
+def test_a_dry_run_counts_the_files_of_the_run(tmp_path: Path) -> None:
+    # spec: TA-5
+    music = tmp_path / "music"
+    songs = shelves.songs(music)
+    library, _ = shelves.opened(tmp_path / "home", music)
+    shelves.hear_all(library)
+    full = ("write", "--mode", "full", "--tier", "loose")
+    say(tmp_path / "home", *full)
+    songs[0].write_bytes(tagged.make(tmp_path, "mp3-24").read_bytes())  # written by somebody else
+    undo(songs[1], root=music)
+    os.link(songs[1], tmp_path / "other name.flac")
+    undo(songs[2], root=music)
+    songs[2].write_bytes(songs[2].read_bytes()[:-20])  # cut: only the run itself could notice
+    undo(songs[3], root=music)
+    catalogue.again(library, [browse.find(library, str(songs[4]))])  # to be heard anew: not in either
+    before = {path: path.read_bytes() for path in songs}
+    dry = say(tmp_path / "home", *full, "--dry-run")
+    assert {path: path.read_bytes() for path in songs} == before
+    assert sorted(os.listdir(music)) == sorted({"inside", *(path.name for path in songs if path.parent == music)})
+    run = say(tmp_path / "home", *full)
+    assert counts(dry) == counts(run) == ["2", "2", "2"], (dry, run)
+    library.close()
+
+
+def test_a_write_mode_ends_by_mode_none_and_by_undo(place: Path) -> None:
+    # spec: TA-8
+    library = Library(place)
+    (folder,) = library.folders()
+    library.change_folder(msgspec.structs.replace(folder, mode="full"))
+    hearing.correct(library, 1, hearing.corrections(library, 1).add("krautrock", "genre"))
+    assert "1 file to be written" in say(place, "status")
+    assert "7 files to be written: by `tonearm serve`" in say(place, "calibrate")
+    say(place, "write", "--mode", "none")
+    assert (library.folders()[0].mode, "to be written" in say(place, "status")) == ("none", False)
+    library.change_folder(msgspec.structs.replace(folder, mode="full"))
+    say(place, "undo")
+    assert library.folders()[0].mode == "none"
+    library.close()
 
 
 def test_trying_first_and_what_is_wrong(place: Path, tmp_path: Path) -> None:

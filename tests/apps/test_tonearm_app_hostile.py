@@ -16,6 +16,7 @@ from tonearm import crews, hearing, report
 from tonearm.demo import story
 from tonearm.handlers import Look
 from tonearm.library import Library
+from tonearm.tags import read
 
 HOURS = 1
 
@@ -36,7 +37,7 @@ def very_long(path: Path) -> None:
 
 
 def test_a_hostile_library_comes_to_its_end_and_everything_bad_is_listed(tmp_path: Path, weights_folder: Path) -> None:
-    # spec: TA-2, TA-3, TA-5, TA-6, WK-6
+    # spec: TA-2, TA-3, TA-5, TA-6, TA-8, WK-6
     (tmp_path / "cache").mkdir()
     (tmp_path / "cache" / "tonearm").symlink_to(weights_folder)
     music, locked = tmp_path / "music", tmp_path / "music" / "locked"
@@ -77,6 +78,11 @@ def test_a_hostile_library_comes_to_its_end_and_everything_bad_is_listed(tmp_pat
         assert (done[r"caf\xe9.flac"], done[r"caf\xe8.flac"]) == (1, 1)
         assert heard[b"long.wav"] == HOURS * 3600
         say(tmp_path / "home", "write", "--mode", "minimal", "--tier", "loose")
+        eventually(lambda: not report.progress(library).writes_waiting, 60)
+        late = tagged.make(music, "vorbis", "late", seconds=3.5)  # the write mode holds for it too
+        all_crews.library.enqueue(Look(library.add_folder(music).id)).wait(timeout=60)
+        eventually(lambda: getattr(read(late), "own", {}), 60)
+        heard[b"late.ogg"] = 3.5
         eventually(lambda: not report.progress(library).writes_waiting, 60)
     assert "folder is read-only" in reasons()["locked.flac"]
     assert report.progress(library).written == len(heard) - 1

@@ -4,12 +4,14 @@ import os
 import shutil
 from pathlib import Path
 
+import msgspec
 import pytest
 import shelves
 import tagged
 
 from tonearm import browse, catalogue, crews, hearing, hours, report, scan, written
 from tonearm.errors import TonearmError
+from tonearm.heard import MODELS
 from tonearm.library import Folder, Library
 from tonearm.tags import Refused, Unchanged, Written, read, rules
 from tonearm.tags.read import Tags
@@ -182,6 +184,7 @@ def test_labels_are_written_only_when_asked_read_back_and_undone(tmp_path: Path,
     assert {type(outcome) for outcome in do_all(library)} == {Written}
     assert {path: (tagged.packets(path), tagged.others(path)) for path in music.rglob("*.*")} == before
     # a writer that was killed after the rename, before it could say so: the next one finds it done
+    library.change_folder(mode)
     written.ask(library, mode, "write")
     task = written.task(library, written.in_line(library, 0, 10)[0][0])
     assert task is not None
@@ -190,6 +193,82 @@ def test_labels_are_written_only_when_asked_read_back_and_undone(tmp_path: Path,
         db.execute("UPDATE file SET asked = 'write', size = 1 WHERE id = ?", (task.id,))
     assert isinstance(written.perform(library, task), Unchanged)
     assert scan.scan(library, mode).changed == 0
+
+
+def waiting(library: Library) -> set[bytes]:
+    return {path for _, _, path in written.in_line(library, 0, 1000)}
+
+
+def louder(library: Library, number: int) -> None:
+    """As if the networks had heard something else."""
+    with library.writing() as db:
+        scores = {model: [0.9 * (at % 9 == 0) for at in range(len(words))] for model, words in MODELS.items()}
+        db.execute("UPDATE heard SET scores = ? WHERE file = ?", (hearing._packed(scores), number))
+
+
+def test_a_write_mode_holds_for_songs_that_are_heard_later_and_after_a_calibration(tmp_path: Path, music: Path) -> None:
+    # spec: TA-8
+    library, folder = shelves.opened(tmp_path / "home", music)
+    shelves.hear_all(library)
+    assert not waiting(library)
+    mode = msgspec.structs.replace(folder, mode="minimal", tier="loose")
+    library.change_folder(mode)
+    assert written.ask(library, mode, "write") == 7
+    assert {type(outcome) for outcome in do_all(library)} == {Written}
+    # a song that comes later
+    tagged.make(music, "flac", "later", seconds=0.7)
+    scan.scan(library, mode)
+    assert not waiting(library)
+    shelves.hear_all(library)
+    assert waiting(library) == {b"later.flac"}
+    assert {type(outcome) for outcome in do_all(library)} == {Written}
+    said = read(music / "later.flac")
+    assert isinstance(said, Tags)
+    assert said.own
+    # a calibration requests what it changes, and nothing else
+    hearing.recalibrate(library, force=True)
+    assert not waiting(library)
+    (number,) = (row[0] for row in library.rows("SELECT id FROM file WHERE path = ?", b"later.flac"))
+    louder(library, number)
+    hearing.recalibrate(library, force=True)
+    assert waiting(library) == {b"later.flac"}
+    assert {type(outcome) for outcome in do_all(library)} == {Written}
+    # so does a person's correction
+    hearing.correct(library, number, hearing.corrections(library, number).add("krautrock", "genre"))
+    assert waiting(library) == {b"later.flac"}
+    # new labels while an older request is carried out: the request stays
+    task = written.task(library, number)
+    assert task is not None
+    hearing.correct(library, number, hearing.corrections(library, number).add("zeuhl", "genre"))
+    written.perform(library, task)
+    assert waiting(library) == {b"later.flac"}
+    # mode none, and undo, end it
+    written.end(library, mode)
+    assert not waiting(library)
+    library.change_folder(mode)
+    assert written.ask(library, mode, "undo") == 8
+    do_all(library)
+    louder(library, 1)
+    hearing.recalibrate(library, force=True)
+    assert not waiting(library)
+    assert report.progress(library).written == 0
+
+
+def test_a_song_without_a_label_is_not_requested_again_and_again(tmp_path: Path, music: Path) -> None:
+    # spec: TA-8
+    library, folder = shelves.opened(tmp_path / "home", music)
+    library.change_folder(msgspec.structs.replace(folder, mode="minimal"))
+    for _, number, turn, _ in catalogue.in_line(library, "", 100):
+        file = catalogue.waiting(library, number, turn)
+        assert file is not None
+        silent = {model: [0.0] * len(words) for model, words in MODELS.items()}
+        heard = msgspec.structs.replace(shelves.heard(1), scores=silent)
+        assert hearing.keep(library, file, heard, None, 1.0) == []
+    assert not waiting(library)
+    assert written.ask(library, library.folders()[0], "write") == 7
+    assert {type(outcome) for outcome in do_all(library)} == {Unchanged}
+    assert report.progress(library).written == 0
+    assert written.ask(library, folder, "undo") == 0
 
 
 def test_working_hours() -> None:
@@ -205,18 +284,19 @@ def test_working_hours() -> None:
             hours.parse(wrong)
 
 
-def test_the_crew_rests_outside_working_hours_but_what_a_person_paused_stays_so(tmp_path: Path) -> None:
-    # spec: TA-1
+def test_the_crews_rest_outside_working_hours_but_what_a_person_paused_stays_so(tmp_path: Path) -> None:
+    # spec: TA-1, TA-8
     hand = crews.build(tmp_path, machine=crews.Machine(2, 4 << 30)).hand
     hand.open()
     keeper = hours.Keeper(hand, hours.parse("01:00-07:00"))
     keeper.step(600)
     keeper.step(601)
-    assert [(pause.scope, pause.who) for pause in hand.pauses()] == [("tag", hours.WHO)]
+    assert [(pause.scope, pause.who) for pause in hand.pauses()] == [("tag", hours.WHO), ("write", hours.WHO)]
     keeper.step(61)
     assert hand.pauses() == []
     hand.pause("tag", who="somebody")
     keeper.step(600)
+    assert len(hand.pauses()) == 2
     keeper.step(61)
     assert [pause.who for pause in hand.pauses()] == ["somebody"]
     hand.close()

@@ -22,6 +22,7 @@ from tonearm.tags import (
     Written,
     formats,
     place,
+    preview,
     read,
     sweep,
     sweep_folder,
@@ -186,10 +187,12 @@ def test_no_space_is_said_and_leaves_nothing_behind(case: str, tmp_path: Path) -
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) // 2, hard))
     try:
+        rehearsed = preview(song, tagged.SOME, FULL, root=tmp_path)
         outcome = put(song)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert "free space" in refused(outcome, "no-space")
+    assert rehearsed == outcome
     assert song.read_bytes() == before
     assert os.listdir(tmp_path) == [song.name]
 

@@ -1,14 +1,17 @@
 """Handlers of the light crews: scan folders, calibrate, write files. Must not import numpy or a decoder."""
 
+import logging
 from typing import Any
 
 import msgspec
 
-from chargehand import GiveUp, Handler, Item, Job
+from chargehand import ChargehandError, GiveUp, Handler, Item, Job
 from tonearm import catalogue, hearing, scan, written
 from tonearm.errors import TonearmError
 from tonearm.library import Library, home, shown
 from tonearm.tags import Refused
+
+_logger = logging.getLogger(__name__)
 
 
 class Look(msgspec.Struct, frozen=True):
@@ -45,6 +48,7 @@ class Scanner(Handler[Look, dict[str, Any]]):
             raise GiveUp(str(error)) from error
         if catalogue.in_line(self.library, "", 1):
             wake("tag")
+        wake_writers(self.library)
         return msgspec.to_builtins(found)
 
     def tear_down(self) -> None:
@@ -52,14 +56,22 @@ class Scanner(Handler[Look, dict[str, Any]]):
 
 
 def wake(crew: str) -> None:
-    """Makes a discovering crew look for jobs now, because it may be idle."""
+    """Makes a discovering crew look for jobs now, because it may be idle; it also looks by itself from time to time."""
     from tonearm import crews  # imported here: crews imports this module
 
     hand = crews.build().hand
     try:
         hand.wake(crew)
+    except ChargehandError as error:  # for example, the node is being replaced
+        _logger.warning("cannot wake %s: %s", crew, error)
     finally:
         hand.close()
+
+
+def wake_writers(library: Library) -> None:
+    """Wakes the write crew if a file waits for writing."""
+    if written.is_waiting(library):
+        wake("write")
 
 
 class Calibrator(Handler[Count, dict[str, Any]]):
@@ -73,9 +85,11 @@ class Calibrator(Handler[Count, dict[str, Any]]):
             job.progress(done, total, stage=stage)
 
         try:
-            return msgspec.to_builtins(hearing.recalibrate(self.library, tick, force=job.payload.force))
+            done = hearing.recalibrate(self.library, tick, force=job.payload.force)
         except TonearmError as error:  # the label file is invalid
             raise GiveUp(str(error)) from error
+        wake_writers(self.library)
+        return msgspec.to_builtins(done)
 
     def tear_down(self) -> None:
         self.library.close()

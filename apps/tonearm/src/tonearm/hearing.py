@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from tonearm import calibration as calibrating
-from tonearm import catalogue, clock, tiers
+from tonearm import catalogue, clock, tiers, wanted
 from tonearm.calibration import Calibration, Tally
 from tonearm.catalogue import Waiting
 from tonearm.errors import TonearmError
@@ -79,7 +79,7 @@ def keep(library: Library, file: Waiting, heard: Heard, audio: bytes | None, too
         )
         given = [] if how is None else how.labels(heard.scores, _corrections(db, file.id))
         if how is not None:
-            _put(db, file.id, given)
+            _put(library, db, file.id, given)
     return given
 
 
@@ -137,7 +137,7 @@ def correct(library: Library, number: int, said: Corrections) -> list[Given]:
     with library.writing() as db:
         db.execute("INSERT OR REPLACE INTO correction VALUES (?, ?)", (number, _json(said)))
         given = how.labels(heard or {}, said)
-        _put(db, number, given)
+        _put(library, db, number, given)
     return given
 
 
@@ -218,7 +218,7 @@ def derive_again(library: Library, tick: Tick | None = None) -> int:
     while page := list(islice(tracks, PAGE)):
         with library.writing() as db:
             for number, blob in page:
-                _put(db, number, how.labels(unpacked(blob, SIZES), _corrections(db, number)))
+                _put(library, db, number, how.labels(unpacked(blob, SIZES), _corrections(db, number)))
         done += len(page)
         if tick is not None:
             tick(done, total, "derive")
@@ -251,9 +251,21 @@ def _corrections(db: Db, number: int) -> Corrections:
     return msgspec.json.decode(found[0][0], type=Corrections) if found else tiers.NONE
 
 
-def _put(db: Db, number: int, given: Sequence[Given]) -> None:
+def _put(library: Library, db: Db, number: int, given: Sequence[Given]) -> None:
+    """Stores the labels of a track; if its folder has a write mode, requests that outdated tags are written."""
     db.execute("DELETE FROM label WHERE file = ?", (number,))
     db.executemany(
         "INSERT INTO label VALUES (?, ?, ?, ?, ?, ?, ?)",
         [(number, g.name, g.category, g.tier, g.by, g.score, g.percentile) for g in given],
     )
+    found = db.execute(
+        "SELECT folder, written FROM file WHERE id = ? AND tagged_ms IS NOT NULL AND needs IS NULL", (number,)
+    ).fetchall()
+    for folder_id, written in found:
+        folder = library.folder(folder_id)
+        if folder is None or folder.mode == "none":
+            continue
+        # The labels are read back, because their order is part of the digest.
+        now = wanted.labels(labels(library, number), folder.tier)
+        if wanted.digest(now, folder.settings()) != (written or ""):
+            db.execute("UPDATE file SET asked = 'write', turn = turn + 1 WHERE id = ?", (number,))

@@ -1,4 +1,4 @@
-"""Pauses the tag crew outside working hours. The decision is pure; one thread checks the clock."""
+"""Pauses analysis and writing outside working hours. The decision is pure; one thread checks the clock."""
 
 import logging
 import re
@@ -12,6 +12,7 @@ from tonearm.errors import TonearmError
 FORM = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)-([01]?\d|2[0-3]):([0-5]\d)")
 WHO = "tonearm's working hours"
 EVERY = 20.0
+CREWS = ("tag", "write")
 
 _logger = logging.getLogger(__name__)
 
@@ -49,7 +50,7 @@ def minute_now() -> int:
 
 
 class Keeper:
-    """Pauses the crew outside the hours, and resumes only pauses that it made itself."""
+    """Pauses the crews outside the hours, and resumes only pauses that it made itself."""
 
     def __init__(self, hand: Chargehand, hours: Hours | None) -> None:
         self._hand, self._hours = hand, hours
@@ -68,12 +69,13 @@ class Keeper:
 
     def step(self, minute: int) -> None:
         """Checks once."""
-        pause = next((pause for pause in self._hand.pauses() if pause.scope == "tag"), None)
+        paused = {pause.scope: pause.who for pause in self._hand.pauses()}
         working = self._hours is None or self._hours.include(minute)
-        if working and pause is not None and pause.who == WHO:
-            self._hand.resume("tag")
-        elif not working and pause is None:
-            self._hand.pause("tag", reason="outside working hours", who=WHO)
+        for crew in CREWS:
+            if working and paused.get(crew) == WHO:
+                self._hand.resume(crew)
+            elif not working and crew not in paused:
+                self._hand.pause(crew, reason="outside working hours", who=WHO)
 
     def _run(self) -> None:
         while self._hours is not None and not self._over.wait(EVERY):

@@ -75,7 +75,7 @@ def progress(library: Library) -> Progress:
         scanned_ms=(scanned[0] or None) if scanned else None,
         calibrated=library.number("SELECT tracks FROM calibration ORDER BY id DESC LIMIT 1"),
         writes_waiting=library.number(f"SELECT count(*) {here} AND asked IS NOT NULL"),
-        written=library.number(f"SELECT count(*) {here} AND written IS NOT NULL"),
+        written=library.number(f"SELECT count(*) {here} AND written <> ''"),
     )
 
 

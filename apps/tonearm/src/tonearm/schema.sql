@@ -38,7 +38,7 @@ CREATE TABLE file (
   took REAL,                              -- duration of the analysis in seconds
   turn INTEGER NOT NULL DEFAULT 0,        -- like round, for writing
   asked TEXT,                             -- 'write', 'undo' or NULL
-  written TEXT,                           -- digest of the labels written last
+  written TEXT,                           -- digest of what was written last; empty: nothing of Tonearm is in the file
   written_ms INTEGER,
   UNIQUE (folder, path)
 ) STRICT;

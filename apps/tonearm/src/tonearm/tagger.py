@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from chargehand import ConfigurationError, GiveUp, Handler, Item, Job
 from tonearm import catalogue, clock, hearing
 from tonearm.errors import Undecodable, WeightsError
+from tonearm.handlers import wake_writers
 from tonearm.library import Library, home
 from tonearm.tags.audio import digest
 
@@ -37,6 +38,7 @@ class Tagger(Handler[dict[str, int], dict[str, Any]]):
         if (
             file is None
         ):  # the file was analysed by a worker that crashed before it reported; or it changed, or is missing
+            wake_writers(self.library)
             return {"labels": None}
         began = clock.monotonic()
         ear = self._ear(job)
@@ -53,6 +55,7 @@ class Tagger(Handler[dict[str, int], dict[str, Any]]):
         given = hearing.keep(self.library, file, heard, digest(file.file), took)
         if hearing.is_due(self.library):
             job.enqueue(CALIBRATION, {"force": False}, key="calibrate")
+        wake_writers(self.library)
         return {"labels": None if given is None else [label.name for label in given]}
 
     def _ear(self, job: Job[dict[str, int]]) -> "Ear":

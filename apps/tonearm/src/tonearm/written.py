@@ -1,20 +1,23 @@
 """Writes labels into files and removes them, as requested, and records it in a journal."""
 
-import hashlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 
-from tonearm import catalogue, clock, hearing
-from tonearm.heard import LISTENER
-from tonearm.library import Folder, Library
+from tonearm import catalogue, clock, hearing, wanted
+from tonearm.library import Db, Folder, Library
 from tonearm.scan import ends_of
 from tonearm.tags import Labels, Outcome, Plan, Refused, Unchanged, Written, preview, undo, write
-from tonearm.tiers import within
 
 Asked = Literal["write", "undo"]
+CHOSEN: dict[Asked, str] = {
+    "write": "tagged_ms IS NOT NULL AND needs IS NULL AND missing_ms IS NULL",
+    "undo": "written <> '' AND missing_ms IS NULL",
+}
+"""The files that a request applies to."""
 
 
 class Task(msgspec.Struct, frozen=True):
@@ -33,14 +36,33 @@ class Task(msgspec.Struct, frozen=True):
 
 
 def ask(library: Library, folder: Folder, what: Asked) -> int:
-    """Requests that all outdated files of a folder are written, or all written files cleaned; returns their number."""
-    which = "written IS NOT NULL" if what == "undo" else "tagged_ms IS NOT NULL AND needs IS NULL"
+    """Requests that all analysed files of a folder are written, or all written files cleaned; returns their number.
+
+    A request to write stays in force for files that are analysed later, as long as the folder has a write mode. A
+    request to clean ends the write mode.
+    """
     with library.writing() as db:
-        db.execute(
-            f"UPDATE file SET asked = ?, turn = turn + 1 WHERE folder = ? AND missing_ms IS NULL AND {which}",
-            (what, folder.id),
-        )
-        return db.changes()
+        db.execute(f"UPDATE file SET asked = ?, turn = turn + 1 WHERE folder = ? AND {CHOSEN[what]}", (what, folder.id))
+        asked = db.changes()
+        if what == "undo":
+            _end(db, folder)
+    return asked
+
+
+def end(library: Library, folder: Folder) -> None:
+    """Ends the write mode of a folder. Files keep the tags that they have."""
+    with library.writing() as db:
+        _end(db, folder)
+
+
+def _end(db: Db, folder: Folder) -> None:
+    db.execute("UPDATE folder SET mode = 'none' WHERE id = ?", (folder.id,))
+    db.execute("UPDATE file SET asked = NULL WHERE folder = ? AND asked = 'write'", (folder.id,))
+
+
+def is_waiting(library: Library) -> bool:
+    """Returns whether a file waits for writing or cleaning."""
+    return bool(in_line(library, 0, 1))
 
 
 def in_line(library: Library, after: int, limit: int) -> list[tuple[int, int, bytes]]:
@@ -62,18 +84,16 @@ def task(library: Library, number: int) -> Task | None:
 
 def labels_of(library: Library, number: int, folder: Folder) -> Labels:
     """Returns the labels of a track in the form in which they are written."""
-    given = within(hearing.labels(library, number), folder.tier)
-    groups: dict[str, tuple[str, ...]] = {}
-    for label in given:
-        groups[label.category] = (*groups.get(label.category, ()), label.name)
-    return Labels(groups, {g.name: g.score for g in given if g.score is not None}, LISTENER)
+    return wanted.labels(hearing.labels(library, number), folder.tier)
 
 
-def dry(library: Library, number: int, path: bytes, folder: Folder) -> Plan | Refused:
-    """Returns what writing would change, without writing."""
-    return preview(
-        folder.path / os.fsdecode(path), labels_of(library, number, folder), folder.settings(), root=folder.path
-    )
+def dry(library: Library, folder: Folder) -> Iterator[tuple[bytes, Plan | Refused]]:
+    """Yields what a request to write would change in each of its files, or why it would refuse, without writing."""
+    for number, path in library.rows(
+        f"SELECT id, path FROM file WHERE folder = ? AND {CHOSEN['write']} ORDER BY path", folder.id
+    ):
+        labels = labels_of(library, number, folder)
+        yield path, preview(folder.path / os.fsdecode(path), labels, folder.settings(), root=folder.path)
 
 
 def perform(library: Library, todo: Task) -> Outcome:
@@ -84,7 +104,7 @@ def perform(library: Library, todo: Task) -> Outcome:
     else:
         labels = labels_of(library, todo.id, todo.folder)
         outcome = write(todo.file, labels, settings, root=todo.folder.path)
-        digest = hashlib.sha256(repr((labels, settings)).encode()).hexdigest()[:16]
+        digest = wanted.digest(labels, settings)
     _keep(library, todo, outcome, digest)
     return outcome
 

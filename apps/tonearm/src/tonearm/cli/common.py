@@ -45,6 +45,18 @@ def counted(number: int, thing: str) -> str:
     return f"{number} {thing}{'' if number == 1 else 's'}"
 
 
+def write_soon(library: Library, where: Path | None) -> None:
+    """Wakes the workers if changed labels are to be written, or prints how they are written."""
+    waiting = progress(library).writes_waiting
+    if not waiting:
+        return
+    running = at_work(where)
+    if running is not None:
+        running.hand.wake("write")
+    else:
+        typer.echo(f"{counted(waiting, 'file')} to be written: by `tonearm serve`, or now by `tonearm write`")
+
+
 def tell_what_is_next(library: Library, workers: int) -> None:
     """Prints the number of files, the remaining work and its estimated duration."""
     now = progress(library)
@@ -56,7 +68,7 @@ def tell_what_is_next(library: Library, workers: int) -> None:
     if now.waiting:
         eta = now.eta(workers)
         known = "the duration is estimated after the first songs" if eta is None else f"about {lasting(eta)}"
-        written = "" if now.written or now.writes_waiting else "; no file is written"
+        written = "" if any(folder.mode != "none" for folder in library.folders()) else "; no file is written"
         who = f"{counted(now.waiting, 'song')} with {counted(workers, 'worker')}"
         typer.echo(f"remaining: {who}, {known}{written}")
     if now.trying:

@@ -34,7 +34,10 @@ def write(
         bool | None, typer.Option(help="Keep the modification time of files. Stored per folder.")
     ] = None,
 ) -> None:
-    """Write labels into the tags of the files. Only `write` and `undo` change files."""
+    """Write labels into the tags of the files, also of songs that are analysed later; --mode none ends this.
+
+    Only folders with a write mode are changed, and within working hours.
+    """
     library = opened(where)
     for folder in called(library, folders):
         given: dict[str, Any] = {
@@ -46,6 +49,8 @@ def write(
         }
         changed = _changed(folder, {name: value for name, value in given.items() if value is not None})
         if changed.mode == "none":
+            if folder.mode != "none" and not dry_run:
+                written.end(library, folder)
             typer.echo(f"{shown(folder.root)}: mode none, nothing is written; use --mode minimal or --mode full")
             continue
         if dry_run:
@@ -53,13 +58,14 @@ def write(
             continue
         library.change_folder(changed)
         asked = counted(written.ask(library, changed, "write"), "file")
-        typer.echo(f"{shown(folder.root)}: {asked} to be written ({changed.mode})")
+        later = "songs analysed later are written too (--mode none ends this)"
+        typer.echo(f"{shown(folder.root)}: {asked} to be checked and written ({changed.mode}); {later}")
     if not dry_run:
         _do(library, where)
 
 
 def undo(folders: Folders = None, where: HomeOption = None) -> None:
-    """Remove everything that Tonearm wrote into the files; other tags stay unchanged."""
+    """Remove everything that Tonearm wrote into the files, and end the write mode; other tags stay unchanged."""
     library = opened(where)
     for folder in called(library, folders):
         typer.echo(f"{shown(folder.root)}: {counted(written.ask(library, folder, 'undo'), 'file')} to be cleaned")
@@ -101,16 +107,20 @@ def _changed(folder: Folder, given: dict[str, Any]) -> Folder:
 
 def _show(library: Library, folder: Folder) -> None:
     """Prints what would change in every file."""
-    would = 0
-    query = "SELECT id, path FROM file WHERE folder = ? AND tagged_ms IS NOT NULL AND missing_ms IS NULL ORDER BY path"
-    for number, path in library.rows(query, folder.id):
-        plan = written.dry(library, number, path, folder)
+    done = same = refused = 0
+    for path, plan in written.dry(library, folder):
         if isinstance(plan, Refused):
+            refused += 1
             typer.echo(f"{shown(path)}\n    would not be written: {plan.reason}")
         elif plan.changes:
-            would += 1
+            done += 1
             typer.echo("\n    ".join([shown(path), *plan.lines()]))
-    typer.echo(f"{counted(would, 'file')} would be written; nothing was written")
+        else:
+            same += 1
+    typer.echo(
+        f"{counted(done, 'file')} would be changed, {same} already up to date, {refused} left unchanged; "
+        "nothing was written"
+    )
 
 
 def _do(library: Library, where: Path | None) -> None:
@@ -120,7 +130,9 @@ def _do(library: Library, where: Path | None) -> None:
     running = at_work(where)
     if running is not None:
         running.hand.wake("write")
-        typer.echo("the workers are writing; see tonearm status and tonearm errors")
+        held = next((pause for pause in running.hand.pauses() if pause.scope == "write"), None)
+        when = "are writing" if held is None else f"write later ({held.reason or f'paused by {held.who}'})"
+        typer.echo(f"the workers {when}; see tonearm status and tonearm errors")
         return
     done = same = refused = after = 0
     while some := written.in_line(library, after, 200):

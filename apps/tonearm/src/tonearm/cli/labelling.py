@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from tonearm import browse, hearing, report, weights
-from tonearm.cli.common import HomeOption, at_work, counted, opened
+from tonearm.cli.common import HomeOption, at_work, counted, opened, write_soon
 from tonearm.errors import TonearmError
 from tonearm.labels import Category, shipped
 from tonearm.tags import TextError, navidrome
@@ -64,6 +64,7 @@ def add(
     number = browse.find(library, track)
     said = hearing.corrections(library, number).add(label, hearing.category_of(library.book(), label, category))
     typer.echo(", ".join(each.name for each in hearing.correct(library, number, said)))
+    write_soon(library, where)
 
 
 @labels.command()
@@ -76,6 +77,7 @@ def remove(track: TrackArgument, label: str, where: HomeOption = None) -> None:
         raise TonearmError(f"there is no label {label!r}: `tonearm labels list {track}` shows the labels of the track")
     given = hearing.correct(library, number, earlier.remove(label))
     typer.echo(", ".join(each.name for each in given) or "no labels")
+    write_soon(library, where)
 
 
 @labels.command()
@@ -85,6 +87,7 @@ def forget(track: TrackArgument, label: str, where: HomeOption = None) -> None:
     number = browse.find(library, track)
     given = hearing.correct(library, number, hearing.corrections(library, number).forget(label))
     typer.echo(", ".join(each.name for each in given) or "no labels")
+    write_soon(library, where)
 
 
 @labels.command("file")

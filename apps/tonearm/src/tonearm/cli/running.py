@@ -9,7 +9,7 @@ import typer
 from tonearm import catalogue, crews, hearing, hours, report
 from tonearm import scan as scanning
 from tonearm.calibration import ENOUGH
-from tonearm.cli.common import HomeOption, at_work, called, counted, opened, tell_what_is_next
+from tonearm.cli.common import HomeOption, at_work, called, counted, opened, tell_what_is_next, write_soon
 from tonearm.crews import Crews
 from tonearm.errors import TonearmError
 from tonearm.handlers import Count, Look
@@ -28,7 +28,9 @@ def serve(
     where: HomeOption = None,
     host: Annotated[str, typer.Option(help="127.0.0.1 or localhost.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(envvar="TONEARM_PORT", help="Port of the page.")] = PORT,
-    between: Annotated[str | None, typer.Option(help="Analyse music only between these times: 01:00-07:00.")] = None,
+    between: Annotated[
+        str | None, typer.Option(help="Analyse and write files only between these times: 01:00-07:00.")
+    ] = None,
     workers: Annotated[
         int | None, typer.Option(help="Number of analysis workers; default: by cores and memory.", min=1)
     ] = None,
@@ -191,3 +193,4 @@ def calibrate(where: HomeOption = None) -> None:
             typer.echo(f"  {share:4.0%}  {label}")
     elif done.drift is not None:
         typer.echo("no label changed since the last calibration")
+    write_soon(library, where)

@@ -58,7 +58,8 @@ async function progress() {
   at("bar").setAttribute("aria-valuenow", Math.round(100 * share));
   const what = all ? `${now.tagged} of ${all} songs analysed` : "No songs yet";
   at("headline").textContent = now.waiting ? `${what}, ${lasting(now.eta)}` : what;
-  const written = now.written ? `${now.written} files have labels in their tags` : "no file is written";
+  const writing = now.folders.some((each) => each.mode !== "none") ? "labels are written into the files" : "no file is written";
+  const written = now.written ? `${now.written} files have labels in their tags` : writing;
   const parts = [`${now.files} files in ${now.folders.map((each) => each.root).join(", ") || "no folder yet"}`, written];
   if (now.writes_waiting) parts.push(`${now.writes_waiting} to be written`);
   if (now.missing) parts.push(`${now.missing} missing`);

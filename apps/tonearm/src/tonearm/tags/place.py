@@ -6,6 +6,7 @@ import os
 import re
 import secrets
 import stat
+import tempfile
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ TEMPORARY = re.compile(r"\.tonearm-[0-9a-f]{16}\.part")
 
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+NO_NAMELESS = (errno.EOPNOTSUPP, errno.EISDIR, errno.ENOENT, errno.EINVAL)
 NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
 
 
@@ -91,9 +93,7 @@ def replace(
     name, out = _temporary(place.folder)
     try:
         with out:
-            fill(out)
-            out.flush()
-            _dress(out.fileno(), place, keep_mtime=keep_mtime)
+            _prepare(place, out, fill, keep_mtime=keep_mtime)
             with regular(os.open(name, FILE, dir_fd=place.folder)) as again:
                 check(again)
             os.fsync(out.fileno())
@@ -105,6 +105,31 @@ def replace(
             os.unlink(name, dir_fd=place.folder)
         raise
     os.fsync(place.folder)
+
+
+def rehearse(
+    place: Place, fill: Callable[[BinaryIO], None], check: Callable[[BinaryIO], None], *, keep_mtime: bool
+) -> None:
+    """Does everything that `replace` does, in a file without a name, and leaves the original as it is."""
+    with _nameless(place.folder) as out:
+        _prepare(place, out, fill, keep_mtime=keep_mtime)
+        check(out)
+
+
+def _prepare(place: Place, out: BinaryIO, fill: Callable[[BinaryIO], None], *, keep_mtime: bool) -> None:
+    fill(out)
+    out.flush()
+    _dress(out.fileno(), place, keep_mtime=keep_mtime)
+
+
+def _nameless(folder: int) -> BinaryIO:
+    """Opens a new file without a name in the folder, or elsewhere if its file system does not support that."""
+    try:
+        return open(os.open(".", os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600, dir_fd=folder), "w+b")
+    except OSError as error:
+        if error.errno not in NO_NAMELESS:
+            raise
+        return tempfile.TemporaryFile()
 
 
 def lock(descriptor: int) -> Literal["held", "busy", "unknown"]:

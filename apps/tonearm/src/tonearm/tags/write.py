@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import BinaryIO, TypeVar
+from typing import BinaryIO, Protocol, TypeVar
 
 from tonearm.tags import formats, place
 from tonearm.tags.kinds import Kind, kind_of
@@ -13,6 +13,21 @@ from tonearm.tags.plan import Existing, Plan, to_write
 from tonearm.tags.settings import Labels, Settings
 
 Planner = Callable[[Existing], Plan]
+
+
+class Apply(Protocol):
+    """Replaces a file with what `fill` writes and `check` accepts, or rehearses that."""
+
+    def __call__(
+        self,
+        place: place.Place,
+        fill: Callable[[BinaryIO], None],
+        check: Callable[[BinaryIO], None],
+        *,
+        keep_mtime: bool,
+    ) -> None: ...
+
+
 T = TypeVar("T")
 
 
@@ -22,39 +37,35 @@ def write(path: str | Path, labels: Labels, settings: Settings, *, root: str | P
 
 
 def preview(path: str | Path, labels: Labels, settings: Settings, *, root: str | Path) -> Plan | Refused:
-    """Returns what `write` would change, or why it would refuse, without writing."""
-    return _guarded(lambda: _preview(str(path), labels, settings, str(root)))
+    """Returns what `write` would change, or why it would refuse: does everything except replacing the file."""
+
+    def planner(existing: Existing) -> Plan:
+        return to_write(existing, labels, settings)
+
+    return _guarded(lambda: _rewrite(str(path), planner, settings, str(root), place.rehearse)[0])
 
 
 def rewrite(path: str | Path, planner: Planner, settings: Settings, *, root: str | Path) -> Outcome:
     """Applies a plan to the file."""
-    return _guarded(lambda: _rewrite(str(path), planner, settings, str(root)))
+    return _guarded(lambda: _rewrite(str(path), planner, settings, str(root), place.replace)[1])
 
 
-def _preview(path: str, labels: Labels, settings: Settings, root: str) -> Plan:
-    with place.opened_inside(root, path) as found:
-        plan = to_write(formats.look(found.file, kind_of(found.file), settings.tags()), labels, settings)
-        if plan.changes:
-            place.may_replace(found, hard_links=settings.hard_links)
-        return plan
-
-
-def _rewrite(path: str, planner: Planner, settings: Settings, root: str) -> Outcome:
+def _rewrite(path: str, planner: Planner, settings: Settings, root: str, apply: Apply) -> tuple[Plan, Outcome]:
     with place.opened_inside(root, path) as found:
         kind = kind_of(found.file)
         existing = formats.look(found.file, kind, settings.tags())
         plan = planner(existing)
         if not plan.changes:
-            return Unchanged()
+            return plan, Unchanged()
         place.may_replace(found, hard_links=settings.hard_links)
         before = formats.rest(found.file, kind, plan.standard)
 
         def fill(out: BinaryIO) -> None:
             formats.compose(found.file, out, kind, existing, plan)
 
-        place.replace(found, fill, lambda new: check(new, kind, before, plan), keep_mtime=settings.keep_mtime)
+        apply(found, fill, lambda new: check(new, kind, before, plan), keep_mtime=settings.keep_mtime)
         now = os.stat(found.name, dir_fd=found.folder, follow_symlinks=False)
-        return Written(plan, now.st_size, now.st_mtime_ns, now.st_ino)
+        return plan, Written(plan, now.st_size, now.st_mtime_ns, now.st_ino)
 
 
 def check(new: BinaryIO, kind: Kind, before: formats.Rest, plan: Plan) -> None:
