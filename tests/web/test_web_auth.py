@@ -375,6 +375,11 @@ def test_a_key_that_a_person_chose_cannot_be_guessed_faster(  # spec: SE-8
     web.close()
 
 
+def test_jobs_that_programs_make_are_not_in_the_operator_log(web: Web) -> None:  # spec: SE-8
+    web.post("/api/v1/jobs", {"crew": "plain"}, 201, key=web.key("enqueue", name="robot"))
+    assert [verb for _, verb, *_ in entries(web)] == ["create key"]
+
+
 def test_jobs_that_somebody_makes_over_http_are_in_the_operator_log(web: Web) -> None:  # spec: SE-8
     one = web.post("/api/v1/jobs", {"crew": "plain"}, 201, client=AWAY)["id"]
     kept = web.post("/api/v1/jobs", {"crew": "plain", "key": "k"}, 201, headers={"Idempotency-Key": "a"})["id"]

@@ -10,6 +10,7 @@ from chargehand import codec
 from chargehand.cli import bulk, crashes, find, show
 from chargehand.crew import JobOptions, outcome, wait_for_end
 from chargehand.errors import PayloadError, UnknownCrew
+from chargehand.host.actor import acting_as, user
 from chargehand.host.service import Service
 from chargehand.model.job import IN_WORDS, JobRecord, NewJob, State
 from chargehand.model.records import CrashFilter, JobFilter
@@ -55,7 +56,9 @@ def enqueue(
         options["priority"] = priority
     if tags:
         options["tags"] = tags
-    (done,) = service.enqueue([_job(service, application, crew, value, options)])
+    new = _job(service, application, crew, value, options)
+    with acting_as(user(), "cli", person=True):
+        (done,) = service.enqueue([new])
     if wait is not None:
         job = wait_for_end(service, done.id, wait)
         outcome(job, None)  # raises if the job failed or was cancelled

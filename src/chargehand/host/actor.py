@@ -18,15 +18,17 @@ class Actor(msgspec.Struct, frozen=True):
 
     who: str
     origin: str
+    person: bool = False
+    """Whether it is known to be a person. Only their jobs are logged: programs create thousands."""
 
 
 _actor: ContextVar[Actor | None] = ContextVar("chargehand_actor", default=None)
 
 
 @contextmanager
-def acting_as(who: str, origin: str) -> Generator[None]:
+def acting_as(who: str, origin: str, *, person: bool = False) -> Generator[None]:
     """Records the operations of the block in the operator log under this name."""
-    token = _actor.set(Actor(who, origin))
+    token = _actor.set(Actor(who, origin, person))
     try:
         yield
     finally:
@@ -38,14 +40,11 @@ def actor() -> Actor:
     return _actor.get() or Actor(user(), "python")
 
 
-def acts_for_somebody() -> bool:
-    """Returns whether `acting_as` names the person or program for whom this code runs."""
-    return _actor.get() is not None
-
-
 def enqueue_deeds(jobs: Sequence[NewJob], done: Sequence[Enqueued]) -> list[Deed]:
-    """Returns the entries of the operator log for jobs that were created: one for each queue."""
+    """Returns the entries of the operator log for jobs that a person created: one for each queue."""
     by = actor()
+    if not by.person:
+        return []
     created: dict[str, list[str]] = {}
     for job, one in zip(jobs, done, strict=True):
         if one.created:

@@ -25,7 +25,7 @@ from chargehand.errors import (
     UnknownCrew,
 )
 from chargehand.host import nodelock, place
-from chargehand.host.actor import actor, acts_for_somebody, enqueue_deeds, log_deeds
+from chargehand.host.actor import actor, enqueue_deeds, log_deeds
 from chargehand.host.calls import Calls, NoAnswer, NodeLeft, NoNode
 from chargehand.host.feed import Feed
 from chargehand.host.health import Component, component_of, live_pid, member_of_component
@@ -227,8 +227,8 @@ class Operations:
         return done
 
     def _log_jobs(self, jobs: Sequence[NewJob], done: Sequence[Enqueued]) -> None:
-        """Writes jobs that were made over HTTP or on the command line to the operator log; they exist in any case."""
-        deeds = enqueue_deeds(jobs, done) if acts_for_somebody() else []
+        """Writes jobs that a person created to the operator log; they exist in any case."""
+        deeds = enqueue_deeds(jobs, done)
         if deeds:
             try:
                 self.keys.log(deeds)

@@ -47,9 +47,10 @@ async def act(request: Request, work: Callable[[], T]) -> T:
     """Runs a blocking call in a thread, on behalf of the caller, and returns its result."""
     caller = await caller_of(request)
     origin = site_of(request).origin_of(request)
+    person = caller.csrf is not None or caller.kind == "token"  # programs use keys
 
     def acting() -> T:
-        with acting_as(caller.name, origin):
+        with acting_as(caller.name, origin, person=person):
             return work()
 
     return await site_of(request).in_thread(acting)
