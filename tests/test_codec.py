@@ -232,7 +232,6 @@ def test_a_plain_type_takes_nothing_else(wanted: Any, value: Any) -> None:
         {(1, 2): 3},
         {b"a": 1},
         1j,
-        [10**5000],
     ],
 )
 def test_what_is_not_json_is_refused_in_words(value: Any) -> None:
@@ -339,7 +338,7 @@ def test_integers_are_limited_by_their_digits_not_by_a_setting_of_the_interprete
         for setting in (DIGITS_LIMIT, 0):
             sys.set_int_max_str_digits(setting)
             assert from_json(to_json(most, "x"), None, "x") == most
-            with pytest.raises(PayloadError, match="digits"):
+            with pytest.raises(PayloadError, match=TOO_LONG):
                 to_json([10**5_000], "x")
             with pytest.raises(PayloadError, match=TOO_LONG):
                 parse_json("9" * 5_000, None, "x")

@@ -44,7 +44,7 @@ VALUES = {
     "deep": nested(DEPTH_LIMIT + 1),
     "very deep": nested(5_000),
     "long": [10**DIGITS_LIMIT],
-    "very long": {"a": -(10**4_000)},
+    "very long": {"a": [1, -(10**5_000)]},
     "infinite": [1e400],
 }
 WORDS = {

@@ -10,7 +10,7 @@ Workers load this module, so it imports msgspec only when a value needs it.
 import json
 import re
 from itertools import accumulate
-from typing import Any
+from typing import Any, cast
 
 from chargehand.errors import PayloadError
 
@@ -130,7 +130,7 @@ def check_limits(text: str, what: str, around: int = 0) -> None:
     if text.count("[") + text.count("{") > DEPTH_LIMIT and _depth(text) > DEPTH_LIMIT + around:
         raise too_deep(what)
     if _has_long_number(text) and _has_long_number("".join(_unescaped(text).split('"')[::2])):
-        raise PayloadError(f"{what} has a number of more than {DIGITS_LIMIT} digits: pass it as a string")
+        raise _too_long(what)
 
 
 def too_deep(what: str) -> PayloadError:
@@ -138,6 +138,10 @@ def too_deep(what: str) -> PayloadError:
     return PayloadError(
         f"{what} is nested more than {DEPTH_LIMIT} levels deep: flatten it, or pass the inner part as a string of JSON"
     )
+
+
+def _too_long(what: str) -> PayloadError:
+    return PayloadError(f"{what} has a number of more than {DIGITS_LIMIT} digits: pass it as a string")
 
 
 def _unescaped(text: str) -> str:
@@ -162,6 +166,19 @@ def _has_long_number(text: str) -> bool:
             digits = len(before) - len(before.rstrip(_DIGITS)) + len(after) - len(after.lstrip(_DIGITS))
             if digits > DIGITS_LIMIT:
                 return True
+    return False
+
+
+def _has_long_integer(value: Any) -> bool:
+    """Whether plain data that cannot be encoded has an integer with too many digits; it may also contain itself."""
+    todo, seen = [value], set[int]()
+    while todo:
+        each = todo.pop()
+        if isinstance(each, int) and abs(each) >= 10**DIGITS_LIMIT:
+            return True
+        if isinstance(each, dict | list | tuple) and id(cast(Any, each)) not in seen:
+            seen.add(id(cast(Any, each)))
+            todo.extend(cast("dict[Any, Any]", each).values() if isinstance(each, dict) else cast("list[Any]", each))
     return False
 
 
@@ -218,6 +235,8 @@ def _encode(value: Any, what: str, around: int = 0) -> str:
     except RecursionError as error:
         raise too_deep(what) from error
     except (TypeError, ValueError) as error:
+        if _has_long_integer(value):
+            raise _too_long(what) from None
         raise PayloadError(f"{what} cannot be written as JSON: {error}") from error
     check_limits(text, what, around)
     return text
