@@ -424,7 +424,8 @@ def packed(world: World) -> None:
     from scripted_app import chargehand as made
 
     do = made(world.store).crew("do", "scripted_handlers:Doer")
-    do.enqueue({"ledger": world.ledger, "end": "raise", "text": f"payload-{SECRET}"}, max_attempts=1)
+    do.enqueue({"ledger": world.ledger, "end": "raise", "text": f"payload-{SECRET} of Nightingale"}, max_attempts=1)
+    eventually(lambda: made(world.store).counts()[0].failed)
     hidden = {
         "CHARGEHAND_ADMIN_KEY": SECRET,
         "CHARGEHAND_LOG_LEVEL": "INFO",
@@ -446,6 +447,8 @@ def packed(world: World) -> None:
     }  # fmt: skip
     whole = "".join(files.values())
     assert SECRET not in whole
+    assert "Nightingale" not in whole
+    assert "event=job-failed" in files["log.json"]
     assert "pw1234" not in whole
     here = json.loads(files["environment.json"])["here"]
     assert (here["CHARGEHAND_ADMIN_KEY"], here["CHARGEHAND_LOG_LEVEL"], here["PATH"]) == ("***", "INFO", "***")

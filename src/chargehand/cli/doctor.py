@@ -36,7 +36,9 @@ def doctor(
         _show(found)
     if pack is not None:
         bundle.write(pack, found)
-        sys.stderr.write(f"{show.safe(pack)} is written without payloads and secrets; read it before you send it\n")
+        sys.stderr.write(
+            f"{show.safe(pack)} is written without payloads, errors and secrets; read it before you send it\n"
+        )
     if not found.well:
         raise typer.Exit(EXIT_ERROR)
 

@@ -1,4 +1,4 @@
-"""Writes the archive for a bug report: the diagnosis, and the facts about the store and its node, without secrets."""
+"""Writes the archive for a bug report: the findings, and the facts about the store and its node, without secrets."""
 
 import io
 import os
@@ -10,6 +10,7 @@ import msgspec
 
 from chargehand import clock
 from chargehand.doctor import examine
+from chargehand.doctor.redaction import without_words
 from chargehand.errors import ChargehandError
 from chargehand.model.doctor.diagnosis import Diagnosis
 
@@ -20,7 +21,7 @@ PATIENCE = 20.0
 def write(path: Path, found: Diagnosis) -> None:
     """Writes the archive, readable by this user only. Raises ChargehandError if the file exists or is not writable."""
     told = examine.sections(found.store, PATIENCE) if found.store else {}
-    files: dict[str, Any] = {"diagnosis.json": found, **told}
+    files: dict[str, Any] = {"diagnosis.json": _codes(found), **told}
     left_out = {name: files.pop(name) for name in ("stuck", "patience", "refused") if name in files}
     if left_out:
         files["left out.json"] = left_out
@@ -31,6 +32,13 @@ def write(path: Path, found: Diagnosis) -> None:
                 _add(archive, f"chargehand-doctor/{name}", content)
     except OSError as error:
         raise ChargehandError(f"{path} cannot be written: {error.strerror or error}") from error
+
+
+def _codes(found: Diagnosis) -> dict[str, Any]:
+    """Returns a diagnosis without its sentences, which may quote the errors of jobs."""
+    names = ("severity", "cause", "about")
+    findings = [{name: getattr(finding, name) for name in names} for finding in found.findings]
+    return without_words({"store": found.store, "status": found.status, "at_ms": found.at_ms, "findings": findings})
 
 
 def _add(archive: tarfile.TarFile, name: str, content: Any) -> None:

@@ -1,12 +1,10 @@
 """The files of a bug report about a store and its node, without secrets. Runs in the child process.
 
-Payloads, results and errors of jobs are not included. Log lines of workers are included, so they are searched for the
-values of environment variables that name a key, a token or a password, and for passwords in addresses.
+`redaction` removes what handlers and their callers wrote, and what looks like a secret.
 """
 
 import os
 import platform
-import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,6 +14,7 @@ import msgspec
 
 from chargehand import __version__
 from chargehand.doctor.looks import ASKED, asked, holder
+from chargehand.doctor.redaction import HIDDEN, SECRET_NAME, Hiding, log_line, without_words
 from chargehand.errors import ChargehandError
 from chargehand.host.calls import Connection, NoNode
 from chargehand.model.records import CrashFilter
@@ -24,13 +23,8 @@ from chargehand.stores.sqlite.peek import ENGINE_ERROR, Peek, engine_versions
 
 MOST_CRASHES = 50
 MOST_LINES = 1000
-HIDDEN = "***"
 OURS = ("CHARGEHAND_", "EMBED_WORKERS", "WORKER_PROCESSES", "PIPELINE_THREADS_PER_JOB", "NODE_NAME", "CORS_ORIGINS")
 """Prefixes of Chargehand's own settings, whose values are shown."""
-_SECRET = re.compile(r"KEY|SECRET|TOKEN|PASSW|PASSPHRASE|CREDENTIAL|DSN|AUTH|COOKIE|PRIVATE", re.IGNORECASE)
-_ADDRESS = re.compile(r"(?<=://)([^\s/:@]*):([^\s/@]+)@")
-SHORTEST = 6
-"""The minimum length of a value that is replaced everywhere; a shorter one may be an ordinary word."""
 
 
 def sections(name: str) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -39,15 +33,19 @@ def sections(name: str) -> Iterator[tuple[str, dict[str, Any]]]:
     node = holder(location)
     theirs = _environment(node.get("pid"))
     hide = Hiding({**theirs, **os.environ})
+
+    def clean(found: Any) -> Any:
+        return hide(without_words(found))
+
     yield (
         "node",
         {
             "versions.json": versions(),
-            "environment.json": {"here": hide.shown(dict(os.environ)), "node": hide.shown(theirs)},
+            "environment.json": {"here": _shown(dict(os.environ), hide), "node": _shown(theirs, hide)},
         },
     )
-    yield "log", {"status.json": hide(asked(location) if node["held"] else {"silent": "there is no node"})}
-    yield "tables", {"log.json": hide(_log(location))}
+    yield "log", {"status.json": clean(asked(location) if node["held"] else {"silent": "there is no node"})}
+    yield "tables", {"log.json": hide([log_line(line) for line in _log(location)])}
     try:
         peek = Peek(location)
     except (ChargehandError, ENGINE_ERROR) as error:
@@ -56,7 +54,7 @@ def sections(name: str) -> Iterator[tuple[str, dict[str, Any]]]:
     yield "tables", {"schema.sql": peek.tables()}
     for title, look in _TABLES.items():
         try:
-            yield "tables", {title: hide(msgspec.json.decode(msgspec.json.encode(look(peek))))}
+            yield "tables", {title: clean(msgspec.json.decode(msgspec.json.encode(look(peek))))}
         except (ChargehandError, ENGINE_ERROR, ValueError) as error:
             yield "tables", {title: {"error": str(error)}}
 
@@ -108,30 +106,9 @@ def _log(location: Location) -> list[Any]:
     return lines
 
 
-class Hiding:
-    """Replaces secrets in nested data."""
-
-    def __init__(self, environment: dict[str, str]) -> None:
-        values = {value for name, value in environment.items() if _SECRET.search(name) and len(value) >= SHORTEST}
-        self._secrets = sorted(values, key=len, reverse=True)
-
-    def __call__(self, value: Any) -> Any:
-        """Returns the value with all secrets replaced."""
-        match value:
-            case str():
-                for secret in self._secrets:
-                    value = value.replace(secret, HIDDEN)
-                return _ADDRESS.sub(rf"\1:{HIDDEN}@", value)
-            case dict():
-                return {self(name): self(each) for name, each in value.items()}  # pyright: ignore[reportUnknownVariableType]
-            case list() | tuple():
-                return [self(each) for each in value]  # pyright: ignore[reportUnknownVariableType]
-            case _:
-                return value
-
-    def shown(self, environment: dict[str, str]) -> dict[str, str]:
-        """Returns the names of all variables, and the values of Chargehand's own that are not secrets."""
-        return {
-            name: self(value) if name.startswith(OURS) and not _SECRET.search(name) else HIDDEN
-            for name, value in sorted(environment.items())
-        }
+def _shown(environment: dict[str, str], hide: Hiding) -> dict[str, str]:
+    """Returns the names of all variables, and the values of Chargehand's own that are not secrets."""
+    return {
+        name: hide(value) if name.startswith(OURS) and not SECRET_NAME.search(name) else HIDDEN
+        for name, value in sorted(environment.items())
+    }

@@ -12,10 +12,13 @@ KEPT = 5000
 class LogEntry:
     """One log line."""
 
-    __slots__ = ("at_ms", "component", "job", "level", "text")
+    __slots__ = ("at_ms", "component", "event", "job", "level", "text")
 
-    def __init__(self, at_ms: int, level: str, text: str, component: str | None, job: str | None) -> None:
+    def __init__(
+        self, at_ms: int, level: str, text: str, component: str | None, job: str | None, event: str | None = None
+    ) -> None:
         self.at_ms, self.level, self.text, self.component, self.job = at_ms, level, text, component, job
+        self.event = event
 
     def told(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in self.__slots__}
@@ -44,7 +47,8 @@ class LogBuffer(logging.Handler):
         line = facts.pop("line", None)
         more = " ".join(f"{name}={value}" for name, value in facts.items() if value is not None)
         text = str(line) if line is not None else f"{record.getMessage()} {more}".rstrip()
-        entry = LogEntry(int(record.created * 1000), record.levelname.lower(), text, component, job)
+        event = facts.get("event")
+        entry = LogEntry(int(record.created * 1000), record.levelname.lower(), text, component, job, event)
         self.entries.append(entry)
         if self.on_entry is not None and threading.current_thread() is threading.main_thread():
             self.on_entry(entry)  # only the main thread may use sockets; lines of other threads are only kept
