@@ -77,6 +77,58 @@ def test_a_slip_in_a_parameters_name_is_told_with_the_names_that_there_are(still
     assert "there are: queue, state, reason, tag, text, older_ms, limit, after" in found["detail"]
 
 
+def test_a_refused_method_names_every_method_of_the_path(still: Web) -> None:  # spec: HT-3
+    for path, methods in (
+        ("/api/v1/jobs", "DELETE, GET, POST, HEAD"),
+        ("/api/v1/jobs/x", "DELETE, GET, HEAD"),
+        ("/api/web/session", "DELETE, GET, POST, HEAD"),
+        ("/api/web/worker/stop", "POST"),
+    ):
+        answer = still.ask("PATCH", path)
+        problem(answer, 405, "method-not-allowed")
+        assert answer.headers["allow"] == methods
+
+
+def test_head_is_answered_like_get_without_a_body(still: Web) -> None:  # spec: HT-3
+    for path in ("/healthz", "/readyz", "/api/v1/queues", "/api/v1/jobs/unknown", "/dashboard", "/api/v1/jobs?stat=x"):
+        head, get = still.ask("HEAD", path), still.ask("GET", path)
+        assert (head.status_code, head.content) == (get.status_code, b"")
+        assert head.headers["content-type"] == get.headers["content-type"]
+    assert problem(still.ask("GET", "/api/web/worker/stop"), 405, "method-not-allowed")
+    assert still.ask("HEAD", "/api/web/worker/stop").status_code == 405
+    stream = still.ask("HEAD", "/api/events")  # ends, though its body never would
+    assert (stream.status_code, stream.headers["content-type"]) == (200, "text/event-stream; charset=utf-8")
+
+
+def sent_with(still: Web, version: str, *headers: tuple[bytes, bytes]) -> int:
+    """The status of a probe with exactly these headers."""
+    scope = {
+        "type": "http", "http_version": version, "method": "GET", "path": "/healthz", "raw_path": b"/healthz",
+        "query_string": b"", "headers": list(headers), "scheme": "http", "server": ("127.0.0.1", 8356),
+        "client": ("127.0.0.1", 1), "root_path": "",
+    }  # fmt: skip
+    started: list[int] = []
+
+    async def receive() -> Any:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message: Any) -> None:
+        if message["type"] == "http.response.start":
+            started.append(message["status"])
+
+    still.run(still.api(scope, receive, send))  # pyright: ignore[reportArgumentType]
+    return started[0]
+
+
+def test_a_probe_in_http_1_0_needs_no_host(still: Web) -> None:  # spec: HT-3
+    """HTTP/1.0 has no Host header, and load balancers still speak it; HTTP/1.1 requires exactly one."""
+    assert sent_with(still, "1.0") == 200
+    assert sent_with(still, "1.1") == 400
+    assert sent_with(still, "1.0", (b"host", b"a\x00b")) == 400
+    assert sent_with(still, "1.0", (b"host", b"a"), (b"host", b"b")) == 400
+    assert sent_with(still, "1.0", (b"content-length", b"x")) == 400
+
+
 def test_a_probe_may_be_asked_in_any_way(still: Web) -> None:
     assert still.ask("GET", "/healthz?_=17").status_code == 200
 

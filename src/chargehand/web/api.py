@@ -10,6 +10,7 @@ from chargehand.web.auth import CSRF, deny_undeclared
 from chargehand.web.deps import READ, router
 from chargehand.web.documents import REFUSALS, describe, problem, respond
 from chargehand.web.gate import Gate
+from chargehand.web.methods import Heads
 from chargehand.web.routes import dashboard, events, jobs, probes, queues, session, system, workers
 from chargehand.web.site import Site
 
@@ -34,6 +35,7 @@ def create(site: Site) -> FastAPI:
             allow_headers=allowed, expose_headers=["X-Request-ID", "Location"],
         )  # fmt: skip
         gates.append(cors)
+    gates.append(Middleware(Heads))
     api = FastAPI(
         title="Chargehand",
         version=__version__,

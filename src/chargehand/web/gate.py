@@ -70,14 +70,18 @@ class Gate:
         size = sum(len(name) + len(value) for name, value in headers.raw)
         if size + len(scope["path"]) + len(scope["query_string"]) > self._limit:
             raise Problem(431, "headers-too-large", f"the headers are larger than the limit of {self._limit:,} bytes")
-        host = headers.get("host", "")
-        if not _HOST.fullmatch(host) or len(headers.getlist("host")) != 1:
-            raise Problem(400, "malformed-request", "the Host header is missing or malformed")
-        if self._hosts and host_of(host) not in self._hosts:
-            raise Problem(421, "wrong-host", "this server does not serve the requested host")
+        self._check_host(headers.getlist("host"), scope.get("http_version"))
         length = headers.get("content-length", "0")
         if not length.isascii() or not length.isdecimal():
             raise Problem(400, "malformed-request", "the Content-Length header is not a number")
+
+    def _check_host(self, hosts: Sequence[str], http_version: str | None) -> None:
+        if not hosts and http_version == "1.0":
+            return  # probes of load balancers; the check is against browsers, which always send the header
+        if len(hosts) != 1 or not _HOST.fullmatch(hosts[0]):
+            raise Problem(400, "malformed-request", "the Host header is missing or malformed")
+        if self._hosts and host_of(hosts[0]) not in self._hosts:
+            raise Problem(421, "wrong-host", "this server does not serve the requested host")
 
 
 def host_of(header: str) -> str:

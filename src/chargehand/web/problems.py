@@ -10,6 +10,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException as AnyHTTPException
 
 from chargehand import codec, errors
+from chargehand.web.methods import allowed
 from chargehand.web.threads import Overdue
 
 TYPE = "urn:chargehand:problem:"
@@ -132,6 +133,8 @@ def install(api: FastAPI) -> None:
                 problem = of_validation(error)
             case AnyHTTPException():
                 problem = of_http(error)
+                if error.status_code == 405:
+                    problem.headers = {"Allow": allowed(request.app.routes, request.scope)}
             case errors.ChargehandError():
                 problem = of_error(error)
             case _:
