@@ -51,6 +51,22 @@ def test_a_crew_can_have_nobody_and_grow_again() -> None:
     assert [type(action) for action in world.scale(1)[0]] == [Spawn]
 
 
+# spec: HT-5 RP-9
+def test_the_number_of_restarts_of_a_crew_never_falls() -> None:
+    """A counter that vanishes at scale 0 would make a rate of restarts wrong."""
+    world = started(2)
+    assert world.fleet.restarts() == {"tag": 0}
+    world.crash(TWO)
+    world.again(TWO)
+    assert world.fleet.restarts() == {"tag": 1}
+    world.scale(0)
+    for name in (ONE, TWO):
+        world.exit(name, code=0)
+    assert (world.fleet.places, world.fleet.restarts()) == ({}, {"tag": 1})
+    world.scale(2)
+    assert world.fleet.restarts() == {"tag": 1}
+
+
 # spec: SV-10
 @pytest.mark.parametrize("how", ["crashed", "failed", "stopped", "in line"])
 def test_who_is_not_there_is_gone_at_once(how: str) -> None:

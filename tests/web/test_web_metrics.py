@@ -1,5 +1,7 @@
 """Metrics from facts: their labels are bounded, and what is not known is not made up."""
 
+import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics_families
 from prometheus_client.parser import text_string_to_metric_families
 
 from chargehand.live.bodies import JobBody
@@ -16,7 +18,7 @@ from chargehand.web.metrics import MOST_QUEUES, MetricFacts, exposition
 def samples(facts: MetricFacts) -> dict[str, dict[str, float]]:
     """Values by name, and by labels as text."""
     found: dict[str, dict[str, float]] = {}
-    for family in text_string_to_metric_families(exposition(facts).decode()):
+    for family in text_string_to_metric_families(exposition(facts)[0].decode()):
         for sample in family.samples:
             label = ",".join(f"{name}={text}" for name, text in sorted(sample.labels.items()))
             found.setdefault(sample.name.removeprefix("chargehand_"), {})[label] = sample.value
@@ -62,6 +64,47 @@ def test_gpus_and_what_workers_use_on_them() -> None:  # spec: WP-14 HT-5
     assert found["workers"]["crew=a,status=asleep"] == 1
     without = samples(MetricFacts(status=STATUS, counts=[], waiting={}, since_crash={}))
     assert not any("gpu" in name for name in without)
+
+
+def test_restarts_are_counted_by_crew_also_at_scale_0() -> None:  # spec: HT-5
+    kept = NodeStatus(node="n", pid=1, tally=Tally({"q"}).view(0, {"tag": 4, "mail": 0}))
+    facts = MetricFacts(status=kept, counts=[], waiting={}, since_crash={})
+    assert samples(facts)["restarts_total"] == {"crew=tag": 4, "crew=mail": 0}
+    worker = NodeWorker(component="worker:tag:0", crew="tag", status="healthy", restarts_total=2)
+    older = NodeStatus(node="n", pid=1, workers=(worker,))
+    assert samples(MetricFacts(status=older, counts=[], waiting={}, since_crash={}))["restarts_total"] == {
+        "crew=tag": 2
+    }
+
+
+PROMETHEUS = (
+    "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,application/openmetrics-text;version=0.0.1;"
+    "q=0.5,text/plain;version=1.0.0;escaping=allow-utf-8;q=0.4,text/plain;version=0.0.4;q=0.3,*/*;q=0.2"
+)
+
+
+@pytest.mark.parametrize(
+    ("accept", "openmetrics"),
+    [
+        (PROMETHEUS, True), ("application/openmetrics-text", True), ("Application/OpenMetrics-Text ; q=1", True),
+        ("text/plain;q=0.5, application/openmetrics-text;q=0.5", True), ("", False), ("*/*", False),
+        ("text/plain", False), ("text/html,application/xhtml+xml", False), ("application/openmetrics-text;q=0", False),
+        ("text/plain, application/openmetrics-text;q=0.9", False), ("application/openmetrics-text;q=nan", False),
+        ("application/openmetrics-text;version=x;q=9e9", False), (";;,,;q=,", False),
+    ],
+)  # fmt: skip
+def test_the_format_is_the_one_that_was_asked_for(accept: str, openmetrics: bool) -> None:  # spec: HT-5
+    status = NodeStatus(node="n", pid=1, tally=Tally({"q"}).view(0, {"tag": 4}))
+    facts = MetricFacts(status=status, counts=[Counts(queue="q")], waiting={"q": 1}, since_crash={"tag": 1.0})
+    text, media = exposition(facts, accept)
+    assert media.startswith("application/openmetrics-text; version=1.0.0" if openmetrics else "text/plain; version=")
+    assert text.endswith(b"# EOF\n") is openmetrics
+    parse_metrics = openmetrics_families if openmetrics else text_string_to_metric_families
+    found = {family.name: family for family in parse_metrics(text.decode())}
+    assert found["chargehand_restarts"].type == "counter"
+    assert [sample.name for sample in found["chargehand_restarts"].samples] == ["chargehand_restarts_total"]
+    kind = "# TYPE chargehand_restarts counter" if openmetrics else "# TYPE chargehand_restarts_total counter"
+    assert kind in text.decode().splitlines()
 
 
 def test_what_nobody_answered_is_left_out_and_said_so() -> None:  # spec: HT-5

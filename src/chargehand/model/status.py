@@ -112,6 +112,8 @@ class TallyStatus(msgspec.Struct, frozen=True, kw_only=True):
     """Attempts by queue and outcome."""
     crashes: tuple[tuple[str, str, int], ...] = ()
     """Crashes by crew and reason."""
+    restarts: dict[str, int] = {}
+    """Restarts after a crash by crew, those of workers that were removed included."""
     claim: HistogramStatus = HistogramStatus()
     settle: HistogramStatus = HistogramStatus()
     events_dropped: int = 0

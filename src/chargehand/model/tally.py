@@ -2,7 +2,8 @@
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
 
 from chargehand.model.job import Claim, Done, Outcome, Settled
 from chargehand.model.status import HistogramStatus, TallyStatus
@@ -82,8 +83,8 @@ class Tally:
         """Records that the batch failed: its outcomes still wait."""
         self._pending, self._sent = self._sent if self._sent is not None else self._pending, None
 
-    def view(self, events_dropped: int) -> TallyStatus:
-        """Returns the counters for the status of the node."""
+    def view(self, events_dropped: int, restarts: Mapping[str, int] = MappingProxyType({})) -> TallyStatus:
+        """Returns the counters for the status of the node; `restarts` has those of each crew."""
         return TallyStatus(
             wait={queue: found.view() for queue, found in self._waits.items()},
             run={queue: found.view() for queue, found in self._runs.items()},
@@ -91,6 +92,7 @@ class Tally:
             crashes=tuple((*names, count) for names, count in self._crashes.items()),
             claim=self._claim.view(),
             settle=self._settle.view(),
+            restarts=dict(restarts),
             events_dropped=events_dropped,
         )
 

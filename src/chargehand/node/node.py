@@ -478,7 +478,7 @@ class Node:
                 waiting_s=None if busy is None else round(clock.monotonic() - busy, 3),
             ),
             unkillable=tuple(UnkillableProcess(component=life.component, pid=life.pid) for life in self._unkillable),
-            tally=self._ledger.tally.view(self._live.broker.dropped),
+            tally=self._ledger.tally.view(self._live.broker.dropped, self._fleet.restarts()),
             workers=workers,
             breakers=dict(self._fleet.breakers),
             paused=self._requests.paused,

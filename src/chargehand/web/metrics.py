@@ -1,12 +1,13 @@
-"""Metrics in the Prometheus text format. Label values are bounded: crews, queues, codes, and workers with GPUs."""
+"""Metrics in the text format of Prometheus, or as OpenMetrics. Label values are bounded: crews, queues, codes, GPUs."""
 
 import asyncio
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from prometheus_client.core import (
     CounterMetricFamily,
     GaugeMetricFamily,
@@ -14,6 +15,7 @@ from prometheus_client.core import (
     InfoMetricFamily,
     Metric,
 )
+from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.registry import Collector
 
 from chargehand import __version__
@@ -30,6 +32,7 @@ STATES = ("queued", "future", "limited", "running", "done", "failed", "cancelled
 FLAGS = ("unresponsive", "stalled")
 MOST_QUEUES = 200
 """The maximum number of queues with their own labels; the remaining ones are summed as `(others)`."""
+_WEIGHT = re.compile(r"[01](\.\d{0,3})?")
 LIMIT = 5.0
 """Seconds after which metrics are returned without the data of the store."""
 
@@ -66,8 +69,8 @@ async def gather(hand: "Chargehand", in_thread: ThreadPool, dropped: int) -> Met
     return MetricFacts(status=seen, counts=counts, waiting=waiting, since_crash=since, dropped=dropped)
 
 
-def exposition(facts: MetricFacts) -> bytes:
-    """Returns the facts in the Prometheus text format."""
+def exposition(facts: MetricFacts, accept: str = "") -> tuple[bytes, str]:
+    """Returns the facts in the format that the header Accept asks for, and its media type: OpenMetrics, or text."""
 
     class MetricView(Collector):
         def collect(self) -> Iterator[Metric]:
@@ -79,7 +82,22 @@ def exposition(facts: MetricFacts) -> bytes:
 
     registry = CollectorRegistry(auto_describe=False)
     registry.register(MetricView())
-    return generate_latest(registry)
+    if _prefers_openmetrics(accept):
+        text: bytes = openmetrics.generate_latest(registry)  # pyright: ignore[reportUnknownMemberType]
+        return text, openmetrics.CONTENT_TYPE_LATEST
+    return generate_latest(registry), CONTENT_TYPE_LATEST
+
+
+def _prefers_openmetrics(accept: str) -> bool:
+    """Returns whether a header Accept names OpenMetrics, and not the text format with a higher weight."""
+    weights: dict[str, float] = {}
+    for each in accept.split(","):
+        kind, *parameters = (part.strip().lower() for part in each.split(";"))
+        given = next((text.removeprefix("q=") for text in parameters if text.startswith("q=")), "1")
+        weight = float(given) if _WEIGHT.fullmatch(given) else 0.0
+        weights[kind] = max(weights.get(kind, 0.0), weight)
+    wanted = weights.get("application/openmetrics-text", 0.0)
+    return wanted > 0 and wanted >= weights.get("text/plain", 0.0)
 
 
 def _gauge(name: str, text: str, labels: Sequence[str], values: Mapping[tuple[str, ...], float]) -> Metric:
@@ -118,8 +136,9 @@ def _of_workers(status: NodeStatus) -> Iterator[Metric]:
     yield _gauge("workers_flagged", "Workers that are alive, but unresponsive or stalled.", ("crew", "flag"), flags)
     busy = {(c,): float(sum(w.crew == c and w.current_job is not None for w in workers)) for c in crews}
     yield _gauge("workers_busy", "Workers that are running a job.", ("crew",), busy)
-    restarts = {(c,): float(sum(w.restarts_total for w in workers if w.crew == c)) for c in crews}
-    yield _counter("restarts", "Restarts of the current workers after a crash.", ("crew",), restarts)
+    of_workers = {c: sum(w.restarts_total for w in workers if w.crew == c) for c in crews}  # of an older node
+    restarts = {(crew,): float(count) for crew, count in (status.tally.restarts or of_workers).items()}
+    yield _counter("restarts", "Restarts of workers after a crash.", ("crew",), restarts)
     crashes = {(crew, reason): float(count) for crew, reason, count in status.tally.crashes}
     yield _counter("crashes", "Worker crashes since the node started.", ("crew", "reason"), crashes)
     yield from _of_gpus(workers)

@@ -89,6 +89,14 @@ class Roster:
         """The components, existing or not, whose earlier process cannot be killed."""
         return tuple(self._occupied)
 
+    def restarts(self) -> dict[str, int]:
+        """Returns the number of restarts of each crew, which never falls: those of removed workers are included."""
+        found = dict.fromkeys(self.crews, 0)
+        for component, count in self._totals.items():
+            crew = component.removeprefix("worker:").rpartition(":")[0]
+            found[crew] = found.get(crew, 0) + count
+        return found
+
     @property
     def breakers(self) -> Mapping[str, str]:
         """The crews with an open breaker, each with the cause and the probe."""

@@ -8,7 +8,6 @@ from typing import Any
 
 from fastapi import Request, Response
 from fastapi.responses import PlainTextResponse
-from prometheus_client import CONTENT_TYPE_LATEST
 
 from chargehand import log
 from chargehand.errors import ChargehandError
@@ -59,9 +58,10 @@ async def workers_ready(request: Request, site: Here) -> Response:
 
 
 @routes.get("/metrics", dependencies=READ, response_class=PlainTextResponse, responses=_TEXT)
-async def metrics(site: Here) -> Response:
+async def metrics(request: Request, site: Here) -> Response:
     """Returns metrics for Prometheus; its scrape configuration needs `authorization: {credentials: ch_…}`."""
-    return Response(exposition(await site.facts.get()), headers={"Content-Type": CONTENT_TYPE_LATEST})
+    text, media = exposition(await site.facts.get(), request.headers.get("accept", ""))
+    return Response(text, headers={"Content-Type": media, "Vary": "Accept"})
 
 
 @routes.get("/diagnostics/concurrency", dependencies=READ, responses=answers(Concurrency, examples.CONCURRENCY))
