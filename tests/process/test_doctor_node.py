@@ -385,7 +385,7 @@ def test_after_a_kill(world: World, monkeypatch: pytest.MonkeyPatch) -> None:  #
         monkeypatch.setenv("CHARGEHAND_URL", str(world.store))
         found = find_and_examine()
         worst = _worst(tuple(Other(path=str(w.store), why="it runs", pid=1) for w in (other, world)), (), PATIENCE)
-        packed(other)
+        packed(other, running)
         running_pid = running.ready_pid()
     os.kill(child, signal.SIGKILL)
     assert "did not shut down gracefully" in only(found, "no-node").text
@@ -418,14 +418,15 @@ def logged_as_json(running: Serving) -> None:  # spec: WP-10 SE-4
 SECRET = "sesame-open-4711"
 
 
-def packed(world: World) -> None:
+def packed(world: World, running: Serving) -> None:  # spec: SE-4
     """The bundle of a running node, without what is nobody's business."""
     file = world.folder / "doctor.tar.gz"
-    from scripted_app import chargehand as made
-
-    do = made(world.store).crew("do", "scripted_handlers:Doer")
-    do.enqueue({"ledger": world.ledger, "end": "raise", "text": f"payload-{SECRET} of Nightingale"}, max_attempts=1)
-    eventually(lambda: made(world.store).counts()[0].failed)
+    do = running.hand.crew("do", "scripted_handlers:Doer")
+    failing = do.enqueue(
+        {"ledger": world.ledger, "end": "raise", "text": f"payload-{SECRET} of Nightingale"}, max_attempts=1
+    )
+    with pytest.raises(chargehand.JobFailed, match="Nightingale"):
+        failing.wait(20)
     hidden = {
         "CHARGEHAND_ADMIN_KEY": SECRET,
         "CHARGEHAND_LOG_LEVEL": "INFO",

@@ -62,7 +62,7 @@ def test_logs_by_worker_and_by_job(world: World) -> None:  # spec: WP-10 CL-3 CL
         assert (len(last.splitlines()), none) == (1, "")
         entry = json.loads(data)
         assert (entry["component"], entry["job"], entry["text"]) == ("worker:talk:0", second.id, "one of the second")
-        assert set(entry) == {"at_ms", "component", "job", "level", "text"}
+        assert set(entry) == {"at_ms", "component", "event", "job", "level", "text"}
 
 
 def test_logs_follow(world: World) -> None:  # spec: CL-5

@@ -3,7 +3,7 @@
 import asyncio
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -32,6 +32,7 @@ STATES = ("queued", "future", "limited", "running", "done", "failed", "cancelled
 FLAGS = ("unresponsive", "stalled")
 MOST_QUEUES = 200
 """The maximum number of queues with their own labels; the remaining ones are summed as `(others)`."""
+_openmetrics: Callable[[CollectorRegistry], bytes] = openmetrics.generate_latest  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]  # it has no types
 _WEIGHT = re.compile(r"[01](\.\d{0,3})?")
 LIMIT = 5.0
 """Seconds after which metrics are returned without the data of the store."""
@@ -83,8 +84,7 @@ def exposition(facts: MetricFacts, accept: str = "") -> tuple[bytes, str]:
     registry = CollectorRegistry(auto_describe=False)
     registry.register(MetricView())
     if _prefers_openmetrics(accept):
-        text: bytes = openmetrics.generate_latest(registry)  # pyright: ignore[reportUnknownMemberType]
-        return text, openmetrics.CONTENT_TYPE_LATEST
+        return _openmetrics(registry), openmetrics.CONTENT_TYPE_LATEST
     return generate_latest(registry), CONTENT_TYPE_LATEST
 
 
