@@ -5,6 +5,7 @@ module describes; it reads nothing, keeps nothing and decides nothing.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Protocol
 
 import msgspec
@@ -285,10 +286,13 @@ def _shown(error: str | None, result: str | None) -> tuple[str | None, Any, tupl
     if error is not None and len(error) > ERROR_SHOWN:
         too_long.append("error")
         error = cut(error, ERROR_SHOWN)
-    if result is not None and len(result) > RESULT_SHOWN:
+    shown: Any = None
+    if result is not None and len(result) <= RESULT_SHOWN:
+        with suppress(ValueError, RecursionError):  # a version without limits of values may have stored it
+            shown, result = msgspec.json.decode(result), None
+    if result is not None:
         too_long.append("result")
-        result = None
-    return error, None if result is None else msgspec.json.decode(result), tuple(too_long)
+    return error, shown, tuple(too_long)
 
 
 # queues
