@@ -152,4 +152,10 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'chargehand' has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(_HOME.get(name, "chargehand.errors")), name)
+    try:
+        return getattr(import_module(_HOME.get(name, "chargehand.errors")), name)
+    except ImportError:
+        from chargehand.system import require_linux
+
+        require_linux()  # modules of the standard library are missing on another system: it says so in words
+        raise

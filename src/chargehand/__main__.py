@@ -2,7 +2,8 @@
 
 import sys
 
-from chargehand.errors import EXIT_CONFIGURATION, EXIT_INTERRUPTED
+from chargehand.errors import EXIT_CONFIGURATION, EXIT_INTERRUPTED, ConfigurationError
+from chargehand.system import require_linux
 
 
 def main() -> None:
@@ -11,12 +12,22 @@ def main() -> None:
         from chargehand.cli.main import run
     except ModuleNotFoundError as error:
         if error.name not in ("typer", "rich", "click"):
+            _require_linux()
             raise
         sys.stderr.write("chargehand: the command line needs an extra: pip install 'chargehand[cli]'\n")
         sys.exit(EXIT_CONFIGURATION)
     except KeyboardInterrupt:
         sys.exit(EXIT_INTERRUPTED)
     run()
+
+
+def _require_linux() -> None:
+    """Exits with a message on another system than Linux."""
+    try:
+        require_linux()
+    except ConfigurationError as error:
+        sys.stderr.write(f"chargehand: {error}\n")
+        sys.exit(error.exit_code)
 
 
 if __name__ == "__main__":

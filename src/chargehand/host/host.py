@@ -22,6 +22,7 @@ from chargehand.protocol.frame import Decoder, Frame
 from chargehand.settings import ADMIN_KEY
 from chargehand.settings.plan import NodePlan
 from chargehand.stores.location import locate
+from chargehand.system import require_linux
 
 STANDBY_POLL = 0.5
 """Seconds between two attempts to take the lock while the node of another host serves the store."""
@@ -48,6 +49,7 @@ class Host:
     """Keeps one node running for a store, or waits while another host runs one."""
 
     def __init__(self, plan: NodePlan, *, give_up: bool = False) -> None:
+        require_linux()
         self._plan, self._give_up = plan, give_up
         self._store = locate(plan.store)
         self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)

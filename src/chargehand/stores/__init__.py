@@ -3,6 +3,7 @@
 from chargehand.forks import importing
 from chargehand.store import Store
 from chargehand.stores.location import Location, locate
+from chargehand.system import require_linux
 
 
 def open_store(where: str | Location, *, create: bool = True, node: bool = False, synchronous: str = "full") -> Store:
@@ -10,6 +11,7 @@ def open_store(where: str | Location, *, create: bool = True, node: bool = False
 
     `synchronous` is "full", or "normal", where a power cut may undo the commits that were acknowledged last.
     """
+    require_linux()
     with importing():
         from chargehand.stores.sqlite.store import SqliteStore
 

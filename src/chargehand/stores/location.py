@@ -84,7 +84,7 @@ class Location(msgspec.Struct, frozen=True):
     def _files(self) -> list[Path]:
         """Returns every file of the store, the engine's own included, but not the socket."""
         engine = [self._beside(suffix) for suffix in ("", "-wal", "-shm", "-journal")]
-        return [*engine, self.lock, self.node, self.lives]
+        return [*engine, self.lock, self.node, self.lives, self.token]
 
     def exists(self) -> bool:
         """Returns whether there is a store."""
