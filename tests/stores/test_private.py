@@ -28,6 +28,7 @@ from chargehand.processes import proc
 from chargehand.processes.child import Life
 from chargehand.processes.lockfile import take_again
 from chargehand.processes.record import ProcessRecord
+from chargehand.stores import notes
 from chargehand.stores.location import Location, locate
 from chargehand.stores.sqlite.store import SqliteStore
 
@@ -111,6 +112,14 @@ def test_files_of_an_earlier_version_are_made_private_and_it_is_logged_once(  # 
     (line,) = [record for record in caplog.records if getattr(record, "facts", {}).get("event") == "files-secured"]
     assert line.__dict__["facts"]["files"] == ["store.db", "store.db-wal", "store.db-shm", "store.db-lives"]
     kept.close()
+
+
+def test_a_token_that_others_could_read_is_not_made_valid(location: Location) -> None:  # spec: SE-7 SE-1
+    location.token.write_text("ch_known-to-others")
+    location.token.chmod(0o644)
+    use_everything(location)
+    assert notes.read(location.token) is None
+    assert not location.token.exists()
 
 
 def test_a_store_in_use_keeps_its_locks_when_it_is_made_private(location: Location) -> None:  # spec: SE-7 ST-2

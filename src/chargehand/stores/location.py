@@ -82,9 +82,12 @@ class Location(msgspec.Struct, frozen=True):
         private.check_files(self._files())
 
     def _files(self) -> list[Path]:
-        """Returns every file of the store, the engine's own included, but not the socket."""
+        """Returns the files of the store, the engine's own included, but not the socket and the token.
+
+        A token that others could read must be deleted, not made private: `notes` does that.
+        """
         engine = [self._beside(suffix) for suffix in ("", "-wal", "-shm", "-journal")]
-        return [*engine, self.lock, self.node, self.lives, self.token]
+        return [*engine, self.lock, self.node, self.lives]
 
     def exists(self) -> bool:
         """Returns whether there is a store."""
