@@ -10,10 +10,15 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
+import soundfile
 from playwright.sync_api import expect, sync_playwright
 from shots_tonearm import CHROMIUM
 
 from chargehand.testing import eventually
+from tonearm import labels
+from tonearm.demo import songs, story
+from tonearm.ear.listen import Ear
+from tonearm.tiers import SHOWN, judge, within
 
 
 @contextmanager
@@ -66,7 +71,7 @@ def look_at_the_page(url: str) -> None:
         page.get_by_role("button", name="04 Strobe.ogg").click()
         expect(page.get_by_text("Similar tracks")).to_be_visible(timeout=30_000)
         expect(page.locator("#track .chips li").first).to_have_text("techno")
-        page.get_by_label("Search tracks").fill("harp")
+        page.get_by_label("Search tracks").fill("piano")
         expect(page.locator("#tracks tr")).to_have_count(2)
         page.get_by_role("link", name="Workers and jobs").click()
         expect(page.get_by_role("link", name="Tonearm")).to_be_visible()
@@ -80,6 +85,8 @@ def test_the_first_minute_ends_with_its_counts_and_ctrl_c_ends_everything(tmp_pa
     (tmp_path / "cache" / "tonearm").symlink_to(weights_folder)
     with demo(tmp_path, DEMO_SONGS="5") as shown:
         told = read_to(shown, "the page stays available")
+        assert re.search(r"01 Piano.mp3: piano  \(", told)
+        assert re.search(r"04 Strobe.ogg: techno, electronic,", told)
         assert "4 tagged, 1 quarantined, 4 kills, 0 lost, 0 files changed; try:" in told
         noticed = re.search(r"kill -9 \d+ .*\n.*exit detected after \d+ ms: crash \(signal 9, SIGKILL\)", told)
         assert noticed, told
@@ -100,6 +107,31 @@ def test_the_first_minute_ends_with_its_counts_and_ctrl_c_ends_everything(tmp_pa
         shown.send_signal(signal.SIGINT)
         assert shown.wait(60) == 0
         eventually(lambda: all(map(is_gone, pids)))
+
+
+RIGHT = {
+    "piano": {"piano", "classical", "solo", "slow", "instrumental"},
+    "techno": {"techno", "electronic", "dance", "fast", "drums", "synthesizer", "instrumental"},
+    "flute": {"flute", "classical", "solo", "slow", "instrumental"},
+    "violin": {"violin", "classical", "strings", "solo", "slow", "instrumental"},
+    "choir": {"choir", "vocal", "male voice", "female voice", "ambient"},
+}
+"""What may be said of a style; its own name must be."""
+
+
+def test_the_networks_get_every_style_right(tmp_path: Path, weights_folder: Path) -> None:
+    # spec: TA-9
+    ear, book = Ear(cache=weights_folder), labels.load()
+    wrong: dict[str, list[str]] = {}
+    first = {style: seed for seed, (_, style, _) in reversed(list(enumerate(story.SONGS)))}
+    for style, seed in first.items():
+        path = tmp_path / "song.wav"
+        soundfile.write(path, songs.song(style, 9, seed), songs.RATE)
+        shown = within(judge(book, labels.merge(book, ear.listen(path, patches=2).scores)), SHOWN)
+        said = [label.name for label in shown]
+        if style not in said or not set(said) <= RIGHT[style]:
+            wrong[style] = said
+    assert not wrong
 
 
 def test_without_a_network_it_says_so_and_shows_the_rest(tmp_path: Path) -> None:

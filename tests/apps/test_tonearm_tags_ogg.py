@@ -55,21 +55,44 @@ def test_odd_ogg_files_are_written_and_nothing_of_theirs_is_lost(name: str, shar
 def test_a_flac_file_keeps_odd_comments_too(tmp_path: Path) -> None:
     # spec: TA-5
     path = tagged.make(tmp_path, "flac")
-    with path.open("rb") as file:
-        found, start = ogg.blocks(file)
-    (old,) = (content for number, content in found if number == ogg.COMMENT_BLOCK)
-    said = ogg.comments(old)
+    said = comments(path)
     odd = ogg.Comments(said.vendor, (*odd_ogg.NAMELESS, odd_ogg.NOT_UTF8, *said.entries), b"")
-    with path.open("rb") as source, (tmp_path / "odd.flac").open("w+b") as out:
-        ogg.flac_with_comments(source, out, ogg.build(odd))
-    path = (tmp_path / "odd.flac").rename(path)
+    with_comments(path, odd)
     packets = tagged.packets(path)
     assert isinstance(write(path, tagged.SOME, MAPPED, root=tmp_path), Written)
-    with path.open("rb") as file:
-        now = ogg.comments(next(content for number, content in ogg.blocks(file)[0] if number == ogg.COMMENT_BLOCK))
-    assert [entry for entry in now.entries if entry in odd.entries] == list(odd.entries)
+    assert [entry for entry in comments(path).entries if entry in odd.entries] == list(odd.entries)
     assert tagged.packets(path) == packets
-    assert start > 0
+    assert isinstance(undo(path, root=tmp_path), Written)
+    assert comments(path) == odd
+
+
+def test_a_flac_file_without_comments_has_none_after_undo(tmp_path: Path) -> None:
+    # spec: TA-5
+    path = tagged.make(tmp_path, "flac")
+    with_comments(path, ogg.NO_COMMENTS)
+    before, packets = blocks(path), tagged.packets(path)
+    assert ogg.COMMENT_BLOCK not in dict(before)
+    assert isinstance(write(path, tagged.SOME, MAPPED, root=tmp_path), Written)
+    assert tagged.packets(path) == packets
+    assert isinstance(undo(path, root=tmp_path), Written)
+    assert blocks(path) == before
+
+
+def blocks(path: Path) -> list[tuple[int, bytes]]:
+    """All blocks except padding."""
+    with path.open("rb") as file:
+        return [block for block in ogg.blocks(file)[0] if block[0] != ogg.PADDING_BLOCK]
+
+
+def comments(path: Path) -> ogg.Comments:
+    return ogg.comments(dict(blocks(path))[ogg.COMMENT_BLOCK])
+
+
+def with_comments(path: Path, said: ogg.Comments) -> None:
+    other = path.with_name("other.flac")
+    with path.open("rb") as source, other.open("w+b") as out:
+        ogg.flac_with_comments(source, out, said)
+    other.rename(path)
 
 
 def test_a_value_that_could_not_be_restored_is_not_replaced(tmp_path: Path) -> None:

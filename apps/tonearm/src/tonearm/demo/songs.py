@@ -53,14 +53,28 @@ def wavering(note: int, seconds: float, depth: float, speed: float) -> Floats:
 
 
 @cache
-def string(note: int, seconds: float) -> Floats:
-    """A plucked string (Karplus–Strong): noise in a loop with a low-pass filter."""
-    loop = np.random.default_rng(note).uniform(-1, 1, int(RATE / pitch(note)))
-    rounds: list[Floats] = []
-    for _ in range(1 + int(seconds * RATE) // loop.size):
-        rounds.append(loop)
-        loop = 0.996 * (0.94 * loop + 0.06 * np.roll(loop, 1))
-    return np.concatenate(rounds)[: int(seconds * RATE)]
+def piano(note: int, seconds: float) -> Floats:
+    """A struck string: inharmonic overtones, of which the high ones decay first, and the knock of the hammer."""
+    at, low = times(seconds), pitch(note)
+    struck = 0.05 * noise(seconds, 7) * np.exp(-120 * at)
+    for overtone in range(1, int(min(16, 8000 / low))):
+        high = low * overtone * np.sqrt(1 + 0.0004 * overtone**2)
+        decay = np.exp(-at * (1.2 + 0.5 * overtone) * (low / 262) ** 0.4)
+        struck += decay * np.sin(2 * np.pi * high * at) / overtone**1.1
+    return struck * np.minimum(1, at / 0.003)
+
+
+@cache
+def violin(note: int, seconds: float) -> Floats:
+    """A bowed string: many overtones with vibrato, shaped by two resonances of the body."""
+    chance = np.random.default_rng(note)
+    phase = (1 + chance.normal(0, 0.002)) * wavering(note, seconds, 0.004, 5 + chance.random())
+    bowed = np.zeros(int(seconds * RATE))
+    for overtone in range(1, int(min(24, 5000 / pitch(note)))):
+        high = overtone * pitch(note)
+        body = 1 / (1 + ((high - 500) / 1200) ** 2) + 0.3 / (1 + ((high - 2500) / 800) ** 2)
+        bowed += body / overtone * np.sin(overtone * phase + 6 * chance.random())
+    return swelling(bowed, 0.12, 0.18)
 
 
 @cache
@@ -70,14 +84,6 @@ def flute(note: int, seconds: float) -> Floats:
     tone = np.sin(phase) + 0.25 * np.sin(2 * phase) + 0.08 * np.sin(3 * phase)
     breath = np.convolve(noise(seconds, note), np.ones(4) / 4, "same")
     return swelling(tone + 0.06 * breath, 0.06, 0.1)
-
-
-@cache
-def pipes(note: int, seconds: float) -> Floats:
-    """An organ: several harmonics."""
-    stops = ((0.5, 0.5), (1, 1.0), (2, 0.7), (3, 0.3), (4, 0.4), (6, 0.15), (8, 0.2))
-    tone = np.sum([loud * np.sin(2 * np.pi * pitch(note) * foot * times(seconds)) for foot, loud in stops], axis=0)
-    return swelling(tone, 0.03, 0.2)
 
 
 @cache
@@ -116,15 +122,28 @@ def drum(kind: str) -> Floats:
 # music
 
 
-def harp_music(chance: Chance, seconds: float) -> Iterator[Note]:
-    """Arpeggios up and down."""
-    scale, place = (57, 59, 60, 62, 64, 65, 67, 69, 71, 72, 74, 76), 6
-    for number, at in enumerate(np.arange(0, seconds, 0.19)):
+def piano_music(chance: Chance, seconds: float) -> Iterator[Note]:
+    """A melody over broken chords."""
+    scale, place = (60, 62, 64, 65, 67, 69, 71, 72, 74, 76, 79), 5
+    all_chords = ((48, 52, 55), (45, 48, 52), (41, 45, 48), (43, 47, 50))
+    chord = all_chords[0]
+    for number, at in enumerate(np.arange(0, seconds, 0.32)):
         place = int(np.clip(place + chance.integers(-2, 3), 0, len(scale) - 1))
-        yield at, 1.0, string(scale[place], 0.9)
-        yield at, 0.5, string(scale[place] + 12, 0.9)
+        if chance.random() < 0.8:
+            yield at, 0.9, piano(scale[place], 1.6)
         if number % 4 == 0:
-            yield at, 0.8, string(scale[place] - 12, 1.2)
+            chord = all_chords[int(chance.integers(4))]
+        yield at, 0.5, piano(chord[number % 3], 1.2)
+
+
+def violin_music(chance: Chance, seconds: float) -> Iterator[Note]:
+    """A melody without accompaniment."""
+    scale, place, at = (62, 64, 66, 67, 69, 71, 73, 74, 76, 78), 4, 0.0
+    while at < seconds:
+        place = int(np.clip(place + chance.integers(-2, 3), 0, len(scale) - 1))
+        length = float(chance.choice([0.3, 0.3, 0.6, 0.9]))
+        yield at, 1.0, violin(scale[place], length + 0.05)
+        at += length
 
 
 def flute_music(chance: Chance, seconds: float) -> Iterator[Note]:
@@ -165,10 +184,10 @@ def chords(play: Callable[[int, float], Floats], length: float) -> Callable[[Cha
 
 STYLES: dict[str, tuple[Callable[[Chance, float], Iterator[Note]], float, float]] = {
     # styles; duration of the reverberation, and its share in the mix
-    "harp": (harp_music, 0.8, 0.15),
+    "piano": (piano_music, 1.2, 0.15),
     "flute": (flute_music, 1.8, 0.4),
     "techno": (techno_music, 0.3, 0.02),
-    "organ": (chords(pipes, 2.4), 3.0, 0.5),
+    "violin": (violin_music, 2.5, 0.4),
     "choir": (chords(voices, 2.1), 3.0, 0.5),
 }
 

@@ -41,11 +41,11 @@ def compose(source: BinaryIO, out: BinaryIO, kind: Kind, existing: Existing, pla
     found = _stored(source, kind)
     changed = {tag: values for tag, values in plan.standard.items() if existing.standard.get(tag, ()) != values}
     own = [f"{NAMESPACE}{name.upper()}={value}".encode() for name in sorted(plan.own) for value in plan.own[name]]
-    made = ogg.build(ogg.Comments(found.vendor, (*_changed(found.entries, changed), *own), found.rest))
+    made = ogg.Comments(found.vendor, (*_changed(found.entries, changed), *own), found.rest)
     if kind == "flac":
         ogg.flac_with_comments(source, out, made)
     else:
-        ogg.with_comments(source, out, HEADERS[kind], SIGNATURES[kind] + made)
+        ogg.with_comments(source, out, HEADERS[kind], SIGNATURES[kind] + ogg.build(made))
 
 
 def audio(file: BinaryIO, kind: Kind) -> bytes:
@@ -101,7 +101,7 @@ def _value(entry: bytes) -> str:
 def _stored(file: BinaryIO, kind: Kind) -> ogg.Comments:
     if kind == "flac":
         found = [content for number, content in ogg.blocks(file)[0] if number == ogg.COMMENT_BLOCK]
-        return ogg.comments(found[0]) if found else ogg.Comments(b"", (), b"")
+        return ogg.comments(found[0]) if found else ogg.NO_COMMENTS
     packet = ogg.opening(file, HEADERS[kind]).packets[1]
     if not packet.startswith(SIGNATURES[kind]):
         raise Malformed("the second packet does not contain the comments")

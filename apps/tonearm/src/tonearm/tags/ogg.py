@@ -61,6 +61,9 @@ class Comments:
     rest: bytes
 
 
+NO_COMMENTS = Comments(b"", (), b"")
+
+
 def pages(file: BinaryIO) -> Iterator[Page]:
     """Yields all pages in order. Raises Malformed at other data between them."""
     file.seek(0)
@@ -203,9 +206,9 @@ def flac_audio(file: BinaryIO) -> bytes:
     return digest.digest()
 
 
-def flac_with_comments(file: BinaryIO, out: BinaryIO, comment: bytes) -> None:
-    """Writes the FLAC file with this comment block; the audio keeps its offset if the padding suffices."""
-    found, start = blocks(file)
+def flac_with_comments(file: BinaryIO, out: BinaryIO, found: Comments) -> None:
+    """Writes the FLAC file with these comments; the audio keeps its offset if the padding suffices."""
+    old, start = blocks(file)
     file.seek(start)
     sync = file.read(2)
     if sync and (sync[0] != 0xFF or sync[1] & 0xFC != 0xF8):
@@ -214,12 +217,9 @@ def flac_with_comments(file: BinaryIO, out: BinaryIO, comment: bytes) -> None:
     prefix = id3.span(file.read(10))
     file.seek(0)
     out.write(file.read(prefix + 4))
-    made = [(number, content) for number, content in found if number != PADDING_BLOCK]
-    old = next((at for at, (number, _) in enumerate(made) if number == COMMENT_BLOCK), None)
-    if old is None:
-        made.append((COMMENT_BLOCK, comment))
-    else:
-        made[old] = (COMMENT_BLOCK, comment)
+    made = [block for block in old if block[0] != PADDING_BLOCK]
+    at = next((at for at, (number, _) in enumerate(made) if number == COMMENT_BLOCK), len(made))
+    made[at : at + 1] = [] if found == NO_COMMENTS else [(COMMENT_BLOCK, build(found))]
     left = start - prefix - 4 - sum(4 + len(content) for _, content in made)
     if left:
         made.append((PADDING_BLOCK, bytes(min(left - 4, LARGEST_BLOCK) if left >= 4 else ROOM)))
