@@ -23,7 +23,7 @@ def take(browser: Browser, url: str, folder: Path, theme: str) -> None:
     )
     page.goto(url)
     page.get_by_role("button", name=TRACK).click()
-    page.get_by_text("Similar tracks").wait_for()
+    page.get_by_role("heading", name="Similar tracks").wait_for(timeout=90_000)
     page.mouse.move(5, 5)
     page.evaluate("scrollTo(0, 0)")
     bottom = page.evaluate("Math.ceil(document.querySelector('main').getBoundingClientRect().bottom)")
