@@ -49,7 +49,7 @@ function doing(worker) {
   const share = step.total ? ` ${Math.round((100 * step.done) / step.total)} %` : step.done ? ` ${step.done}` : "";
   return `${worker.song ? `${worker.song}: ` : ""}${step.stage || "working"}${share}`;
 }
-const KINDS = { healthy: "good", crashed: "bad", failed: "bad", paused: "hold", stopped: "muted" };
+const KINDS = { healthy: "good", crashed: "bad", failed: "bad", paused: "hold", stopped: "muted", asleep: "rest" };
 async function progress() {
   const now = await ask("/api/progress");
   const all = now.tagged + now.waiting;
