@@ -20,7 +20,7 @@ from chaos.campaign import Campaign
 from chaos.judge import Verdict
 from chaos.killer import Numbers
 from chargehand import RestartPolicy, clock
-from chargehand.model.job import POISON_CRASHES
+from chargehand.model.job import DEFAULT_POLICY
 
 MINUTES = 4.0
 JOBS, WORKERS, NODES, ENQUEUERS = 10_000, 510, 21, 6
@@ -68,7 +68,7 @@ def _limits() -> dict[str, str]:
     restarts = f"restarts: {old.rapid_limit} in {old.window:g} s, {old.lifetime_limit} in all → {new.rapid_limit:,}"
     pause = f"pause: {old.first_pause:g} to {old.longest_pause:g} s → {new.first_pause:g} to {new.longest_pause:g} s"
     breaker = f"breaker: a crew's idle crashes within {old.breaker_window:g} s → {new.breaker_window:g} s"
-    poison = f"quarantine after {POISON_CRASHES} crashes → the test queues such jobs again"
+    poison = f"quarantine after {DEFAULT_POLICY.poison_crashes} crashes → the test queues such jobs again"
     return {
         restarts: "a random kill is not the worker's fault",
         pause: "so that there are always workers to kill",

@@ -16,6 +16,7 @@ from chargehand.model import job
 from chargehand.model.doctor import causes
 from chargehand.model.fleet import death, lifecycle, orders, policy
 from chargehand.model.records import Retention
+from chargehand.model.search import DiscoveryPolicy
 from chargehand.node import output
 from chargehand.settings.http import HttpPolicy
 from chargehand.settings.known import PREFIX, SETTINGS
@@ -160,7 +161,7 @@ def page() -> str:
         + outside(),
         (
             "Every field of the policies below is also a setting: `RestartPolicy.window` is `CHARGEHAND_RESTART_WINDOW`, and in TOML `window` "
-            "under `[restart]`. The prefixes of the others are `LIVENESS`, `STARTS`, `RETENTION` and `HTTP`. `CHARGEHAND_GRACE` is an alias of "
+            "under `[restart]`. The prefixes of the others are `LIVENESS`, `STARTS`, `RETENTION`, `JOBS`, `DISCOVERY` and `HTTP`. `CHARGEHAND_GRACE` is an alias of "
             "`CHARGEHAND_LIVENESS_GRACE`."
         ),
         "## Restarts: `RestartPolicy`\n\n" + settings(policy.RestartPolicy),
@@ -180,6 +181,8 @@ def page() -> str:
         "## Liveness: `LivenessPolicy`\n\n" + settings(policy.LivenessPolicy),
         "## Starts: `StartPolicy`\n\n" + settings(policy.StartPolicy),
         "## Retention: `Retention`\n\n" + settings(Retention),
+        "## Attempts: `JobPolicy`\n\n" + settings(job.JobPolicy),
+        "## Discovery: `DiscoveryPolicy`\n\n" + settings(DiscoveryPolicy),
         "## HTTP: `HttpPolicy`\n\n" + settings(HttpPolicy),
         (
             f"## Logs\n\nThe node logs each line that a worker prints or logs, with component and job. A crash report contains the "

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from chargehand.model.fleet.orders import Answer, AnswerCode
     from chargehand.model.fleet.policy import LivenessPolicy, RestartPolicy, StartPolicy
     from chargehand.model.health import Findings, Verdict
-    from chargehand.model.job import Attempt, JobRecord, NewJob, State
+    from chargehand.model.job import Attempt, JobPolicy, JobRecord, NewJob, State
     from chargehand.model.records import (
         ClaimRow,
         Counts,
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
         Retention,
         Snapshot,
     )
+    from chargehand.model.search import DiscoveryPolicy
     from chargehand.settings.plan import CrewPlan, Page
     from chargehand.store import Transaction
     from chargehand.stores.location import Location
@@ -62,7 +63,8 @@ _HOME = {
     **dict.fromkeys(("Answer", "AnswerCode"), "chargehand.model.fleet.orders"),
     **dict.fromkeys(("LivenessPolicy", "RestartPolicy", "StartPolicy"), "chargehand.model.fleet.policy"),
     **dict.fromkeys(("Findings", "Verdict"), "chargehand.model.health"),
-    **dict.fromkeys(("Attempt", "JobRecord", "NewJob", "State"), "chargehand.model.job"),
+    **dict.fromkeys(("Attempt", "JobPolicy", "JobRecord", "NewJob", "State"), "chargehand.model.job"),
+    "DiscoveryPolicy": "chargehand.model.search",
     **dict.fromkeys(
         (
             "ClaimRow",
@@ -105,6 +107,7 @@ __all__ = [
     "CrewOptions",
     "CrewPlan",
     "CrewRow",
+    "DiscoveryPolicy",
     "Findings",
     "GiveUp",
     "Handler",
@@ -116,6 +119,7 @@ __all__ = [
     "JobFilter",
     "JobNotFound",
     "JobOptions",
+    "JobPolicy",
     "JobRecord",
     "LivenessPolicy",
     "Location",

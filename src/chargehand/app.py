@@ -23,7 +23,7 @@ from chargehand.model.access import ApiKey, Operation, OperationFilter, Scope
 from chargehand.model.fleet.orders import Answer
 from chargehand.model.fleet.policy import LivenessPolicy, RestartPolicy, StartPolicy
 from chargehand.model.health import FRESH_MS, Findings
-from chargehand.model.job import Attempt, JobRecord, restored
+from chargehand.model.job import Attempt, JobPolicy, JobRecord, restored
 from chargehand.model.records import (
     ClaimRow,
     Counts,
@@ -36,6 +36,7 @@ from chargehand.model.records import (
     Retention,
     Snapshot,
 )
+from chargehand.model.search import DiscoveryPolicy
 from chargehand.settings import Declared, Settings
 from chargehand.settings.plan import UNSET, CrewPlan, NodePlan, Page, check_crew, check_type, milliseconds, size
 from chargehand.settings.schedule import RecurringJob, Schedule
@@ -89,6 +90,8 @@ class Chargehand:
         liveness: LivenessPolicy | None = None,
         starts: StartPolicy | None = None,
         retention: Retention | None = None,
+        jobs: JobPolicy | None = None,
+        discovery: DiscoveryPolicy | None = None,
         history: bool | None = None,
         log_level: str | None = None,
         folder: str | os.PathLike[str] | None = None,
@@ -103,6 +106,7 @@ class Chargehand:
             folder = Path(module).parent if module else Path.cwd()
         given = {"url": None if url is None else os.fspath(url), "node": node, "history": history}
         given |= {"restart": restart, "liveness": liveness, "starts": starts, "retention": retention}
+        given |= {"jobs": jobs, "discovery": discovery}
         self.settings: Settings = settings.read(Path(folder).resolve(), {**given, "log_level": log_level})
         """The settings, read once: arguments, `chargehand.toml`, `.env` and environment."""
         self.location = locate(self.settings.url)
@@ -478,6 +482,8 @@ class Chargehand:
             starts=found.starts,
             recurring=tuple(self._recurring.values()),
             retention=found.retention,
+            jobs=found.jobs,
+            discovery=found.discovery,
             history=found.history,
             log_level=self.log_level,
             log=found.log,

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from chargehand import clock
 from chargehand.model.access import ApiKey, Deed, Operation, OperationFilter, Remembered, Session
 from chargehand.model.batch import Batch, Grant, Note, Result, Want
-from chargehand.model.job import Attempt, Enqueued, JobRecord, NewJob, Settlement
+from chargehand.model.job import DEFAULT_POLICY, Attempt, Enqueued, JobPolicy, JobRecord, NewJob, Settlement
 from chargehand.model.records import (
     CancelResult,
     ClaimRow,
@@ -109,12 +109,19 @@ class JobWriting(Protocol):
         ...
 
     def recover(
-        self, holder: Holder, why: str, spare: Sequence[str] = (), *, died: str | None = None
+        self,
+        holder: Holder,
+        why: str,
+        spare: Sequence[str] = (),
+        *,
+        died: str | None = None,
+        policy: JobPolicy = DEFAULT_POLICY,
     ) -> list[Settlement]:
         """Ends, as interruptions, the claims of earlier lives of this node. Call it only after those are dead.
 
         `spare` names workers of those lives that cannot be killed: what they hold, or may hold, stays claimed. `died`
         is the life that ended without having been asked to: its jobs are suspects (`model/suspects.py`) from then on.
+        `policy` says after how many crashes a job fails.
         """
         ...
 

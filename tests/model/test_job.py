@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from chargehand.errors import PayloadError
 from chargehand.model.job import (
+    DEFAULT_POLICY,
     FINISHED,
     LONGEST_DELAY_MS,
     PAYLOAD_LIMIT,
-    POISON_CRASHES,
     PRIORITY_LIMIT,
     TEXT_LIMIT,
     TRANSITIONS,
@@ -20,6 +20,7 @@ from chargehand.model.job import (
     Done,
     GaveUp,
     Interrupted,
+    JobPolicy,
     NewJob,
     Outcome,
     Raised,
@@ -183,7 +184,7 @@ def test_a_crash_is_forgiven_at_once_then_later_then_never(
 
 # spec: WK-6
 def test_three_crashes_are_poison() -> None:
-    assert POISON_CRASHES == 3
+    assert DEFAULT_POLICY.poison_crashes == 3
 
 
 # spec: WK-6
@@ -328,3 +329,11 @@ def test_a_job_within_the_limits_may_enter(options: dict[str, Any]) -> None:
 def test_a_job_over_a_limit_is_refused_with_what_is_allowed(options: dict[str, Any], words: str) -> None:
     with pytest.raises(PayloadError, match=words):
         check(new(**options))
+
+
+def test_a_policy_decides_about_poison_and_backoff() -> None:  # spec: CF-4 WK-6
+    policy = JobPolicy(poison_crashes=2, first_retry=0.5, longest_retry=3.0)
+    assert settled(claim(crashes=0), Crashed("x"), policy=policy).state is State.QUEUED
+    assert settled(claim(crashes=1), Crashed("x"), policy=policy).reason == "poison"
+    assert [retry_delay_ms(n, 0.0, policy) for n in (1, 2, 3, 4, 1000)] == [500, 1000, 2000, 3000, 3000]
+    assert settled(claim(), Raised("x"), policy=policy).delay_ms == 500

@@ -9,7 +9,9 @@ from ledger_builders import T, claims
 from chargehand.model.batch import Grant, Result
 from chargehand.model.job import Claim, Crashed, Done, Interrupted, State
 from chargehand.model.ledger import Ledger
-from chargehand.model.search import ENOUGH, LONGEST_PAUSE, LOOK_ASLEEP, LOOK_EVERY, PAGE, Look, Search
+from chargehand.model.search import ENOUGH, LONGEST_PAUSE, PAGE, DiscoveryPolicy, Look, Search
+
+LOOK_EVERY, LOOK_ASLEEP = DiscoveryPolicy().interval, DiscoveryPolicy().asleep
 
 # the walk
 
@@ -445,3 +447,14 @@ def test_the_progress_of_one_that_has_nothing_is_nobodys() -> None:
     made.confirm(Result(), T + 1)
     made.gone("w0", Interrupted("x"), T + 1, None)
     made.progress("w0", "1", T + 1)
+
+
+def test_a_policy_decides_when_to_look() -> None:  # spec: CF-4
+    search = Search("a", DiscoveryPolicy(interval=0.5, asleep=7.0))
+    search.begin("w", T)
+    search.found([], False, T)
+    search.stored(0, T)
+    assert (search.due(), search.due_asleep()) == (T + 0.5, T + 7.0)
+    search.begin("w", T)
+    search.failed("no such table", T)
+    assert search.due() == T + 1.0

@@ -23,8 +23,8 @@ from world import World
 from chargehand import Chargehand, ConfigurationError, JobFilter, UnknownCrew, clock
 from chargehand.doctor.examine import examine
 from chargehand.log import Event
-from chargehand.model.job import POISON_CRASHES, State
-from chargehand.model.search import ENOUGH, LOOK_EVERY, PAGE
+from chargehand.model.job import DEFAULT_POLICY, State
+from chargehand.model.search import DEFAULT_DISCOVERY, ENOUGH, PAGE
 from chargehand.testing import eventually
 
 MakeHand = Callable[..., Chargehand]
@@ -93,7 +93,7 @@ def test_every_row_is_done_and_none_by_two_at_once(  # spec: WK-10 WK-6 WP-7
     assert len(aside) == 4
     assert set(failed) - set(aside) <= {"000000-never"}, "nothing else was set aside"
     # At least once: what a killed node had not written yet is done again, though the row says that it need not be.
-    assert max(count for key, count in begun(world).items() if key.isdigit()) <= 1 + 2 + POISON_CRASHES
+    assert max(count for key, count in begun(world).items() if key.isdigit()) <= 1 + 2 + DEFAULT_POLICY.poison_crashes
     assert not_waited(world) < 0.05
 
 
@@ -116,7 +116,7 @@ def test_no_copy_of_the_backlog_is_kept(hand: Chargehand, world: World, table: T
     hand.crew("rows", "discovery_handlers:Rows", workers=2, discovers=True, environment=application(world))
     with hand.running():
         eventually(lambda: len(world.lines("begin")) == 2)
-        until = clock.monotonic() + LOOK_EVERY
+        until = clock.monotonic() + DEFAULT_DISCOVERY.interval
         eventually(lambda: clock.monotonic() >= until)
         (counts,) = hand.counts()
         assert counts.queued + counts.running < ENOUGH + PAGE
@@ -131,7 +131,7 @@ def test_no_copy_of_the_backlog_is_kept_under_a_limit(hand: Chargehand, world: W
     hand.crew("rows", "discovery_handlers:Rows", workers=2, discovers=True, limit=1, environment=application(world))
     with hand.running():
         eventually(lambda: len(world.lines("begin")) == 1)
-        until = clock.monotonic() + LOOK_EVERY
+        until = clock.monotonic() + DEFAULT_DISCOVERY.interval
         eventually(lambda: clock.monotonic() >= until)
         (counts,) = hand.counts()
         (world.folder / "gate").touch()
@@ -246,8 +246,8 @@ def test_a_crew_looks_again_by_itself_and_at_once_when_it_is_woken(  # spec: WK-
         eventually(lambda: looks(world) >= 3, what="it looks, and finds nothing")
         moments = [float(at) for _, at, _ in world.lines("look")]
         gaps = [after - before for before, after in pairwise(moments)]
-        assert min(gaps) >= LOOK_EVERY - 0.05
-        assert max(gaps) < LOOK_EVERY + 1
+        assert min(gaps) >= DEFAULT_DISCOVERY.interval - 0.05
+        assert max(gaps) < DEFAULT_DISCOVERY.interval + 1
         for key in "abc":
             table.add([key])
             began = clock.monotonic()
@@ -269,7 +269,7 @@ def test_a_wake_that_comes_while_somebody_looks_is_heard(  # spec: WK-10
             began = clock.monotonic()
             hand.wake("rows")
             eventually(lambda: table.left() == 0)
-            assert clock.monotonic() - began < LOOK_EVERY / 2, n
+            assert clock.monotonic() - began < DEFAULT_DISCOVERY.interval / 2, n
 
 
 def test_waking_a_crew_that_cannot_look_is_refused(hand: Chargehand) -> None:  # spec: WK-10
@@ -293,7 +293,7 @@ def test_a_paused_crew_does_not_look(hand: Chargehand, world: World, table: Tabl
     with hand.running():
         eventually(lambda: [w["status"] for w in workers_of(hand)] == ["paused"] * 2)
         hand.wake("rows")
-        until = clock.monotonic() + LOOK_EVERY + 0.3
+        until = clock.monotonic() + DEFAULT_DISCOVERY.interval + 0.3
         eventually(lambda: clock.monotonic() >= until)
         assert world.lines("look") == []
         hand.resume("rows")

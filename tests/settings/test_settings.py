@@ -7,7 +7,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from chargehand import Chargehand, ConfigurationError, LivenessPolicy, RestartPolicy, Retention
+from chargehand import (
+    Chargehand,
+    ConfigurationError,
+    DiscoveryPolicy,
+    JobPolicy,
+    LivenessPolicy,
+    RestartPolicy,
+    Retention,
+)
 from chargehand.settings import Declared, Secret, Settings, dotenv, read, threads, workers
 from chargehand.settings.known import SETTINGS
 
@@ -64,7 +72,7 @@ def test_every_setting_can_be_set_in_every_way(told: Any) -> None:
         "nvidia_smi": "/opt/bin/nvidia-smi",
     }  # fmt: skip
     for setting in SETTINGS:
-        value = samples.get(setting.path[0], 7)
+        value = samples.get(setting.path[0], 700)
         head = f"[{setting.path[0]}]\n" if len(setting.path) == 2 else ""
         by_file = told(f"{head}{setting.path[-1]} = {msgspec.json.encode(value).decode()}")
         text = ",".join(value) if isinstance(value, list) else str(value)
@@ -75,6 +83,48 @@ def test_every_setting_can_be_set_in_every_way(told: Any) -> None:
                 found = getattr(found, part)
             meant = tuple(value) if isinstance(value, list) else value
             assert (found.value if isinstance(found, Secret) else found) == meant, setting.name
+
+
+def test_the_defaults_are_those_of_the_specification() -> None:  # spec: CF-4 SV-5 SV-6 SV-7 SV-8 WP-6 PD-3 HP-6 HP-7
+    live = LivenessPolicy()
+    assert (live.grace, live.terminate, live.silent, live.idle, live.first_frame) == (10, 2, 30, 30, 30)
+    assert (live.set_up, live.still, live.stalled, live.beat, live.node_beat) == (300, 300, 600, 5, 5)
+    assert (live.bad_frames, Retention().history_every_ms, Retention().history_age_ms) == (3, 30_000, 7 * 86_400_000)
+    restart = RestartPolicy()
+    assert (restart.first_pause, restart.longest_pause, restart.window, restart.rapid_limit) == (1, 60, 300, 5)
+    assert (restart.lifetime_limit, restart.healthy_after, restart.forgive_after) == (20, 300, 6 * 3600)
+    assert (JobPolicy().poison_crashes, JobPolicy().suspect_after) == (3, 3)
+    assert (DiscoveryPolicy().interval, DiscoveryPolicy().timeout) == (2, 30)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "allowed"),
+    [
+        ("CHARGEHAND_JOBS_POISON_CRASHES", "0", "a whole number, 1 or more"),
+        ("CHARGEHAND_JOBS_SUSPECT_AFTER", "0", "a whole number, 1 or more"),
+        ("CHARGEHAND_DISCOVERY_INTERVAL", "0", "a number of seconds, 0.01 or more"),
+        ("CHARGEHAND_DISCOVERY_MOST_DONE", "three", "a whole number, 1 or more"),
+        ("CHARGEHAND_LIVENESS_NODE_BEAT", "0", "a number of seconds, 0.05 or more"),
+        ("CHARGEHAND_LIVENESS_BAD_FRAMES", "0", "a whole number, 1 or more"),
+        ("CHARGEHAND_RETENTION_HISTORY_EVERY_MS", "99", "a whole number, 100 or more"),
+    ],
+)
+def test_numbers_that_would_stop_the_node_from_working_are_refused(
+    told: Any, name: str, text: str, allowed: str
+) -> None:  # spec: CF-1 CF-4
+    with pytest.raises(ConfigurationError, match=f"{name} is '{text}'.*must be {allowed}"):
+        told(**{name: text})
+
+
+def test_policies_reach_the_plan_of_the_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # spec: CF-4
+    monkeypatch.setenv("CHARGEHAND_DISCOVERY_TIMEOUT", "7")
+    given = DiscoveryPolicy(interval=0.5)
+    hand = Chargehand(tmp_path / "store.db", folder=tmp_path, jobs=JobPolicy(poison_crashes=2), discovery=given)
+    hand.crew("a", "x:Y")
+    plan = hand._node_plan()
+    assert (plan.jobs, plan.discovery) == (JobPolicy(poison_crashes=2), DiscoveryPolicy(interval=0.5, timeout=7))
+    with pytest.raises(ConfigurationError, match=r"jobs\.poison_crashes is 0"):
+        Chargehand(tmp_path / "store.db", folder=tmp_path, jobs=JobPolicy(poison_crashes=0))
 
 
 WRONG: list[tuple[dict[str, Any], str]] = [

@@ -17,7 +17,7 @@ from chargehand.model.held import Held, longest
 from chargehand.model.job import Claim, Found
 from chargehand.model.ledger import Ledger, Todo
 from chargehand.model.records import Discovery
-from chargehand.model.search import LONGEST_LOOK, Look
+from chargehand.model.search import Look
 
 if TYPE_CHECKING:
     from stage import World
@@ -34,7 +34,9 @@ class Hearing:
         terms = {crew: _counted(found, counts[crew]) for crew, found in profile.crews.items()}
         self.fleet = Fleet(terms, profile.restart, profile.liveness, profile.starts, world.jitter.random)
         queues = [(crew, crew) for crew in terms]
-        self.ledger = Ledger(queues, world.jitter.random, world.now, profile.discovers, profile.batching)
+        self.ledger = Ledger(
+            queues, world.jitter.random, world.now, profile.discovers, profile.batching, discovery=world.discovery
+        )
         self.alive = True
         self.workers: dict[str, Worker] = {}
         self._acting = 0
@@ -61,7 +63,7 @@ class Hearing:
         if isinstance(todo, Look):
             self.world.note(f"{worker} is to look after {todo.after}")
             self.oracle.asked_to_look(worker, todo)
-            self.fleet.began(component, f"{todo.crew}/?", LONGEST_LOOK, now)
+            self.fleet.began(component, f"{todo.crew}/?", self.world.discovery.timeout, now)
         elif isinstance(todo, list):
             self.world.note(f"{worker} gets jobs {', '.join(f'{claim.id}, fence {claim.fence}' for claim in todo)}")
             self.oracle.handed(worker, todo)

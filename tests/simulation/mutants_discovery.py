@@ -148,8 +148,8 @@ DISCOVERY = (
     Mutant(
         name="a crew that sleeps is started for every look",
         file="model/search.py",
-        old="(now + LOOK_EVERY, now + LOOK_ASLEEP)",
-        new="(now + LOOK_EVERY, now + LOOK_EVERY)",
+        old="(now + policy.interval, now + policy.asleep)",
+        new="(now + policy.interval, now + policy.interval)",
         profile="asleep and woken",
     ),
     Mutant(

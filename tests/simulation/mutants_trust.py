@@ -69,9 +69,9 @@ TRUST = (
     ),
     Mutant(
         name="a worker is suspect after two jobs",
-        file="model/trust.py",
-        old="SUSPECT_AFTER = 3",
-        new="SUSPECT_AFTER = 2",
+        file="model/job.py",
+        old="suspect_after: AtLeastOne = 3",
+        new="suspect_after: AtLeastOne = 2",
         profile="sick",
         first=7,
     ),

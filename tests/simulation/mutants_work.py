@@ -155,8 +155,8 @@ WORK = (
     Mutant(
         name="the first crash has a backoff, too",
         file="model/job.py",
-        old="            delay = 0 if crashes == 1 else retry_delay_ms(crashes - 1, jitter)\n",
-        new="            delay = retry_delay_ms(crashes - 1, jitter)\n",
+        old="            delay = 0 if crashes == 1 else retry_delay_ms(crashes - 1, jitter, policy)\n",
+        new="            delay = retry_delay_ms(crashes - 1, jitter, policy)\n",
         profile="poison",
         first=0,
     ),

@@ -10,8 +10,9 @@ from clockwork import Broken
 from profiles import PROFILES, Profile
 from stage import Stage, World
 
-from chargehand.model import ledger, search
+from chargehand.model import ledger
 from chargehand.model.fleet.orders import Verb
+from chargehand.model.search import DiscoveryPolicy
 
 LONGEST_CALM = 3 * 3600
 
@@ -50,7 +51,9 @@ def settle_down(world: World) -> None:
     world.note("calm from here on")
     world.fates.calm = True
     ledger.POLL = max(world.profile.poll, 5.0)
-    search.LOOK_EVERY = max(world.profile.look_every, 5.0)
+    world.discovery = DiscoveryPolicy(interval=max(world.profile.look_every, 5.0))
+    for each in world.node.ledger.searches.values() if world.node is not None else ():
+        each.policy = world.discovery
     world.store_fails_until = min(world.store_fails_until, world.now)
     world.application.broken_until = 0.0
     world.fates.epidemics.clear()

@@ -24,7 +24,7 @@ from chargehand.model.records import Holder
 from chargehand.stores.sqlite.store import SqliteStore
 
 EPOCH_MS = 1_700_000_000_000
-USUAL = (ledger.POLL, search.ENOUGH, search.LOOK_EVERY)
+USUAL = (ledger.POLL, search.ENOUGH)
 """What a world changes in the shipped modules, as it was."""
 TABLES = ("job", "attempt", "pause", "node", "crew", "worker", "suspect")
 
@@ -63,7 +63,7 @@ class Stage:
 
     def close(self) -> None:
         """Nothing is left, not even in the shipped modules: others may need them as they are."""
-        ledger.POLL, search.ENOUGH, search.LOOK_EVERY = USUAL
+        ledger.POLL, search.ENOUGH = USUAL
         self.store.close()
         self.people.close()
         self._folder.cleanup()
@@ -96,7 +96,8 @@ class World(Clockwork):
         self.fates = Fates(self)
         self.folk = People(self)
         ledger.POLL = profile.poll
-        search.ENOUGH, search.LOOK_EVERY = profile.enough, profile.look_every
+        search.ENOUGH = profile.enough
+        self.discovery = search.DiscoveryPolicy(interval=profile.look_every)
         stage.clear(self)
 
     def note(self, text: str) -> None:

@@ -25,7 +25,6 @@ LATEST_MS = 2 * LONGEST_DELAY_MS
 """The latest time for which a job can be scheduled: about the year 2170."""
 DEFAULT_TIMEOUT_MS = 3_600_000
 DEFAULT_MAX_ATTEMPTS = 3
-POISON_CRASHES = 3
 
 
 class State(StrEnum):
@@ -54,6 +53,26 @@ def _text(description: str) -> msgspec.Meta:
 
 def _number(description: str, low: int, high: int) -> msgspec.Meta:
     return msgspec.Meta(description=description, extra={"low": low, "high": high})
+
+
+AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
+
+
+class JobPolicy(msgspec.Struct, frozen=True, kw_only=True):
+    """When a job is quarantined, how long it waits between attempts, and when its worker is suspect. Times are
+    seconds."""
+
+    poison_crashes: AtLeastOne = 3
+    """A job that was running at this many crashes of workers, or of the node, fails as `poison`."""
+    first_retry: float = 2.0
+    """The delay after the first failed attempt; doubled with every further one."""
+    longest_retry: float = 600.0
+    """The maximum delay between two attempts."""
+    suspect_after: AtLeastOne = 3
+    """A worker that fails this many different jobs in a row is suspect; it is replaced if others can do them."""
+
+
+DEFAULT_POLICY = JobPolicy()
 
 
 class JobSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -376,6 +395,7 @@ def settle(
     duration_ms: int = 0,
     credible: bool = True,
     failed_in: str | None = None,
+    policy: JobPolicy = DEFAULT_POLICY,
 ) -> Settlement | None:
     """Returns what an outcome makes of a job; None if there is nothing to write.
 
@@ -398,7 +418,7 @@ def settle(
             base |= {"outcome": how, "error": cut(error), "failures": 1, "failed_in": failed_in}
             if claim.last_attempt and (credible or claim.max_attempts == 1 or claim.extra_attempt):
                 return Settlement(state=State.FAILED, reason=how, **base)
-            return Settlement(state=State.QUEUED, delay_ms=retry_delay_ms(claim.failures + 1, jitter), **base)
+            return Settlement(state=State.QUEUED, delay_ms=retry_delay_ms(claim.failures + 1, jitter, policy), **base)
         case RetryLater(after_ms, error):
             base |= {"outcome": "retry", "error": cut(error), "failures": 1}
             if claim.failures + 1 >= claim.max_attempts:
@@ -413,9 +433,9 @@ def settle(
         case Crashed(error):
             base |= {"outcome": "crashed", "error": cut(error), "crashes": 1}
             crashes = claim.crashes + 1
-            if crashes >= POISON_CRASHES:
+            if crashes >= policy.poison_crashes:
                 return Settlement(state=State.FAILED, reason="poison", **base)
-            delay = 0 if crashes == 1 else retry_delay_ms(crashes - 1, jitter)
+            delay = 0 if crashes == 1 else retry_delay_ms(crashes - 1, jitter, policy)
             return Settlement(state=State.QUEUED, delay_ms=delay, **base)
         case Interrupted(error):
             base |= {"outcome": "interrupted", "error": cut(error), "interruptions": 1}
@@ -424,9 +444,10 @@ def settle(
             return Settlement(state=State.QUEUED, outcome=None, **base)
 
 
-def retry_delay_ms(failures: int, jitter: float) -> int:
+def retry_delay_ms(failures: int, jitter: float, policy: JobPolicy = DEFAULT_POLICY) -> int:
     """Returns the exponential backoff: 2 s after the first failure, up to 10 minutes, plus up to 10 % jitter."""
-    return int(min(2**failures, 600) * 1000 * (1 + jitter / 10))
+    delay = min(policy.first_retry * 2 ** min(failures - 1, 60), policy.longest_retry)
+    return int(delay * 1000 * (1 + jitter / 10))
 
 
 def cut(text: str, limit: int = TEXT_LIMIT) -> str:

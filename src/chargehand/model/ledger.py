@@ -12,9 +12,11 @@ from chargehand.model.batch import Batch, Note, Request, Result, Want
 from chargehand.model.chores import Chore
 from chargehand.model.held import Held, Pool
 from chargehand.model.job import (
+    DEFAULT_POLICY,
     Claim,
     Done,
     Interrupted,
+    JobPolicy,
     Outcome,
     Raised,
     Returned,
@@ -24,7 +26,7 @@ from chargehand.model.job import (
     Stopped,
     settle,
 )
-from chargehand.model.search import Look, Search
+from chargehand.model.search import DEFAULT_DISCOVERY, DiscoveryPolicy, Look, Search
 from chargehand.model.tally import Tally
 from chargehand.model.trust import Distrust, Trust
 
@@ -63,6 +65,8 @@ class Ledger:
         batching: Mapping[str, tuple[int, float]] | None = None,
         limited: Collection[str] = (),
         awaited: Container[str] = (),
+        policy: JobPolicy = DEFAULT_POLICY,
+        discovery: DiscoveryPolicy = DEFAULT_DISCOVERY,
     ) -> None:
         """`batching` maps crews that take batches to their size and the seconds to wait for a full one.
 
@@ -71,7 +75,8 @@ class Ledger:
         """
         self._awaited = awaited
         self._limited = frozenset(limited)
-        self.searches = {crew: Search(crew, look_at=now) for crew in discovering}
+        self._policy = policy
+        self.searches = {crew: Search(crew, discovery, look_at=now) for crew in discovering}
         self.pools = {crew: Pool(queue) for crew, queue in crews}
         for crew, (most, wait) in (batching or {}).items():
             self.pools[crew].batch, self.pools[crew].batch_wait = most, wait
@@ -81,7 +86,7 @@ class Ledger:
         """The counters for metrics."""
         self.held: dict[str, Held] = {}
         self._crew_of: dict[str, str] = {}
-        self._trust = {crew: Trust() for crew in self.pools}
+        self._trust = {crew: Trust(policy.suspect_after) for crew in self.pools}
         self._distrusted: list[Distrust] = []
         self._dismissed: set[str] = set()
         self._settlements: list[Settlement] = []
@@ -390,7 +395,7 @@ class Ledger:
         self.tally.ended(claim.queue, outcome, now - since)
         settlement = settle(
             claim, outcome, jitter=self._jitter(), worker=worker, pid=pid, duration_ms=duration, credible=credible,
-            failed_in=failed_in,
+            failed_in=failed_in, policy=self._policy,
         )  # fmt: skip
         if settlement is None:
             return None

@@ -3,6 +3,8 @@
 Plain data: no record here decides or does anything.
 """
 
+from typing import Annotated
+
 import msgspec
 
 from chargehand.errors import ConfigurationError
@@ -338,5 +340,7 @@ class Retention(msgspec.Struct, frozen=True, kw_only=True):
     """Crash reports of all crews together."""
     history_age_ms: int = 7 * 86_400_000
     """Snapshots of health, if that history is switched on."""
+    history_every_ms: Annotated[int, msgspec.Meta(ge=100)] = 30_000
+    """The interval of the snapshots of health, in milliseconds."""
     operation_age_ms: int = 366 * 86_400_000
     """The operator log."""

@@ -7,24 +7,38 @@ alone. A search that goes on must not return to an item that it has passed.
 """
 
 from collections.abc import Sequence
+from typing import Annotated
 
 import msgspec
 
 from chargehand import codec
+from chargehand.model.job import AtLeastOne
 
 PAGE = 200
 """The number of items per call of `discover`."""
 ENOUGH = 100
 """The number of discovered jobs in the queue below which the search continues."""
-LOOK_EVERY = 2.0
-"""Seconds between two passes through the tables, unless the application calls `wake`."""
-LOOK_ASLEEP = 300.0
-"""Seconds between two passes while all workers of the crew sleep; one is started for each pass."""
-LONGEST_LOOK = 30.0
-"""The time limit of one call of `discover` in seconds."""
 LONGEST_PAUSE = 60.0
 SHOWN = 100
 """The number of characters of a key in an error."""
+
+
+class DiscoveryPolicy(msgspec.Struct, frozen=True, kw_only=True):
+    """When crews call `discover`, and when an item that is found again and again is set aside. Times are seconds."""
+
+    interval: Annotated[float, msgspec.Meta(ge=0.01)] = 2.0
+    """The time between two passes through the application's tables, unless the application calls `wake`."""
+    asleep: Annotated[float, msgspec.Meta(ge=0.01)] = 300.0
+    """The time between two passes while all workers of the crew sleep; one is started for each pass."""
+    timeout: Annotated[float, msgspec.Meta(ge=0.01)] = 30.0
+    """The time limit of one call of `discover`."""
+    most_done: AtLeastOne = 3
+    """An item that was done this often within `window` and is found again makes no progress: its job fails."""
+    window: float = 3600.0
+    """The time in which `most_done` counts."""
+
+
+DEFAULT_DISCOVERY = DiscoveryPolicy()
 
 
 class Look(msgspec.Struct, frozen=True):
@@ -39,6 +53,7 @@ class Search(msgspec.Struct):
     """The state of one crew's search, page by page."""
 
     crew: str
+    policy: DiscoveryPolicy = DEFAULT_DISCOVERY
     after: str | None = None
     asked: str | None = None
     """The worker that is calling `discover`."""
@@ -117,7 +132,8 @@ class Search(msgspec.Struct):
         self.storing = False
         self.waiting += queued
         at_once = self.more or self.woken
-        self.look_at, self.asleep_at = (now, now) if at_once else (now + LOOK_EVERY, now + LOOK_ASLEEP)
+        policy = self.policy
+        self.look_at, self.asleep_at = (now, now) if at_once else (now + policy.interval, now + policy.asleep)
         self.woken &= self.more
 
     def failed(self, why: str, now: float) -> None:
@@ -125,7 +141,7 @@ class Search(msgspec.Struct):
         self.asked, self.failed_at = None, self.pages
         self._restart()
         self.failures, self.error = self.failures + 1, why
-        pause = min(LOOK_EVERY * 2 ** min(self.failures, 10), LONGEST_PAUSE)
+        pause = min(self.policy.interval * 2 ** min(self.failures, 10), LONGEST_PAUSE)
         self.look_at = self.asleep_at = now if self.woken else now + pause
         self.woken = False
 

@@ -8,7 +8,17 @@ from collections.abc import Collection, Sequence
 
 import msgspec
 
-from chargehand.model.job import FINISHED, Claim, Crashed, Interrupted, Settlement, State, settle
+from chargehand.model.job import (
+    DEFAULT_POLICY,
+    FINISHED,
+    Claim,
+    Crashed,
+    Interrupted,
+    JobPolicy,
+    Settlement,
+    State,
+    settle,
+)
 
 
 class Suspect(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,7 +61,9 @@ def blocked(suspects: Sequence[Suspect], queue: str) -> list[int]:
     return [each.seq for each in left if each is not first]
 
 
-def release(orphans: Sequence[Orphan], died: str | None, why: str) -> tuple[list[Settlement], list[int]]:
+def release(
+    orphans: Sequence[Orphan], died: str | None, why: str, policy: JobPolicy = DEFAULT_POLICY
+) -> tuple[list[Settlement], list[int]]:
     """Returns how the claims of earlier lives end, and which of these jobs are suspects from now on.
 
     `died` is the life that ended unasked. Only a suspect that was the only one in that life is charged.
@@ -61,7 +73,7 @@ def release(orphans: Sequence[Orphan], died: str | None, why: str) -> tuple[list
     settlements: list[Settlement] = []
     for orphan in orphans:
         outcome = _charge(orphan) if accused == [orphan.claim.seq] else Interrupted(why)
-        settlement = settle(orphan.claim, outcome, worker=orphan.worker, duration_ms=orphan.duration_ms)
+        settlement = settle(orphan.claim, outcome, worker=orphan.worker, duration_ms=orphan.duration_ms, policy=policy)
         assert settlement is not None
         settlements.append(settlement)
     return settlements, [orphan.claim.seq for orphan in there]

@@ -8,10 +8,8 @@ from collections import deque
 
 import msgspec
 
-from chargehand.model.job import Claim
+from chargehand.model.job import DEFAULT_POLICY, Claim
 
-SUSPECT_AFTER = 3
-"""How many different jobs a process fails in a row before it is suspect."""
 MOST_DOUBLINGS = 6
 MOST_BROKEN = 256
 """How many broken processes are remembered."""
@@ -66,7 +64,8 @@ _encoder = msgspec.json.Encoder()
 class Trust:
     """The record of successes and failures of one crew's processes."""
 
-    def __init__(self) -> None:
+    def __init__(self, suspect_after: int = DEFAULT_POLICY.suspect_after) -> None:
+        self._suspect_after = suspect_after
         self._standings: dict[str, _Standing] = {}
         self._wins = 0
         self._probes = 0
@@ -124,7 +123,7 @@ class Trust:
         """Returns a replacement of this process if it has failed too many jobs in a row."""
         standing = self._standings[worker]
         count = len(standing.failed)
-        if count < SUSPECT_AFTER * 2 ** min(self._in_vain.get(worker, 0), MOST_DOUBLINGS):
+        if count < self._suspect_after * 2 ** min(self._in_vain.get(worker, 0), MOST_DOUBLINGS):
             return None
         if self._wins > standing.crew_wins:
             self._broken.append(standing.process)
@@ -139,7 +138,7 @@ class Trust:
         self._probed = True
         self._probes += 1
         standing = self._standings[worker]
-        if len(standing.failed) >= SUSPECT_AFTER:
+        if len(standing.failed) >= self._suspect_after:
             self._accused = standing.process
         return Distrust(worker, text, probe=True)
 

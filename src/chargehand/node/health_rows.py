@@ -17,23 +17,30 @@ from chargehand.model.records import HealthNote
 from chargehand.node.handle import Handle
 from chargehand.processes import proc
 
-BEAT = 5.0
 SOON = 0.05
 """Seconds for which changes are collected."""
-SNAPSHOT_EVERY = 30.0
 
 
 class HealthRows:
     """Keeps which rows are out of date. The node asks `due` and `chores`."""
 
     def __init__(
-        self, fleet: Fleet, ledger: Ledger, handles: Mapping[str, Handle], *, history: bool, now: float
+        self,
+        fleet: Fleet,
+        ledger: Ledger,
+        handles: Mapping[str, Handle],
+        *,
+        now: float,
+        beat: float,
+        history: float | None,
     ) -> None:
+        """`beat`: seconds between two heartbeats of the node; `history`: between two snapshots, or None."""
         self._fleet, self._ledger, self._handles = fleet, ledger, handles
         own = proc.stat(os.getpid())
         self._own_start = own.start if own else None
         self._beat_at = now
-        self._snapshot_at = now + BEAT if history else None
+        self._beat, self._history = beat, history
+        self._snapshot_at = None if history is None else now + min(beat, history)
         self._changed: set[str] = set()
         self._changed_at: float | None = None
 
@@ -62,10 +69,10 @@ class HealthRows:
             self._changed.clear()
             self._changed_at = None
         if beat:
-            self._beat_at = now + BEAT
+            self._beat_at = now + self._beat
             found.append(chores.LookAtQueues())
-        if self._snapshot_at is not None and now >= self._snapshot_at:
-            self._snapshot_at = now + SNAPSHOT_EVERY
+        if self._snapshot_at is not None and self._history is not None and now >= self._snapshot_at:
+            self._snapshot_at = now + self._history
             found.append(chores.TakeSnapshot())
         return found
 

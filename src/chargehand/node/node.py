@@ -93,12 +93,23 @@ class Node:
         queues = [(crew.name, crew.queue) for crew in plan.crews]
         limited = {crew.queue for crew in plan.crews if crew.limit is not None or crew.limit_per_key is not None}
         self._followers = Followers()
-        self._ledger = Ledger(queues, chance.random, now, discovering, batching, limited, self._followers.by_job)
+        self._ledger = Ledger(
+            queues,
+            chance.random,
+            now,
+            discovering,
+            batching,
+            limited,
+            self._followers.by_job,
+            plan.jobs,
+            plan.discovery,
+        )
         self._supervisor = Supervisor(self._loop, plan, self._fleet, self._ledger, self._lives, self)
         self._supervisor.keep_free(self._unkillable)
         self._health_rows = HealthRows(
-            self._fleet, self._ledger, self._supervisor.handles, history=plan.history, now=now
-        )
+            self._fleet, self._ledger, self._supervisor.handles, now=now, beat=plan.liveness.node_beat,
+            history=plan.retention.history_every_ms / 1000 if plan.history else None,
+        )  # fmt: skip
         self._diary = Diary()
         self._store = self._store_thread(plan)
         self._loop.add(self._store.ready, lambda _: self._hear())
@@ -150,6 +161,7 @@ class Node:
             self._lives.earlier_was_asked,
             lambda: {crew.name: fingerprint(crew, plan.python_path) for crew in plan.crews},
             waits,
+            plan.jobs,
         )
 
     def _spare(self) -> tuple[str, ...]:

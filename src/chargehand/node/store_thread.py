@@ -15,7 +15,7 @@ import msgspec
 from chargehand import clock, log
 from chargehand.errors import ChargehandError, StoreError
 from chargehand.model.batch import Batch, Result
-from chargehand.model.job import Settlement
+from chargehand.model.job import DEFAULT_POLICY, JobPolicy, Settlement
 from chargehand.model.records import CrewRow, GivenUpMark, Holder, RestartNote, Retention
 from chargehand.processes import proc
 from chargehand.store import Store
@@ -78,10 +78,12 @@ class StoreThread(threading.Thread):
         earlier_was_asked: bool,
         fingerprints: Callable[[], dict[str, str]],
         waits: Callable[[Any], bool],
+        policy: JobPolicy = DEFAULT_POLICY,
     ) -> None:
         super().__init__(name="store", daemon=True)
         self._open, self._holder, self._crews, self._about = open_store, holder, crews, about
         self._retention, self._fingerprints, self._waits = retention, fingerprints, waits
+        self._policy = policy
         self._inbox: SimpleQueue[Batch | Recover | None] = SimpleQueue()
         self._spare, self._earlier_was_asked = spare, earlier_was_asked
         self._died: str | None = None
@@ -169,7 +171,7 @@ class StoreThread(threading.Thread):
         try:
             with store.transaction() as tx:
                 why = "the node ended while the job was running"
-                recovered = tx.jobs.recover(self._holder, why, todo.spare, died=self._died)
+                recovered = tx.jobs.recover(self._holder, why, todo.spare, died=self._died, policy=self._policy)
             self._report(Recovered(tuple(recovered), self._died is not None))
         except Exception as error:
             log.error("the claims of an earlier node could not be released yet", why=error)

@@ -53,7 +53,7 @@ from chargehand.model.held import longest
 from chargehand.model.job import Claim, Found, Settled
 from chargehand.model.ledger import Ledger, Todo
 from chargehand.model.records import Discovery
-from chargehand.model.search import LONGEST_LOOK, Look
+from chargehand.model.search import Look
 from chargehand.node.handle import Handle, start_worker
 from chargehand.node.loop import Loop
 from chargehand.node.output import OutputLine
@@ -84,8 +84,6 @@ REST = 0.02
 state thousands of times a second, each change would wake the node, and only the newest state matters."""
 IN_A_ROW = 1.0
 """Most seconds between two frames in quick succession: a heartbeat of an idle worker costs one wake-up, not two."""
-MOST_BAD_FRAMES = 3
-"""Bad frames in a row on the health socket after which a worker is replaced."""
 MOST_IDLE_TURN = 5.0
 
 
@@ -370,7 +368,7 @@ class Supervisor:
             job, timeout = todo.id, None if todo.timeout_ms is None else todo.timeout_ms / 1000
         elif isinstance(todo, Look):
             handle.work.send(encode("LOOK", {"after": todo.after, "limit": todo.limit}))
-            job, timeout = f"{todo.crew}/?", LONGEST_LOOK
+            job, timeout = f"{todo.crew}/?", self._plan.discovery.timeout
         else:
             handle.work.send(batch_frame(todo))
             job, timeout, others = todo[0].id, longest(todo), [other.id for other in todo[1:]]
@@ -453,7 +451,8 @@ class Supervisor:
             crew = self._crews[handle.crew]
             page = Discovery(
                 queue=crew.queue, found=found, priority=crew.priority, max_attempts=crew.max_attempts,
-                timeout_ms=crew.timeout_ms,
+                timeout_ms=crew.timeout_ms, most_done=self._plan.discovery.most_done,
+                window_ms=round(self._plan.discovery.window * 1000),
             )  # fmt: skip
             self._ledger.chore(chores.QueueFound(handle.crew, page, search.looked_at), now, urgent=True)
         if not self._fleet.ended(handle.component, now, job=False):
@@ -536,7 +535,7 @@ class Supervisor:
     def _bad(self, handle: Handle, frame: Frame | BadFrame, why: str) -> None:
         handle.keep_bad_frame(frame, why)
         log.warning("bad frame", component=handle.component, pid=handle.child.pid, why=why)
-        if handle.bad_frames >= MOST_BAD_FRAMES:
+        if handle.bad_frames >= self._plan.liveness.bad_frames:
             self._break(handle)
 
     def _break(self, handle: Handle) -> None:

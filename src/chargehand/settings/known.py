@@ -2,13 +2,15 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any, get_args, get_origin
 
 import msgspec
 
 from chargehand.model.fleet.orders import MOST_WORKERS
 from chargehand.model.fleet.policy import LivenessPolicy, RestartPolicy, StartPolicy
+from chargehand.model.job import JobPolicy
 from chargehand.model.records import Retention
+from chargehand.model.search import DiscoveryPolicy
 from chargehand.settings import reading
 from chargehand.settings.http import HttpPolicy
 from chargehand.settings.plan import THREADS
@@ -62,6 +64,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     liveness: LivenessPolicy = LivenessPolicy()
     starts: StartPolicy = StartPolicy()
     retention: Retention = Retention()
+    jobs: JobPolicy = JobPolicy()
+    discovery: DiscoveryPolicy = DiscoveryPolicy()
     http: HttpPolicy = HttpPolicy()
     origins: dict[str, str] = {}
     """The origin of every setting that was set, as text."""
@@ -94,6 +98,8 @@ POLICIES: dict[str, type[Any]] = {
     "liveness": LivenessPolicy,
     "starts": StartPolicy,
     "retention": Retention,
+    "jobs": JobPolicy,
+    "discovery": DiscoveryPolicy,
     "http": HttpPolicy,
 }
 CREW_SETTINGS = {
@@ -107,10 +113,12 @@ def _of_policies() -> list[Setting]:
     found: list[Setting] = []
     for table, policy in POLICIES.items():
         for field in msgspec.structs.fields(policy):
-            if field.type is float:
-                read, allowed = reading.seconds, "a number of seconds, 0 or more"
-            elif field.type is int:
-                read, allowed = reading.whole(0, 1 << 53), "a whole number, 0 or more"
+            kind, *about = get_args(field.type) if get_origin(field.type) is Annotated else (field.type,)
+            least = about[0].ge if about else 0
+            if kind is float:
+                read, allowed = reading.seconds(least), f"a number of seconds, {least:g} or more"
+            elif kind is int:
+                read, allowed = reading.whole(least, 1 << 53), f"a whole number, {least} or more"
             else:
                 read, allowed = reading.size, "bytes, or a text such as '800 MB' or '1.5 GiB'"
             others = ("CHARGEHAND_GRACE",) if field.name == "grace" else ()

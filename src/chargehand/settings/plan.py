@@ -19,11 +19,13 @@ from chargehand.model.job import (
     LONGEST_DELAY_MS,
     NAME_LIMIT,
     OPTIONS,
+    JobPolicy,
     NewJob,
     check,
     check_size,
 )
 from chargehand.model.records import Retention
+from chargehand.model.search import DiscoveryPolicy
 from chargehand.settings.schedule import RecurringJob
 
 THREADS = "PIPELINE_THREADS_PER_JOB"
@@ -123,6 +125,8 @@ class NodePlan(msgspec.Struct, frozen=True, kw_only=True):
     starts: StartPolicy = StartPolicy()
     recurring: tuple[RecurringJob, ...] = ()
     retention: Retention = Retention()
+    jobs: JobPolicy = JobPolicy()
+    discovery: DiscoveryPolicy = DiscoveryPolicy()
     history: bool = False
     log_level: str = "INFO"
     log: str = "human"

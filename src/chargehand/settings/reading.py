@@ -76,12 +76,16 @@ def whole(least: int, most: int) -> Callable[[Any], int]:
     return read
 
 
-def seconds(value: Any) -> float:
-    """Parses a number that is not negative."""
-    found = float(value) if isinstance(value, str) else value
-    if not isinstance(found, int | float) or isinstance(found, bool) or not math.isfinite(found) or found < 0:
-        raise ValueError
-    return found
+def seconds(least: float) -> Callable[[Any], float]:
+    """Returns a parser of numbers that are not less than this one."""
+
+    def read(value: Any) -> float:
+        found = float(value) if isinstance(value, str) else value
+        if not isinstance(found, int | float) or isinstance(found, bool) or not math.isfinite(found) or found < least:
+            raise ValueError
+        return found
+
+    return read
 
 
 def size(value: Any) -> int | None:

@@ -9,8 +9,8 @@ from chargehand.model.doctor.wording import SIGNALS, jobs, length, times
 from chargehand.model.fleet.death import Reason
 from chargehand.model.fleet.lifecycle import Status
 from chargehand.model.fleet.place import Shortage
+from chargehand.model.job import DEFAULT_POLICY
 from chargehand.model.status import NodeWorker
-from chargehand.model.trust import SUSPECT_AFTER
 
 LONG_WAITING_MS = 15_000
 """A job that waits longer than this although a worker is free is reported as unexplained."""
@@ -51,7 +51,7 @@ def replaced(facts: Facts) -> Iterator[Finding]:
     for crew in dict.fromkeys(row.crew for row in facts.replaced):
         last = max((row for row in facts.replaced if row.crew == crew), key=lambda row: row.at_ms)
         queue = facts.queue_of(crew)
-        if last.failed_since < SUSPECT_AFTER or facts.last_done.get(queue, 0) >= last.at_ms:
+        if last.failed_since < DEFAULT_POLICY.suspect_after or facts.last_done.get(queue, 0) >= last.at_ms:
             continue
         yield Finding(
             severity=Severity.ERROR,

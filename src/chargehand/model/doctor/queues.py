@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from chargehand.model.doctor.causes import Finding, Severity
 from chargehand.model.doctor.facts import Facts
 from chargehand.model.doctor.wording import in_future, jobs, length, times
-from chargehand.model.job import POISON_CRASHES, State
+from chargehand.model.job import State
 
 MOST_NAMED = 3
 """How many jobs a finding names."""
@@ -63,7 +63,7 @@ def poison(facts: Facts) -> Iterator[Finding]:
         cause="poison",
         about=first.id,
         short=f"{jobs(count)} crashed several workers",
-        text=f"{jobs(count)} crashed several workers: {named}{more}; after {POISON_CRASHES} crashes a job fails",
+        text=f"{jobs(count)} crashed several workers: {named}{more}",
         remedy=f"{facts.command(f'jobs show {first.id}')}; {facts.command(f'crashes --job {first.id}')} has the "
         f"reports; {again}",
     )

@@ -4,6 +4,7 @@ Pure: time and randomness are parameters.
 """
 
 import math
+from typing import Annotated
 
 import msgspec
 
@@ -37,6 +38,10 @@ class LivenessPolicy(msgspec.Struct, frozen=True, kw_only=True):
 
     beat: float = 5.0
     """The interval of heartbeats while the worker's state does not change."""
+    node_beat: Annotated[float, msgspec.Meta(ge=0.05)] = 5.0
+    """The interval of the node's own heartbeat, which a monitor reads in the store (component `app`)."""
+    bad_frames: Annotated[int, msgspec.Meta(ge=1)] = 3
+    """A worker that sends this many invalid health frames in a row is replaced."""
     first_frame: float = 30.0
     """The time limit from the start of the process to its first frame."""
     set_up: float = 300.0

@@ -14,7 +14,7 @@ import msgspec
 from chargehand.errors import Conflict
 from chargehand.ids import NewIds
 from chargehand.model.batch import Grant, Note, Want
-from chargehand.model.job import Claim, Enqueued, NewJob, Settlement, State
+from chargehand.model.job import DEFAULT_POLICY, Claim, Enqueued, JobPolicy, NewJob, Settlement, State
 from chargehand.model.records import CancelResult, Discovered, Discovery, Holder, RecurringPlan, Rescheduling
 from chargehand.model.suspects import mark
 from chargehand.stores.sqlite import items
@@ -414,10 +414,16 @@ class SqliteJobs:
         return queued
 
     def recover(
-        self, holder: Holder, why: str, spare: Sequence[str] = (), *, died: str | None = None
+        self,
+        holder: Holder,
+        why: str,
+        spare: Sequence[str] = (),
+        *,
+        died: str | None = None,
+        policy: JobPolicy = DEFAULT_POLICY,
     ) -> list[Settlement]:
         # A file has one node, so every other life is an earlier life of it, even under another name.
-        held = self._suspects.release(holder, spare, died, why)
+        held = self._suspects.release(holder, spare, died, why, policy)
         for name in {node for node, _ in held}:
             self.settle([s for node, s in held if node == name], Holder(name, holder.life))
         return [s for _, s in held]

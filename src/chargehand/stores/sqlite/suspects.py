@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from chargehand.model import suspects
-from chargehand.model.job import Claim, Settlement, State
+from chargehand.model.job import Claim, JobPolicy, Settlement, State
 from chargehand.model.records import Holder
 from chargehand.model.suspects import Orphan, Suspect
 
@@ -49,7 +49,9 @@ class Suspects:
         sql = "DELETE FROM chargehand_suspect WHERE job = (SELECT seq FROM chargehand_job WHERE id = ?)"
         self._db.executemany(sql, [(job_id,) for job_id in ids])
 
-    def release(self, holder: Holder, spare: Sequence[str], died: str | None, why: str) -> list[tuple[str, Settlement]]:
+    def release(
+        self, holder: Holder, spare: Sequence[str], died: str | None, why: str, policy: JobPolicy
+    ) -> list[tuple[str, Settlement]]:
         """Returns how the claims of earlier lives end, each with the node that had it, and keeps new suspects."""
         rows = self._db.execute(_ORPHANS, (holder.life, json.dumps(list(spare)))).fetchall()
         orphans = [
@@ -62,7 +64,7 @@ class Suspects:
             )
             for job_id, seq, fence, queue, crashes, node, life, worker, started_ms, suspect in rows
         ]  # fmt: skip
-        settlements, new = suspects.release(orphans, died, why)
+        settlements, new = suspects.release(orphans, died, why, policy)
         sql = "INSERT OR IGNORE INTO chargehand_suspect (job, since_ms) VALUES (?, ?)"
         self._db.executemany(sql, [(seq, self._now) for seq in new])
         return [(orphan.node, settlement) for orphan, settlement in zip(orphans, settlements, strict=True)]
