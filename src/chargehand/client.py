@@ -210,6 +210,10 @@ class Client:
         """Returns the last states and jobs of a worker, and its memory in the last hour."""
         return self._get(f"/api/v1/workers/{quote(component, safe='')}/history", answers.WorkerHistory)
 
+    def history(self, since_ms: int = 0, *, limit: int | None = None, after: str | None = None) -> answers.HistoryPage:
+        """Returns a page of the snapshots of health, oldest first, if the history is switched on."""
+        return self._get("/api/v1/history", answers.HistoryPage, since_ms=since_ms, limit=limit, after=after)
+
     def workers_ready(self) -> answers.Readiness:
         """Returns whether workers process jobs, for each crew."""
         return _read(self._send("GET", "/workers/ready", (200, 503)), answers.Readiness)

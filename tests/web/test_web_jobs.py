@@ -351,3 +351,17 @@ def test_finished_jobs_are_cleared_by_filters(web: Web) -> None:  # spec: HT-3 C
     assert client.jobs(older_ms=3_600_000).jobs == ()
     assert client.clear(every=True) == Changed(2, False)
     assert done not in {job.id for job in client.all_jobs()} == set()
+
+
+def test_the_history_of_health_is_paged(web: Web) -> None:  # spec: HP-6 HT-3
+    assert web.get("/api/v1/history") == {"snapshots": [], "next": None}
+    insert = 'INSERT INTO chargehand_history (timestamp_ms, components) VALUES (?, \'[{"component": "app"}]\')'
+    with web.hand.transaction() as tx:
+        for at in range(1000, 1005):
+            tx.execute(insert, (at,))
+    first = web.get("/api/v1/history", params={"since_ms": 1001, "limit": 2})
+    assert first["snapshots"] == [{"timestamp_ms": at, "components": [{"component": "app"}]} for at in (1001, 1002)]
+    client = web.client()
+    second = client.history(1001, limit=2, after=first["next"])
+    assert ([each.timestamp_ms for each in second.snapshots], second.next) == ([1003, 1004], None)
+    problem(web.ask("GET", "/api/v1/history?after=nothing"), 422, "invalid-request")

@@ -33,6 +33,7 @@ NEEDS = {
     "GET /api/v1/status": "read",
     "GET /api/v1/health": "read",
     "GET /api/v1/health/{component}": "read",
+    "GET /api/v1/history": "read",
     "GET /api/v1/workers/{component}/history": "read",
     "GET /api/v1/crews": "read",
     "GET /api/v1/pauses": "read",

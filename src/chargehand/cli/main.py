@@ -15,10 +15,12 @@ from chargehand.cli import (
     doctor,
     events,
     find,
+    history,
     init,
     jobs,
     keys,
     logs,
+    migrate,
     orders,
     recurring,
     serve,
@@ -54,6 +56,8 @@ for order in (orders.start, orders.stop, orders.pause, orders.resume, orders.dra
 app.command()(orders.scale)
 app.command()(crashes.crashes)
 app.command()(logs.logs)
+app.command()(history.history)
+app.command()(migrate.migrate)
 for command in (doctor.doctor, top.top, events.events):
     app.command()(command)
 for command in (run_job, check.check, wake.wake, recurring.recurring):

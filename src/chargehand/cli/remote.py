@@ -11,6 +11,7 @@ import msgspec
 from chargehand import clock, codec
 from chargehand.client import Client
 from chargehand.errors import ChargehandError, Conflict, JobNotFound
+from chargehand.host.nodelock import RestartPlan
 from chargehand.host.operations import cancel_answer, delete_answer, retry_answer
 from chargehand.model.access import Scope
 from chargehand.model.fleet.orders import Answer, AnswerCode
@@ -24,6 +25,7 @@ from chargehand.model.records import (
     JobFilter,
     Pause,
     RecurringPlan,
+    Snapshot,
 )
 from chargehand.model.topic import RESYNC, Patterns
 from chargehand.web.answers import Diagnosed, LogLine, cursor
@@ -171,6 +173,20 @@ class Remote:
 
     def silent_node(self) -> dict[str, Any] | None:
         """Returns None: the HTTP interface does not say whether a node runs that does not answer."""
+
+    def next_node(self) -> RestartPlan | None:
+        """Returns None: the HTTP interface does not say whether a host waits to start a node."""
+
+    def history(self, since_ms: int = 0, limit: int = 1000) -> list[Snapshot]:
+        found: list[Snapshot] = []
+        after: str | None = None
+        while len(found) < limit:
+            page = self._client.history(since_ms, limit=min(500, limit - len(found)), after=after)
+            found += page.snapshots
+            after = page.next
+            if after is None:
+                break
+        return found
 
     def known_crews(self) -> list[CrewRow]:
         return list(self._client.crews())

@@ -7,8 +7,10 @@ import typer
 from msgspec import convert
 from msgspec.structs import asdict
 
+from chargehand import clock
 from chargehand.cli import find, show
 from chargehand.errors import EXIT_ERROR, summary
+from chargehand.host.nodelock import RestartPlan
 from chargehand.model.health import shown_status
 from chargehand.model.records import Counts, Pause
 from chargehand.model.status import NodeStatus, NodeWorker
@@ -23,14 +25,15 @@ def status(app: find.App = None, store: find.Store = None, json: find.Json = Fal
     node = service.status()
     known = None if node is None else convert(node, NodeStatus)
     silent = None if node is not None else service.silent_node()
+    coming = None if node is not None or silent is not None else service.next_node()
     counts, pauses = service.counts(), service.pauses()
     crews = {crew.name: crew.queue for crew in service.known_crews()} if pauses else {}
     if json:
-        about = {"store": service.address, "node": node, "node_that_does_not_answer": silent}
+        about = {"store": service.address, "node": node, "node_that_does_not_answer": silent, "next_node": coming}
         show.json({**about, "queues": counts, "pauses": pauses})
     else:
         show.line(f"store  {service.address}")
-        show.line(f"node   {_node_line(known, silent)}")
+        show.line(f"node   {_node_line(known, silent, coming)}")
         for pause in pauses:
             show.line(f"paused {_pause_line(pause)}{_waiting(pause, crews, counts)}")
         if known is not None:
@@ -52,9 +55,11 @@ def status(app: find.App = None, store: find.Store = None, json: find.Json = Fal
         raise typer.Exit(EXIT_ERROR)
 
 
-def _node_line(node: NodeStatus | None, silent: dict[str, Any] | None) -> str:
+def _node_line(node: NodeStatus | None, silent: dict[str, Any] | None, coming: RestartPlan | None) -> str:
     if node is None and silent is not None:
         return f"pid {silent.get('pid', 'unknown')} serves this store but does not answer: stopped, or starting?"
+    if node is None and coming is not None:
+        return f"none: {show.safe(coming.in_words(clock.now_ms()))}"
     if node is None:
         return "none: no jobs are processed; start one with `chargehand work APP`"
     text = f"{show.safe(node.node)}, pid {node.pid}, started {show.ago(node.started_ms)}"

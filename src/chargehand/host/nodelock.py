@@ -30,6 +30,14 @@ class RestartPlan(msgspec.Struct, frozen=True, kw_only=True):
     at_ms: int
     """When the next one is started, in milliseconds since 1970."""
 
+    def in_words(self, now_ms: int) -> str:
+        """Returns how the last node exited, and when the host starts the next one."""
+        often = f"; {self.deaths} exits within {self.window:g} s" if self.deaths > 1 else ""
+        left = max(0.0, (self.at_ms - now_ms) / 1000)
+        return (
+            f"the last one exited ({self.last}{often}), and its host (pid {self.host}) starts another in {left:.0f} s"
+        )
+
 
 def pid_namespace() -> str:
     """Returns the name of the pid namespace of this process."""

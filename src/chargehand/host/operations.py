@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
-from chargehand import forks, log
+from chargehand import clock, forks, log
 from chargehand.errors import (
     ChargehandError,
     ConfigurationError,
@@ -30,6 +30,7 @@ from chargehand.host.calls import Calls, NoAnswer, NodeLeft, NoNode
 from chargehand.host.feed import Feed
 from chargehand.host.health import Component, component_of, live_pid, member_of_component
 from chargehand.host.keys import Keys
+from chargehand.host.nodelock import RestartPlan
 from chargehand.host.offline import states
 from chargehand.host.pool import StorePool
 from chargehand.live import store_view
@@ -54,6 +55,7 @@ from chargehand.model.status import NodeStatus
 from chargehand.model.topic import parse
 from chargehand.settings.plan import milliseconds
 from chargehand.store import Transaction
+from chargehand.stores import Migrated, migrate
 from chargehand.stores.location import Location
 from chargehand.stores.refusal import described, refusals
 
@@ -164,9 +166,9 @@ class Operations:
             if verb in (Verb.PAUSE, Verb.RESUME):
                 raise
             self._node_must_be_absent()
-            raise NobodyServes(
-                f"nothing to {verb.value}: no node serves {self.location}; start one with `chargehand work APP`"
-            ) from error
+            plan = self.next_node()
+            remedy = "start one with `chargehand work APP`" if plan is None else plan.in_words(clock.now_ms())
+            raise NobodyServes(f"nothing to {verb.value}: no node serves {self.location}; {remedy}") from error
         return msgspec.convert(reply["answers"], list[Answer])
 
     def _node_must_be_absent(self) -> None:
@@ -181,6 +183,9 @@ class Operations:
     def silent_node(self) -> dict[str, Any] | None:
         with refusals(self.location.node):
             return nodelock.holder(self.location)
+
+    def next_node(self) -> RestartPlan | None:
+        return nodelock.announced(self.location)
 
     # enqueueing
 
@@ -459,6 +464,10 @@ class Operations:
             return "no node runs: chargehand work APP"
         members = [member_of_component(component_of(row)) for row in rows if row.component != APP]
         return unserved([(queue, 0)], queues, members).get(queue)
+
+    def migrate(self) -> Migrated:
+        """Migrates the store to the schema of this version."""
+        return migrate(self.location)
 
     def probe(self) -> None:
         """Writes to the store. Raises StoreError if it is not writable or its schema is unknown."""

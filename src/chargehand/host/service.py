@@ -7,6 +7,7 @@ from collections.abc import Generator, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
+from chargehand.host.nodelock import RestartPlan
 from chargehand.model.access import ApiKey, Scope
 from chargehand.model.fleet.orders import Answer
 from chargehand.model.job import Attempt, Enqueued, JobRecord, NewJob
@@ -19,6 +20,7 @@ from chargehand.model.records import (
     JobFilter,
     Pause,
     RecurringPlan,
+    Snapshot,
 )
 from chargehand.model.topic import Patterns
 
@@ -110,6 +112,14 @@ class Service(Protocol):
 
     def silent_node(self) -> dict[str, Any] | None:
         """Returns what is known of a node that serves the store; asked when none answers."""
+        ...
+
+    def next_node(self) -> RestartPlan | None:
+        """Returns the plan of a host that waits to start the next node; None if there is none."""
+        ...
+
+    def history(self, since_ms: int = 0, limit: int = 1000) -> list[Snapshot]:
+        """Returns the snapshots of health from `since_ms` on, oldest first."""
         ...
 
     def known_crews(self) -> list[CrewRow]:

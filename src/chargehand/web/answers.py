@@ -28,6 +28,7 @@ from chargehand.model.records import (
     CrewRow,
     Pause,
     RecurringPlan,
+    Snapshot,
 )
 from chargehand.model.status import NodeStatus, Progress, RestartBudget
 from chargehand.settings.plan import Page
@@ -123,6 +124,13 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     status: Verdict
     reasons: tuple[str, ...]
     components: tuple[Component, ...]
+
+
+class HistoryPage(msgspec.Struct, frozen=True):
+    """A page of the snapshots of health, oldest first; empty if the history is switched off."""
+
+    snapshots: tuple[Snapshot, ...]
+    next: str | None = None
 
 
 class ComponentHealth(Component, frozen=True, kw_only=True):

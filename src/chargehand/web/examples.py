@@ -7,7 +7,7 @@ from chargehand.model.doctor.causes import Finding, Severity
 from chargehand.model.fleet.orders import Answer
 from chargehand.model.health import Verdict
 from chargehand.model.job import Attempt, JobRecord, State
-from chargehand.model.records import ClaimRow, CrashRecord, CrewRow, Pause, RecurringPlan
+from chargehand.model.records import ClaimRow, CrashRecord, CrewRow, Pause, RecurringPlan, Snapshot
 from chargehand.model.status import NodeStatus, Progress, RestartBudget
 from chargehand.web.answers import (
     Answers,
@@ -22,6 +22,7 @@ from chargehand.web.answers import (
     Crews,
     Diagnosed,
     Health,
+    HistoryPage,
     Info,
     JobDetail,
     JobPage,
@@ -100,6 +101,17 @@ _COMPONENT = {
 COMPONENT = ComponentHealth(**_COMPONENT, well=True)
 HEALTH = Health(
     status=Verdict.DEGRADED, reasons=("worker:tag:1 crashed: ended by signal 11",), components=(WORKERS[0],)
+)
+HISTORY = HistoryPage(
+    (
+        Snapshot(
+            timestamp_ms=AT,
+            components=msgspec.Raw(
+                b'[{"component": "worker:tag:0", "status": "healthy", "flags": [], "current_job": null, "pid": 4711, '
+                b'"restart_count": 0}]'
+            ),
+        ),
+    )
 )
 INFO = Info(
     version="0.1.0",

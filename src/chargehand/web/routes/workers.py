@@ -9,14 +9,23 @@ from fastapi import Path, Query, Request, Response
 from chargehand import clock
 from chargehand.model.fleet.orders import Answer, Verb
 from chargehand.web import examples
-from chargehand.web.answers import Answers, ComponentHealth, Health, WorkerHistory, WorkerStatus
-from chargehand.web.deps import CONTROL, READ, Here, Text, act, router
+from chargehand.web.answers import (
+    Answers,
+    ComponentHealth,
+    Health,
+    HistoryPage,
+    WorkerHistory,
+    WorkerStatus,
+    cursor,
+)
+from chargehand.web.deps import CONTROL, PAGE, READ, After, Here, Limit, Text, act, place_of, router
 from chargehand.web.documents import answers, respond
 from chargehand.web.problems import Problem
 from chargehand.web.requests import OrderIn, PauseIn, ScaleIn
 from chargehand.web.summaries import workers_of
 
 routes = router("workers")
+Since = Annotated[int, Query(ge=0, lt=1 << 62, description="Only snapshots from this time on, in ms since 1970.")]
 _ANSWERS = answers(Answers, examples.ANSWERS, 404)
 
 
@@ -39,6 +48,16 @@ async def health(site: Here, status: Text = None) -> Response:
         return Health(status=found.status, reasons=found.reasons, components=tuple(site.hand.health(status)))
 
     return respond(await site.in_thread(read))
+
+
+@routes.get("/api/v1/history", dependencies=READ, responses=answers(HistoryPage, examples.HISTORY))
+async def health_history(site: Here, since_ms: Since = 0, limit: Limit = PAGE, after: After = None) -> Response:
+    """Returns the snapshots of every component's health, oldest first, if the setting `history` is true."""
+    place = place_of(after, int)
+    since = since_ms if place is None else place[0] + 1
+    found = await site.in_thread(lambda: site.hand.history(since, limit + 1))
+    following = cursor(found[limit - 1].timestamp_ms) if len(found) > limit else None
+    return respond(HistoryPage(tuple(found[:limit]), following))
 
 
 @routes.get(

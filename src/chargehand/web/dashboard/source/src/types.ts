@@ -217,6 +217,11 @@ export interface HistogramStatus {
   total: number;
 }
 
+export interface HistoryPage {
+  snapshots: Snapshot[];
+  next: string | null;
+}
+
 export interface Info {
   version: string;
   node: string;
@@ -614,6 +619,11 @@ export interface SignedIn {
   scopes: string[];
   csrf: string | null;
   expires_ms: number | null;
+}
+
+export interface Snapshot {
+  timestamp_ms: number;
+  components: unknown;
 }
 
 export type State = "cancelled" | "done" | "failed" | "queued" | "running";
