@@ -6,9 +6,30 @@ from fleet_world import ONE, World, pause_of, started, told
 from chargehand.errors import EXIT_SET_UP
 from chargehand.model.fleet.death import Reason
 from chargehand.model.fleet.lifecycle import GivenUp, Replace, Report, Spawn, Status
-from chargehand.model.fleet.policy import Budget, RestartPolicy, budget
+from chargehand.model.fleet.policy import Budget, RestartPolicy, StartPolicy, budget
 
 # backoff
+
+
+# spec: WP-6, RP-1, SV-9
+@pytest.mark.parametrize("death", [{"code": 0}, {"code": 1}, {"code": EXIT_SET_UP}, {"signal": 9}, {"signal": 11}])
+@pytest.mark.parametrize("had_job", [True, False])
+@pytest.mark.parametrize("workers", [1, 4])
+def test_a_worker_is_back_within_2_s_of_its_first_death(workers: int, had_job: bool, death: dict[str, int]) -> None:
+    """With the default settings, the greatest jitter, and all workers dead at the same time (no breaker opens)."""
+    world = World(workers, jitter=1.0, starts=StartPolicy())
+    for component, place in world.fleet.places.items():
+        while place.status is not Status.STARTING:
+            world.until_due()
+        world.ready(component)
+    died_at = world.now
+    for number, component in enumerate(world.fleet.places):
+        world.exit(component, had_job=had_job or number > 0, **death)
+    back: list[str] = []
+    while len(back) < workers:
+        back += [action.component for action in world.until_due() if isinstance(action, Spawn)]
+        assert world.now - died_at <= 2.0
+    assert sorted(back) == sorted(world.fleet.places)
 
 
 # spec: RP-1, SV-2

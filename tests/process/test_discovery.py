@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import pairwise
-from pathlib import Path
 from statistics import median
 
 import pytest
@@ -20,7 +19,7 @@ from scripted_app import QUICK
 from workworld import application, jobs_of, workers_of
 from world import World
 
-from chargehand import Chargehand, ConfigurationError, JobFilter, UnknownCrew, clock
+from chargehand import Chargehand, ConfigurationError, DiscoveryPolicy, JobFilter, UnknownCrew, clock
 from chargehand.doctor.examine import examine
 from chargehand.log import Event
 from chargehand.model.job import DEFAULT_POLICY, State
@@ -434,13 +433,10 @@ def test_a_worker_that_dies_while_it_looks_is_replaced(hand: Chargehand, world: 
 
 
 def test_a_look_that_hangs_costs_its_worker_and_nobody_else(  # spec: WK-10
-    make_hand: MakeHand, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    make_hand: MakeHand, world: World
 ) -> None:
-    # The limit is a constant of the model; the node is a process of its own, so it is changed where that starts.
-    (tmp_path / "sitecustomize.py").write_text("import chargehand.model.search as s\ns.LONGEST_LOOK = 0.5\n")
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, (str(tmp_path), os.environ.get("PYTHONPATH")))))
     (world.folder / "look").write_text("hang")
-    hand = make_hand(restart=QUICK)
+    hand = make_hand(restart=QUICK, discovery=DiscoveryPolicy(timeout=0.5))
     err = hand.crew("err", "discovery_handlers:Erring", workers=2, discovers=True, environment=application(world))
     with hand.running():
         eventually(lambda: world.lines("look"))

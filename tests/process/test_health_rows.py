@@ -230,6 +230,11 @@ def test_a_queue_with_work_and_nobody_to_do_it_is_loud(world: World) -> None:  #
         assert served.hand.crew("ghost", "scripted_handlers:Doer").ref(refs["ghost"].id).wait(30) == 1
 
 
+def counts(hand: Chargehand) -> tuple[int, int]:
+    worker = workers(hand).get("do:0", {})
+    return worker.get("restart_count", -1), worker.get("restarts_total", -1)
+
+
 def test_a_killed_node_gives_nobody_a_new_budget(make_hand: MakeHand, world: World) -> None:  # spec: RP-9 HP-2
     hand = make_hand(restart=RestartPolicy(first_pause=0.01, longest_pause=0.02))
     hand.crew("do", "scripted_handlers:Doer", workers=1)
@@ -259,3 +264,20 @@ def test_a_killed_node_gives_nobody_a_new_budget(make_hand: MakeHand, world: Wor
         hand.reset()
         eventually(lambda: workers(hand)["do:0"]["restart_count"] == 0)
         assert workers(hand)["do:0"]["restarts_total"] == 2
+        os.kill(pids(hand)["do:0"], signal.SIGKILL)
+        eventually(lambda: counts(hand) == (1, 3))
+        become(hand, "healthy")
+        hand.restart("do")
+        eventually(lambda: counts(hand) == (0, 3))
+    hand = make_hand(restart=RestartPolicy(first_pause=0.01, longest_pause=0.02, healthy_after=0.3))
+    hand.crew("do", "scripted_handlers:Doer", workers=1)
+    with hand.running():
+        become(hand, "healthy")
+        os.kill(pids(hand)["do:0"], signal.SIGKILL)
+        eventually(lambda: counts(hand) == (1, 4))
+        eventually(lambda: counts(hand) == (0, 4), what="cleared by healthy running")
+        (last,) = eventually(
+            lambda: [r for r in hand.health() if r.component == "worker:do:0" and r.restarts_total == 4]
+        )
+        assert last.created_at_ms == row.created_at_ms
+        assert eventually(lambda: hand.component("worker:do:0").restart_count == 0)  # type: ignore[union-attr]

@@ -1,11 +1,14 @@
 """A job goes in, a worker process does it, its result comes out."""
 
 import asyncio
+import os
+import signal
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from ending_handlers import STEPS
 from world import World
 
 from chargehand import Chargehand, JobFailed, LivenessPolicy, PayloadError
@@ -245,3 +248,35 @@ def test_a_slow_load_asks_for_more_time(make_hand: Callable[..., Chargehand], wo
         assert hasty_view["reason"] == "start timeout"
         assert patient_view["memory"] > 1_000_000
     assert never.job().state is State.QUEUED
+
+
+def test_a_worker_that_stops_in_order_tears_down_and_one_that_is_killed_does_not(  # spec: WP-3 WP-6
+    hand: Chargehand, world: World
+) -> None:
+    steps = world.folder / "steps"
+    names = {"plain": "Plain", "async": "Async"}
+    crews = [
+        hand.crew(name, f"ending_handlers:{kind}", workers=1, environment={STEPS: str(steps)})
+        for name, kind in names.items()
+    ]
+
+    def lives(name: str) -> dict[int, list[str]]:
+        """The steps of each process, in order."""
+        found: dict[int, list[str]] = {}
+        for line in steps.read_text().splitlines() if steps.exists() else ():
+            who, step, pid = line.split()
+            if who == name:
+                found.setdefault(int(pid), []).append(step)
+        return found
+
+    with hand.running():
+        for crew in crews:
+            crew.enqueue({}).wait(20)
+        (killed,) = lives("plain")
+        os.kill(killed, signal.SIGKILL)
+        eventually(lambda: len(lives("plain")) == 2)
+        crews[0].enqueue({}).wait(20)
+    first, second = lives("plain").items()
+    assert first == (killed, ["set_up", "perform"])
+    assert second[1] == ["set_up", "perform", "tear_down"]
+    assert list(lives("async").values()) == [["set_up", "perform", "tear_down"]]

@@ -139,8 +139,8 @@ WORK = (
     Mutant(
         name="the fourth crash is poison",
         file="model/job.py",
-        old="POISON_CRASHES = 3\n",
-        new="POISON_CRASHES = 4\n",
+        old="poison_crashes: AtLeastOne = 3\n",
+        new="poison_crashes: AtLeastOne = 4\n",
         profile="poison",
         first=0,
     ),
