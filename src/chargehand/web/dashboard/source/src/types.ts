@@ -648,6 +648,7 @@ export interface TallyStatus {
   run: Record<string, HistogramStatus>;
   ended: ([string, string, number])[];
   crashes: ([string, string, number])[];
+  restarts: Record<string, number>;
   claim: HistogramStatus;
   settle: HistogramStatus;
   events_dropped: number;
