@@ -105,7 +105,7 @@ def _restored_in_json(found: re.Match[str]) -> str:
 
 
 DEPTH_LIMIT = 100
-"""The maximum number of arrays and objects around a value: what common JSON libraries read by default, or less."""
+"""The maximum number of arrays and objects around a value: far less than any supported interpreter can decode."""
 DIGITS_LIMIT = 640
 """The maximum number of digits in a row in a number: Python converts integers of so many digits however it is set."""
 _DIGITS = "0123456789"
