@@ -15,11 +15,10 @@ from chargehand import Chargehand
 from chargehand.processes import proc
 from chargehand.testing import eventually
 from chargehand.web.routes.dashboard import files
+from chargehand.web.server import SEND_BUFFER
 from paths import python_path
 
 RUN = "CHARGEHAND_TEST_RUN"
-BUFFERS = 32 << 20
-"""More bytes than a connection holds that nobody reads."""
 
 
 def free_port() -> int:
@@ -27,10 +26,27 @@ def free_port() -> int:
         return int(taken.getsockname()[1])
 
 
-def unread_files(prefix: str, headers: str) -> str:
-    """Requests for files of the dashboard, whose responses are larger than all buffers of the system."""
-    name, file = max(files().items(), key=lambda found: len(found[1].body))
-    return f"GET {prefix}/dashboard/{name} HTTP/1.1\r\n{headers}\r\n" * (BUFFERS // len(file.body))
+def stalled(port: int, sent: str) -> socket.socket:
+    """A client that has sent this and does nothing more; the system holds only a few bytes for it."""
+    client = socket.socket()
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    client.settimeout(30)
+    client.connect(("127.0.0.1", port))
+    client.sendall(sent.encode())
+    return client
+
+
+def not_reading(port: int) -> int:
+    """The number of clients for which the system holds as much as it can: the server has more for them."""
+    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    queues = [int(row[4].partition(":")[0], 16) for row in rows if row[1].endswith(f":{port:04X}")]
+    return sum(size > SEND_BUFFER for size in queues)
+
+
+def large_files(prefix: str, headers: str) -> str:
+    """Requests whose responses the buffers of the system do not hold."""
+    largest = max(files(), key=lambda name: len(files()[name].body))
+    return f"GET {prefix}/dashboard/{largest} HTTP/1.1\r\n{headers}\r\n" * 100
 
 
 class Server:

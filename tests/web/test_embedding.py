@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,9 +9,10 @@ from typing import Any
 
 import httpx
 import pytest
-from embedserver import Server, unread_files
+from embedserver import Server, large_files, stalled
 
 from chargehand.log import Event
+from chargehand.model.access import Scope
 from chargehand.processes import proc
 from chargehand.testing import eventually
 
@@ -98,8 +98,11 @@ def test_fifty_open_streams_do_not_keep_it_from_stopping(server: Server) -> None
     gate = server.folder / "last"
     job_id = server.submit(gate=str(gate))
     server.started(gate)
+    key, _ = server.hand.make_key("streams", [Scope.READ])
+    headers = {"Authorization": f"Bearer {key}"}
     with httpx.Client(base_url=server.http.base_url, limits=httpx.Limits(max_connections=60), timeout=60) as client:
-        request = client.build_request("GET", "/chargehand/api/events", params={"topics": "system:health"})
+        path, topics = "/chargehand/api/events", {"topics": "system:health"}
+        request = client.build_request("GET", path, params=topics, headers=headers)
         streams = [client.send(request, stream=True) for _ in range(50)]
         assert {stream.status_code for stream in streams} == {200}
         lines = [stream.iter_lines() for stream in streams]
@@ -121,13 +124,10 @@ def test_the_node_stops_while_a_client_keeps_the_server_from_stopping(start: Sta
     running = server.submit(gate=str(gate))
     server.started(gate)
     waiting = server.submit()
-    unread = unread_files("/chargehand", "Host: localhost\r\n")
     half = "POST /chargehand/api/web/session HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n{"
-    address = ("127.0.0.1", server.port)
-    with socket.create_connection(address, 30) as stalled, socket.create_connection(address, 30) as sending:
-        stalled.sendall(unread.encode())
-        assert stalled.recv(12) == b"HTTP/1.1 200"
-        sending.sendall(half.encode())
+    unread = large_files("/chargehand", "Host: localhost\r\n")
+    with stalled(server.port, unread) as reading, stalled(server.port, half) as sending:
+        assert reading.recv(12) == b"HTTP/1.1 200"
         server.answers()
         server.signal(signal.SIGTERM)
         eventually(lambda: (server.hand.status() or {}).get("stopping"), what="the node stops")

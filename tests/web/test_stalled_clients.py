@@ -1,13 +1,12 @@
 """`chargehand serve` among clients that stall: it stops when it is asked to."""
 
 import signal
-import socket
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from embedserver import Server, unread_files
+from embedserver import Server, large_files, not_reading, stalled
 
 from chargehand.model.access import Scope
 from chargehand.testing import eventually
@@ -35,23 +34,23 @@ def test_stalled_clients_do_not_keep_serve_from_stopping(server: Server) -> None
         "GET /healthz HTTP/1.1\r\nHost: loc",
         f"POST /api/web/session HTTP/1.1\r\n{head}Content-Type: application/json\r\nContent-Length: 100\r\n\r\n{{",
         f"POST /api/web/session HTTP/1.1\r\n{head}Transfer-Encoding: chunked\r\n\r\n1\r\n{{\r\n",
-        unread_files("", head),
+        large_files("", head),
         f"GET /api/events HTTP/1.1\r\n{head}\r\n",
     ]
     gate = server.folder / "gate"
     crew = server.hand.crew("tag", "service_handlers:Tagger")
-    first = crew.enqueue({"path": "a", "gate": str(gate)})
+    crew.enqueue({"path": "a", "gate": str(gate)})
     server.started(gate)
-    second = crew.enqueue({"path": "b"})
+    waiting = crew.enqueue({"path": "b"})
     with ExitStack() as clients:
         for kind in kinds * MANY:
-            client = clients.enter_context(socket.create_connection(("127.0.0.1", server.port), 30))
-            client.sendall(kind.encode())
-        assert server.http.get("/healthz").status_code == 200  # after all of them
+            clients.enter_context(stalled(server.port, kind))
+        eventually(lambda: not_reading(server.port) >= MANY, what="clients that do not read")
+        assert server.http.get("/healthz").status_code == 200
         server.signal(signal.SIGTERM)
         eventually(lambda: (server.hand.status() or {}).get("stopping"), what="the node stops")
-        gate.touch()
+        gate.touch()  # the worker is free
         assert server.ended() == 0
-    assert [server.hand.job(job.id).state for job in (first, second)] == ["done", "queued"]
-    assert server.hand.attempts(second.id) == []
+    assert server.hand.job(waiting.id).state == "queued"
+    assert server.hand.attempts(waiting.id) == []
     assert "Traceback" not in server.log.read_text()

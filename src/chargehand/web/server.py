@@ -24,6 +24,8 @@ CANCEL_AFTER = 0.5
 """Seconds after the grace period after which requests are cancelled."""
 BACKLOG = 128
 """The number of connections that the system holds for the server, which accepts as many at once."""
+SEND_BUFFER = 256 << 10
+"""The bytes that the system holds for a client that does not read; otherwise they can be several MiB."""
 READ_SIZE, CHUNKED_READ_SIZE = 64 << 10, 1 << 10
 """The bytes that are parsed before other connections have their turn; a chunk can be one byte of body for six."""
 TIMED_OUT = b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"

@@ -11,7 +11,7 @@ from chargehand.errors import ConfigurationError
 from chargehand.web.api import create
 from chargehand.web.attach import wrap_lifespan
 from chargehand.web.keyring import ADMIN, admin_key
-from chargehand.web.server import BACKLOG, Config, Server
+from chargehand.web.server import BACKLOG, SEND_BUFFER, Config, Server
 from chargehand.web.site import Site
 
 if TYPE_CHECKING:
@@ -68,8 +68,10 @@ def listen(hand: "Chargehand", host: str, port: int) -> socket.socket:
         raise ConfigurationError(f"cannot listen on host {host!r}: {error.strerror or error}") from None
     family, _, _, _, address = found[0]
     try:
-        return socket.create_server((str(address[0]), port), family=family, backlog=BACKLOG)
+        listening = socket.create_server((str(address[0]), port), family=family, backlog=BACKLOG)
     except OSError as error:
         raise ConfigurationError(
             f"cannot listen on {host}:{port}: {error.strerror or error}; choose another port with --port"
         ) from None
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)  # connections inherit it
+    return listening
