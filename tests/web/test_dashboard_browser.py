@@ -69,7 +69,22 @@ def browser(nothing_is_left_behind: None) -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="module")
-def keys(served: Served) -> dict[str, str]:
+def opened_by_address(browser: Browser, served: Served) -> str:
+    """The address that is printed on a terminal, opened before there is a key."""
+    context = browser.new_context()
+    page = context.new_page()
+    page.goto(served.address)
+    expect(page.get_by_role("navigation", name="Pages").first).to_be_visible()
+    expect(page).to_have_url(re.compile(r"/chargehand/dashboard$"))
+    page.go_back()
+    (cookie,) = context.cookies(served.url)
+    assert (cookie.get("httpOnly"), cookie.get("sameSite")) == (True, "Strict")
+    context.close()
+    return served.address
+
+
+@pytest.fixture(scope="module")
+def keys(opened_by_address: str, served: Served) -> dict[str, str]:
     every = list(Scope)
     return {
         "ann": served.hand.make_key("ann", every)[0],
@@ -426,6 +441,17 @@ def test_axe_finds_nothing_serious(page: Page, served: Served) -> None:  # spec:
         assert grave(page, *rules) == [], (theme, "a question")
         page.keyboard.press("Escape")
     page.get_by_label("Theme").select_option("auto")
+
+
+def test_an_address_with_a_token_that_has_ended_asks_for_a_key(  # spec: SE-1
+    browser: Browser, opened_by_address: str, keys: dict[str, str]
+) -> None:
+    context = browser.new_context()
+    page = context.new_page()
+    page.goto(opened_by_address)
+    expect(page.get_by_role("heading", name="Sign in to Chargehand")).to_be_visible()
+    expect(page).to_have_url(re.compile(r"/chargehand/dashboard$"))
+    context.close()
 
 
 def test_axe_finds_nothing_serious_before_anybody_signs_in(browser: Browser, served: Served) -> None:  # spec: DB-8

@@ -2,13 +2,14 @@
 
 import re
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from fastapi import APIRouter, FastAPI
 from starlette.datastructures import Headers
 from webworld import Web, problem
 
-from chargehand import clock
+from chargehand import Chargehand, clock
 from chargehand.testing import eventually
 from chargehand.web.auth import needs_of
 
@@ -257,6 +258,43 @@ def test_under_a_prefix_everything_is_under_it(web: Web) -> None:  # spec: HT-1
     key = web.key("read")
     signed = web.ask("POST", "/chargehand/api/web/session", json={"key": key})
     assert "Path=/chargehand;" in signed.headers["set-cookie"]
+
+
+def test_no_redirect_repeats_the_host_of_the_request(tmp_path: Path) -> None:  # spec: SE-2
+    hand, app = Chargehand(tmp_path / "chargehand.db"), FastAPI()
+    hand.attach(app)
+    web = Web(tmp_path, hand)
+    for prefix, api in (("", web.api), ("/chargehand", app)):
+        web.api = api
+        for path in ("", "/", "/dashboard/", "/healthz/", "/api/v1/info/"):
+            answer = web.ask("GET", f"{prefix}{path}" or "/", base="http://evil.example", key=None)
+            assert answer.headers.get("location", f"{prefix}/dashboard") == f"{prefix}/dashboard", path
+    web.close()
+
+
+def test_the_description_says_where_it_is_and_what_each_route_needs(web: Web) -> None:  # spec: HT-3 SE-2
+    theirs = FastAPI()
+    theirs.mount("/chargehand", web.api)
+    alone = web.get("/openapi.json")
+    web.api = theirs
+    assert [alone["servers"], web.get("/chargehand/openapi.json")["servers"]] == [
+        [{"url": "/"}],
+        [{"url": "/chargehand"}],
+    ]
+    assert set(alone["components"]["securitySchemes"]) == {"key", "cookie"}
+    for path, operations in alone["paths"].items():
+        for method, operation in operations.items():
+            needs = NEEDS[f"{method.upper()} {path}"]
+            scopes = [needs] if needs in SCOPES else []
+            no_caller = needs == "open" or (method, path) == ("post", "/api/web/session")
+            assert operation["security"] == ([] if no_caller else [{"key": scopes}, {"cookie": scopes}]), path
+
+
+def test_without_a_key_only_the_verdict_about_the_workers_is_told(web: Web) -> None:  # spec: SE-1 HT-5
+    web.hand.pause(reason="a secret", who="ann")
+    for key, told in ((None, False), ("ct_wrong", False), (web.token, True)):
+        answer = web.ask("GET", "/workers/ready", key=key)
+        assert (answer.status_code, answer.json()["ready"], bool(answer.json()["reasons"])) == (503, False, told)
 
 
 def test_the_description_can_be_read_as_a_page(still: Web) -> None:  # spec: HT-3 SE-4

@@ -13,7 +13,7 @@ from fastapi import FastAPI
 from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Match, Mount, Route
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Scope
 
 from chargehand.errors import ConfigurationError, JobNotFound
 from chargehand.web import auth
@@ -66,11 +66,11 @@ def attach(hand: "Chargehand", app: FastAPI, prefix: str, *, probes: bool = Fals
     return site
 
 
-def _to_dashboard(prefix: str) -> ASGIApp:
+def _to_dashboard(prefix: str) -> Callable[[Request], Awaitable[Response]]:
     """Redirects the bare prefix. Otherwise the application would, to the host that the request names."""
 
-    async def redirect(scope: Scope, receive: Receive, send: Send) -> None:
-        await RedirectResponse(f"{scope.get('root_path', '')}{prefix}/dashboard")(scope, receive, send)
+    async def redirect(request: Request) -> Response:
+        return RedirectResponse(f"{request.scope.get('root_path', '')}{prefix}/dashboard")
 
     return redirect
 
@@ -107,8 +107,8 @@ class _PrefixMount(Mount):
 class _PathRoute(Route):
     """Serves one path, unless the application serves it."""
 
-    def __init__(self, path: str, api: ASGIApp, routes: list[BaseRoute]) -> None:
-        super().__init__(path, api, name=f"chargehand{path}", include_in_schema=False)
+    def __init__(self, path: str, endpoint: Callable[..., Any], routes: list[BaseRoute]) -> None:
+        super().__init__(path, endpoint, name=f"chargehand{path}", include_in_schema=False)
         self._all = routes
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
