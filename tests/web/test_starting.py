@@ -20,8 +20,9 @@ from chargehand import Chargehand, ChargehandError, ConfigurationError
 from chargehand.cli.init import init
 from chargehand.log import Event
 from chargehand.model.access import Scope
+from chargehand.testing import eventually
 from chargehand.web import serving
-from paths import HANDLERS, ROOT
+from paths import HANDLERS, ROOT, token_of
 
 Start = Callable[..., Server]
 
@@ -127,6 +128,13 @@ def test_serve_is_the_api_and_the_workers(start: Start) -> None:  # spec: CL-1
     server = start(command="chargehand serve service_jobs:hand")
     assert server.answers("/healthz") == {"status": "ok"}
     assert f"address=http://127.0.0.1:{server.port}" in server.log.read_text()
+    token = token_of(server.store)
+    eventually(
+        lambda: f"requires the token in this file component=host file={server.store}-token" in server.log.read_text()
+    )
+    assert server.hand.internal.dashboard() == f"http://127.0.0.1:{server.port}/dashboard#token={token}"
+    assert server.http.get("/api/v1/info").status_code == 401
+    assert server.http.get("/api/v1/info", headers={"Authorization": f"Bearer {token}"}).status_code == 200
     crew = server.hand.crew("tag", "service_handlers:Tagger")
     assert crew.enqueue({"path": "z"}).wait(30)["scores"] == {"z": 1.0}
     second = start(command="chargehand serve service_jobs:hand", EMBED_WORKERS="0")
@@ -134,6 +142,7 @@ def test_serve_is_the_api_and_the_workers(start: Start) -> None:  # spec: CL-1
     server.signal(signal.SIGTERM)
     assert server.ended() == 0
     assert f"event={Event.NODE_STOPPED}" in server.log.read_text()
+    assert token not in server.log.read_text() + second.log.read_text()
     assert second.hand.status() is None
     assert f"event={Event.WORKER_SPAWNED}" not in second.log.read_text()
     second.ctrl_c()

@@ -1,8 +1,10 @@
 """Who is let in: the token before there is a key, keys, sign-ins; never other sites' pages. And what is logged."""
 
 import asyncio
+import io
 import os
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,8 @@ import pytest
 from fastapi import Depends, FastAPI
 from starlette.middleware.base import BaseHTTPMiddleware
 from starlette.requests import Request
+from test_keys_cli import said as cli_said
+from test_keys_cli import served
 from webworld import AWAY, Web, problem
 
 from chargehand import Chargehand, ConfigurationError, clock
@@ -127,6 +131,54 @@ def test_a_server_makes_the_token_before_its_first_request_if_the_store_answers(
     with pytest.raises(NobodyServes, match="chargehand serve"):
         hand.internal.dashboard()
     hand.close()
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_the_address_with_the_token_is_printed_on_a_terminal_and_nowhere_else(  # spec: SE-1 SE-4
+    web: Web, terminal: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("DEBUG")
+    ours, theirs = os.openpty()
+    with open(theirs, "w") as shown, served(web) as url:  # as in an application, which does not know its address
+        monkeypatch.setattr(sys, "stdout", shown if terminal else io.StringIO())
+        monkeypatch.setattr(sys, "stderr", io.StringIO())
+        web.run(announce.announce(web.site))
+        web.run(announce.announce(web.site))  # a second process of the same server: it is told once
+        monkeypatch.undo()
+        os.set_blocking(ours, False)
+        printed = os.read(ours, 4096).decode() if terminal else ""
+    os.close(ours)
+    assert printed == (f"dashboard: {url}/dashboard#token={web.token}\r\n" if terminal else "")
+    assert str(web.token) not in caplog.text
+    files = [record.__dict__.get("facts", {}).get("file") for record in caplog.records]
+    assert files.count(web.hand.internal.keys.token_file) == (0 if terminal else 1)
+    announce.end(web.site)
+
+
+def test_the_command_prints_the_address_or_the_token(
+    web: Web, monkeypatch: pytest.MonkeyPatch
+) -> None:  # spec: CL-6 SE-1
+    def said(*words: str) -> str:
+        monkeypatch.setenv("CHARGEHAND_URL", "")  # what --store sets is taken back
+        return cli_said("dashboard", "--store", str(web.hand.path), *words)
+
+    web.site.address = "http://127.0.0.1:1"
+    web.run(announce.announce(web.site))
+    opened: list[str] = []
+    monkeypatch.setattr("webbrowser.open", opened.append)
+    monkeypatch.setenv("DISPLAY", ":0")
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(web.hand.path.parent))
+    assert said("--token") == f"{web.token}\n"
+    assert said("--no-open") == f"http://127.0.0.1:1/dashboard#token={web.token}\n"
+    assert opened == []
+    said()
+    page = web.hand.path.parent / "chargehand-dashboard.html"
+    assert opened == [f"file://{page}"]  # every user of the machine sees the arguments of a browser
+    assert (f"#token={web.token}" in page.read_text(), page.stat().st_mode & 0o777) == (True, 0o600)
+    web.key("read")
+    assert said() == "http://127.0.0.1:1/dashboard\n"
+    assert opened[1:] == ["http://127.0.0.1:1/dashboard"]
+    announce.end(web.site)
 
 
 # keys

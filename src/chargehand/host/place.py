@@ -21,15 +21,20 @@ class _Record(msgspec.Struct, frozen=True):
 
 
 def keep(location: Location, url: str) -> bool:
-    """Records the URL. Returns False if another process that lives has recorded the same one."""
-    found = proc.stat(os.getpid())
-    mine = msgspec.json.encode(_Record(url, os.getpid(), found.start if found else 0)).decode()
+    """Records the URL. Returns False if a process that lives has recorded the same one."""
+    written: list[str] = []
 
     def same(content: str) -> bool:
         other = _living(content)
         return other is not None and other.url == url
 
-    return notes.keep(location.site, same, lambda: mine) == mine
+    def make() -> str:
+        found = proc.stat(os.getpid())
+        written.append(msgspec.json.encode(_Record(url, os.getpid(), found.start if found else 0)).decode())
+        return written[0]
+
+    notes.keep(location.site, same, make)
+    return bool(written)
 
 
 def find(location: Location) -> str | None:
