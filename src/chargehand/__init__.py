@@ -159,7 +159,7 @@ def __getattr__(name: str) -> Any:
     try:
         return getattr(import_module(_HOME.get(name, "chargehand.errors")), name)
     except ImportError:
-        from chargehand.system import require_linux
+        from chargehand.system.linux import require_linux
 
         require_linux()  # modules of the standard library are missing on another system: it says so in words
         raise

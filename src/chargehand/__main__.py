@@ -3,7 +3,7 @@
 import sys
 
 from chargehand.errors import EXIT_CONFIGURATION, EXIT_INTERRUPTED, ConfigurationError
-from chargehand.system import require_linux
+from chargehand.system.linux import require_linux
 
 
 def main() -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, Unpack, over
 
 from msgspec.structs import replace
 
-from chargehand import forks, handler, log, settings
+from chargehand import handler, log, settings
 from chargehand.crew import Crew, JobOptions
 from chargehand.errors import ConfigurationError, UnknownCrew
 from chargehand.host.health import Component
@@ -43,6 +43,7 @@ from chargehand.settings.schedule import RecurringJob, Schedule
 from chargehand.settings.schedule import check as check_schedule
 from chargehand.store import Transaction
 from chargehand.stores.location import locate
+from chargehand.system import forks
 
 if TYPE_CHECKING:
     from fastapi import FastAPI

@@ -20,12 +20,12 @@ from chargehand.model.doctor.wording import place_in
 from chargehand.model.fleet.death import Reason
 from chargehand.model.health import APP
 from chargehand.model.records import CrashFilter
-from chargehand.private import user
 from chargehand.processes import proc
 from chargehand.stores.location import Location, locate_unread, location_of_node_lock
 from chargehand.stores.refusal import owner_of
 from chargehand.stores.sqlite import files
 from chargehand.stores.sqlite.peek import ENGINE_ERROR, Peek, is_damage, known_schema
+from chargehand.system.private import user
 
 ASKED = 2.0
 """The timeout for an answer of the node, in seconds."""

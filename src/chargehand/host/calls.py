@@ -13,12 +13,13 @@ from typing import Any
 
 import msgspec
 
-from chargehand import clock, errors, forks, log, private
+from chargehand import clock, errors, log
 from chargehand.errors import ChargehandError
 from chargehand.model.job import Enqueued, NewJob
 from chargehand.protocol.control import FRAME_LIMIT
 from chargehand.protocol.frame import Decoder, Frame, encode
 from chargehand.stores.location import Location
+from chargehand.system import forks, private
 
 CALL_TIMEOUT = 5.0
 """Seconds after which a call to a node that does not answer fails."""

@@ -12,7 +12,7 @@ import threading
 
 import msgspec
 
-from chargehand import clock, forks, log
+from chargehand import clock, log
 from chargehand.errors import ChargehandError
 from chargehand.host import nodelock
 from chargehand.processes import proc
@@ -22,7 +22,8 @@ from chargehand.protocol.frame import Decoder, Frame
 from chargehand.settings import ADMIN_KEY
 from chargehand.settings.plan import NodePlan
 from chargehand.stores.location import locate
-from chargehand.system import require_linux
+from chargehand.system import forks
+from chargehand.system.linux import require_linux
 
 STANDBY_POLL = 0.5
 """Seconds between two attempts to take the lock while the node of another host serves the store."""

@@ -7,10 +7,10 @@ from typing import Any
 
 import msgspec
 
-from chargehand import forks, private
 from chargehand.errors import StoreError
 from chargehand.processes import proc
 from chargehand.stores.location import Location
+from chargehand.system import forks, private
 
 _taken: set[int] = set()
 

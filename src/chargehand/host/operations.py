@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
-from chargehand import clock, forks, log
+from chargehand import clock, log
 from chargehand.errors import (
     ChargehandError,
     ConfigurationError,
@@ -58,6 +58,7 @@ from chargehand.store import Transaction
 from chargehand.stores import Migrated, migrate
 from chargehand.stores.location import Location
 from chargehand.stores.refusal import described, refusals
+from chargehand.system import forks
 
 AT_ONCE = 500
 """Jobs cancelled, retried or deleted in one transaction."""

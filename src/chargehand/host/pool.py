@@ -3,12 +3,12 @@
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from chargehand import forks
 from chargehand.host import nodelock
 from chargehand.store import Store
 from chargehand.stores import open_store
 from chargehand.stores.location import Location
 from chargehand.stores.refusal import refusals
+from chargehand.system import forks
 
 
 class StorePool:

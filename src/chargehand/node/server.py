@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from chargehand import log, private
+from chargehand import log
 from chargehand.errors import ChargehandError, StoreError
 from chargehand.model.job import check
 from chargehand.model.status import NodeStatus
@@ -25,6 +25,7 @@ from chargehand.node.requests import Requests
 from chargehand.node.subscribers import Subscribers
 from chargehand.protocol.control import FRAME_LIMIT, MOST_JOBS, Call, address_of
 from chargehand.protocol.frame import BadFrame, Frame
+from chargehand.system import private
 
 LINES_AT_ONCE = 200
 """Log lines in one reply: a line is cut at 4 KiB, and a reply must stay under 4 MiB."""

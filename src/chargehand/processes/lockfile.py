@@ -4,7 +4,7 @@ import fcntl
 import os
 from pathlib import Path
 
-from chargehand import private
+from chargehand.system import private
 
 
 def is_named(descriptor: int, path: Path) -> bool:

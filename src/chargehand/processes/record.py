@@ -9,11 +9,12 @@ from pathlib import Path
 
 import msgspec
 
-from chargehand import log, private
+from chargehand import log
 from chargehand.errors import StoreError
 from chargehand.ids import new_id
 from chargehand.processes import proc
 from chargehand.processes.child import Child, Life, kill_leftovers
+from chargehand.system import private
 
 APP = "app"
 """The component of the node itself."""

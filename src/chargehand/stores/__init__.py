@@ -2,10 +2,10 @@
 
 import msgspec
 
-from chargehand.forks import importing
 from chargehand.store import Store
 from chargehand.stores.location import Location, locate
-from chargehand.system import require_linux
+from chargehand.system.forks import importing
+from chargehand.system.linux import require_linux
 
 
 def open_store(where: str | Location, *, create: bool = True, node: bool = False, synchronous: str = "full") -> Store:

@@ -8,8 +8,9 @@ from urllib.parse import unquote
 
 import msgspec
 
-from chargehand import log, private
+from chargehand import log
 from chargehand.errors import ConfigurationError, StoreError
+from chargehand.system import private
 
 LONGEST_NAME = 255 - len("-journal")
 """Bytes of a file's name: files beside it have longer ones."""

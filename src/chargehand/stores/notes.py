@@ -9,8 +9,8 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from chargehand import private
 from chargehand.stores.refusal import refusals
+from chargehand.system import private
 
 LONGEST = 4096
 """Bytes that are read of a file."""

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from chargehand.errors import StoreError
-from chargehand.private import user
+from chargehand.system.private import user
 
 _REMEDIES = {
     errno.EROFS: "Chargehand locks a store even to read it: mount the file system writable, or move the store",

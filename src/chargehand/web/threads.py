@@ -12,8 +12,8 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
-from chargehand import forks
 from chargehand.errors import ChargehandError
+from chargehand.system import forks
 
 Answer = TypeVar("Answer")
 

@@ -11,9 +11,9 @@ import struct
 from pathlib import Path
 from typing import Any
 
-from chargehand import private
 from chargehand.model.folder import Flaw, flaw_of
 from chargehand.stores.location import Location
+from chargehand.system import private
 
 NETWORK = frozenset(
     {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "lustre", "ncpfs", "gfs2", "ocfs2", "virtiofs"}

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from chargehand.errors import StoreError
-from chargehand.forks import around
+from chargehand.system.forks import around
 
 LONGEST_DELAY = 1.0
 """Seconds for which a fork waits until no other thread uses a store; meanwhile no thread begins to."""

@@ -15,9 +15,8 @@ from typing import Any
 
 import apsw
 
-from chargehand import clock, private
+from chargehand import clock
 from chargehand.errors import StoreError
-from chargehand.forks import in_child
 from chargehand.ids import NewIds, new_ids
 from chargehand.model.batch import Batch, Result
 from chargehand.model.records import Holder, Retention
@@ -29,6 +28,8 @@ from chargehand.stores.sqlite.prune import Surplus, find_expired
 from chargehand.stores.sqlite.reading import SqliteAccessReading, SqliteFleetReading, SqliteJobReading
 from chargehand.stores.sqlite.transaction import SqliteTransaction
 from chargehand.stores.turn import turn
+from chargehand.system import private
+from chargehand.system.forks import in_child
 
 SAFE_ENGINES = ((3, 51, 3), (3, 50, 7), (3, 44, 6))
 """The first versions, newest branch first, without the bug that damages WAL files that several processes write."""

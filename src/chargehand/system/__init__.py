@@ -1,0 +1,1 @@
+"""What Chargehand needs of the operating system: Linux, private files, and forks that leave it usable."""
