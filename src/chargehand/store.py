@@ -33,6 +33,7 @@ from chargehand.model.records import (
     JobFilter,
     JobSize,
     LastLife,
+    Migrated,
     Pause,
     RecurringPlan,
     Rescheduling,
@@ -409,8 +410,13 @@ class Store(Protocol):
         """Writes, to prove that the store is writable. Raises StoreError if it is not, or if its schema is unknown."""
         ...
 
-    def migrate(self) -> int:
-        """Brings the schema to the version that this code knows, and returns it. Raises StoreError for a newer one."""
+    @property
+    def migrated(self) -> Migrated:
+        """What opening this store changed in its schema."""
+        ...
+
+    def migrate(self) -> Migrated:
+        """Brings the schema to the version that this code knows. Raises StoreError for a newer one."""
         ...
 
     def close(self) -> None:

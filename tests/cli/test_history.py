@@ -1,6 +1,7 @@
 """`chargehand history` and `chargehand migrate`."""
 
 import json
+import sqlite3  # noqa: F401 - with this engine loaded, a store refuses a file that is open elsewhere in the process
 from collections.abc import Iterator
 from pathlib import Path
 

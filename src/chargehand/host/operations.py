@@ -47,6 +47,7 @@ from chargehand.model.records import (
     CrewRow,
     JobFilter,
     JobSize,
+    Migrated,
     Pause,
     RecurringPlan,
     Snapshot,
@@ -55,7 +56,7 @@ from chargehand.model.status import NodeStatus
 from chargehand.model.topic import parse
 from chargehand.settings.plan import milliseconds
 from chargehand.store import Transaction
-from chargehand.stores import Migrated, migrate
+from chargehand.stores import migrate
 from chargehand.stores.location import Location
 from chargehand.stores.refusal import described, refusals
 from chargehand.system import forks

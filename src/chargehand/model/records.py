@@ -327,6 +327,14 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True):
     """When the last job that is done ended."""
 
 
+class Migrated(msgspec.Struct, frozen=True, kw_only=True):
+    """The schema version of a store before and after a migration, and the additive steps that were applied."""
+
+    before: int
+    after: int
+    additions: tuple[str, ...] = ()
+
+
 class Retention(msgspec.Struct, frozen=True, kw_only=True):
     """How long finished jobs are kept: up to `age_ms`, and up to `count` for each queue and state."""
 

@@ -1,7 +1,6 @@
 """The stores, each in its own package; all of them implement the contract in `chargehand.store`."""
 
-import msgspec
-
+from chargehand.model.records import Migrated
 from chargehand.store import Store
 from chargehand.stores.location import Location, locate
 from chargehand.system.forks import importing
@@ -21,26 +20,10 @@ def open_store(where: str | Location, *, create: bool = True, node: bool = False
     return SqliteStore(location.path, create=create, tend=node, synchronous=synchronous)
 
 
-class Migrated(msgspec.Struct, frozen=True, kw_only=True):
-    """The schema version of a store before and after a migration, and the additive steps that were applied."""
-
-    before: int
-    after: int
-    additions: tuple[str, ...]
-
-
 def migrate(location: Location) -> Migrated:
     """Brings the schema of an existing store up to date, and returns what was done."""
-    from chargehand.stores.sqlite.peek import Peek
-
-    def seen() -> tuple[int, set[str]]:
-        peek = Peek(location)
-        try:
-            return peek.schema(), peek.additions()
-        finally:
-            peek.close()
-
-    before, had = seen()
-    open_store(location, create=False).close()
-    after, has = seen()
-    return Migrated(before=before, after=after, additions=tuple(sorted(has - had)))
+    store = open_store(location, create=False)
+    try:
+        return store.migrated
+    finally:
+        store.close()

@@ -64,11 +64,6 @@ class Peek:
         """Returns the version of the schema; 0 if the store has none yet."""
         return int(self._db.all(_VERSION)[0][0]) if "chargehand_schema" in self.tables() else 0
 
-    def additions(self) -> set[str]:
-        """Returns the names of the additive migrations that were applied."""
-        known = "chargehand_addition" in self.tables()
-        return {str(name) for (name,) in self._db.all("SELECT name FROM chargehand_addition")} if known else set()
-
     def tables(self) -> str:
         """Returns the statements that create the tables and indexes."""
         return ";\n".join(str(sql) for (sql,) in self._db.all(_TABLES))

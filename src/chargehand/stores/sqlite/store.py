@@ -19,7 +19,7 @@ from chargehand import clock
 from chargehand.errors import StoreError
 from chargehand.ids import NewIds, new_ids
 from chargehand.model.batch import Batch, Result
-from chargehand.model.records import Holder, Retention
+from chargehand.model.records import Holder, Migrated, Retention
 from chargehand.stores.location import Location
 from chargehand.stores.sqlite import files, forks, schema
 from chargehand.stores.sqlite.database import Database
@@ -86,7 +86,7 @@ class SqliteStore:
             try:
                 with self.use:
                     self._connect(create, PAGES_TENDED if tend else PAGES_UNTENDED)
-                self.migrate()
+                self.migrated = self.migrate()
                 _ours[path] = files.descriptors_on(path)
             except BaseException:
                 self._close()
@@ -141,12 +141,12 @@ class SqliteStore:
         self._db.pragma("temp_store", "MEMORY")
         self._db.wal_autocheckpoint(checkpoint_pages)
 
-    def migrate(self) -> int:
+    def migrate(self) -> Migrated:
         steps, additions = schema.MIGRATIONS, schema.ADDITIONS
         with store_errors(self.path):
             with self.use:
                 if self._schema_version() == len(steps) and additions.keys() <= self._additions():
-                    return len(steps)
+                    return Migrated(before=len(steps), after=len(steps))
             with self._writing():
                 found = self._schema_version()  # read again: another process may have migrated meanwhile
                 if found > len(steps):
@@ -159,12 +159,13 @@ class SqliteStore:
                     self._db.execute(text)
                     row = (version, checksum, self._now_ms())
                     self._db.execute("INSERT INTO chargehand_schema VALUES (?, ?, ?)", row)
-                for name in sorted(additions.keys() - self._additions()):
+                missing = tuple(sorted(additions.keys() - self._additions()))
+                for name in missing:
                     text, checksum = additions[name]
                     self._db.execute(text)
                     added = (name, checksum, self._now_ms())
                     self._db.execute("INSERT INTO chargehand_addition VALUES (?, ?, ?)", added)
-            return len(steps)
+            return Migrated(before=found, after=len(steps), additions=missing)
 
     def _additions(self) -> set[str]:
         """Returns the names of the additive migrations that were applied."""
