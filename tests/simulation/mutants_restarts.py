@@ -250,7 +250,7 @@ RESTARTS = (
         old="for other in places.values() if other.alive)",
         new="for other in places.values() if other.alive and other.stage == 0)",
         profile="breaker",
-        first=33,
+        first=39,
         seeds=150,
     ),
     Mutant(

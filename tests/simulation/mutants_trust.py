@@ -89,7 +89,7 @@ TRUST = (
         old="        if pool.available - {worker}:\n            return True\n",
         new="        if pool.available - {worker}:\n            return False\n",
         profile="sick",
-        first=27,
+        first=10,
     ),
     Mutant(
         name="a broken process that does not exit is left alone",
@@ -97,6 +97,6 @@ TRUST = (
         old="        self._stage(place, 2, now + self._policy.terminate)\n        return [Dismiss(place.component)]\n",
         new="        return [Dismiss(place.component)]\n",
         profile="sick",
-        first=26,
+        first=24,
     ),
 )
