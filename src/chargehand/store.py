@@ -100,11 +100,6 @@ class JobWriting(Protocol):
         """Enqueues a recurring job and sets its next time. Returns False if that was already done for this time."""
         ...
 
-    def clock_set_back(self, recurring: Sequence[Rescheduling]) -> int:
-        """Corrects times that were computed from a clock that has been set back since: those of these recurring jobs,
-        if they are still the same, and those of retries. Returns how many retries were corrected."""
-        ...
-
     def retry(self, ids: Sequence[str]) -> list[str]:
         """Queues failed or cancelled jobs again with cleared counters. Raises Conflict if a unique key is taken."""
         ...
@@ -124,10 +119,6 @@ class JobWriting(Protocol):
         is the life that ended without having been asked to: its jobs are suspects (`model/suspects.py`) from then on.
         `policy` says after how many crashes a job fails.
         """
-        ...
-
-    def clear(self, queue: str, limit: int) -> list[str]:
-        """Deletes up to `limit` failed jobs of this queue, oldest first. Returns their ids."""
         ...
 
     def delete(self, ids: Sequence[str]) -> list[str]:
@@ -154,10 +145,6 @@ class FleetWriting(Protocol):
 
         Returns the pause of the same scope that it replaces.
         """
-        ...
-
-    def clock_set_back(self) -> None:
-        """Lets pauses that began in the future, by a clock that has been set back since, begin now."""
         ...
 
     def resume(self, scope: str) -> bool:
@@ -239,6 +226,11 @@ class Transaction(Protocol):
     @property
     def access(self) -> AccessWriting:
         """Writes about keys, sessions, remembered answers and the operator log."""
+        ...
+
+    def clock_set_back(self, recurring: Sequence[Rescheduling]) -> int:
+        """Corrects times that were computed from a clock that has been set back since: those of these recurring jobs,
+        if they are still the same, of retries, and of pauses. Returns how many retries were corrected."""
         ...
 
     def execute(self, sql: str, bindings: Sequence[Any] = ()) -> list[tuple[Any, ...]]:

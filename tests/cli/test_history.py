@@ -1,7 +1,7 @@
 """`chargehand history` and `chargehand migrate`."""
 
 import json
-import sqlite3  # noqa: F401 - with this engine loaded, a store refuses a file that is open elsewhere in the process
+import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -63,6 +63,7 @@ def test_history_is_paged_and_filtered(hand: Chargehand) -> None:  # spec: HP-6 
 
 
 def test_a_store_is_migrated_and_the_versions_are_shown(hand: Chargehand) -> None:  # spec: CL-6 ST-3
+    assert sqlite3.sqlite_version  # if it is loaded, a store refuses a file that the process has open elsewhere
     version = len(schema.MIGRATIONS)
     assert json.loads(run("migrate", "--json").stdout) == {"before": version, "after": version, "additions": []}
     assert f"has schema {version} already: nothing to do" in run("migrate").stdout

@@ -156,17 +156,6 @@ def test_what_is_past_its_keeping_is_pruned(store: Store, wall: Wall) -> None:  
     assert (store.access.operations(OperationFilter()), store.access.sessions()) == ([], [])
 
 
-def test_failed_jobs_of_one_queue_are_cleared_and_no_others(store: Store) -> None:  # spec: HT-3
-    failed = [bring(store, State.FAILED).id for _ in range(3)]
-    others = [bring(store, State.FAILED, queue="other").id, *(bring(store, each).id for each in (State.DONE,))]
-    with store.transaction() as tx:
-        assert set(tx.jobs.clear("q", 2)) == set(failed[:2])
-    with store.transaction() as tx:
-        assert tx.jobs.clear("q", 2) == failed[2:]
-    assert {one.id for one in everything(store)} == set(others)
-    assert store.jobs.attempts(failed[0]) == []
-
-
 def test_a_page_goes_on_though_its_last_job_is_gone(store: Store) -> None:  # spec: HT-3
     put(store, *(job(f"job-{n}") for n in range(4)))
     page = store.jobs.find(JobFilter(limit=2))

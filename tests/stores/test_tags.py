@@ -43,7 +43,7 @@ def test_tags_are_deleted_with_their_jobs(store: Store) -> None:
     kept = put(store, job("kept", tags=("t",)))[0].id
     assert found(store, tag="t") == [kept, cleared.id, pruned.id]
     with store.transaction() as tx:
-        tx.jobs.clear("q", 10)
+        tx.jobs.delete([cleared.id])
     assert store.prune(Retention(count=0), 10) == 1
     assert found(store, tag="t") == [kept]
     with store.transaction() as tx:

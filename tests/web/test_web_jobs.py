@@ -291,7 +291,7 @@ def test_whatever_people_do_is_in_the_operator_log_and_nothing_else(web: Web) ->
         ("release", f"job:{claim.id}", f"claim {claim.fence}"),
         ("pause", "*", "tea"),
         ("resume", "*", None),
-        ("clear failed", "queue:plain", "1 jobs"),
+        ("clear failed", "queue:plain", "1 failed jobs"),
     ]
     assert {(each["who"], each["origin"]) for each in found[:-1]} == {("ann", "http 127.0.0.1")}
     first = web.get("/api/v1/operations", key=key, params={"limit": 5})

@@ -302,18 +302,8 @@ class Operations:
             return self._retry_each(ids[:half]) + self._retry_each(ids[half:]) if half else 0
 
     def clear_failed(self, queue: str, most: int = AT_MOST) -> tuple[int, bool]:
-        """Deletes failed jobs of a queue, oldest first. Returns how many, and whether there may be more."""
-        gone = 0
-        while gone < most:
-            limit = min(AT_ONCE, most - gone)
-            with self.stores.use(create=False) as store, store.transaction() as tx:
-                cleared = tx.jobs.clear(queue, limit)
-                if cleared:
-                    log_deeds(tx, "clear failed", [f"queue:{queue}"], f"{len(cleared)} jobs")
-            gone += len(cleared)
-            if len(cleared) < limit:
-                return gone, False
-        return gone, True
+        """Deletes failed jobs of a queue. Returns how many, and whether there may be more."""
+        return self._clear(JobFilter(queue=queue, state=State.FAILED), most, "clear failed")
 
     def delete(self, *ids: str) -> list[Answer]:
         gone: set[str] = set()
@@ -335,6 +325,9 @@ class Operations:
         """Deletes finished jobs that match, newest first. Returns how many, and whether there may be more."""
         if which.state is not None and which.state not in FINISHED:
             raise ConfigurationError(f"jobs that are {which.state.value} cannot be deleted: cancel them first")
+        return self._clear(which, most, "clear")
+
+    def _clear(self, which: JobFilter, most: int, verb: str) -> tuple[int, bool]:
         gone = 0
         for state in sorted(FINISHED) if which.state is None else [which.state]:
             page = msgspec.structs.replace(which, state=state)
@@ -346,7 +339,7 @@ class Operations:
                         with store.transaction() as tx:
                             deleted = tx.jobs.delete(batch)
                             if deleted:
-                                log_deeds(tx, "clear", [_cleared(which)], f"{len(deleted)} {state.value} jobs")
+                                log_deeds(tx, verb, [_cleared(which)], f"{len(deleted)} {state.value} jobs")
                         gone += len(deleted)
                 if len(found) < page.limit:
                     break

@@ -152,12 +152,6 @@ UPDATE chargehand_job SET state = 'queued', waits_for = NULL, run_at_ms = ?2, fi
   cancel_ms = NULL, failed_in = NULL, retried_ms = ?2
 WHERE id = ?1 AND state IN ('failed', 'cancelled') RETURNING id
 """
-_CLEAR = """
-DELETE FROM chargehand_job WHERE seq IN (
-  SELECT seq FROM chargehand_job INDEXED BY chargehand_job_finished
-  WHERE queue = ?1 AND state = 'failed' AND state IN ('done', 'failed', 'cancelled') ORDER BY finished_ms LIMIT ?2)
-RETURNING id, seq
-"""
 _DELETE = """
 DELETE FROM chargehand_job
 WHERE id IN (SELECT value FROM json_each(?)) AND state IN ('done', 'failed', 'cancelled') RETURNING id, seq
@@ -427,9 +421,6 @@ class SqliteJobs:
         for name in {node for node, _ in held}:
             self.settle([s for node, s in held if node == name], Holder(name, holder.life))
         return [s for _, s in held]
-
-    def clear(self, queue: str, limit: int) -> list[str]:
-        return self._gone(self._all(_CLEAR, (queue, limit)))
 
     def delete(self, ids: Sequence[str]) -> list[str]:
         return self._gone(self._all(_DELETE, (json.dumps(list(ids)),)))
