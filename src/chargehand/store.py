@@ -147,6 +147,11 @@ class FleetWriting(Protocol):
         """
         ...
 
+    def clock_set_back(self, recurring: Sequence[Rescheduling]) -> int:
+        """Corrects times that were computed from a clock that has been set back since: those of these recurring jobs,
+        if they are still the same, of retries, and of pauses. Returns how many retries were corrected."""
+        ...
+
     def resume(self, scope: str) -> bool:
         """Clears a pause flag. Returns whether it was set."""
         ...
@@ -226,11 +231,6 @@ class Transaction(Protocol):
     @property
     def access(self) -> AccessWriting:
         """Writes about keys, sessions, remembered answers and the operator log."""
-        ...
-
-    def clock_set_back(self, recurring: Sequence[Rescheduling]) -> int:
-        """Corrects times that were computed from a clock that has been set back since: those of these recurring jobs,
-        if they are still the same, of retries, and of pauses. Returns how many retries were corrected."""
         ...
 
     def execute(self, sql: str, bindings: Sequence[Any] = ()) -> list[tuple[Any, ...]]:

@@ -109,7 +109,7 @@ def _do(chore: chores.Chore, tx: Transaction, holder: Holder, now: float) -> Any
         case chores.Fire(firing):
             return tx.jobs.fire(firing.name, firing.due_ms, firing.next_run_ms, firing.job)
         case chores.SetClockBack(recurring):
-            return tx.clock_set_back(recurring)
+            return tx.fleet.clock_set_back(recurring)
         case chores.SetPause():
             return tx.fleet.pause(chore.scope, chore.who, chore.reason, chore.for_ms)
         case chores.ClearPause():

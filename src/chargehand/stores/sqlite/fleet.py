@@ -7,7 +7,17 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from chargehand.model.records import CrashReport, CrewRow, GivenUpMark, HealthNote, Holder, Pause, RestartNote
+from chargehand.model.records import (
+    CrashReport,
+    CrewRow,
+    GivenUpMark,
+    HealthNote,
+    Holder,
+    Pause,
+    Rescheduling,
+    RestartNote,
+)
+from chargehand.stores.sqlite.clock import set_back
 from chargehand.stores.sqlite.limits import Limits
 from chargehand.stores.sqlite.rows import clean, columns, readable, records
 
@@ -20,9 +30,6 @@ _PAUSE = "INSERT OR REPLACE INTO chargehand_pause (scope, who, reason, since_ms,
 _PAUSE_OF = f"""
 SELECT {columns(Pause, left_ms="until_ms - ?1")} FROM chargehand_pause
 WHERE scope = ?2 AND (until_ms IS NULL OR until_ms > ?1)
-"""
-_PAUSE_EARLIER = """
-UPDATE chargehand_pause SET since_ms = ?1, until_ms = until_ms - (since_ms - ?1) WHERE since_ms > ?1
 """
 _RESUME = "DELETE FROM chargehand_pause WHERE scope = ?1 RETURNING until_ms IS NULL OR until_ms > ?2"
 _HEALTH = """
@@ -72,8 +79,8 @@ class SqliteFleet:
     def resume(self, scope: str) -> bool:
         return any(held for (held,) in self._db.execute(_RESUME, (scope, self._now)).fetchall())
 
-    def clock_set_back(self) -> None:
-        self._db.execute(_PAUSE_EARLIER, (self._now,))
+    def clock_set_back(self, recurring: Sequence[Rescheduling]) -> int:
+        return set_back(self._db, self._now, recurring)
 
     def register(self, holder: Holder, crews: Sequence[CrewRow], about: dict[str, Any]) -> None:
         known = self._db.execute("SELECT name, workers, scaled FROM chargehand_crew")

@@ -15,9 +15,10 @@ from chargehand.errors import Conflict
 from chargehand.ids import NewIds
 from chargehand.model.batch import Grant, Note, Want
 from chargehand.model.job import DEFAULT_POLICY, Claim, Enqueued, JobPolicy, NewJob, Settlement, State
-from chargehand.model.records import CancelResult, Discovered, Discovery, Holder, RecurringPlan, Rescheduling
+from chargehand.model.records import CancelResult, Discovered, Discovery, Holder, RecurringPlan
 from chargehand.model.suspects import mark
 from chargehand.stores.sqlite import items
+from chargehand.stores.sqlite.clock import MOVE_ON
 from chargehand.stores.sqlite.limits import Limits
 from chargehand.stores.sqlite.rows import clean, columns, readable
 from chargehand.stores.sqlite.suspects import Suspects
@@ -40,19 +41,6 @@ UNION ALL
 SELECT id FROM chargehand_job WHERE queue = ?2 AND key = ?3 AND state IN ('queued', 'running') LIMIT 1
 """
 _PLAN = "INSERT INTO chargehand_recurring (name, schedule, job, next_run_ms, last_job) VALUES (?, ?, ?, ?, ?)"
-_MOVE_ON = "UPDATE chargehand_recurring SET next_run_ms = ?3 WHERE name = ?1 AND next_run_ms = ?2 RETURNING name"
-SKEW_MS = 1000
-"""How far a time may lie in the future before the clock counts as set back."""
-# The delay of a retry counts from the end of its last attempt; an end in the future is that of a clock that was ahead.
-_ENDS_IN_FUTURE = """
-SELECT seq, fence, ended_ms - ?1 FROM (
-  SELECT seq, (SELECT max(fence) FROM chargehand_attempt WHERE job = seq) AS fence,
-    (SELECT started_ms + duration_ms FROM chargehand_attempt WHERE job = seq ORDER BY fence DESC LIMIT 1) AS ended_ms
-  FROM chargehand_job WHERE state = 'queued' AND waits_for = 'time')
-WHERE ended_ms > ?1 + ?2
-"""
-_RETRY_EARLIER = "UPDATE chargehand_job SET run_at_ms = run_at_ms - ?3 WHERE seq = ?1 AND ?2"
-_END_NOW = "UPDATE chargehand_attempt SET started_ms = started_ms - ?3 WHERE job = ?1 AND fence = ?2"
 PROMOTE_AT_ONCE = 200
 """How many scheduled jobs one claim makes due, at most: a million that become due together must not slow it down."""
 
@@ -379,19 +367,11 @@ class SqliteJobs:
             self._db.execute(_PLAN, (plan.name, plan.schedule, plan.job, next_run_ms, last_job))
 
     def fire(self, name: str, due_ms: int, next_run_ms: int, job: NewJob) -> bool:
-        if not self._all(_MOVE_ON, (name, due_ms, next_run_ms)):
+        if not self._all(MOVE_ON, (name, due_ms, next_run_ms)):
             return False
         (made,) = self.enqueue([job])
         self._db.execute("UPDATE chargehand_recurring SET last_job = ? WHERE name = ?", (made.id, name))
         return True
-
-    def clock_set_back(self, recurring: Sequence[Rescheduling]) -> int:
-        for plan in recurring:
-            self._db.execute(_MOVE_ON, (plan.name, plan.due_ms, plan.next_run_ms))
-        late = self._all(_ENDS_IN_FUTURE, (self._now, SKEW_MS))
-        self._db.executemany(_RETRY_EARLIER, late)
-        self._db.executemany(_END_NOW, late)
-        return len(late)
 
     def retry(self, ids: Sequence[str]) -> list[str]:
         queued: list[str] = []

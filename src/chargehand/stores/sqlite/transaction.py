@@ -5,7 +5,6 @@ from typing import Any
 
 from chargehand.errors import ChargehandError
 from chargehand.ids import NewIds
-from chargehand.model.records import Rescheduling
 from chargehand.stores.sqlite.access import SqliteAccess
 from chargehand.stores.sqlite.fleet import SqliteFleet
 from chargehand.stores.sqlite.jobs import SqliteJobs
@@ -33,10 +32,6 @@ class SqliteTransaction:
     def end(self, ended: Any = _ENDED) -> None:
         """Refuses further use: a later statement would commit by itself, or join another transaction."""
         self._db = self.jobs = self.fleet = self.access = ended
-
-    def clock_set_back(self, recurring: Sequence[Rescheduling]) -> int:
-        self.fleet.clock_set_back()
-        return self.jobs.clock_set_back(recurring)
 
     def execute(self, sql: str, bindings: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         return self._db.execute(sql, tuple(bindings)).fetchall()
