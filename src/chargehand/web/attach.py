@@ -29,7 +29,7 @@ PROBES = ("/healthz", "/readyz", "/workers/ready")
 _PREFIX = re.compile(r"(/[A-Za-z0-9._~-]+)+")
 _sites: "WeakKeyDictionary[Chargehand, Site]" = WeakKeyDictionary()
 _guarded: "WeakSet[Chargehand]" = WeakSet()
-"""Those whose keys protect routes of the application, too."""
+"""The instances whose keys also protect routes of the application."""
 
 
 def requires(hand: "Chargehand", scope: auth.Need) -> Callable[[Request], Awaitable[Caller]]:
