@@ -6,6 +6,7 @@ import re
 import shlex
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -171,6 +172,8 @@ def test_serve_refuses_other_machines_while_no_key_exists(  # spec: SE-1
 def test_serve_listens_on_this_machine_without_a_key(hand: Chargehand, host: str) -> None:  # spec: SE-1
     with serving.listen(hand, host, 0) as listening:
         assert listening.getsockname()[0].startswith(("127.", "::1"))
+        with socket.create_connection(listening.getsockname()[:2]), listening.accept()[0] as accepted:
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY), "responses wait for acknowledgements"
 
 
 def test_serve_says_where_it_cannot_listen(hand: Chargehand) -> None:

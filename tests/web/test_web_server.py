@@ -7,22 +7,30 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 from starlette.types import Receive, Scope, Send
 from uvicorn.server import ServerState
 
 from chargehand import clock
 from chargehand.settings.http import HttpPolicy
-from chargehand.web.server import CHUNKED_READ_SIZE, Config, Connection
+from chargehand.web.server import CHUNKED_READ_SIZE, FREE_CHUNKS, LEAST_CHUNK, TINY_CHUNKS, Config, Connection
 
 LIMITS = HttpPolicy()
 LARGE = 32 << 20
 """More bytes than all buffers of the system hold."""
 HEAD = b"POST / HTTP/1.1\r\nHost: x\r\n"
+CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
 
 
 async def echo(scope: Scope, receive: Receive, send: Send) -> None:
     """Answers with the number of bytes that it was sent, or with the number of bytes that the path says."""
     if scope["path"] == "/hang":
+        while (await receive())["type"] != "http.disconnect":
+            continue
+        return
+    if scope["path"] == "/stream":
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"begun", "more_body": True})
         while (await receive())["type"] != "http.disconnect":
             continue
         return
@@ -208,10 +216,10 @@ def test_tiny_chunks_are_parsed_in_turns(folder: Path) -> None:  # spec: SE-6
             super().data_received(data)
 
     async def test(world: World) -> None:
-        chunks = b"1\r\nx\r\n" * 10_000
+        chunks = (b"%x\r\n" % LEAST_CHUNK + b"x" * LEAST_CHUNK + b"\r\n") * 1000
         reader, writer = await world.open()
-        writer.write(HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + chunks + b"0\r\n\r\n")
-        await reader.readuntil(b"\r\n\r\n10000")
+        writer.write(CHUNKED + chunks + b"0\r\n\r\n")
+        await reader.readuntil(b"\r\n\r\n%d" % (1000 * LEAST_CHUNK))
         assert max(sizes) <= CHUNKED_READ_SIZE
         # Large bodies of a known size are not slowed down.
         reader, writer = await world.open(HEAD + b"Content-Length: 1000000\r\n\r\n")
@@ -220,6 +228,37 @@ def test_tiny_chunks_are_parsed_in_turns(folder: Path) -> None:  # spec: SE-6
         assert max(sizes) > CHUNKED_READ_SIZE
 
     served(test, folder, Watched)
+
+
+def test_a_body_in_many_tiny_chunks_is_refused(folder: Path) -> None:  # spec: SE-6
+    async def test(world: World) -> None:
+        tiny = b"1\r\nx\r\n"
+        reader, writer = await world.open(CHUNKED + tiny * FREE_CHUNKS + b"0\r\n\r\n")
+        await reader.readuntil(b"\r\n\r\n%d" % FREE_CHUNKS)
+        writer.write(CHUNKED + tiny * FREE_CHUNKS + b"0\r\n\r\n")  # each body is counted by itself
+        await reader.readuntil(b"\r\n\r\n%d" % FREE_CHUNKS)
+        for chunk in (tiny, b"1;" + b"extension" * 100 + b"\r\nx\r\n", b"%x\r\n" % 31 + b"x" * 31 + b"\r\n"):
+            refused, _ = await world.open(CHUNKED + chunk * (FREE_CHUNKS + 1))
+            answer = await refused.read()
+            assert answer.startswith(b"HTTP/1.1 400 "), chunk
+            assert TINY_CHUNKS.encode() in answer
+
+    served(test, folder)
+
+
+def test_malformed_chunks_end_a_request_without_a_traceback(  # spec: SE-6
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def test(world: World) -> None:
+        reader, writer = await world.open(CHUNKED.replace(b"/ ", b"/stream "))
+        await reader.readuntil(b"begun\r\n")
+        writer.write(b"this is no chunk\r\n")
+        assert await reader.read() == b""  # nothing can be added to an answer that has begun
+        reader, _ = await world.open(CHUNKED.replace(b"/ ", b"/refuse ") + b"this is no chunk\r\n")
+        assert (await reader.read()).startswith(b"HTTP/1.1 400 ")  # the application answers, too, but too late
+
+    served(test, folder)
+    assert not [record for record in caplog.records if record.exc_info]
 
 
 def test_headers_are_limited(folder: Path) -> None:  # spec: SE-6
