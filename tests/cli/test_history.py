@@ -2,10 +2,7 @@
 
 import json
 import sqlite3
-from collections.abc import Iterator
-from pathlib import Path
 
-import pytest
 from typer.testing import CliRunner, Result
 
 from chargehand import Chargehand
@@ -14,15 +11,6 @@ from chargehand.model.records import HealthNote, Holder
 from chargehand.stores.sqlite import schema
 
 ME = Holder("node", "life")
-
-
-@pytest.fixture
-def hand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Chargehand]:
-    monkeypatch.setenv("CHARGEHAND_URL", str(tmp_path / "chargehand.db"))
-    made = Chargehand(folder=tmp_path)
-    made.open()
-    yield made
-    made.close()
 
 
 def run(*words: str) -> Result:

@@ -1,8 +1,6 @@
 """`chargehand jobs delete` and `chargehand jobs clear`, and what they call."""
 
 import json
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -20,13 +18,10 @@ ME = Holder("node", "life")
 
 
 @pytest.fixture
-def hand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Chargehand]:
-    monkeypatch.setenv("CHARGEHAND_URL", str(tmp_path / "chargehand.db"))  # commands set it, too
-    made = Chargehand(tmp_path / "chargehand.db", folder=tmp_path)
-    made.crew("a", "nowhere:A")
-    made.crew("b", "nowhere:B")
-    yield made
-    made.close()
+def hand(hand: Chargehand) -> Chargehand:
+    hand.crew("a", "nowhere:A")
+    hand.crew("b", "nowhere:B")
+    return hand
 
 
 def make(hand: Chargehand, state: State, queue: str = "a", count: int = 1, **options: str) -> list[str]:

@@ -2,8 +2,6 @@
 
 import json
 import os
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -14,15 +12,6 @@ from chargehand.host import nodelock
 from chargehand.processes import proc
 
 # spec: CL-4 WP-7
-
-
-@pytest.fixture
-def hand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Chargehand]:
-    monkeypatch.setenv("CHARGEHAND_URL", str(tmp_path / "chargehand.db"))
-    made = Chargehand(folder=tmp_path)
-    made.open()
-    yield made
-    made.close()
 
 
 def announce(hand: Chargehand, deaths: int = 3) -> nodelock.RestartPlan:
