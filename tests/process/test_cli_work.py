@@ -405,10 +405,14 @@ def test_check_imports_every_handler_in_a_process_of_its_own(world: World) -> No
 
 
 def test_check_has_a_limit_and_leaves_nothing_behind(world: World) -> None:  # spec: CL-5
-    told = chargehand("check", "runnable_app:slow", "--limit", "1", "--json", CHARGEHAND_URL=str(world.store))
+    words = ("check", "runnable_app:slow", "--json", "--crew")
+    told = chargehand(*words, "slow", "--limit", "1", CHARGEHAND_URL=str(world.store))
     assert told.returncode == 2
-    slow, hosts = json.loads(told.stdout)
+    (slow,) = json.loads(told.stdout)
     assert slow["wrong"] == ["the import took longer than 1 s"]
+    told = chargehand(*words, "hosts", CHARGEHAND_URL=str(world.store))
+    assert told.returncode == 2
+    (hosts,) = json.loads(told.stdout)
     assert "the import of a handler in a worker starts a node" in hosts["wrong"][0]
 
 
