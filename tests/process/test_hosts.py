@@ -14,6 +14,7 @@ from chargehand import Chargehand, StoreError
 from chargehand.host import nodelock
 from chargehand.host.host import Host
 from chargehand.model.job import State
+from chargehand.processes import proc
 from chargehand.stores.location import Location, locate
 from chargehand.testing import eventually
 from paths import python_path
@@ -165,7 +166,9 @@ def test_the_jobs_of_a_node_that_was_replaced_are_no_suspects(  # spec: RP-10 SV
             world.started(ref)
         node = host.node_pid
         assert node
-        os.kill(node, signal.SIGSTOP)
+        with hand.transaction():  # so that it is not stopped within a transaction: nobody else could write
+            os.kill(node, signal.SIGSTOP)
+            eventually(lambda: (found := proc.stat(node)) and found.state == "T")
         other = Host(hand._node_plan())
         try:
             locate(str(world.store)).node.unlink()
