@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
+NGINX := $(VENV)/nginx
+APT := apt-get -qq -o Acquire::Retries=0 -o Acquire::http::Timeout=10
 # The targets start hundreds of processes; without cached bytecode each would compile every module.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -17,13 +19,20 @@ $(STAMP): pyproject.toml apps/tonearm/pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]' -e './apps/tonearm[onnx]'
 	@touch $@
 
+# Debian's nginx for tests/web/test_proxy.py, if there is none: unpacked, because installing it would start a service.
+# One attempt is made for each environment; if it fails, the test is skipped and says so.
+$(NGINX): | $(STAMP)
+	@mkdir -p $@
+	@PATH="$$PATH:/usr/sbin"; command -v nginx >/dev/null || { cd $@ && \
+	  { $(APT) download nginx || { $(APT) update && $(APT) download nginx; }; } && dpkg -x nginx_*.deb .; } 2>/dev/null || true
+
 run: $(STAMP)    ## run the Tonearm demo: analyse songs while workers are killed (MUSIC=folder: use your own)
 	@MUSIC="$(MUSIC)" $(BIN)/python -m tonearm.demo
 
 example: $(STAMP)  ## run a small application with two crews; kill a worker and watch
 	@$(BIN)/python -m examples.demo
 
-test: $(STAMP)   ## run all tests
+test: $(STAMP) | $(NGINX)  ## run all tests
 	@$(BIN)/python -m pytest -m alone  # first, so that in a new clone the parallel run finds cached bytecode
 	@$(BIN)/python -m pytest -n 4 --dist worksteal -m "not alone"
 
