@@ -1,9 +1,10 @@
 """What all tests share: nothing that a test started may outlive it."""
 
+import gc
 import os
 import signal
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,17 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A run that was put into the background ignores Ctrl+C, and so would all that it starts: tests send it, too.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 os.environ[RUN] = f"run-{uuid.uuid4().hex}"  # inherited by every process that a test starts, however far down
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collects tests without garbage collection, which takes a third of the time and finds nothing."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()  # the modules stay until the end: no later collection has to look at them
+        gc.enable()
 
 
 def descendants() -> list[int]:
