@@ -33,14 +33,25 @@ def test_what_will_be_taken_soon_stays_in_memory() -> None:
     made = fast(ledger(), SECONDS_AHEAD / 5)
     serve(made, *(f"w{n}" for n in range(10)))
     made.next_batch(T)
-    grant(made, *range(60))
+    grant(made, *range(160))
     for worker in range(5):
         made.finished(f"w{worker}", Done("null"), T + SECONDS_AHEAD, 1)
     made.pools["a"].mean = SECONDS_AHEAD / 5
     batch = made.next_batch(T + SECONDS_AHEAD * 1.3)
     back = [s for s in batch.settlements if s.outcome is None]
-    assert len(back) == 20  # fifteen were handed out, and 25 will be taken by the five workers that are not late
+    assert len(back) == 45  # fifteen were handed out; the five workers that are not late take 100 within SECONDS_KEPT
     assert named(made.finished("w0", Done("null"), T + NOTE_AFTER, 1)) == "job-15"
+
+
+# spec: WK-14
+@pytest.mark.parametrize(("times", "back"), [(1.0, 0), (3.9, 0), (4.3, 3), (8.0, 20)])
+def test_claims_stay_while_jobs_take_only_a_little_longer_than_before(times: float, back: int) -> None:
+    made = fast(working(2), SECONDS_AHEAD / 20)
+    made.next_batch(T)
+    grant(made, *range(2, 42))
+    made.pools["a"].mean = SECONDS_AHEAD / 20 * times
+    returned = [s for s in made.next_batch(T).settlements if s.outcome is None]
+    assert len(returned) == back
 
 
 # spec: WK-14

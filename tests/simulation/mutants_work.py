@@ -46,7 +46,7 @@ WORK = (
     Mutant(
         name="claims are held ahead though nobody is about to be free",
         file="model/held.py",
-        old="        return max(0, len(self.prefetched) - self.useful(now)) if self.prefetched else 0\n",
+        old="        return max(0, len(self.prefetched) - self.useful(now, SECONDS_KEPT)) if self.prefetched else 0\n",
         new="        return len(self.prefetched) if not self.available else 0\n",
         profile="idle workers that leave",
     ),
@@ -202,7 +202,7 @@ WORK = (
     Mutant(
         name="claims stay in the memory of a crew that has nobody left",
         file="model/held.py",
-        old="        return max(0, len(self.prefetched) - self.useful(now)) if self.prefetched else 0\n",
+        old="        return max(0, len(self.prefetched) - self.useful(now, SECONDS_KEPT)) if self.prefetched else 0\n",
         new="        return 0\n",
         profile="drained",
     ),

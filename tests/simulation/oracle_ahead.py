@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from stage import World
 
 LONGEST_AHEAD = 0.25
-"""Seconds that a claim may be held ahead: from 25 ms before to 25 ms after a job's expected end, for a few workers."""
+"""Seconds that a claim may be held ahead: 25 ms of work, or 100 ms if jobs then take longer, and a late job's 25 ms."""
 AFTER_TROUBLE = 6.0
 """Seconds after which a store that failed has been tried again."""
 

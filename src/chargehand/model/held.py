@@ -13,6 +13,11 @@ MOST_AHEAD = 256
 """The maximum number of prefetched claims of a crew, in addition to those for idle workers."""
 SECONDS_AHEAD = 0.025
 """The amount of work to prefetch, in seconds: enough to bridge a commit, but too little to delay urgent jobs."""
+SECONDS_KEPT = 4 * SECONDS_AHEAD
+"""The amount of prefetched work to keep, in seconds, when jobs take longer than expected.
+
+It exceeds SECONDS_AHEAD so that the usual variation of the mean does not return claims that are then claimed again.
+"""
 PROGRESS_EVERY = 1.0
 """The minimum interval in seconds at which a job's progress is written."""
 MOST_TOGETHER = 2 << 20
@@ -27,8 +32,8 @@ class Held(msgspec.Struct):
     since: float
     others: dict[str, Claim] | None = None
     """The other claims of a batch, by job id."""
-    first: str = ""
-    """The id of the job, or of the first job of the batch."""
+    first: str | None = None
+    """The id of the first job of a batch, also after it has ended."""
     noted: bool = False
     early: bool = False
     """Whether the claims were held ahead: readers see the jobs as queued until their worker is noted."""
@@ -36,9 +41,6 @@ class Held(msgspec.Struct):
     """Progress that is to be written, as JSON by job id."""
     progress_at: float = 0.0
     """The earliest time at which progress is written again."""
-
-    def __post_init__(self) -> None:
-        self.first = self.claim.id
 
     @property
     def claims(self) -> dict[str, Claim]:
@@ -138,14 +140,14 @@ class Pool(msgspec.Struct):
 
     def surplus(self, now: float) -> int:
         """Returns how many prefetched claims no worker is about to receive."""
-        return max(0, len(self.prefetched) - self.useful(now)) if self.prefetched else 0
+        return max(0, len(self.prefetched) - self.useful(now, SECONDS_KEPT)) if self.prefetched else 0
 
-    def useful(self, now: float) -> int:
-        """Returns how many prefetched claims are useful: those for idle workers, and those needed soon."""
-        return len(self.idle) * self.batch + min(self._ahead(now), MOST_AHEAD)
+    def useful(self, now: float, within: float = SECONDS_AHEAD) -> int:
+        """Returns how many prefetched claims are useful: those for idle workers, and those needed `within` seconds."""
+        return len(self.idle) * self.batch + min(self._ahead(now, within), MOST_AHEAD)
 
-    def _ahead(self, now: float) -> int:
-        """Returns how many claims are needed within SECONDS_AHEAD if jobs take as long as recent ones."""
+    def _ahead(self, now: float, within: float) -> int:
+        """Returns how many claims are needed `within` seconds if jobs take as long as recent ones."""
         if self.mean is None:
             return 0
         late, soon = self._late_before(now), now - self.mean + SECONDS_AHEAD
@@ -156,7 +158,7 @@ class Pool(msgspec.Struct):
             if since > late:
                 break
             quick -= 1
-        return int(quick * SECONDS_AHEAD / max(self.mean, 1e-5)) * self.batch
+        return int(quick * within / max(self.mean, 1e-5)) * self.batch
 
     def _late_before(self, now: float) -> float:
         """Returns the start of a job that takes longer than recent ones: its worker is not about to be free."""
