@@ -108,6 +108,8 @@ DEPTH_LIMIT = 100
 """The maximum number of arrays and objects around a value: far less than any supported interpreter can decode."""
 DIGITS_LIMIT = 640
 """The maximum number of digits in a row in a number: Python converts integers of so many digits however it is set."""
+ALWAYS_ALLOWED = 2 * DEPTH_LIMIT
+"""A JSON text of at most so many characters is within both limits."""
 _DIGITS = "0123456789"
 _NO_MARKS = bytes(code for code in range(256) if code not in b'"[]{}')
 _STEPS = bytes({ord("["): 1, ord("{"): 1, ord("]"): 0xFF, ord("}"): 0xFF}.get(code, 0) for code in range(256))
@@ -125,7 +127,7 @@ def check_limits(text: str, what: str, around: int = 0) -> None:
     would apply, which differ between its versions and with the depth of the stack. Most texts have too few brackets and
     digits for a closer look.
     """
-    if len(text) <= 2 * DEPTH_LIMIT:
+    if len(text) <= ALWAYS_ALLOWED:
         return
     if text.count("[") + text.count("{") > DEPTH_LIMIT and _depth(text) > DEPTH_LIMIT + around:
         raise too_deep(what)

@@ -109,7 +109,7 @@ class Node:
         for _ in range(10_000):
             for worker in list(self.ledger.held):
                 self.ledger.finished(worker, Done(), self.now, 1)
-            for distrust in self.ledger.distrusted():
+            for distrust in self.ledger.take_distrusted():
                 self.ledger.gone(distrust.worker, Interrupted("replaced"), self.now, 1)
                 self.ledger.welcome(distrust.worker, self.workers[distrust.worker], self.now, f"{self.now}")
             self.write()

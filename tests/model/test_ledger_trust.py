@@ -37,9 +37,9 @@ def test_a_worker_that_fails_three_jobs_gets_no_fourth() -> None:  # spec: WP-13
         assert set(handed) == {"w0", "w1"}
         ends(made, "w1", Done())
         ends(made, "w0", Raised("lost"))
-    (distrust,) = made.distrusted()
+    (distrust,) = made.take_distrusted()
     assert distrust.worker == "w0"
-    assert made.distrusted() == []
+    assert made.take_distrusted() == []
     assert set(hand_out(made, *claims(10))) == {"w1"}
 
 
@@ -62,7 +62,7 @@ def test_an_extra_attempt_waits_for_another_process() -> None:  # spec: WP-13
     assert hand_out(made, extra) == {}
     returned = made._settlements[-1]
     assert (returned.outcome, returned.delay_ms > 0) == (None, True)
-    assert made.distrusted() == []
+    assert made.take_distrusted() == []
     ends(made, "w1", Done())
     assert hand_out(made, extra) == {"w1": "job-1"}
 
@@ -72,7 +72,7 @@ def test_the_only_worker_is_replaced_before_an_extra_attempt() -> None:  # spec:
     assert hand_out(made, *claims(1, failures=2)) == {"w0": "job-1"}
     failed_in = ends(made, "w0", Raised("lost"))
     assert made._settlements[-1].state is State.QUEUED
-    assert [each.worker for each in made.distrusted()] == ["w0"]
+    assert [each.worker for each in made.take_distrusted()] == ["w0"]
     made.gone("w0", Done(), T, 1)
     made.welcome("w0", "a", T, "another process")
     (extra,) = claims(1, failures=3, failed_in=failed_in)
@@ -91,7 +91,7 @@ def test_a_batch_that_fails_counts_as_one_job() -> None:  # spec: WP-13
         made.finished("w1", Done(), T, 1, f"job-{number}")
     for number in (0, 1, 2, 3):
         made.finished("w0", Raised("lost"), T, 1, f"job-{number}")
-    assert made.distrusted() == []
+    assert made.take_distrusted() == []
 
 
 def test_what_a_broken_process_failed_is_not_believed() -> None:  # spec: WP-12

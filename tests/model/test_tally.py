@@ -21,7 +21,8 @@ def test_a_length_falls_under_the_first_bound_that_it_does_not_pass() -> None:  
 
 def test_jobs_are_counted_by_queue_and_end() -> None:  # spec: HT-5
     tally = Tally({"q", "other"})
-    tally.started("q", [*claims(1), *claims(2, waited_ms=700)])
+    for claim in (*claims(1), *claims(2, waited_ms=700)):
+        tally.started("q", claim)
     for outcome in (Done(), Settled(), Raised("x"), Crashed("y")):
         tally.ended("q", outcome, 2.0)
     tally.crashed("crew", "oom")

@@ -172,7 +172,7 @@ class Hearing:
 
     def replace_distrusted(self) -> None:
         """Has the workers replaced whose processes the ledger does not trust."""
-        for distrust in self.ledger.distrusted():
+        for distrust in self.ledger.take_distrusted():
             self.oracle.distrusted(distrust)
             self.act(self.fleet.distrust(distrust.worker, distrust.text, self.world.now))
 

@@ -109,7 +109,7 @@ RESTARTS = (
         old="    if place.status is Status.FAILED:\n        return [], AnswerCode.GIVEN_UP",
         new="    if place.status is Status.FAILED and place.paused:\n        return [], AnswerCode.GIVEN_UP",
         profile="people",
-        first=85,
+        first=20,
         seeds=150,
     ),
     Mutant(
@@ -193,7 +193,7 @@ RESTARTS = (
         old="    return [each.seq for each in left if each is not first]\n",
         new="    return []\n",
         profile="node deaths",
-        first=48,
+        first=162,
     ),
     Mutant(
         name="suspects are forgotten before they have ended",

@@ -17,7 +17,7 @@ TRUST = (
         old="(credible or claim.max_attempts == 1 or claim.extra_attempt)",
         new="(credible or claim.max_attempts == 1)",
         profile="sick",
-        first=44,
+        first=165,
     ),
     Mutant(
         name="a job with one attempt gets two",
@@ -41,7 +41,7 @@ TRUST = (
         old="standing.wins > before.wins",
         new="standing.wins >= before.wins",
         profile="sick",
-        first=0,
+        first=2,
     ),
     Mutant(
         name="what a broken process failed is believed",
@@ -49,7 +49,7 @@ TRUST = (
         old="        if before is not None and before.process in self._broken:\n            before = None\n",
         new="",
         profile="sick",
-        first=4,
+        first=5,
     ),
     Mutant(
         name="a success after a probe proves nothing",
@@ -57,7 +57,7 @@ TRUST = (
         old="            self._broken.append(self._accused)\n",
         new="",
         profile="sick",
-        first=4,
+        first=5,
     ),
     Mutant(
         name="every worker is replaced while nothing succeeds",
@@ -78,10 +78,10 @@ TRUST = (
     Mutant(
         name="a suspect gets another job",
         file="model/ledger.py",
-        old="            self._distrusted.append(distrust)\n            self.dismiss(distrust.worker)\n",
-        new="            self._distrusted.append(distrust)\n",
+        old="            self.distrusted.append(distrust)\n            self.dismiss(distrust.worker)\n",
+        new="            self.distrusted.append(distrust)\n",
         profile="sick",
-        first=8,
+        first=19,
     ),
     Mutant(
         name="an extra attempt goes to the process that failed the job",
@@ -89,7 +89,7 @@ TRUST = (
         old="        if pool.available - {worker}:\n            return True\n",
         new="        if pool.available - {worker}:\n            return False\n",
         profile="sick",
-        first=10,
+        first=56,
     ),
     Mutant(
         name="a broken process that does not exit is left alone",

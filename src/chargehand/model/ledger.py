@@ -48,6 +48,8 @@ AWAY_MS = 1000
 CHORE_WAIT = 0.1
 """How many seconds writes for readers are delayed in favour of the work itself."""
 
+SUCCESSES = (Done, Settled)
+"""Outcomes that show that the worker's process can do jobs; a tuple, because it is checked for every job."""
 
 Todo = Claim | list[Claim] | Look
 """What a worker can receive: a job, a batch of jobs, or a request to call `discover`."""
@@ -87,7 +89,8 @@ class Ledger:
         self.held: dict[str, Held] = {}
         self._crew_of: dict[str, str] = {}
         self._trust = {crew: Trust(policy.suspect_after) for crew in self.pools}
-        self._distrusted: list[Distrust] = []
+        self.distrusted: list[Distrust] = []
+        """Worker processes that are to be replaced; `take_distrusted` empties the list."""
         self._dismissed: set[str] = set()
         self._settlements: list[Settlement] = []
         self._requests: list[Request] = []
@@ -128,33 +131,33 @@ class Ledger:
     ) -> Todo | None:
         """Records the outcome of the worker's job (or of one `job` of a batch); returns what it receives next, if
         anything."""
-        held = self.held[worker]
-        pool = self.pools[self._crew_of[worker]]
+        held, crew = self.held[worker], self._crew_of[worker]
+        pool = self.pools[crew]
         if held.others:
             claim, last = held.take(job), False
         else:
             del self.held[worker]
             pool.busy.pop(worker, None)
             claim, last = held.claim, True
-        credible, failed_in = self._judge(worker, held, claim, outcome)
+        credible, failed_in = True, None
+        if isinstance(outcome, SUCCESSES):
+            self._trust[crew].succeeded(worker)
+        elif isinstance(outcome, Raised):
+            credible, failed_in = self._judge(worker, held, claim)
         following = self._next(worker, now) if last else None
         pool.record_duration(now - held.since)
         pool.done += 1
         self._record(claim, held.since, outcome, now, worker=worker, pid=pid, credible=credible, failed_in=failed_in)
         return following
 
-    def _judge(self, worker: str, held: Held, claim: Claim, outcome: Outcome) -> tuple[bool, str | None]:
-        """Records whether the worker's process did well. Returns whether a failure is credible, and where the job
+    def _judge(self, worker: str, held: Held, claim: Claim) -> tuple[bool, str | None]:
+        """Records that a job failed in the worker's process. Returns whether the failure is credible, and where the job
         failed."""
         crew = self._crew_of[worker]
         trust = self._trust[crew]
-        if isinstance(outcome, Done | Settled):
-            trust.succeeded(worker)
-        if not isinstance(outcome, Raised):
-            return True, None
         trial = trust.judge(worker, claim)
         if not trial.jobs_own:
-            trust.failed(worker, held.first)
+            trust.failed(worker, held.first or claim.id)
         distrust = trust.suspect(worker) if worker not in self.held else None
         last = claim.last_attempt and not claim.extra_attempt and claim.max_attempts > 1
         if distrust is None and last and not trial.credible and self.pools[crew].available <= {worker}:
@@ -165,12 +168,12 @@ class Ledger:
     def _replace(self, distrust: Distrust | None) -> None:
         """Gives no more jobs to a worker whose process is to be replaced."""
         if distrust is not None:
-            self._distrusted.append(distrust)
+            self.distrusted.append(distrust)
             self.dismiss(distrust.worker)
 
-    def distrusted(self) -> list[Distrust]:
+    def take_distrusted(self) -> list[Distrust]:
         """Returns the worker processes that are to be replaced, since the last call."""
-        found, self._distrusted = self._distrusted, []
+        found, self.distrusted = self.distrusted, []
         return found
 
     def broke(self, worker: str) -> None:
@@ -225,38 +228,42 @@ class Ledger:
 
     def _next(self, worker: str, now: float) -> Todo | None:
         """Returns what this worker receives now; None, and the worker becomes idle, if there is nothing."""
-        pool = self.pools[self._crew_of[worker]]
+        crew = self._crew_of[worker]
+        pool = self.pools[crew]
         if worker in self._dismissed or worker in self._paused_workers:
             return None
-        search = self.searches.get(self._crew_of[worker])
+        search = self.searches.get(crew)
         if search is not None and self._should_look(search, pool, now):
             return search.begin(worker, now)
-        todo = None if self.closed or not pool.prefetched else self._take(worker, pool, now)
-        if todo is not None:
-            self.held[worker].early = True
-        elif worker not in self._dismissed:
+        todo = None if self.closed or not pool.prefetched else self._take(worker, pool, now, early=True)
+        if todo is None and worker not in self._dismissed:
             pool.idle.append(worker)
         return todo
 
-    def _take(self, worker: str, pool: Pool, now: float) -> Claim | list[Claim] | None:
+    def _take(self, worker: str, pool: Pool, now: float, *, early: bool = False) -> Claim | list[Claim] | None:
         """Assigns prefetched claims to this worker and returns them; None while a batch waits for more jobs, or if all
-        must go to other processes."""
+        must go to other processes.
+
+        `early`: the claims were held ahead.
+        """
         while pool.prefetched[0].failed_in is not None and self._needs_another(worker, pool, pool.prefetched[0]):
             self._return(pool.prefetched.popleft(), now, AWAY_MS)
             if not pool.prefetched or worker in self._dismissed:
                 return None
         if pool.batch == 1:
             claim = pool.prefetched.popleft()
-            self.held[worker] = Held(claim, now)
+            self.held[worker] = Held(claim, now, early=early)
             pool.busy[worker] = now
-            self.tally.started(pool.queue, (claim,))
+            self.tally.started(pool.queue, claim)
             return claim
         claims = pool.gather(now)
         if not claims:
             return None
         pool.busy[worker] = now
-        self.held[worker] = Held(claims[0], now, {claim.id: claim for claim in claims[1:]}, early=True)
-        self.tally.started(pool.queue, claims)
+        others = {claim.id: claim for claim in claims[1:]}
+        self.held[worker] = Held(claims[0], now, others, first=claims[0].id, early=True)
+        for claim in claims:
+            self.tally.started(pool.queue, claim)
         return claims
 
     def _needs_another(self, worker: str, pool: Pool, claim: Claim) -> bool:
@@ -393,10 +400,13 @@ class Ledger:
         """Settles a claim with this outcome, and returns the job's new state; None if there is nothing to write."""
         duration = int((now - since) * 1000)
         self.tally.ended(claim.queue, outcome, now - since)
-        settlement = settle(
-            claim, outcome, jitter=self._jitter(), worker=worker, pid=pid, duration_ms=duration, credible=credible,
-            failed_in=failed_in, policy=self._policy,
-        )  # fmt: skip
+        if isinstance(outcome, Done):  # the most frequent case, without what only failures need
+            settlement = settle(claim, outcome, worker=worker, pid=pid, duration_ms=duration)
+        else:
+            settlement = settle(
+                claim, outcome, jitter=self._jitter(), worker=worker, pid=pid, duration_ms=duration, credible=credible,
+                failed_in=failed_in, policy=self._policy,
+            )  # fmt: skip
         if settlement is None:
             return None
         self._add_settlement(settlement, now)
@@ -413,10 +423,11 @@ class Ledger:
         if settlement.id in self._suspects:
             self._suspects.discard(settlement.id)
             self.hint()
-        if settlement.outcome is None and settlement.state is State.QUEUED:
-            self._returned(settlement.queue)
-        elif settlement.state is State.QUEUED:
-            self._expect_jobs(settlement.queue, now + settlement.delay_ms / 1000, now)
+        if settlement.state is State.QUEUED:
+            if settlement.outcome is None:
+                self._returned(settlement.queue)
+            else:
+                self._expect_jobs(settlement.queue, now + settlement.delay_ms / 1000, now)
         elif settlement.queue in self._limited:
             self._expect_jobs(settlement.queue, now, now)  # another job may take its slot
         for job in settlement.follow:

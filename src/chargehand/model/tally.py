@@ -46,11 +46,9 @@ class Tally:
 
     # jobs
 
-    def started(self, queue: str, claims: Sequence[Claim]) -> None:
-        """Records how long jobs that a worker is handed had been due. A claim that is given back is not counted."""
-        observe = self._waits[queue].observe
-        for claim in claims:
-            observe(claim.waited_ms / 1000)
+    def started(self, queue: str, claim: Claim) -> None:
+        """Records how long a job that a worker is handed had been due. A claim that is given back is not counted."""
+        self._waits[queue].observe(claim.waited_ms / 1000)
 
     def ended(self, queue: str, outcome: Outcome, seconds: float) -> None:
         """Records how long a worker held a job."""

@@ -24,7 +24,7 @@ from chargehand.model.fleet.lifecycle import GpusRead
 from chargehand.model.fleet.pace import Pace
 from chargehand.model.health import judge
 from chargehand.model.job import FINISHED, Settlement, State
-from chargehand.model.ledger import Ledger, Todo
+from chargehand.model.ledger import Ledger
 from chargehand.model.records import CrewRow, Holder
 from chargehand.model.status import NodeStatus, StoreStatus, UnkillableProcess
 from chargehand.node.fingerprint import fingerprint
@@ -47,7 +47,6 @@ from chargehand.processes.lockfile import is_named, take_again
 from chargehand.processes.nvidia import Tool
 from chargehand.processes.record import ProcessRecord
 from chargehand.protocol.frame import BadFrame, Frame, encode
-from chargehand.protocol.worker import ProgressFrame
 from chargehand.settings.plan import NodePlan
 from chargehand.stores import open_store
 from chargehand.stores.location import locate
@@ -121,6 +120,8 @@ class Node:
             self._lives.life, plan, self._fleet, self._ledger, self._supervisor.handles, self._reader,
             lambda: (self._requests.unserved, self._failing, self._ledger.blind),
         )  # fmt: skip
+        # Events of the supervisor that come with every job go to the subscribers directly.
+        self.began, self.worked, self.heard = self._live.began, self._live.worked, self._live.heard
         self._subscribers = Subscribers(self._live)
         self._requests = Requests(
             plan, self._fleet, self._ledger, self._supervisor, self._live, self._followers
@@ -450,15 +451,6 @@ class Node:
             self._diary.changed(place, clock.now_ms())
         else:
             self._diary.removed(component, clock.now_ms())
-
-    def began(self, component: str, todo: Todo) -> None:
-        self._live.began(component, todo)
-
-    def worked(self, component: str) -> None:
-        self._live.worked(component)
-
-    def heard(self, component: str, job: str | None, progress: ProgressFrame | None) -> None:
-        self._live.heard(component, job, progress)
 
     def said(self, component: str, line: OutputLine) -> None:
         log.at(

@@ -362,7 +362,7 @@ class Supervisor:
         """Send the worker a job, several jobs, or a request to look for items."""
         handle = self.handles[component]
         assert handle.work is not None
-        others: list[str] = []
+        others: Sequence[str] = ()
         if isinstance(todo, Claim):
             handle.work.send(job_frame(todo))
             job, timeout = todo.id, None if todo.timeout_ms is None else todo.timeout_ms / 1000
@@ -383,7 +383,9 @@ class Supervisor:
         try:
             if isinstance(frame, BadFrame):
                 raise ValueError(frame.why)
-            if frame.kind == "READY":
+            if frame.kind == "DONE":  # the most frequent kind first
+                self._outcome(handle, frame.kind, outcomes.decode(frame.body))
+            elif frame.kind == "READY":
                 if handle.welcomed:
                     raise ValueError("READY was sent twice")
                 self._ready(handle)
@@ -424,7 +426,7 @@ class Supervisor:
 
     def replace_distrusted(self) -> None:
         """Have the workers replaced whose processes the ledger does not trust."""
-        for distrust in self._ledger.distrusted():
+        for distrust in self._ledger.take_distrusted():
             self.act(self._fleet.distrust(distrust.worker, distrust.text, clock.monotonic()))
 
     def _found(self, handle: Handle, body: FoundFrame) -> None:
@@ -479,7 +481,8 @@ class Supervisor:
             if not self._fleet.ended(handle.component, now):
                 self._ledger.dismiss(handle.component)
             following = self._ledger.finished(handle.component, outcome, now, handle.child.pid)
-            self.replace_distrusted()
+            if self._ledger.distrusted:
+                self.replace_distrusted()
             self._go_on(handle, following, now)
         self._events.worked(handle.component)
         if isinstance(outcome, Settled):

@@ -73,7 +73,7 @@ class Decoder:
 
     def feed(self, data: bytes) -> list[Frame | BadFrame]:
         """Returns the frames that `data` completes; a line over the limit yields one BadFrame and is skipped."""
-        if data.count(b"\n") == 1 and data.endswith(b"\n") and not (self._tail or self._skipping):
+        if data.find(b"\n") == len(data) - 1 and data and not (self._tail or self._skipping):
             line = data[:-1]  # the usual case: exactly one line
             return [_parse(line) if len(line) <= self._limit else _too_long(line, self._limit)]
         found: list[Frame | BadFrame] = []

@@ -214,7 +214,8 @@ class Fleet(Roster):
         """Records that the worker was given this job, and the others of its batch."""
         place = self.places[component]
         place.job, place.endless = job, timeout is None
-        place.others.update(others)
+        if others:
+            place.others.update(others)
         place.job_until = None if timeout is None else now + timeout
         place.sleep_at = None
         self._watch.turned(place, now)
@@ -222,12 +223,13 @@ class Fleet(Roster):
     def ended(self, component: str, now: float, *, job: bool = True) -> bool:
         """Records that the worker's job or call of `discover` has ended; returns whether it may receive another."""
         place = self.places[component]
-        place.jobs += job
         if job:  # the idle time begins now, also if a call of `discover` follows
+            place.jobs += 1
             rest = self.crews[place.crew].idle_exit
             place.rest_at = None if rest is None else now + rest
         place.job, place.job_until, place.cancel_at, place.endless = None, None, None, False
-        place.recalled.clear()
+        if place.recalled:
+            place.recalled.clear()
         self._watch.turned(place, now)
         return place.status in AT_WORK and place.verdict is None and not self._worn(place)
 

@@ -57,7 +57,7 @@ _CLAIM_FIELDS = columns(
     fence="fence + 1",
     tags="json(tags)",
     waited_ms="max(0, ?3 - run_at_ms)",
-    suspect="json('false')",
+    suspect=None,
 )
 _FIND = f"""
 SELECT json_group_array(json_array({_CLAIM_FIELDS})) FROM (
@@ -69,9 +69,9 @@ _FIND_THESE = f"""
 SELECT json_group_array(json_array({_CLAIM_FIELDS})) FROM chargehand_job WHERE seq IN (SELECT value FROM json_each(?1))
 """
 _CLAIM = """
-UPDATE chargehand_job NOT INDEXED SET state = 'running', fence = fence + 1, node = ?2, life = ?3, worker = NULL,
-  started_ms = ?4, ahead = taken.key >= ?5
-FROM json_each(?1) AS taken WHERE seq = taken.value
+UPDATE chargehand_job SET state = 'running', fence = fence + 1, node = ?2, life = ?3, worker = NULL,
+  started_ms = ?4, ahead = ?5
+WHERE seq IN (SELECT value FROM json_each(?1))
 """
 _DONE = """
 UPDATE chargehand_job NOT INDEXED SET state = 'done', finished_ms = ?2, result = ended.value ->> 2, error = NULL,
@@ -266,9 +266,10 @@ class SqliteJobs:
         return [claims[seq] for seq in chosen.seqs], chosen.waiting, 0 if chosen.cut_short else None
 
     def _hold(self, seqs: Sequence[int], want: Want, holder: Holder) -> None:
-        if seqs:
-            at_once = want.limit - want.early
-            self._db.execute(_CLAIM, (json.dumps(seqs), holder.node, holder.life, self._now, at_once))
+        at_once = want.limit - want.early
+        for ahead, part in enumerate((seqs[:at_once], seqs[at_once:])):
+            if part:
+                self._db.execute(_CLAIM, (json.dumps(part), holder.node, holder.life, self._now, ahead))
 
     def settle(self, settlements: Sequence[Settlement], holder: Holder) -> list[str]:
         good = [s for s in settlements if s.state is State.DONE and not s.follow]

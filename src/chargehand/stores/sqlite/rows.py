@@ -14,9 +14,13 @@ from chargehand.model.records import Counts
 Record = TypeVar("Record", bound=msgspec.Struct)
 
 
-def columns(kind: type[msgspec.Struct], **computed: str) -> str:
-    """Returns the columns to select for records of this kind: its fields by name, or what `computed` gives instead."""
-    return ", ".join(computed.get(name, name) for name in kind.__struct_fields__)
+def columns(kind: type[msgspec.Struct], **computed: str | None) -> str:
+    """Returns the columns to select for records of this kind: its fields by name, or what `computed` gives instead.
+
+    None: the field is left out, and has its default.
+    """
+    found = (computed.get(name, name) for name in kind.__struct_fields__)
+    return ", ".join(column for column in found if column is not None)
 
 
 def _raw(text: str) -> msgspec.Raw:
