@@ -427,6 +427,43 @@ def test_a_key_that_a_person_chose_cannot_be_guessed_faster(  # spec: SE-8
     web.close()
 
 
+def test_wrong_keys_are_logged_once_a_minute_and_harm_nobody_else(  # spec: SE-8
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(ADMIN, "a-long-enough-admin-key")
+    seconds = [1000.0]
+    monkeypatch.setattr(clock, "monotonic", lambda: seconds[0])
+    web = Web(folder)
+    good, revoked = web.key("read", name="good"), web.key("read", name="old")
+    web.hand.revoke_key("old")
+    for wrong in ("ch_wrong", revoked) * 20:
+        assert web.ask("GET", LOOK, key=wrong, client=AWAY).status_code == 401
+    web.ask("GET", "/workers/ready", key="ch_wrong")  # public, and answers without reasons
+    refused = [("unknown", "key refused", "*", f"http {origin}") for origin in (AWAY, "127.0.0.1")]
+    assert entries(web)[-2:] == refused
+    # A key from the same address is accepted, and so is a sign-in with the key that a person chose.
+    assert web.ask("GET", LOOK, key=good, client=AWAY).status_code == 200
+    assert signs(web, "a-long-enough-admin-key", client=AWAY).status_code == 200
+    seconds[0] += 60
+    web.ask("GET", LOOK, key="ch_wrong", client=AWAY)
+    assert entries(web)[-1] == refused[0]
+    for number in range(150):
+        web.ask("GET", LOOK, key="ch_wrong", client=f"10.0.0.{number}")
+    assert entries(web)[-1][3] == "http 10.0.0.98"  # 100 a minute, with the one above
+    web.close()
+
+
+def test_a_wrong_key_is_refused_if_the_operator_log_cannot_be_written(  # spec: SE-8
+    web: Web, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def log(deeds: object) -> None:
+        raise StoreError("the disk is full")
+
+    monkeypatch.setattr(web.hand.internal.keys, "log", log)
+    problem(web.ask("GET", LOOK, key="ch_wrong"), 401, "key-unknown")
+    problem(signs(web), 401, "key-unknown")
+
+
 def test_jobs_that_programs_make_are_not_in_the_operator_log(web: Web) -> None:  # spec: SE-8
     web.post("/api/v1/jobs", {"crew": "plain"}, 201, key=web.key("enqueue", name="robot"))
     assert [verb for _, verb, *_ in entries(web)] == ["create key"]

@@ -151,7 +151,7 @@ async def caller_of(request: Request, site: "Site | None" = None) -> Caller:
         return kept[1]
     header, cookie = request.headers.get("authorization"), request.cookies.get(site.cookie)
     if header is not None:
-        caller = await _by_header(site, header)
+        caller = await _by_header(request, site, header)
     elif cookie is not None:
         caller = await site.keyring.by_cookie(cookie)
         if isinstance(caller, str):
@@ -168,7 +168,7 @@ async def _remedy(site: "Site") -> str:
     return USE_THE_TOKEN if await site.keyring.empty() else CREATE_A_KEY
 
 
-async def _by_header(site: "Site", header: str) -> Caller:
+async def _by_header(request: Request, site: "Site", header: str) -> Caller:
     kind, _, secret = header.partition(" ")
     if kind.lower() != "bearer" or not secret.strip():
         raise Problem(
@@ -179,6 +179,7 @@ async def _by_header(site: "Site", header: str) -> Caller:
         )
     found = await site.keyring.by_key(secret.strip())
     if isinstance(found, str):
+        await site.key_refused(site.origin_of(request), found)
         raise Problem(401, "key-unknown", f"{found}: {await _remedy(site)}", headers=CHALLENGE)
     return found
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from chargehand import clock, log
 from chargehand.doctor import examine
+from chargehand.errors import ChargehandError
 from chargehand.host import nodelock
 from chargehand.model.access import Deed
 from chargehand.model.doctor.diagnosis import Diagnosis
@@ -29,7 +30,7 @@ DOCTOR_LIMIT = examine.PATIENCE + 4
 """Seconds that a diagnosis may take."""
 TOO_MANY = f"{BAD_SIGN_INS} bad sign-ins within a minute"
 MOST_LOGGED = 100
-"""Bad sign-ins that are written to the operator log in a minute, from all origins together."""
+"""Bad sign-ins, and requests with bad keys, that the operator log takes in a minute from all origins together."""
 MAX_AGE = 1.0
 """Seconds for which a result is cached."""
 
@@ -48,6 +49,9 @@ class Site:
         self._trusted = networks(hand.settings.trusted_proxies)
         self._bad_sign_ins = BadSignIns()
         self._bad_everywhere = BadSignIns(most=MOST_LOGGED)
+        self._bad_keys = BadSignIns(most=1)
+        """Not counted with sign-ins: a program with an old key must not slow down the sign-ins of its neighbours."""
+        self._bad_keys_everywhere = BadSignIns(most=MOST_LOGGED)
         self.closing = asyncio.Event()
         """Set when the server is about to stop; all streams then end."""
         self._waiting: set[asyncio.Timeout] = set()
@@ -95,8 +99,23 @@ class Site:
         if found.begins:
             log.warning("too many bad sign-ins; more are refused for a minute", origin=origin)
             deeds.append(Deed(who="unknown", verb="sign-ins slowed down", detail=TOO_MANY, origin=origin))
-        if deeds:
+        await self._log(deeds)
+
+    async def key_refused(self, origin: str, why: str) -> None:
+        """Writes a request with a bad key to the operator log, once a minute for each origin."""
+        now = clock.monotonic()
+        found = self._bad_keys.failed(origin.removeprefix("http "), now)
+        if found.logged and self._bad_keys_everywhere.failed("", now).logged:
+            await self._log([Deed(who="unknown", verb="key refused", detail=why, origin=origin)])
+
+    async def _log(self, deeds: list[Deed]) -> None:
+        """Writes to the operator log; a request that is refused anyway does not fail because this does."""
+        if not deeds:
+            return
+        try:
             await self.in_thread(lambda: self.hand.internal.keys.log(deeds))
+        except ChargehandError as error:
+            log.warning("the operator log could not be written", why=error)
 
     def events_dropped(self) -> int:
         """Returns the number of events that were dropped because clients of this process were too slow."""
