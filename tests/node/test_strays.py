@@ -11,6 +11,9 @@ import msgspec
 import pytest
 
 import chargehand
+from chargehand import clock
+from chargehand.node import strays
+from chargehand.processes import proc
 
 SCRIPT = """
 import os, signal, sys
@@ -40,7 +43,7 @@ assert proc.mark_of(daemon) is None, "its environment can be read"
 node.add(worker)
 found = strays.Strays(node, worker)
 if "look" in sys.argv:
-    found.look()
+    found.look(active=True)
 worker.signal(signal.SIGKILL)
 assert worker.wait(5)
 worker.exit()
@@ -93,3 +96,24 @@ def test_an_undumpable_daemon_is_found_by_another_user_than_root(open_folder: Pa
     for how, what in (("look", "gone"), ("no look", "left")):
         done = as_nobody(python, SCRIPT, open_folder, str(open_folder / "state"), how)
         assert (done.stdout, done.returncode) == (f"{what}\n", 0), done.stderr
+
+
+# spec: SV-11
+def test_an_idle_worker_is_looked_at_once_more_and_then_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, looks = 1000.0, list[float]()
+
+    def none_below(_pid: int) -> dict[int, proc.Stat]:
+        looks.append(now)
+        return {}
+
+    class Worker:
+        pid, component = 4711, "worker:do:0"
+
+    monkeypatch.setattr(clock, "monotonic", lambda: now)
+    monkeypatch.setattr(proc, "descendants", none_below)
+    found = strays.Strays(None, Worker())  # pyright: ignore[reportArgumentType]
+    for step in range(200):
+        now = 1000.0 + step / 4
+        found.look(active=20 <= step < 24)
+    active = [1000.5, 1005.0, 1005.5]
+    assert looks == [*active, 1006.0, 1006.0 + strays.IDLE_INTERVAL]

@@ -11,6 +11,8 @@ from chargehand.processes.record import ProcessRecord
 
 INTERVAL = 0.5
 """The minimum number of seconds between two looks at the processes of a worker."""
+IDLE_INTERVAL = 30.0
+"""The same for a worker that has done nothing since the last look."""
 
 
 class Strays:
@@ -21,13 +23,19 @@ class Strays:
         self._known: set[tuple[int, int]] = set()
         """The pids and start times that are recorded."""
         self._looked_at = clock.monotonic()
+        self._active = True
+        """Whether the worker has done something since the last look."""
 
-    def look(self) -> None:
-        """Records what is new and what has ended. Costs a few file reads if the worker has no child process."""
+    def look(self, *, active: bool) -> None:
+        """Records what is new and what has ended. Costs a few file reads if the worker has no child process.
+
+        `active`: the worker has a job, or has ended one since the last call.
+        """
+        self._active |= active
         now = clock.monotonic()
-        if now - self._looked_at < INTERVAL:
+        if now - self._looked_at < (INTERVAL if self._active else IDLE_INTERVAL):
             return
-        self._looked_at = now
+        self._looked_at, self._active = now, False
         below = proc.descendants(self._child.pid)
         self._record({(pid, seen.start) for pid, seen in below.items() if seen.session != self._child.pid})
 

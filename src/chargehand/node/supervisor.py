@@ -508,7 +508,8 @@ class Supervisor:
             text = msgspec.json.encode(health.progress).decode()
             self._ledger.progress(handle.component, text, clock.monotonic(), health.current_job)
         handle.health, handle.bad_frames = health, 0
-        handle.strays.look()
+        ended = before is None or (health.done, health.errors) != (before.done, before.errors)
+        handle.strays.look(active=ended or health.current_job is not None)
         self._events.heard(handle.component, health.current_job, health.progress if news else None)
         heard_at, handle.heard_at = handle.heard_at, clock.monotonic()
         if handle.pulse is not None and not handle.pulse.deaf and handle.heard_at - heard_at < IN_A_ROW:

@@ -48,8 +48,7 @@ def stat(pid: int) -> Stat | None:
 
 def _stat(path: str) -> Stat | None:
     try:
-        with open(path, "rb") as file:
-            text = file.read()
+        text = _bytes(path)
     except (FileNotFoundError, ProcessLookupError):
         return None
     fields = text[text.rindex(b")") + 2 :].split()
@@ -166,10 +165,21 @@ def _listed(folder: str) -> list[str]:
 
 def _text(path: str) -> str:
     try:
-        with open(path) as file:
-            return file.read().strip()
+        return _bytes(path).decode(errors="surrogateescape").strip()
     except OSError:
         return ""  # it has exited, or may not be read
+
+
+def _bytes(path: str) -> bytes:
+    """Reads a file of /proc without a file object: several are read for each heartbeat of each worker."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        parts: list[bytes] = []
+        while part := os.read(descriptor, 1 << 16):
+            parts.append(part)
+        return b"".join(parts)
+    finally:
+        os.close(descriptor)
 
 
 def listening() -> list[tuple[str, int]]:
