@@ -16,7 +16,6 @@ SHORT = Numbers(jobs=300, seconds=5.0, workers=10, nodes=3, enqueuers=1)
 """One kill each of node, host and both; 6 workers get SIGKILL, 4 SIGSTOP."""
 
 
-@pytest.mark.alone
 def test_no_job_is_lost_or_done_twice_whatever_is_killed(  # spec: SV-3 WK-4
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
