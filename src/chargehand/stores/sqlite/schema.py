@@ -1,20 +1,17 @@
 """The scripts that make and extend the schema.
 
-They are read when the module is imported, not when a store is opened: `importlib.resources` imports modules of its own,
-and a process that is forked during an import would wait forever for the lock of the module.
+They are read without `importlib.resources`, whose import takes as long as that of the rest of the store.
 """
 
 import hashlib
 from collections.abc import Iterator
-from importlib import resources
+from pathlib import Path
 
 
 def _scripts(*folder: str) -> Iterator[tuple[str, tuple[str, str]]]:
-    found = resources.files("chargehand.stores.sqlite").joinpath(*folder)
-    for file in sorted(found.iterdir(), key=lambda file: file.name):
-        if file.name.endswith(".sql"):
-            text = file.read_text("utf-8")
-            yield file.name.removesuffix(".sql"), (text, hashlib.sha256(text.encode()).hexdigest())
+    for file in sorted(Path(__file__).parent.joinpath(*folder).glob("*.sql")):
+        text = file.read_text("utf-8")
+        yield file.stem, (text, hashlib.sha256(text.encode()).hexdigest())
 
 
 MIGRATIONS = [step for _, step in _scripts("migrations")]
