@@ -66,7 +66,8 @@ def living() -> Callable[[], list[int]]:
 
 def end_of_all() -> None:
     """Wait until everything that was started has ended; fail if it does not."""
-    eventually(lambda: not descendants(), 15, what=f"processes left behind: {[describe(p) for p in descendants()]}")
+    if left := descendants():
+        eventually(lambda: not descendants(), 15, what=f"processes left behind: {[describe(pid) for pid in left]}")
 
 
 @pytest.fixture
