@@ -322,6 +322,38 @@ def test_a_record_kills_only_what_its_owner_may_kill(  # spec: SE-7 SV-11
         victim.wait()
 
 
+def test_a_copy_of_a_store_kills_no_process_of_the_original(folder: Path) -> None:  # spec: SV-11
+    """Neither a copy of a whole folder, nor one of a record that was deleted and made again while the node ran."""
+    for made_again in (False, True):
+        location = Location(folder / f"original{made_again}" / "store.db")
+        location.path.parent.mkdir(mode=0o700)
+        victim = subprocess.Popen(["sleep", "60"], start_new_session=True)
+        try:
+            seen = proc.stat(victim.pid)
+            assert seen is not None
+            record = ProcessRecord(location.lives, location.mark)
+            assert record.end_earlier(1) == []
+            if made_again:
+                location.lives.unlink()
+            record.note("worker:do:0", began=[(victim.pid, seen.start)])
+            copied = location.path.parent.with_name(f"copied{made_again}")
+            subprocess.run(["cp", "-a", location.path.parent, copied], check=True)
+            copy = Location(copied / location.path.name)
+            other = ProcessRecord(copy.lives, copy.mark)
+            assert other.end_earlier(1) == []
+            assert proc.alive(victim.pid, seen.start)
+            assert other.earlier_was_asked, "jobs of the copy are blamed for the end of a node that has not ended"
+            # A folder that was renamed is the same store.
+            renamed = location.path.parent.with_name(f"renamed{made_again}")
+            location.path.parent.rename(renamed)
+            moved = Location(renamed / location.path.name)
+            assert ProcessRecord(moved.lives, moved.mark).end_earlier(1) == []
+            assert not proc.alive(victim.pid, seen.start)
+        finally:
+            victim.send_signal(signal.SIGKILL)
+            victim.wait()
+
+
 # the two ends of the socket
 
 

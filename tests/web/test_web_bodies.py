@@ -15,6 +15,7 @@ from webworld import HOME, Web, problem
 from chargehand.settings.http import HttpPolicy
 from chargehand.web import bodies
 from chargehand.web.auth import needs_of
+from chargehand.web.gate import MOST_PARAMETERS
 from chargehand.web.problems import MOST_FAULTS, Problem
 from chargehand.web.requests import JobIn, SignIn
 
@@ -212,4 +213,6 @@ def test_headers_are_limited_under_any_server(still: Web) -> None:  # spec: SE-6
     limit = HttpPolicy().header_size
     problem(still.ask("GET", "/healthz", headers={"Cookie": "a=b; " * (limit // 5)}), 431, "headers-too-large")
     problem(still.ask("GET", "/healthz?" + "a=b&" * (limit // 4)), 431, "headers-too-large")
+    problem(still.ask("GET", "/healthz?" + "a&" * MOST_PARAMETERS), 400, "malformed-request")
+    still.get("/healthz?" + "a&" * (MOST_PARAMETERS - 1))
     assert still.ask("GET", "/healthz", headers={"Cookie": "a=b; " * 1000}).status_code == 200

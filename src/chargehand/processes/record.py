@@ -4,8 +4,9 @@ Writing does not use the store and is not synced: the file matters only until th
 """
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import BinaryIO
 
 import msgspec
 
@@ -20,6 +21,17 @@ APP = "app"
 """The component of the node itself."""
 LONGEST = 4096
 """The number of lines after which the file is rewritten without ended processes."""
+
+
+class _File(msgspec.Struct, frozen=True):
+    """The first line of a record: which file it was written to. In a copy it names another file."""
+
+    device: int
+    inode: int
+
+    @classmethod
+    def of(cls, found: os.stat_result) -> "_File":
+        return cls(found.st_dev, found.st_ino)
 
 
 class ProcessRecord:
@@ -71,7 +83,7 @@ class ProcessRecord:
             if self._lines >= LONGEST:
                 self._write(_running(self._read_all()[0] or []))
             with open(private.open_file(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND), "ab") as file:
-                file.write(msgspec.json.encode(life) + b"\n")
+                _write_lines(file, [life])
         except (OSError, StoreError) as error:
             # A full disk must not stop supervision; the process can still be found by the mark in its environment.
             log.warning("a process could not be recorded", file=self._path, why=error)
@@ -82,27 +94,46 @@ class ProcessRecord:
         self._path.unlink(missing_ok=True)
 
     def _read_all(self) -> tuple[list[Life] | None, int | None]:
-        """Returns all recorded processes, each as it was recorded last, and the owner; None if there is no record."""
+        """Returns all recorded processes, each as it was recorded last, and the owner; None if there is no record.
+
+        A copy of a record is none: its processes are those of the store that it was copied from.
+        """
         try:
-            text, owner = private.read_file(self._path)
+            text, found = private.read_file(self._path)
         except FileNotFoundError:
             return None, None
+        first, *others = text.splitlines() or [b""]
+        try:
+            written_to = msgspec.json.decode(first, type=_File)
+        except msgspec.DecodeError:  # of an earlier version
+            others = [first, *others] if first else others
+        else:
+            if written_to != _File.of(found):
+                log.warning("the record of processes is a copy, and was ignored", file=self._path)
+                return None, None
         lives: dict[tuple[str, int, int], Life] = {}
-        for line in text.splitlines():
+        for line in others:
             try:
                 life = msgspec.json.decode(line, type=Life)
             except msgspec.DecodeError:
                 log.warning("an incomplete line in the record of processes was ignored", file=self._path)
                 continue
             lives[life.boot, life.pid, life.start] = life
-        return list(lives.values()), owner
+        return list(lives.values()), found.st_uid
 
     def _write(self, lives: list[Life]) -> None:
         """Replaces the record: the new file belongs to this user, whoever wrote the old one."""
         self._path.unlink(missing_ok=True)
         with open(private.open_file(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as file:
-            file.write(b"".join(msgspec.json.encode(life) + b"\n" for life in lives))
+            _write_lines(file, lives)
         self._lines = len(lives)
+
+
+def _write_lines(file: BinaryIO, lives: Sequence[Life]) -> None:
+    """Appends to a record that is open for writing; a record that is empty is given its first line, too."""
+    found = os.fstat(file.fileno())
+    lines = [*([] if found.st_size else [_File.of(found)]), *lives]
+    file.write(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
 
 
 def _running(lives: list[Life]) -> list[Life]:

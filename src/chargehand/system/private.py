@@ -90,10 +90,10 @@ def open_file(path: Path, flags: int) -> int:
     return descriptor
 
 
-def read_file(path: Path) -> tuple[bytes, int]:
-    """Returns the content of a file beside the store, and the user to whom it belongs. Raises as `open_file` does."""
+def read_file(path: Path) -> tuple[bytes, os.stat_result]:
+    """Returns the content of a file beside the store, and its attributes. Raises as `open_file` does."""
     with open(open_file(path, os.O_RDONLY), "rb") as file:
-        return file.read(), os.fstat(file.fileno()).st_uid
+        return file.read(), os.fstat(file.fileno())
 
 
 def secure(paths: Iterable[Path]) -> list[Path]:

@@ -15,6 +15,8 @@ from chargehand.web.problems import REQUEST_ID, Problem, answer
 
 _OWN_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]{1,253})(:\d{1,5})?")
+MOST_PARAMETERS = 1000
+"""Query parameters of a request; as many as fit into the headers would hold the event loop for 50 ms."""
 HEADERS = {
     "x-content-type-options": "nosniff",
     "referrer-policy": "no-referrer",
@@ -70,6 +72,8 @@ class Gate:
         size = sum(len(name) + len(value) for name, value in headers.raw)
         if size + len(scope["path"]) + len(scope["query_string"]) > self._limit:
             raise Problem(431, "headers-too-large", f"the headers are larger than the limit of {self._limit:,} bytes")
+        if scope["query_string"].count(b"&") >= MOST_PARAMETERS:
+            raise Problem(400, "malformed-request", f"the query has more than {MOST_PARAMETERS:,} parameters")
         self._check_host(headers.getlist("host"), scope.get("http_version"))
         length = headers.get("content-length", "0")
         if not length.isascii() or not length.isdecimal():
