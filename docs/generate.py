@@ -14,7 +14,7 @@ from typing import Any
 from chargehand import codec, errors
 from chargehand.model import job
 from chargehand.model.doctor import causes
-from chargehand.model.fleet import death, lifecycle, orders, policy
+from chargehand.model.fleet import death, lifecycle, orders, policy, stacks
 from chargehand.model.records import Retention
 from chargehand.model.search import DiscoveryPolicy
 from chargehand.node import output
@@ -54,6 +54,16 @@ OUTCOMES = {
     "timed out": "the job exceeded its `timeout`: its worker is replaced, and the attempt counts",
     "crashed": "its worker crashed: queued again immediately, after the second crash with a delay; after the third crash the job fails as `poison`",
     "interrupted": "a stop, a drain or the exit of the node returned it to the queue; no attempt counts",
+}
+STACKS = {
+    "dumped": "the answer has the stacks",
+    "no_process": "the worker has no process: it is stopped, asleep, crashed or given up",
+    "starting": "the process has just been started",
+    "suspended": "the process is suspended by SIGSTOP or a debugger",
+    "exited": "the process has exited, or is about to; `chargehand crashes` has a report if it crashed or was killed",
+    "busy": "the worker did not answer, and a signal could crash it because several threads use the CPU: repeat the request",
+    "no_handler": "the worker did not answer, and its code has replaced or removed the handler of SIGUSR1",
+    "not_delivered": "the process did not handle SIGUSR1 in time: it waits in the kernel, blocks the signal, or gets no CPU time",
 }
 EXIT_CODES = {
     0: "success, or graceful shutdown",
@@ -151,6 +161,9 @@ def page() -> str:
         + table(("operation", "effect"), [(f"`{v}`", t) for v, t in whole(ORDERS, orders.Verb).items()])
         + "\n\nAn operation applies to all workers, to a crew by its name, or to one worker as `crew:index`. It is answered "
         "immediately with its effect, and it is idempotent.",
+        "## Stacks\n\nThe codes of `chargehand stack`. If a process was asked, the answer also has the kernel's view of each "
+        "of its threads.\n\n"
+        + table(("code", "meaning"), [(f"`{code}`", text) for code, text in whole(STACKS, stacks.StackCode).items()]),
         "## Jobs\n\n" + transitions(job.TRANSITIONS, whole(JOB_STATES, job.State), "state"),
         "Outcomes of an attempt:\n\n" + table(("outcome", "meaning"), OUTCOMES.items()),
         "Limits of payloads and results. They apply to everything that comes in, from Python, HTTP, the command line and handlers, "

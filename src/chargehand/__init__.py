@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from chargehand.model.access import ApiKey, Operation, OperationFilter, Scope
     from chargehand.model.fleet.orders import Answer, AnswerCode
     from chargehand.model.fleet.policy import LivenessPolicy, RestartPolicy, StartPolicy
+    from chargehand.model.fleet.stacks import StackCode, WorkerStacks
     from chargehand.model.health import Findings, Verdict
     from chargehand.model.job import Attempt, JobPolicy, JobRecord, NewJob, State
     from chargehand.model.records import (
@@ -61,6 +62,7 @@ _HOME = {
     "Host": "chargehand.host.host",
     **dict.fromkeys(("ApiKey", "Operation", "OperationFilter", "Scope"), "chargehand.model.access"),
     **dict.fromkeys(("Answer", "AnswerCode"), "chargehand.model.fleet.orders"),
+    **dict.fromkeys(("StackCode", "WorkerStacks"), "chargehand.model.fleet.stacks"),
     **dict.fromkeys(("LivenessPolicy", "RestartPolicy", "StartPolicy"), "chargehand.model.fleet.policy"),
     **dict.fromkeys(("Findings", "Verdict"), "chargehand.model.health"),
     **dict.fromkeys(("Attempt", "JobPolicy", "JobRecord", "NewJob", "State"), "chargehand.model.job"),
@@ -137,6 +139,7 @@ __all__ = [
     "Retry",
     "Scope",
     "Snapshot",
+    "StackCode",
     "StartPolicy",
     "State",
     "StoreBusy",
@@ -147,6 +150,7 @@ __all__ = [
     "UnrecoverableError",
     "Verdict",
     "WorkerBroken",
+    "WorkerStacks",
 ]
 
 

@@ -22,6 +22,7 @@ from chargehand.host.operations import AT_MOST, Operations
 from chargehand.model.access import ApiKey, Operation, OperationFilter, Scope
 from chargehand.model.fleet.orders import Answer
 from chargehand.model.fleet.policy import LivenessPolicy, RestartPolicy, StartPolicy
+from chargehand.model.fleet.stacks import WorkerStacks
 from chargehand.model.health import FRESH_MS, Findings
 from chargehand.model.job import Attempt, JobPolicy, JobRecord, restored
 from chargehand.model.records import (
@@ -337,6 +338,13 @@ class Chargehand:
         Raises UnknownCrew if the node has no such crew, ConfigurationError if the crew does not discover.
         """
         self.internal.wake(crew)
+
+    def stack(self, worker: str) -> WorkerStacks:
+        """Returns what a worker (`worker:crew:0` or `crew:0`) is doing now: the Python stacks of its threads.
+
+        The worker goes on. If it cannot write its stacks, `code` and `text` say why.
+        """
+        return self.internal.stack(worker)
 
     # health
 

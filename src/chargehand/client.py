@@ -15,6 +15,7 @@ from chargehand import clock, codec, errors
 from chargehand.errors import ChargehandError
 from chargehand.model.access import Operation
 from chargehand.model.fleet.orders import Answer
+from chargehand.model.fleet.stacks import WorkerStacks
 from chargehand.model.job import JobRecord, State
 from chargehand.model.records import ClaimRow, CrashRecord, CrewRow, Pause, RecurringPlan
 from chargehand.web import answers
@@ -209,6 +210,10 @@ class Client:
     def worker_history(self, component: str) -> answers.WorkerHistory:
         """Returns the last states and jobs of a worker, and its memory in the last hour."""
         return self._get(f"/api/v1/workers/{quote(component, safe='')}/history", answers.WorkerHistory)
+
+    def stack(self, worker: str) -> WorkerStacks:
+        """Returns what a worker is doing now: the Python stacks of its threads."""
+        return self._get(f"/api/v1/workers/{quote(worker, safe='')}/stack", WorkerStacks)
 
     def history(self, since_ms: int = 0, *, limit: int | None = None, after: str | None = None) -> answers.HistoryPage:
         """Returns a page of the snapshots of health, oldest first, if the history is switched on."""

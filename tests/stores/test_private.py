@@ -80,7 +80,7 @@ def use_everything(location: Location) -> None:
 def listening(location: Location) -> tuple[Server, Loop]:
     loop, nothing = Loop(), Any
     made: Any = Server
-    return made(loop, location.socket, 10, nothing, nothing, nothing, nothing, nothing), loop
+    return made(loop, location.socket, 10, nothing, nothing, nothing, nothing, nothing, nothing), loop
 
 
 # modes

@@ -57,6 +57,7 @@ def unchanged(web: Web) -> bool:
         ("GET", f"/api/v1/claims?after={cursor(1)}", 422, "invalid-request"),
         ("GET", "/api/v1/operations?limit=100000000000000000000", 422, "invalid-request"),
         ("POST", "/api/web/worker/stop", 503, "no-node"),
+        ("GET", "/api/v1/workers/worker:do:0/stack", 503, "no-node"),
         ("POST", "/api/web/worker/scale", 422, "invalid-request"),
     ],
 )  # fmt: skip

@@ -140,6 +140,11 @@ def _a_job_in_hand(client: Client, gate: Path) -> None:
     assert [each.component for each in client.health("healthy").components if each.component == "app"] == ["app"]
     assert any(f"event={Event.WORKER_SPAWNED}" in line.text for line in client.logs("do"))
     assert isinstance(client.doctor().well, bool)
+    stacks = client.stack(worker.component)  # spec: CL-6
+    assert (stacks.pid, stacks.job, stacks.code) == (worker.pid, job.id, "dumped")
+    assert " in _wait\n" in stacks.stacks
+    with pytest.raises(UnknownCrew, match="no crew or worker 'do:7'"):
+        client.stack("do:7")
     assert client.cancel(job.id).code == "cancelling"
     eventually(lambda: client.job(job.id).state == "cancelled")
 

@@ -13,7 +13,7 @@ from webworld import AWAY, Web
 SLOW = [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large]
 EXAMPLES = 5
 """Requests for each route, right ones, and as many wrong ones."""
-NO_NODE = ("/api/web/worker/",)
+NO_NODE = ("/api/web/worker/", "/api/v1/workers/{component}/stack")
 """Without a node these answer 503, as they say."""
 WANTED = ("status_code_conformance", "content_type_conformance", "response_schema_conformance")
 

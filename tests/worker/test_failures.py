@@ -10,7 +10,7 @@ import pytest
 from chargehand.worker import failures
 from chargehand.worker.forked import ForkLink
 from chargehand.worker.perform import failure_frame
-from chargehand.worker.pulse import Pulse
+from chargehand.worker.pulse import Pulse, StackFile
 
 EXHAUSTED = """
 import os, resource, sys
@@ -109,4 +109,4 @@ class Reporter:
 def test_the_heartbeat_goes_on_after_the_memory_was_used_up() -> None:
     node, sock = socket.socketpair()
     with node, sock, pytest.raises(EnoughError):
-        Pulse(Reporter(), sock, node.fileno(), ForkLink(node, sock), 0.001, 1.0).run()
+        Pulse(Reporter(), sock, node.fileno(), ForkLink(node, sock), StackFile(node.fileno()), 0.001, 1.0).run()

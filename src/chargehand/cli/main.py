@@ -25,6 +25,7 @@ from chargehand.cli import (
     recurring,
     serve,
     show,
+    stack,
     status,
     streams,
     top,
@@ -56,6 +57,7 @@ for order in (orders.start, orders.stop, orders.pause, orders.resume, orders.dra
 app.command()(orders.scale)
 app.command()(crashes.crashes)
 app.command()(logs.logs)
+app.command()(stack.stack)
 app.command()(history.history)
 app.command()(migrate.migrate)
 for command in (doctor.doctor, top.top, events.events):

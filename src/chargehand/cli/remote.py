@@ -15,6 +15,7 @@ from chargehand.host.nodelock import RestartPlan
 from chargehand.host.operations import cancel_answer, delete_answer, retry_answer
 from chargehand.model.access import Scope
 from chargehand.model.fleet.orders import Answer, AnswerCode
+from chargehand.model.fleet.stacks import WorkerStacks
 from chargehand.model.job import Attempt, Enqueued, JobRecord, NewJob, State, restored
 from chargehand.model.records import (
     ClaimRow,
@@ -167,6 +168,9 @@ class Remote:
 
     def wake(self, crew: str) -> None:
         self._client.wake(crew)
+
+    def stack(self, worker: str) -> WorkerStacks:
+        return self._client.stack(worker)
 
     def status(self) -> dict[str, Any] | None:
         return self._client.status()

@@ -15,6 +15,7 @@ import msgspec
 
 from chargehand import clock, errors, log
 from chargehand.errors import ChargehandError
+from chargehand.model.fleet.stacks import WorkerStacks
 from chargehand.model.job import Enqueued, NewJob
 from chargehand.protocol.control import FRAME_LIMIT
 from chargehand.protocol.frame import Decoder, Frame, encode
@@ -232,6 +233,10 @@ class Calls:
     def diary(self, component: str) -> dict[str, Any] | None:
         """Returns the recent history of a worker; None if the node does not know the worker."""
         return self.call("DIARY", id=component)["diary"]
+
+    def stacks(self, worker: str, who: str) -> WorkerStacks:
+        """Returns what a worker is doing now, as the node found out."""
+        return msgspec.convert(self.call("STACKS", scope=worker, who=who)["stacks"], WorkerStacks)
 
     def wait(self, job_id: str, ended: Callable[[], bool], until: float | None) -> None:
         """Returns when `ended`, which reads the store, is true, or when the node reports the end of the job.

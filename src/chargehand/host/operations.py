@@ -37,6 +37,7 @@ from chargehand.live import store_view
 from chargehand.live.store_view import StoreLook, StoreView
 from chargehand.model.access import ApiKey, Scope
 from chargehand.model.fleet.orders import LONGEST_PAUSE_MS, Answer, AnswerCode, Verb, replacing
+from chargehand.model.fleet.stacks import WorkerStacks
 from chargehand.model.health import APP, FRESH_MS, Findings, is_healthy, judge, unserved
 from chargehand.model.job import FINISHED, Attempt, Enqueued, JobRecord, NewJob, State
 from chargehand.model.records import (
@@ -167,11 +168,21 @@ class Operations:
         except NoNode as error:
             if verb in (Verb.PAUSE, Verb.RESUME):
                 raise
-            self._node_must_be_absent()
-            plan = self.next_node()
-            remedy = "start one with `chargehand work APP`" if plan is None else plan.in_words(clock.now_ms())
-            raise NobodyServes(f"nothing to {verb.value}: no node serves {self.location}; {remedy}") from error
+            raise self._nobody(f"nothing to {verb.value}") from error
         return msgspec.convert(reply["answers"], list[Answer])
+
+    def stack(self, worker: str) -> WorkerStacks:
+        try:
+            return self.calls.stacks(worker, actor().who)
+        except NoNode as error:
+            raise self._nobody("no stacks") from error
+
+    def _nobody(self, what: str) -> NobodyServes:
+        """Returns the error that no node runs, and how to start one. Raises NobodyServes if one runs."""
+        self._node_must_be_absent()
+        plan = self.next_node()
+        remedy = "start one with `chargehand work APP`" if plan is None else plan.in_words(clock.now_ms())
+        return NobodyServes(f"{what}: no node serves {self.location}; {remedy}")
 
     def _node_must_be_absent(self) -> None:
         """Raises NobodyServes if a node runs: what it does not answer must not be done without it."""

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from chargehand.host.nodelock import RestartPlan
 from chargehand.model.access import ApiKey, Scope
 from chargehand.model.fleet.orders import Answer
+from chargehand.model.fleet.stacks import WorkerStacks
 from chargehand.model.job import Attempt, Enqueued, JobRecord, NewJob
 from chargehand.model.records import (
     ClaimRow,
@@ -104,6 +105,10 @@ class Service(Protocol):
 
     def wake(self, crew: str) -> None:
         """Makes a discovering crew look for work at once."""
+        ...
+
+    def stack(self, worker: str) -> WorkerStacks:
+        """Returns what a worker (`worker:crew:0`) is doing now: the Python stacks of its threads."""
         ...
 
     def status(self) -> dict[str, Any] | None:

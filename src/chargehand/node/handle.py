@@ -3,33 +3,40 @@
 The module makes no decisions.
 """
 
+import fcntl
 import os
 import secrets
+import signal
 import socket
 from collections.abc import Callable, Mapping
 
+from chargehand.model.fleet.stacks import LONGEST, Written, written
 from chargehand.node.loop import Channel, Loop
 from chargehand.node.output import Output, OutputLine
 from chargehand.node.strays import Strays
 from chargehand.processes import proc
 from chargehand.processes.child import Child, launch
 from chargehand.processes.record import ProcessRecord
-from chargehand.protocol.frame import WORK_FRAME_LIMIT, BadFrame, Frame
+from chargehand.protocol.frame import STACKS_MARK, WORK_FRAME_LIMIT, BadFrame, Frame, encode
 from chargehand.protocol.worker import FatalFrame, HealthFrame
 
 PULSE_FRAME_LIMIT = 64 << 10
 FIRST_LOOK = 0.001
 """Seconds until the first check whether what a dead worker started is gone."""
-MOST_STACKS = 256 << 10
 KEPT_FRAMES = 5
 
 
 class Handle:
     """Holds the process and the descriptors of one worker; `close` releases them."""
 
-    def __init__(self, component: str, crew: str, child: Child, stacks: int, strays: Strays) -> None:
+    def __init__(
+        self, component: str, crew: str, child: Child, crash_stacks: int, asked_stacks: int, strays: Strays
+    ) -> None:
+        """Takes over the files into which the worker writes its stacks: on a crash, and when it is asked."""
         self.component, self.crew, self.child, self.strays = component, crew, child, strays
-        self._stacks = stacks
+        self._crash_stacks, self._asked_stacks = crash_stacks, asked_stacks
+        self._last_stacks = False
+        """Whether the stacks were requested because the worker will be killed."""
         self._kernel = ""
         self.work: Channel | None = None
         self.pulse: Channel | None = None
@@ -78,16 +85,34 @@ class Handle:
         if len(self.bad) < KEPT_FRAMES:
             self.bad.append(f"{why}: {line[:200]!r}")
 
-    def dump_stacks(self, number: int) -> None:
-        """Ask the worker to dump the stacks of its threads, and read what the kernel says of each thread."""
-        self.child.signal(number)
+    def dump_last_stacks(self) -> None:
+        """Make a worker that will be killed dump its stacks, and read what the kernel says of each thread."""
+        os.ftruncate(self._asked_stacks, 0)
+        self._last_stacks = True
+        self.signal_stacks()
         self._kernel = proc.thread_states(self.child.pid)
 
+    def ask_stacks(self) -> None:
+        """Ask the worker's pulse thread for the stacks."""
+        os.ftruncate(self._asked_stacks, 0)
+        if self.pulse is not None:
+            self.pulse.send(encode("STACKS", {}))
+
+    def signal_stacks(self) -> None:
+        """Make the worker dump its stacks without the interpreter."""
+        self.child.signal(signal.SIGUSR1)
+
+    def asked_stacks(self) -> Written:
+        """Returns what the worker has written since it was asked."""
+        size = os.fstat(self._asked_stacks).st_size
+        return written(os.pread(self._asked_stacks, size, 0).split(STACKS_MARK))
+
     def stacks(self) -> str:
-        """Returns the stacks that the worker dumped, and the kernel's view of its threads."""
-        told = os.pread(self._stacks, MOST_STACKS, 0).decode(errors="replace").strip()
+        """Returns the stacks of the worker's end, and the kernel's view of its threads."""
+        crash = os.pread(self._crash_stacks, LONGEST, 0).decode(errors="replace").strip()
+        asked = self.asked_stacks() if self._last_stacks else Written()
         kernel = f"Threads, from /proc:\n{self._kernel}" if self._kernel else ""
-        return "\n\n".join(part for part in (told, kernel) if part)
+        return "\n\n".join(part for part in (crash, asked.on_signal or asked.on_request, kernel) if part)
 
     def drain(self) -> None:
         """Read everything that the worker sent before it exited, and close its sockets."""
@@ -101,7 +126,8 @@ class Handle:
         """Close everything."""
         if self.output is not None:
             self.output.close()
-        os.close(self._stacks)
+        os.close(self._crash_stacks)
+        os.close(self._asked_stacks)
         self.child.close()
 
 
@@ -121,13 +147,15 @@ def start_worker(
         reading, writing = os.pipe2(os.O_CLOEXEC)
         ours.append(reading)
         theirs.append(writing)
-        ours.append(os.memfd_create(f"stacks of {component}"))
+        crash, asked = (os.memfd_create(f"{kind} stacks of {component}") for kind in ("crash", "asked"))
+        ours += [crash, asked]
+        fcntl.fcntl(asked, fcntl.F_SETFL, os.O_APPEND)  # the worker writes at the end, also after the node empties it
         work, pulse = (pair[1].fileno() for pair in pairs)
         child = launch(
-            f"from chargehand.worker.main import main; main({work}, {pulse}, {ours[1]}, {os.getpid()})",
+            f"from chargehand.worker.main import main; main({work}, {pulse}, {crash}, {os.getpid()}, {asked})",
             component,
             mark=mark,
-            pass_fds=[work, pulse, ours[1]],
+            pass_fds=[work, pulse, crash, asked],
             env={**os.environ, **environment},
             name=component,
             output=writing,
@@ -143,7 +171,7 @@ def start_worker(
             os.close(descriptor)
         for pair in pairs:
             pair[1].close()
-    return Handle(component, crew, child, ours[1], Strays(lives, child)), (pairs[0][0], pairs[1][0], ours[0])
+    return Handle(component, crew, child, crash, asked, Strays(lives, child)), (pairs[0][0], pairs[1][0], reading)
 
 
 def _ignore_close(channel: Channel) -> None:

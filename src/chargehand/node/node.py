@@ -39,6 +39,7 @@ from chargehand.node.reader import Reader
 from chargehand.node.replies import answer_enqueue, refuse, waits
 from chargehand.node.requests import Requests
 from chargehand.node.server import Documents, Server
+from chargehand.node.stacks import StackRequests
 from chargehand.node.store_thread import Failure, News, Opened, Recovered, StoreThread, Unusable
 from chargehand.node.subscribers import Subscribers
 from chargehand.node.supervisor import Supervisor
@@ -126,9 +127,10 @@ class Node:
         self._requests = Requests(
             plan, self._fleet, self._ledger, self._supervisor, self._live, self._followers
         )  # fmt: skip
+        self._stacks = StackRequests(self._fleet, self._supervisor.handles)
         self._server = Server(
             self._loop, self._location.socket, _raise_descriptor_limit() // 2, self._requests, self._subscribers,
-            self._followers, log_buffer, Documents(self.status, self._past, self._history),
+            self._followers, self._stacks, log_buffer, Documents(self.status, self._past, self._history),
         )  # fmt: skip
         self._sleeping = [crew.name for crew in plan.crews if crew.idle_exit is not None]
         """Crews with an idle timeout, whose workers end when they have no work."""
@@ -272,6 +274,8 @@ class Node:
             self._tend(now)
         if now >= self._gpus.due():
             self._gpus.ask(now)
+        if now >= self._stacks.due():
+            self._stacks.step(now)
         for crew in self._sleeping:
             self._ledger.pools[crew].asleep = self._fleet.could_wake(crew)
         if self._live.watched or now >= self._live.due():
@@ -318,7 +322,7 @@ class Node:
             due = min(due, self._gone_at + LAST_WORDS)
         if self._unkillable:
             due = min(due, self._look_at)
-        due = min(due, self._live.due(), self._gpus.due())
+        due = min(due, self._live.due(), self._gpus.due(), self._stacks.due())
         return min(max(0.0, due - now), LONGEST_WAIT)
 
     def _submit(self, now: float) -> float | None:

@@ -7,6 +7,7 @@ import msgspec
 
 from chargehand.errors import ChargehandError
 from chargehand.model.fleet.orders import Answer
+from chargehand.model.fleet.stacks import WorkerStacks
 from chargehand.model.job import Enqueued
 from chargehand.node.loop import Channel
 from chargehand.protocol.frame import encode
@@ -39,6 +40,11 @@ def refuse_with(token: Token, error: ChargehandError) -> None:
 def answer_order(token: Token, answers: Sequence[Answer]) -> None:
     """Answer an order with what will happen to each worker."""
     reply(token, answers=msgspec.to_builtins(answers))
+
+
+def answer_stacks(token: Token, found: WorkerStacks) -> None:
+    """Answer with the stacks of a worker."""
+    reply(token, stacks=msgspec.to_builtins(found))
 
 
 def answer_enqueue(token: Token, enqueued: Sequence[Enqueued]) -> None:

@@ -22,6 +22,7 @@ from chargehand.node.log_buffer import LogBuffer, LogEntry
 from chargehand.node.loop import Channel, Loop
 from chargehand.node.replies import refuse, refuse_with, reply
 from chargehand.node.requests import Requests
+from chargehand.node.stacks import StackRequests
 from chargehand.node.subscribers import Subscribers
 from chargehand.protocol.control import FRAME_LIMIT, MOST_JOBS, Call, address_of
 from chargehand.protocol.frame import BadFrame, Frame
@@ -54,12 +55,13 @@ class Server:
         requests: Requests,
         subscribers: Subscribers,
         followers: Followers,
+        stacks: StackRequests,
         log_buffer: LogBuffer,
         documents: Documents,
     ) -> None:
         self._loop, self._path, self._most = loop, path, most_callers
         self._requests, self._subscribers, self._followers = requests, subscribers, followers
-        self._documents, self._log = documents, log_buffer
+        self._stacks, self._documents, self._log = stacks, documents, log_buffer
         log_buffer.on_entry = self._send_to_readers
         self._readers: dict[Channel, Call] = {}
         """The callers that follow the log."""
@@ -177,6 +179,8 @@ class Server:
                 reply(token, queues=self._documents.past())
             case "DIARY":
                 reply(token, diary=self._documents.diary(call.id))
+            case "STACKS":
+                self._stacks.ask(token, call)
             case "WAKE":
                 self._requests.wake(call.id)
                 reply(token)

@@ -220,7 +220,7 @@ class Supervisor:
                 log.warning(
                     "worker will be killed after a stack dump", component=component, pid=pid, reason=reason, job=job
                 )
-                self.handles[component].dump_stacks(signal.SIGUSR1)
+                self.handles[component].dump_last_stacks()
             case Terminate(component):
                 self._terminate(self.handles[component])
             case Kill(component, reason):

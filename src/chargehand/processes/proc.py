@@ -7,6 +7,7 @@ from contextlib import suppress
 
 import msgspec
 
+from chargehand.model.fleet.stacks import SignalState
 from chargehand.model.fleet.usage import ThreadUsage, Usage
 
 MARK = "CHARGEHAND_LIFE"
@@ -154,6 +155,30 @@ def thread_states(pid: int) -> str:
         )
         lines += [f"  {line}" for line in _text(f"{base}/stack").splitlines()]
     return "\n".join(lines)
+
+
+def signal_state(pid: int, number: int) -> SignalState | None:
+    """Returns what the kernel knows about a signal in a process; None if the process does not exist."""
+
+    def holds(fields: dict[str, str], name: str) -> bool:
+        return bool(int(fields.get(name, "0"), 16) >> (number - 1) & 1)
+
+    whole = _status(f"/proc/{pid}")
+    if not whole:
+        return None
+    tasks = _listed(f"/proc/{pid}/task")
+    return SignalState(
+        state=whole["State"][:1],
+        caught=holds(whole, "SigCgt"),
+        pending=holds(whole, "ShdPnd"),
+        blocking=frozenset(int(task) for task in tasks if holds(_status(f"/proc/{pid}/task/{task}"), "SigBlk")),
+    )
+
+
+def _status(folder: str) -> dict[str, str]:
+    """Returns the fields of a status file; none if the process or the thread has ended."""
+    lines = (line.partition(":") for line in _text(f"{folder}/status").splitlines())
+    return {name: value.strip() for name, _, value in lines}
 
 
 def _listed(folder: str) -> list[str]:

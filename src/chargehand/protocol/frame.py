@@ -14,6 +14,9 @@ KEPT_OF_A_BAD_LINE = 200
 LONGEST_KIND = 32
 WORK_FRAME_LIMIT = 16 << 20
 """The maximum size in bytes of a job or an outcome, including the jobs that the outcome enqueues."""
+STACKS_MARK = b"\0"
+"""Precedes and ends the stacks that a pulse thread writes. No stack contains it: faulthandler escapes such characters.
+"""
 
 _encoder = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 _decoder = json.JSONDecoder()

@@ -5,6 +5,7 @@ import msgspec
 from chargehand.model.access import Operation
 from chargehand.model.doctor.causes import Finding, Severity
 from chargehand.model.fleet.orders import Answer
+from chargehand.model.fleet.stacks import StackCode, WorkerStacks
 from chargehand.model.health import Verdict
 from chargehand.model.job import Attempt, JobRecord, State
 from chargehand.model.records import ClaimRow, CrashRecord, CrewRow, Pause, RecurringPlan, Snapshot
@@ -149,6 +150,15 @@ WORKER_HISTORY = WorkerHistory(
     ),
     memory_at_ms=(AT + 1_000,),
     memory=(220 << 20,),
+)
+WORKER_STACKS = WorkerStacks(
+    component=WORKER,
+    pid=4711,
+    job=ID,
+    code=StackCode.DUMPED,
+    text="wrote its stacks",
+    stacks='Thread 0x00007f2b4c1f6740 (most recent call first):\n  File "/app/tagger.py", line 41 in perform',
+    threads="thread 4711 'python': state S, in do_poll.constprop.0",
 )
 QUEUE_HISTORIES = QueueHistories(
     (QueueHistory("tag", at_ms=(AT, AT + 10_000), waiting=(12, 9), running=(2, 2), failed=(1, 1), rate=(0.0, 0.3)),)

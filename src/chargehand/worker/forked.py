@@ -29,7 +29,8 @@ class Forkable(Protocol):
     detached: bool
 
 
-def _identity(descriptor: int) -> tuple[int, int]:
+def identity(descriptor: int) -> tuple[int, int]:
+    """Returns what tells the file of a descriptor from other files. Raises OSError if the descriptor is closed."""
     seen = os.fstat(descriptor)
     return seen.st_dev, seen.st_ino
 
@@ -42,7 +43,7 @@ class ForkLink:
         self._receiving, self._sending = receiving, sending
         for sock in (receiving, sending):
             sock.setblocking(False)
-        self._identity = _identity(sending.fileno())
+        self._identity = identity(sending.fileno())
         self._cancelled = mmap.mmap(-1, CANCELLED_LIMIT)  # shared with the processes that the handler forks
 
     def fileno(self) -> int:
@@ -73,7 +74,7 @@ class ForkLink:
     def send(self, job_id: str, fence: int, how_far: dict[str, Any]) -> None:
         """Reports the progress of a job; drops the report if the worker does not read, or the link was closed."""
         with suppress(OSError):
-            if _identity(self._sending.fileno()) == self._identity:  # otherwise the number is a file of this process
+            if identity(self._sending.fileno()) == self._identity:  # otherwise the number is a file of this process
                 self._sending.send(encode("PROGRESS", {"id": job_id, "fence": fence, "progress": how_far}))
 
     def is_cancelled(self, job_id: str, fence: int) -> bool:
@@ -93,7 +94,7 @@ class ForkGuard:
 
     def __init__(self, worker: Forkable, sockets: tuple[socket.socket, ...], pipe: tuple[int, ...]) -> None:
         self._worker, self._sockets, self._pipe = worker, sockets, pipe
-        self._identities = {number: _identity(number) for number in (*pipe, *(sock.fileno() for sock in sockets))}
+        self._identities = {number: identity(number) for number in (*pipe, *(sock.fileno() for sock in sockets))}
         self._saved = threading.local()
         os.register_at_fork(
             before=self._block_signals, after_in_parent=self._unblock_signals, after_in_child=self._detach_child
@@ -133,7 +134,7 @@ class ForkGuard:
 
     def _is_ours(self, number: int) -> bool:
         try:
-            return _identity(number) == self._identities.get(number)
+            return identity(number) == self._identities.get(number)
         except OSError:
             return False
 

@@ -28,6 +28,7 @@ from chargehand.worker.pulse import (
     FrameWriter,
     Inbox,
     Pulse,
+    StackFile,
     catch_signals,
     kill_own_session,
 )
@@ -438,10 +439,11 @@ class Worker:
             kill_own_session()  # the node has exited
 
 
-def main(work_fd: int, pulse_fd: int, stacks_fd: int, parent: int) -> None:
-    """Runs a worker process from start to exit."""
+def main(work_fd: int, pulse_fd: int, crash_fd: int, parent: int, asked_fd: int | None = None) -> None:
+    """Runs a worker process from start to exit. A node of version 0.1.0 has one file for all stacks."""
     die_with_parent(parent)
-    _enable_stack_dumps(stacks_fd)
+    asked = StackFile(crash_fd if asked_fd is None else asked_fd)
+    _enable_stack_dumps(crash_fd, asked)
     reserve_descriptor()
     adopt_orphans()  # processes that a job leaves behind stay below this worker and end with it
     work, pulse = socket.socket(fileno=work_fd), socket.socket(fileno=pulse_fd)
@@ -460,19 +462,20 @@ def main(work_fd: int, pulse_fd: int, stacks_fd: int, parent: int) -> None:
     link = ForkLink(receiving, sending)
     worker = Worker(work, pulse, inbox, frames, plan, writing, link)
     ForkGuard(worker, (work, pulse, receiving), (reading, writing))
-    Pulse(worker, pulse, reading, link, plan["beat"], plan["grace"]).start()
+    Pulse(worker, pulse, reading, link, asked, plan["beat"], plan["grace"]).start()
     _exit(_serve(worker))
 
 
-def _enable_stack_dumps(stacks_fd: int) -> None:
-    """Writes the stacks of all threads to a file that the node reads, on a crash in C code and on SIGUSR1."""
-    os.set_inheritable(stacks_fd, False)
+def _enable_stack_dumps(crash_fd: int, asked: StackFile) -> None:
+    """Writes the stacks of all threads to files that the node reads, on a crash in C code and on SIGUSR1."""
+    for descriptor in (crash_fd, asked.descriptor):
+        os.set_inheritable(descriptor, False)
     streams: tuple[Any, ...] = (sys.stdout, sys.stderr)
     for stream in streams:
         # Output must not be lost in a crash, and a file name that is not UTF-8 must not fail the job that prints it.
         stream.reconfigure(line_buffering=True, errors="backslashreplace")
-    faulthandler.enable(stacks_fd, all_threads=True)
-    faulthandler.register(signal.SIGUSR1, stacks_fd, all_threads=True, chain=False)
+    faulthandler.enable(crash_fd, all_threads=True)
+    faulthandler.register(signal.SIGUSR1, asked.descriptor, all_threads=True, chain=False)
 
 
 def _serve(worker: Worker) -> int:

@@ -3,17 +3,19 @@
 Every worker loads this module: it imports nothing heavy and does not know handlers.
 """
 
+import faulthandler
 import os
 import select
 import signal
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any, NoReturn, Protocol
 
 from chargehand import clock, errors
-from chargehand.protocol.frame import WORK_FRAME_LIMIT, BadFrame, Decoder, Frame
-from chargehand.worker.forked import ForkLink
+from chargehand.protocol.frame import STACKS_MARK, WORK_FRAME_LIMIT, BadFrame, Decoder, Frame
+from chargehand.worker.forked import ForkLink, identity
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
 PULSE_FRAME_LIMIT = 4096
@@ -89,15 +91,37 @@ class Inbox:
                 yield frame
 
 
+class StackFile:
+    """The file into which the stacks of all threads are written when the node asks for them."""
+
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor, self._identity = descriptor, identity(descriptor)
+
+    def write(self) -> None:
+        """Writes the stacks; does nothing if a handler has closed the file. No other thread changes its stack."""
+        with suppress(OSError):
+            if identity(self.descriptor) == self._identity:  # otherwise the number is another file by now
+                os.write(self.descriptor, STACKS_MARK)
+                faulthandler.dump_traceback(self.descriptor, all_threads=True)
+                os.write(self.descriptor, STACKS_MARK)
+
+
 class Pulse(threading.Thread):
     """The thread that sends heartbeats and handles what cannot wait for the main thread: requests and SIGTERM."""
 
     def __init__(
-        self, worker: Reporter, sock: socket.socket, wakeup: int, link: ForkLink, beat: float, grace: float
+        self,
+        worker: Reporter,
+        sock: socket.socket,
+        wakeup: int,
+        link: ForkLink,
+        stacks: StackFile,
+        beat: float,
+        grace: float,
     ) -> None:
         super().__init__(name="pulse", daemon=True)
         self._worker, self._sock, self._wakeup, self._link = worker, sock, wakeup, link
-        self._beat, self._grace = beat, grace
+        self._stacks, self._beat, self._grace = stacks, beat, grace
         self._next_beat = clock.monotonic()
         self._kill_at: float | None = None
         self._decoder = Decoder(PULSE_FRAME_LIMIT)
@@ -137,7 +161,8 @@ class Pulse(threading.Thread):
                 self._requested(receive(self._sock))
 
     def _requested(self, data: bytes) -> None:
-        """Handles pause, resume and cancel requests. STOP is sent on the work socket as well, and handled there."""
+        """Handles pause, resume, cancel and stack requests. STOP is sent on the work socket, too, and handled there."""
+        stacks = False
         for frame in self._decoder.feed(data):
             if isinstance(frame, Frame) and frame.kind in ("PAUSE", "RESUME"):
                 self._worker.paused = frame.kind == "PAUSE"
@@ -145,6 +170,10 @@ class Pulse(threading.Thread):
             elif isinstance(frame, Frame) and frame.kind == "CANCEL":
                 body = frame.read()
                 self._worker.cancel(body["id"], body["fence"])
+            elif isinstance(frame, Frame) and frame.kind == "STACKS":
+                stacks = True  # one dump answers every request that waited while C code held the interpreter
+        if stacks:
+            self._stacks.write()
 
     def _signalled(self, numbers: bytes) -> None:
         """Handles SIGTERM: starts the grace period; a second SIGTERM kills the worker."""

@@ -46,11 +46,23 @@ def shows_work(before: Usage, after: Usage, seconds: float) -> bool:
     """Whether a silent worker has worked in the `seconds` between two readings."""
     if after.children != before.children or after.ended - before.ended > ROUNDING:
         return True
-    # The pulse thread waits for the interpreter all the time: it shows what that costs on this machine.
-    waiting = max(NOTHING, WAITING_SHARE * seconds, 2 * (after.own - before.own))
+    waiting = _cost_of_waiting(before, after, seconds)
     for number, thread in after.threads.items():
         earlier = before.threads.get(number)
         used = thread.cpu - (0.0 if earlier is None else earlier.cpu)
         if used > (waiting if thread.waits else NOTHING):
             return True
     return False
+
+
+def working(before: Usage, after: Usage, seconds: float) -> list[int]:
+    """Returns the threads that have used more CPU time in the `seconds` than waiting for the interpreter costs."""
+    most = _cost_of_waiting(before, after, seconds)
+    earlier = {number: thread.cpu for number, thread in before.threads.items()}
+    return [number for number, thread in after.threads.items() if thread.cpu - earlier.get(number, 0.0) > most]
+
+
+def _cost_of_waiting(before: Usage, after: Usage, seconds: float) -> float:
+    """Returns the CPU seconds up to which a thread only waits for the interpreter."""
+    # The pulse thread waits for the interpreter all the time: it shows what that costs on this machine.
+    return max(NOTHING, WAITING_SHARE * seconds, 2 * (after.own - before.own))

@@ -8,6 +8,7 @@ from fastapi import Path, Query, Request, Response
 
 from chargehand import clock
 from chargehand.model.fleet.orders import Answer, Verb
+from chargehand.model.fleet.stacks import WorkerStacks
 from chargehand.web import examples
 from chargehand.web.answers import (
     Answers,
@@ -97,6 +98,16 @@ async def history(site: Here, component: Annotated[str, Path(max_length=500)]) -
         return WorkerHistory(component=component, at_ms=clock.now_ms())
 
     return respond(await site.in_thread(read))
+
+
+@routes.get(
+    "/api/v1/workers/{component}/stack",
+    dependencies=CONTROL,
+    responses=answers(WorkerStacks, examples.WORKER_STACKS, 404),
+)
+async def stack(request: Request, site: Here, component: Annotated[str, Path(max_length=500)]) -> Response:
+    """Returns the Python stacks of all threads of a running worker, which goes on, or why there are none (`code`)."""
+    return respond(await act(request, lambda: site.hand.stack(component)))
 
 
 async def _order(request: Request, give: Callable[[], list[Answer]]) -> Response:

@@ -732,6 +732,16 @@ export interface WorkerRemoval {
   worker: WorkerIdentity;
 }
 
+export interface WorkerStacks {
+  component: string;
+  pid: number | null;
+  job: string | null;
+  code: string;
+  text: string;
+  stacks: string;
+  threads: string;
+}
+
 export interface WorkerStatus {
   component: string;
   node: string;

@@ -1,0 +1,33 @@
+"""`chargehand stack`: what a running worker is doing now."""
+
+from typing import Annotated
+
+import typer
+
+from chargehand.cli import find, show
+from chargehand.errors import EXIT_ERROR
+from chargehand.model.fleet.stacks import StackCode, WorkerStacks
+
+
+def stack(
+    worker: Annotated[str, typer.Argument(help="A worker as crew:index.")],
+    app: find.App = None,
+    store: find.Store = None,
+    json: find.Json = False,
+) -> None:
+    """Show the Python stacks of all threads of a running worker, which goes on."""
+    found = find.service(app, store).stack(worker)
+    show.json(found) if json else _print(found)
+    if found.code != StackCode.DUMPED:
+        raise typer.Exit(EXIT_ERROR)
+
+
+def _print(found: WorkerStacks) -> None:
+    pid = "" if found.pid is None else f" (pid {found.pid})"
+    job = "" if found.job is None else f", job {found.job}"
+    show.line(f"{found.component}{pid}{job}: {found.text}")
+    for title, text in (("stacks", found.stacks), ("threads, from /proc", found.threads)):
+        if text:
+            show.line(f"\n{title}:")
+            for each in text.splitlines():
+                show.line(f"  {each}")
