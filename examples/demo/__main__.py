@@ -1,11 +1,17 @@
-"""`make example`: runs the node and its workers, keeps enqueueing jobs, and prints changes. Kill a worker and watch."""
+"""`make example`: runs the node, its workers and the dashboard, keeps enqueueing jobs, and prints changes.
+
+Kill a worker and watch.
+"""
 
 import argparse
 import os
 import random
 import signal
+import subprocess
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from chargehand import clock, log
@@ -43,8 +49,9 @@ def main() -> int:
     print(f"store {hand.path}\nstop with Ctrl+C; in another terminal try:")
     print("  kill -9 PID                                                 # the pid of any worker in the list below")
     print(f"  .venv/bin/chargehand status --store {hand.path}")
-    print(f"  .venv/bin/chargehand jobs list --store {hand.path}\n", flush=True)
-    with hand.running() as host:
+    print(f"  .venv/bin/chargehand jobs list --store {hand.path}")
+    print(f"  .venv/bin/chargehand dashboard --store {hand.path}   # opens the dashboard\n", flush=True)
+    with hand.running() as host, dashboard():
         if not host.ready.wait(30):
             print("the node did not start; see the log above", file=sys.stderr)
             return 1
@@ -53,6 +60,18 @@ def main() -> int:
     summary()
     hand.close()
     return 0
+
+
+@contextmanager
+def dashboard() -> Iterator[None]:
+    """Serves the dashboard from a process of its own, which prints the address on the terminal."""
+    serve = [sys.executable, "-m", "chargehand", "serve", "examples.demo.jobs:hand", "--port", "0"]
+    server = subprocess.Popen([*serve, "--log-level", "WARNING"], env={**os.environ, "EMBED_WORKERS": "false"})
+    try:
+        yield
+    finally:
+        server.terminate()
+        server.wait()
 
 
 def watch(over: threading.Event, seconds: float | None, kill_every: float | None) -> None:
