@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
 
@@ -63,7 +63,7 @@ def main() -> int:
 
 
 @contextmanager
-def dashboard() -> Iterator[None]:
+def dashboard() -> Generator[None]:
     """Serves the dashboard from a process of its own, which prints the address on the terminal."""
     serve = [sys.executable, "-m", "chargehand", "serve", "examples.demo.jobs:hand", "--port", "0"]
     server = subprocess.Popen([*serve, "--log-level", "WARNING"], env={**os.environ, "EMBED_WORKERS": "false"})
