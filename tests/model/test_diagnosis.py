@@ -292,6 +292,10 @@ def test_replaced_workers() -> None:  # spec: CL-4 WP-13
     done = facts(worker(), replaced=[row], last_done={"tag": NOW - 60_000})
     assert "failing" not in causes(done)
     assert "failing" not in causes(facts(worker(), replaced=[{**row, "failed_since": 2}]))
+    # By the setting of the node; if none answers, by the default.
+    assert "failing" not in causes(facts(worker(), view={"suspect_after": 4}, replaced=[row]))
+    assert "failing" in causes(facts(worker(), view={"suspect_after": 2}, replaced=[{**row, "failed_since": 2}]))
+    assert "failing" in causes(facts(node={"view": None}, replaced=[row]))
 
 
 def test_gravest_first_then_likeliest() -> None:  # spec: CL-4

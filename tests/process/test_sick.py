@@ -6,7 +6,7 @@ import pytest
 from fault_checks import BRISK, FAULTY, LIMITED, reports, shows
 from world import World
 
-from chargehand import Chargehand, JobFailed
+from chargehand import Chargehand, JobFailed, JobPolicy
 from chargehand.model.job import State
 from chargehand.testing import eventually
 
@@ -15,7 +15,7 @@ MakeHand = Callable[..., Chargehand]
 
 @shows("sick")
 def test_one_sick_process_fails_no_good_job(make_hand: MakeHand, world: World) -> None:  # spec: WP-13
-    hand = make_hand(liveness=BRISK, restart=LIMITED)
+    hand = make_hand(liveness=BRISK, restart=LIMITED, jobs=JobPolicy(suspect_after=4))
     crew = hand.crew("do", FAULTY, workers=2, max_attempts=2)
     with hand.running():
         good = [world.put(crew, fault="nap", seconds=0.01, result=number) for number in range(10)]
@@ -26,7 +26,8 @@ def test_one_sick_process_fails_no_good_job(make_hand: MakeHand, world: World) -
         assert {(each.reason, each.charged, each.follows) for each in found} == {
             ("suspect", False, "restarted at once")
         }
-        assert "it failed 3 jobs in a row" in found[0].text
+        assert "it failed 4 jobs in a row" in found[0].text
+        assert (hand.status() or {})["suspect_after"] == 4, "doctor cannot know the setting"
 
 
 @shows("broken", "unsound", "cuda")

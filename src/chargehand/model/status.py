@@ -8,6 +8,7 @@ import msgspec
 from chargehand.model.fleet.cards import WorkerGpu
 from chargehand.model.fleet.place import Shortage
 from chargehand.model.health import Findings, Verdict
+from chargehand.model.job import DEFAULT_POLICY
 
 
 class RestartBudget(msgspec.Struct, frozen=True):
@@ -140,4 +141,6 @@ class NodeStatus(msgspec.Struct, frozen=True, kw_only=True):
     """Queues with due work that no worker will take, each with the reason."""
     blind: dict[str, str] = {}
     """Crews whose discovery fails, each with the reason."""
+    suspect_after: int = DEFAULT_POLICY.suspect_after
+    """After how many failures in a row a worker is suspect."""
     verdict: Findings = Findings(Verdict.HEALTHY)

@@ -492,6 +492,7 @@ class Node:
             paused=self._requests.paused,
             unserved=unserved,
             blind=blind,
+            suspect_after=self._plan.jobs.suspect_after,
             verdict=judge(workers, unserved, store_failing=self._failing, blind=blind),
         )
 

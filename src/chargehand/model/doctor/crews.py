@@ -48,10 +48,12 @@ def replaced(facts: Facts) -> Iterator[Finding]:
             remedy=facts.command(f"crashes --worker {name}"),
             since_ms=row.at_ms,
         )
+    view = facts.node.view
+    suspect_after = DEFAULT_POLICY.suspect_after if view is None else view.suspect_after
     for crew in dict.fromkeys(row.crew for row in facts.replaced):
         last = max((row for row in facts.replaced if row.crew == crew), key=lambda row: row.at_ms)
         queue = facts.queue_of(crew)
-        if last.failed_since < DEFAULT_POLICY.suspect_after or facts.last_done.get(queue, 0) >= last.at_ms:
+        if last.failed_since < suspect_after or facts.last_done.get(queue, 0) >= last.at_ms:
             continue
         yield Finding(
             severity=Severity.ERROR,

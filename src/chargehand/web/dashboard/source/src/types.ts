@@ -396,6 +396,7 @@ export interface NodeStatus {
   paused: string[];
   unserved: Record<string, string>;
   blind: Record<string, string>;
+  suspect_after: number;
   verdict: Findings;
 }
 
