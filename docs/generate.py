@@ -62,7 +62,7 @@ STACKS = {
     "suspended": "the process is suspended by SIGSTOP or a debugger",
     "exited": "the process has exited, or is about to; `chargehand crashes` has a report if it crashed or was killed",
     "busy": "the worker did not answer, and a signal could crash it because several threads use the CPU: repeat the request",
-    "no_handler": "the worker did not answer, and its code has replaced or removed the handler of SIGUSR1",
+    "no_handler": "the worker did not answer, and its code has replaced the handler of SIGUSR1 or closed its file",
     "not_delivered": "the process did not handle SIGUSR1 in time: it waits in the kernel, blocks the signal, or gets no CPU time",
 }
 EXIT_CODES = {

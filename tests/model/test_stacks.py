@@ -12,10 +12,10 @@ from chargehand.model.fleet.stacks import (
     StackCode,
     Written,
     is_complete,
-    suspended,
     why_incomplete,
     why_no_dump,
     why_no_signal,
+    why_still,
     worker_of,
     written,
 )
@@ -80,7 +80,7 @@ def test_a_worker_that_will_be_killed_has_been_asked_already() -> None:
         (b"\0Thread 1\n\0\0Thread 2\n\0", Written("", "Thread 1")),
         (b"read 1\n\0\0Thread 2\n\0", Written("read 1", "Thread 2")),  # the file was emptied during the first dump
         (b"\0\xff\n\0", Written("", "\ufffd")),
-        (b"\0" + b"x" * (LONGEST + 1) + b"\0", Written("", "x" * LONGEST)),
+        (b"\0y" + b"x" * LONGEST + b"\0", Written("", "x" * LONGEST)),  # the main thread comes last
     ],
 )
 def test_dumps_are_told_apart(data: bytes, found: Written) -> None:  # spec: CL-6
@@ -122,7 +122,8 @@ def test_a_signal_that_brings_no_dump(found: Written, now: SignalState, code: St
 
 # spec: CL-6
 def test_a_suspended_process_is_not_waited_for() -> None:
-    assert [why and why[0] for why in map(suspended, map(seen, "TtSRD"))] == [StackCode.SUSPENDED] * 2 + [None] * 3
+    assert [why and why[0] for why in map(why_still, map(seen, "TtSRD"))] == [StackCode.SUSPENDED] * 2 + [None] * 3
+    assert [why and why[0] for why in map(why_still, map(seen, "ZX"))] == [StackCode.EXITED] * 2
 
 
 # when the signal is sent
@@ -134,8 +135,8 @@ def reading(at: float, main: float = 0.0, second: float = 0.0, own: float = 0.00
     return Usage(threads=threads, own=own * at)
 
 
-def refused(now: SignalState = IDLE, *, ready: bool = True, **shares: float) -> StackCode | None:
-    why = why_no_signal(now, reading(0, **shares), reading(1, **shares), 1.0, ready=ready)
+def refused(now: SignalState = IDLE, *, ready: bool = True, has_file: bool = True, **shares: float) -> StackCode | None:
+    why = why_no_signal(now, reading(0, **shares), reading(1, **shares), 1.0, ready=ready, has_file=has_file)
     return why and why[0]
 
 
@@ -153,7 +154,7 @@ def test_the_signal_is_sent_only_if_one_thread_at_most_can_run_python_code() -> 
 # spec: CL-6
 def test_a_thread_that_began_meanwhile_counts() -> None:
     before, after = Usage(threads={MAIN: ThreadUsage(7.0)}), reading(1, main=1.0)
-    why = why_no_signal(IDLE, before, after, 1.0, ready=True)
+    why = why_no_signal(IDLE, before, after, 1.0, ready=True, has_file=True)
     assert why is not None
     assert why[0] is StackCode.BUSY
 
@@ -164,8 +165,13 @@ def test_without_a_handler_of_the_signal_it_would_end_the_worker() -> None:
     assert refused(seen(caught=False), ready=False) is StackCode.STARTING
 
 
+# spec: CL-6
+def test_without_the_file_for_stacks_the_signal_would_write_into_another() -> None:
+    assert refused(has_file=False) is StackCode.NO_HANDLER
+
+
 @pytest.mark.parametrize("readings", [(None, reading(1)), (reading(0), None)])
 def test_what_cannot_be_read_is_not_safe(readings: tuple[Usage | None, Usage | None]) -> None:  # spec: CL-6
-    why = why_no_signal(IDLE, *readings, 1.0, ready=True)
+    why = why_no_signal(IDLE, *readings, 1.0, ready=True, has_file=True)
     assert why is not None
     assert why[0] is StackCode.BUSY

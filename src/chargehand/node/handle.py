@@ -88,8 +88,8 @@ class Handle:
     def dump_last_stacks(self) -> None:
         """Make a worker that will be killed dump its stacks, and read what the kernel says of each thread."""
         os.ftruncate(self._asked_stacks, 0)
-        self._last_stacks = True
         self.signal_stacks()
+        self._last_stacks = True
         self._kernel = proc.thread_states(self.child.pid)
 
     def ask_stacks(self) -> None:
@@ -98,9 +98,14 @@ class Handle:
         if self.pulse is not None:
             self.pulse.send(encode("STACKS", {}))
 
+    def has_stack_file(self) -> bool:
+        """Whether the worker still has the file for its stacks: code that closes all files may have opened another."""
+        return proc.shares(self.child.pid, self._asked_stacks)
+
     def signal_stacks(self) -> None:
-        """Make the worker dump its stacks without the interpreter."""
-        self.child.signal(signal.SIGUSR1)
+        """Make the worker dump its stacks without the interpreter. One that will be killed does it only once."""
+        if not self._last_stacks and self.has_stack_file():
+            self.child.signal(signal.SIGUSR1)
 
     def asked_stacks(self) -> Written:
         """Returns what the worker has written since it was asked."""

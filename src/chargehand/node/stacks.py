@@ -45,12 +45,12 @@ class Dump:
         if found.on_request is not None:
             return self._answer((StackCode.DUMPED, "wrote its stacks"), found.on_request)
         seen = proc.signal_state(self.handle.child.pid, signal.SIGUSR1)
-        if seen is None:
-            return self._answer(stacks.exited())
-        why = stacks.suspended(seen)
-        if why is None and self._signalled is None and now >= self._since + stacks.PATIENCE:
+        why = stacks.why_still(seen)
+        if why is not None:
+            return self._answer(why)
+        if self._signalled is None and now >= self._since + stacks.PATIENCE:
             why = self._signal(seen, now)
-        elif why is None and self._signalled is not None:
+        elif self._signalled is not None:
             since, before = self._signalled
             if stacks.is_complete(found, before, seen):
                 return self._answer(
@@ -63,8 +63,10 @@ class Dump:
 
     def _signal(self, seen: SignalState, now: float) -> Why | None:
         """Sends the signal if that is safe. Otherwise returns why not."""
-        ready = self.handle.health is not None
-        why = stacks.why_no_signal(seen, self._usage, self._usage_now(), now - self._since, ready=ready)
+        why = stacks.why_no_signal(
+            seen, self._usage, self._usage_now(), now - self._since,
+            ready=self.handle.health is not None, has_file=self.handle.has_stack_file(),
+        )  # fmt: skip
         if why is None:
             self._signalled, self._interval = (now, seen), stacks.FIRST_LOOK
             self.handle.signal_stacks()

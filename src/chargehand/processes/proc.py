@@ -157,22 +157,30 @@ def thread_states(pid: int) -> str:
     return "\n".join(lines)
 
 
-def signal_state(pid: int, number: int) -> SignalState | None:
-    """Returns what the kernel knows about a signal in a process; None if the process does not exist."""
+def signal_state(pid: int, number: int) -> SignalState:
+    """Returns what the kernel knows about a signal in a process; the state is X if the process does not exist."""
 
     def holds(fields: dict[str, str], name: str) -> bool:
         return bool(int(fields.get(name, "0"), 16) >> (number - 1) & 1)
 
     whole = _status(f"/proc/{pid}")
-    if not whole:
-        return None
     tasks = _listed(f"/proc/{pid}/task")
     return SignalState(
-        state=whole["State"][:1],
+        state=whole.get("State", "X")[:1],
         caught=holds(whole, "SigCgt"),
         pending=holds(whole, "ShdPnd"),
         blocking=frozenset(int(task) for task in tasks if holds(_status(f"/proc/{pid}/task/{task}"), "SigBlk")),
     )
+
+
+def shares(pid: int, descriptor: int) -> bool:
+    """Returns whether a process has the same file under this descriptor as this one; True if that cannot be read."""
+    try:
+        return os.path.samestat(os.stat(f"/proc/{pid}/fd/{descriptor}"), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
 
 
 def _status(folder: str) -> dict[str, str]:

@@ -24,9 +24,9 @@ LIMIT = 1.0
 FIRST_LOOK, LONGEST_LOOK = 0.002, 0.05
 """Seconds between two checks for the dump: twice as long after each, up to the longest."""
 LONGEST = 256 << 10
-"""Bytes of a dump; the rest of a longer one is dropped."""
-SUSPENDED = "Tt"
-"""The states of a process that a signal or a debugger has stopped."""
+"""Bytes of a dump; of a longer one the end is kept, which has the main thread."""
+SUSPENDED, DEAD = "Tt", "ZX"
+"""The states of a process that a signal or a debugger has stopped, and of one that has exited."""
 
 
 class StackCode(StrEnum):
@@ -88,7 +88,7 @@ def written(parts: Sequence[bytes]) -> Written:
 
     What precedes the first mark was written on the signal; what follows the last mark is incomplete.
     """
-    texts = [part[:LONGEST].decode(errors="replace").strip() for part in parts]
+    texts = [part[-LONGEST:].decode(errors="replace").strip() for part in parts]
     return Written(texts[0], next((text for text in texts[1:-1] if text), None))
 
 
@@ -116,25 +116,30 @@ def exited() -> Why:
     return StackCode.EXITED, "exited before it wrote its stacks; `chargehand crashes` shows whether it crashed"
 
 
-def suspended(seen: SignalState) -> Why | None:
+def why_still(seen: SignalState) -> Why | None:
     """Returns the answer for a process that runs no code; None if it runs."""
-    if seen.state not in SUSPENDED:
-        return None
-    return StackCode.SUSPENDED, f"is suspended by SIGSTOP or a debugger (state {seen.state})"
+    if seen.state in DEAD:
+        return exited()
+    if seen.state in SUSPENDED:
+        return StackCode.SUSPENDED, f"is suspended by SIGSTOP or a debugger (state {seen.state})"
+    return None
 
 
 def why_no_signal(
-    seen: SignalState, before: Usage | None, after: Usage | None, seconds: float, *, ready: bool
+    seen: SignalState, before: Usage | None, after: Usage | None, seconds: float, *, ready: bool, has_file: bool
 ) -> Why | None:
     """Returns why a worker whose pulse thread did not answer must not receive the signal; None if it may.
 
-    The readings are of its CPU time, `seconds` apart; `ready` is whether it has ever sent a heartbeat.
+    The readings are of its CPU time, `seconds` apart; `ready` is whether it has ever sent a heartbeat, `has_file`
+    whether it still has the file into which faulthandler writes.
     """
     if not seen.caught and not ready:
         return StackCode.STARTING, "has just been started, and cannot write its stacks yet"
     silent = f"did not answer within {seconds:.1f} s"
     if not seen.caught:  # the default action of the signal ends the process
         return StackCode.NO_HANDLER, f"{silent}, and its code has removed the handler of SIGUSR1"
+    if not has_file:  # faulthandler would write into any file that has its number now
+        return StackCode.NO_HANDLER, f"{silent}, and its code has closed the file for its stacks"
     if before is None or after is None or len(working(before, after, seconds)) > 1:
         return StackCode.BUSY, f"{silent}; several threads may run Python code, and a signal could crash it: try again"
     return None
