@@ -11,14 +11,14 @@ from chargehand.model.health import APP, Verdict
 from chargehand.model.topic import HEALTH, Patterns, job_topic, queue_topic, worker_topic
 
 if TYPE_CHECKING:
-    from chargehand.host.operations import Operations
+    from chargehand.host.readings import Readings
 
 
-def states(operations: "Operations", wanted: Patterns) -> list[Shown]:
+def states(readings: "Readings", wanted: Patterns) -> list[Shown]:
     """Returns the workers, the queues, the verdict and the wanted jobs."""
-    seen = operations.look(StoreLook(jobs=wanted.jobs, ids=tuple(sorted(wanted.ids)), crews=True))
+    seen = readings.look(StoreLook(jobs=wanted.jobs, ids=tuple(sorted(wanted.ids)), crews=True))
     found: list[Shown] = []
-    for worker in operations.health():
+    for worker in readings.health():
         if worker.component != APP:
             topic = worker_topic(worker.component)
             found.append(Shown(f"{topic}@{worker.node}", topic, "worker", _worker(worker)))
@@ -31,13 +31,13 @@ def states(operations: "Operations", wanted: Patterns) -> list[Shown]:
     for job_id in seen.gone:
         topic = job_topic(job_id)
         found.append(Shown(topic, topic, "job", JobIdentity(job_id), removed=True))
-    found.append(Shown(HEALTH, HEALTH, "health", _health(operations)))
+    found.append(Shown(HEALTH, HEALTH, "health", _health(readings)))
     return found
 
 
-def _health(operations: "Operations") -> HealthBody:
-    verdict = operations.verdict()
-    silent = nodelock.holder(operations.location)
+def _health(readings: "Readings") -> HealthBody:
+    verdict = readings.verdict()
+    silent = nodelock.holder(readings.location)
     if silent is None:
         return HealthBody.of(verdict)
     pid = silent.get("pid", "unknown")

@@ -3,13 +3,10 @@
 `Chargehand`, the web package and the commands use it. It starts no node and no worker.
 """
 
-import asyncio
-from collections.abc import AsyncGenerator, Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from functools import partial
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import msgspec
 
@@ -18,48 +15,25 @@ from chargehand.errors import (
     ChargehandError,
     ConfigurationError,
     Conflict,
-    CrashNotFound,
-    JobNotFound,
     NobodyServes,
-    StoreError,
     UnknownCrew,
 )
-from chargehand.host import nodelock, place
+from chargehand.host import place
 from chargehand.host.actor import actor, enqueue_deeds, log_deeds
-from chargehand.host.calls import Calls, NoAnswer, NodeLeft, NoNode
-from chargehand.host.feed import Feed
-from chargehand.host.health import Component, component_of, live_pid, member_of_component
-from chargehand.host.keys import Keys
-from chargehand.host.nodelock import RestartPlan
-from chargehand.host.offline import states
-from chargehand.host.pool import StorePool
-from chargehand.live import store_view
-from chargehand.live.store_view import StoreLook, StoreView
+from chargehand.host.calls import NoAnswer, NodeLeft, NoNode
+from chargehand.host.readings import Readings
 from chargehand.model.access import ApiKey, Scope
 from chargehand.model.fleet.orders import LONGEST_PAUSE_MS, Answer, AnswerCode, Verb, replacing
 from chargehand.model.fleet.stacks import WorkerStacks
-from chargehand.model.health import APP, FRESH_MS, Findings, is_healthy, judge, unserved
-from chargehand.model.job import FINISHED, Attempt, Enqueued, JobRecord, NewJob, State
+from chargehand.model.job import FINISHED, Enqueued, JobRecord, NewJob, State
 from chargehand.model.records import (
-    ClaimRow,
-    Counts,
-    CrashFilter,
-    CrashRecord,
-    CrewRow,
     JobFilter,
     JobSize,
     Migrated,
-    Pause,
-    RecurringPlan,
-    Snapshot,
 )
-from chargehand.model.status import NodeStatus
-from chargehand.model.topic import parse
 from chargehand.settings.plan import milliseconds
 from chargehand.store import Transaction
 from chargehand.stores import migrate
-from chargehand.stores.location import Location
-from chargehand.stores.refusal import described, refusals
 from chargehand.system import forks
 
 AT_ONCE = 500
@@ -82,24 +56,8 @@ def _after_fork() -> None:
 forks.in_child(_after_fork)
 
 
-class Operations:
-    """The open stores and the connections to the node of one store, and everything that is done with them."""
-
-    def __init__(self, location: Location, *, synchronous: str) -> None:
-        self.location = location
-        self.stores = StorePool(location, synchronous)
-        self.calls = Calls(location)
-        self.keys = Keys(self.stores, location)
-        self._feeds: WeakKeyDictionary[asyncio.AbstractEventLoop, Feed] = WeakKeyDictionary()
-
-    @property
-    def address(self) -> str:
-        return str(self.location)
-
-    def close(self) -> None:
-        """Closes the connections to the node and the stores that are not in use."""
-        self.calls.close()
-        self.stores.close()
+class Operations(Readings):
+    """Everything that can be done with one store and its node; a subclass, because most operations read as well."""
 
     # workers
 
@@ -192,13 +150,6 @@ class Operations:
                 f"the node that serves {self.location} (pid {found.get('pid', 'unknown')}) does not answer: "
                 "it is stopped, starting, or waits for its store; it drops the request when it continues; see its log"
             )
-
-    def silent_node(self) -> dict[str, Any] | None:
-        with refusals(self.location.node):
-            return nodelock.holder(self.location)
-
-    def next_node(self) -> RestartPlan | None:
-        return nodelock.announced(self.location)
 
     # enqueueing
 
@@ -365,111 +316,7 @@ class Operations:
         self.calls.hint(None)
         return done
 
-    def job(self, job_id: str) -> JobRecord:
-        with self.stores.use() as store:
-            job = store.jobs.get(job_id)
-        if job is None:
-            raise JobNotFound(f"there is no job {job_id!r} in {self.location}")
-        return job
-
-    def jobs(self, which: JobFilter) -> list[JobRecord]:
-        with self.stores.use() as store:
-            return store.jobs.find(which)
-
-    def attempts(self, job_id: str) -> list[Attempt]:
-        with self.stores.use() as store:
-            return store.jobs.attempts(job_id)
-
-    def counts(self) -> list[Counts]:
-        with self.stores.use() as store:
-            return store.jobs.counts()
-
-    def claims(self, limit: int = 1000) -> list[ClaimRow]:
-        with self.stores.use() as store:
-            return store.jobs.claims(limit)
-
-    def recurrences(self) -> list[RecurringPlan]:
-        with self.stores.use() as store:
-            return store.jobs.recurring()
-
-    def waiting(self) -> list[tuple[str, int]]:
-        """Returns the queues that have due jobs, and for how many ms the next one has been due."""
-        with self.stores.use() as store:
-            return store.jobs.waiting()
-
-    def await_end(self, job_id: str, until: float | None) -> None:
-        with suppress(NoNode, TimeoutError):
-            self.calls.wait(job_id, lambda: self.job(job_id).state in FINISHED, until)
-
-    # health
-
-    def known_crews(self) -> list[CrewRow]:
-        with self.stores.use() as store:
-            return store.fleet.crews()
-
-    def pauses(self) -> list[Pause]:
-        with self.stores.use() as store:
-            return store.fleet.pauses()
-
-    def status(self) -> dict[str, Any] | None:
-        try:
-            return self.calls.status()
-        except NoNode:
-            return None
-
-    def node_status(self) -> NodeStatus | None:
-        """Returns the status of the node, decoded; None if no node answers."""
-        found = self.status()
-        return None if found is None else msgspec.convert(found, NodeStatus)
-
-    def health(self, status: str | None = None) -> list[Component]:
-        """Returns the node (`app`) and its workers as the store has them, optionally only those of one status."""
-        with self.stores.use() as store:
-            found = [component_of(row) for row in store.fleet.health()]
-        return [component for component in found if status is None or component.status == status]
-
-    def component(self, name: str) -> Component | None:
-        """Returns one component; if several nodes have it, the one whose process runs."""
-        found = [component for component in self.health() if component.component == name]
-        return next((component for component in found if component.pid is not None), next(iter(found), None))
-
-    def is_healthy(self, name: str, max_age: float = FRESH_MS / 1000) -> bool:
-        """Returns whether a component is healthy by a heartbeat that is at most `max_age` seconds old."""
-        with self.stores.use() as store:
-            rows = [row for row in store.fleet.health() if row.component == name]
-        return any(is_healthy(row.status, row.flags, row.age_ms, int(max_age * 1000)) and live_pid(row) for row in rows)
-
-    def verdict(self) -> Findings:
-        """Returns the state of the whole system (healthy, degraded or error) with reasons, from the store alone."""
-        with self.stores.use() as store:
-            rows = [(row, component_of(row)) for row in store.fleet.health()]
-            waiting, crews, pauses = store.jobs.waiting(), store.fleet.crews(), store.fleet.pauses()
-        node = any(row.component == APP and is_healthy(row.status, (), row.age_ms) and live_pid(row) for row, _ in rows)
-        workers = [shown for row, shown in rows if row.component != APP]
-        failing = next((row.reason for row, _ in rows if row.component == APP), None)
-        queues = {crew.name: crew.queue for crew in crews}
-        members = [member_of_component(shown) for row, shown in rows if row.component != APP]
-        nobody = unserved(waiting, queues, members, [pause.scope for pause in pauses]) if node else {}
-        return judge(workers, nobody, node=node, store_failing=failing)
-
-    def waiting_for_nobody(self) -> list[str]:
-        """Returns the queues that have due jobs while no node runs."""
-        if self.silent_node() is not None or not self.location.exists():
-            return []
-        with self.stores.use() as store:
-            return sorted(queue for queue, _ in store.jobs.waiting())
-
-    def why_waiting(self, queue: str) -> str | None:
-        with self.stores.use() as store:
-            rows, crews, pauses = store.fleet.health(), store.fleet.crews(), store.fleet.pauses()
-        queues = {crew.name: crew.queue for crew in crews}
-        paused = [pause.scope for pause in pauses]
-        if "*" in paused or (queue in queues.values() and all(n in paused for n, q in queues.items() if q == queue)):
-            return "it is paused: chargehand resume"
-        if not any(row.component == APP and live_pid(row) for row in rows):
-            return "no node runs: chargehand work APP"
-        members = [member_of_component(component_of(row)) for row in rows if row.component != APP]
-        return unserved([(queue, 0)], queues, members).get(queue)
+    # the store
 
     def migrate(self) -> Migrated:
         """Migrates the store to the schema of this version."""
@@ -479,81 +326,6 @@ class Operations:
         """Writes to the store. Raises StoreError if it is not writable or its schema is unknown."""
         with self.stores.use() as store:
             store.probe()
-
-    # the past
-
-    def history(self, since_ms: int = 0, limit: int = 1000) -> list[Snapshot]:
-        """Returns the snapshots of health from `since_ms` on, oldest first."""
-        with self.stores.use() as store:
-            return store.fleet.snapshots(since_ms, limit)
-
-    def queue_history(self) -> list[dict[str, Any]]:
-        """Returns the throughput of each queue in the last two hours; empty if no node answers."""
-        try:
-            return self.calls.past()
-        except NoNode:
-            return []
-
-    def worker_history(self, component: str) -> dict[str, Any] | None:
-        """Returns the last states, jobs and memory of a worker; None if no node answers or knows the worker."""
-        try:
-            return self.calls.diary(component)
-        except NoNode:
-            return None
-
-    def crashes(self, which: CrashFilter | None = None) -> list[CrashRecord]:
-        with self.stores.use() as store:
-            return store.fleet.crashes(which or CrashFilter())
-
-    def crash(self, crash_id: str) -> CrashRecord:
-        with self.stores.use() as store:
-            found = store.fleet.crash(crash_id)
-        if found is None:
-            raise CrashNotFound(
-                f"there is no crash report {crash_id!r} in {self.location}; `chargehand crashes` lists them"
-            )
-        return found
-
-    def logs(
-        self, scope: str | None = None, *, job: str | None = None, count: int = 100, follow: bool = False
-    ) -> Iterator[dict[str, Any]]:
-        try:
-            yield from self.calls.logs(scope, job, count, follow)
-        except NodeLeft as error:
-            raise ChargehandError(
-                f"the node at {self.location} ended while its log was read; "
-                "`chargehand status` shows whether another runs"
-            ) from error
-        except NoNode as error:
-            if isinstance(error.__cause__, PermissionError):
-                raise StoreError(described(error.__cause__, self.location.socket)) from error
-            raise ChargehandError(
-                f"no logs: no node answers at {self.location}; "
-                "`chargehand crashes` has the last lines of crashed workers"
-            ) from error
-
-    # live state
-
-    def look(self, look: StoreLook) -> StoreView:
-        """Reads queues and jobs from the store for readers of live state."""
-        with self.stores.use() as store:
-            return store_view.take(store, look)
-
-    def feed(self) -> Feed:
-        loop = asyncio.get_running_loop()
-        if loop not in self._feeds:
-            self._feeds[loop] = Feed(self.location, partial(states, self))
-        return self._feeds[loop]
-
-    def subscribe(self, *topics: str) -> Generator[dict[str, Any]]:
-        patterns = parse(topics)
-
-        async def events() -> AsyncGenerator[dict[str, Any]]:
-            async with self.feed().watch(patterns) as watcher:
-                async for event in watcher.events():
-                    yield event
-
-        return _without_loop(events())
 
     # keys
 
@@ -641,13 +413,3 @@ def _check_known(scope: str | None, crews: Sequence[str]) -> None:
     crew = (scope or "").removeprefix("worker:").partition(":")[0]
     if crew and crews and crew not in crews:
         raise UnknownCrew(f"there is no crew or worker {scope!r}; there are: {', '.join(crews)}")
-
-
-def _without_loop(events: AsyncGenerator[dict[str, Any]]) -> Generator[dict[str, Any]]:
-    """Yields the events of an async generator to a caller without an event loop."""
-    with asyncio.Runner() as runner:
-        try:
-            while True:
-                yield runner.run(anext(events))
-        finally:
-            runner.run(events.aclose())
