@@ -7,7 +7,7 @@ from chargehand import Handler, Job, clock
 
 class Hasty(Handler[Any, str]):
     def set_up(self) -> None:
-        clock.sleep(1.0)  # stands for a model that takes its time
+        clock.sleep(2.0)  # stands for a model that takes its time
 
     def perform(self, job: Job[Any]) -> str:
         return "loaded"

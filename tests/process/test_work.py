@@ -236,13 +236,14 @@ def test_a_delayed_job_waits_for_its_time(hand: Chargehand, world: World) -> Non
 
 
 def test_a_slow_load_asks_for_more_time(make_hand: Callable[..., Chargehand], world: World) -> None:  # spec: WP-5 SV-5
-    hand = make_hand(liveness=LivenessPolicy(beat=0.1, set_up=0.3, first_frame=5))
+    # The limit includes the start of the interpreter, so that it is several times as long as that.
+    hand = make_hand(liveness=LivenessPolicy(beat=0.1, set_up=1.5, first_frame=5))
     patient = hand.crew("patient", "slow_handlers:Patient", workers=1)
     hasty = hand.crew("hasty", "slow_handlers:Hasty", workers=1)
     with hand.running():
         ref, never = patient.enqueue(None), hasty.enqueue(None)
         assert ref.wait(20) == "loaded"
-        eventually(lambda: (hand.status() or {})["workers"][1]["restart_count"] >= 2)
+        eventually(lambda: (hand.status() or {})["workers"][1]["restart_count"] >= 1)
         patient_view, hasty_view = (hand.status() or {})["workers"]
         assert (patient_view["status"], patient_view["restart_count"]) == ("healthy", 0)
         assert hasty_view["reason"] == "start timeout"
