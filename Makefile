@@ -4,6 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 NGINX := $(VENV)/nginx
+BROWSER := $(VENV)/.browser
 APT := apt-get -qq -o Acquire::Retries=0 -o Acquire::http::Timeout=10
 # The targets start hundreds of processes; without cached bytecode each would compile every module.
 unexport PYTHONDONTWRITEBYTECODE
@@ -26,13 +27,21 @@ $(NGINX): | $(STAMP)
 	@PATH="$$PATH:/usr/sbin"; command -v nginx >/dev/null || { cd $@ && \
 	  { $(APT) download nginx || { $(APT) update && $(APT) download nginx; }; } && dpkg -x nginx_*.deb .; } 2>/dev/null || true
 
+# Debian's chromium for the browser tests, if there is none and the user may install it; otherwise they are skipped and say so.
+$(BROWSER): | $(STAMP)
+	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || [ "$$(id -u)" != 0 ] || { \
+	  echo "installing Debian's chromium for the browser tests" >&3; \
+	  install="timeout 300 $(APT) install -y --no-install-recommends chromium"; export DEBIAN_FRONTEND=noninteractive; \
+	  $$install || { $(APT) update && $$install; }; } 3>&1 >/dev/null 2>&1 || true
+	@touch $@
+
 run: $(STAMP)    ## run the Tonearm demo: analyse songs while workers are killed (MUSIC=folder: use your own)
 	@MUSIC="$(MUSIC)" $(BIN)/python -m tonearm.demo
 
 example: $(STAMP)  ## run a small application with two crews; kill a worker and watch
 	@$(BIN)/python -m examples.demo
 
-test: $(STAMP) | $(NGINX)  ## run all tests
+test: $(STAMP) | $(NGINX) $(BROWSER)  ## run all tests
 	@$(BIN)/python -m pytest -m alone  # first, so that in a new clone the parallel run finds cached bytecode
 	@$(BIN)/python -m pytest -n 6 --dist worksteal -m "not alone"
 
