@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fastapi import Request
 from test_web_routes import every
 from webworld import HOME, Web, problem
 
@@ -16,8 +17,9 @@ from chargehand.settings.http import HttpPolicy
 from chargehand.web import bodies
 from chargehand.web.auth import needs_of
 from chargehand.web.gate import MOST_PARAMETERS
+from chargehand.web.incoming import read_many
 from chargehand.web.problems import MOST_FAULTS, Problem
-from chargehand.web.requests import JobIn, SignIn
+from chargehand.web.requests import MOST_JOBS, JobIn, SignIn
 
 SMALL = HttpPolicy().small_body_size
 PIECE = 4096
@@ -165,6 +167,24 @@ def test_nothing_is_built_from_what_is_refused(body: bytes) -> None:  # spec: SE
         tracemalloc.stop()
     assert caught.value.status_code == 422
     assert len(caught.value.detail) < 1000
+
+
+@pytest.mark.parametrize("item", [b"{}", b"1", b'{"crew":"plain"}'])
+def test_too_many_jobs_are_refused_before_they_are_built(item: bytes) -> None:  # spec: SE-6
+    most = MOST_JOBS * [item]
+    bulk = Request({"type": "http", "headers": [(b"content-type", b"application/json")]})
+    with pytest.raises(Problem):
+        read_many(bulk, b'{"jobs":[]}')()  # makes types that are made once
+    body = b'{"jobs":[' + b",".join(most * 20) + b"]}"
+    tracemalloc.start()
+    try:
+        with pytest.raises(Problem, match="at most length 10000"):
+            read_many(bulk, body)()
+        assert tracemalloc.get_traced_memory()[1] < 5 << 20
+    finally:
+        tracemalloc.stop()
+    if item.startswith(b'{"crew'):
+        assert len(read_many(bulk, b'{"jobs":[' + b",".join(most) + b"]}")()) == MOST_JOBS
 
 
 def test_the_first_unknown_fields_are_named(still: Web) -> None:  # spec: SE-6

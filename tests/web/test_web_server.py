@@ -1,6 +1,7 @@
 """The server of `chargehand serve`, in memory: connections whose clients stall are closed."""
 
 import asyncio
+import gc
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -8,12 +9,13 @@ from typing import Any
 
 import msgspec
 import pytest
+import uvicorn
 from starlette.types import Receive, Scope, Send
 from uvicorn.server import ServerState
 
 from chargehand import clock
 from chargehand.settings.http import HttpPolicy
-from chargehand.web.server import CHUNKED_READ_SIZE, FREE_CHUNKS, LEAST_CHUNK, TINY_CHUNKS, Config, Connection
+from chargehand.web.server import CHUNKED_READ_SIZE, FREE_CHUNKS, LEAST_CHUNK, TINY_CHUNKS, Config, Connection, Server
 
 LIMITS = HttpPolicy()
 LARGE = 32 << 20
@@ -267,3 +269,16 @@ def test_headers_are_limited(folder: Path) -> None:  # spec: SE-6
         assert (await reader.read()).startswith(b"HTTP/1.1 400 ")
 
     served(test, folder)
+
+
+def test_garbage_collection_does_not_examine_what_the_start_made(monkeypatch: pytest.MonkeyPatch) -> None:  # spec: SE-6
+    async def started(server: uvicorn.Server, sockets: Any = None) -> None:
+        """Does not listen."""
+
+    async def run() -> None:
+        await Server(Config(echo, LIMITS, 1.0)).startup()
+
+    monkeypatch.setattr(uvicorn.Server, "startup", started)
+    before, made = gc.get_freeze_count(), [[number] for number in range(10_000)]
+    asyncio.run(run())
+    assert gc.get_freeze_count() >= before + len(made)

@@ -1,6 +1,7 @@
 """Converts request bodies to jobs: finds the crew, and checks the payload against the type that it takes."""
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -55,18 +56,25 @@ def read_many(request: Request, body: bytes) -> Callable[[], list[JobIn]]:
     def read() -> list[JobIn]:
         if kind != "application/json":
             raise invalid([Fault("body", "Content-Type is not application/json")])
-        jobs = bodies.decoded(body, "body", _Jobs).jobs
-        if not 1 <= len(jobs) <= MOST_JOBS:
+        found = bodies.decoded(body, "body", _jobs_type())
+        jobs = [job for job in msgspec.structs.astuple(found.jobs) if memoryview(job).nbytes]
+        if not jobs:
             raise invalid([Fault("body/jobs", f"is not an array of 1 to {MOST_JOBS:,} jobs")])
         return [_one(number, job) for number, job in enumerate(jobs)]
 
     return read
 
 
-class _Jobs(msgspec.Struct, forbid_unknown_fields=True):
-    """The body of a bulk request; its jobs are decoded one by one, so that other threads run in between."""
+@cache
+def _jobs_type() -> Any:
+    """Returns the type of a bulk request; its jobs are decoded one by one, so that other threads run in between.
 
-    jobs: list[msgspec.Raw]
+    The array is a struct with a field for each job, because msgspec refuses a further item when it reaches it. A list
+    is built before its length is checked: millions of items would hold the interpreter for a second.
+    """
+    fields = [(f"job{number}", msgspec.Raw, msgspec.Raw()) for number in range(MOST_JOBS)]
+    array = msgspec.defstruct("JobArray", fields, array_like=True, forbid_unknown_fields=True)
+    return msgspec.defstruct("Jobs", [("jobs", array)], forbid_unknown_fields=True)
 
 
 def _one(number: int, job: msgspec.Raw) -> JobIn:

@@ -4,6 +4,7 @@ uvicorn itself limits neither the time for headers, nor the time in which a clie
 """
 
 import asyncio
+import gc
 import math
 import socket
 from enum import Enum
@@ -66,6 +67,9 @@ class Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
+        # What was made until now stays. Otherwise a full garbage collection would hold all requests for up to 100 ms.
+        gc.collect()
+        gc.freeze()
         self._check()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
