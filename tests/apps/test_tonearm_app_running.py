@@ -6,7 +6,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import httpx
@@ -50,7 +50,8 @@ def kill_everything(served: subprocess.Popen[bytes], all_crews: crews.Crews) -> 
     assert view is not None
     pids = [served.pid, view["pid"], *(worker["pid"] for worker in view["workers"] if worker["pid"])]
     for pid in pids:
-        os.kill(pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):  # a worker exits when its node is gone
+            os.kill(pid, signal.SIGKILL)
     served.wait(10)
 
 
