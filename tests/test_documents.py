@@ -50,3 +50,27 @@ def test_every_module_that_the_documents_name_exists() -> None:
     for page in PAGES:
         for name in re.findall(r"python -m (\w[\w.]*)", page.read_text()):
             assert importlib.util.find_spec(name), (page, name)
+
+
+def test_the_documents_have_one_configuration_of_nginx_and_it_keeps_the_port() -> None:
+    """$host has no port, and a sign-in compares the Host header with the Origin, which has one."""
+    blocks = [block for page in PAGES for block in re.findall(r"```nginx\n(.*?)```", page.read_text(), re.DOTALL)]
+    assert len(blocks) == 1
+    assert "proxy_set_header Host $http_host;" in blocks[0]
+
+
+def test_lists_of_the_files_of_a_store_are_complete() -> None:
+    location = (ROOT / "src" / "chargehand" / "stores" / "location.py").read_text()
+    names = {"-wal", "-shm", *re.findall(r'_beside\("(-\w+)"\)', location)}
+    assert len(names) > 2
+    for page, heading in (("operations.md", "## Files of the store"), ("security.md", "## Files")):
+        _, _, rest = (ROOT / "docs" / page).read_text().partition(f"\n{heading}\n")
+        assert names <= set(re.findall(r"`(-\w+)`", rest.partition("\n## ")[0])), page
+
+
+def test_the_documents_say_how_a_clone_is_installed() -> None:
+    """Every page with the command that installs the package from an index also has the one for a clone."""
+    for page in (*PAGES, ROOT / "src" / "chargehand" / "cli" / "starter" / "README.md"):
+        text = page.read_text()
+        if "pip install 'chargehand[web,cli]'" in text:
+            assert "[web,cli]'" in text.replace("'chargehand[web,cli]'", ""), page
