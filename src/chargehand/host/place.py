@@ -1,6 +1,6 @@
-"""The address at which a server of this machine serves the dashboard, in a file beside the store.
+"""The addresses at which servers of this machine serve the dashboard, in a file beside the store.
 
-It holds no secret. It counts while the process that wrote it lives.
+They are no secret. Each counts while the process that wrote it lives.
 """
 
 import os
@@ -12,47 +12,62 @@ from chargehand.stores import notes
 from chargehand.stores.location import Location
 
 
-class _Record(msgspec.Struct, frozen=True):
-    """The URL of the dashboard, and the process that serves it."""
+class _Server(msgspec.Struct, frozen=True):
+    """The URL of the dashboard, and a process that serves it."""
 
     url: str
     pid: int
     start: int
 
 
+class _Record(_Server, frozen=True):
+    """The server that started last, and the others, newest first. Earlier versions know only the first."""
+
+    others: tuple[_Server, ...] = ()
+
+
 def keep(location: Location, url: str) -> bool:
-    """Records the URL. Returns False if a process that lives has recorded the same one."""
-    written: list[str] = []
+    """Records that this process serves the URL. Returns False if a process that lives has recorded the same one."""
+    known: list[bool] = []
 
-    def same(content: str) -> bool:
-        other = _living(content)
-        return other is not None and other.url == url
-
-    def make() -> str:
+    def with_this(content: str) -> str:
+        before = _living(content)
+        known[:] = [server.url == url for server in before]
         found = proc.stat(os.getpid())
-        written.append(msgspec.json.encode(_Record(url, os.getpid(), found.start if found else 0)).decode())
-        return written[0]
+        this = _Server(url, os.getpid(), found.start if found else 0)
+        return _written([this, *(server for server in before if server != this)])
 
-    notes.keep(location.site, same, make)
-    return bool(written)
+    notes.change(location.site, with_this)
+    return not any(known)
 
 
 def find(location: Location) -> str | None:
-    """Returns the URL of the dashboard; None if no process that lives has recorded one."""
-    found = _living(notes.read(location.site) or "")
-    return None if found is None else found.url
+    """Returns the URL of the dashboard on the newest server; None if no process that lives has recorded one."""
+    return next((server.url for server in _living(notes.read(location.site) or "")), None)
 
 
 def forget(location: Location) -> None:
-    """Removes the record, if this process has written it."""
-    found = _living(notes.read(location.site) or "")
-    if found is not None and found.pid == os.getpid():
-        notes.remove(location.site)
+    """Removes what this process has recorded."""
+    if any(server.pid == os.getpid() for server in _living(notes.read(location.site) or "")):
+        notes.change(location.site, _without_this)
 
 
-def _living(content: str) -> _Record | None:
+def _without_this(content: str) -> str:
+    return _written([server for server in _living(content) if server.pid != os.getpid()])
+
+
+def _written(servers: list[_Server]) -> str:
+    if not servers:
+        return ""
+    first, *others = servers
+    return msgspec.json.encode(_Record(first.url, first.pid, first.start, tuple(others))).decode()
+
+
+def _living(content: str) -> list[_Server]:
+    """Returns the servers in the record whose processes live, newest first."""
     try:
         record = msgspec.json.decode(content.encode(), type=_Record)
     except (msgspec.DecodeError, UnicodeEncodeError):
-        return None
-    return record if proc.alive(record.pid, record.start) else None
+        return []
+    servers = (_Server(record.url, record.pid, record.start), *record.others)
+    return [server for server in servers if proc.alive(server.pid, server.start)]

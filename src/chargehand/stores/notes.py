@@ -12,7 +12,7 @@ from pathlib import Path
 from chargehand.stores.refusal import refusals
 from chargehand.system import private
 
-LONGEST = 4096
+LONGEST = 1 << 16
 """Bytes that are read of a file."""
 
 
@@ -26,15 +26,20 @@ def read(path: Path) -> str | None:
 
 def keep(path: Path, is_valid: Callable[[str], bool], make: Callable[[], str]) -> str:
     """Returns the text. If there is none, or an invalid one, `make` makes it, once for all processes."""
-    with _opened(path, os.O_RDWR | os.O_CREAT) as descriptor:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+    return change(path, lambda found: found if is_valid(found) else make())
+
+
+def change(path: Path, make: Callable[[str], str]) -> str:
+    """Replaces the text by what `make` returns for it, and returns that. An empty text deletes the file."""
+    with _locked(path) as descriptor:
         found = _text(descriptor)
-        if is_valid(found):
-            return found
-        made = make()
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, made.encode(), 0)
-        os.fsync(descriptor)
+        made = make(found)
+        if not made:
+            remove(path)
+        elif made != found:
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, made.encode(), 0)
+            os.fsync(descriptor)
         return made
 
 
@@ -46,6 +51,17 @@ def remove(path: Path) -> None:
 
 def _text(descriptor: int) -> str:
     return os.pread(descriptor, LONGEST, 0).decode("utf-8", "replace")
+
+
+@contextmanager
+def _locked(path: Path) -> Generator[int]:
+    """Opens the file for the block, alone; creates it if there is none."""
+    while True:
+        with _opened(path, os.O_RDWR | os.O_CREAT) as descriptor:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            if os.fstat(descriptor).st_nlink:  # otherwise it was deleted while this process waited for the lock
+                yield descriptor
+                return
 
 
 @contextmanager
