@@ -24,7 +24,7 @@ from chargehand.model.fleet.orders import Answer
 from chargehand.model.fleet.policy import LivenessPolicy, RestartPolicy, StartPolicy
 from chargehand.model.fleet.stacks import WorkerStacks
 from chargehand.model.health import FRESH_MS, Findings
-from chargehand.model.job import Attempt, JobPolicy, JobRecord, restored
+from chargehand.model.job import NAME_LIMIT, Attempt, JobPolicy, JobRecord, restored
 from chargehand.model.records import (
     ClaimRow,
     Counts,
@@ -39,7 +39,7 @@ from chargehand.model.records import (
 )
 from chargehand.model.search import DiscoveryPolicy
 from chargehand.settings import Declared, Settings
-from chargehand.settings.plan import UNSET, CrewPlan, NodePlan, Page, check_crew, check_type, milliseconds, size
+from chargehand.settings.plan import UNSET, CrewPlan, NodePlan, Page, check_crew, check_type, duration, size
 from chargehand.settings.schedule import RecurringJob, Schedule
 from chargehand.settings.schedule import check as check_schedule
 from chargehand.store import Transaction
@@ -151,7 +151,7 @@ class Chargehand:
             raise ConfigurationError(f"crew {name!r}: unknown option {', '.join(sorted(unknown))}; there are: {known}")
         timeout = rest.pop("timeout", UNSET)
         if timeout is not UNSET:
-            rest["timeout_ms"] = None if timeout is None else milliseconds("timeout", timeout)
+            rest["timeout_ms"] = None if timeout is None else duration(f"crew {name!r}", "timeout", timeout)
         for option in ("recycle_memory", "memory", "gpu_memory"):
             rest[option] = size(f"crew {name!r}: {option}", rest.get(option))
         for word, kind in (("takes", takes), ("gives", gives)):
@@ -176,16 +176,18 @@ class Chargehand:
     ) -> None:
         """Declares a recurring job: by a cron expression in a time zone, or every so many seconds.
 
-        Each time enqueues one job, however many nodes run. If no node ran at one or more of these times, one job is
-        enqueued when a node starts.
+        Each time enqueues one job, however many nodes run. Its label is the name, unless another is given. If no node
+        ran at one or more of these times, one job is enqueued when a node starts.
         """
         if name in self._recurring:
             raise ConfigurationError(f"there are two recurring jobs called {name!r}")
         found: Any = crew
         if not isinstance(found, Crew):
             raise ConfigurationError(f"recurring job {name!r}: crew is {found!r}; expected what hand.crew(…) returned")
-        every_ms = None if every is None else milliseconds("every", every)
+        every_ms = None if every is None else duration(f"recurring job {name!r}", "every", every)
         schedule = check_schedule(name, Schedule(cron=cron, zone=zone, every_ms=every_ms))
+        if 1 <= len(name) <= NAME_LIMIT and name.isprintable():  # names have no such limits, labels do
+            options.setdefault("label", name)
         self._recurring[name] = RecurringJob(name=name, schedule=schedule, job=crew.new_job(payload, **options))
 
     @property
@@ -335,9 +337,9 @@ class Chargehand:
     def wake(self, crew: str) -> None:
         """Makes a discovering crew look for work at once, if a node runs.
 
-        Raises UnknownCrew if the node has no such crew, ConfigurationError if the crew does not discover.
+        Raises UnknownCrew if there is no such crew, ConfigurationError if the crew does not discover.
         """
-        self.internal.wake(crew)
+        self.internal.wake(crew, self._crews)
 
     def stack(self, worker: str) -> WorkerStacks:
         """Returns what a worker (`worker:crew:0` or `crew:0`) is doing now: the Python stacks of its threads.

@@ -245,6 +245,7 @@ def test_recurring_jobs_are_shown(world: World, hand: Chargehand) -> None:  # sp
     assert (nightly["name"], nightly["in_words"]) == ("nightly", "At 03:00 every day (Europe/Berlin)")
     assert (often["in_words"], often["schedule"]) == ("every 1 s", {"every_ms": 1000})
     assert hand.job(often["last_job"]).queue == often["job"]["queue"] == "do"
+    assert hand.job(often["last_job"]).label == "often"
     told = chargehand("recurring", cwd=world.folder)
     assert told.returncode == 0
     assert "At 03:00 every day" in told.stdout

@@ -41,13 +41,14 @@ def test_logs_by_worker_and_by_job(world: World) -> None:  # spec: WP-10 CL-3 CL
         assert served.logged(
             f"event={Event.WORKER_OUTPUT}", "component=worker:talk:0", f"job={first.id}", "one of the first"
         )
-        every, crew, worker, job, last, none, data = (
-            told.stdout
-            for told in together(
-                world, "logs", "logs talk", "logs worker:other:0", f"logs --job {first.id}",
-                "logs talk:0 -n 1", "logs -n 0", f"logs --job {second.id} --json",
-            )
+        *known, unknown = together(
+            world, "logs", "logs talk", "logs worker:other:0", f"logs --job {first.id}",
+            "logs talk:0 -n 1", "logs -n 0", f"logs --job {second.id} --json", "logs talk --job nope",
         )  # fmt: skip
+        assert {told.stderr for told in known} == {""}
+        assert (unknown.returncode, unknown.stdout) == (0, "")
+        assert unknown.stderr.startswith("hint: there is no job 'nope'")
+        every, crew, worker, job, last, none, data = (told.stdout for told in known)
         for text in ("one of the first", "one of the second", "one of the third"):
             assert text in every
         for event in (Event.NODE_STARTED, Event.WORKER_SPAWNED):

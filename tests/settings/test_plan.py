@@ -1,10 +1,13 @@
 """Settings of crews and options of jobs: checked once, refused with the name, the value and what is allowed."""
 
+from pathlib import Path
 from typing import Annotated, Any, Literal, NewType
 
 import msgspec
 import pytest
 
+from chargehand import Chargehand
+from chargehand.crew import JobOptions
 from chargehand.errors import ConfigurationError, PayloadError
 from chargehand.model.job import LONGEST_DELAY_MS, NewJob
 from chargehand.settings.plan import UNSET, CrewPlan, NodePlan, check_crew, check_type, milliseconds, new_job
@@ -67,6 +70,14 @@ def test_a_sound_crew_is_accepted(options: dict[str, Any]) -> None:
         ({"handler": "a:C()"}, "handler"),
         ({"workers": -1}, "'tag': workers is -1; must be 0 to 1000"),
         ({"workers": 1001}, "workers is 1001"),
+        ({"workers": "two"}, "^crew 'tag': workers is 'two'; must be a whole number$"),
+        ({"workers": True}, "^crew 'tag': workers is True; must be a whole number$"),
+        ({"workers": object()}, "^crew 'tag': workers is <object .*>; must be a whole number$"),
+        ({"limit": "1"}, "^crew 'tag': limit is '1'; must be a whole number or None$"),
+        ({"idle_exit": "1h"}, "^crew 'tag': idle_exit is '1h'; must be a number or None$"),
+        ({"discovers": "no"}, "^crew 'tag': discovers is 'no'; must be True or False$"),
+        ({"environment": {"A": 1}}, "^crew 'tag': environment is {'A': 1}; must be a dict of strings by names$"),
+        ({"queue": 5}, "^crew 'tag': queue is 5; must be a string$"),
         ({"max_attempts": 0}, "'tag': max_attempts is 0; must be 1"),
         ({"timeout_ms": 0}, "'tag': timeout is 0"),
         ({"timeout_ms": -5}, "timeout is -5"),
@@ -92,6 +103,45 @@ def test_a_crew_has_the_defaults_of_the_specification() -> None:
 def test_a_plan_crosses_a_socket_unchanged() -> None:
     made = NodePlan(store="/a.db", node="n", crews=(plan(timeout_ms=None), plan(name="b")), python_path=("/x",))
     assert msgspec.json.decode(msgspec.json.encode(made), type=NodePlan) == made
+
+
+# spec: CF-1
+def test_every_option_of_a_crew_has_its_type_in_words() -> None:
+    for field in msgspec.structs.fields(CrewPlan):
+        with pytest.raises(ConfigurationError, match=f"'?: {field.name} is <object .*>; must be "):
+            check_crew(plan(**{field.name: object()}))
+
+
+# spec: CF-1
+@pytest.mark.parametrize("seconds", ["1h", True, 1e30])
+def test_a_wrong_duration_of_a_setting_is_a_wrong_setting(seconds: Any, tmp_path: Path) -> None:
+    hand = Chargehand(str(tmp_path / "a.db"), folder=tmp_path)
+    with pytest.raises(ConfigurationError, match=r"^crew 'tag': timeout is "):
+        hand.crew("tag", "tagging:Tagger", timeout=seconds)
+    crew = hand.crew("other", "tagging:Tagger")
+    with pytest.raises(ConfigurationError, match=r"^recurring job 'tick': every is "):
+        hand.recurring("tick", crew, every=seconds)
+
+
+# spec: WK-11
+@pytest.mark.parametrize(
+    ("name", "options", "label"),
+    [
+        ("nightly", {}, "nightly"),
+        ("nightly", {"label": "rescan"}, "rescan"),
+        ("n" * 200, {}, "n" * 200),
+        ("n" * 201, {}, None),
+        ("a\nb", {}, None),
+        ("", {}, None),
+    ],
+)
+def test_a_recurring_job_has_the_name_of_its_schedule_as_label(
+    name: str, options: JobOptions, label: str | None, tmp_path: Path
+) -> None:
+    hand = Chargehand(str(tmp_path / "a.db"), folder=tmp_path)
+    hand.recurring(name, hand.crew("tag", "tagging:Tagger"), every=60, **options)
+    (entry,) = hand._node_plan().recurring
+    assert entry.job.label == label
 
 
 # durations

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from chargehand.cli import ask, find, orders, show
+from chargehand.cli import ask, find, hints, orders, show
 from chargehand.errors import EXIT_ERROR, ConfigurationError, Conflict, JobNotFound
 from chargehand.host.operations import AT_ONCE
 from chargehand.host.service import Service
@@ -123,7 +123,7 @@ def retry(
     Exit status 1 if a job given by id was not queued, or if the unique key of a job is taken.
     """
     wanted = _wanted(RETRY, ids, queue, state, reason, tag, text, every, dry_run, yes, json)
-    _carry_out(RETRY, find.service(application, store), wanted)
+    _carry_out(RETRY, find.service(application, store), wanted, application)
 
 
 def cancel(
@@ -146,7 +146,7 @@ def cancel(
     Exit status 1 if a job given by id was not cancelled.
     """
     wanted = _wanted(CANCEL, ids, queue, state, reason, tag, text, every, dry_run, yes, json)
-    _carry_out(CANCEL, find.service(application, store), wanted)
+    _carry_out(CANCEL, find.service(application, store), wanted, application)
 
 
 def delete(
@@ -161,7 +161,7 @@ def delete(
     Exit status 1 if a job was not deleted.
     """
     wanted = _wanted(DELETE, ids, None, None, None, None, None, False, dry_run, True, json)
-    _carry_out(DELETE, find.service(application, store), wanted)
+    _carry_out(DELETE, find.service(application, store), wanted, application)
 
 
 def clear(
@@ -188,7 +188,7 @@ def clear(
     wanted = _wanted(DELETE, None, queue, state, reason, tag, text, every, dry_run, yes, json, older_ms=older_ms)
     service = find.service(application, store)
     if dry_run:
-        _carry_out(DELETE, service, wanted)
+        _carry_out(DELETE, service, wanted, application)
         return
     _confirm(DELETE, next(_matching(service, wanted), list[JobRecord]()), wanted)
     count, more = 0, True
@@ -196,6 +196,8 @@ def clear(
         deleted, more = service.clear(wanted.which)
         count += deleted
         ask.progress(f"{count} jobs so far" if more else "")
+    if not count:
+        hints.about_queue(service, application, queue)
     if json:
         show.json({"count": count})
     else:
@@ -242,7 +244,7 @@ def _in_words(states: Sequence[State]) -> str:
     return f"{', '.join(most)} and {last}" if most else last
 
 
-def _carry_out(action: BulkAction, service: Service, wanted: Wanted) -> None:
+def _carry_out(action: BulkAction, service: Service, wanted: Wanted, app: str | None) -> None:
     report = BulkReport(action, wanted)
     if wanted.dry_run:
         for page in _named(service, wanted) if wanted.ids else _matching(service, wanted):
@@ -257,6 +259,8 @@ def _carry_out(action: BulkAction, service: Service, wanted: Wanted) -> None:
                 _confirm(action, page, wanted)
             report.add(action.act(service, [job.id for job in page]))
             ask.progress(f"{report.count} jobs so far" if len(page) == AT_ONCE else "")
+    if not report.count:
+        hints.about_queue(service, app, wanted.which.queue)
     if not wanted.dry_run:
         report.show()
 

@@ -4,7 +4,8 @@ from typing import Annotated, Any
 
 import typer
 
-from chargehand.cli import find, show
+from chargehand.cli import find, hints, show
+from chargehand.model.fleet.death import signal_in_words
 from chargehand.model.records import CrashFilter, CrashRecord
 
 
@@ -29,6 +30,10 @@ def crashes(
         service.crash(before)
     component = None if worker is None else f"worker:{worker.removeprefix('worker:')}"
     found = service.crashes(CrashFilter(component=component, crew=crew, job=job, limit=limit, before=before))
+    if not found:
+        hints.about_crew(service, app, crew)
+        hints.about_crew(service, app, component and component.split(":")[1])
+        hints.about_job(service, job)
     if json:
         show.json(found)
         return
@@ -46,7 +51,7 @@ def reports(found: list[CrashRecord]) -> None:
 
 def _ended_by(report: CrashRecord) -> str | None:
     if report.signal is not None:
-        return f"signal {report.signal}"
+        return signal_in_words(report.signal)
     return None if report.exit_code is None else f"exit code {report.exit_code}"
 
 

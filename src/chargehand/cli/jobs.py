@@ -7,7 +7,7 @@ import msgspec
 import typer
 
 from chargehand import codec
-from chargehand.cli import bulk, crashes, find, show
+from chargehand.cli import bulk, crashes, find, hints, show
 from chargehand.crew import JobOptions, outcome, wait_for_end
 from chargehand.errors import PayloadError, UnknownCrew
 from chargehand.host.actor import acting_as, user
@@ -108,6 +108,8 @@ def list_jobs(
         service.job(before)  # raises JobNotFound; otherwise the page would be empty
     which = JobFilter(queue=queue, state=state, reason=reason, tag=tag, text=text, limit=limit, before=before)
     jobs = service.jobs(which)
+    if not jobs:
+        hints.about_queue(service, application, queue)
     if json:
         show.json(jobs)
         return

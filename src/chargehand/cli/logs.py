@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from chargehand import clock
-from chargehand.cli import find, show
+from chargehand.cli import find, hints, show
 
 SHOWN_LEVELS = ("warning", "error", "critical")
 """Levels that are shown in front of the text."""
@@ -22,14 +22,20 @@ def logs(
 ) -> None:
     """Show the last lines that the node and its workers logged or printed."""
     service = find.service(app, store)
+    if follow:
+        hints.about_job(service, job)
+    shown = 0
     try:
         for entry in service.logs(who, job=job, count=lines, follow=follow):
+            shown += 1
             if json:
                 show.json_line(entry)
             else:
                 show.line(_line(entry))
     except KeyboardInterrupt:
         raise typer.Exit(0) from None
+    if not shown:
+        hints.about_job(service, job)
 
 
 def _line(entry: dict[str, Any]) -> str:

@@ -24,7 +24,7 @@ def wake(
     if crew in declared and not declared[crew].plan.discovers:
         raise ConfigurationError(f"crew {crew!r} is not declared discovers=True: it cannot look for work")
     node = service.status() is not None
-    service.wake(crew)
+    find.application(app).wake(crew) if app is not None else service.wake(crew)
     if json:
         show.json({"crew": crew, "told": node})
     else:

@@ -3,8 +3,8 @@
 `Chargehand`, the web package and the commands use it. It starts no node and no worker.
 """
 
-from collections.abc import Generator, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Collection, Generator, Iterator, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
@@ -114,9 +114,13 @@ class Operations(Readings):
             return [Answer(scope or "*", "is no longer paused; no node runs", AnswerCode.RESUMED)]
         return [Answer(scope or "*", "was not paused", AnswerCode.NOT_PAUSED)]
 
-    def wake(self, crew: str) -> None:
-        with suppress(NoNode):  # a node that starts looks for work anyway
+    def wake(self, crew: str, declared: Collection[str] = ()) -> None:
+        try:
             self.calls.call("WAKE", id=crew)
+        except NoNode:  # a node that starts looks for work anyway
+            if crew not in declared:
+                stored = [row.name for row in self.known_crews()] if self.location.exists() else []
+                _check_known(crew, sorted({*declared, *stored}))
 
     def _order(self, verb: Verb, scope: str | None, **fields: Any) -> list[Answer]:
         fields.setdefault("who", actor().who)

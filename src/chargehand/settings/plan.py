@@ -44,6 +44,15 @@ MOST_AT_ONCE = 1000
 """The maximum number of jobs in a batch."""
 LONGEST_BATCH_WAIT_MS = 60_000
 MOST_GPUS = 64
+_KINDS: dict[Any, str] = {
+    str: "a string",
+    int: "a whole number",
+    int | None: "a whole number or None",
+    float | None: "a number or None",
+    bool: "True or False",
+    dict[str, str]: "a dict of strings by names",
+}
+"""The types of a crew's options, in words."""
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(i?)B?", re.IGNORECASE)
 
 
@@ -136,10 +145,8 @@ class NodePlan(msgspec.Struct, frozen=True, kw_only=True):
 
 def check_crew(plan: CrewPlan) -> CrewPlan:
     """Returns the plan. Raises a ConfigurationError that names the setting, the value and the allowed values."""
-    try:
-        msgspec.convert(msgspec.to_builtins(plan), CrewPlan)
-    except (msgspec.ValidationError, TypeError) as error:
-        raise ConfigurationError(f"crew {plan.name!r}: {error}") from None
+    for field in msgspec.structs.fields(CrewPlan):
+        _check_kind(plan, field.name, field.type)
     for name, value in (("name", plan.name), ("queue", plan.queue)):
         if not 1 <= len(value) <= NAME_LIMIT or not value.isprintable() or any(c in value for c in ":*/ "):
             raise ConfigurationError(
@@ -191,6 +198,14 @@ def check_type(crew: str, word: str, kind: Any) -> None:
         )
 
 
+def _check_kind(plan: CrewPlan, name: str, kind: Any) -> None:
+    value = getattr(plan, name)
+    try:
+        msgspec.convert(value, kind)
+    except msgspec.ValidationError:
+        raise ConfigurationError(f"crew {plan.name!r}: {name} is {value!r}; must be {_KINDS[kind]}") from None
+
+
 def _at_least(name: str, plan: CrewPlan, least: int) -> None:
     value = getattr(plan, name)
     if value is not None and not value >= least:
@@ -224,6 +239,14 @@ def milliseconds(name: str, seconds: float) -> int:
     if abs(number) > LONGEST_DELAY_MS // 1000:
         raise PayloadError(f"{name} is too long; the maximum is {LONGEST_DELAY_MS // 1000} seconds")
     return round(number * 1000)
+
+
+def duration(owner: str, name: str, seconds: float) -> int:
+    """Converts a setting in seconds to whole milliseconds. Raises ConfigurationError, which names its owner."""
+    try:
+        return milliseconds(name, seconds)
+    except PayloadError as error:
+        raise ConfigurationError(f"{owner}: {error}") from None
 
 
 UNSET: Any = object()

@@ -84,7 +84,7 @@ class Death(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def how(self) -> str:
         """The signal or the exit code, as text."""
-        return f"signal {self.signal}{_name(self.signal)}" if self.signal else f"exit code {self.exit_code}"
+        return signal_in_words(self.signal) if self.signal else f"exit code {self.exit_code}"
 
     @property
     def fatal(self) -> bool:
@@ -124,9 +124,9 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     """Invalid frames that the worker sent, shortened."""
 
 
-def _name(number: int) -> str:
-    """Returns the name of a signal, after a comma; an empty string if it has none."""
-    return f", {signal.Signals(number).name}" if number in set(signal.Signals) else ""
+def signal_in_words(number: int) -> str:
+    """Returns the number and the name of a signal, such as `signal 9, SIGKILL`; without the name if it has none."""
+    return f"signal {number}" + (f", {signal.Signals(number).name}" if number in set(signal.Signals) else "")
 
 
 def reason_of(death: Death, verdict: Reason | None) -> Reason:
