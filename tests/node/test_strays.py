@@ -33,7 +33,8 @@ signal.pause()
 '''
 WORKER = f"import signal, subprocess, sys; subprocess.Popen([sys.executable, '-c', {DAEMON!r}]); signal.pause()"
 strays.INTERVAL = 0.0
-node = ProcessRecord(file, "store")
+store = sys.argv[1]  # every process of a store can be killed by its nodes: this one is of this test alone
+node = ProcessRecord(file, store)
 node.end_earlier(1)
 reading, writing = os.pipe()
 mark = f"{node.mark}/worker:do:0/1"
@@ -47,7 +48,7 @@ if "look" in sys.argv:
 worker.signal(signal.SIGKILL)
 assert worker.wait(5)
 worker.exit()
-assert ProcessRecord(file, "store").end_earlier(5) == []
+assert ProcessRecord(file, store).end_earlier(5) == []
 seen = proc.stat(daemon)
 print("gone" if seen is None or seen.dead else "left")
 os.system(f"kill -9 {daemon} 2>/dev/null")
