@@ -374,8 +374,25 @@ def test_a_file_that_is_no_database_is_refused_and_left_as_it_is(path: Path, wha
 # spec: ST-2
 def test_an_empty_file_becomes_a_store(path: Path) -> None:
     path.touch()
-    with opened(path, create=False) as store:
+    with opened(path) as store:
         put(store, job("one"))
+
+
+# spec: ST-2, CL-4
+@pytest.mark.parametrize("what", ["text", "another database", "empty"])
+def test_a_file_that_is_no_store_is_refused_unchanged_unless_it_may_become_one(path: Path, what: str) -> None:
+    if what == "text":
+        path.write_text("Dear diary")
+    elif what == "empty":
+        path.touch()
+    else:
+        code = f"import sqlite3; sqlite3.connect({str(path)!r}).execute('CREATE TABLE t (x)')"
+        subprocess.run([sys.executable, "-c", code], check=True)
+    path.chmod(0o644)
+    before = path.stat().st_mode, path.read_bytes(), os.listdir(path.parent)
+    for _ in range(2):
+        assert refusal(path, create=False).endswith("Nothing was changed")
+        assert (path.stat().st_mode, path.read_bytes(), os.listdir(path.parent)) == before
 
 
 # spec: ST-2

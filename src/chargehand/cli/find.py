@@ -80,6 +80,7 @@ def service(app: str | None, store: str | None) -> Service:
         os.stat(f"{folder}/.")  # may its files be opened at all?
     hand = Chargehand(folder=folder)
     _check_file(hand, store)
+    hand.internal.stores.may_create = False
     return hand.internal
 
 

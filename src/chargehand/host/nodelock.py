@@ -46,7 +46,7 @@ def pid_namespace() -> str:
 
 def take(store: Location) -> int | None:
     """Takes the lock and returns the descriptor that holds it while it or a copy is open; None if a node holds it."""
-    store.secure()
+    store.check()
     descriptor = private.open_file(store.node, os.O_RDWR | os.O_CREAT)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

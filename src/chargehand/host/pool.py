@@ -16,6 +16,8 @@ class StorePool:
 
     def __init__(self, location: Location, synchronous: str) -> None:
         self._location, self._synchronous = location, synchronous
+        self.may_create = True
+        """Whether a store that does not exist is created; False for commands that are given only its address."""
         self._idle: list[Store] = []
         forks.in_child(self._after_fork)
 
@@ -28,7 +30,7 @@ class StorePool:
         except IndexError:
             with refusals(self._location.node):
                 nodelock.check_namespace(self._location)
-            store = open_store(self._location, create=create, synchronous=self._synchronous)
+            store = open_store(self._location, create=create and self.may_create, synchronous=self._synchronous)
         try:
             yield store
         finally:

@@ -14,6 +14,10 @@ LONGEST_WAIT = 60.0
 """Seconds to wait for a program that writes without taking the write lock."""
 
 NO_DATABASE = "{path} is not a database that Chargehand can use: it is not an SQLite file. Nothing was changed"
+NO_STORE = (
+    "{path} is not a store: it has no tables of Chargehand. Name the right file with --store or CHARGEHAND_URL; a node "
+    "makes the tables when it starts (chargehand work APP). Nothing was changed"
+)
 _TEXTS: tuple[tuple[type[apsw.Error], str], ...] = (
     (apsw.NotADBError, NO_DATABASE),
     (apsw.CorruptError, "{path} is damaged ({error}): restore it from a backup. Nothing was changed"),

@@ -108,10 +108,11 @@ def identity_of(path: str | Path) -> tuple[int, int] | None:
 def beginning_of(path: Path) -> bytes:
     """Returns the first 16 bytes of the file, if there is one. Never call it for a file that this process has open."""
     try:
-        with open(private.open_file(path, os.O_RDONLY), "rb") as file:
-            return file.read(16)
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except FileNotFoundError:
         return b""
+    with open(descriptor, "rb") as file:
+        return file.read(16)
 
 
 def header_facts(location: Location) -> dict[str, Any]:

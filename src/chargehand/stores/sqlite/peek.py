@@ -52,7 +52,7 @@ class Peek:
         path = location.path
         with store_errors(path):
             location.check()
-            if files.beginning_of(path) not in (b"", b"SQLite format 3\0"):
+            if files.beginning_of(path) not in (b"", files.MAGIC):
                 raise StoreError(NO_DATABASE.format(path=path))
             connection = apsw.Connection(str(path), apsw.SQLITE_OPEN_READONLY)
             connection.set_busy_timeout(BUSY_MS)

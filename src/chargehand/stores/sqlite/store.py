@@ -9,7 +9,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from chargehand.model.records import Holder, Migrated, Retention
 from chargehand.stores.location import Location
 from chargehand.stores.sqlite import files, forks, schema
 from chargehand.stores.sqlite.database import Database
-from chargehand.stores.sqlite.errors import ENGINE, LONGEST_WAIT, NO_DATABASE, store_errors
+from chargehand.stores.sqlite.errors import ENGINE, LONGEST_WAIT, NO_DATABASE, NO_STORE, store_errors
 from chargehand.stores.sqlite.prune import Surplus, find_expired
 from chargehand.stores.sqlite.reading import SqliteAccessReading, SqliteFleetReading, SqliteJobReading
 from chargehand.stores.sqlite.transaction import SqliteTransaction
@@ -82,10 +82,19 @@ class SqliteStore:
         forks.watch(self)
         with store_errors(path), _opening:
             self._check_file_system(create)
-            self._lock = private.open_file(Location(path).lock, os.O_RDWR | os.O_CREAT)
+            lock = Location(path).lock
             try:
+                with suppress(FileNotFoundError):
+                    self._lock = private.open_file(lock, os.O_RDWR | (os.O_CREAT if create else 0))
                 with self.use:
-                    self._connect(create, PAGES_TENDED if tend else PAGES_UNTENDED)
+                    self._connect(create)
+                    if not create and not self._has_table(_SCHEMA):
+                        raise StoreError(NO_STORE.format(path=path))
+                Location(path).secure()
+                if self._lock == -1:
+                    self._lock = private.open_file(lock, os.O_RDWR | os.O_CREAT)
+                with self.use:
+                    self._configure(PAGES_TENDED if tend else PAGES_UNTENDED)
                 self.migrated = self.migrate()
                 _ours[path] = files.descriptors_on(path)
             except BaseException:
@@ -111,7 +120,7 @@ class SqliteStore:
             raise StoreError(
                 f"{path} is on a network file system ({network}), where SQLite loses data: move it to a local disk"
             )
-        Location(path).secure()
+        Location(path).check()
         suspect = "_sqlite3" in sys.modules or forks.is_inherited(path)
         if suspect and files.descriptors_on(path) - _ours.get(path, set()):
             raise StoreError(
@@ -119,10 +128,11 @@ class SqliteStore:
                 "drops the file's locks when it closes, and so damages it: use hand.transaction() for your own tables"
             )
 
-        if not files.descriptors_on(path) and files.beginning_of(path) not in (b"", b"SQLite format 3\0"):
+        if not files.descriptors_on(path) and files.beginning_of(path) not in (b"", files.MAGIC):
             raise StoreError(NO_DATABASE.format(path=path))
 
-    def _connect(self, create: bool, checkpoint_pages: int) -> None:
+    def _connect(self, create: bool) -> None:
+        """Opens the file, and changes nothing in one that exists."""
         if create and not os.path.lexists(self.path):
             # SQLite would create it with mode 0644; its other files get the mode of this one.
             os.close(private.open_file(self.path, os.O_RDWR | os.O_CREAT))
@@ -130,6 +140,8 @@ class SqliteStore:
         self._db = self._reading.connection = apsw.Connection(str(self.path), flags)
         self._file = files.identity_of(self.path)
         self._db.set_busy_handler(self._busy)
+
+    def _configure(self, checkpoint_pages: int) -> None:
         if self._db.pragma("journal_mode") != "wal":
             with self._locked(lambda: self._db.pragma("journal_mode", "wal")):
                 mode = self._db.pragma("journal_mode")
@@ -178,7 +190,7 @@ class SqliteStore:
         return bool(self._db.execute(known, (name,)).fetchall())
 
     def _schema_version(self) -> int:
-        if not self._has_table("chargehand_schema"):
+        if not self._has_table(_SCHEMA):
             return 0
         ((version,),) = self._db.execute("SELECT coalesce(max(version), 0) FROM chargehand_schema").fetchall()
         return int(version)
@@ -357,6 +369,7 @@ def check_engine(version: str) -> None:
     )
 
 
+_SCHEMA = "chargehand_schema"
 _SCHEMA_TABLES = """
 CREATE TABLE IF NOT EXISTS chargehand_schema \
 (version INTEGER PRIMARY KEY, checksum TEXT NOT NULL, applied_ms INTEGER NOT NULL);
