@@ -37,6 +37,7 @@ class Event(StrEnum):
     SETTINGS = "settings"
     NO_WORKERS_HERE = "no-workers-here"
     NODE_STANDBY = "node-standby"
+    CREWS_UNSERVED = "crews-unserved"
     NODE_STARTED = "node-started"
     NODE_STOPPING = "node-stopping"
     NODE_STOPPED = "node-stopped"

@@ -229,6 +229,12 @@ def found_text(found: Facts, cause: str) -> tuple[str, str]:
     return finding.text, finding.remedy
 
 
+def test_a_second_application_on_the_store_is_no_remedy_for_a_queue_without_a_crew() -> None:  # spec: CL-4
+    _, remedy = found_text(facts(worker(), waiting={"typo": 1}), "no-crew")
+    assert "a second one on the same store only waits" in remedy
+    assert "own store" in remedy
+
+
 def broken(**ground: Any) -> Facts:
     return facts(
         node={"held": False, "view": None}, ground={"exists": True, **ground},

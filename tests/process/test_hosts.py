@@ -1,11 +1,13 @@
 """Hosts that come and go, fork, nest, and lose their store."""
 
 import errno
+import json
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from world import Started, World, gone
@@ -13,6 +15,7 @@ from world import Started, World, gone
 from chargehand import Chargehand, StoreError
 from chargehand.host import nodelock
 from chargehand.host.host import Host
+from chargehand.log import Event
 from chargehand.model.job import State
 from chargehand.processes import proc
 from chargehand.stores.location import Location, locate
@@ -153,6 +156,75 @@ def test_a_host_that_cannot_announce_its_pause_still_starts_the_next_node(  # sp
         os.kill(node, signal.SIGKILL)
         assert world.put(do).wait(20) == 1
         assert host.node_pid != node
+
+
+def test_the_lock_file_never_names_an_earlier_node(world: World) -> None:  # spec: SV-11
+    location = locate(str(world.store))
+    first = nodelock.take(location)
+    assert first is not None
+    nodelock.sign(first, 11952, "here", ["c" * 200] * 100)
+    assert (nodelock.holder(location) or {})["pid"] == 11952
+    nodelock.release(first)
+    second = nodelock.take(location)  # the next host, which has not started its node yet
+    assert second is not None
+    assert nodelock.holder(location) == {}
+    nodelock.release(second)
+
+
+def test_a_host_that_waits_names_its_crews_that_the_running_node_does_not_have(  # spec: SV-11
+    hand: Chargehand, world: World, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("chargehand.host.host.STANDBY_POLL", 0.01)
+    caplog.set_level("INFO")
+    looks = 0
+    holder = nodelock.holder
+
+    def counted(store: Location) -> dict[str, Any] | None:
+        nonlocal looks
+        looks += 1
+        return holder(store)
+
+    def logged() -> list[tuple[Any, ...]]:
+        facts: list[dict[str, Any]] = [record.__dict__.get("facts", {}) for record in caplog.records]
+        found = [(each.get("event"), each.get("pid"), each.get("crews")) for each in facts]
+        return [line for line in found if line[0] in (Event.NODE_STANDBY, Event.CREWS_UNSERVED)]
+
+    def looked(more: int) -> None:
+        before = looks
+        eventually(lambda: looks >= before + more)
+
+    monkeypatch.setattr(nodelock, "holder", counted)
+    for name in ("aaa", "bbb", "ccc"):
+        hand.crew(name, "scripted_handlers:Doer", workers=1)
+    lock = nodelock.take(hand.location)
+    assert lock is not None
+    host = Host(hand._node_plan())
+    host.start()
+    try:
+        looked(3)
+        assert logged() == []  # the node of the lock is not started yet
+        expected: list[tuple[Any, ...]] = []
+        for pid, crews, missing in (
+            (1, ["bbb"], "aaa, ccc"),
+            (2, ["ccc", "bbb", "aaa", "x"], None),
+            (3, [], "aaa, bbb, ccc"),
+        ):
+            nodelock.sign(lock, pid, "elsewhere", crews)
+            looked(4)
+            expected.append((Event.NODE_STANDBY, pid, None))
+            expected += [] if missing is None else [(Event.CREWS_UNSERVED, pid, missing)]
+            assert logged() == expected
+        os.ftruncate(lock, 0)
+        old = {"pid": 4, "node": "n", "pid_namespace": nodelock.pid_namespace()}  # as version 0.1.0 signs
+        os.pwrite(lock, json.dumps(old).encode(), 0)
+        looked(4)
+        assert logged() == [*expected, (Event.NODE_STANDBY, 4, None)]
+        warnings = [record for record in caplog.records if record.levelname == "WARNING"]
+        assert all("own store" in record.__dict__["facts"]["remedy"] for record in warnings)
+    finally:
+        host.stop(10)
+        host.close()
+        nodelock.release(lock)
 
 
 def test_the_jobs_of_a_node_that_was_replaced_are_no_suspects(  # spec: RP-10 SV-11

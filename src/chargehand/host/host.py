@@ -59,6 +59,8 @@ class Host:
         self._deaths: list[float] = []
         """When nodes of this host have exited, lately."""
         self._last = ""
+        self._awaited: int | None = None
+        """The pid of the other host's node for whose end this host waits, once it is logged."""
         self.ready = threading.Event()
         """Set while the node of this host is ready."""
         self.ended = threading.Event()
@@ -103,10 +105,11 @@ class Host:
     def _run(self) -> None:
         try:
             pause = 0.0
-            logged = False
             while not self._stopping:
                 try:
                     lock = nodelock.take(self._store)
+                    if lock is None:
+                        self._stand_by()
                 except (ChargehandError, OSError) as error:
                     self.failed = Failed(getattr(error, "exit_code", 4), str(error))
                     log.error("no node can be started", why=error)
@@ -115,18 +118,9 @@ class Host:
                     self._wait(LONGEST_PAUSE)
                     continue
                 if lock is None:
-                    if not logged:
-                        found = nodelock.holder(self._store) or {}
-                        log.info(
-                            "another node serves this store; waiting",
-                            event=log.Event.NODE_STANDBY,
-                            store=self._store,
-                            pid=found.get("pid"),
-                        )
-                    logged = True
                     self._wait(STANDBY_POLL)
                     continue
-                logged = False
+                self._awaited = None
                 began = clock.monotonic()
                 self._serve(lock)
                 if self._give_up and self.failed is not None:
@@ -139,6 +133,26 @@ class Host:
             log.error("the host thread failed", trace=True)
         finally:
             self.ended.set()
+
+    def _stand_by(self) -> None:
+        """Logs for which node this host waits, once for each, and which crews of this host that node does not have."""
+        found = nodelock.holder(self._store) or {}
+        pid = found.get("pid")  # unknown while its host starts it
+        if pid in (None, self._awaited):
+            return
+        self._awaited = pid
+        log.info("another node serves this store; waiting", event=log.Event.NODE_STANDBY, store=self._store, pid=pid)
+        own = [crew.name for crew in self._plan.crews]
+        missing = [name for name in own if name not in found.get("crews", own)]  # a node of 0.1.0 does not name them
+        if missing:
+            log.warning(
+                "the node that serves this store does not have all crews of this application: their jobs wait",
+                event=log.Event.CREWS_UNSERVED,
+                crews=", ".join(missing),
+                pid=pid,
+                store=self._store,
+                remedy="give each application its own store, or declare all crews in one application",
+            )
 
     def _pause(self, seconds: float) -> None:
         """Waits before the next node is started, and says so in the lock file, for `chargehand doctor`."""
@@ -201,7 +215,7 @@ class Host:
             name=f"node:{self._plan.node}",
         )
         self.node_pid = child.pid
-        nodelock.sign(lock, child.pid, self._plan.node)
+        nodelock.sign(lock, child.pid, self._plan.node, [crew.name for crew in self._plan.crews])
         return child
 
     def _reap(self, child: Child) -> None:

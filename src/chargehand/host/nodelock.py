@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -45,7 +46,10 @@ def pid_namespace() -> str:
 
 
 def take(store: Location) -> int | None:
-    """Takes the lock and returns the descriptor that holds it while it or a copy is open; None if a node holds it."""
+    """Takes the lock and returns the descriptor that holds it while it or a copy is open; None if a node holds it.
+
+    The lock file is empty until `sign`: its content was about an earlier holder.
+    """
     store.check()
     descriptor = private.open_file(store.node, os.O_RDWR | os.O_CREAT)
     try:
@@ -55,6 +59,7 @@ def take(store: Location) -> int | None:
         check_namespace(store)
         return None
     _taken.add(descriptor)
+    os.ftruncate(descriptor, 0)
     return descriptor
 
 
@@ -74,9 +79,9 @@ def _release_in_child() -> None:
 forks.in_child(_release_in_child)
 
 
-def sign(descriptor: int, pid: int, node: str) -> None:
-    """Writes the holder into the lock file, for processes that find the lock taken."""
-    text = json.dumps({"pid": pid, "node": node, "pid_namespace": pid_namespace()}).encode()
+def sign(descriptor: int, pid: int, node: str, crews: Sequence[str]) -> None:
+    """Writes the holder and its crews into the lock file, for processes that find the lock taken."""
+    text = json.dumps({"pid": pid, "node": node, "pid_namespace": pid_namespace(), "crews": crews}).encode()
     os.ftruncate(descriptor, 0)
     os.pwrite(descriptor, text, 0)
 
@@ -87,8 +92,8 @@ def announce(store: Location, plan: "RestartPlan | None") -> None:
     if lock is None:
         return  # another host was faster
     try:
-        os.ftruncate(lock, 0)
-        os.pwrite(lock, b"" if plan is None else msgspec.json.encode(plan), 0)
+        if plan is not None:
+            os.pwrite(lock, msgspec.json.encode(plan), 0)
     finally:
         release(lock)
 
@@ -111,7 +116,7 @@ def holder(store: Location) -> dict[str, Any] | None:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
-        return _read(os.pread(descriptor, 4096, 0))
+        return _read(os.pread(descriptor, os.fstat(descriptor).st_size, 0))
     finally:
         os.close(descriptor)
     return None

@@ -29,6 +29,6 @@ def take_again(descriptor: int, path: Path) -> int | None:
         os.close(taken)
         return None
     os.ftruncate(taken, 0)
-    os.pwrite(taken, os.pread(descriptor, 4096, 0), 0)
+    os.pwrite(taken, os.pread(descriptor, os.fstat(descriptor).st_size, 0), 0)
     os.close(descriptor)
     return taken

@@ -101,7 +101,10 @@ CAUSES: dict[str, tuple[str, str]] = {
     "loading": ("All workers of a crew are still loading.", "wait; `chargehand logs CREW` shows their output"),
     "stopped": ("An operator stopped or drained a crew.", "`chargehand start CREW`"),
     "no-workers": ("A crew has no workers.", "`chargehand scale CREW 1`"),
-    "no-crew": ("A queue has waiting jobs, but no crew serves it.", "start the application that declares that crew"),
+    "no-crew": (
+        "A queue has waiting jobs, but the running node has no crew for it. A second application on the store waits.",
+        "declare all crews in one application, or give each application its own store",
+    ),
     "node-stopping": ("The node is stopping.", "restart its host"),
     "network": ("The store is on a network file system, where SQLite loses data.", "move it to a local disk"),
     "folder-shared": (

@@ -22,7 +22,10 @@ def queues(facts: Facts) -> Iterator[Finding]:
                 about=queue,
                 short=f"no crew serves {queue}",
                 text=f"queue {queue}: {jobs(max(1, facts.count(queue).due))} waiting, but no crew serves it",
-                remedy="start the application that declares its crew, or use the right queue name",
+                remedy=(
+                    "declare its crew in the application that runs (a second one on the same store only waits), "
+                    "give the other application its own store, or use the right queue name"
+                ),
             )
     running, future = (sum(getattr(row, name) for row in facts.queues) for name in ("running", "future"))
     if future and not facts.waits and not running:
