@@ -44,7 +44,7 @@ from chargehand.settings.schedule import RecurringJob, Schedule
 from chargehand.settings.schedule import check as check_schedule
 from chargehand.store import Transaction
 from chargehand.stores.location import locate
-from chargehand.system import forks
+from chargehand.system import extras, forks
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -435,7 +435,8 @@ class Chargehand:
         `probes` adds /healthz, /readyz and /workers/ready at the root. Routes of the application take precedence.
         Without `announce` the address of the dashboard is not printed at the start: the application does it.
         """
-        from chargehand.web.attach import attach  # only a server needs the web package
+        with extras.required("web", "hand.attach"):
+            from chargehand.web.attach import attach  # only a server needs the web package
 
         attach(self, app, prefix, probes=probes, announce=announce)
 
@@ -445,7 +446,8 @@ class Chargehand:
         `@app.get("/songs", dependencies=[Depends(hand.requires("read"))])`. Callers are known by a key, the token, or
         the session of the dashboard.
         """
-        from chargehand.web.attach import requires
+        with extras.required("web", "hand.requires"):
+            from chargehand.web.attach import requires
 
         return requires(self, scope)
 

@@ -14,6 +14,7 @@ from chargehand.model.job import FINISHED, Attempt, JobRecord, NewJob, State, re
 from chargehand.model.topic import RESYNC, has_ended, job_topic, parse
 from chargehand.settings.plan import CrewPlan, milliseconds, new_job, with_payload
 from chargehand.store import Transaction
+from chargehand.system import extras
 
 if TYPE_CHECKING:
     from starlette.responses import Response
@@ -106,7 +107,8 @@ class Ref(Generic[Result]):
 
     def sse(self) -> "Response":
         """Returns the events as server-sent events, for a route of the application with its own authorisation."""
-        from chargehand.web.sse import of_job  # only a server needs the web package
+        with extras.required("web", "ref.sse"):
+            from chargehand.web.sse import of_job  # only a server needs the web package
 
         return of_job(self._operations, self.id)
 

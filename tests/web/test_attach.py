@@ -4,6 +4,7 @@ import asyncio
 import logging
 import os
 import signal
+import sys
 import warnings
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import asynccontextmanager
@@ -46,6 +47,25 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
 @pytest.fixture
 def hand(make: Make) -> Chargehand:
     return make()
+
+
+@pytest.mark.parametrize(
+    ("missing", "home", "extra", "use"),
+    [
+        ("fastapi", "chargehand.web.attach", "web", lambda hand: hand.attach(FastAPI())),
+        ("fastapi", "chargehand.web.attach", "web", lambda hand: hand.requires("read")),
+        ("starlette.responses", "chargehand.web.sse", "web", lambda hand: hand.crew("c", FAULTY).ref("x").sse()),
+        ("cronsim", "cronsim", "cron", lambda hand: hand.recurring("r", hand.crew("c", FAULTY), cron="* * * * *")),
+    ],
+    ids=["attach", "requires", "sse", "cron"],
+)
+def test_a_missing_extra_is_named(
+    hand: Chargehand, monkeypatch: pytest.MonkeyPatch, missing: str, home: str, extra: str, use: Callable[[Any], None]
+) -> None:
+    monkeypatch.delitem(sys.modules, home, raising=False)
+    monkeypatch.setitem(sys.modules, missing, None)
+    with pytest.raises(ConfigurationError, match=rf"{missing}.* needs an extra: pip install 'chargehand\[{extra}\]'$"):
+        use(hand)
 
 
 def get(app: FastAPI, path: str, root_path: str = "") -> tuple[int, str]:

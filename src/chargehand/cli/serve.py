@@ -6,7 +6,7 @@ import typer
 
 from chargehand import log
 from chargehand.cli import find
-from chargehand.errors import ConfigurationError
+from chargehand.system import extras
 
 
 def serve(
@@ -26,8 +26,6 @@ def serve(
     hand = find.application(app)
     hand.log_level = chosen or hand.log_level
     log.configure(hand.log_level, style=hand.settings.log)
-    try:
+    with extras.required("web", "the server"):
         from chargehand.web.serving import serve as run
-    except ImportError as error:
-        raise ConfigurationError(f"{error}: the server needs an extra: pip install 'chargehand[web]'") from None
     run(hand, host or hand.settings.host, hand.settings.port if port is None else port)

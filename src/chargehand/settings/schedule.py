@@ -15,6 +15,7 @@ from chargehand.errors import ConfigurationError
 from chargehand.ids import new_id
 from chargehand.model.job import NewJob
 from chargehand.model.records import Firing, RecurringPlan, Rescheduling
+from chargehand.system import extras
 
 SHORTEST_MS = 1000
 
@@ -85,10 +86,8 @@ def in_words(schedule: Schedule) -> str:
 
 
 def _cronsim() -> Any:
-    try:
+    with extras.required("cron", "a cron expression"):
         import cronsim
-    except ImportError as error:
-        raise ConfigurationError("cron expressions need a library: pip install 'chargehand[cron]'") from error
     return cronsim
 
 
