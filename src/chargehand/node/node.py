@@ -365,7 +365,9 @@ class Node:
             case Recovered(settlements, died):
                 if settlements:
                     log.warning(
-                        "jobs of an earlier node were released" + (", which died; they are suspects" if died else ""),
+                        "jobs of a node that died were released; only one of them runs at a time until they have ended"
+                        if died
+                        else "jobs of an earlier node were released",
                         count=len(settlements),
                     )
                     self._ledger.hint()
