@@ -48,15 +48,18 @@ def application(name: str) -> Chargehand:
         raise ConfigurationError(
             f"application {name!r} cannot be imported from {os.getcwd()}: {type(error).__name__}: {error}{at}"
         ) from error
+    hands = {f"{module}:{key}": value for key, value in vars(found).items() if isinstance(value, Chargehand)}
+    choice = f"; its Chargehand objects: {', '.join(hands) or 'none'}"
     if not attribute:
-        hands = [value for value in vars(found).values() if isinstance(value, Chargehand)]
         if len(hands) != 1:
-            raise ConfigurationError(f"module {module!r} has {len(hands)} Chargehand objects; name one: {module}:NAME")
-        return hands[0]
+            raise ConfigurationError(f"module {module!r} does not have exactly one Chargehand object{choice}")
+        return next(iter(hands.values()))
     for part in attribute.split("."):
-        found = getattr(found, part, None)
+        if not hasattr(found, part):
+            raise ConfigurationError(f"module {module!r} has no name {attribute!r}{choice}")
+        found = getattr(found, part)
     if not isinstance(found, Chargehand):
-        raise ConfigurationError(f"{name!r} is not a Chargehand object; expected something like jobs:hand")
+        raise ConfigurationError(f"{name!r} is of type {type(found).__name__}, not a Chargehand object{choice}")
     return found
 
 

@@ -1,0 +1,47 @@
+"""How a command finds the application that it is given as module:object."""
+
+import re
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from chargehand import Chargehand, ConfigurationError
+from chargehand.cli import find
+
+
+@pytest.fixture
+def jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A module with one Chargehand object."""
+    hand = Chargehand(tmp_path / "chargehand.db")
+    module = SimpleNamespace(hand=hand, tag=hand.crew("tag", "a:B"), apps=SimpleNamespace(hand=hand), nothing=None)
+    monkeypatch.setitem(sys.modules, "found_jobs", module)  # type: ignore[arg-type]
+    return module
+
+
+@pytest.mark.parametrize("name", ["found_jobs", "found_jobs:", "found_jobs:hand", "found_jobs:apps.hand"])
+def test_an_application_is_found(jobs: Any, name: str) -> None:
+    assert find.application(name) is jobs.hand
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("found_jobs:hnad", "module 'found_jobs' has no name 'hnad'"),
+        ("found_jobs:apps.hnad", "module 'found_jobs' has no name 'apps.hnad'"),
+        ("found_jobs:hnad.apps", "module 'found_jobs' has no name 'hnad.apps'"),
+        ("found_jobs:tag", "'found_jobs:tag' is of type Crew, not a Chargehand object"),
+        ("found_jobs:nothing", "'found_jobs:nothing' is of type NoneType, not a Chargehand object"),
+    ],
+)
+def test_a_wrong_name_is_answered_with_the_right_ones(jobs: Any, name: str, text: str) -> None:  # spec: CL-6
+    with pytest.raises(ConfigurationError, match=f"^{re.escape(text)}; its Chargehand objects: found_jobs:hand$"):
+        find.application(name)
+
+
+def test_a_module_with_two_is_answered_with_both(jobs: Any, tmp_path: Path) -> None:
+    jobs.second = Chargehand(tmp_path / "second.db")
+    with pytest.raises(ConfigurationError, match=r"exactly one .*: found_jobs:hand, found_jobs:second$"):
+        find.application("found_jobs")
