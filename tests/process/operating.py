@@ -1,5 +1,6 @@
 """What the tests of orders share: an application written by a test, a terminal."""
 
+import hashlib
 import json
 import os
 import signal
@@ -28,7 +29,8 @@ class Serving(Started):
 
     def __init__(self, world: World, crews: str, settings: str, environment: dict[str, str]) -> None:
         text = f"from scripted_app import *\nhand = chargehand('unused'{settings and ', ' + settings})\n{crews}\n"
-        name = f"application_{os.urandom(4).hex()}"  # a new text of the same size within a second would not be compiled
+        # Named by its text: another one of the same size might not be compiled, and a new module is a deployment.
+        name = f"application_{hashlib.sha256(text.encode()).hexdigest()[:8]}"
         (world.folder / f"{name}.py").write_text(text)
         folders = python_path(world.folder)
         env = {**os.environ, "CHARGEHAND_URL": str(world.store), "PYTHONPATH": folders, **environment}

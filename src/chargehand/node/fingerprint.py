@@ -1,8 +1,13 @@
-"""A digest of a crew's code and settings, which changes when a fix is deployed. Application code is not imported."""
+"""A digest of a crew's code, settings and installed packages, which changes when a fix is deployed.
+
+Application code is not imported. Running the application must not change the digest: it contains no data, no caches,
+and no times of folders in which those are created.
+"""
 
 import hashlib
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -10,10 +15,12 @@ import msgspec
 from chargehand.settings.plan import CrewPlan
 
 MOST_FILES = 2000
+_METADATA = (".dist-info", ".egg-info")
+_MODULES = (".py", ".so", ".pth", ".egg-link")
 
 
 def fingerprint(crew: CrewPlan, python_path: Sequence[str]) -> str:
-    """Returns a digest of the crew's settings, its handler's package (or module folder), and the installed packages."""
+    """Returns a digest of the crew's settings, its handler's package (or module folder), and what can be imported."""
     digest = hashlib.sha256(msgspec.json.encode(msgspec.structs.replace(crew, workers=0)))
     for name in _sources(crew.handler.partition(":")[0], python_path):
         digest.update(str(name).encode())
@@ -21,17 +28,21 @@ def fingerprint(crew: CrewPlan, python_path: Sequence[str]) -> str:
             digest.update(name.read_bytes())
         except OSError as error:  # deleted or unreadable: that is a state that can change, too
             digest.update(str(error.errno).encode())
-    for folder in python_path:
-        if folder.endswith("-packages"):
-            digest.update("\n".join(sorted(_installed(folder))).encode())
+    installed = {name for folder in python_path for name in _installed(folder)}
+    digest.update("\n".join(sorted(installed)).encode(errors="surrogateescape"))
     return digest.hexdigest()
 
 
 def _installed(folder: str) -> list[str]:
-    try:
-        return [name for name in os.listdir(folder) if name.endswith((".dist-info", ".egg-link", ".pth"))]
-    except OSError:
-        return []
+    """Returns the names of modules and packages in the folder, and of distributions with the time of installation."""
+    found: list[str] = []
+    with suppress(OSError), os.scandir(folder or ".") as entries:  # a zip file, or a folder that an import passes over
+        for entry in entries:
+            if entry.name.endswith(_METADATA):
+                found.append(f"{entry.name} {entry.stat().st_mtime_ns}")
+            elif entry.name.endswith(_MODULES) or os.path.exists(f"{entry.path}/__init__.py"):
+                found.append(entry.name)
+    return found
 
 
 def _sources(module: str, python_path: Sequence[str]) -> Iterator[Path]:

@@ -76,7 +76,7 @@ class Requests:
                 self._ledger.chore(chores.Forgive(mark.component), now)
             elif mark.fingerprint != news.fingerprints.get(mark.crew):
                 log.info(
-                    "worker is started again: its code or settings have changed",
+                    "worker is started again: its code, its settings or the installed packages have changed",
                     event=log.Event.WORKER_FORGIVEN,
                     component=mark.component,
                 )
