@@ -1,7 +1,7 @@
 """Settings of crews and options of jobs: checked once, refused with the name, the value and what is allowed."""
 
 from pathlib import Path
-from typing import Annotated, Any, Literal, NewType
+from typing import Annotated, Any, Literal, NewType, cast
 
 import msgspec
 import pytest
@@ -142,6 +142,13 @@ def test_a_recurring_job_has_the_name_of_its_schedule_as_label(
     hand.recurring(name, hand.crew("tag", "tagging:Tagger"), every=60, **options)
     (entry,) = hand._node_plan().recurring
     assert entry.job.label == label
+
+
+# spec: CF-1
+def test_the_name_of_a_recurring_job_is_a_string(tmp_path: Path) -> None:
+    hand, number = Chargehand(str(tmp_path / "a.db"), folder=tmp_path), cast(Any, 5)
+    with pytest.raises(ConfigurationError, match="recurring job 5: the name must be a string"):
+        hand.recurring(number, hand.crew("tag", "tagging:Tagger"), every=60)
 
 
 # durations

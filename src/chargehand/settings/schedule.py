@@ -38,6 +38,9 @@ class RecurringJob(msgspec.Struct, frozen=True, kw_only=True):
 
 def check(name: str, schedule: Schedule) -> Schedule:
     """Returns the schedule. Raises ConfigurationError if it is invalid."""
+    given: Any = name
+    if not isinstance(given, str):
+        raise ConfigurationError(f"recurring job {given!r}: the name must be a string")
     if (schedule.cron is None) == (schedule.every_ms is None):
         raise ConfigurationError(f"recurring job {name!r}: set either cron or every")
     cron: Any = schedule.cron
