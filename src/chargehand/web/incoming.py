@@ -56,8 +56,8 @@ def read_many(request: Request, body: bytes) -> Callable[[], list[JobIn]]:
     def read() -> list[JobIn]:
         if kind != "application/json":
             raise invalid([Fault("body", "Content-Type is not application/json")])
-        found = bodies.decoded(body, "body", _jobs_type())
-        jobs = [job for job in msgspec.structs.astuple(found.jobs) if memoryview(job).nbytes]
+        array = bodies.decoded(bodies.decoded(body, "body", _Bulk).jobs, "body/jobs", _array_type())
+        jobs = [job for job in msgspec.structs.astuple(array) if memoryview(job).nbytes]
         if not jobs:
             raise invalid([Fault("body/jobs", f"is not an array of 1 to {MOST_JOBS:,} jobs")])
         return [_one(number, job) for number, job in enumerate(jobs)]
@@ -65,16 +65,21 @@ def read_many(request: Request, body: bytes) -> Callable[[], list[JobIn]]:
     return read
 
 
+class _Bulk(msgspec.Struct, forbid_unknown_fields=True):
+    """A bulk request."""
+
+    jobs: msgspec.Raw
+
+
 @cache
-def _jobs_type() -> Any:
-    """Returns the type of a bulk request; its jobs are decoded one by one, so that other threads run in between.
+def _array_type() -> Any:
+    """Returns the type of the jobs of a bulk request; each is decoded later, so that other threads run in between.
 
     The array is a struct with a field for each job, because msgspec refuses a further item when it reaches it. A list
     is built before its length is checked: millions of items would hold the interpreter for a second.
     """
     fields = [(f"job{number}", msgspec.Raw, msgspec.Raw()) for number in range(MOST_JOBS)]
-    array = msgspec.defstruct("JobArray", fields, array_like=True, forbid_unknown_fields=True)
-    return msgspec.defstruct("Jobs", [("jobs", array)], forbid_unknown_fields=True)
+    return msgspec.defstruct("JobArray", fields, array_like=True, forbid_unknown_fields=True)
 
 
 def _one(number: int, job: msgspec.Raw) -> JobIn:
