@@ -43,7 +43,7 @@ example: $(STAMP)  ## run a small application with two crews; kill a worker and 
 
 test: $(STAMP) | $(NGINX) $(BROWSER)  ## run all tests
 	@$(BIN)/python -m pytest -m alone  # first, so that in a new clone the parallel run finds cached bytecode
-	@$(BIN)/python -m pytest -n 6 --dist worksteal -m "not alone"
+	@$(BIN)/python -m pytest -n 4 --dist worksteal -m "not alone"
 
 test-all:        ## run all tests with every Python from 3.11 to 3.14 that is present (PYTHONS="3.12 3.13": only these)
 	@$(PYTHON) tests/every_python.py $(PYTHONS)
