@@ -14,10 +14,8 @@ from chargehand.testing import eventually
 from paths import python_path
 
 STUCK = 20.0
-"""Seconds. Whoever waits for a lock that a fork has made unattainable gives up after 60 s; a busy machine takes a few."""
-APPLICATION = (
-    f"STUCK = {STUCK}"
-    + """
+"""Seconds. A process that waits for a lock which a fork made unattainable gives up after 60 s; load costs a few."""
+APPLICATION = """
 import json, multiprocessing, os, sys, threading
 from concurrent.futures import ProcessPoolExecutor
 from scripted_app import chargehand
@@ -63,7 +61,7 @@ def refused():
 def everybody():
     with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("fork")) as pool:
         told["waits"] += pool.map(use, range(4))
-    told["ends"] += [ended(forked(lambda: use(0) > STUCK)) for _ in range(4)]
+    told["ends"] += [ended(forked(lambda: use(0) > float(sys.argv[3]))) for _ in range(4)]
 
 if __name__ == "__main__":
     hand.open()
@@ -86,13 +84,12 @@ if __name__ == "__main__":
     hand.close()
     print(json.dumps(told))
 """
-)
 
 
 def test_forked_processes_of_an_application_use_its_chargehand(world: World) -> None:  # spec: ST-2
     """Other threads write meanwhile; first without a node, then with one."""
     done = subprocess.run(
-        [sys.executable, "-c", APPLICATION, str(world.store), world.ledger],
+        [sys.executable, "-c", APPLICATION, str(world.store), world.ledger, str(STUCK)],
         env={**os.environ, "PYTHONPATH": python_path()}, capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
