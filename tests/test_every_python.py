@@ -80,7 +80,8 @@ def test_each_version_is_installed_and_tested_in_its_own_environment(
 
 
 def test_the_makefile_has_a_rule_for_the_environment_that_the_script_names() -> None:
-    words = ["make", "-n", ".venvs/3.13/.ready", "test", "VENV=.venvs/3.13", "PYTHON=/python3.13"]
+    # No environment has this name, also if this test itself runs in one that the script has made.
+    words = ["make", "-n", ".venvs/3.x/.ready", "test", "VENV=.venvs/3.x", "PYTHON=/python3.x"]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True)
-    assert "/python3.13 -m venv .venvs/3.13" in done.stdout
-    assert ".venvs/3.13/bin/python -m pytest" in done.stdout
+    assert "/python3.x -m venv .venvs/3.x" in done.stdout
+    assert ".venvs/3.x/bin/python -m pytest" in done.stdout
