@@ -12,7 +12,7 @@ from chargehand.processes.record import ProcessRecord
 INTERVAL = 0.5
 """The minimum number of seconds between two looks at the processes of a worker."""
 IDLE_INTERVAL = 30.0
-"""The same for a worker that has done nothing since the last look."""
+"""The minimum number of seconds between two looks at a worker that has done nothing since the last one."""
 
 
 class Strays:
