@@ -377,8 +377,11 @@ class Store(Protocol):
         """
         ...
 
-    def changed(self) -> bool:
-        """Returns whether others may have written since the last call; True when unsure."""
+    def changed(self, *, again: bool = False) -> bool:
+        """Returns whether others may have written since the last call; True when unsure.
+
+        `again`: the next call returns the same, as if this one had not been made.
+        """
         ...
 
     def now_ms(self) -> int:

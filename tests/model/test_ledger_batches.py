@@ -8,7 +8,7 @@ from chargehand.model.job import (
     Done,
     Enqueued,
 )
-from chargehand.model.ledger import AWAITED_WAIT, ENOUGH_OUTCOMES, LONGEST_WAIT, NOTE_AFTER, POLL
+from chargehand.model.ledger import AWAITED_WAIT, ENOUGH_OUTCOMES, LONGEST_WAIT, NOTE_AFTER, POLL, UNTOLD
 
 # when to write
 
@@ -164,7 +164,7 @@ def test_a_hint_is_asked_about_at_once(queue: str | None) -> None:
     serve(made, "w0")
     made.next_batch(T)
     grant(made)
-    assert made.batch_due(T) == T + POLL
+    assert made.batch_due(T) == T + POLL + UNTOLD
     made.hint(queue)
     assert made.batch_due(T) == T
     assert made.next_batch(T).poll is False
@@ -177,7 +177,7 @@ def test_a_hint_for_another_queue_is_not_ours() -> None:
     made.next_batch(T)
     grant(made)
     made.hint("queue-b")
-    assert made.batch_due(T) == T + POLL
+    assert made.batch_due(T) == T + POLL + UNTOLD
 
 
 # spec: WK-3
@@ -256,16 +256,45 @@ def test_jobs_that_are_due_now_are_asked_for_now() -> None:
 
 
 # spec: WK-3
-def test_without_a_hint_the_store_is_asked_every_second() -> None:
+def test_without_a_hint_the_store_is_asked_when_others_wrote_and_now_and_then() -> None:
     made = ledger()
     serve(made, "w0")
     made.next_batch(T)
     grant(made)
-    for second in range(1, 5):
-        assert made.batch_due(T + second - 0.5) == T + second
-        batch = made.next_batch(T + second)
+    now = T
+    for _ in range(4):
+        assert made.batch_due(now) == now + POLL + UNTOLD
+        now += 1.1
+        made.others_wrote(now)
+        assert made.batch_due(now) == now
+        batch = made.next_batch(now)
         assert (batch.wants, batch.poll, batch.hinted) == ((Want("a", "queue-a", 1),), True, False)
-        grant(made, now=T + second)
+        grant(made, now=now)
+
+
+# spec: WK-3
+def test_writes_of_others_while_a_batch_is_in_flight_are_asked_about_after_it() -> None:
+    made = ledger()
+    serve(made, "w0")
+    made.next_batch(T)
+    made.others_wrote(T)
+    assert made.batch_due(T) is None
+    grant(made)
+    assert made.batch_due(T) == T
+    assert made.next_batch(T).poll
+
+
+# spec: WK-3
+def test_a_batch_that_is_sent_anyway_polls_every_second() -> None:
+    made = ledger()
+    serve(made, "w0")
+    made.next_batch(T)
+    grant(made)
+    made.hint()
+    assert not made.next_batch(T + 0.4 * POLL).poll
+    grant(made)
+    made.hint()
+    assert made.next_batch(T + POLL).poll
 
 
 # spec: WK-3 WK-8
@@ -287,4 +316,4 @@ def test_the_store_is_asked_also_while_nobody_is_free() -> None:
     assert made.batch_due(T) == T
     assert made.next_batch(T).poll is True
     made.confirm(Result(), T)
-    assert made.batch_due(T) == T + POLL
+    assert made.batch_due(T) == T + POLL + UNTOLD

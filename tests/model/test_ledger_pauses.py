@@ -7,7 +7,7 @@ from chargehand.model.batch import Grant, Result, Want
 from chargehand.model.chores import Forgive
 from chargehand.model.held import SECONDS_AHEAD
 from chargehand.model.job import Done, State
-from chargehand.model.ledger import CHORE_WAIT, POLL, Ledger
+from chargehand.model.ledger import CHORE_WAIT, POLL, UNTOLD, Ledger
 
 ME, OTHER = "worker:a:0", "worker:a:1"
 
@@ -38,7 +38,7 @@ def test_nothing_is_asked_for_a_paused_crew_however_long() -> None:
     made.hint()
     assert made.next_batch(T).wants == ()
     made.confirm(Result(), T)
-    assert made.batch_due(T) == T + POLL
+    assert made.batch_due(T) == T + POLL + UNTOLD
     assert made.next_batch(T + 5 * POLL).wants == ()
 
 
@@ -190,7 +190,7 @@ def test_a_crew_that_sleeps_asks_whether_there_is_work() -> None:
     assert made.next_batch(T).wants == (Want("a", "queue-a", 0, 2),)
     made.confirm(Result(grants=(Grant("a", (), None, 0),)), T)
     assert made.waiting() == {}
-    assert made.batch_due(T) == T + POLL
+    assert made.batch_due(T) == T + POLL + UNTOLD
     batch = made.next_batch(T + POLL)
     assert (batch.wants, batch.poll) == ((Want("a", "queue-a", 0, 2),), True)
 
@@ -231,7 +231,7 @@ def test_a_paused_crew_does_not_ask_for_its_sleepers() -> None:
     made.hint()
     assert made.next_batch(T).wants == ()
     made.confirm(Result(), T)
-    assert made.batch_due(T) == T + POLL
+    assert made.batch_due(T) == T + POLL + UNTOLD
     assert made.next_batch(T + POLL).wants == ()
 
 

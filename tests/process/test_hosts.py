@@ -265,12 +265,14 @@ def test_a_node_whose_lock_another_took_stops_and_leaves_the_other_its_files(  #
         assert host.ready.wait(20)
         node = host.node_pid
         assert node
+        os.kill(node, signal.SIGSTOP)  # otherwise it is the first to take the lock of the new file
         location.node.unlink()
         lock = nodelock.take(location)
         assert lock is not None
         location.socket.unlink()
         for file in (location.socket, location.lives):
             file.write_bytes(b"the other's")
+        os.kill(node, signal.SIGCONT)
         eventually(lambda: gone(node), what="the node has stopped")
         assert location.socket.read_bytes() == b"the other's"
         assert location.lives.read_bytes().startswith(b"the other's")

@@ -193,7 +193,7 @@ LIVENESS = (
         "        if place.after is not After.REMOVE:\n",
         new="        if place.after not in (After.REMOVE, After.SLEEP):\n",
         profile="people",
-        first=14,
+        first=67,
     ),
     Mutant(
         name="what workers declared is not counted against the GPU",

@@ -193,7 +193,7 @@ RESTARTS = (
         old="    return [each.seq for each in left if each is not first]\n",
         new="    return []\n",
         profile="node deaths",
-        first=162,
+        first=110,
     ),
     Mutant(
         name="suspects are forgotten before they have ended",

@@ -323,7 +323,7 @@ def idle_workers_that_leave(stage: Stage) -> None:
 
 def several_at_once(stage: Stage) -> None:
     """Jobs wait a moment for others, and go together; those with a past go alone; of a bad batch only one is bad."""
-    world = begin(stage, 1, lifted=True, batching={"a": (3, 0.5)}, takes=(1.0,))
+    world = begin(stage, 1, lifted=True, poll=60.0, batching={"a": (3, 0.5)}, takes=(1.0,))
     world.folk.enqueue(2, "a", delay_ms=0, priority=0, timeout_ms=None)
     now_at(world, 0.4)
     assert world.tally["jobs handed out"] == 0

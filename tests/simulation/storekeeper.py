@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 from asking import waits
 
 from chargehand.errors import StoreError
+from chargehand.model import ledger
 from chargehand.model.batch import Batch, Result
 from chargehand.model.records import Holder
 from chargehand.store import Store
@@ -41,21 +42,31 @@ class Storekeeper:
     def __init__(self, node: "Node", life: str) -> None:
         self._node, self._world = node, node.world
         self.holder = Holder("sim", life)
-        self.busy = False
         self._pause = FIRST_PAUSE
+        self._world.after(ledger.POLL, self._watch)
+
+    def _watch(self) -> None:
+        """Tells the main thread between two batches that others have written, as the store thread does."""
+        node, world = self._node, self._world
+        if not node.alive:
+            return
+        failing = world.now < world.store_fails_until
+        if node.ledger.in_flight is None and (failing or world.stage.store.changed(again=True)):
+            node.order(lambda: node.ledger.others_wrote(world.now))
+        world.after(ledger.POLL, self._watch)
 
     def submit(self) -> float:
         """Executes the next batch if it is due. Returns when it is due otherwise."""
-        ledger, world = self._node.ledger, self._world
-        due = ledger.batch_due(world.now)
+        its, world = self._node.ledger, self._world
+        due = its.batch_due(world.now)
         if due is None:
             return NEVER
         if due > world.now + 1e-9:
             return due
-        batch = ledger.next_batch(world.now)
+        batch = its.next_batch(world.now)
         if batch == Batch():
-            ledger.confirm(Result(), world.now)
-            return ledger.batch_due(world.now) or NEVER
+            its.confirm(Result(), world.now)
+            return its.batch_due(world.now) or NEVER
         world.oracle.jobs.ahead.submitted()
         delay = self._delay()
         if world.now < world.store_fails_until:

@@ -189,7 +189,10 @@ def test_nobody_elses_write_is_not_a_stir(path: Path) -> None:
         put(mine, job("own"))
         assert mine.changed() is False
         put(other, job("theirs"))
+        assert mine.changed(again=True) is True
+        assert mine.changed(again=True) is True
         assert mine.changed() is True
+        assert mine.changed(again=True) is False
         assert mine.changed() is False
 
 

@@ -41,6 +41,8 @@ NOTE_AFTER = 0.05
 """The worker of a job is written after this many seconds; most small jobs are done before."""
 POLL = 1.0
 """The interval of polling the store without a hint; from half of it on, a batch that is sent anyway polls as well."""
+UNTOLD = 4.0
+"""Seconds after the interval at which a batch is sent only to poll; until then, `others_wrote` reports writes."""
 BLIND_AFTER = 2
 """The number of consecutive failures of `discover` after which the crew is reported."""
 AWAY_MS = 1000
@@ -103,7 +105,7 @@ class Ledger:
         self._waiting: dict[str, int] = {}
         self._write_at: float | None = None
         """When the collected outcomes are to be written."""
-        self._poll_at = now
+        self._poll_at = now - UNTOLD
         self._unsure = False
         """Whether a poll failed that the store believes to have succeeded."""
         self.in_flight: Batch | None = None
@@ -453,6 +455,10 @@ class Ledger:
             if queue is None or pool.queue == queue:
                 pool.check_store = pool.stirred = True
 
+    def others_wrote(self, now: float) -> None:
+        """Records that other processes have written to the store: a batch is due, and it polls."""
+        self._poll_at = now - UNTOLD
+
     def hurry(self, now: float) -> None:
         """Writes the collected outcomes sooner, because a caller has started to wait for a job."""
         if self._write_at is not None:
@@ -507,7 +513,7 @@ class Ledger:
     def _batch_wanted(self, now: float) -> float:
         if self._requests or len(self._settlements) >= ENOUGH_OUTCOMES:
             return now
-        due = self._poll_at if not self.closed else now + POLL
+        due = self._poll_at + UNTOLD if not self.closed else now + POLL
         if self._chores_since is not None:
             due = min(due, self._chores_since + (CHORE_WAIT if self._busy else 0))
         if self._write_at is not None:
@@ -524,7 +530,7 @@ class Ledger:
                 continue
             if pool.check_store:
                 return now
-            due = min(due, self._poll_at, pool.due_at or self._poll_at)
+            due = min(due, pool.due_at or due)
         for held in self.held.values():
             if not held.noted:
                 moment = held.since + NOTE_AFTER

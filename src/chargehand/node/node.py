@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from chargehand import __version__, clock, log
-from chargehand.errors import EXIT_ERROR, EXIT_STORE, StoreError, summary
+from chargehand.errors import EXIT_ERROR, EXIT_STORE, summary
 from chargehand.model import chores
 from chargehand.model.batch import Batch, Result
 from chargehand.model.diary import Diary
@@ -35,16 +35,16 @@ from chargehand.node.live import Live
 from chargehand.node.log_buffer import LogBuffer
 from chargehand.node.loop import Channel, Loop
 from chargehand.node.output import OutputLine
+from chargehand.node.own_files import OwnFiles
 from chargehand.node.reader import Reader
 from chargehand.node.replies import answer_enqueue, refuse, waits
 from chargehand.node.requests import Requests
 from chargehand.node.server import Documents, Server
 from chargehand.node.stacks import StackRequests
-from chargehand.node.store_thread import Failure, News, Opened, Recovered, StoreThread, Unusable
+from chargehand.node.store_thread import Failure, News, Opened, OthersWrote, Recovered, StoreThread, Unusable
 from chargehand.node.subscribers import Subscribers
 from chargehand.node.supervisor import Supervisor
 from chargehand.processes import proc
-from chargehand.processes.lockfile import is_named, take_again
 from chargehand.processes.nvidia import Tool
 from chargehand.processes.record import ProcessRecord
 from chargehand.protocol.frame import BadFrame, Frame, encode
@@ -62,8 +62,6 @@ MOST_ERRORS, ERROR_WINDOW = 3, 60.0
 EMPTY = Batch()
 BRISK = 0.0005
 """Seconds after a whole turn during which a turn only handles what arrived: nothing else is that urgent."""
-FILES_EVERY = 0.9
-"""Seconds between two checks of the lock file and the socket; the node does not wake for it, but polls every second."""
 UNKILLABLE_EVERY = 0.5
 """Seconds between two checks of processes that a SIGKILL did not end."""
 
@@ -72,14 +70,14 @@ class Node:
     """One run of a node process. `step` is one turn of its loop; `run` repeats it until the node has stopped."""
 
     def __init__(self, plan: NodePlan, tether: socket.socket, lock: int | None, log_buffer: LogBuffer) -> None:
-        self._plan, self._lock, self._replaced = plan, lock, False
+        self._plan = plan
         self._started_ms = clock.now_ms()
         self._loop = Loop()
         self._tether = Channel(self._loop, tether, PLAN_LIMIT, self._on_tether, lambda _: self.stop("the host is gone"))
         self._location = locate(plan.store)
         self._lives = ProcessRecord(self._location.lives, self._location.mark)
         self._unkillable = self._lives.end_earlier(TAKEOVER_LIMIT)
-        self._look_at = self._files_at = now = clock.monotonic()
+        self._look_at = now = clock.monotonic()
         self._pace = Pace(now)
         chance = random.Random()
         starts = plan.starts
@@ -132,6 +130,7 @@ class Node:
             self._loop, self._location.socket, _raise_descriptor_limit() // 2, self._requests, self._subscribers,
             self._followers, self._stacks, log_buffer, Documents(self.status, self._past, self._history),
         )  # fmt: skip
+        self._files = OwnFiles(self._loop, self._server, self._location, lock)
         self._sleeping = [crew.name for crew in plan.crews if crew.idle_exit is not None]
         """Crews with an idle timeout, whose workers end when they have no work."""
         self._open = False
@@ -179,26 +178,6 @@ class Node:
             self._supervisor.keep_free(left)
             self._store.recover(self._spare())
 
-    def _look_at_the_files(self, now: float) -> None:
-        """Restores the lock file and the socket if somebody deleted them; stops if another node has taken the lock."""
-        self._files_at = now + FILES_EVERY
-        if self._replaced:
-            return
-        try:
-            if self._lock is not None and not is_named(self._lock, self._location.node):
-                lock = take_again(self._lock, self._location.node)
-                if lock is None:
-                    self._replaced = True
-                    log.error("the lock file of the node was deleted, and another node took its place")
-                    self.stop("another node serves the store: the lock file was deleted")
-                    return
-                self._lock = lock
-                log.warning("the lock file of the node was deleted; it was made again", file=self._location.node)
-            if self._server.restore():
-                log.warning("the control socket was deleted; it was made again", file=self._location.socket)
-        except (OSError, StoreError) as error:
-            log.warning("the node's files cannot be checked", folder=self._location.path.parent, why=error)
-
     # the loop
 
     def run(self) -> int:
@@ -221,7 +200,7 @@ class Node:
         self._store.stop()
         self._store.join(1.0)
         self._server.close()
-        if not self._replaced:
+        if not self._files.replaced:
             self._lives.forget()
         log.info(
             "node stopped",
@@ -268,8 +247,7 @@ class Node:
             self._supervisor.tick(now, late=late)
         if self._unkillable and now >= self._look_at:
             self._look_at_the_unkillable(now)
-        if now >= self._files_at:
-            self._look_at_the_files(now)
+        self._check_files(now)
         if self._open and now >= tend_at:
             self._tend(now)
         if now >= self._gpus.due():
@@ -282,6 +260,12 @@ class Node:
             self._live.step(now)
             self._subscribers.send()
         self._brisk_until = now + BRISK
+
+    def _check_files(self, now: float) -> None:
+        """Stop if another node has taken the lock, whose file was deleted."""
+        self._files.check(now)
+        if self._files.replaced:
+            self.stop("another node serves the store: the lock file was deleted")
 
     def _forgive(self, now: float, waited: float = 0.0) -> bool:
         """Shift every deadline by the time for which this process was held up. Returns whether it was."""
@@ -322,7 +306,7 @@ class Node:
             due = min(due, self._gone_at + LAST_WORDS)
         if self._unkillable:
             due = min(due, self._look_at)
-        due = min(due, self._live.due(), self._gpus.due(), self._stacks.due())
+        due = min(due, self._live.due(), self._gpus.due(), self._stacks.due(), self._files.due())
         return min(max(0.0, due - now), LONGEST_WAIT)
 
     def _submit(self, now: float) -> float | None:
@@ -345,7 +329,7 @@ class Node:
         now = clock.monotonic()
         if self._gone_at is None:
             self._gone_at = now
-            if self._open and not self._replaced:
+            if self._open and not self._files.replaced:
                 self._ledger.chore(chores.Wipe(), now)
         return self._ledger.settled or now >= self._gone_at + LAST_WORDS
 
@@ -380,6 +364,8 @@ class Node:
                 self._tether.send(encode("FAILED", {"code": EXIT_STORE, "why": why}))
             case Failure(why):
                 self._store_failed(why, now)
+            case OthersWrote():
+                self._ledger.others_wrote(now)
             case Result():
                 self._committed(news, now)
 
@@ -512,7 +498,7 @@ class Node:
         if self._stopping is not None:
             return
         self._stopping = why
-        if not self._replaced:
+        if not self._files.replaced:
             self._lives.stopping()
         log.info("node stopping", event=log.Event.NODE_STOPPING, reason=why)
         self._ledger.close(clock.monotonic())

@@ -24,6 +24,9 @@ from chargehand.stores.turn import pauses_of
 PRUNE_EVERY = 60.0
 PRUNE_AT_ONCE = 500
 RECOVER_AGAIN = 0.5
+WATCH_EVERY = 1.0
+"""Seconds between two checks for writes of other processes while there is no batch: the main thread sleeps on if there
+were none."""
 
 
 class Opened(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,7 +64,11 @@ class Unusable(msgspec.Struct, frozen=True):
     why: str
 
 
-News = Opened | Recovered | Result | Failure | Unusable
+class OthersWrote(msgspec.Struct, frozen=True):
+    """Other processes have written to the store, or it cannot be told."""
+
+
+News = Opened | Recovered | Result | Failure | Unusable | OthersWrote
 
 
 class StoreThread(threading.Thread):
@@ -120,6 +127,9 @@ class StoreThread(threading.Thread):
 
     def _report(self, news: News) -> None:
         self.busy_since = None
+        self._tell(news)
+
+    def _tell(self, news: News) -> None:
         self._outbox.append(news)
         os.eventfd_write(self.ready, 1)
 
@@ -179,12 +189,26 @@ class StoreThread(threading.Thread):
             self._inbox.put(todo)
 
     def _next(self, store: Store) -> Batch | Recover | None:
-        """Returns the next batch; prunes old jobs in small steps while there is none."""
+        """Returns the next batch; while there is none, watches for writes of others, and prunes in small steps."""
+        watch_at = clock.monotonic() + WATCH_EVERY
         while True:
             try:
-                return self._inbox.get(timeout=max(0.0, self._prune_at - clock.monotonic()))
+                return self._inbox.get(timeout=max(0.0, min(watch_at, self._prune_at) - clock.monotonic()))
             except Empty:
+                now = clock.monotonic()
+            if now >= watch_at:
+                watch_at = now + WATCH_EVERY
+                self._watch(store)
+            if now >= self._prune_at:
                 self._prune(store)
+
+    def _watch(self, store: Store) -> None:
+        try:
+            changed = store.changed(again=True)
+        except StoreError:
+            changed = True  # the main thread polls, and learns why that fails
+        if changed:
+            self._tell(OthersWrote())
 
     def _prune(self, store: Store) -> None:
         again = PRUNE_EVERY

@@ -197,10 +197,12 @@ class SqliteStore:
 
     # reading
 
-    def changed(self) -> bool:
+    def changed(self, *, again: bool = False) -> bool:
         with store_errors(self.path), self.use:
-            seen, self._data_version = self._data_version, int(self._db.pragma("data_version"))
-            return seen != self._data_version
+            seen, found = self._data_version, int(self._db.pragma("data_version"))
+            if not again:
+                self._data_version = found
+            return seen != found
 
     def now_ms(self) -> int:
         return self._now_ms()
