@@ -2,9 +2,11 @@
 
 import os
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import pgserver
 import pytest
 from builders import Wall
 
@@ -18,7 +20,25 @@ def sqlite(folder: Path, wall: Wall) -> StoreFactory:
     return lambda: SqliteStore(folder / "store.db", now_ms=wall)
 
 
-STORES: dict[str, Callable[[Path, Wall], StoreFactory]] = {"sqlite": sqlite}
+def postgres(_: Path, wall: Wall) -> StoreFactory:
+    if (packages := pgserver.missing()) is not None:
+        pytest.skip(f"the PostgreSQL store is NOT tested: pip install {packages}")
+    from chargehand.stores.postgres import address
+    from chargehand.stores.postgres.store import PostgresStore
+
+    at = address.parse(postgres_url())
+    PostgresStore(at).close()
+    pgserver.empty(at.conninfo, str(at.schema))
+    return lambda: PostgresStore(at, now_ms=wall)
+
+
+@cache
+def postgres_url() -> str:
+    """Returns the URL of a store that only this process uses: its tests empty it, which is faster than a new one."""
+    return f"{pgserver.url()}&schema=test_{os.getpid()}"
+
+
+STORES: dict[str, Callable[[Path, Wall], StoreFactory]] = {"sqlite": sqlite, "postgres": postgres}
 
 
 MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None

@@ -50,7 +50,8 @@ from chargehand.model.records import (
 )
 from chargehand.stores import open_store
 from chargehand.stores.location import locate
-from chargehand.stores.sqlite import files, prune
+from chargehand.stores import surplus
+from chargehand.stores.sqlite import files
 from chargehand.stores.sqlite.store import SqliteStore, check_engine
 
 
@@ -714,7 +715,7 @@ def test_a_job_that_is_retried_while_it_is_about_to_be_pruned_keeps_its_history(
 
 # spec: WK-12
 def test_very_many_are_counted_a_piece_at_a_time(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prune, "COUNT_AT_ONCE", 3)
+    monkeypatch.setattr(surplus, "COUNT_AT_ONCE", 3)
     with opened(path) as store:
         ids = [bring(store, State.DONE).id for _ in range(14)]
         seen = [(store.prune(Retention(count=10), 2), store.pruning) for _ in range(6)]
@@ -726,7 +727,7 @@ def test_very_many_are_counted_a_piece_at_a_time(path: Path, monkeypatch: pytest
 def test_what_finishes_while_it_is_counted_is_counted_the_next_time(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(prune, "COUNT_AT_ONCE", 3)
+    monkeypatch.setattr(surplus, "COUNT_AT_ONCE", 3)
     with opened(path) as store:
         ids = [bring(store, State.DONE).id for _ in range(6)]
         assert (store.prune(Retention(count=5), 10), store.pruning) == (0, True)

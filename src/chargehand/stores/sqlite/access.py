@@ -11,7 +11,7 @@ import apsw
 
 from chargehand.errors import Conflict
 from chargehand.model.access import MOST_SESSIONS, REMEMBERED_MS, TOKEN_ID, ApiKey, Deed, Remembered, Session
-from chargehand.stores.sqlite.rows import columns, readable
+from chargehand.stores.rows import columns, readable
 
 _KEY = """
 INSERT INTO chargehand_key (id, name, digest, scopes, created_ms, expires_ms, used_ms, revoked_ms)

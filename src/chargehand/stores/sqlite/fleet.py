@@ -19,7 +19,7 @@ from chargehand.model.records import (
 )
 from chargehand.stores.sqlite.clock import set_back
 from chargehand.stores.sqlite.limits import Limits
-from chargehand.stores.sqlite.rows import clean, columns, readable, records
+from chargehand.stores.rows import clean, columns, readable, records
 
 _CREW = """
 INSERT INTO chargehand_crew (name, queue, handler, workers, max_attempts, timeout_ms, priority, allowed,

@@ -20,7 +20,7 @@ from chargehand.model.suspects import mark
 from chargehand.stores.sqlite import items
 from chargehand.stores.sqlite.clock import MOVE_ON
 from chargehand.stores.sqlite.limits import Limits
-from chargehand.stores.sqlite.rows import clean, columns, readable
+from chargehand.stores.rows import clean, columns, readable
 from chargehand.stores.sqlite.suspects import Suspects
 
 ROWS_AT_ONCE = 50

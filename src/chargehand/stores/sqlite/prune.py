@@ -8,12 +8,10 @@ import msgspec
 from chargehand.model.access import REMEMBERED_MS
 from chargehand.model.job import FINISHED
 from chargehand.model.records import Retention
+from chargehand.stores.surplus import LAST, Surplus
 
 TEXTS_AT_ONCE = 100
 """How many crash reports or snapshots one transaction deletes, at most: each may be many pages long."""
-COUNT_AT_ONCE = 20_000
-"""How many finished jobs are counted at a time: the store thread does nothing else meanwhile."""
-LAST = (1 << 63) - 1
 
 _NEXT_QUEUE = """
 SELECT queue FROM chargehand_job INDEXED BY chargehand_job_finished
@@ -76,40 +74,6 @@ class Expired(msgspec.Struct, frozen=True, kw_only=True):
         return gone
 
 
-class Surplus:
-    """Finds where the finished jobs beyond a count begin. It counts from the newest, a part of them with every call."""
-
-    def __init__(self) -> None:
-        self._counts: dict[tuple[str, str, int], tuple[int, int, int]] = {}
-        """By queue, state and number to keep: the last job that was counted, and how many were counted."""
-        self._known: dict[tuple[str, str, int], tuple[int, int]] = {}
-
-    @property
-    def unfinished(self) -> bool:
-        """Whether a count is not finished."""
-        return bool(self._counts)
-
-    def first(self, db: Any, queue: str, state: str, keep: int) -> tuple[int, int]:
-        """Returns finish time and seq of the newest job beyond `keep`; (-1, -1) if none is known yet."""
-        which = (queue, state, keep)
-        if which in self._known:
-            return self._known[which]
-        finished_ms, seq, counted = self._counts.pop(which, (LAST, LAST, 0))
-        ahead = min(keep - counted, COUNT_AT_ONCE)
-        found = db.execute(_OLDER, (queue, state, finished_ms, seq, ahead)).fetchone()
-        if found is None:
-            return (-1, -1)
-        if counted + ahead == keep:
-            self._known[which] = found
-            return found
-        self._counts[which] = (*found, counted + ahead + 1)
-        return (-1, -1)
-
-    def gone(self, queue: str, state: str, keep: int) -> None:
-        """Forgets the result, because those jobs are deleted or will be: the next call counts again."""
-        self._known.pop((queue, state, keep), None)
-
-
 def find_expired(db: Any, surplus: Surplus, retention: Retention, now_ms: int, limit: int) -> Expired:
     """Returns up to `limit` finished jobs, and some rows of other tables, that are past their retention."""
     few = min(limit, TEXTS_AT_ONCE)
@@ -124,13 +88,16 @@ def find_expired(db: Any, surplus: Surplus, retention: Retention, now_ms: int, l
 
 
 def _jobs(db: Any, surplus: Surplus, retention: Retention, now_ms: int, limit: int) -> list[int]:
+    def older(*asked: str | int) -> tuple[int, int] | None:
+        return db.execute(_OLDER, asked).fetchone()
+
     expired: list[int] = []
     queue = ""
     while len(expired) < limit and (row := db.execute(_NEXT_QUEUE, (queue,)).fetchone()):
         queue = str(row[0])
         for state in sorted(FINISHED):
             aged = now_ms - retention.age_ms - 1, LAST
-            until = max(aged, surplus.first(db, queue, state.value, retention.count))
+            until = max(aged, surplus.first(older, queue, state.value, retention.count))
             room = limit - len(expired)
             rows = db.execute(_OLDEST, (queue, state.value, *until, room)).fetchall()
             if len(rows) < room:

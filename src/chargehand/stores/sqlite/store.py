@@ -24,9 +24,10 @@ from chargehand.stores.location import Location
 from chargehand.stores.sqlite import files, forks, schema
 from chargehand.stores.sqlite.database import Database
 from chargehand.stores.sqlite.errors import ENGINE, LONGEST_WAIT, NO_DATABASE, NO_STORE, store_errors
-from chargehand.stores.sqlite.prune import Surplus, find_expired
+from chargehand.stores.sqlite.prune import find_expired
 from chargehand.stores.sqlite.reading import SqliteAccessReading, SqliteFleetReading, SqliteJobReading
 from chargehand.stores.sqlite.transaction import SqliteTransaction
+from chargehand.stores.surplus import Surplus
 from chargehand.stores.turn import turn
 from chargehand.system import private
 from chargehand.system.forks import in_child

@@ -1,4 +1,4 @@
-"""Converts SQLite rows to records, and texts to what SQLite can hold. It runs no statement."""
+"""Converts rows to records, and texts to what a store can hold. It runs no statement and knows no engine."""
 
 import json
 from collections.abc import Callable, Iterable
@@ -61,7 +61,7 @@ def records(kind: type[Record], rows: Iterable[tuple[Any, ...]]) -> list[Record]
 def where(conditions: dict[str, Any]) -> tuple[str, list[Any]]:
     """Joins the conditions whose value is not None. Returns the SQL and its bindings."""
     asked = {sql: value for sql, value in conditions.items() if value is not None}
-    return " AND ".join(("1", *asked)), list(asked.values())
+    return " AND ".join(("1 = 1", *asked)), list(asked.values())
 
 
 def counts_of(rows: Iterable[tuple[Any, ...]]) -> list[Counts]:

@@ -1,0 +1,116 @@
+"""Opens connections to PostgreSQL with psycopg: settings, the checks of the server, and the detection of a pooler."""
+
+import logging
+import os
+from typing import Any
+
+import msgspec
+import psycopg
+from psycopg import pq
+from psycopg.types.numeric import Int8Dumper
+
+from chargehand import log
+from chargehand.errors import StoreError
+from chargehand.stores.postgres import statements
+from chargehand.stores.postgres.address import Address
+from chargehand.stores.postgres.errors import described, refused
+
+OLDEST_SERVER = 140000
+"""The oldest supported server. pg_terminate_backend() with a timeout, which a turn without an answer needs, is new in 14."""
+
+_SQL = statements.load("store")
+# A cut line is noticed after 5 to 7 seconds; without these it would be minutes. A server that is read-only is refused.
+_LIBPQ: dict[str, Any] = {
+    "connect_timeout": 3, "keepalives": 1, "keepalives_idle": 4, "keepalives_interval": 2, "keepalives_count": 3,
+    "tcp_user_timeout": 6000, "target_session_attrs": "read-write", "client_encoding": "UTF8",
+}  # fmt: skip
+# Without generic plans every claim would be planned again; without the other settings, a plan that was made while a table
+# was empty would stay in use when it is full.
+NODE_SETTINGS = {
+    "plan_cache_mode": "force_generic_plan", "enable_seqscan": "off", "enable_bitmapscan": "off",
+    "enable_hashjoin": "off", "enable_mergejoin": "off", "statement_timeout": "5s", "lock_timeout": "1s",
+}  # fmt: skip
+OTHER_SETTINGS = {"statement_timeout": "30s"}
+
+Connection = psycopg.Connection[tuple[Any, ...]]
+
+
+class Opened(msgspec.Struct, frozen=True):
+    """A connection, and what is known of its server."""
+
+    connection: Connection
+    backend: int | None
+    """The server process of this connection; None behind a pooler."""
+    settings: str
+    """JSON: what must be set at the beginning of each transaction; empty if it is set for the session."""
+
+    @property
+    def pooled(self) -> bool:
+        """Whether a pooler may give each transaction another server connection."""
+        return self.backend is None
+
+
+def check_driver() -> None:
+    """Warns about the implementation of psycopg in pure Python, which takes ten times the time of the node's turns."""
+    if pq.__impl__ == "python":
+        log.warning(
+            "psycopg runs without its C extension, which makes the store several times slower",
+            remedy="pip install 'psycopg[binary]'",
+        )
+    # psycopg warns about each pipeline that breaks with its connection; the error itself is reported.
+    logging.getLogger("psycopg").setLevel(logging.ERROR)
+
+
+def connect(address: Address, settings: dict[str, str], *, name: str = "chargehand") -> Opened:
+    """Returns a new connection in autocommit mode. Raises StoreError in words if there is none to be had."""
+    try:
+        connection: Connection = psycopg.connect(
+            address.conninfo, autocommit=True, cursor_factory=psycopg.RawCursor, prepare_threshold=None,
+            **{key: value for key, value in _LIBPQ.items() if f"{key}=" not in address.conninfo},
+            application_name=f"{name} {os.getpid()}",
+        )  # fmt: skip
+    except psycopg.Error as error:
+        raise refused(error, address) from None
+    try:
+        return _prepared(connection, address, settings)
+    except psycopg.Error as error:
+        connection.close()
+        raise described(error, address) from error
+    except BaseException:
+        connection.close()
+        raise
+
+
+def _prepared(connection: Connection, address: Address, settings: dict[str, str]) -> Opened:
+    ((backend, version, standby, schema),) = connection.execute(_SQL["server"]).fetchall()
+    if version < OLDEST_SERVER:
+        raise StoreError(
+            f"the server of {address.shown} is PostgreSQL {version // 10000}; the oldest supported version is "
+            f"{OLDEST_SERVER // 10000}: upgrade the server"
+        )
+    if standby:
+        raise StoreError(f"the server of {address.shown} is a read-only standby: name the primary in the URL")
+    if address.schema is None and schema is None:
+        raise StoreError(
+            f"the user's search path in {address.shown} has no schema: name one in the URL (?schema=chargehand)"
+        )
+    pooled = backend != connection.info.backend_pid
+    if address.schema is not None:
+        settings = {**settings, "search_path": address.schema}
+    text = msgspec.json.encode(settings).decode()
+    # By magnitude of the value psycopg would send an int as one of three types, and prepare a statement for each.
+    connection.adapters.register_dumper(int, Int8Dumper)
+    if pooled:
+        return Opened(connection, None, text)
+    connection.execute(_SQL["settings"], (text, False))
+    connection.prepare_threshold = 0
+    return Opened(connection, backend, "")
+
+
+def make_schema(opened: Opened, address: Address) -> None:
+    """Creates the schema that the URL names, if there is none."""
+    if address.schema is not None:
+        known = opened.connection.execute(b"SELECT to_regnamespace($1) IS NOT NULL", (address.schema,)).fetchone()
+        if known != (True,):
+            # Two that do this at once may collide although it says IF NOT EXISTS: the caller holds the lock.
+            opened.connection.execute(psycopg.sql.SQL("CREATE SCHEMA {}").format(psycopg.sql.Identifier(address.schema)))

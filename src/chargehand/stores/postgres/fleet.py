@@ -1,0 +1,138 @@
+"""Writes nodes, crews, pauses, health, crash reports and marks of given-up workers to PostgreSQL.
+
+Part of a transaction: it neither begins nor ends one.
+"""
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from chargehand.model.records import (
+    CrashReport,
+    CrewRow,
+    GivenUpMark,
+    HealthNote,
+    Holder,
+    Pause,
+    Rescheduling,
+    RestartNote,
+)
+from chargehand.stores.postgres import statements
+from chargehand.stores.postgres.claiming import set_limits
+from chargehand.stores.postgres.reading import crews_of
+from chargehand.stores.postgres.session import Session
+from chargehand.stores.rows import clean, readable, records
+
+SKEW_MS = 1000
+"""How far a time may lie in the future before the clock counts as set back."""
+
+_SQL = statements.load("fleet")
+_END = statements.load("settle")
+
+
+class PostgresFleet:
+    """Implements `chargehand.store.FleetWriting`."""
+
+    def __init__(self, db: Session, now: int | None, registered: Callable[[Holder], None]) -> None:
+        self._db, self._now, self._registered = db, now, registered
+
+    # crews
+
+    def register(self, holder: Holder, crews: Sequence[CrewRow], about: dict[str, Any]) -> None:
+        scaled = {(name, workers): count for name, workers, count in self._db.rows(_SQL["scaled"], (holder.node,))}
+        rows = [
+            {
+                "name": c.name, "queue": c.queue, "handler": c.handler, "workers": c.workers,
+                "max_attempts": c.max_attempts, "timeout_ms": c.timeout_ms, "priority": c.priority, "allowed": c.limit,
+                "allowed_per_key": c.limit_per_key, "scaled": scaled.get((c.name, c.workers)),
+            }
+            for c in crews
+        ]  # fmt: skip
+        self._db.send(_SQL["clear_crews"], (holder.node,))
+        self._db.send(_SQL["add_crews"], (self._now, holder.node, _json(rows)))
+        set_limits(self._db, crews_of(self._db, distinct=False))
+        self._db.send(_SQL["replace_node"], (holder.node, holder.life))
+        self._db.send(
+            _SQL["add_node"], (self._now, holder.node, holder.life, self._db.backend, json.dumps(about, default=str))
+        )
+        self.project((), holder, complete=True)
+        self._registered(holder)
+
+    def scale(self, crew: str, count: int | None) -> None:
+        self._db.send(_SQL["scale"], (crew, count))
+
+    def pause(self, scope: str, who: str, reason: str | None, for_ms: int | None = None) -> Pause | None:
+        before = records(Pause, self._db.rows(_SQL["pause_of"], (self._now, scope)))
+        self._db.send(_SQL["pause"], (self._now, scope, readable(who), readable(reason), for_ms))
+        return next(iter(before), None)
+
+    def resume(self, scope: str) -> bool:
+        return any(held for (held,) in self._db.rows(_SQL["resume"], (self._now, scope)))
+
+    def clock_set_back(self, recurring: Sequence[Rescheduling]) -> int:
+        for plan in recurring:
+            self._db.send(_END["move_on"], (plan.name, plan.due_ms, plan.next_run_ms))
+        late = self._db.rows(_END["ends_in_future"], (self._now, SKEW_MS))
+        for seq, claim, ahead_ms in late:
+            self._db.send(_END["retry_earlier"], (seq, ahead_ms))
+            self._db.send(_END["end_now"], (seq, claim, ahead_ms))
+        self._db.send(_END["pause_earlier"], (self._now,))
+        return len(late)
+
+    # workers
+
+    def project(
+        self, notes: Sequence[HealthNote], holder: Holder, *, gone: Sequence[str] = (), complete: bool = False
+    ) -> None:
+        if complete:
+            self._db.send(_SQL["health_clear"], (holder.node,))
+        if notes:
+            newest = {note.component: note for note in notes}
+            rows = [
+                msgspec.structs.asdict(note)
+                | {
+                    "flags": _texts(note.flags), "reason": readable(note.reason),
+                    "current_job": clean(note.current_job), "metadata": clean(note.metadata),
+                }
+                for note in newest.values()
+            ]  # fmt: skip
+            text = _json(rows)
+            self._db.send(_SQL["first_seen"], (self._now, text))
+            self._db.send(_SQL["health"], (self._now, holder.node, text))
+        if gone:
+            self._db.send(_SQL["health_gone"], (holder.node, list(gone)))
+
+    def report(self, crashes: Sequence[CrashReport], holder: Holder) -> None:
+        rows = [
+            msgspec.structs.asdict(crash)
+            | {
+                "job": clean(crash.job), "follows": readable(crash.follows), "text": readable(crash.text),
+                "stacks": readable(crash.stacks), "lines": _texts(crash.lines), "frames": _texts(crash.frames),
+            }
+            for crash in crashes
+        ]  # fmt: skip
+        self._db.send(_SQL["crash"], (self._now, holder.node, _json(rows)))
+
+    def mark(self, given_up: Sequence[GivenUpMark], *, cleared: Sequence[str] = ()) -> None:
+        if given_up:
+            rows = [msgspec.structs.replace(mark, reason=readable(mark.reason) or "") for mark in given_up]
+            self._db.send(_SQL["give_up"], (self._now, _json(rows)))
+        if cleared:
+            self._db.send(_SQL["forgive_workers"], (list(cleared),))
+
+    def keep_restarts(self, notes: Sequence[RestartNote]) -> None:
+        if notes:
+            self._db.send(_SQL["restarts"], (self._now, _json({n.component: n for n in notes}.values())))
+
+    def snapshot(self) -> None:
+        self._db.send(_SQL["snapshot"], (self._now,))
+
+
+def _json(value: Any) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def _texts(texts: Sequence[str]) -> str:
+    return json.dumps([readable(text) for text in texts], ensure_ascii=False)

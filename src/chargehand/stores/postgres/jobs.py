@@ -1,0 +1,239 @@
+"""Writes jobs to PostgreSQL: enqueues, settles, cancels, retries, deletes and recovers them. `claiming` claims.
+
+Part of a transaction: it neither begins nor ends one.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from chargehand.errors import Conflict
+from chargehand.ids import NewIds
+from chargehand.model import suspects
+from chargehand.model.batch import Grant, Note, Want
+from chargehand.model.job import DEFAULT_POLICY, Claim, Enqueued, JobPolicy, NewJob, Settlement, State
+from chargehand.model.records import CancelResult, Discovered, Discovery, Holder, RecurringPlan
+from chargehand.model.suspects import Orphan
+from chargehand.stores.postgres import items, statements
+from chargehand.stores.postgres.claiming import Claiming
+from chargehand.stores.postgres.session import Session, numbers
+from chargehand.stores.rows import clean, readable
+
+_ADD = statements.load("enqueue")
+_END = statements.load("settle")
+_CLAIM = statements.load("claim")
+_encoder = msgspec.json.Encoder()
+
+Later = Callable[[], Any]
+
+
+def as_json(value: Any) -> str:
+    """Returns the value as one JSON text, the form in which statements take many rows."""
+    return _encoder.encode(value).decode()
+
+
+class PostgresJobs:
+    """Implements `chargehand.store.JobWriting`."""
+
+    def __init__(self, db: Session, now: int | None, new_ids: NewIds, registered: bool = False) -> None:
+        self._db, self._now, self._new_ids = db, now, new_ids
+        self._claiming = Claiming(db, now, registered)
+
+    # enqueuing
+
+    def enqueue(self, jobs: Sequence[NewJob], *, promised: bool = False) -> list[Enqueued]:
+        if not jobs:
+            return []
+        created = self.add([row_of(job) for job in jobs], promised=promised)
+        return self.answers(jobs, {str(job_id) for (job_id,) in created()})
+
+    def add(self, rows: Sequence[dict[str, Any]], *, promised: bool = False) -> Callable[[], list[tuple[Any, ...]]]:
+        """Sends the statements that add jobs. The result returns the ids of those that were created."""
+        text = as_json(rows)
+        made = self._db.send(_ADD["enqueue"], (self._now, text))
+        if any(row["key"] is not None for row in rows):
+            self._db.send(_ADD["tidy"], (text,))
+            if promised:
+                self._db.send(_ADD["alias"], (text,))
+        if any(row["tags"] is not None for row in rows):
+            self._db.send(_ADD["tag"], (text,))
+        return made.fetchall
+
+    def answers(self, jobs: Sequence[NewJob], created: set[str]) -> list[Enqueued]:
+        """Returns the answer for each job; for those that were not created, it finds the job that has the id or key."""
+        if len(created) == len(jobs):
+            return [Enqueued(job.id, True) for job in jobs]
+        missing: list[int] = []
+        answers: list[Enqueued | None] = []
+        for at, job in enumerate(jobs):
+            if job.id in created:
+                created.discard(job.id)  # the same id may be in the list twice
+                answers.append(Enqueued(job.id, True))
+            else:
+                answers.append(None)
+                missing.append(at)
+        asked = as_json([{"id": jobs[at].id, "queue": jobs[at].queue, "key": jobs[at].key} for at in missing])
+        again: list[int] = []
+        for at, (found,) in zip(missing, self._db.rows(_ADD["taken"], (asked,)), strict=True):
+            if found is None:
+                again.append(at)  # the holder of the key has ended meanwhile
+            else:
+                answers[at] = Enqueued(str(found), False)
+        for at, answer in zip(again, self.enqueue([jobs[at] for at in again]), strict=True):
+            answers[at] = answer
+        return [answer for answer in answers if answer is not None]
+
+    def discover(self, pages: Sequence[Discovery]) -> list[Discovered]:
+        return [items.discover(self._db, page, self._now, self._new_ids) for page in pages]
+
+    # claiming and settling
+
+    def claim(self, wants: Sequence[Want], holder: Holder) -> list[Grant]:
+        return self._claiming.claim(wants, holder)
+
+    def settle(self, settlements: Sequence[Settlement], holder: Holder) -> list[str]:
+        return self.end(settlements, holder)()
+
+    def end(self, settlements: Sequence[Settlement], holder: Holder) -> Callable[[], list[str]]:
+        """Sends the statements that settle. The result returns the ids of the claims that no longer held."""
+        if not settlements:
+            return list[str]
+        first: dict[tuple[int, int], Settlement] = {}
+        for each in settlements:
+            first.setdefault((each.seq, each.fence), each)  # only the first settlement of a claim counts
+        self._db.send(_CLAIM["lock"], (sorted({each.queue for each in settlements}),))
+        text = as_json([_settle_row(each) for each in first.values()])
+        held = self._db.send(_END["settle"], (self._now, text, holder.node))
+        self._db.send(_CLAIM["bring_back"], (numbers([seq for seq, _ in first]),))
+        children = [
+            row_of(job) | {"parent": each.seq, "claim": each.fence} for each in first.values() for job in each.follow
+        ]
+        if children:
+            self.add(children, promised=True)
+
+        def lost() -> list[str]:
+            kept = set(held.fetchall())
+            if len(kept) == len(settlements):
+                return []
+            found: list[str] = []
+            for each in settlements:
+                if (each.seq, each.fence) in kept:
+                    kept.discard((each.seq, each.fence))
+                else:
+                    found.append(each.id)
+            return found
+
+        return lost
+
+    def note(self, notes: Sequence[Note]) -> None:
+        rows = [msgspec.structs.replace(note, progress=clean(note.progress)) for note in notes]
+        self._db.send(_END["note"], (self._now, as_json(rows)))
+
+    def cancel(self, ids: Sequence[str]) -> list[CancelResult]:
+        wanted = list(dict.fromkeys(ids))
+        self._db.send(_END["lock_of"], (wanted,))
+        rows = self._db.rows(_END["cancel"], (self._now, wanted))
+        gone = [seq for _, at_once, _, _, seq in rows if at_once]
+        if gone:
+            self._db.send(_CLAIM["bring_back"], (numbers(gone),))
+        return [CancelResult(job_id, at_once, fence) for job_id, at_once, fence, _, _ in rows]
+
+    def release(self, job_id: str, fence: int, why: str) -> bool:
+        self._db.send(_END["lock_of"], ([job_id],))
+        held = self._db.rows(_END["held"], (self._now, job_id, fence))
+        for seq, queue, node, life, worker, duration_ms in held:
+            interrupted = Settlement(
+                id=job_id, seq=seq, fence=fence, queue=queue, state=State.QUEUED, outcome="interrupted",
+                error=readable(why), interruptions=1, worker=worker, duration_ms=duration_ms,
+            )  # fmt: skip
+            self.settle([interrupted], Holder(node, life))
+        return bool(held)
+
+    def retry(self, ids: Sequence[str]) -> list[str]:
+        queued: list[str] = []
+        for job_id in ids:
+            if self._db.rows(_END["retry"], (self._now, job_id)):
+                queued.append(job_id)
+                continue
+            for queue, key in self._db.rows(_END["retriable"], (job_id,)):
+                asked = as_json([{"id": "", "queue": queue, "key": key}])
+                ((taken,),) = self._db.rows(_ADD["taken"], (asked,))
+                raise Conflict(f"job {job_id} cannot be retried: its key '{readable(key)}' is held by job {taken}")
+        if queued:
+            self._db.send(_CLAIM["forgive"], (queued,))
+        return queued
+
+    def recover(
+        self,
+        holder: Holder,
+        why: str,
+        spare: Sequence[str] = (),
+        *,
+        died: str | None = None,
+        policy: JobPolicy = DEFAULT_POLICY,
+    ) -> list[Settlement]:
+        rows = self._db.rows(_CLAIM["orphans"], (self._now, holder.life, list(spare), holder.node))
+        orphans = [
+            Orphan(
+                claim=Claim(
+                    id=job_id, seq=seq, fence=claim, queue=queue, payload="null", label=None, priority=0, failures=0,
+                    max_attempts=1, crashes=crashes, timeout_ms=None,
+                ),
+                node=node, life=life, worker=worker, duration_ms=duration_ms, suspect=suspect,
+            )
+            for job_id, seq, claim, queue, crashes, node, life, worker, duration_ms, suspect in rows
+        ]  # fmt: skip
+        settlements, new = suspects.release(orphans, died, why, policy)
+        if new:
+            self._db.send(_CLAIM["add_suspects"], (self._now, numbers(new)))
+        for name in {orphan.node for orphan in orphans}:
+            ended = [s for orphan, s in zip(orphans, settlements, strict=True) if orphan.node == name]
+            self.settle(ended, Holder(name, holder.life))
+        return settlements
+
+    def delete(self, ids: Sequence[str]) -> list[str]:
+        return [str(job_id) for (job_id,) in self._db.rows(_END["delete"], (list(ids),))]
+
+    # recurring jobs
+
+    def recur(self, plans: Sequence[RecurringPlan]) -> None:
+        rows = self._db.rows(_END["recurring_known"])
+        known = {name: (schedule, next_run_ms, last_job) for name, schedule, next_run_ms, last_job in rows}
+        self._db.send(_END["recurring_clear"])
+        for plan in plans:
+            schedule, next_run_ms, last_job = known.get(plan.name, (None, 0, None))
+            if schedule != plan.schedule:
+                next_run_ms = plan.next_run_ms
+            self._db.send(_END["recurring_add"], (plan.name, plan.schedule, plan.job, next_run_ms, last_job))
+
+    def fire(self, name: str, due_ms: int, next_run_ms: int, job: NewJob) -> bool:
+        if not self._db.rows(_END["move_on"], (name, due_ms, next_run_ms)):
+            return False
+        (made,) = self.enqueue([job])
+        self._db.send(_END["fired"], (name, made.id))
+        return True
+
+
+def row_of(job: NewJob) -> dict[str, Any]:
+    """Returns a job as the statement `enqueue` takes it."""
+    return {
+        "id": job.id, "queue": job.queue, "rank": -job.priority, "delay_ms": job.delay_ms, "run_at_ms": job.run_at_ms,
+        "max_attempts": job.max_attempts, "timeout_ms": job.timeout_ms, "key": job.key, "limit_key": job.limit_key,
+        "label": job.label, "tags": as_json(job.tags) if job.tags else None, "payload": job.payload,
+    }  # fmt: skip
+
+
+def _settle_row(s: Settlement) -> dict[str, Any]:
+    if s.state is State.DONE and s.error is None:  # the most frequent case, with the fewest fields
+        return {
+            "seq": s.seq, "claim": s.fence, "state": "done", "result": s.result, "worker": s.worker, "pid": s.pid,
+            "duration_ms": s.duration_ms, "outcome": s.outcome, "reason": s.reason, "failures": s.failures,
+            "crashes": s.crashes, "interruptions": s.interruptions, "failed_in": s.failed_in,
+        }  # fmt: skip
+    return {
+        "seq": s.seq, "claim": s.fence, "state": s.state.value, "result": s.result, "worker": s.worker, "pid": s.pid,
+        "duration_ms": s.duration_ms, "outcome": s.outcome, "reason": s.reason, "error": readable(s.error),
+        "delay_ms": s.delay_ms, "failures": s.failures, "crashes": s.crashes, "interruptions": s.interruptions,
+        "failed_in": s.failed_in,
+    }  # fmt: skip

@@ -1,0 +1,50 @@
+"""Deletes what is past its retention in a PostgreSQL store, in small steps."""
+
+from chargehand.model.access import REMEMBERED_MS
+from chargehand.model.job import FINISHED
+from chargehand.model.records import Retention
+from chargehand.stores.postgres import statements
+from chargehand.stores.postgres.reading import now_ms
+from chargehand.stores.postgres.session import Session, numbers
+from chargehand.stores.surplus import LAST, Surplus
+
+TEXTS_AT_ONCE = 100
+"""How many crash reports or snapshots one transaction deletes, at most."""
+
+_SQL = statements.load("store")
+
+
+def prune(db: Session, surplus: Surplus, retention: Retention, limit: int) -> int:
+    """Deletes up to `limit` finished jobs, and some rows of other tables. Returns the number of jobs."""
+    expired = _jobs(db, surplus, retention, limit)
+    few = min(limit, TEXTS_AT_ONCE)
+    gone = 0
+    with db.transaction():
+        if expired:
+            ((gone,),) = db.rows(_SQL["prune_jobs"], (numbers(expired),))
+        now = db.now
+        db.send(_SQL["prune_crashes"], (now, retention.crash_age_ms, retention.crash_count, few))
+        db.send(_SQL["prune_history"], (now, retention.history_age_ms, few))
+        db.send(_SQL["prune_operations"], (now, retention.operation_age_ms, few))
+        db.send(_SQL["prune_remembered"], (now, REMEMBERED_MS, few))
+        db.send(_SQL["prune_sessions"], (now, few))
+    return int(gone)
+
+
+def _jobs(db: Session, surplus: Surplus, retention: Retention, limit: int) -> list[int]:
+    def older(*asked: str | int) -> tuple[int, int] | None:
+        return next(((int(at), int(seq)) for at, seq in db.rows(_SQL["older"], asked)), None)
+
+    expired: list[int] = []
+    aged = now_ms(db) - retention.age_ms - 1, LAST
+    queue = ""
+    while len(expired) < limit and (found := db.rows(_SQL["next_queue"], (queue,))):
+        queue = str(found[0][0])
+        for state in sorted(FINISHED):
+            until = max(aged, surplus.first(older, queue, state.value, retention.count))
+            room = limit - len(expired)
+            rows = db.rows(_SQL["oldest"], (queue, state.value, *until, room))
+            if len(rows) < room:
+                surplus.gone(queue, state.value, retention.count)
+            expired += [int(seq) for (seq,) in rows]
+    return expired

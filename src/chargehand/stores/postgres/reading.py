@@ -1,0 +1,321 @@
+"""The reading parts of a PostgreSQL store. They write nothing and take no lock."""
+
+import json
+from typing import Any
+
+from chargehand.codec import MARK
+from chargehand.model.access import ApiKey, Operation, OperationFilter, Session
+from chargehand.model.job import Attempt, JobRecord, State
+from chargehand.model.records import (
+    ClaimRow,
+    Counts,
+    CrashFilter,
+    CrashRecord,
+    CrewRow,
+    GivenUpMark,
+    HealthRow,
+    JobFilter,
+    JobSize,
+    LastLife,
+    Pause,
+    RecurringPlan,
+    RestartNote,
+    Snapshot,
+)
+from chargehand.stores.postgres import session, statements
+from chargehand.stores.postgres.statements import NOW
+from chargehand.stores.rows import clean, columns, counts_of, readable, records, where
+
+_STORE = statements.load("store")
+# A job that the node holds ahead is shown as queued: no worker has it.
+_HELD_AHEAD = "t.worker IS NULL AND t.ahead IS TRUE"
+_STATES = {
+    State.QUEUED: f"t.seq IS NOT NULL AND (t.claim IS NULL OR {_HELD_AHEAD})",
+    State.RUNNING: f"t.claim IS NOT NULL AND NOT ({_HELD_AHEAD})",
+}
+_JOINED = "chargehand_job j LEFT JOIN chargehand_live t ON t.seq = j.seq LEFT JOIN chargehand_end e ON e.seq = j.seq"
+_JOB_FIELDS = columns(
+    JobRecord,
+    **{name: f"j.{name}" for name in (
+        "id", "queue", "label", "payload", "max_attempts", "timeout_ms", "key", "created_ms", "limit_key", "item",
+        "tags", "seq",
+    )},
+    **{name: f"coalesce(t.{name}, e.{name})" for name in (
+        "crashes", "interruptions", "progress", "started_ms", "cancel_ms", "error",
+    )},
+    **{name: f"e.{name}" for name in ("result", "reason", "finished_ms")},
+    **{name: f"t.{name}" for name in ("node", "worker")},
+    state=f"coalesce(e.state, CASE WHEN t.claim IS NULL OR {_HELD_AHEAD} THEN 'queued' ELSE 'running' END)",
+    priority="-j.rank",
+    run_at_ms="coalesce(t.run_at_ms, e.run_at_ms, j.run_at_ms)",
+    failures="coalesce(t.attempts, e.attempts, 0)",
+    attempts="coalesce(t.attempts, e.attempts, 0)",
+    fence="coalesce(t.claim, e.claim, 0)",
+)  # fmt: skip
+_JOB_SIZE = """
+j.id, j.seq, octet_length(payload) + coalesce(octet_length(e.result), 0)
+  + coalesce(octet_length(coalesce(t.error, e.error)), 0)
+"""
+_GET = f"SELECT {_JOB_FIELDS} FROM {_JOINED} WHERE j.id = $1".encode()
+_GET_BY_ALIAS = f"""
+SELECT {_JOB_FIELDS} FROM {_JOINED} WHERE j.seq = (SELECT job FROM chargehand_alias WHERE id = $1)
+""".encode()
+# The attempt that ended well has no row of its own: the end of the job has all of it.
+_ATTEMPTS = b"""
+WITH one AS MATERIALIZED (SELECT coalesce((SELECT seq FROM chargehand_job WHERE id = $1),
+  (SELECT job FROM chargehand_alias WHERE id = $1)) AS seq)
+SELECT claim, node, worker, pid, started_ms, duration_ms, outcome, error FROM (
+  SELECT nr, claim, node, worker, pid, started_ms, duration_ms, outcome, error FROM chargehand_attempt, one
+  WHERE job = one.seq
+  UNION ALL
+  SELECT NULL, claim, node, worker, pid, finished_ms - duration_ms, duration_ms, 'done', NULL FROM chargehand_end e, one
+  WHERE e.seq = one.seq AND state = 'done' AND claim IS NOT NULL
+    AND NOT EXISTS (SELECT FROM chargehand_attempt a WHERE a.job = e.seq AND a.claim = e.claim)) AS every
+ORDER BY nr NULLS LAST
+"""
+# Escapes are compared as people see them.
+_SAYS = f"""
+EXISTS (SELECT FROM (SELECT lower(?) AS wanted, '{MARK}'::text AS mark) AS s
+  WHERE position(wanted IN lower(j.id)) > 0 OR position(wanted IN replace(lower(j.label), mark, '\\')) > 0
+  OR position(wanted IN replace(lower(j.key), mark, '\\')) > 0
+  OR position(wanted IN replace(lower(j.item), mark, '\\')) > 0
+  OR position(wanted IN lower(coalesce(t.error, e.error))) > 0)
+"""
+_COUNTS = f"""
+SELECT queue, CASE WHEN claim IS NOT NULL AND NOT ({_HELD_AHEAD}) THEN 'running' WHEN waits = 'time' THEN 'future'
+  WHEN waits = 'limit' THEN 'limited' ELSE 'queued' END, count(*), NULL
+FROM chargehand_live t GROUP BY 1, 2
+UNION ALL
+SELECT queue, state, count(*), max(finished_ms) FROM chargehand_end GROUP BY queue, state
+""".encode()
+_CANCELLING = b"""
+SELECT j.id, t.claim FROM chargehand_live t JOIN chargehand_job j ON j.seq = t.seq
+WHERE t.cancel_ms IS NOT NULL AND t.claim IS NOT NULL ORDER BY t.cancel_ms, t.seq
+"""
+_CLAIM_FIELDS = columns(
+    ClaimRow, id="j.id", queue="t.queue", label="j.label", item="j.item", fence="t.claim", cancel_ms="t.cancel_ms"
+)
+_CLAIMS = f"""
+SELECT {_CLAIM_FIELDS} FROM chargehand_live t JOIN chargehand_job j ON j.seq = t.seq
+WHERE t.claim IS NOT NULL ORDER BY t.started_ms, t.seq LIMIT $1::bigint
+""".encode()
+_RECURRING = f'SELECT {columns(RecurringPlan)} FROM chargehand_recurring ORDER BY name COLLATE "C"'.encode()
+_CREW_FIELDS = columns(CrewRow, limit="allowed", limit_per_key="allowed_per_key")
+# Several nodes may serve one crew: the last registration describes it.
+_CREWS = f"""
+SELECT DISTINCT ON (name COLLATE "C") {_CREW_FIELDS} FROM chargehand_crew
+ORDER BY name COLLATE "C", registered_ms DESC, node
+""".encode()
+_ALL_CREWS = f"SELECT {_CREW_FIELDS} FROM chargehand_crew".encode()
+_PAUSES = f"""
+SELECT {columns(Pause, left_ms=f"until_ms - {NOW}")} FROM chargehand_pause
+WHERE until_ms IS NULL OR until_ms > {NOW} ORDER BY scope COLLATE "C"
+""".encode()
+_HEALTH = f"""
+SELECT {columns(HealthRow, age_ms=f"{NOW} - last_heartbeat_ms")} FROM chargehand_health
+ORDER BY node COLLATE "C", component COLLATE "C"
+""".encode()
+_CRASHES = f"SELECT {columns(CrashRecord, age_ms=f'{NOW} - at_ms')} FROM chargehand_crash"
+_GIVEN_UP = f'SELECT {columns(GivenUpMark)} FROM chargehand_given_up ORDER BY component COLLATE "C"'.encode()
+_KEYS = f'SELECT {columns(ApiKey)} FROM chargehand_key ORDER BY created_ms, id COLLATE "C"'.encode()
+_SESSIONS = f"SELECT {columns(Session)} FROM chargehand_session WHERE expires_ms > {NOW}".encode()
+_OPERATIONS = f"SELECT {columns(Operation)} FROM chargehand_operation"
+_SNAPSHOTS = f"""
+SELECT {columns(Snapshot)} FROM chargehand_history WHERE timestamp_ms >= $1::bigint
+ORDER BY timestamp_ms LIMIT $2::bigint
+""".encode()
+# Steps through the index from queue to queue and never over the jobs of one queue.
+_WAITING = f"""
+WITH RECURSIVE
+  ready(queue) AS (
+    (SELECT queue FROM chargehand_live WHERE claim IS NULL AND waits IS NULL ORDER BY queue LIMIT 1)
+    UNION ALL
+    SELECT (SELECT queue FROM chargehand_live WHERE claim IS NULL AND waits IS NULL AND queue > ready.queue
+      ORDER BY queue LIMIT 1)
+    FROM ready WHERE queue IS NOT NULL),
+  future(queue) AS (
+    (SELECT queue FROM chargehand_live WHERE waits = 'time' ORDER BY queue LIMIT 1)
+    UNION ALL
+    SELECT (SELECT queue FROM chargehand_live WHERE waits = 'time' AND queue > future.queue ORDER BY queue LIMIT 1)
+    FROM future WHERE queue IS NOT NULL),
+  due(queue, since_ms) AS (
+    SELECT queue, least({NOW}, (SELECT run_at_ms FROM chargehand_live t
+      WHERE t.queue = ready.queue AND claim IS NULL AND waits IS NULL ORDER BY rank, place, seq LIMIT 1))
+    FROM ready WHERE queue IS NOT NULL
+    UNION ALL
+    SELECT queue, (SELECT min(run_at_ms) FROM chargehand_live t WHERE t.queue = future.queue AND waits = 'time')
+    FROM future WHERE queue IS NOT NULL)
+SELECT queue, {NOW} - min(since_ms) FROM due WHERE since_ms <= {NOW} GROUP BY queue ORDER BY queue COLLATE "C"
+""".encode()
+_RESTARTS = f"""
+SELECT component, {NOW}, written_ms, fingerprint, charged, streak, rested_ms, restarts, restarts_total
+FROM chargehand_worker WHERE written_ms IS NOT NULL ORDER BY component COLLATE "C"
+""".encode()
+_LAST_LIFE = b"""
+SELECT incarnation, about::json ->> 'boot', (about::json ->> 'pid')::bigint, (about::json ->> 'start')::bigint
+FROM chargehand_node ORDER BY started_ms DESC, incarnation DESC LIMIT 1
+"""
+
+
+def crews_of(db: session.Session, *, distinct: bool) -> list[CrewRow]:
+    """Returns the crews that nodes have registered; one row for each name, or one for each node, too."""
+    return records(CrewRow, db.rows(_CREWS if distinct else _ALL_CREWS))
+
+
+def now_ms(db: session.Session) -> int:
+    """Returns the time of the store's clock."""
+    ((found,),) = db.rows(_STORE["now"], (db.now,))
+    return int(found)
+
+
+def _numbered(sql: str) -> bytes:
+    """Returns the statement with `$1`, `$2` and so on in the place of each question mark."""
+    first, *parts = sql.split("?")
+    return "".join((first, *(f"${nr}{part}" for nr, part in enumerate(parts, 1)))).encode()
+
+
+class PostgresJobReading:
+    """Implements `chargehand.store.JobReading`."""
+
+    def __init__(self, db: session.Session) -> None:
+        self._db = db
+
+    def get(self, job_id: str) -> JobRecord | None:
+        rows = self._db.rows(_GET, (clean(job_id),)) or self._db.rows(_GET_BY_ALIAS, (clean(job_id),))
+        return next(iter(records(JobRecord, rows)), None)
+
+    def find(self, which: JobFilter) -> list[JobRecord]:
+        return records(JobRecord, self._select(_JOB_FIELDS, which))
+
+    def sizes(self, which: JobFilter) -> list[JobSize]:
+        return [JobSize(*row) for row in self._select(_JOB_SIZE, which)]
+
+    def _select(self, fields: str, which: JobFilter) -> list[tuple[Any, ...]]:
+        """Returns these fields of a page of jobs, newest first."""
+        condition, bindings = where(
+            {
+                "j.queue = ?": clean(which.queue),
+                "e.state = ?": None if which.state in _STATES else which.state and which.state.value,
+                "e.reason = ?": clean(which.reason),
+                _SAYS: which.text and readable(which.text),
+                "j.id = ANY (?::text[])": None if which.ids is None else [clean(each) for each in which.ids],
+                "e.finished_ms <= ?::bigint": None if which.older_ms is None else now_ms(self._db) - which.older_ms,
+                "j.seq < (SELECT seq FROM chargehand_job WHERE id = ?)": clean(which.before),
+                "j.seq < ?::bigint": which.below,
+            }
+        )
+        return self._page(fields, which, condition, bindings)
+
+    def _page(self, fields: str, which: JobFilter, condition: str, bindings: list[Any]) -> list[tuple[Any, ...]]:
+        if which.state is not None and which.state in _STATES:
+            condition = f"{condition} AND {_STATES[which.state]}"
+        source = _JOINED
+        if which.tag is not None:
+            condition, bindings = f"g.tag = ? AND {condition}", [clean(which.tag), *bindings]
+            source = f"chargehand_tag g JOIN {_JOINED.replace('chargehand_job j', 'chargehand_job j ON j.seq = g.job', 1)}"
+        sql = f"SELECT {fields} FROM {source} WHERE {condition} ORDER BY j.seq DESC LIMIT ?"
+        return self._db.rows(_numbered(sql), (*bindings, which.limit))
+
+    def attempts(self, job_id: str) -> list[Attempt]:
+        return records(Attempt, self._db.rows(_ATTEMPTS, (clean(job_id),)))
+
+    def counts(self) -> list[Counts]:
+        return counts_of(self._db.rows(_COUNTS))
+
+    def cancelling(self) -> list[tuple[str, int]]:
+        return [(str(job_id), int(fence)) for job_id, fence in self._db.rows(_CANCELLING)]
+
+    def claims(self, limit: int = 1000) -> list[ClaimRow]:
+        return records(ClaimRow, self._db.rows(_CLAIMS, (limit,)))
+
+    def recurring(self) -> list[RecurringPlan]:
+        return records(RecurringPlan, self._db.rows(_RECURRING))
+
+    def waiting(self) -> list[tuple[str, int]]:
+        return [(str(queue), int(age)) for queue, age in self._db.rows(_WAITING, (self._db.now,))]
+
+
+class PostgresFleetReading:
+    """Implements `chargehand.store.FleetReading`."""
+
+    def __init__(self, db: session.Session) -> None:
+        self._db = db
+
+    def crews(self) -> list[CrewRow]:
+        return crews_of(self._db, distinct=True)
+
+    def pauses(self) -> list[Pause]:
+        return records(Pause, self._db.rows(_PAUSES, (self._db.now,)))
+
+    def health(self) -> list[HealthRow]:
+        return records(HealthRow, self._db.rows(_HEALTH, (self._db.now,)))
+
+    def crash(self, crash_id: str) -> CrashRecord | None:
+        rows = self._db.rows(f"{_CRASHES} WHERE id = $2".encode(), (self._db.now, clean(crash_id)))
+        return next(iter(records(CrashRecord, rows)), None)
+
+    def crashes(self, which: CrashFilter) -> list[CrashRecord]:
+        condition, bindings = where(
+            {
+                "component = ?": clean(which.component),
+                "crew = ?": clean(which.crew),
+                "job = ?": clean(which.job),
+                "(at_ms, seq) < (SELECT at_ms, seq FROM chargehand_crash WHERE id = ?)": clean(which.before),
+            }
+        )
+        # The first question mark stands for the clock.
+        sql = f"{_CRASHES} WHERE {condition} ORDER BY at_ms DESC, seq DESC LIMIT ?".replace("$1", "?", 1)
+        return records(CrashRecord, self._db.rows(_numbered(sql), (self._db.now, *bindings, which.limit)))
+
+    def last_life(self) -> LastLife | None:
+        rows = self._db.rows(_LAST_LIFE)
+        return LastLife(*rows[0]) if rows else None
+
+    def given_up(self) -> list[GivenUpMark]:
+        return records(GivenUpMark, self._db.rows(_GIVEN_UP))
+
+    def restarts(self) -> list[RestartNote]:
+        return [_restart_note(*row) for row in self._db.rows(_RESTARTS, (self._db.now,))]
+
+    def snapshots(self, since_ms: int, limit: int) -> list[Snapshot]:
+        return records(Snapshot, self._db.rows(_SNAPSHOTS, (since_ms, limit)))
+
+
+def _restart_note(
+    component: str, now: int, written: int, fingerprint: str, charged: str, streak: int, rested: int | None,
+    restarts: int, total: int,
+) -> RestartNote:  # fmt: skip
+    # The times were written together, so the clock may have been set since only between them and now.
+    since = max(0, now - written)
+    return RestartNote(
+        component=component,
+        fingerprint=fingerprint,
+        charged_age_ms=tuple(since + written - at for at in json.loads(charged)),
+        streak=streak,
+        rested_age_ms=None if rested is None else since + written - rested,
+        restarts=restarts,
+        restarts_total=total,
+    )
+
+
+class PostgresAccessReading:
+    """Implements `chargehand.store.AccessReading`."""
+
+    def __init__(self, db: session.Session) -> None:
+        self._db = db
+
+    def api_keys(self) -> list[ApiKey]:
+        return records(ApiKey, self._db.rows(_KEYS))
+
+    def sessions(self) -> list[Session]:
+        return records(Session, self._db.rows(_SESSIONS, (self._db.now,)))
+
+    def operations(self, which: OperationFilter) -> list[Operation]:
+        condition, bindings = where(
+            {
+                "who = ?": clean(which.who), "verb = ?": clean(which.verb), "target = ?": clean(which.target),
+                "id < ?::bigint": which.before,
+            }
+        )  # fmt: skip
+        sql = f"{_OPERATIONS} WHERE {condition} ORDER BY id DESC LIMIT ?"
+        return records(Operation, self._db.rows(_numbered(sql), (*bindings, which.limit)))

@@ -1,0 +1,235 @@
+"""One connection to PostgreSQL, opened on first use and replaced after it broke. It knows no table.
+
+A session serves one thread at a time. After a fork, the child opens a connection of its own.
+"""
+
+import os
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+
+from chargehand.errors import StoreError
+from chargehand.stores.postgres import driver, statements
+from chargehand.stores.postgres.address import Address
+from chargehand.stores.postgres.driver import Connection, Opened
+from chargehand.stores.postgres.errors import described, unusable
+from chargehand.system.forks import in_child
+
+Cursor = psycopg.Cursor[tuple[Any, ...]]
+
+_SQL = statements.load("store")
+
+
+class Watch:
+    """Decides from the server's snapshots whether others have written. Own transactions do not count."""
+
+    def __init__(self) -> None:
+        self._expected: str | None = None
+
+    @property
+    def active(self) -> bool:
+        """Whether anybody has asked so far."""
+        return self._expected is not None
+
+    def changed(self, snapshot: str) -> bool:
+        """Returns whether this snapshot is not the one that follows if nobody else has written."""
+        expected, self._expected = self._expected, snapshot
+        return snapshot != expected
+
+    def committed(self, snapshot: str, own: str | None) -> None:
+        """Notes an own transaction by its number and its last snapshot."""
+        if own is not None and snapshot == self._expected == f"{own}:{own}:":
+            self._expected = f"{int(own) + 1}:{int(own) + 1}:"
+
+
+class Session:
+    """Runs statements, singly, in a transaction, or many in one round trip."""
+
+    def __init__(self, address: Address, settings: dict[str, str], clock: Callable[[], int] | None = None) -> None:
+        self.address, self._settings, self._clock = address, settings, clock
+        self._opened: Opened | None = None
+        self._in_transaction = False
+        self.watch = Watch()
+        in_child(self.forked)
+
+    @property
+    def now(self) -> int | None:
+        """The first parameter of statements that use the time: None, for the server's clock, except in tests."""
+        return None if self._clock is None else self._clock()
+
+    def open(self) -> Opened:
+        """Returns the connection; opens it if there is none. Raises StoreError if the server refuses."""
+        if self._opened is not None and self._opened.connection.closed:
+            self.drop()
+        if self._opened is None:
+            self._opened = driver.connect(self.address, self._settings)
+        return self._opened
+
+    @property
+    def connection(self) -> Connection:
+        """The connection itself."""
+        return self.open().connection
+
+    @property
+    def backend(self) -> int | None:
+        """The server process of the present connection; None if there is no connection, or a pooler."""
+        return None if self._opened is None else self._opened.backend
+
+    def drop(self) -> None:
+        """Closes the connection. The next use opens another one."""
+        opened, self._opened = self._opened, None
+        self._in_transaction = False
+        if opened is not None:
+            opened.connection.close()
+
+    def forked(self) -> None:
+        """Gives up the connection, which belongs to the parent process: nothing may be sent on its socket, not even the
+        end of the session."""
+        opened, self._opened = self._opened, None
+        if opened is not None and not opened.connection.closed:
+            nowhere = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+            os.dup2(nowhere, opened.connection.fileno(), inheritable=False)
+            os.close(nowhere)
+        if self._in_transaction:
+            self._in_transaction = False
+            self._opened = None
+
+    # single statements
+
+    def rows(self, sql: bytes, args: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """Returns the rows of a statement. Outside a transaction it must only read: it may be sent twice."""
+        if self._in_transaction:
+            return self.send(sql, args).fetchall()
+        stale = self._opened is not None
+        try:
+            return self._alone(sql, args)
+        except psycopg.Error as error:
+            if not (self._lost(error) and stale):
+                raise described(error, self.address) from error
+        try:
+            return self._alone(sql, args)
+        except psycopg.Error as error:
+            self._lost(error)
+            raise described(error, self.address) from error
+
+    def _alone(self, sql: bytes, args: Sequence[Any]) -> list[tuple[Any, ...]]:
+        opened = self.open()
+        if not opened.pooled:
+            return opened.connection.execute(sql, args).fetchall()
+        with opened.connection.pipeline():
+            self.set_up()
+            found = opened.connection.execute(sql, args)
+        return found.fetchall()
+
+    def send(self, sql: bytes, args: Sequence[Any] = ()) -> Cursor:
+        """Sends a statement, inside a transaction or a pipeline; in a pipeline, its rows may be fetched at the end."""
+        return self.connection.execute(sql, args)
+
+    def script(self, text: str) -> None:
+        """Runs a script of several statements, inside a transaction."""
+        self.connection.execute(text.encode(), prepare=False)
+
+    def set_up(self) -> None:
+        """Sends, behind a pooler, the settings for the transaction that begins."""
+        opened = self.open()
+        if opened.pooled:
+            opened.connection.execute(_SQL["settings"], (opened.settings, True))
+
+    def _lost(self, error: psycopg.Error) -> bool:
+        """Drops the connection if it is of no use after this error. Returns whether it did."""
+        broken = self._opened is None or self._opened.connection.closed or self._opened.connection.broken
+        if unusable(error, broken):
+            self.drop()
+            return True
+        return False
+
+    # transactions
+
+    @contextmanager
+    def transaction(self) -> Generator[None]:
+        """Commits at the end of the block; rolls back if the block raises."""
+        if self._in_transaction:
+            raise StoreError("a transaction of this store is open already: use it, or end it first")
+        with self.errors():
+            self._begin()
+            opened = self._opened
+            try:
+                yield
+                if opened is not self._opened or opened is None:
+                    raise StoreError(f"the connection to {self.address.shown} was lost inside the transaction")
+                self._commit()
+            except BaseException:
+                self._roll_back(opened)
+                raise
+            finally:
+                self._in_transaction = False
+
+    def _begin(self) -> None:
+        stale = self._opened is not None
+        try:
+            self.send(b"BEGIN")
+        except psycopg.Error as error:
+            if not (self._lost(error) and stale):
+                raise
+            self.send(b"BEGIN")
+        self._in_transaction = True
+        self.set_up()
+
+    def _commit(self) -> None:
+        if not self.watch.active:
+            self.send(b"COMMIT")
+            return
+        with self.connection.pipeline():
+            seen = self.send(_SQL["snapshot"])
+            self.send(b"COMMIT")
+        self.watch.committed(*seen.fetchall()[0])
+
+    @contextmanager
+    def pipeline(self) -> Generator[None]:
+        """Sends the statements of the block as one transaction in one round trip, unless the block fetches rows."""
+        with self.errors():
+            opened = self.open()
+            self._in_transaction = True
+            try:
+                with opened.connection.pipeline():
+                    self.send(b"BEGIN")
+                    self.set_up()
+                    yield
+                    seen = self.send(_SQL["snapshot"])
+                    self.send(b"COMMIT")
+            except BaseException:
+                self._roll_back(opened)
+                raise
+            finally:
+                self._in_transaction = False
+            self.watch.committed(*seen.fetchall()[0])
+
+    def _roll_back(self, opened: Opened | None) -> None:
+        if opened is None or opened is not self._opened or opened.connection.closed:
+            return
+        try:
+            opened.connection.execute(b"ROLLBACK")
+        except psycopg.Error:
+            self.drop()
+
+    @contextmanager
+    def errors(self) -> Generator[None]:
+        """Raises StoreError instead of the driver's errors, and drops a connection that broke."""
+        try:
+            yield
+        except psycopg.Error as error:
+            self._lost(error)
+            raise described(error, self.address) from error
+
+    def close(self) -> None:
+        """Closes the connection."""
+        self.drop()
+
+
+
+
+def numbers(values: Sequence[int]) -> str:
+    """Returns numbers for a parameter of type bigint[]; written out, because psycopg needs microseconds for each."""
+    return f"{{{','.join(map(str, values))}}}"

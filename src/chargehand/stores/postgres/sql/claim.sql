@@ -1,0 +1,127 @@
+-- Statements of a claim. A claim from a queue without limits, while there are no suspects, is one round trip; every
+-- other claim decides in the model, under the lock of the queue's row in chargehand_limit.
+
+-- name: promote
+UPDATE chargehand_live SET waits = NULL WHERE ctid = ANY (ARRAY(
+  SELECT ctid FROM chargehand_live WHERE queue = $2 AND waits = 'time' AND run_at_ms <= {now}
+  ORDER BY run_at_ms LIMIT $3::bigint FOR UPDATE SKIP LOCKED))
+
+-- name: claim
+-- $3 crew, $4 limit, $5 claim number, $6 incarnation, $7 node, $8 how many are for workers that are free now, $9 whether
+-- the incarnation must have a row, $10 whether limits and suspects are taken care of, $11 jobs to leave, $12 to $14 the
+-- position to begin at.
+WITH picked AS MATERIALIZED (
+  SELECT at, row_number() OVER () AS nr FROM (
+    SELECT ctid AS at FROM chargehand_live
+    WHERE queue = $2 AND claim IS NULL AND waits IS NULL
+      AND (rank, place, seq) >= ($12::int, $13::bigint, $14::bigint) AND seq <> ALL ($11::bigint[])
+      AND NOT EXISTS (
+        SELECT FROM chargehand_pause WHERE scope IN ('*', $3) AND (until_ms IS NULL OR until_ms > {now}))
+      AND (NOT $9::boolean OR EXISTS (SELECT FROM chargehand_node WHERE incarnation = $6))
+      AND ($10::boolean OR NOT EXISTS (SELECT FROM chargehand_limit WHERE queue = $2)
+        AND NOT EXISTS (SELECT FROM chargehand_suspect WHERE job > 0))
+    ORDER BY rank, place, seq LIMIT $4::bigint FOR UPDATE SKIP LOCKED) AS first)
+UPDATE chargehand_live t SET claim = $5::bigint, incarnation = $6, node = $7, worker = NULL, started_ms = {now},
+  ahead = CASE WHEN p.nr > $8::bigint THEN true END
+FROM picked p, chargehand_job j
+WHERE t.ctid = p.at AND j.seq = t.seq
+RETURNING p.nr, j.id, t.seq, t.queue, j.payload, j.label, t.rank, t.attempts, j.max_attempts, t.crashes, j.timeout_ms,
+  j.item, j.tags, greatest(0, {now} - t.run_at_ms), t.failed_in, t.place
+
+-- name: claim_these
+UPDATE chargehand_live t SET claim = $3::bigint, incarnation = $4, node = $5, worker = NULL, started_ms = {now},
+  ahead = CASE WHEN p.nr > $6::bigint THEN true END
+FROM unnest($2::bigint[]) WITH ORDINALITY AS p(seq, nr), chargehand_job j
+WHERE t.seq = p.seq AND t.claim IS NULL AND t.waits IS NULL AND j.seq = t.seq
+RETURNING p.nr, j.id, t.seq, t.queue, j.payload, j.label, t.rank, t.attempts, j.max_attempts, t.crashes, j.timeout_ms,
+  j.item, j.tags, greatest(0, {now} - t.run_at_ms), t.failed_in, t.place
+
+-- name: look
+-- What a claim must report of its queue: pauses, the next scheduled job, whether there are limits and suspects, and how
+-- many jobs are left ($4), and how many of them are more urgent ($6) than a rank ($5).
+SELECT
+  (SELECT count(*) FROM chargehand_pause WHERE scope IN ('*', $3) AND (until_ms IS NULL OR until_ms > {now})),
+  (SELECT CASE WHEN bool_or(until_ms IS NULL) THEN NULL ELSE max(until_ms) - {now} END FROM chargehand_pause
+    WHERE scope IN ('*', $3) AND (until_ms IS NULL OR until_ms > {now})),
+  (SELECT min(run_at_ms) FROM chargehand_live WHERE queue = $2 AND waits = 'time') - {now},
+  EXISTS (SELECT FROM chargehand_limit WHERE queue = $2) OR EXISTS (SELECT FROM chargehand_suspect WHERE job > 0),
+  (SELECT count(*) FROM (
+    SELECT FROM chargehand_live WHERE queue = $2 AND claim IS NULL AND waits IS NULL AND seq <> ALL ($7::bigint[])
+    LIMIT $4::bigint) AS w),
+  (SELECT count(*) FROM (
+    SELECT FROM chargehand_live WHERE queue = $2 AND claim IS NULL AND waits IS NULL AND rank < $5::int
+      AND seq <> ALL ($7::bigint[])
+    LIMIT $6::bigint) AS u)
+
+-- name: lock
+-- First in its transaction and in a statement of its own: what follows must see what was committed before the lock.
+SELECT queue, allowed, allowed_per_key FROM chargehand_limit WHERE queue = ANY ($1::text[]) ORDER BY queue FOR UPDATE
+
+-- name: running
+SELECT count(*) FROM chargehand_live WHERE queue = $1 AND claim IS NOT NULL
+
+-- name: running_by_key
+SELECT limit_key, count(*) FROM chargehand_live
+WHERE queue = $1 AND claim IS NOT NULL AND limit_key IS NOT NULL GROUP BY limit_key
+
+-- name: ready
+SELECT seq, limit_key FROM chargehand_live
+WHERE queue = $1 AND claim IS NULL AND waits IS NULL AND seq <> ALL ($3::bigint[])
+ORDER BY rank, place, seq LIMIT $2::bigint
+
+-- name: set_aside
+UPDATE chargehand_live SET waits = 'limit' WHERE seq = ANY ($1::bigint[]) AND claim IS NULL AND waits IS NULL
+
+-- name: bring_back
+-- Each of these jobs has freed a slot of its key: the next job of the key may be claimed again.
+UPDATE chargehand_live SET waits = NULL WHERE ctid = ANY (ARRAY(
+  SELECT n.at FROM (
+    SELECT j.queue, {lookup j.limit_key} AS limit_key, count(*) AS free
+    FROM unnest($1::bigint[]) AS e(seq) JOIN chargehand_job j ON j.seq = e.seq
+      JOIN chargehand_limit l ON l.queue = j.queue
+    WHERE j.limit_key IS NOT NULL AND l.allowed_per_key IS NOT NULL GROUP BY 1, 2) AS f
+  CROSS JOIN LATERAL (
+    SELECT ctid AS at FROM chargehand_live t WHERE t.queue = f.queue AND t.limit_key = f.limit_key AND waits = 'limit'
+    ORDER BY rank, place, seq LIMIT f.free FOR UPDATE) AS n))
+
+-- name: bring_all_back
+UPDATE chargehand_live SET waits = NULL WHERE queue = $1 AND waits = 'limit'
+
+-- name: limits
+SELECT queue, allowed, allowed_per_key FROM chargehand_limit ORDER BY queue FOR UPDATE
+
+-- name: set_limit
+INSERT INTO chargehand_limit (queue, allowed, allowed_per_key) VALUES ($1, $2::int, $3::int)
+ON CONFLICT (queue) DO UPDATE SET allowed = excluded.allowed, allowed_per_key = excluded.allowed_per_key
+
+-- name: drop_limit
+DELETE FROM chargehand_limit WHERE queue = $1
+
+-- name: suspects
+SELECT s.job, coalesce(x.state, CASE WHEN t.seq IS NULL THEN NULL WHEN t.claim IS NULL THEN 'queued' ELSE 'running' END),
+  t.queue, -t.rank, t.waits IS NULL, t.incarnation IS NOT DISTINCT FROM $1
+FROM chargehand_suspect s LEFT JOIN chargehand_live t ON t.seq = s.job LEFT JOIN chargehand_end x ON x.seq = s.job
+
+-- name: forget_suspects
+DELETE FROM chargehand_suspect WHERE job = ANY ($1::bigint[])
+
+-- name: forgive
+DELETE FROM chargehand_suspect WHERE job IN (SELECT seq FROM chargehand_job WHERE id = ANY ($1::text[]))
+
+-- name: add_suspects
+INSERT INTO chargehand_suspect (job, since_ms) SELECT job, {now} FROM unnest($2::bigint[]) AS job ON CONFLICT DO NOTHING
+
+-- name: orphans
+-- Claims of other incarnations, unless they belong to a living node of another name. The workers in $3 cannot be killed.
+SELECT j.id, t.seq, t.claim, t.queue, t.crashes, t.node, t.incarnation, t.worker,
+  greatest(0, {now} - t.started_ms), EXISTS (SELECT FROM chargehand_suspect s WHERE s.job = t.seq)
+FROM chargehand_live t JOIN chargehand_job j ON j.seq = t.seq
+WHERE t.claim IS NOT NULL AND t.incarnation <> $2
+  AND NOT EXISTS (SELECT FROM chargehand_node n WHERE n.incarnation = t.incarnation AND n.name <> $4)
+  AND (cardinality($3::text[]) = 0 OR t.worker IS NOT NULL AND t.worker <> ALL ($3::text[]))
+ORDER BY t.seq FOR UPDATE OF t
+
+-- name: give_back
+-- Ends claims of a turn whose commit was not acknowledged: no worker ever had these jobs.
+UPDATE chargehand_live SET claim = NULL, incarnation = NULL, node = NULL, worker = NULL, ahead = NULL
+WHERE claim = $1::bigint AND incarnation = $2

@@ -1,0 +1,104 @@
+-- Statements about nodes, crews and workers.
+
+-- name: replace_node
+-- A name has one incarnation: the node is the only one of its name on this store.
+DELETE FROM chargehand_node WHERE name = $1 OR incarnation = $2
+
+-- name: add_node
+INSERT INTO chargehand_node (incarnation, name, started_ms, backend, about) VALUES ($3, $2, {now}, $4::int, $5)
+
+-- name: beat
+UPDATE chargehand_node SET beat = beat + 1 WHERE incarnation = $1 RETURNING beat
+
+-- name: scaled
+SELECT name, workers, scaled FROM chargehand_crew WHERE node = $1 AND scaled IS NOT NULL
+
+-- name: clear_crews
+DELETE FROM chargehand_crew WHERE node = $1
+
+-- name: add_crews
+INSERT INTO chargehand_crew (node, name, queue, handler, workers, max_attempts, timeout_ms, priority, allowed,
+  allowed_per_key, scaled, registered_ms)
+SELECT $2, name, queue, handler, workers, max_attempts, timeout_ms, priority, allowed, allowed_per_key, scaled, {now}
+FROM json_to_recordset($3::json) AS e(name text, queue text, handler text, workers int, max_attempts int,
+  timeout_ms bigint, priority int, allowed int, allowed_per_key int, scaled int)
+
+-- name: scale
+UPDATE chargehand_crew SET scaled = $2::int WHERE name = $1
+
+-- name: pause_of
+SELECT scope, who, reason, since_ms, until_ms, until_ms - {now} FROM chargehand_pause
+WHERE scope = $2 AND (until_ms IS NULL OR until_ms > {now}) FOR UPDATE
+
+-- name: pause
+INSERT INTO chargehand_pause (scope, who, reason, since_ms, until_ms) VALUES ($2, $3, $4, {now}, {now} + $5::bigint)
+ON CONFLICT (scope) DO UPDATE
+SET who = excluded.who, reason = excluded.reason, since_ms = excluded.since_ms, until_ms = excluded.until_ms
+
+-- name: resume
+DELETE FROM chargehand_pause WHERE scope = $2 RETURNING until_ms IS NULL OR until_ms > {now}
+
+-- name: first_seen
+INSERT INTO chargehand_worker (component, created_ms)
+SELECT component, {now} FROM json_to_recordset($2::json) AS e(component text) ON CONFLICT DO NOTHING
+
+-- name: health
+INSERT INTO chargehand_health (node, component, status, flags, reason, pid, pid_start, incarnation, current_job,
+  last_heartbeat_ms, restart_count, last_restart_ms, exit_code, signal, created_at_ms, metadata)
+SELECT $2, e.component, status, flags, reason, pid, pid_start, incarnation, current_job, {now} - heartbeat_age_ms,
+  restart_count, {now} - restart_age_ms, exit_code, signal, w.created_ms, metadata
+FROM json_to_recordset($3::json) AS e(component text, status text, flags text, reason text, pid bigint,
+  pid_start bigint, incarnation text, current_job text, heartbeat_age_ms bigint, restart_count int,
+  restart_age_ms bigint, exit_code int, signal int, metadata text)
+  JOIN chargehand_worker w ON w.component = e.component
+ON CONFLICT (node, component) DO UPDATE SET status = excluded.status, flags = excluded.flags, reason = excluded.reason,
+  pid = excluded.pid, pid_start = excluded.pid_start, incarnation = excluded.incarnation,
+  current_job = excluded.current_job, last_heartbeat_ms = excluded.last_heartbeat_ms,
+  restart_count = excluded.restart_count, last_restart_ms = excluded.last_restart_ms, exit_code = excluded.exit_code,
+  signal = excluded.signal, created_at_ms = excluded.created_at_ms, metadata = excluded.metadata
+
+-- name: health_gone
+DELETE FROM chargehand_health WHERE node = $1 AND component = ANY ($2::text[])
+
+-- name: health_clear
+DELETE FROM chargehand_health WHERE node = $1
+
+-- name: crash
+INSERT INTO chargehand_crash (id, node, component, crew, job, at_ms, incarnation, pid, reason, exit_code, signal, memory,
+  uptime_ms, charged, follows, text, stacks, lines, frames)
+SELECT id, $2, component, crew, job, {now} - age_ms, incarnation, pid, reason, exit_code, signal, memory, uptime_ms,
+  charged, follows, text, stacks, lines, frames
+FROM json_to_recordset($3::json) AS e(id text, component text, crew text, job text, age_ms bigint, incarnation text,
+  pid bigint, reason text, exit_code int, signal int, memory bigint, uptime_ms bigint, charged boolean, follows text,
+  text text, stacks text, lines text, frames text)
+ON CONFLICT (id) DO NOTHING
+
+-- name: give_up
+INSERT INTO chargehand_given_up (component, crew, reason, fingerprint, at_ms)
+SELECT component, crew, reason, fingerprint, {now}
+FROM json_to_recordset($2::json) AS e(component text, crew text, reason text, fingerprint text)
+ON CONFLICT (component) DO UPDATE SET crew = excluded.crew, reason = excluded.reason,
+  fingerprint = excluded.fingerprint, at_ms = excluded.at_ms
+
+-- name: forgive_workers
+DELETE FROM chargehand_given_up WHERE component = ANY ($1::text[])
+
+-- name: restarts
+INSERT INTO chargehand_worker (component, created_ms, written_ms, fingerprint, charged, streak, rested_ms, restarts,
+  restarts_total)
+SELECT component, {now}, {now}, fingerprint,
+  coalesce((SELECT json_agg({now} - age::bigint ORDER BY nr)
+    FROM json_array_elements_text(charged_age_ms) WITH ORDINALITY AS c(age, nr)), '[]'::json)::text,
+  streak, {now} - rested_age_ms, restarts, restarts_total
+FROM json_to_recordset($2::json) AS e(component text, fingerprint text, charged_age_ms json, streak int,
+  rested_age_ms bigint, restarts int, restarts_total int)
+ON CONFLICT (component) DO UPDATE SET written_ms = excluded.written_ms, fingerprint = excluded.fingerprint,
+  charged = excluded.charged, streak = excluded.streak, rested_ms = excluded.rested_ms, restarts = excluded.restarts,
+  restarts_total = excluded.restarts_total
+
+-- name: snapshot
+INSERT INTO chargehand_history (timestamp_ms, components)
+SELECT {now}, coalesce(json_agg(json_build_object('component', component, 'status', status, 'flags', flags::json,
+  'current_job', current_job, 'pid', pid, 'restart_count', restart_count) ORDER BY node, component), '[]'::json)::text
+FROM chargehand_health
+ON CONFLICT (timestamp_ms) DO UPDATE SET components = excluded.components

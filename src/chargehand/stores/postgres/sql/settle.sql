@@ -1,0 +1,131 @@
+-- Statements that end claims and jobs.
+
+-- name: settle
+-- One statement for every outcome. `IS NOT DISTINCT FROM` and not `=`: with the latter the planner may walk the index of
+-- everything that runs. A job with a cancel request is cancelled where it would be queued again.
+WITH e AS MATERIALIZED (
+  SELECT * FROM json_to_recordset($2::json) AS e(
+    seq bigint, claim bigint, state text, delay_ms bigint, result text, error text, reason text, failures int,
+    crashes int, interruptions int, failed_in text, worker text, pid int, duration_ms bigint, outcome text)),
+h AS MATERIALIZED (
+  SELECT e.seq, e.claim, e.delay_ms, e.result, e.error, e.failures, e.worker, e.pid, e.duration_ms, e.outcome,
+    t.at, t.queue, t.started_ms, t.run_at_ms, t.cancel_ms, t.retried_ms, t.progress,
+    t.attempts + coalesce(e.failures, 0) AS attempts, t.crashes + coalesce(e.crashes, 0) AS crashes,
+    t.interruptions + coalesce(e.interruptions, 0) AS interruptions, coalesce(e.failed_in, t.failed_in) AS failed_in,
+    CASE WHEN e.state = 'queued' AND t.cancel_ms IS NOT NULL THEN 'cancelled' ELSE e.state END AS becomes,
+    CASE WHEN e.state = 'queued' AND t.cancel_ms IS NOT NULL THEN 'cancelled' ELSE e.reason END AS reason
+  FROM e CROSS JOIN LATERAL (
+    SELECT ctid AS at, * FROM chargehand_live WHERE seq = e.seq AND claim IS NOT DISTINCT FROM e.claim FOR UPDATE) AS t),
+gone AS (
+  DELETE FROM chargehand_live WHERE ctid = ANY (ARRAY(SELECT at FROM h WHERE becomes <> 'queued'))),
+back AS (
+  UPDATE chargehand_live t SET claim = NULL, incarnation = NULL, node = NULL, worker = NULL, ahead = NULL,
+    progress = NULL, error = h.error, failed_in = h.failed_in, attempts = h.attempts, crashes = h.crashes,
+    interruptions = h.interruptions, waits = CASE WHEN h.delay_ms > 0 THEN 'time' END,
+    run_at_ms = CASE WHEN h.delay_ms > 0 THEN {now} + h.delay_ms ELSE t.run_at_ms END
+  FROM h WHERE t.ctid = h.at AND h.becomes = 'queued'),
+fin AS (
+  INSERT INTO chargehand_end (seq, claim, finished_ms, started_ms, run_at_ms, duration_ms, cancel_ms, retried_ms,
+    attempts, crashes, interruptions, pid, queue, state, node, worker, reason, failed_in, progress, result, error)
+  SELECT seq, claim, {now}, started_ms, run_at_ms, duration_ms, cancel_ms, retried_ms, attempts, crashes, interruptions,
+    pid, queue, becomes, $3, worker, reason, failed_in, progress, result, error
+  FROM h WHERE becomes <> 'queued'),
+att AS (
+  INSERT INTO chargehand_attempt (job, claim, started_ms, duration_ms, pid, node, worker, outcome, error)
+  SELECT seq, claim, {now} - duration_ms, duration_ms, pid, $3, worker, outcome, error
+  FROM h WHERE outcome IS NOT NULL AND (becomes <> 'done' OR outcome <> 'done') ON CONFLICT DO NOTHING)
+SELECT seq, claim FROM h
+
+-- name: before
+-- Of outcomes that were sent in a turn whose commit was not acknowledged: those that were accepted then.
+SELECT e.seq, e.claim FROM json_to_recordset($1::json) AS e(seq bigint, claim bigint, outcome text)
+WHERE EXISTS (SELECT FROM chargehand_attempt a WHERE a.job = e.seq AND a.claim = e.claim AND a.outcome = e.outcome)
+  OR EXISTS (SELECT FROM chargehand_end x WHERE x.seq = e.seq AND x.claim IS NOT DISTINCT FROM e.claim
+    AND x.state = 'done' AND e.outcome = 'done')
+
+-- name: note
+UPDATE chargehand_live t SET worker = e.worker, started_ms = {now} - e.age_ms, progress = coalesce(e.progress, t.progress)
+FROM json_to_recordset($2::json) AS e(seq bigint, fence bigint, worker text, age_ms bigint, progress text)
+WHERE t.seq = e.seq AND t.claim IS NOT DISTINCT FROM e.fence
+
+-- name: cancel
+WITH h AS MATERIALIZED (
+  SELECT e.nr, j.id, t.*
+  FROM unnest($2::text[]) WITH ORDINALITY AS e(id, nr) JOIN chargehand_job j ON j.id = e.id
+    CROSS JOIN LATERAL (SELECT ctid AS at, * FROM chargehand_live l WHERE l.seq = j.seq FOR UPDATE) AS t),
+gone AS (DELETE FROM chargehand_live WHERE ctid = ANY (ARRAY(SELECT at FROM h WHERE claim IS NULL))),
+fin AS (
+  INSERT INTO chargehand_end (seq, finished_ms, started_ms, run_at_ms, cancel_ms, retried_ms, attempts, crashes,
+    interruptions, queue, state, reason, failed_in, progress, error)
+  SELECT seq, {now}, started_ms, run_at_ms, cancel_ms, retried_ms, attempts, crashes, interruptions, queue, 'cancelled',
+    'cancelled', failed_in, progress, error
+  FROM h WHERE claim IS NULL),
+marked AS (
+  UPDATE chargehand_live t SET cancel_ms = coalesce(t.cancel_ms, {now}) FROM h
+  WHERE t.ctid = h.at AND h.claim IS NOT NULL)
+SELECT id, claim IS NULL, coalesce(claim, 0), queue, seq FROM h ORDER BY nr
+
+-- name: lock_of
+-- The lock of the limited queues of these jobs; see `lock`.
+SELECT queue FROM chargehand_limit WHERE queue IN (SELECT queue FROM chargehand_job WHERE id = ANY ($1::text[]))
+ORDER BY queue FOR UPDATE
+
+-- name: held
+SELECT t.seq, t.queue, t.node, t.incarnation, t.worker, greatest(0, {now} - t.started_ms)
+FROM chargehand_job j JOIN chargehand_live t ON t.seq = j.seq WHERE j.id = $2 AND t.claim = $3::bigint FOR UPDATE OF t
+
+-- name: retry
+WITH made AS (
+  INSERT INTO chargehand_live (seq, place, rank, queue, key, limit_key, run_at_ms, retried_ms, started_ms)
+  SELECT j.seq, j.seq, j.rank, j.queue, {lookup j.key}, {lookup j.limit_key}, {now}, {now}, x.started_ms
+  FROM chargehand_job j JOIN chargehand_end x ON x.seq = j.seq
+  WHERE j.id = $2 AND x.state IN ('failed', 'cancelled')
+  ON CONFLICT DO NOTHING RETURNING seq),
+gone AS (DELETE FROM chargehand_end WHERE seq IN (SELECT seq FROM made))
+SELECT seq FROM made
+
+-- name: retriable
+SELECT j.queue, j.key FROM chargehand_job j JOIN chargehand_end x ON x.seq = j.seq
+WHERE j.id = $1 AND x.state IN ('failed', 'cancelled')
+
+-- name: delete
+WITH gone AS (
+  DELETE FROM chargehand_end x USING chargehand_job j WHERE j.seq = x.seq AND j.id = ANY ($1::text[])
+  RETURNING x.seq, j.id),
+jobs AS (DELETE FROM chargehand_job WHERE seq IN (SELECT seq FROM gone)),
+attempts AS (DELETE FROM chargehand_attempt WHERE job IN (SELECT seq FROM gone)),
+tags AS (DELETE FROM chargehand_tag WHERE job IN (SELECT seq FROM gone)),
+aliases AS (DELETE FROM chargehand_alias WHERE job IN (SELECT seq FROM gone))
+SELECT id FROM gone ORDER BY seq
+
+-- name: recurring_known
+SELECT name, schedule, next_run_ms, last_job FROM chargehand_recurring FOR UPDATE
+
+-- name: recurring_clear
+DELETE FROM chargehand_recurring
+
+-- name: recurring_add
+INSERT INTO chargehand_recurring (name, schedule, job, next_run_ms, last_job) VALUES ($1, $2, $3, $4::bigint, $5)
+
+-- name: move_on
+UPDATE chargehand_recurring SET next_run_ms = $3::bigint WHERE name = $1 AND next_run_ms = $2::bigint RETURNING name
+
+-- name: fired
+UPDATE chargehand_recurring SET last_job = $2 WHERE name = $1
+
+-- name: ends_in_future
+-- The delay of a retry counts from the end of its last attempt; an end in the future is that of a clock that was ahead.
+SELECT t.seq, a.claim, a.ended_ms - {now}
+FROM chargehand_live t CROSS JOIN LATERAL (
+  SELECT claim, started_ms + duration_ms AS ended_ms FROM chargehand_attempt WHERE job = t.seq
+  ORDER BY nr DESC LIMIT 1) AS a
+WHERE t.waits = 'time' AND a.ended_ms > {now} + $2::bigint
+
+-- name: retry_earlier
+UPDATE chargehand_live SET run_at_ms = run_at_ms - $2::bigint WHERE seq = $1::bigint
+
+-- name: end_now
+UPDATE chargehand_attempt SET started_ms = started_ms - $3::bigint WHERE job = $1::bigint AND claim = $2::bigint
+
+-- name: pause_earlier
+UPDATE chargehand_pause SET since_ms = {now}, until_ms = until_ms - (since_ms - {now}) WHERE since_ms > {now}

@@ -1,0 +1,87 @@
+-- Statements of the store as a whole: its clock, its schema, pruning.
+
+-- name: now
+SELECT {now}
+
+-- name: snapshot
+SELECT pg_current_snapshot()::text, pg_current_xact_id_if_assigned()::text
+
+-- name: terminate
+-- Waits until the session is gone, so that it can commit nothing any more.
+SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE pid = $1::int AND usename = current_user
+
+-- name: settings
+SELECT set_config(name, value, $2::boolean) FROM json_each_text($1::json) AS e(name, value)
+
+-- name: server
+SELECT pg_backend_pid(), current_setting('server_version_num')::int, pg_is_in_recovery(), current_schema()::text
+
+-- name: tables
+SELECT to_regclass('chargehand_schema') IS NOT NULL
+
+-- name: make_tables
+CREATE TABLE IF NOT EXISTS chargehand_schema (version int PRIMARY KEY, checksum text NOT NULL, applied_ms bigint NOT NULL)
+
+-- name: make_additions
+CREATE TABLE IF NOT EXISTS chargehand_addition (name text PRIMARY KEY, checksum text NOT NULL, applied_ms bigint NOT NULL)
+
+-- name: version
+SELECT coalesce(max(version), 0), (SELECT coalesce(array_agg(name), '{}') FROM chargehand_addition) FROM chargehand_schema
+
+-- name: lock_schema
+SELECT pg_advisory_xact_lock(hashtextextended($1, 0))
+
+-- name: applied
+INSERT INTO chargehand_schema (version, checksum, applied_ms) VALUES ($2::int, $3, {now})
+
+-- name: added
+INSERT INTO chargehand_addition (name, checksum, applied_ms) VALUES ($2, $3, {now})
+
+-- name: probe
+INSERT INTO chargehand_probe (one, at_ms) VALUES (1, {now}) ON CONFLICT (one) DO UPDATE SET at_ms = excluded.at_ms
+
+-- name: next_queue
+SELECT queue FROM chargehand_end WHERE queue > $1 ORDER BY queue LIMIT 1
+
+-- name: older
+SELECT finished_ms, seq FROM chargehand_end
+WHERE queue = $1 AND state = $2 AND (finished_ms, seq) < ($3::bigint, $4::bigint)
+ORDER BY finished_ms DESC, seq DESC LIMIT 1 OFFSET $5::bigint
+
+-- name: oldest
+SELECT seq FROM chargehand_end WHERE queue = $1 AND state = $2 AND (finished_ms, seq) <= ($3::bigint, $4::bigint)
+ORDER BY finished_ms, seq LIMIT $5::bigint
+
+-- name: prune_jobs
+-- Leaves out jobs that were retried meanwhile.
+WITH gone AS (DELETE FROM chargehand_end WHERE seq = ANY ($1::bigint[]) RETURNING seq),
+jobs AS (DELETE FROM chargehand_job WHERE seq IN (SELECT seq FROM gone)),
+attempts AS (DELETE FROM chargehand_attempt WHERE job IN (SELECT seq FROM gone)),
+tags AS (DELETE FROM chargehand_tag WHERE job IN (SELECT seq FROM gone)),
+aliases AS (DELETE FROM chargehand_alias WHERE job IN (SELECT seq FROM gone))
+SELECT count(*) FROM gone
+
+-- name: prune_crashes
+-- The newest report to delete is the first beyond the count ($3), or else the newest that is too old ($2).
+DELETE FROM chargehand_crash WHERE seq IN (
+  SELECT seq FROM chargehand_crash
+  WHERE at_ms < {now} - $2::bigint OR (at_ms, seq) <= (
+    SELECT at_ms, seq FROM chargehand_crash ORDER BY at_ms DESC, seq DESC LIMIT 1 OFFSET $3::bigint)
+  ORDER BY at_ms, seq LIMIT $4::bigint)
+
+-- name: prune_history
+DELETE FROM chargehand_history WHERE timestamp_ms IN (
+  SELECT timestamp_ms FROM chargehand_history WHERE timestamp_ms < {now} - $2::bigint
+  ORDER BY timestamp_ms LIMIT $3::bigint)
+
+-- name: prune_operations
+DELETE FROM chargehand_operation WHERE id IN (
+  SELECT id FROM chargehand_operation WHERE at_ms < {now} - $2::bigint ORDER BY at_ms LIMIT $3::bigint)
+
+-- name: prune_remembered
+DELETE FROM chargehand_remembered WHERE (caller, key) IN (
+  SELECT caller, key FROM chargehand_remembered WHERE at_ms <= {now} - $2::bigint ORDER BY at_ms LIMIT $3::bigint)
+
+-- name: prune_sessions
+DELETE FROM chargehand_session WHERE digest IN (
+  SELECT digest FROM chargehand_session WHERE expires_ms <= {now} LIMIT $2::bigint)

@@ -1,0 +1,22 @@
+"""Reads the SQL statements of the PostgreSQL store: named blocks in the folder `sql`. It runs none."""
+
+import re
+from pathlib import Path
+
+NOW = "coalesce($1::bigint, (extract(epoch FROM now()) * 1000)::bigint)"
+"""The time of the transaction in milliseconds, in statements whose first parameter is the clock of a test, or null."""
+LOOKUP = "CASE WHEN octet_length({0}) > 500 THEN encode(sha256(convert_to({0}, 'UTF8')), 'hex') ELSE {0} END"
+"""The form of a key in `chargehand_live`: an index of PostgreSQL refuses rows of more than 2,700 bytes."""
+_LOOKUP = re.compile(r"\{lookup (\S+)\}")
+_NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
+
+
+def load(topic: str) -> dict[str, bytes]:
+    """Returns the statements of one file by their names.
+
+    `{now}` stands for the time of the transaction, and `{lookup key}` for the form of a key in `chargehand_live`.
+    """
+    text = Path(__file__).parent.joinpath("sql", f"{topic}.sql").read_text("utf-8")
+    text = _LOOKUP.sub(lambda found: LOOKUP.format(found[1]), text.replace("{now}", NOW))
+    _, *parts = _NAME.split(text)
+    return {name: sql.strip().encode() for name, sql in zip(parts[::2], parts[1::2], strict=True)}

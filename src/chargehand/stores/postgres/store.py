@@ -1,0 +1,124 @@
+"""A store in PostgreSQL: any number of nodes, and of processes that enqueue and read.
+
+The clock of the store is the server's. A store object has one connection and serves one thread at a time.
+"""
+
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import Any
+
+from chargehand import clock
+from chargehand.errors import StoreError
+from chargehand.ids import NewIds, new_ids
+from chargehand.model.batch import Batch, Result
+from chargehand.model.records import Holder, Migrated, Retention
+from chargehand.stores.postgres import driver, schema, statements
+from chargehand.stores.postgres.address import Address
+from chargehand.stores.postgres.prune import prune
+from chargehand.stores.postgres.reading import (
+    PostgresAccessReading,
+    PostgresFleetReading,
+    PostgresJobReading,
+    now_ms,
+)
+from chargehand.stores.postgres.session import Session
+from chargehand.stores.postgres.transaction import PostgresTransaction
+from chargehand.stores.postgres.turn import Turns
+from chargehand.stores.surplus import Surplus
+
+_SQL = statements.load("store")
+
+
+class PostgresStore:
+    """Implements `chargehand.store.Store`."""
+
+    def __init__(
+        self,
+        address: Address,
+        *,
+        create: bool = True,
+        node: bool = False,
+        synchronous: str = "full",
+        now_ms: Callable[[], int] | None = None,
+        new_ids: NewIds = new_ids,
+    ) -> None:
+        driver.check_driver()
+        settings = dict(driver.NODE_SETTINGS if node else driver.OTHER_SETTINGS)
+        if synchronous == "normal":
+            settings["synchronous_commit"] = "off"
+        self.session = Session(address, settings, now_ms)
+        self._new_ids, self._surplus = new_ids, Surplus()
+        self._holder: Holder | None = None
+        """The holder that was registered through this store, if it is a node's."""
+        self.jobs = PostgresJobReading(self.session)
+        self.fleet = PostgresFleetReading(self.session)
+        self.access = PostgresAccessReading(self.session)
+        self._turns = Turns(self)
+        try:
+            self.migrated = schema.migrate(self.session, create=create)
+        except BaseException:
+            self.close()
+            raise
+
+    def migrate(self) -> Migrated:
+        return schema.migrate(self.session, create=True)
+
+    def changed(self) -> bool:
+        ((snapshot, _),) = self.session.rows(_SQL["snapshot"])
+        return self.session.watch.changed(snapshot)
+
+    def now_ms(self) -> int:
+        return now_ms(self.session)
+
+    # writing
+
+    @contextmanager
+    def transaction(self) -> Generator[PostgresTransaction]:
+        with self.session.transaction(), self.parts() as tx:
+            yield tx
+
+    @contextmanager
+    def parts(self) -> Generator[PostgresTransaction]:
+        """Returns the writing parts for a transaction that has begun."""
+        registered: list[Holder] = []
+        tx = PostgresTransaction(self.session, self._new_ids, self._holder is not None, registered.append)
+        try:
+            yield tx
+        finally:
+            tx.end()
+        if registered:
+            self._holder = registered[-1]
+
+    def is_registered(self, holder: Holder) -> bool:
+        """Returns whether this is the node that was registered through this store: it beats with every turn."""
+        return self._holder == holder
+
+    def turn(
+        self,
+        batch: Batch,
+        holder: Holder,
+        monotonic: Callable[[], float] = clock.monotonic,
+        waits: Callable[[Any], bool] = lambda _: True,
+    ) -> Result:
+        return self._turns.turn(batch, holder, monotonic, waits)
+
+    def prune(self, retention: Retention, limit: int) -> int:
+        return prune(self.session, self._surplus, retention, limit)
+
+    @property
+    def pruning(self) -> bool:
+        return self._surplus.unfinished
+
+    def probe(self) -> None:
+        known = len(schema.MIGRATIONS)
+        with self.session.transaction():
+            found, _ = schema.version(self.session)
+            if found != known:
+                raise StoreError(
+                    f"{self.session.address.shown} has schema {found} and this Chargehand knows {known}: run one "
+                    "version of the package"
+                )
+            self.session.send(_SQL["probe"], (self.session.now,))
+
+    def close(self) -> None:
+        self.session.close()
