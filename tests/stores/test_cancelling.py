@@ -78,7 +78,7 @@ def test_the_first_time_that_somebody_asked_stays(store: Store, wall: Wall) -> N
     claim = bring(store, State.RUNNING)
     for later in range(3):
         wall.at = NOON + later
-        assert ask_to_cancel(store, claim.id) == [CancelResult(claim.id, False, 1)]
+        assert ask_to_cancel(store, claim.id) == [CancelResult(claim.id, False, claim.fence)]
     assert record(store, claim.id).cancel_ms == NOON
 
 
@@ -90,7 +90,7 @@ def test_each_is_answered_in_the_order_of_asking_but_for_the_finished_and_the_un
     asked = ["b", ended[0], running.id, "nobody", *ended[1:], "a", "a"]
     assert ask_to_cancel(store, *asked) == [
         CancelResult("b", True, 0),
-        CancelResult(running.id, False, 1),
+        CancelResult(running.id, False, running.fence),
         CancelResult("a", True, 0),
     ]
     assert record(store, "a").cancel_ms is None
@@ -112,10 +112,10 @@ def test_those_to_be_cancelled_are_listed_while_they_run(store: Store, wall: Wal
     for claim in (second, first, third):
         ask_to_cancel(store, claim.id)
         wall.at += 1
-    assert store.jobs.cancelling() == [(second.id, 1), (first.id, 1), (third.id, 1)]
+    assert store.jobs.cancelling() == [(each.id, each.fence) for each in (second, first, third)]
     end(store, second, Done())
     end(store, first, Interrupted("cancelled"))
-    assert store.jobs.cancelling() == [(third.id, 1)]
+    assert store.jobs.cancelling() == [(third.id, third.fence)]
 
 
 # what comes of it

@@ -26,7 +26,7 @@ from builders import (
 
 from chargehand.errors import ChargehandError, Conflict
 from chargehand.model.job import Done, Enqueued, State
-from chargehand.model.records import CancelResult, JobFilter, Retention
+from chargehand.model.records import JobFilter, Retention
 from chargehand.store import Store, Transaction
 
 SIGNS = ["ä", "日本", "💥", "a'b\"c;--", "%s ? :x $1", "tab\\t"]
@@ -377,7 +377,7 @@ def test_all_kinds_of_change_roll_back_together(store: Store) -> None:
 
     def work(tx: Transaction) -> None:
         tx.jobs.enqueue([job("new")])
-        assert tx.jobs.cancel([waiting.id]) == [CancelResult(waiting.id, True, 1)]
+        assert [(each.id, each.at_once) for each in tx.jobs.cancel([waiting.id])] == [(waiting.id, True)]
         assert tx.jobs.retry([failed.id]) == [failed.id]
         tx.fleet.pause("*", "me", None)
         assert [ended.id for ended in tx.jobs.recover(EARLIER_ME, "why")] == [running.id]

@@ -32,6 +32,7 @@ from builders import (
     take_one,
 )
 
+from chargehand import codec
 from chargehand.model.batch import Grant, Want
 from chargehand.model.job import (
     Claim,
@@ -382,7 +383,7 @@ def test_a_limited_job_that_falls_due_is_limited_then(store: Store, wall: Wall) 
 
 
 # spec: WK-13
-@pytest.mark.parametrize("key", ["a'b\"c;--", "💥", "%", "a\0b", " "])
+@pytest.mark.parametrize("key", ["a'b\"c;--", "💥", "%", codec.escape("a\0b"), codec.escape("\ud800"), " ", "l" * 700])
 def test_a_key_may_have_any_signs(store: Store, key: str) -> None:
     limit(store, limit_per_key=1)
     put(store, job("one", limit_key=key), job("two", limit_key=key), job("three", limit_key=f"{key}x"))

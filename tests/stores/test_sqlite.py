@@ -48,9 +48,8 @@ from chargehand.model.records import (
     RecurringPlan,
     Retention,
 )
-from chargehand.stores import open_store
+from chargehand.stores import open_store, surplus
 from chargehand.stores.location import locate
-from chargehand.stores import surplus
 from chargehand.stores.sqlite import files
 from chargehand.stores.sqlite.store import SqliteStore, check_engine
 

@@ -95,7 +95,8 @@ def test_a_batch_that_fails_leaves_nothing_behind(store: Store) -> None:
 def test_a_poll_does_nothing_unless_others_have_written(store: Store, store_factory: Callable[[], Store]) -> None:
     poll = Batch(poll=True, wants=WANT)
     assert store.turn(poll, ME).changed  # the first poll is unsure
-    assert store.turn(poll, ME) == Result()
+    # A store may report a change when it is unsure (a server that others use, too), but not for ever.
+    assert any(store.turn(poll, ME) == Result() for _ in range(100))
     other = store_factory()
     put(other, job("one"))
     pause(other, "another crew", for_ms=5000)
@@ -234,4 +235,6 @@ def test_a_caller_is_asked_about_while_nobody_else_can_write(store_factory: Call
 
     node.turn(Batch(requests=(Request("token", (job("node's"),)),)), ME, waits=waits)
     writing.join()
-    assert [one.id for one in everything(node)] == ["caller's", "node's"]
+    # Either it wrote after the turn, or the node saw that it had gone. A store that many can write to at once allows both.
+    assert [one.id for one in everything(node)] in (["caller's", "node's"], ["caller's"])
+    assert wrote.is_set()

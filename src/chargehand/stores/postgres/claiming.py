@@ -31,8 +31,8 @@ Position = tuple[int, int, int]
 
 
 def new_claim() -> int:
-    """Returns a number for the claims of one transaction: 64 random bits, as PostgreSQL's bigint."""
-    return secrets.randbits(64) - (1 << 63)
+    """Returns a number for the claims of one transaction: 64 random bits, as PostgreSQL's bigint; never 0."""
+    return (secrets.randbits(64) - (1 << 63)) or 1
 
 
 class Look(msgspec.Struct, frozen=True, array_like=True):
@@ -60,7 +60,7 @@ class Taken(msgspec.Struct, frozen=True):
 class Claiming:
     """The claims of one transaction; all of them have the same number."""
 
-    def __init__(self, db: Session, now: int | None, registered: bool) -> None:
+    def __init__(self, db: Session, now: int | None, registered: Holder | None) -> None:
         self._db, self._now, self._registered = db, now, registered
         self.number = new_claim()
 
@@ -96,7 +96,7 @@ class Claiming:
     ) -> tuple[Any, ...]:
         return (
             self._now, want.queue, want.crew, limit, self.number, holder.life, holder.node, want.limit - want.early,
-            self._registered, special, numbers(blocked), *start,
+            holder == self._registered, special, numbers(blocked), *start,
         )  # fmt: skip
 
     def _look_args(self, want: Want, asleep: int, blocked: Sequence[int]) -> tuple[Any, ...]:

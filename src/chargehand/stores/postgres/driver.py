@@ -113,4 +113,6 @@ def make_schema(opened: Opened, address: Address) -> None:
         known = opened.connection.execute(b"SELECT to_regnamespace($1) IS NOT NULL", (address.schema,)).fetchone()
         if known != (True,):
             # Two that do this at once may collide although it says IF NOT EXISTS: the caller holds the lock.
-            opened.connection.execute(psycopg.sql.SQL("CREATE SCHEMA {}").format(psycopg.sql.Identifier(address.schema)))
+            opened.connection.execute(
+                psycopg.sql.SQL("CREATE SCHEMA {}").format(psycopg.sql.Identifier(address.schema))
+            )

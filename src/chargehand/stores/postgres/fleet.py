@@ -124,7 +124,7 @@ class PostgresFleet:
 
     def keep_restarts(self, notes: Sequence[RestartNote]) -> None:
         if notes:
-            self._db.send(_SQL["restarts"], (self._now, _json({n.component: n for n in notes}.values())))
+            self._db.send(_SQL["restarts"], (self._now, _json(list({n.component: n for n in notes}.values()))))
 
     def snapshot(self) -> None:
         self._db.send(_SQL["snapshot"], (self._now,))

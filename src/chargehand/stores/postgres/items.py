@@ -1,6 +1,7 @@
 """Writes the jobs of discovered items to PostgreSQL; `model.items` decides which. Part of a transaction."""
 
 from collections import Counter
+from itertools import groupby
 from typing import Any
 
 import msgspec
@@ -26,17 +27,17 @@ def discover(db: Session, page: Discovery, now: int | None, new_ids: NewIds) -> 
     ((now_ms,),) = db.rows(_STORE["now"], (now,))
     verdicts = judge_page(page, found, pasts, now_ms)
     with_ids = list(zip(page.found, new_ids(len(found)), verdicts, strict=True))
-    new = [_row(page, each, job_id) for each, job_id, verdict in with_ids if verdict == "queued"]
-    stuck = [_row(page, each, job_id) for each, job_id, verdict in with_ids if verdict == "no progress"]
-    made = 0
-    if new:
-        text = _json(new)
-        made = len(db.rows(_SQL["enqueue"], (now, text)))
-        db.send(_SQL["tidy"], (text,))
-    if stuck:
-        db.send(_SQL["stuck"], (now, _json(stuck), no_progress_error(page)))
-    taken = len(new) - made  # an application enqueued a job under the key of an item
     number: Counter[Verdict] = Counter(verdicts)
+    made = 0
+    # A statement for each run of the same verdict keeps the order of the page; nearly always there is one.
+    for verdict, run in groupby(with_ids, lambda each: each[2]):
+        text = _json([_row(page, each, job_id) for each, job_id, _ in run])
+        if verdict == "queued":
+            made += len(db.rows(_SQL["enqueue"], (now, text)))
+            db.send(_SQL["tidy"], (text,))
+        elif verdict == "no progress":
+            db.send(_SQL["stuck"], (now, text, no_progress_error(page)))
+    taken = number["queued"] - made  # an application enqueued a job under the key of an item
     return Discovered(
         queued=number["queued"] - taken,
         held=number["held"] + taken,

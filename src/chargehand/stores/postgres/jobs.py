@@ -36,7 +36,7 @@ def as_json(value: Any) -> str:
 class PostgresJobs:
     """Implements `chargehand.store.JobWriting`."""
 
-    def __init__(self, db: Session, now: int | None, new_ids: NewIds, registered: bool = False) -> None:
+    def __init__(self, db: Session, now: int | None, new_ids: NewIds, registered: Holder | None) -> None:
         self._db, self._now, self._new_ids = db, now, new_ids
         self._claiming = Claiming(db, now, registered)
 

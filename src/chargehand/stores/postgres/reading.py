@@ -212,7 +212,9 @@ class PostgresJobReading:
         source = _JOINED
         if which.tag is not None:
             condition, bindings = f"g.tag = ? AND {condition}", [clean(which.tag), *bindings]
-            source = f"chargehand_tag g JOIN {_JOINED.replace('chargehand_job j', 'chargehand_job j ON j.seq = g.job', 1)}"
+            source = (
+                f"chargehand_tag g JOIN {_JOINED.replace('chargehand_job j', 'chargehand_job j ON j.seq = g.job', 1)}"
+            )
         sql = f"SELECT {fields} FROM {source} WHERE {condition} ORDER BY j.seq DESC LIMIT ?"
         return self._db.rows(_numbered(sql), (*bindings, which.limit))
 

@@ -228,8 +228,6 @@ class Session:
         self.drop()
 
 
-
-
 def numbers(values: Sequence[int]) -> str:
     """Returns numbers for a parameter of type bigint[]; written out, because psycopg needs microseconds for each."""
     return f"{{{','.join(map(str, values))}}}"

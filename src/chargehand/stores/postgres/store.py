@@ -81,7 +81,7 @@ class PostgresStore:
     def parts(self) -> Generator[PostgresTransaction]:
         """Returns the writing parts for a transaction that has begun."""
         registered: list[Holder] = []
-        tx = PostgresTransaction(self.session, self._new_ids, self._holder is not None, registered.append)
+        tx = PostgresTransaction(self.session, self._new_ids, self._holder, registered.append)
         try:
             yield tx
         finally:

@@ -26,12 +26,12 @@ class PostgresTransaction:
     """Implements `chargehand.store.Transaction`."""
 
     def __init__(
-        self, db: Session, new_ids: NewIds, is_registered: bool, registered: Callable[[Holder], None]
+        self, db: Session, new_ids: NewIds, registered: Holder | None, register: Callable[[Holder], None]
     ) -> None:
         now = db.now
         self._db = db
-        self.jobs = PostgresJobs(db, now, new_ids, is_registered)
-        self.fleet = PostgresFleet(db, now, registered)
+        self.jobs = PostgresJobs(db, now, new_ids, registered)
+        self.fleet = PostgresFleet(db, now, register)
         self.access = PostgresAccess(db, now)
 
     def end(self) -> None:

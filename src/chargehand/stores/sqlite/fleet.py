@@ -17,9 +17,9 @@ from chargehand.model.records import (
     Rescheduling,
     RestartNote,
 )
+from chargehand.stores.rows import clean, columns, readable, records
 from chargehand.stores.sqlite.clock import set_back
 from chargehand.stores.sqlite.limits import Limits
-from chargehand.stores.rows import clean, columns, readable, records
 
 _CREW = """
 INSERT INTO chargehand_crew (name, queue, handler, workers, max_attempts, timeout_ms, priority, allowed,

@@ -17,10 +17,10 @@ from chargehand.model.batch import Grant, Note, Want
 from chargehand.model.job import DEFAULT_POLICY, Claim, Enqueued, JobPolicy, NewJob, Settlement, State
 from chargehand.model.records import CancelResult, Discovered, Discovery, Holder, RecurringPlan
 from chargehand.model.suspects import mark
+from chargehand.stores.rows import clean, columns, readable
 from chargehand.stores.sqlite import items
 from chargehand.stores.sqlite.clock import MOVE_ON
 from chargehand.stores.sqlite.limits import Limits
-from chargehand.stores.rows import clean, columns, readable
 from chargehand.stores.sqlite.suspects import Suspects
 
 ROWS_AT_ONCE = 50

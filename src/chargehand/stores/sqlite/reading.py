@@ -22,8 +22,8 @@ from chargehand.model.records import (
     RestartNote,
     Snapshot,
 )
-from chargehand.stores.sqlite.database import Database
 from chargehand.stores.rows import clean, columns, counts_of, readable, records, where
+from chargehand.stores.sqlite.database import Database
 
 # A job that the node holds ahead is shown as queued: no worker has it.
 _HELD_AHEAD = "state = 'running' AND worker IS NULL AND ahead"
