@@ -115,22 +115,23 @@ def start(folder: Path) -> subprocess.Popen[bytes]:
     home, data, sockets = binaries(), folder / "data", folder / "sockets"
     data.mkdir(mode=0o700)
     sockets.mkdir(mode=0o755)
-    unprivileged: dict[str, int] = {}
+    user: int | None = None
+    groups: list[int] | None = None
     if os.geteuid() == 0:  # PostgreSQL refuses to run as root
         libraries = home.parent.with_name(f"{home.parent.name}.libs")  # the binaries look for them there
         shutil.copytree(libraries, folder / "site" / libraries.name)
         home = Path(shutil.copytree(home, folder / "site" / home.parent.name / home.name, symlinks=True))
-        unprivileged = {"user": NOBODY, "group": NOBODY}
+        user, groups = NOBODY, []
         for each in (data, sockets):
             os.chown(each, NOBODY, NOBODY)
     subprocess.run(
         [home / "bin/initdb", "-D", data, "-A", "trust", "-U", "postgres", "-E", "UTF8", "--no-sync", "--no-locale"],
-        check=True, stdout=subprocess.DEVNULL, cwd=folder, extra_groups=[] if unprivileged else None, **unprivileged,
+        check=True, stdout=subprocess.DEVNULL, cwd=folder, user=user, group=user, extra_groups=groups,
     )  # fmt: skip
     options = [part for name, value in SETTINGS.items() for part in ("-c", f"{name}={value}")]
     server = subprocess.Popen(
         [home / "bin/postgres", "-D", data, "-k", sockets, *options], stdout=2, cwd=folder,
-        extra_groups=[] if unprivileged else None, **unprivileged,
+        user=user, group=user, extra_groups=groups,
     )  # fmt: skip
     ready = [home / "bin/pg_isready", "-q", "-h", sockets]
     while subprocess.run(ready).returncode != 0:

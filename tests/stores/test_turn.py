@@ -235,6 +235,6 @@ def test_a_caller_is_asked_about_while_nobody_else_can_write(store_factory: Call
 
     node.turn(Batch(requests=(Request("token", (job("node's"),)),)), ME, waits=waits)
     writing.join()
-    # Either it wrote after the turn, or the node saw that it had gone. A store that many can write to at once allows both.
+    # It wrote after the turn, or the node saw that it had gone. A store with many writers at once allows both.
     assert [one.id for one in everything(node)] in (["caller's", "node's"], ["caller's"])
     assert wrote.is_set()

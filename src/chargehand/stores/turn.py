@@ -35,7 +35,7 @@ def turn(
     with store.transaction() as tx:
         # A caller that stops waiting closes its connection before it writes into the store itself. Checked here, while
         # nobody else can write, the request is either dropped, or done before the caller writes.
-        dropped = {token for token in _tokens(batch) if not waits(token)}
+        dropped = {token for token in tokens_of(batch) if not waits(token)}
         lost = tx.jobs.settle(batch.settlements, holder) if batch.settlements else []
         if batch.notes:
             tx.jobs.note(batch.notes)
@@ -45,7 +45,7 @@ def turn(
             answers = iter(tx.jobs.enqueue([job for _, jobs in asked for job in jobs]))
             enqueued = [(token, tuple(next(answers) for _ in jobs)) for token, jobs in asked]
         done = [
-            _undone(chore) if _token(chore) in dropped else _do(chore, tx, holder, monotonic())
+            undone(chore) if token_of(chore) in dropped else do(chore, tx, holder, monotonic())
             for chore in batch.chores
         ]
         grants = tx.jobs.claim(batch.wants, holder) if batch.wants else []
@@ -66,7 +66,7 @@ def turn(
     )
 
 
-def _token(chore: chores.Chore) -> Any:
+def token_of(chore: chores.Chore) -> Any:
     """Returns the caller that asked for a chore; None if the node did."""
     match chore:
         case chores.SetPause() | chores.ClearPause() | chores.CancelJobs() | chores.KeepDeed():
@@ -75,12 +75,13 @@ def _token(chore: chores.Chore) -> Any:
             return None
 
 
-def _tokens(batch: Batch) -> list[Any]:
-    found = [*(request.token for request in batch.requests), *(_token(chore) for chore in batch.chores)]
+def tokens_of(batch: Batch) -> list[Any]:
+    """Returns the callers that asked for a part of the batch."""
+    found = [*(request.token for request in batch.requests), *(token_of(chore) for chore in batch.chores)]
     return [token for token in found if token is not None]
 
 
-def _undone(chore: chores.Chore) -> Any:
+def undone(chore: chores.Chore) -> Any:
     """Returns the result of a chore that is dropped."""
     return [] if isinstance(chore, chores.CancelJobs) else None
 
@@ -90,7 +91,7 @@ def pauses_of(store: Store) -> tuple[tuple[str, int | None], ...]:
     return tuple((pause.scope, pause.left_ms) for pause in store.fleet.pauses())
 
 
-def _do(chore: chores.Chore, tx: Transaction, holder: Holder, now: float) -> Any:
+def do(chore: chores.Chore, tx: Transaction, holder: Holder, now: float) -> Any:
     """Writes a chore and returns its result, if it has one. `now` is monotonic, taken inside the transaction."""
     match chore:
         case chores.CancelJobs():

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 import psycopg
-from psycopg import pq
+from psycopg import pq, sql
 from psycopg.types.numeric import Int8Dumper
 
 from chargehand import log
@@ -16,7 +16,7 @@ from chargehand.stores.postgres.address import Address
 from chargehand.stores.postgres.errors import described, refused
 
 OLDEST_SERVER = 140000
-"""The oldest supported server. pg_terminate_backend() with a timeout, which a turn without an answer needs, is new in 14."""
+"""The oldest supported server: a turn without an answer needs pg_terminate_backend() with a timeout, new in 14."""
 
 _SQL = statements.load("store")
 # A cut line is noticed after 5 to 7 seconds; without these it would be minutes. A server that is read-only is refused.
@@ -24,8 +24,8 @@ _LIBPQ: dict[str, Any] = {
     "connect_timeout": 3, "keepalives": 1, "keepalives_idle": 4, "keepalives_interval": 2, "keepalives_count": 3,
     "tcp_user_timeout": 6000, "target_session_attrs": "read-write", "client_encoding": "UTF8",
 }  # fmt: skip
-# Without generic plans every claim would be planned again; without the other settings, a plan that was made while a table
-# was empty would stay in use when it is full.
+# Without generic plans every claim would be planned again; without the other settings, a plan that was made while a
+# table was empty would stay in use when it is full.
 NODE_SETTINGS = {
     "plan_cache_mode": "force_generic_plan", "enable_seqscan": "off", "enable_bitmapscan": "off",
     "enable_hashjoin": "off", "enable_mergejoin": "off", "statement_timeout": "5s", "lock_timeout": "1s",
@@ -113,6 +113,4 @@ def make_schema(opened: Opened, address: Address) -> None:
         known = opened.connection.execute(b"SELECT to_regnamespace($1) IS NOT NULL", (address.schema,)).fetchone()
         if known != (True,):
             # Two that do this at once may collide although it says IF NOT EXISTS: the caller holds the lock.
-            opened.connection.execute(
-                psycopg.sql.SQL("CREATE SCHEMA {}").format(psycopg.sql.Identifier(address.schema))
-            )
+            opened.connection.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(address.schema)))

@@ -14,8 +14,8 @@ from chargehand.errors import StoreBusy, StoreError
 from chargehand.stores.postgres.address import Address
 
 _REMEDIES = {
-    "25006": "the server is read-only: a standby, or default_transaction_read_only is set; name the primary, or several "
-    "hosts in the URL",
+    "25006": "the server is read-only: a standby, or default_transaction_read_only is set; name the primary, or "
+    "several hosts in the URL",
     "28000": "the server refuses this user or host; check the user, and pg_hba.conf on the server",
     "28P01": "the password is wrong; check the URL (CHARGEHAND_URL), PGPASSWORD or ~/.pgpass",
     "3D000": "there is no such database: create it (createdb), or name another in the URL",
@@ -38,7 +38,7 @@ _REACHED = {
     pq.Ping.OK: "the server answers, but refuses the connection: check user, password and database in the URL "
     "(CHARGEHAND_URL), and pg_hba.conf and max_connections on the server",
     pq.Ping.REJECT: "the server is starting up or shutting down",
-    pq.Ping.NO_RESPONSE: "no server answers there: check host and port in the URL (CHARGEHAND_URL), and whether it runs",
+    pq.Ping.NO_RESPONSE: "no server answers there: check host and port in the URL (CHARGEHAND_URL), and that it runs",
     pq.Ping.NO_ATTEMPT: "the URL is malformed",
 }
 
@@ -46,11 +46,6 @@ _REACHED = {
 def unusable(error: psycopg.Error, connection_broken: bool) -> bool:
     """Returns whether the connection must be replaced after this error."""
     return connection_broken or error.sqlstate in _BROKEN
-
-
-def is_unique_violation(error: psycopg.Error) -> bool:
-    """Returns whether a row with this key exists already."""
-    return error.sqlstate == "23505"
 
 
 def described(error: psycopg.Error, address: Address) -> StoreError:

@@ -32,10 +32,22 @@ _SQL = statements.load("fleet")
 _END = statements.load("settle")
 
 
+class Registration(msgspec.Struct, frozen=True):
+    """A node that was registered, and what it said about itself, as JSON."""
+
+    holder: Holder
+    about: str
+
+
+def add_node(db: Session, node: Registration) -> bool:
+    """Adds the row of a node. Returns False if another node has its name."""
+    return bool(db.rows(_SQL["add_node"], (db.now, node.holder.node, node.holder.life, db.backend, node.about)))
+
+
 class PostgresFleet:
     """Implements `chargehand.store.FleetWriting`."""
 
-    def __init__(self, db: Session, now: int | None, registered: Callable[[Holder], None]) -> None:
+    def __init__(self, db: Session, now: int | None, registered: Callable[[Registration], None]) -> None:
         self._db, self._now, self._registered = db, now, registered
 
     # crews
@@ -54,11 +66,10 @@ class PostgresFleet:
         self._db.send(_SQL["add_crews"], (self._now, holder.node, _json(rows)))
         set_limits(self._db, crews_of(self._db, distinct=False))
         self._db.send(_SQL["replace_node"], (holder.node, holder.life))
-        self._db.send(
-            _SQL["add_node"], (self._now, holder.node, holder.life, self._db.backend, json.dumps(about, default=str))
-        )
+        registration = Registration(holder, json.dumps(about, default=str))
+        add_node(self._db, registration)
         self.project((), holder, complete=True)
-        self._registered(holder)
+        self._registered(registration)
 
     def scale(self, crew: str, count: int | None) -> None:
         self._db.send(_SQL["scale"], (crew, count))

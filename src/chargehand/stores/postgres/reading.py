@@ -33,7 +33,9 @@ _STATES = {
     State.QUEUED: f"t.seq IS NOT NULL AND (t.claim IS NULL OR {_HELD_AHEAD})",
     State.RUNNING: f"t.claim IS NOT NULL AND NOT ({_HELD_AHEAD})",
 }
-_JOINED = "chargehand_job j LEFT JOIN chargehand_live t ON t.seq = j.seq LEFT JOIN chargehand_end e ON e.seq = j.seq"
+_ENDS = "LEFT JOIN chargehand_live t ON t.seq = j.seq LEFT JOIN chargehand_end e ON e.seq = j.seq"
+_JOINED = f"chargehand_job j {_ENDS}"
+_TAGGED = f"chargehand_tag g JOIN chargehand_job j ON j.seq = g.job {_ENDS}"
 _JOB_FIELDS = columns(
     JobRecord,
     **{name: f"j.{name}" for name in (
@@ -212,9 +214,7 @@ class PostgresJobReading:
         source = _JOINED
         if which.tag is not None:
             condition, bindings = f"g.tag = ? AND {condition}", [clean(which.tag), *bindings]
-            source = (
-                f"chargehand_tag g JOIN {_JOINED.replace('chargehand_job j', 'chargehand_job j ON j.seq = g.job', 1)}"
-            )
+            source = _TAGGED
         sql = f"SELECT {fields} FROM {source} WHERE {condition} ORDER BY j.seq DESC LIMIT ?"
         return self._db.rows(_numbered(sql), (*bindings, which.limit))
 

@@ -44,6 +44,12 @@ class Watch:
             self._expected = f"{int(own) + 1}:{int(own) + 1}:"
 
 
+class Polled:
+    """Whether others had written before a pipeline began."""
+
+    changed = False
+
+
 class Session:
     """Runs statements, singly, in a transaction, or many in one round trip."""
 
@@ -187,8 +193,12 @@ class Session:
         self.watch.committed(*seen.fetchall()[0])
 
     @contextmanager
-    def pipeline(self) -> Generator[None]:
-        """Sends the statements of the block as one transaction in one round trip, unless the block fetches rows."""
+    def pipeline(self, *, poll: bool = False) -> Generator[Polled]:
+        """Sends the statements of the block as one transaction in one round trip, unless the block fetches rows.
+
+        `poll`: after the block, the result says whether others had written before.
+        """
+        polled = Polled()
         with self.errors():
             opened = self.open()
             self._in_transaction = True
@@ -196,7 +206,8 @@ class Session:
                 with opened.connection.pipeline():
                     self.send(b"BEGIN")
                     self.set_up()
-                    yield
+                    before = self.send(_SQL["snapshot"]) if poll else None
+                    yield polled
                     seen = self.send(_SQL["snapshot"])
                     self.send(b"COMMIT")
             except BaseException:
@@ -204,6 +215,8 @@ class Session:
                 raise
             finally:
                 self._in_transaction = False
+            if before is not None:
+                polled.changed = self.watch.changed(before.fetchall()[0][0])
             self.watch.committed(*seen.fetchall()[0])
 
     def _roll_back(self, opened: Opened | None) -> None:

@@ -14,6 +14,7 @@ from chargehand.model.batch import Batch, Result
 from chargehand.model.records import Holder, Migrated, Retention
 from chargehand.stores.postgres import driver, schema, statements
 from chargehand.stores.postgres.address import Address
+from chargehand.stores.postgres.fleet import Registration, add_node
 from chargehand.stores.postgres.prune import prune
 from chargehand.stores.postgres.reading import (
     PostgresAccessReading,
@@ -48,12 +49,12 @@ class PostgresStore:
             settings["synchronous_commit"] = "off"
         self.session = Session(address, settings, now_ms)
         self._new_ids, self._surplus = new_ids, Surplus()
-        self._holder: Holder | None = None
-        """The holder that was registered through this store, if it is a node's."""
+        self._registration: Registration | None = None
+        """The node that was registered through this store, if any."""
         self.jobs = PostgresJobReading(self.session)
         self.fleet = PostgresFleetReading(self.session)
         self.access = PostgresAccessReading(self.session)
-        self._turns = Turns(self)
+        self._turns = Turns(self, new_ids)
         try:
             self.migrated = schema.migrate(self.session, create=create)
         except BaseException:
@@ -80,18 +81,27 @@ class PostgresStore:
     @contextmanager
     def parts(self) -> Generator[PostgresTransaction]:
         """Returns the writing parts for a transaction that has begun."""
-        registered: list[Holder] = []
-        tx = PostgresTransaction(self.session, self._new_ids, self._holder, registered.append)
+        registered: list[Registration] = []
+        known = self._registration
+        tx = PostgresTransaction(self.session, self._new_ids, known and known.holder, registered.append)
         try:
             yield tx
         finally:
             tx.end()
         if registered:
-            self._holder = registered[-1]
+            self._registration = registered[-1]
 
     def is_registered(self, holder: Holder) -> bool:
         """Returns whether this is the node that was registered through this store: it beats with every turn."""
-        return self._holder == holder
+        return self._registration is not None and self._registration.holder == holder
+
+    def join(self) -> None:
+        """Adds the row of the registered node again. Raises StoreError if another one has its name."""
+        assert self._registration is not None
+        holder = self._registration.holder
+        with self.session.transaction():
+            if not add_node(self.session, self._registration):
+                raise StoreError(f"another node has taken the name {holder.node!r}: give each node a name of its own")
 
     def turn(
         self,

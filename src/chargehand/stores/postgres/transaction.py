@@ -9,7 +9,7 @@ from chargehand.errors import ChargehandError
 from chargehand.ids import NewIds
 from chargehand.model.records import Holder
 from chargehand.stores.postgres.access import PostgresAccess
-from chargehand.stores.postgres.fleet import PostgresFleet
+from chargehand.stores.postgres.fleet import PostgresFleet, Registration
 from chargehand.stores.postgres.jobs import PostgresJobs
 from chargehand.stores.postgres.session import Session
 
@@ -26,7 +26,7 @@ class PostgresTransaction:
     """Implements `chargehand.store.Transaction`."""
 
     def __init__(
-        self, db: Session, new_ids: NewIds, registered: Holder | None, register: Callable[[Holder], None]
+        self, db: Session, new_ids: NewIds, registered: Holder | None, register: Callable[[Registration], None]
     ) -> None:
         now = db.now
         self._db = db

@@ -1,18 +1,241 @@
-from collections.abc import Callable
-from typing import Any
+"""One turn of a node in one round trip: all statements of a Batch are sent as one transaction, then the answers read.
 
-from chargehand.model.batch import Batch, Result
+Two things need more: chores that decide from what they read, and claims from queues with limits or while there are
+suspects, which follow in a transaction of their own.
+
+If the connection breaks in a turn, its commit may have happened. The next turn first makes sure that the old session
+is gone. Then it gives back what the broken turn may have claimed, which no worker has seen, and it asks which outcomes
+were accepted: the ledger sends them again, and they are not lost.
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+import msgspec
+
+from chargehand import log
+from chargehand.errors import StoreBusy, StoreError
+from chargehand.ids import NewIds
+from chargehand.model import chores
+from chargehand.model.batch import Batch, Grant, Result, Want
+from chargehand.model.job import Enqueued, Settlement, State
 from chargehand.model.records import Holder
-from chargehand.stores.turn import turn
+from chargehand.store import Store
+from chargehand.stores.postgres import statements
+from chargehand.stores.postgres.claiming import Claiming, Taken
+from chargehand.stores.postgres.jobs import PostgresJobs, as_json, row_of
+from chargehand.stores.postgres.position import Positions
+from chargehand.stores.postgres.session import Session
+from chargehand.stores.postgres.transaction import PostgresTransaction
+from chargehand.stores.turn import ABOUT_PAUSES, ABOUT_RECURRING, do, pauses_of, token_of, tokens_of, undone
+
+_STORE = statements.load("store")
+_FLEET = statements.load("fleet")
+_CLAIM = statements.load("claim")
+_END = statements.load("settle")
+
+
+class Host(Store, Protocol):
+    """What a turn needs of its store."""
+
+    session: Session
+
+    def parts(self) -> AbstractContextManager[PostgresTransaction]:
+        """Returns the writing parts for a transaction that has begun."""
+        ...
+
+    def is_registered(self, holder: Holder) -> bool:
+        """Returns whether this node was registered through this store."""
+        ...
+
+    def join(self) -> None:
+        """Adds the row of the registered node again. Raises StoreError if another one has its name."""
+        ...
+
+
+class Unsure(msgspec.Struct, frozen=True):
+    """A turn whose commit was not acknowledged."""
+
+    claim: int
+    backend: int | None
+    outcomes: frozenset[tuple[int, int]]
 
 
 class Turns:
-    """x"""
+    """Executes the turns of a node, and remembers between them what must not get lost."""
 
-    def __init__(self, store: Any) -> None:
-        self._store = store
+    def __init__(self, store: Host, new_ids: NewIds) -> None:
+        self._store, self._db, self._new_ids = store, store.session, new_ids
+        self._unsure: list[Unsure] = []
+        self._doubtful: set[tuple[int, int]] = set()
+        """Outcomes that a broken turn may have settled: seq and claim."""
+        self._positions = Positions()
 
     def turn(
         self, batch: Batch, holder: Holder, monotonic: Callable[[], float], waits: Callable[[Any], bool]
     ) -> Result:
-        return turn(self._store, batch, holder, monotonic, waits)
+        """Executes a batch in this order: settle, note, enqueue, chores, claim."""
+        self._make_sure(holder)
+        has_work = batch.hinted or batch.settlements or batch.notes or batch.requests or batch.chores
+        changed = False
+        if batch.poll and not has_work:
+            changed = self._poll(holder) or batch.unsure
+            if not changed:
+                return Result()
+        dropped = {token for token in tokens_of(batch) if not waits(token)}
+        running = _Running(self._store, self._db, batch, holder, dropped, self._new_ids, self._positions, monotonic)
+        backend = self._db.backend
+        try:
+            running.send(batch.poll and bool(has_work))
+        except StoreError as error:
+            if not isinstance(error, StoreBusy) and self._db.backend is None:
+                outcomes = frozenset((each.seq, each.fence) for each in batch.settlements)
+                self._unsure.append(Unsure(running.claim, backend, outcomes))
+            raise
+        result = running.result(changed or batch.unsure)
+        return self._without_accepted(batch.settlements, result)
+
+    def _poll(self, holder: Holder) -> bool:
+        """Beats, and returns whether others have written."""
+        with self._db.pipeline(poll=True) as polled:
+            beat = self._db.send(_FLEET["beat"], (holder.life,))
+        beaten(self._store, holder, beat.fetchall())
+        return polled.changed
+
+    # turns without an answer
+
+    def _make_sure(self, holder: Holder) -> None:
+        """Ends the sessions of broken turns, and gives back what these may have claimed."""
+        while self._unsure:
+            broken = self._unsure[0]
+            if broken.backend is not None:
+                self._db.rows(_STORE["terminate"], (broken.backend,))
+            with self._db.transaction():
+                self._db.send(_CLAIM["give_back"], (broken.claim, holder.life))
+            self._doubtful |= broken.outcomes
+            self._unsure.pop(0)
+
+    def _without_accepted(self, settlements: Sequence[Settlement], result: Result) -> Result:
+        """Returns the result without those lost claims whose outcome a broken turn had settled already."""
+        doubtful, self._doubtful = self._doubtful, set()
+        lost = set(result.lost)
+        asked = [s for s in settlements if s.id in lost and (s.seq, s.fence) in doubtful]
+        if not asked:
+            return result
+        rows = [{"seq": s.seq, "claim": s.fence, "outcome": s.outcome} for s in asked]
+        accepted = set(self._db.rows(_END["before"], (as_json(rows),)))
+        known = {s.id for s in asked if (s.seq, s.fence) in accepted}
+        return msgspec.structs.replace(result, lost=tuple(each for each in result.lost if each not in known))
+
+
+def beaten(store: Host, holder: Holder, rows: Sequence[Any]) -> None:
+    """Lets a registered node whose row is gone join again: other nodes have taken it for dead.
+
+    What it held, and others have not released yet, is its own again; its other outcomes are refused by their claims.
+    """
+    if store.is_registered(holder) and not rows:
+        store.join()
+        log.warning("other nodes had taken this one for dead, and may run its jobs; it joined again", node=holder.node)
+
+
+class _Running:
+    """One turn: what was sent, and how to read the answers."""
+
+    def __init__(
+        self,
+        store: Host,
+        db: Session,
+        batch: Batch,
+        holder: Holder,
+        dropped: set[Any],
+        new_ids: NewIds,
+        positions: Positions,
+        monotonic: Callable[[], float],
+    ) -> None:
+        self._store, self._db, self._batch, self._holder, self._dropped = store, db, batch, holder, dropped
+        self._positions, self._monotonic = positions, monotonic
+        registered = holder if store.is_registered(holder) else None
+        self._claiming = Claiming(db, db.now, registered)
+        self._jobs = PostgresJobs(db, db.now, new_ids, registered)
+        self._asked = [(each.token, () if each.token in dropped else each.jobs) for each in batch.requests]
+        self._done: list[Any] = []
+        self._takes: list[tuple[Want, Callable[[], Taken]]] = []
+        self._lost: Callable[[], list[str]] = list[str]
+        self._created: Callable[[], list[tuple[Any, ...]]] = list[tuple[Any, ...]]
+        self._changed = False
+
+    @property
+    def claim(self) -> int:
+        """The number of this turn's claims."""
+        return self._claiming.number
+
+    def send(self, poll: bool) -> None:
+        """Sends all statements, and commits. `poll`: finds out whether others have written."""
+        batch, holder = self._batch, self._holder
+        with self._db.pipeline(poll=poll) as polled:
+            beat = self._db.send(_FLEET["beat"], (holder.life,))
+            self._lost = self._jobs.end(batch.settlements, holder)
+            if batch.notes:
+                self._jobs.note(batch.notes)
+            new = [job for _, jobs in self._asked for job in jobs]
+            if new:
+                self._created = self._jobs.add([row_of(job) for job in new])
+            if batch.chores:
+                with self._store.parts() as tx:
+                    self._do(tx)
+            self._positions.lower({(job.queue, -job.priority) for job in new})
+            self._positions.forget({each.queue for each in batch.settlements if each.state is State.QUEUED})
+            for want in batch.wants:
+                start = self._positions.start(want.queue)
+                self._takes.append((want, self._claiming.take(want, holder, start)))
+        beaten(self._store, holder, beat.fetchall())
+        self._changed = polled.changed
+
+    def _do(self, tx: PostgresTransaction) -> None:
+        for chore in self._batch.chores:
+            dropped = token_of(chore) in self._dropped
+            self._done.append(undone(chore) if dropped else do(chore, tx, self._holder, self._monotonic()))
+
+    def result(self, changed: bool) -> Result:
+        """Returns the result; claims that the pipeline had to leave, and reads, follow here."""
+        changed = changed or self._changed
+        kinds = {type(chore) for chore in self._batch.chores}
+        read_pauses = changed or not kinds.isdisjoint(ABOUT_PAUSES)
+        read_recurring = not kinds.isdisjoint(ABOUT_RECURRING)
+        jobs = self._store.jobs
+        return Result(
+            changed=changed,
+            lost=tuple(self._lost()),
+            enqueued=self._enqueued(),
+            grants=tuple(self._grants()),
+            done=tuple(self._done),
+            dropped=tuple(self._dropped),
+            cancelling=tuple(job_id for job_id, _ in jobs.cancelling()) if changed else None,
+            pauses=pauses_of(self._store) if read_pauses else None,
+            waiting=tuple(jobs.waiting()) if chores.LookAtQueues in kinds else None,
+            recurring=tuple(jobs.recurring()) if read_recurring else None,
+        )
+
+    def _enqueued(self) -> tuple[tuple[Any, tuple[Enqueued, ...]], ...]:
+        new = [job for _, jobs in self._asked for job in jobs]
+        created = {str(job_id) for (job_id,) in self._created()}
+        if len(created) == len(new):
+            found = [Enqueued(job.id, True) for job in new]
+        else:
+            with self._db.transaction():
+                found = self._jobs.answers(new, created)
+        answers = iter(found)
+        return tuple((token, tuple(next(answers) for _ in jobs)) for token, jobs in self._asked)
+
+    def _grants(self) -> list[Grant]:
+        grants: list[Grant] = []
+        for want, take in self._takes:
+            taken = take()
+            if taken.special:
+                with self._db.transaction():
+                    grants.append(self._claiming.claim_special(want, self._holder))
+                continue
+            self._positions.took(want, taken)
+            grants.append(taken.grant)
+        return grants

@@ -6,6 +6,7 @@ DELETE FROM chargehand_node WHERE name = $1 OR incarnation = $2
 
 -- name: add_node
 INSERT INTO chargehand_node (incarnation, name, started_ms, backend, about) VALUES ($3, $2, {now}, $4::int, $5)
+ON CONFLICT DO NOTHING RETURNING incarnation
 
 -- name: beat
 UPDATE chargehand_node SET beat = beat + 1 WHERE incarnation = $1 RETURNING beat
