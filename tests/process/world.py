@@ -21,9 +21,11 @@ WORK = "from chargehand.cli.work import work; work({!r})"
 class World:
     """One store and what tests do to it."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, address: str | None = None) -> None:
         self.folder = folder
         self.store = folder / "chargehand.db"
+        self.address = address or str(self.store)
+        """Where the store is; by default it is the file `store`."""
         self.ledger = str(folder / "ledger")
         self._gates = 0
 
@@ -70,14 +72,14 @@ class Started:
 
     def __init__(self, world: World, *, typed: bool = False, **environment: str) -> None:
         """Typed, or called: reading a command line takes longer than all the rest of a start."""
-        env = {**os.environ, "CHARGEHAND_URL": str(world.store), "PYTHONPATH": python_path(), **environment}
+        env = {**os.environ, "CHARGEHAND_URL": world.address, "PYTHONPATH": python_path(), **environment}
         self.log = world.folder / f"log-{os.urandom(4).hex()}"
         with open(self.log, "wb") as log:
             words = (
                 ["-m", "chargehand", "work", "scripted_app:hand"] if typed else ["-c", WORK.format("scripted_app:hand")]
             )
             self.process = subprocess.Popen([sys.executable, *words], env=env, stderr=log, stdout=log)
-        self.hand = chargehand(world.store)
+        self.hand = chargehand(world.address)
 
     def view(self) -> dict[str, Any] | None:
         return self.hand.status()

@@ -88,7 +88,9 @@ def service(app: str | None, store: str | None) -> Service:
 
 
 def _check_file(hand: Chargehand, store: str | None) -> None:
-    """Raises StoreError if there is no file at the location of the store."""
+    """Raises StoreError if there is no file at the location of the store; a server is asked when it is used."""
+    if hand.location.server is not None:
+        return
     with refusals(hand.location.path):
         if hand.location.path.is_dir():
             raise StoreError(f"{hand.location} is a folder, not a store: name a file in it")

@@ -469,7 +469,7 @@ class Node:
             started_ms=self._started_ms,
             stopping=self._stopping,
             store=StoreStatus(
-                address=self._plan.store,
+                address=str(self._location),
                 failing=self._failing,
                 waiting_s=None if busy is None else round(clock.monotonic() - busy, 3),
             ),

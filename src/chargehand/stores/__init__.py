@@ -1,23 +1,39 @@
 """The stores, each in its own package; all of them implement the contract in `chargehand.store`."""
 
+from chargehand.errors import ConfigurationError
 from chargehand.model.records import Migrated
 from chargehand.store import Store
 from chargehand.stores.location import Location, locate
+from chargehand.stores.postgres.address import Address
 from chargehand.system.forks import importing
 from chargehand.system.linux import require_linux
 
 
 def open_store(where: str | Location, *, create: bool = True, node: bool = False, synchronous: str = "full") -> Store:
-    """Returns the store at this address, checked and migrated. `node`: the caller is the node, which checkpoints.
+    """Returns the store at this address, checked and migrated. `node`: the caller is the node.
 
     `synchronous` is "full", or "normal", where a power cut may undo the commits that were acknowledged last.
     """
     require_linux()
+    location = where if isinstance(where, Location) else locate(where)
+    if location.server is not None:
+        return _on_server(location.server, create=create, node=node, synchronous=synchronous)
     with importing():
         from chargehand.stores.sqlite.store import SqliteStore
 
-    location = where if isinstance(where, Location) else locate(where)
     return SqliteStore(location.path, create=create, tend=node, synchronous=synchronous)
+
+
+def _on_server(server: Address, *, create: bool, node: bool, synchronous: str) -> Store:
+    with importing():
+        try:
+            from chargehand.stores.postgres.store import PostgresStore
+        except ImportError as error:
+            raise ConfigurationError(
+                f"the store {server.shown} needs the driver psycopg ({error}): pip install 'chargehand[postgres]'"
+            ) from error
+
+    return PostgresStore(server, create=create, node=node, synchronous=synchronous)
 
 
 def migrate(location: Location) -> Migrated:

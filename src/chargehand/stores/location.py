@@ -10,6 +10,8 @@ import msgspec
 
 from chargehand import log
 from chargehand.errors import ConfigurationError, StoreError
+from chargehand.stores.postgres.address import EXAMPLE, Address, is_postgres, parse
+from chargehand.stores.refusal import refusals
 from chargehand.system import private
 
 LONGEST_NAME = 255 - len("-journal")
@@ -22,12 +24,15 @@ class Location(msgspec.Struct, frozen=True):
     """Where a store is, and the files through which its processes on this machine find each other."""
 
     path: Path
-    """The database file. The files below stand beside it: they have its name and a suffix."""
+    """The database file; for a store on a server, a name in a folder of this user's state, where no file is. The files
+    below stand beside it: they have its name and a suffix."""
+    server: Address | None = None
+    """The server that holds the store; None for an SQLite store."""
 
     @property
     def url(self) -> str:
-        """The address that opens the store."""
-        return str(self.path)
+        """The address that opens the store. It may contain a password: show `str(location)` instead."""
+        return str(self.path) if self.server is None else self.server.url
 
     @property
     def lock(self) -> Path:
@@ -69,6 +74,9 @@ class Location(msgspec.Struct, frozen=True):
 
     def secure(self) -> None:
         """Makes all files of the store private to this user. Raises StoreError if another user could replace them."""
+        if self.server is not None:
+            with refusals(self.path.parent):
+                self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         private.check_folder(self.path.parent)
         open_before = private.secure(self._files())
         if open_before:
@@ -91,15 +99,15 @@ class Location(msgspec.Struct, frozen=True):
         return [*engine, self.lock, self.node, self.lives]
 
     def exists(self) -> bool:
-        """Returns whether there is a store."""
-        return self.path.exists()
+        """Returns whether there is a store. Only opening it shows that for a store on a server."""
+        return self.server is not None or self.path.exists()
 
     def resolved(self) -> "Location":
         """Returns the location with every link followed. It reads from the disk, which may hang."""
-        return Location(Path(os.path.realpath(self.path)))
+        return Location(Path(os.path.realpath(self.path)), self.server)
 
     def __str__(self) -> str:
-        return self.url
+        return str(self.path) if self.server is None else self.server.shown
 
 
 def locate(url: str) -> Location:
@@ -107,6 +115,10 @@ def locate(url: str) -> Location:
 
     Raises ConfigurationError for an address of an unknown kind, and StoreError for a name that cannot be used.
     """
+    if is_postgres(url):
+        found = _on_server(url)
+        found.secure()
+        return found.resolved()
     named = Path(_file_of(url)).expanduser()
     if os.path.islink(named):
         private.check_folder(named.absolute().parent)
@@ -132,9 +144,18 @@ def locate_unread(url: str) -> Location:
 
     Raises StoreError for a path that is not UTF-8.
     """
+    if is_postgres(url):
+        return _on_server(url)
     path = Path(os.path.abspath(os.path.expanduser(_file_of(url))))
     _check_encoding(path)
     return Location(path)
+
+
+def _on_server(url: str) -> Location:
+    """Returns the location of a store on a server: the files of its processes are in a folder of this user's state."""
+    server = parse(url)
+    state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
+    return Location(Path(state).expanduser().absolute() / "chargehand" / server.digest / "store", server)
 
 
 def _check_encoding(path: Path) -> None:
@@ -164,7 +185,7 @@ def _file_of(url: str) -> str:
         scheme, rest = "", url
     if scheme.lower() not in ("", "sqlite"):
         raise ConfigurationError(
-            f"store {url!r}: {scheme!r} is not supported; give a path or sqlite:///path/to/file.db (CHARGEHAND_URL)"
+            f"store {url!r}: {scheme!r} is not supported; give a path, sqlite:///path/to/file.db or {EXAMPLE} (CHARGEHAND_URL)"
         )
     text = unquote(rest.removeprefix("//")) if scheme else rest
     if scheme and text.startswith("//"):

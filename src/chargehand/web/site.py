@@ -68,7 +68,7 @@ class Site:
         self.diagnosis = Cached(self._examine, MAX_AGE, clock.monotonic)
         """The diagnosis; at most one runs at a time."""
         # Cookies are shared by all ports of a host: the name differs for each store.
-        self.cookie = f"chargehand_{sha256(hand.url.encode()).hexdigest()[:8]}"
+        self.cookie = f"chargehand_{sha256(str(hand.location).encode()).hexdigest()[:8]}"
 
     def ready(self) -> Readiness:
         """Returns whether jobs are performed, from the node and the store."""

@@ -17,6 +17,8 @@ EXAMPLE = "postgresql://user@host:5432/database"
 class Address(msgspec.Struct, frozen=True):
     """Where a PostgreSQL store is."""
 
+    url: str
+    """The URL as it was given. It may contain a password."""
     conninfo: str
     """What libpq is given: the URL without the parameters that are Chargehand's own. It may contain a password."""
     schema: str | None
@@ -60,4 +62,5 @@ def parse(url: str) -> Address:
     ours = [(key, value) for key, value in asked if key != "schema"]
     secret = unquote(user.partition(":")[2]) if colon else None
     netloc = f"{name}:{quote(secret, safe='')}{at}{hosts}" if secret else f"{name}{at}{hosts}"
-    return Address(urlunsplit(("postgresql", netloc, parts.path, urlencode(ours, quote_via=quote), "")), schema, shown)
+    conninfo = urlunsplit(("postgresql", netloc, parts.path, urlencode(ours, quote_via=quote), ""))
+    return Address(url, conninfo, schema, shown)

@@ -20,7 +20,7 @@ _STORE = statements.load("store")
 def discover(db: Session, page: Discovery, now: int | None, new_ids: NewIds) -> Discovered:
     """Queues the new items of a page, in its order, and returns what became of all of them."""
     found = [each.item for each in page.found]
-    pasts = [list[PastJob]() for _ in found]
+    pasts: list[list[PastJob]] = [list[PastJob]() for _ in found]
     asked = (page.queue, _json(found), jobs_needed(page))
     for nr, state, finished_ms, retried_ms in db.rows(_SQL["newest"], asked):
         pasts[nr - 1].append(PastJob(State(state), finished_ms, retried_ms))

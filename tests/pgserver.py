@@ -75,6 +75,11 @@ def _start_keeper(folder: Path) -> None:
             raise RuntimeError(f"PostgreSQL does not start: {said.read()}")
 
 
+def new_store() -> str:
+    """Returns the URL of a new, empty store."""
+    return f"{url()}&schema=test_{os.urandom(6).hex()}"
+
+
 def empty(conninfo: str, schema: str) -> None:
     """Deletes the rows of all tables of a schema, except those that say which version it is."""
     import psycopg

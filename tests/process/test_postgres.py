@@ -1,0 +1,68 @@
+"""Tests for a node with real workers on a PostgreSQL store."""
+
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pgserver
+import pytest
+from scripted_app import chargehand
+from world import Started, World
+
+from chargehand import Chargehand
+from chargehand.model.job import State
+from chargehand.testing import eventually
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    if (packages := pgserver.missing()) is not None:
+        pytest.skip(f"nodes on PostgreSQL are NOT tested: pip install {packages}")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    return World(tmp_path, pgserver.new_store())
+
+
+@pytest.fixture
+def hand(world: World) -> Iterator[Chargehand]:
+    made = chargehand(world.address)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def work(world: World) -> Iterator[Callable[[], Started]]:
+    """Starts `chargehand work`; what still runs at the end of the test is stopped."""
+    started: list[Started] = []
+
+    def start() -> Started:
+        started.append(Started(world))
+        return started[-1]
+
+    yield start
+    for each in started:
+        if each.process.poll() is None:
+            each.kill(signal.SIGTERM)
+            each.end()
+
+
+# spec: ST-1, WK-4, WK-6
+def test_jobs_run_and_those_of_a_killed_node_run_again(
+    hand: Chargehand, world: World, work: Callable[[], Started]
+) -> None:
+    do = hand.crew("do", "scripted_handlers:Doer", workers=2)
+    first = work()
+    done = world.put(do)
+    eventually(lambda: done.job().state is State.DONE, what="the first job done")
+    gate = world.gate()
+    held = world.put(do, gate)
+    world.started(held)
+    pid = int(first.ready()["pid"])
+    first.kill()
+    first.end()
+    eventually(lambda: not Path(f"/proc/{pid}").exists(), what="the node of the killed host ended")
+    second = work()
+    world.started(held, times=2)
+    gate.touch()
+    eventually(lambda: held.job().state is State.DONE, what="the job of the killed node done")
+    assert [attempt.outcome for attempt in held.attempts()] == ["interrupted", "done"]
+    assert second.process.poll() is None
