@@ -5,11 +5,11 @@ import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import pgserver
 import pytest
 from scripted_app import chargehand
 from world import Started, World
 
+import pgserver
 from chargehand import Chargehand
 from chargehand.model.job import State
 from chargehand.testing import eventually

@@ -185,7 +185,8 @@ def _file_of(url: str) -> str:
         scheme, rest = "", url
     if scheme.lower() not in ("", "sqlite"):
         raise ConfigurationError(
-            f"store {url!r}: {scheme!r} is not supported; give a path, sqlite:///path/to/file.db or {EXAMPLE} (CHARGEHAND_URL)"
+            f"store '{scheme}:…': {scheme!r} is not supported; give a path, sqlite:///path/to/file.db or {EXAMPLE} "
+            "(CHARGEHAND_URL)"
         )
     text = unquote(rest.removeprefix("//")) if scheme else rest
     if scheme and text.startswith("//"):

@@ -12,6 +12,10 @@ SCHEMES = ("postgresql", "postgres")
 _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 _SECRETS = ("password", "sslpassword")
 EXAMPLE = "postgresql://user@host:5432/database"
+_MALFORMED = (
+    f"the URL of the store is malformed: it must look like {EXAMPLE}; in user names and passwords, write / : @ and % as "
+    "%2F %3A %40 and %25"
+)
 
 
 class Address(msgspec.Struct, frozen=True):
@@ -45,10 +49,10 @@ def parse(url: str) -> Address:
     try:
         parts = urlsplit(url)
         _ = parts.port if "," not in parts.netloc else None
-    except ValueError as error:
-        raise ConfigurationError(f"the URL of the store is malformed ({error}): it must look like {EXAMPLE}") from None
+    except ValueError:  # its text may contain a part of the password
+        raise ConfigurationError(_MALFORMED) from None
     if not url.partition(":")[2].startswith("//"):
-        raise ConfigurationError(f"the URL of the store is malformed: it must look like {EXAMPLE}")
+        raise ConfigurationError(_MALFORMED)
     asked = parse_qsl(parts.query, keep_blank_values=True)
     schema = next((value for name, value in asked if name == "schema"), None)
     if schema is not None and not _SCHEMA.fullmatch(schema):
@@ -58,7 +62,9 @@ def parse(url: str) -> Address:
     user, at, hosts = parts.netloc.rpartition("@")
     name, colon, _ = user.partition(":")
     public = [(key, value) for key, value in asked if key not in _SECRETS]
-    shown = urlunsplit(("postgresql", f"{name}{at}{hosts}", parts.path, urlencode(public, quote_via=quote), ""))
+    shown = urlunsplit(
+        ("postgresql", f"{name}{at}{hosts}", parts.path, urlencode(public, quote_via=quote, safe="/"), "")
+    )
     ours = [(key, value) for key, value in asked if key != "schema"]
     secret = unquote(user.partition(":")[2]) if colon else None
     netloc = f"{name}:{quote(secret, safe='')}{at}{hosts}" if secret else f"{name}{at}{hosts}"

@@ -36,7 +36,7 @@ _BROKEN = {"25006", "25P03", "25P04", "57P01", "57P02", "57P03"}
 """The connection is of no use any more, even if it is still open."""
 _REACHED = {
     pq.Ping.OK: "the server answers, but refuses the connection: check user, password and database in the URL "
-    "(CHARGEHAND_URL), and pg_hba.conf and max_connections on the server",
+    "(CHARGEHAND_URL), pg_hba.conf and max_connections on the server, and that it is no read-only standby",
     pq.Ping.REJECT: "the server is starting up or shutting down",
     pq.Ping.NO_RESPONSE: "no server answers there: check host and port in the URL (CHARGEHAND_URL), and that it runs",
     pq.Ping.NO_ATTEMPT: "the URL is malformed",

@@ -1,0 +1,396 @@
+"""Tests for what only the PostgreSQL store has: addresses, errors, migrations, lost answers, nodes that expire."""
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders import ME, crew, everything, job, put, record, register, state, take, take_one
+
+import pgserver
+from chargehand.errors import ConfigurationError, StoreBusy, StoreError
+from chargehand.model.batch import Batch, Request, Want
+from chargehand.model.job import Done, Interrupted, State, settle
+from chargehand.model.records import Holder
+from chargehand.stores import open_store
+from chargehand.stores.location import locate
+from chargehand.stores.postgres.address import parse
+
+if (packages := pgserver.missing()) is not None:
+    pytest.skip(f"the PostgreSQL store is NOT tested: pip install {packages}", allow_module_level=True)
+
+import psycopg
+
+from chargehand.stores.postgres import driver, statements
+from chargehand.stores.postgres.store import PostgresStore
+
+SECRET = "p@ss/w:rd%"
+QUOTED = "p%40ss%2Fw%3Ard%25"
+WANT = (Want("q", "q", 1),)
+
+
+@pytest.fixture(autouse=True)
+def state_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_STATE_HOME", str(folder / "state"))
+    return folder / "state"
+
+
+@pytest.fixture
+def url() -> str:
+    return pgserver.new_store()
+
+
+@pytest.fixture
+def open_one(url: str) -> Any:
+    opened: list[PostgresStore] = []
+
+    def make(**options: Any) -> PostgresStore:
+        opened.append(PostgresStore(parse(url), **options))
+        return opened[-1]
+
+    yield make
+    for store in opened:
+        store.close()
+
+
+Opener = Callable[..., PostgresStore]
+
+
+def admin(sql: str) -> None:
+    with psycopg.connect(pgserver.url(), autocommit=True) as connection:
+        connection.execute(sql.encode())
+
+
+# addresses
+
+
+def test_an_address_is_shown_without_its_passwords() -> None:
+    found = parse(f"postgres://anna:{QUOTED}@db:5433/app?sslpassword=hidden&sslmode=require&schema=jobs")
+    assert found.shown == "postgresql://anna@db:5433/app?sslmode=require&schema=jobs"
+    assert found.conninfo == f"postgresql://anna:{QUOTED}@db:5433/app?sslpassword=hidden&sslmode=require"
+    assert found.schema == "jobs"
+    for text in (repr(found), str(locate(found.url)), repr(found.digest)):
+        assert "hidden" not in text
+        assert QUOTED not in text
+        assert SECRET not in text
+
+
+def test_the_files_of_a_store_on_a_server_are_in_the_state_of_the_user(state_folder: Path) -> None:
+    one, same = locate("postgresql://anna:a@db/app"), locate("postgresql://anna:b@db/app")
+    assert one.node == same.node
+    assert one.node.parent.parent == state_folder / "chargehand"
+    assert one.node.parent.stat().st_mode & 0o777 == 0o700
+    assert one.mark != locate("postgresql://anna@db/other").mark
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql:app",
+        "postgresql://u:secret/word@host/db",
+        "postgresql://u:secret@host:port/db",
+        "postgresql://u:secret@h/db?schema=No-Name",
+        "mysql://u:secret@host/db",
+    ],
+)
+def test_a_malformed_address_is_refused_without_showing_its_password(url: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        locate(url)
+    assert "secret" not in str(caught.value)
+    assert "postgresql://user@host" in str(caught.value) or "schema" in str(caught.value)
+
+
+# errors in words
+
+
+# spec: ST-2
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda url: url.replace("postgres@", f"nobody:{QUOTED}@"), "check user, password and database"),
+        (lambda url: url.replace("/postgres?", "/no_such_database?"), "check user, password and database"),
+        (lambda url: f"postgresql://u:{QUOTED}@127.0.0.1:1/x", "no server answers there"),
+        (lambda url: f"postgresql://u:{QUOTED}@/x?host=/nowhere", "no server answers there"),
+        (lambda url: f"{url}&no_such_parameter=1", "the URL is malformed"),
+    ],
+)
+def test_a_store_that_cannot_be_reached_says_why(url: str, change: Callable[[str], str], says: str) -> None:
+    with pytest.raises(StoreError, match=says) as caught:
+        open_store(change(url))
+    assert QUOTED not in str(caught.value)
+    assert SECRET not in str(caught.value)
+
+
+# spec: ST-2
+def test_a_user_without_rights_and_one_that_may_only_read(url: str) -> None:
+    name = f"weak_{os.urandom(4).hex()}"
+    admin(f"CREATE ROLE {name} LOGIN")
+    with pytest.raises(StoreError, match=r"no right to it.*\[42501\]"):
+        open_store(url.replace("postgres@", f"{name}@"))
+    admin(f"ALTER ROLE {name} SET default_transaction_read_only = on")
+    with pytest.raises(StoreError, match="read-only standby"):
+        open_store(url.replace("postgres@", f"{name}@"))
+    admin(f"DROP ROLE {name}")
+
+
+# spec: ST-2
+def test_a_server_that_is_too_old_is_refused(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(driver, "OLDEST_SERVER", 990000)
+    with pytest.raises(StoreError, match="the oldest supported version is 99"):
+        open_store(url)
+
+
+# spec: ST-2
+def test_a_store_that_must_exist_and_does_not(url: str) -> None:
+    with pytest.raises(StoreError, match="there is no store at"):
+        open_store(url, create=False)
+
+
+def test_a_missing_driver_names_the_extra(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+
+    for name in [name for name in sys.modules if name.startswith("chargehand.stores.postgres.store")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "chargehand.stores.postgres.driver", None)
+    monkeypatch.delattr("chargehand.stores.postgres.driver")
+    with pytest.raises(ConfigurationError, match=r"pip install 'chargehand\[postgres\]'"):
+        open_store(url)
+
+
+# the schema
+
+
+# spec: ST-3
+def test_several_that_start_at_once_make_one_schema(url: str) -> None:
+    with ThreadPoolExecutor(6) as pool:
+        stores = list(pool.map(lambda _: PostgresStore(parse(url)), range(6)))
+    assert sorted(store.migrated.before for store in stores) == [0, 1, 1, 1, 1, 1]
+    for store in stores:
+        store.close()
+
+
+# spec: ST-3
+def test_a_newer_schema_is_refused_and_left_alone(open_one: Opener) -> None:
+    with open_one().transaction() as tx:
+        tx.execute("INSERT INTO chargehand_schema VALUES (99, '', 0)")
+    with pytest.raises(StoreError, match="newer Chargehand"):
+        open_one()
+
+
+def test_every_statement_is_valid(open_one: Opener) -> None:
+    """A statement that is used seldom must not fail when it is needed."""
+    store = open_one(node=True)
+    with store.session.transaction():
+        for topic in ("enqueue", "claim", "settle", "fleet", "access", "store"):
+            for name, sql in statements.load(topic).items():
+                store.session.send(b"PREPARE p AS " + sql) if not name.startswith("make_") else None
+                store.session.send(b"DEALLOCATE ALL")
+
+
+# texts
+
+
+# spec: WK-1
+def test_long_keys_and_items_fail_no_batch(open_one: Opener) -> None:
+    """A row of an index must be shorter than 2,700 bytes, and these cannot be compressed."""
+    long = "".join(chr(0x4E00 + byte) for byte in os.urandom(1000))
+    store = open_one()
+    register(store, crew("q", limit_per_key=1))
+    one, two = job("one", key=long, limit_key=long), job("two", key=long)
+    assert [each.created for each in put(store, one, two)] == [True, False]
+    put(store, job("three", limit_key=long))
+    claim = take_one(store)
+    assert take(store, 5) == []
+    settlement = settle(claim, Done())
+    assert settlement is not None
+    with store.transaction() as tx:
+        tx.jobs.settle([settlement], ME)
+    assert record(store, "one").key == long
+    assert take_one(store).id == "three"
+
+
+# turns whose answer is lost
+
+
+def lose_answers(store: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cuts the connection after the commit of the next turn."""
+
+    def cut(*_: object) -> None:
+        monkeypatch.undo()
+        store.session.connection.close()
+        raise psycopg.OperationalError("the connection was cut")
+
+    monkeypatch.setattr(store.session.watch, "committed", cut)
+
+
+# spec: WK-4, MN-6
+def test_a_turn_whose_commit_was_not_acknowledged_loses_and_repeats_nothing(open_one: Opener) -> None:
+    store = open_one(node=True)
+    register(store)
+    put(store, job("one"), job("two"))
+    held = take_one(store)
+    follow = job("follow", queue="other")
+    settlement = settle(held, Done("1", (follow,)))
+    assert settlement is not None
+    batch = Batch(settlements=(settlement,), requests=(Request("t", (job("new"),)),), wants=WANT)
+    with pytest.MonkeyPatch.context() as patch:
+        lose_answers(store, patch)
+        with pytest.raises(StoreError, match="was lost"):
+            store.turn(batch, ME)
+    assert state(store, "two") is State.RUNNING, "it did commit"
+    result = store.turn(batch, ME)
+    assert result.lost == ()
+    assert [claim.id for claim in result.grants[0].claims] == ["two"], "what was claimed without an answer came back"
+    assert [one.id for one in everything(store)] == ["new", "follow", "two", "one"]
+    assert [attempt.outcome for attempt in store.jobs.attempts("one")] == ["done"]
+    assert store.jobs.attempts("two") == []
+
+
+# spec: WK-4, MN-6
+def test_a_claim_that_was_taken_away_stays_lost_after_a_broken_turn(open_one: Opener) -> None:
+    store, other = open_one(node=True), open_one()
+    register(store)
+    put(store, job("one"))
+    held = take_one(store)
+    with other.transaction() as tx:
+        tx.jobs.release(held.id, held.fence, "by hand")
+    settlement = settle(held, Done("1"))
+    assert settlement is not None
+    with pytest.MonkeyPatch.context() as patch:
+        lose_answers(store, patch)
+        with pytest.raises(StoreError):
+            store.turn(Batch(settlements=(settlement,)), ME)
+    assert store.turn(Batch(settlements=(settlement,)), ME).lost == ("one",)
+
+
+# spec: MN-6
+def test_a_connection_that_the_server_ended_is_replaced(open_one: Opener) -> None:
+    store, reader = open_one(node=True), open_one()
+    register(store)
+    put(store, job("one"))
+    for each in (store, reader):
+        admin(f"SELECT pg_terminate_backend({each.session.backend}, 5000)")
+    assert [one.id for one in everything(reader)] == ["one"], "reading is repeated"
+    with pytest.raises(StoreError):
+        store.turn(Batch(wants=WANT), ME)
+    assert [claim.id for claim in store.turn(Batch(wants=WANT), ME).grants[0].claims] == ["one"]
+    admin(f"SELECT pg_terminate_backend({store.session.backend}, 5000)")
+    put(store, job("two"))
+    assert state(store, "two") is State.QUEUED, "a transaction that had not begun is begun again"
+
+
+# spec: WK-2, MN-2
+def test_a_caller_that_holds_a_transaction_open_holds_no_turn_up(open_one: Opener) -> None:
+    node, caller = open_one(node=True), open_one()
+    register(node)
+    put(node, job("one"), job("two"))
+    held = take_one(node)
+    settlement = settle(held, Done())
+    assert settlement is not None
+    began = time.monotonic()
+    with caller.transaction() as tx:
+        tx.jobs.enqueue([job("theirs", key="k")])
+        result = node.turn(Batch(settlements=(settlement,), requests=(Request(1, (job("x"),)),), wants=WANT), ME)
+        assert [claim.id for claim in result.grants[0].claims] == ["two"]
+        assert time.monotonic() - began < 0.9
+        with pytest.raises(StoreBusy):
+            node.turn(Batch(requests=(Request(1, (job("ours", key="k"),)),)), ME)
+    assert put(node, job("ours", key="k"))[0].id == "theirs"
+
+
+# nodes
+
+
+# spec: MN-2
+def test_a_node_that_expired_claims_nothing_until_it_has_joined_again(open_one: Opener) -> None:
+    node, other = open_one(node=True), open_one()
+    register(node)
+    put(node, job("one"))
+    with other.transaction() as tx:
+        tx.execute("DELETE FROM chargehand_node")
+    assert node.turn(Batch(wants=WANT), ME).grants[0].claims == ()
+    assert [claim.id for claim in node.turn(Batch(wants=WANT), ME).grants[0].claims] == ["one"]
+    register(other, holder=Holder(ME.node, "another life"))
+    with pytest.raises(StoreError, match="has taken the name"):
+        node.turn(Batch(poll=True), ME)
+
+
+# spec: MN-2
+def test_the_claims_of_a_living_node_are_not_recovered_and_those_of_a_dead_one_are(open_one: Opener) -> None:
+    one, two = open_one(node=True), open_one(node=True)
+    there = Holder("node-b", "life-b")
+    register(one)
+    register(two, crew("b", "b"), holder=there)
+    put(one, job("theirs"))
+    take_one(two, holder=there)
+    with one.transaction() as tx:
+        assert tx.jobs.recover(ME, "gone") == []
+        tx.execute("DELETE FROM chargehand_node WHERE incarnation = 'life-b'")
+    with one.transaction() as tx:
+        assert [ended.id for ended in tx.jobs.recover(ME, "gone")] == ["theirs"]
+    assert [row.name for row in one.fleet.crews()] == ["b"], "a registration leaves the crews of others alone"
+
+
+# the position of claims
+
+
+# spec: WK-3
+def test_what_comes_before_the_position_is_found(open_one: Opener) -> None:
+    node, other = open_one(node=True), open_one()
+    register(node)
+    put(node, *(job(f"{number}") for number in range(50)))
+
+    def claim(**more: Any) -> str:
+        return node.turn(Batch(wants=WANT, **more), ME).grants[0].claims[0].id
+
+    assert [claim() for _ in range(3)] == ["0", "1", "2"]
+    assert claim(requests=(Request(1, (job("own", priority=5),)),)) == "own", "its own are found at once"
+    put(other, job("urgent", priority=9))
+    deadline = time.monotonic() + 5
+    found = claim()
+    while found != "urgent":
+        assert time.monotonic() < deadline
+        found = claim()
+    held = node.jobs.claims()[0]
+    back = settle(take_one(node), Interrupted("x"))
+    assert back is not None
+    assert claim(settlements=(back,)) == back.id, "a job that is queued again is found at once"
+    assert held.id == "0"
+
+
+# forks
+
+
+# spec: ST-4
+def test_a_forked_process_leaves_the_connection_of_its_parent_alone(open_one: Opener) -> None:
+    store = open_one()
+    put(store, job("before"))
+    backend = store.session.backend
+    pid = os.fork()
+    if not pid:
+        try:
+            put(store, job("in the child"))
+            os._exit(0 if store.session.backend != backend else 1)
+        finally:
+            os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    put(store, job("after"))
+    assert store.session.backend == backend
+    assert [one.id for one in everything(store)] == ["after", "in the child", "before"]
+
+
+def test_two_threads_with_a_store_each_write_at_once(open_one: Opener) -> None:
+    stores = [open_one() for _ in range(4)]
+    done = threading.Barrier(4)
+
+    def write(store: PostgresStore) -> None:
+        done.wait()
+        put(store, *(job() for _ in range(50)))
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(write, stores))
+    assert len(everything(stores[0])) == 200
