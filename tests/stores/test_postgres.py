@@ -25,7 +25,7 @@ if (packages := pgserver.missing()) is not None:
 
 import psycopg
 
-from chargehand.stores.postgres import driver, statements
+from chargehand.stores.postgres import beats, driver, statements
 from chargehand.stores.postgres.store import PostgresStore
 
 SECRET = "p@ss/w:rd%"
@@ -272,6 +272,7 @@ def test_a_connection_that_the_server_ended_is_replaced(open_one: Opener) -> Non
     store, reader = open_one(node=True), open_one()
     register(store)
     put(store, job("one"))
+    store.turn(Batch(), ME)  # it looks at other nodes, which it does not do again for a second
     for each in (store, reader):
         admin(f"SELECT pg_terminate_backend({each.session.backend}, 5000)")
     assert [one.id for one in everything(reader)] == ["one"], "reading is repeated"
@@ -333,6 +334,48 @@ def test_the_claims_of_a_living_node_are_not_recovered_and_those_of_a_dead_one_a
     with one.transaction() as tx:
         assert [ended.id for ended in tx.jobs.recover(ME, "gone")] == ["theirs"]
     assert [row.name for row in one.fleet.crews()] == ["b"], "a registration leaves the crews of others alone"
+
+
+# spec: MN-2
+def test_a_node_that_beats_no_more_expires_and_its_jobs_are_queued_again(
+    open_one: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = open_one(node=True), open_one(node=True)
+    there = Holder("node-b", "life-b")
+    register(one)
+    register(two, holder=there)
+    put(one, job("theirs"))
+    held = take_one(two, holder=there)
+    monkeypatch.setattr(beats, "LOOK_EVERY", 0.0)
+    monkeypatch.setattr(beats, "LEASE", 0.0)
+    assert one.turn(Batch(wants=WANT), ME).grants[0].claims == ()
+    two.turn(Batch(), there)
+    assert one.turn(Batch(wants=WANT), ME).grants[0].claims == (), "it has beaten in between"
+    assert [claim.id for claim in one.turn(Batch(wants=WANT), ME).grants[0].claims] == ["theirs"]
+    late = settle(held, Done())
+    assert late is not None
+    assert two.turn(Batch(settlements=(late,)), there).lost == ("theirs",)
+    assert [attempt.node for attempt in one.jobs.attempts("theirs")] == ["node-b"]
+
+
+# spec: MN-2
+def test_a_node_is_dead_after_a_lease_by_the_clock_of_its_watcher_and_on_one_connection() -> None:
+    watcher = beats.Beats()
+
+    def dead(beat: int, now: float, connection: int = 1, gone: bool = False) -> bool:
+        return bool(watcher.dead([beats.Seen("life", "node", beat, gone)], now, connection))
+
+    assert not dead(1, 0)
+    assert not dead(1, beats.LEASE - 0.1)
+    assert not dead(1, beats.SHORT_LEASE - 0.1, gone=True)
+    assert dead(1, beats.SHORT_LEASE, gone=True)
+    assert dead(1, beats.LEASE)
+    assert not dead(2, beats.LEASE), "it has beaten"
+    assert not dead(2, 2 * beats.LEASE, connection=2), "the server may have been away"
+    assert not dead(2, 3 * beats.LEASE - 0.1, connection=2)
+    assert dead(2, 3 * beats.LEASE, connection=2)
+    assert not watcher.is_due(3 * beats.LEASE)
+    assert watcher.is_due(3 * beats.LEASE + beats.LOOK_EVERY)
 
 
 # the position of claims

@@ -483,7 +483,7 @@ def test_the_home_folder_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 # spec: CF-1
-@pytest.mark.parametrize("scheme", ["postgresql", "postgres", "mysql", "redis", "http", "file"])
+@pytest.mark.parametrize("scheme", ["mysql", "redis", "http", "file"])
 def test_an_address_of_another_kind_is_refused_in_words(scheme: str) -> None:
     with pytest.raises(ConfigurationError, match=rf"'{scheme}' is not supported.*CHARGEHAND_URL"):
         locate(f"{scheme}://host/name")

@@ -13,8 +13,8 @@ _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 _SECRETS = ("password", "sslpassword")
 EXAMPLE = "postgresql://user@host:5432/database"
 _MALFORMED = (
-    f"the URL of the store is malformed: it must look like {EXAMPLE}; in user names and passwords, write / : @ and % as "
-    "%2F %3A %40 and %25"
+    f"the URL of the store is malformed: it must look like {EXAMPLE}; in user names and passwords, write / : @ and % "
+    "as %2F %3A %40 and %25"
 )
 
 

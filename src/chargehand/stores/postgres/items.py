@@ -20,12 +20,12 @@ _STORE = statements.load("store")
 def discover(db: Session, page: Discovery, now: int | None, new_ids: NewIds) -> Discovered:
     """Queues the new items of a page, in its order, and returns what became of all of them."""
     found = [each.item for each in page.found]
-    pasts: list[list[PastJob]] = [list[PastJob]() for _ in found]
+    pasts: dict[int, list[PastJob]] = {}
     asked = (page.queue, _json(found), jobs_needed(page))
     for nr, state, finished_ms, retried_ms in db.rows(_SQL["newest"], asked):
-        pasts[nr - 1].append(PastJob(State(state), finished_ms, retried_ms))
+        pasts.setdefault(nr, []).append(PastJob(State(state), finished_ms, retried_ms))
     ((now_ms,),) = db.rows(_STORE["now"], (now,))
-    verdicts = judge_page(page, found, pasts, now_ms)
+    verdicts = judge_page(page, found, [pasts.get(nr, []) for nr in range(1, len(found) + 1)], now_ms)
     with_ids = list(zip(page.found, new_ids(len(found)), verdicts, strict=True))
     number: Counter[Verdict] = Counter(verdicts)
     made = 0

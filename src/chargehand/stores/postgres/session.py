@@ -58,6 +58,8 @@ class Session:
         self._opened: Opened | None = None
         self._in_transaction = False
         self.watch = Watch()
+        self.number = 0
+        """How many connections were opened: it identifies the present one."""
         in_child(self.forked)
 
     @property
@@ -71,6 +73,7 @@ class Session:
             self.drop()
         if self._opened is None:
             self._opened = driver.connect(self.address, self._settings)
+            self.number += 1
         return self._opened
 
     @property

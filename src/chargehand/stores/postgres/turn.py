@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from chargehand import log
+from chargehand import clock, log
 from chargehand.errors import StoreBusy, StoreError
 from chargehand.ids import NewIds
 from chargehand.model import chores
@@ -23,6 +23,7 @@ from chargehand.model.job import Enqueued, Settlement, State
 from chargehand.model.records import Holder
 from chargehand.store import Store
 from chargehand.stores.postgres import statements
+from chargehand.stores.postgres.beats import Beats, Seen
 from chargehand.stores.postgres.claiming import Claiming, Taken
 from chargehand.stores.postgres.jobs import PostgresJobs, as_json, row_of
 from chargehand.stores.postgres.position import Positions
@@ -71,12 +72,15 @@ class Turns:
         self._doubtful: set[tuple[int, int]] = set()
         """Outcomes that a broken turn may have settled: seq and claim."""
         self._positions = Positions()
+        self._beats = Beats()
 
     def turn(
         self, batch: Batch, holder: Holder, monotonic: Callable[[], float], waits: Callable[[Any], bool]
     ) -> Result:
         """Executes a batch in this order: settle, note, enqueue, chores, claim."""
         self._make_sure(holder)
+        if self._store.is_registered(holder) and self._beats.is_due(clock.monotonic()):
+            self._expire_others(holder)
         has_work = batch.hinted or batch.settlements or batch.notes or batch.requests or batch.chores
         changed = False
         if batch.poll and not has_work:
@@ -99,9 +103,22 @@ class Turns:
     def _poll(self, holder: Holder) -> bool:
         """Beats, and returns whether others have written."""
         with self._db.pipeline(poll=True) as polled:
-            beat = self._db.send(_FLEET["beat"], (holder.life,))
+            beat = self._db.send(_FLEET["beat"], (holder.life, self._db.backend))
         beaten(self._store, holder, beat.fetchall())
         return polled.changed
+
+    def _expire_others(self, holder: Holder) -> None:
+        """Removes dead nodes, and queues their jobs again. Any number of nodes may do this at once."""
+        rows = self._db.rows(_FLEET["others"], (holder.life,))
+        dead = self._beats.dead([Seen(*row) for row in rows], clock.monotonic(), self._db.number)
+        if not dead:
+            return
+        with self._db.transaction(), self._store.parts() as tx:
+            names = [str(name) for (name,) in self._db.rows(_FLEET["expire"], (as_json(dead),))]
+            released = tx.jobs.recover(holder, "the node of the job is gone") if names else []
+        if names:
+            self._positions.forget({each.queue for each in released})
+            log.warning("nodes are gone; their jobs were queued again", nodes=names, jobs=len(released))
 
     # turns without an answer
 
@@ -174,7 +191,7 @@ class _Running:
         """Sends all statements, and commits. `poll`: finds out whether others have written."""
         batch, holder = self._batch, self._holder
         with self._db.pipeline(poll=poll) as polled:
-            beat = self._db.send(_FLEET["beat"], (holder.life,))
+            beat = self._db.send(_FLEET["beat"], (holder.life, self._db.backend))
             self._lost = self._jobs.end(batch.settlements, holder)
             if batch.notes:
                 self._jobs.note(batch.notes)

@@ -9,7 +9,16 @@ INSERT INTO chargehand_node (incarnation, name, started_ms, backend, about) VALU
 ON CONFLICT DO NOTHING RETURNING incarnation
 
 -- name: beat
-UPDATE chargehand_node SET beat = beat + 1 WHERE incarnation = $1 RETURNING beat
+UPDATE chargehand_node SET beat = beat + 1, backend = $2::int WHERE incarnation = $1 RETURNING beat
+
+-- name: others
+SELECT incarnation, name, beat, backend IS NOT NULL AND NOT EXISTS (SELECT FROM pg_stat_activity WHERE pid = backend)
+FROM chargehand_node WHERE incarnation <> $1
+
+-- name: expire
+-- A beat that is under way wins, by the lock of the row: then its number is another one.
+DELETE FROM chargehand_node n USING json_to_recordset($1::json) AS e(incarnation text, beat bigint)
+WHERE n.incarnation = e.incarnation AND n.beat = e.beat RETURNING n.name
 
 -- name: scaled
 SELECT name, workers, scaled FROM chargehand_crew WHERE node = $1 AND scaled IS NOT NULL
