@@ -284,6 +284,10 @@ def test_a_connection_that_the_server_ended_is_replaced(open_one: Opener) -> Non
     assert state(store, "two") is State.QUEUED, "a transaction that had not begun is begun again"
 
 
+def beat_of(store: PostgresStore) -> int:
+    return store.session.rows(b"SELECT max(beat) FROM chargehand_node")[0][0]
+
+
 # spec: WK-2, MN-2
 def test_a_caller_that_holds_a_transaction_open_holds_no_turn_up(open_one: Opener) -> None:
     node, caller = open_one(node=True), open_one()
@@ -298,8 +302,10 @@ def test_a_caller_that_holds_a_transaction_open_holds_no_turn_up(open_one: Opene
         result = node.turn(Batch(settlements=(settlement,), requests=(Request(1, (job("x"),)),), wants=WANT), ME)
         assert [claim.id for claim in result.grants[0].claims] == ["two"]
         assert time.monotonic() - began < 0.9
+        before = beat_of(caller)
         with pytest.raises(StoreBusy):
             node.turn(Batch(requests=(Request(1, (job("ours", key="k"),)),)), ME)
+        assert beat_of(caller) > before, "a turn that must wait is given up, but the node beats"
     assert put(node, job("ours", key="k"))[0].id == "theirs"
 
 

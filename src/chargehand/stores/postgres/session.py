@@ -38,6 +38,10 @@ class Watch:
         expected, self._expected = self._expected, snapshot
         return snapshot != expected
 
+    def doubt(self) -> None:
+        """Forgets what was seen: the next question is answered with True."""
+        self._expected = None
+
     def committed(self, snapshot: str, own: str | None) -> None:
         """Notes an own transaction by its number and its last snapshot."""
         if own is not None and snapshot == self._expected == f"{own}:{own}:":

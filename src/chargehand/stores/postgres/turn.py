@@ -93,7 +93,10 @@ class Turns:
         try:
             running.send(batch.poll and bool(has_work))
         except StoreError as error:
-            if not isinstance(error, StoreBusy) and self._db.backend is None:
+            if isinstance(error, StoreBusy):
+                self._poll(holder)  # a caller that keeps a key locked must not make the node look dead
+                self._db.watch.doubt()
+            elif self._db.backend is None:
                 outcomes = frozenset((each.seq, each.fence) for each in batch.settlements)
                 self._unsure.append(Unsure(running.claim, backend, outcomes))
             raise
