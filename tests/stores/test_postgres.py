@@ -12,6 +12,7 @@ import pytest
 from builders import ME, crew, everything, job, put, record, register, state, take, take_one
 
 import pgserver
+from chargehand.doctor.examine import find_and_examine
 from chargehand.errors import ConfigurationError, StoreBusy, StoreError
 from chargehand.model.batch import Batch, Request, Want
 from chargehand.model.job import Done, Interrupted, State, settle
@@ -159,6 +160,11 @@ def test_a_missing_driver_names_the_extra(url: str, monkeypatch: pytest.MonkeyPa
     monkeypatch.delattr("chargehand.stores.postgres.driver")
     with pytest.raises(ConfigurationError, match=r"pip install 'chargehand\[postgres\]'"):
         open_store(url)
+
+
+def test_the_doctor_says_that_it_does_not_know_servers(url: str) -> None:
+    with pytest.raises(ConfigurationError, match="examines SQLite stores only"):
+        find_and_examine(url)
 
 
 # the schema

@@ -143,7 +143,15 @@ _left: "list[subprocess.Popen[bytes]]" = []
 
 
 def look(location: Location, patience: float = PATIENCE, *, with_nodes: bool = False) -> dict[str, Any]:
-    """Returns the facts about one store that were found before the timeout; `stuck` names the step that hung."""
+    """Returns the facts about one store that were found before the timeout; `stuck` names the step that hung.
+
+    Raises ConfigurationError for a store on a server, whose URL, with its password, must not be on a command line.
+    """
+    if location.server is not None:
+        raise ConfigurationError(
+            f"`chargehand doctor` examines SQLite stores only, and {location} is on a server: `chargehand status` shows "
+            "its node and its queues"
+        )
     more = ("nodes",) if with_nodes else ()
     return {"path": str(location), **_told(patience, "store", location.url, *more)}
 
