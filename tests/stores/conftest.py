@@ -6,10 +6,10 @@ from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import pgserver
 import pytest
 from builders import Wall
 
+import pgserver
 from chargehand.store import Store
 from chargehand.stores.sqlite.store import SqliteStore
 
@@ -27,7 +27,6 @@ def postgres(_: Path, wall: Wall) -> StoreFactory:
     from chargehand.stores.postgres.store import PostgresStore
 
     at = address.parse(postgres_url())
-    PostgresStore(at).close()
     pgserver.empty(at.conninfo, str(at.schema))
     return lambda: PostgresStore(at, now_ms=wall)
 
@@ -35,7 +34,12 @@ def postgres(_: Path, wall: Wall) -> StoreFactory:
 @cache
 def postgres_url() -> str:
     """Returns the URL of a store that only this process uses: its tests empty it, which is faster than a new one."""
-    return f"{pgserver.url()}&schema=test_{os.getpid()}"
+    from chargehand.stores.postgres import address
+    from chargehand.stores.postgres.store import PostgresStore
+
+    url = f"{pgserver.url()}&schema=test_{os.getpid()}"
+    PostgresStore(address.parse(url)).close()
+    return url
 
 
 STORES: dict[str, Callable[[Path, Wall], StoreFactory]] = {"sqlite": sqlite, "postgres": postgres}

@@ -149,8 +149,8 @@ def look(location: Location, patience: float = PATIENCE, *, with_nodes: bool = F
     """
     if location.server is not None:
         raise ConfigurationError(
-            f"`chargehand doctor` examines SQLite stores only, and {location} is on a server: `chargehand status` shows "
-            "its node and its queues"
+            f"`chargehand doctor` examines SQLite stores only, and {location} is on a server: `chargehand status` "
+            "shows its node and its queues"
         )
     more = ("nodes",) if with_nodes else ()
     return {"path": str(location), **_told(patience, "store", location.url, *more)}
