@@ -51,7 +51,9 @@ def owner() -> int:
 
 @cache
 def url() -> str:
-    """Returns the URL of the server; the first call of a test run starts it."""
+    """Returns the URL of the server, that of TEST_POSTGRES_URL or one that the first call of a test run starts."""
+    if chosen := os.environ.get("TEST_POSTGRES_URL"):
+        return chosen
     folder = Path(MEMORY or tempfile.gettempdir()) / f"chargehand-test-pg-{owner()}"
     folder.mkdir(mode=0o711, exist_ok=True)
     found = folder / "url"
@@ -91,7 +93,7 @@ def empty(conninfo: str, schema: str) -> None:
     import psycopg
 
     if conninfo not in _cleaners:
-        _cleaners[conninfo] = psycopg.connect(conninfo, autocommit=True)
+        _cleaners[conninfo] = psycopg.connect(conninfo, autocommit=True, prepare_threshold=None)
     connection = _cleaners[conninfo]
     found = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = %s", (schema,)).fetchall()
     kept = ("chargehand_schema", "chargehand_addition")

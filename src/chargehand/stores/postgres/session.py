@@ -86,6 +86,11 @@ class Session:
         return self.open().connection
 
     @property
+    def connected(self) -> bool:
+        """Whether there is a connection that has not been found broken."""
+        return self._opened is not None
+
+    @property
     def backend(self) -> int | None:
         """The server process of the present connection; None if there is no connection, or a pooler."""
         return None if self._opened is None else self._opened.backend

@@ -96,7 +96,7 @@ class Turns:
             if isinstance(error, StoreBusy):
                 self._poll(holder)  # a caller that keeps a key locked must not make the node look dead
                 self._db.watch.doubt()
-            elif self._db.backend is None:
+            elif not self._db.connected:
                 outcomes = frozenset((each.seq, each.fence) for each in batch.settlements)
                 self._unsure.append(Unsure(running.claim, backend, outcomes))
             raise
