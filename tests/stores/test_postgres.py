@@ -257,6 +257,27 @@ def test_a_turn_whose_commit_was_not_acknowledged_loses_and_repeats_nothing(open
 
 
 # spec: WK-4, MN-6
+def test_a_turn_that_fails_after_its_commit_keeps_no_claim(open_one: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = open_one(node=True)
+    register(store)
+    put(store, job("one"), job("two"))
+    held = take_one(store)
+    settlement = settle(held, Done("1"))
+    assert settlement is not None
+
+    def broken() -> None:
+        monkeypatch.undo()
+        raise StoreError("the connection was cut")
+
+    monkeypatch.setattr(store.jobs, "cancelling", broken)
+    batch = Batch(settlements=(settlement,), wants=WANT, poll=True)
+    with pytest.raises(StoreError, match="was cut"):
+        store.turn(batch, ME)
+    result = store.turn(batch, ME)
+    assert (result.lost, [claim.id for claim in result.grants[0].claims]) == ((), ["two"])
+
+
+# spec: WK-4, MN-6
 def test_a_claim_that_was_taken_away_stays_lost_after_a_broken_turn(open_one: Opener) -> None:
     store, other = open_one(node=True), open_one()
     register(store)

@@ -3,9 +3,9 @@
 Two things need more: chores that decide from what they read, and claims from queues with limits or while there are
 suspects, which follow in a transaction of their own.
 
-If the connection breaks in a turn, its commit may have happened. The next turn first makes sure that the old session
-is gone. Then it gives back what the broken turn may have claimed, which no worker has seen, and it asks which outcomes
-were accepted: the ledger sends them again, and they are not lost.
+If a turn fails after its commit, or breaks so that nobody knows whether it has committed, the next turn first makes
+sure that the old session is gone. Then it gives back what the broken turn may have claimed, which no worker has seen,
+and it asks which outcomes were accepted: the ledger sends them again, and they are not lost.
 """
 
 from collections.abc import Callable, Sequence
@@ -56,7 +56,7 @@ class Host(Store, Protocol):
 
 
 class Unsure(msgspec.Struct, frozen=True):
-    """A turn whose commit was not acknowledged."""
+    """A turn that may have committed, or has, and whose result the caller did not get."""
 
     claim: int
     backend: int | None
@@ -89,18 +89,18 @@ class Turns:
                 return Result()
         dropped = {token for token in tokens_of(batch) if not waits(token)}
         running = _Running(self._store, self._db, batch, holder, dropped, self._new_ids, self._positions, monotonic)
-        backend = self._db.backend
+        backend = self._db.open().backend
         try:
             running.send(batch.poll and bool(has_work))
+            result = running.result(changed or batch.unsure)
         except StoreError as error:
-            if isinstance(error, StoreBusy):
-                self._poll(holder)  # a caller that keeps a key locked must not make the node look dead
-                self._db.watch.doubt()
-            elif not self._db.connected:
+            if running.committed or not self._db.connected:
                 outcomes = frozenset((each.seq, each.fence) for each in batch.settlements)
                 self._unsure.append(Unsure(running.claim, backend, outcomes))
+            elif isinstance(error, StoreBusy):
+                self._poll(holder)  # a caller that keeps a key locked must not make the node look dead
+                self._db.watch.doubt()
             raise
-        result = running.result(changed or batch.unsure)
         return self._without_accepted(batch.settlements, result)
 
     def _poll(self, holder: Holder) -> bool:
@@ -129,7 +129,7 @@ class Turns:
         """Ends the sessions of broken turns, and gives back what these may have claimed."""
         while self._unsure:
             broken = self._unsure[0]
-            if broken.backend is not None:
+            if broken.backend is not None and broken.backend != self._db.backend:
                 self._db.rows(_STORE["terminate"], (broken.backend,))
             with self._db.transaction():
                 self._db.send(_CLAIM["give_back"], (broken.claim, holder.life))
@@ -184,6 +184,8 @@ class _Running:
         self._lost: Callable[[], list[str]] = list[str]
         self._created: Callable[[], list[tuple[Any, ...]]] = list[tuple[Any, ...]]
         self._changed = False
+        self.committed = False
+        """Whether the pipeline has committed. What follows may still fail, and then the caller learns nothing of it."""
 
     @property
     def claim(self) -> int:
@@ -209,6 +211,7 @@ class _Running:
             for want in batch.wants:
                 start = self._positions.start(want.queue)
                 self._takes.append((want, self._claiming.take(want, holder, start)))
+        self.committed = True
         beaten(self._store, holder, beat.fetchall())
         self._changed = polled.changed
 
