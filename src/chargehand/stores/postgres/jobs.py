@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from chargehand import codec
 from chargehand.errors import Conflict
 from chargehand.ids import NewIds
 from chargehand.model import suspects
@@ -131,7 +132,7 @@ class PostgresJobs:
         self._db.send(_END["note"], (self._now, as_json(rows)))
 
     def cancel(self, ids: Sequence[str]) -> list[CancelResult]:
-        wanted = list(dict.fromkeys(ids))
+        wanted = _names(ids)
         self._db.send(_END["lock_of"], (wanted,))
         rows = self._db.rows(_END["cancel"], (self._now, wanted))
         gone = [seq for _, at_once, _, _, seq in rows if at_once]
@@ -140,8 +141,8 @@ class PostgresJobs:
         return [CancelResult(job_id, at_once, fence) for job_id, at_once, fence, _, _ in rows]
 
     def release(self, job_id: str, fence: int, why: str) -> bool:
-        self._db.send(_END["lock_of"], ([job_id],))
-        held = self._db.rows(_END["held"], (self._now, job_id, fence))
+        self._db.send(_END["lock_of"], (_names([job_id]),))
+        held = self._db.rows(_END["held"], (self._now, clean(job_id), fence))
         for seq, queue, node, life, worker, duration_ms in held:
             interrupted = Settlement(
                 id=job_id, seq=seq, fence=fence, queue=queue, state=State.QUEUED, outcome="interrupted",
@@ -152,7 +153,7 @@ class PostgresJobs:
 
     def retry(self, ids: Sequence[str]) -> list[str]:
         queued: list[str] = []
-        for job_id in ids:
+        for job_id in map(codec.clean, ids):
             if self._db.rows(_END["retry"], (self._now, job_id)):
                 queued.append(job_id)
                 continue
@@ -193,7 +194,7 @@ class PostgresJobs:
         return settlements
 
     def delete(self, ids: Sequence[str]) -> list[str]:
-        return [str(job_id) for (job_id,) in self._db.rows(_END["delete"], (list(ids),))]
+        return [str(job_id) for (job_id,) in self._db.rows(_END["delete"], (_names(ids),))]
 
     # recurring jobs
 
@@ -213,6 +214,11 @@ class PostgresJobs:
         (made,) = self.enqueue([job])
         self._db.send(_END["fired"], (name, made.id))
         return True
+
+
+def _names(ids: Sequence[str]) -> list[str]:
+    """Returns the ids, each once, in a form that can be sent: people may ask for any text."""
+    return list(dict.fromkeys(map(codec.clean, ids)))
 
 
 def row_of(job: NewJob) -> dict[str, Any]:
