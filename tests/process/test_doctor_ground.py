@@ -193,7 +193,7 @@ def test_no_argument_and_no_application(tmp_path: Path) -> None:  # spec: CL-4
     assert "→ start one: chargehand work APP (as module:object), or your API" in told.stdout
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
-    told = doctor(cwd=elsewhere, CHARGEHAND_URL="postgres://db/x")
+    told = doctor(cwd=elsewhere, CHARGEHAND_URL="mysql://db/x")
     assert told.returncode == 2
     assert "is not supported" in told.stderr
     (elsewhere / ".env").write_text("CHARGEHAND_URL=../chargehand.db\n")
