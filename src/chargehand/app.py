@@ -274,9 +274,9 @@ class Chargehand:
         """Returns which worker holds which job, oldest claim first."""
         return [restored(claim) for claim in self.internal.claims(limit)]
 
-    def release(self, job_id: str, fence: int) -> bool:
+    def release(self, job_id: str, claim: str) -> bool:
         """Ends a claim by hand, for a worker that cannot be reached. Returns False if the claim is another by now."""
-        return self.internal.release(job_id, fence)
+        return self.internal.release(job_id, claim)
 
     def recurrences(self) -> list[RecurringPlan]:
         """Returns the recurring jobs by name, with the next time and the last job of each."""

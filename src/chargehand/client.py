@@ -381,7 +381,7 @@ class Client:
             if after is None:
                 return
 
-    def release(self, job_id: str, claim: int) -> Answer:
+    def release(self, job_id: str, claim: str) -> Answer:
         """Releases a claim. Raises Conflict if the job is no longer running under this claim."""
         return self._post(f"/api/v1/claims/{quote(job_id, safe='')}/release", Answer, {"claim": claim})
 

@@ -1,4 +1,4 @@
-"""The contract of every store: durable jobs, atomic claims, fenced settling.
+"""The contract of every store: durable jobs, atomic claims, settling by claim number.
 
 A store never decides what follows from an outcome (the model does) and never runs anything. A transaction writes in
 three parts (`jobs`, `fleet`, `access`), and a store reads in the same three. Times are the store's own clock: callers
@@ -64,7 +64,7 @@ class JobWriting(Protocol):
         ...
 
     def settle(self, settlements: Sequence[Settlement], holder: Holder) -> list[str]:
-        """Ends claims whose fence still holds. Returns the ids of the others.
+        """Ends claims that still hold. Returns the ids of the others.
 
         A job with a cancel request is cancelled where it would be queued again; every other outcome stands. Each
         settled job frees its slots, and for each slot one job that was set aside may be claimed again. The ids of the
@@ -80,8 +80,8 @@ class JobWriting(Protocol):
         """Cancels queued jobs and marks running ones. The answer leaves out finished and unknown jobs."""
         ...
 
-    def release(self, job_id: str, fence: int, why: str) -> bool:
-        """Ends a claim as an interruption, by hand. Returns False if the fence no longer holds."""
+    def release(self, job_id: str, claim: str, why: str) -> bool:
+        """Ends a claim as an interruption, by hand. Returns False if the claim no longer holds."""
         ...
 
     def discover(self, pages: Sequence[Discovery]) -> list[Discovered]:
@@ -262,7 +262,7 @@ class JobReading(Protocol):
         ...
 
     def cancelling(self) -> list[tuple[str, int]]:
-        """Returns the ids and fences of running jobs with a cancel request."""
+        """Returns the ids and claim numbers of running jobs with a cancel request."""
         ...
 
     def claims(self, limit: int = 1000) -> list[ClaimRow]:

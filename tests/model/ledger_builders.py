@@ -23,7 +23,7 @@ def ledger(*crews: str, batching: dict[str, tuple[int, float]] | None = None, aw
 
 def claims(*numbers: int, crew: str = "a", **about: Any) -> tuple[Claim, ...]:
     usual = Claim(
-        id="", seq=0, fence=1, queue=f"queue-{crew}", payload="null", label=None, priority=0, failures=0,
+        id="", seq=0, number=1, first=True, queue=f"queue-{crew}", payload="null", label=None, priority=0, failures=0,
         max_attempts=3, crashes=0, timeout_ms=None,
     )  # fmt: skip
     return tuple(msgspec.structs.replace(usual, id=f"job-{n}", seq=n, **about) for n in numbers)

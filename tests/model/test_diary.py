@@ -33,7 +33,7 @@ def place(status: Status = Status.HEALTHY, component: str = WORKER, *, pid: int 
 
 def job(number: int, worker: str | None = WORKER, outcome: str | None = "done") -> Settlement:
     return Settlement(
-        id=f"job {number}", seq=number, fence=1, queue="tag", state=State.DONE, outcome=outcome, worker=worker,
+        id=f"job {number}", seq=number, claim=1, queue="tag", state=State.DONE, outcome=outcome, worker=worker,
         duration_ms=number,
     )  # fmt: skip
 

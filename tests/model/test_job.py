@@ -40,7 +40,7 @@ steady = settings(max_examples=80, deadline=None, suppress_health_check=[HealthC
 
 def claim(failures: int = 0, crashes: int = 0, max_attempts: int = 3) -> Claim:
     return Claim(
-        id="one", seq=7, fence=4, queue="q", payload="null", label=None, priority=0, failures=failures,
+        id="one", seq=7, number=4, queue="q", payload="null", label=None, priority=0, failures=failures,
         max_attempts=max_attempts, crashes=crashes, timeout_ms=None,
     )  # fmt: skip
 
@@ -106,7 +106,7 @@ def test_a_job_that_its_handler_settled_needs_no_settlement() -> None:
 @pytest.mark.parametrize("outcome", [Done(), Returned(), *FAILURES])
 def test_a_settlement_is_of_the_very_claim(outcome: Outcome) -> None:
     made = settled(claim(), outcome, worker="worker:q:0", pid=11, duration_ms=5)
-    assert (made.id, made.seq, made.fence, made.queue) == ("one", 7, 4, "q")
+    assert (made.id, made.seq, made.claim, made.queue) == ("one", 7, 4, "q")
     assert (made.worker, made.pid, made.duration_ms) == ("worker:q:0", 11, 5)
 
 

@@ -118,7 +118,7 @@ def test_where_it_stood_is_kept_with_a_crash_too() -> None:
 
 def claim(failures: int, max_attempts: int) -> Claim:
     return Claim(
-        id="j", seq=1, fence=1, queue="q", payload="null", label=None, priority=0, failures=failures,
+        id="j", seq=1, number=1, queue="q", payload="null", label=None, priority=0, failures=failures,
         max_attempts=max_attempts, crashes=2, timeout_ms=1000,
     )  # fmt: skip
 

@@ -177,7 +177,7 @@ def test_an_outcome_is_settled_with_the_next_batch() -> None:
     made = working()
     assert made.finished("w0", Done("[1]"), T + 2, 77) is None
     (settlement,) = made.next_batch(T + 2).settlements
-    assert (settlement.id, settlement.seq, settlement.fence) == ("job-0", 0, 1)
+    assert (settlement.id, settlement.seq, settlement.claim) == ("job-0", 0, 1)
     assert (settlement.state, settlement.result) == (State.DONE, "[1]")
     assert (settlement.worker, settlement.pid, settlement.duration_ms) == ("w0", 77, 2000)
 

@@ -23,7 +23,7 @@ def test_who_has_a_job_is_noted_once_it_has_had_it_for_a_moment() -> None:
     made.confirm(Result(), T)
     assert made.batch_due(T + 0.01) == pytest.approx(T + NOTE_AFTER)
     (note,) = made.next_batch(T + NOTE_AFTER).notes
-    assert (note.seq, note.fence, note.worker) == (0, 1, "w0")
+    assert (note.seq, note.claim, note.worker) == (0, 1, "w0")
     assert 49 <= note.age_ms <= 50
     made.confirm(Result(), T)
     assert made.next_batch(T + 60).notes == ()

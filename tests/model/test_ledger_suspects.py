@@ -7,7 +7,7 @@ from chargehand.model.ledger import Ledger
 
 def claim(*, suspect: bool) -> Claim:
     return Claim(
-        id="j", seq=1, fence=1, queue="a", payload="1", label=None, priority=0, failures=0, max_attempts=3, crashes=0,
+        id="j", seq=1, number=1, queue="a", payload="1", label=None, priority=0, failures=0, max_attempts=3, crashes=0,
         timeout_ms=None, suspect=suspect,
     )  # fmt: skip
 

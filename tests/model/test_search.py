@@ -318,7 +318,7 @@ def test_what_comes_back_to_the_queue_does_not_make_the_crew_look_for_more() -> 
     stored(made, None, more=False, queued=ENOUGH)
     made.looked("w0", T)
     now = T
-    cases: list[tuple[dict[str, Any], int]] = [({"item": "x", "fence": 2}, 0), ({}, 0), ({"item": "x"}, 1)]
+    cases: list[tuple[dict[str, Any], int]] = [({"item": "x", "first": False}, 0), ({}, 0), ({"item": "x"}, 1)]
     for about, taken in cases:
         made.next_batch(now)
         made.confirm(Result(grants=(Grant("a", claims(1, **about), None),)), now)

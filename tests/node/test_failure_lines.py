@@ -10,7 +10,7 @@ from chargehand.model.job import Claim, Crashed, GaveUp, Outcome, Raised, Stoppe
 from chargehand.node.node import _tell_failure
 
 CLAIM = Claim(
-    id="j", seq=1, fence=1, queue="q", payload="null", label=None, priority=0, failures=0, max_attempts=3, crashes=0,
+    id="j", seq=1, number=1, queue="q", payload="null", label=None, priority=0, failures=0, max_attempts=3, crashes=0,
     timeout_ms=None, item=f"caf{MARK}xe9\n.flac",
 )  # fmt: skip
 

@@ -20,7 +20,7 @@ from chargehand.protocol.worker import ProgressFrame
 
 def claim(number: int) -> Claim:
     return Claim(
-        id=f"j{number}", seq=number, fence=1, queue="q", payload="null", label=f"song {number}", priority=0,
+        id=f"j{number}", seq=number, number=1, queue="q", payload="null", label=f"song {number}", priority=0,
         failures=0, max_attempts=3, crashes=0, timeout_ms=None,
     )  # fmt: skip
 
@@ -28,7 +28,7 @@ def claim(number: int) -> Claim:
 def record(number: int, state: State, **fields: Any) -> JobRecord:
     known: dict[str, Any] = dict.fromkeys(JobRecord.__struct_fields__)
     known |= dict.fromkeys(
-        ("priority", "run_at_ms", "failures", "attempts", "max_attempts", "crashes", "interruptions", "fence"), 0
+        ("priority", "run_at_ms", "failures", "attempts", "max_attempts", "crashes", "interruptions"), 0
     )
     known |= {"id": f"j{number}", "queue": "q", "label": f"song {number}", "state": state, "node": "here"}
     known |= {"payload": msgspec.Raw(b"null"), "created_ms": 1, **fields}

@@ -32,7 +32,7 @@ def fail(hand: Chargehand, claims: Sequence[Claim], reason: str = "raised", erro
     with hand.transaction() as tx:
         ends = [
             Ended(
-                id=c.id, seq=c.seq, fence=c.fence, queue=c.queue, state=State.FAILED, outcome="raised", reason=reason,
+                id=c.id, seq=c.seq, claim=c.number, queue=c.queue, state=State.FAILED, outcome="raised", reason=reason,
                 error=error, failures=1,
             )
             for c in claims

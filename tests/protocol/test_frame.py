@@ -210,20 +210,20 @@ def test_what_is_encoded_is_one_line_that_reads_as_the_same(kind: str, body: Any
 # spec: WP-4
 @steady
 @given(
-    job=st.text(), fence=st.integers(0), result=plain, follow=st.lists(st.dictionaries(st.text(), plain), max_size=2)
+    job=st.text(), claim=st.integers(0), result=plain, follow=st.lists(st.dictionaries(st.text(), plain), max_size=2)
 )
 def test_what_came_out_of_a_job_reads_like_any_other(
-    job: str, fence: int, result: Any, follow: list[dict[str, Any]]
+    job: str, claim: int, result: Any, follow: list[dict[str, Any]]
 ) -> None:
-    (frame,) = decode(encode_done(job, fence, json.dumps(result), follow), limit=1 << 20)
+    (frame,) = decode(encode_done(job, claim, json.dumps(result), follow), limit=1 << 20)
     assert isinstance(frame, Frame)
     more = {"follow": follow} if follow else {}
-    assert (frame.kind, frame.read()) == ("DONE", {"id": job, "fence": fence, **more, "result": result})
+    assert (frame.kind, frame.read()) == ("DONE", {"id": job, "claim": claim, **more, "result": result})
 
 
 # spec: WP-4
 def test_the_result_is_put_in_as_it_is() -> None:
-    assert encode_done("ü", 7, '[1, "2"]', []) == 'DONE|{"id":"ü","fence":7,"result":[1, "2"]}\n'.encode()
+    assert encode_done("ü", 7, '[1, "2"]', []) == 'DONE|{"id":"ü","claim":7,"result":[1, "2"]}\n'.encode()
 
 
 # spec: WP-4

@@ -51,7 +51,7 @@ class Worker:
         """What it performs, by the job's id; several in crews that take several at once."""
         self.look: Look | None = None
         self.cancelled: set[tuple[str, int]] = set()
-        """Jobs, and their fences, of which the node said that a person cancelled them."""
+        """Jobs, and the numbers of their claims, of which the node said that a person cancelled them."""
         self.stop_told = self.leaving = False
         self.stuck = False
         """The working thread does not come back to its socket."""
@@ -227,12 +227,12 @@ class Worker:
             self.status = "stopping"
             self.report()
 
-    def told_cancelled(self, job_id: str, fence: int) -> None:
+    def told_cancelled(self, job_id: str, number: int) -> None:
         """CANCEL came on the pulse: the job sees it when it next says how far it is, if it ever does."""
-        self.cancelled.add((job_id, fence))
+        self.cancelled.add((job_id, number))
 
     def is_cancelled(self, claim: Claim) -> bool:
-        return (claim.id, claim.fence) in self.cancelled
+        return (claim.id, claim.number) in self.cancelled
 
     def receive(self, todo: Todo) -> None:
         """A job came, or several, or the wish that it looks for some."""
@@ -257,7 +257,7 @@ class Worker:
         self.world.application.ended(self, claim, outcome)
         if not self.hand:
             self._through()
-        self.tell("outcome", claim.id, claim.fence, outcome)
+        self.tell("outcome", claim.id, claim.number, outcome)
         if not self.hand:
             self.report()
             self.rest()

@@ -65,11 +65,11 @@ class Hearing:
             self.oracle.asked_to_look(worker, todo)
             self.fleet.began(component, f"{todo.crew}/?", self.world.discovery.timeout, now)
         elif isinstance(todo, list):
-            self.world.note(f"{worker} gets jobs {', '.join(f'{claim.id}, fence {claim.fence}' for claim in todo)}")
+            self.world.note(f"{worker} gets jobs {', '.join(f'{claim.id}, claim {claim.number}' for claim in todo)}")
             self.oracle.handed(worker, todo)
             self.fleet.began(component, todo[0].id, longest(todo), now, [other.id for other in todo[1:]])
         else:
-            self.world.note(f"{worker} gets job {todo.id}, fence {todo.fence}")
+            self.world.note(f"{worker} gets job {todo.id}, claim {todo.number}")
             self.oracle.handed(worker, [todo])
             timeout = None if todo.timeout_ms is None else todo.timeout_ms / 1000
             self.fleet.began(component, todo.id, timeout, now)
@@ -113,10 +113,10 @@ class Hearing:
                 self.tell(MoreTime(worker.component, seconds))
             case ("found", items, more):
                 self._found(worker, items, more)
-            case ("outcome", job_id, fence, outcome):
+            case ("outcome", job_id, number, outcome):
                 held = self.ledger.held.get(worker.component)
                 claim = held and held.find(job_id)
-                if held is None or claim is None or claim.fence != fence:
+                if held is None or claim is None or claim.number != number:
                     self._break(worker)
                 else:
                     self._outcome(worker, held, claim, outcome)

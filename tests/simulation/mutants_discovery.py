@@ -112,7 +112,7 @@ DISCOVERY = (
     Mutant(
         name="what is claimed again counts as found",
         file="model/ledger.py",
-        old="                new = sum(claim.fence == 1 and claim.item is not None for claim in grant.claims)\n",
+        old="                new = sum(claim.first and claim.item is not None for claim in grant.claims)\n",
         new="                new = len(grant.claims)\n",
         profile="discovery",
         first=8,

@@ -5,7 +5,7 @@ from mutant import Mutant
 WORK = (
     # the store
     Mutant(
-        name="the fence is not checked when a good end is settled",
+        name="the number is not checked when a good end is settled",
         file="stores/sqlite/jobs.py",
         old="WHERE seq = ended.value ->> 0 AND fence = ended.value ->> 1 AND state = 'running'",
         new="WHERE seq = ended.value ->> 0 AND state = 'running'",
@@ -13,7 +13,7 @@ WORK = (
         first=9,
     ),
     Mutant(
-        name="the fence is not checked when another end is settled",
+        name="the number is not checked when another end is settled",
         file="stores/sqlite/jobs.py",
         old="WHERE seq = ?1 AND fence = ?2 AND state = 'running' RETURNING seq, fence",
         new="WHERE seq = ?1 AND ?2 AND state = 'running' RETURNING seq, ?2",
@@ -29,7 +29,7 @@ WORK = (
         first=7,
     ),
     Mutant(
-        name="a note is written whatever the fence",
+        name="a note is written whatever the claim",
         file="stores/sqlite/jobs.py",
         old="progress = coalesce(?5, progress)\nWHERE seq = ?1 AND fence = ?2 AND state = 'running'",
         new="progress = coalesce(?5, progress)\nWHERE seq = ?1 AND state = 'running' AND ?2",
@@ -94,9 +94,9 @@ WORK = (
         first=3,
     ),
     Mutant(
-        name="the fence is not raised by a claim",
+        name="a claim keeps the number of the one before",
         file="stores/sqlite/jobs.py",
-        old="SET state = 'running', fence = fence + 1,",
+        old="SET state = 'running', fence = {_NUMBER.format(\"?6\")},",
         new="SET state = 'running', fence = max(fence, 1),",
         profile="work",
         first=5,

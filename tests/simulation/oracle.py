@@ -77,7 +77,7 @@ class Oracle(LivenessPromises):
             self.check(worker.crew == claim.queue, f"{worker} gets a job of {claim.queue}")
             alone = len(claims) == 1 or not (claim.crashes or claim.failures)
             self.check(alone, f"{worker} gets job {claim.id} with others, which would pay for its next crash")
-            heard = (claim.id, claim.fence) in self._cancels
+            heard = (claim.id, claim.number) in self._cancels
             self.check(not heard, f"{worker} gets job {claim.id}, though the node knows that it is cancelled")
             self.jobs.handed(claim)
             life.hand[claim.id] = claim
@@ -117,7 +117,7 @@ class Oracle(LivenessPromises):
     def cancel_heard(self, ids: Sequence[str]) -> None:
         """The node knows that these are cancelled: whoever has one, and does not leave anyway, has been told."""
         for job_id in ids:
-            self._cancels.add((job_id, self.jobs.jobs[job_id].fence))
+            self._cancels.add((job_id, self.jobs.jobs[job_id].number))
         for life in [record.life for record in self.records.values() if record.life is not None]:
             untold = [job for job in ids if job in life.hand and job not in life.recalled]
             leaves = life.asked_at is not None or life.verdict is not None

@@ -70,17 +70,17 @@ class AheadPromises:
     def confirmed(self, batch: Batch, result: Result) -> None:
         """The node learns what was committed."""
         for claim in (claim for grant in result.grants for claim in grant.claims):
-            self._since[claim.id, claim.fence] = self._world.now
+            self._since[claim.id, claim.number] = self._world.now
         self._known |= self._claimed
         self._found, self._asked, self._claimed = self._asked, set(), set()
 
-    def left(self, job_id: str, fence: int) -> None:
+    def left(self, job_id: str, number: int) -> None:
         """A claim is handed out, or has ended."""
-        self._since.pop((job_id, fence), None)
+        self._since.pop((job_id, number), None)
 
     def handed(self, claim: Claim) -> None:
         """A worker gets a job: nothing more urgent waits of which the node knows."""
-        self.left(claim.id, claim.fence)
+        self.left(claim.id, claim.number)
         jobs, now = self._jobs.jobs, self._world.now_ms()
         self._known = {job_id for job_id in self._known if jobs[job_id].state == "queued"}
         for job in (jobs[job_id] for job_id in self._known):

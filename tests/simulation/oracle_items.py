@@ -79,7 +79,7 @@ class ItemPromises(JobPromises):
         self._looked_ms[crew] = self._world.now_ms()
         profile = self._world.profile
         fresh = [job for job in self.jobs.values() if job.queue == crew and job.item and job.state == "queued"]
-        fresh = [job for job in fresh if not job.fence]
+        fresh = [job for job in fresh if not job.number]
         # A new node does not know how many wait; it learns it when it has once asked for more than there are.
         most = profile.enough + (profile.enough + profile.page) * (self._world.lives - 1)
         self.check(len(fresh) < most, f"{crew} looks for more, though {len(fresh)} of its items wait")

@@ -54,7 +54,7 @@ class Truth(msgspec.Struct):
     attempts: int = 0
     crashes: int = 0
     interruptions: int = 0
-    fence: int = 0
+    number: int = 0
     reason: str | None = None
     ends: int = 0
     completed: int = 0
@@ -121,8 +121,8 @@ class JobPromises:
         """Somebody cancelled it: at once if it waited, marked if it was running."""
         job = self.jobs[job_id]
         expected = {
-            "queued": [CancelResult(job_id, True, job.fence)],
-            "running": [CancelResult(job_id, False, job.fence)],
+            "queued": [CancelResult(job_id, True, job.number)],
+            "running": [CancelResult(job_id, False, job.number)],
         }
         self.check(list(found) == expected.get(job.state, []), f"job {job_id} was {job.state}; cancelled: {found}")
         self._world.note(f"job {job_id}, {job.state}, is cancelled")
@@ -153,16 +153,18 @@ class JobPromises:
     def handed(self, claim: Claim) -> None:
         job = self.jobs[claim.id]
         self.check(
-            job.state == "running" and job.fence == claim.fence,
-            f"job {claim.id} is handed out with fence {claim.fence}, but it is {job.state} with {job.fence}",
+            job.state == "running" and job.number == claim.number,
+            f"job {claim.id} is handed out with claim {claim.number}, but it is {job.state} with {job.number}",
         )
-        self.check((claim.id, claim.fence) not in self._handed, f"the same claim of job {claim.id} is handed out twice")
-        self._handed.add((claim.id, claim.fence))
+        self.check(
+            (claim.id, claim.number) not in self._handed, f"the same claim of job {claim.id} is handed out twice"
+        )
+        self._handed.add((claim.id, claim.number))
         self.ahead.handed(claim)
 
     def ended(self, claim: Claim, end: End) -> None:
-        self.check((claim.id, claim.fence) not in self._ends, f"job {claim.id} ends twice under one claim")
-        self._ends[claim.id, claim.fence] = end
+        self.check((claim.id, claim.number) not in self._ends, f"job {claim.id} ends twice under one claim")
+        self._ends[claim.id, claim.number] = end
 
     def performed(self, worker: "Worker", first: str, claim: Claim, outcome: Outcome) -> None:
         after_ms = outcome.after_ms if isinstance(outcome, RetryLater) else 0
@@ -216,11 +218,11 @@ class JobPromises:
     def _noted(self, note: Note) -> None:
         """Whoever has a job is known by name: what an unkillable worker holds must be told from what others hold."""
         sql = "SELECT worker FROM chargehand_job WHERE seq = ? AND fence = ? AND state = 'running'"
-        rows = self._world.stage.people._db.execute(sql, (note.seq, note.fence)).fetchall()
+        rows = self._world.stage.people._db.execute(sql, (note.seq, note.claim)).fetchall()
         self.check(rows in ([], [(note.worker,)]), f"{note.worker} has a job, but {rows} is written down")
 
     def _settled(self, settlement: Settlement) -> None:
-        key = (settlement.id, settlement.fence)
+        key = (settlement.id, settlement.claim)
         end = self._ends.pop(key, End("returned"))
         how = end.how
         self.check(
@@ -229,7 +231,7 @@ class JobPromises:
         self.check((settlement.outcome or "returned") == how, f"job {key}: {how}, settled as {settlement.outcome}")
         self.ahead.left(*key)
         job = self.jobs[settlement.id]
-        self.check(job.fence == settlement.fence and job.state == "running", f"a ghost settles: {settlement}")
+        self.check(job.number == settlement.claim and job.state == "running", f"a ghost settles: {settlement}")
         self._follows(job, end)
         if how == "returned" and settlement.delay_ms:
             self.check(job.attempts >= job.max_attempts, f"job {job.id} waits though it is not on its extra attempt")
@@ -297,10 +299,10 @@ class JobPromises:
             job = self.jobs[claim.id]
             self.check(job.state == "queued", f"job {claim.id} is claimed, but it is {job.state}")
             self.check(job.due[0] <= now, f"job {claim.id} is claimed {job.due[0] - now} ms too early")
-            self.check(claim.fence == job.fence + 1, f"job {claim.id}: fence {claim.fence} follows {job.fence}")
+            self.check(claim.number > job.number, f"job {claim.id}: claim {claim.number} follows {job.number}")
             self.check((claim.failures, claim.crashes) == (job.attempts, job.crashes), f"job {claim.id}: {claim}")
             self.check(claim.suspect == (claim.id in self.suspects), f"job {claim.id} is a suspect, or is not: {claim}")
-            job.state, job.fence, job.life = "running", claim.fence, f"life {self._world.lives}"
+            job.state, job.number, job.life = "running", claim.number, f"life {self._world.lives}"
         self.check(len(self._suspects_here()) <= 1, f"the node has several suspects: {self._suspects_here()}")
 
     def _suspects_here(self) -> list[str]:
@@ -345,10 +347,10 @@ class JobPromises:
     def compare(self, ids: set[str]) -> None:
         rows = self._world.stage.store._db.execute(_ROWS, (json.dumps(sorted(ids)),)).fetchall()
         self.check(len(rows) == len(ids), f"jobs are lost: {ids - {row[0] for row in rows}}")
-        for job_id, state, run_at, attempts, crashes, interruptions, fence, reason, held, marked in rows:
+        for job_id, state, run_at, attempts, crashes, interruptions, number, reason, held, marked in rows:
             job = self.jobs[job_id]
-            found = (state, attempts, crashes, interruptions, fence, reason, bool(held), bool(marked))
-            counts = (job.attempts, job.crashes, job.interruptions, job.fence)
+            found = (state, attempts, crashes, interruptions, number, reason, bool(held), bool(marked))
+            counts = (job.attempts, job.crashes, job.interruptions, job.number)
             expected = (job.state, *counts, job.reason, job.state == "running", job.cancel_at is not None)
             self.check(found == expected, f"job {job_id}: {found} instead of {expected}")
             if job.state == "queued":

@@ -77,9 +77,9 @@ class Supervision(Hearing):
             case SetPaused(component, paused):
                 self.workers[component].told_paused(paused)
             case CancelJob(component, job):
-                fence = self.ledger.held[component].claims[job].fence
+                number = self.ledger.held[component].claims[job].number
                 oracle.recalled(self.workers[component], job)
-                self.workers[component].told_cancelled(job, fence)
+                self.workers[component].told_cancelled(job, number)
             case Dismiss(component):
                 self.ledger.dismiss(component)
             case DumpStacks(component, reason):

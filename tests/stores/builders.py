@@ -86,12 +86,12 @@ def cancel(store: Store, *ids: str) -> list[str]:
 
 def release(store: Store, claim: Claim, why: str = "by hand") -> bool:
     with store.transaction() as tx:
-        return tx.jobs.release(claim.id, claim.fence, why)
+        return tx.jobs.release(claim.id, str(claim.number), why)
 
 
 def note(store: Store, claim: Claim, worker: str = "worker:q:0", progress: str | None = None) -> None:
     with store.transaction() as tx:
-        tx.jobs.note([Note(seq=claim.seq, fence=claim.fence, worker=worker, age_ms=0, progress=progress)])
+        tx.jobs.note([Note(seq=claim.seq, claim=claim.number, worker=worker, age_ms=0, progress=progress)])
 
 
 def retry(store: Store, *ids: str) -> list[str]:

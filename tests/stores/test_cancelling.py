@@ -66,10 +66,10 @@ def test_a_running_job_is_marked_and_runs_on(store: Store, wall: Wall) -> None:
     wall.at = NOON
     claim = bring(store, State.RUNNING)
     was = record(store, claim.id)
-    assert ask_to_cancel(store, claim.id) == [CancelResult(claim.id, False, claim.fence)]
+    assert ask_to_cancel(store, claim.id) == [CancelResult(claim.id, False, claim.number)]
     found = record(store, claim.id)
     assert (found.state, found.cancel_ms, found.finished_ms, found.reason) == (State.RUNNING, NOON, None, None)
-    assert (found.node, found.started_ms, found.fence) == (was.node, was.started_ms, was.fence)
+    assert (found.node, found.started_ms, found.claim) == (was.node, was.started_ms, was.claim)
 
 
 # spec: WK-8
@@ -78,7 +78,7 @@ def test_the_first_time_that_somebody_asked_stays(store: Store, wall: Wall) -> N
     claim = bring(store, State.RUNNING)
     for later in range(3):
         wall.at = NOON + later
-        assert ask_to_cancel(store, claim.id) == [CancelResult(claim.id, False, claim.fence)]
+        assert ask_to_cancel(store, claim.id) == [CancelResult(claim.id, False, claim.number)]
     assert record(store, claim.id).cancel_ms == NOON
 
 
@@ -90,7 +90,7 @@ def test_each_is_answered_in_the_order_of_asking_but_for_the_finished_and_the_un
     asked = ["b", ended[0], running.id, "nobody", *ended[1:], "a", "a"]
     assert ask_to_cancel(store, *asked) == [
         CancelResult("b", True, 0),
-        CancelResult(running.id, False, running.fence),
+        CancelResult(running.id, False, running.number),
         CancelResult("a", True, 0),
     ]
     assert record(store, "a").cancel_ms is None
@@ -112,10 +112,10 @@ def test_those_to_be_cancelled_are_listed_while_they_run(store: Store, wall: Wal
     for claim in (second, first, third):
         ask_to_cancel(store, claim.id)
         wall.at += 1
-    assert store.jobs.cancelling() == [(each.id, each.fence) for each in (second, first, third)]
+    assert store.jobs.cancelling() == [(each.id, each.number) for each in (second, first, third)]
     end(store, second, Done())
     end(store, first, Interrupted("cancelled"))
-    assert store.jobs.cancelling() == [(third.id, third.fence)]
+    assert store.jobs.cancelling() == [(third.id, third.number)]
 
 
 # what comes of it
@@ -209,7 +209,7 @@ def test_a_stale_claim_cancels_nothing(store: Store) -> None:
     current = take_one(store)
     ask_to_cancel(store, stale.id)
     assert end(store, stale, Interrupted("x")) == [stale.id]
-    assert store.jobs.cancelling() == [(current.id, current.fence)]
+    assert store.jobs.cancelling() == [(current.id, current.number)]
 
 
 # progress

@@ -42,7 +42,7 @@ def test_a_claim_says_what_the_job_is(store: Store) -> None:
     claim = take_one(store)
     assert (claim.id, claim.queue, claim.payload, claim.label) == ("one", "q", '{"a":1}', "L")
     assert (claim.priority, claim.max_attempts, claim.timeout_ms) == (3, 5, 10)
-    assert (claim.fence != 0, claim.failures, claim.crashes) == (True, 0, 0)
+    assert (claim.number != 0, claim.failures, claim.crashes) == (True, 0, 0)
 
 
 # spec: WK-1, WK-3
@@ -50,7 +50,7 @@ def test_a_claimed_job_says_who_holds_it_and_since_when(store: Store) -> None:
     put(store, job("one"))
     claim = take_one(store)
     found = record(store, "one")
-    assert (found.state, found.node, found.worker, found.fence) == (State.RUNNING, "node-a", None, claim.fence)
+    assert (found.state, found.node, found.worker, found.claim) == (State.RUNNING, "node-a", None, str(claim.number))
     assert found.started_ms is not None
     assert found.started_ms >= found.created_ms
     assert found.finished_ms is None
@@ -149,7 +149,7 @@ def test_a_claim_that_is_rolled_back_was_never_made(store: Store) -> None:
     put(store, job("one"))
     roll_back(store, lambda tx: tx.jobs.claim([Want("q", "q", 1)], ME))
     found = record(store, "one")
-    assert (found.state, found.fence, found.started_ms, found.node) == (State.QUEUED, 0, None, None)
+    assert (found.state, found.claim, found.started_ms, found.node) == (State.QUEUED, None, None, None)
 
 
 # spec: WK-3
@@ -182,7 +182,7 @@ def test_claimers_at_the_same_time_never_share_a_job(store_factory: Callable[[],
         ]
         taken = [claim for future in futures for claim in future.result(60)]
     assert sorted(claim.id for claim in taken) == sorted(one.id for one in new)
-    assert all(claim.fence for claim in taken)
+    assert all(claim.number for claim in taken)
 
 
 # spec: WK-3
@@ -468,7 +468,7 @@ def test_a_note_says_which_worker_has_the_job_and_for_how_long(store: Store) -> 
     claim = bring(store, State.RUNNING)
     before = record(store, claim.id).started_ms
     with store.transaction() as tx:
-        tx.jobs.note([Note(seq=claim.seq, fence=claim.fence, worker="worker:q:1", age_ms=HOUR)])
+        tx.jobs.note([Note(seq=claim.seq, claim=claim.number, worker="worker:q:1", age_ms=HOUR)])
     found = record(store, claim.id)
     assert found.worker == "worker:q:1"
     assert found.started_ms is not None
@@ -482,7 +482,7 @@ def test_a_note_of_an_older_claim_is_not_taken_down(store: Store) -> None:
     new = take_one(store)
     was = record(store, new.id)
     with store.transaction() as tx:
-        tx.jobs.note([Note(seq=old.seq, fence=old.fence, worker="worker:q:1", age_ms=HOUR)])
+        tx.jobs.note([Note(seq=old.seq, claim=old.number, worker="worker:q:1", age_ms=HOUR)])
     assert record(store, new.id) == was
 
 
@@ -490,7 +490,7 @@ def test_a_note_of_an_older_claim_is_not_taken_down(store: Store) -> None:
 def test_whoever_had_the_job_is_forgotten_with_the_claim(store: Store) -> None:
     claim = bring(store, State.RUNNING)
     with store.transaction() as tx:
-        tx.jobs.note([Note(seq=claim.seq, fence=claim.fence, worker="worker:q:1", age_ms=0)])
+        tx.jobs.note([Note(seq=claim.seq, claim=claim.number, worker="worker:q:1", age_ms=0)])
     end(store, claim, Interrupted("stop"))
     assert (record(store, claim.id).node, record(store, claim.id).worker) == (None, None)
     take_one(store, holder=EARLIER_ME)

@@ -47,12 +47,12 @@ def test_what_is_held_is_listed_oldest_first_with_who_holds_it(store: Store, wal
     cancel(store, "b")
     assert store.jobs.claims() == [
         ClaimRow(
-            id="a", queue="other", label=None, fence=earlier.fence, node="node-a", worker=None, started_ms=NOON,
+            id="a", queue="other", label=None, claim=str(earlier.number), node="node-a", worker=None, started_ms=NOON,
             cancel_ms=None,
         ),
         ClaimRow(
-            id="b", queue="q", label="L", fence=claim.fence, node="node-a", worker="worker:q:3", started_ms=NOON + 7,
-            cancel_ms=NOON + 7,
+            id="b", queue="q", label="L", claim=str(claim.number), node="node-a", worker="worker:q:3",
+            started_ms=NOON + 7, cancel_ms=NOON + 7,
         ),
     ]  # fmt: skip
 
@@ -93,7 +93,7 @@ def test_a_claim_taken_back_by_hand_is_an_interruption(store: Store, wall: Wall)
     (attempt,) = store.jobs.attempts(claim.id)
     assert (attempt.outcome, attempt.error, attempt.node) == ("interrupted", "a person said so", "node-a")
     assert (attempt.worker, attempt.duration_ms, attempt.started_ms) == ("worker:q:1", 250, NOON)
-    assert take_one(store).fence != claim.fence
+    assert take_one(store).number != claim.number
 
 
 # spec: WK-4
@@ -121,7 +121,7 @@ def test_a_later_claim_is_not_taken_back_in_the_place_of_the_one_that_was_meant(
     current = take_one(store)
     assert not release(store, stale)
     assert not release(store, msgspec.structs.replace(current, id="nobody"))
-    assert (state(store, stale.id), record(store, stale.id).fence) == (State.RUNNING, current.fence)
+    assert (state(store, stale.id), record(store, stale.id).claim) == (State.RUNNING, str(current.number))
 
 
 # spec: WK-4
@@ -227,7 +227,7 @@ def test_the_stores_clock_can_be_read(store: Store, wall: Wall) -> None:
 def test_recovering_and_releasing_do_not_meet(store: Store) -> None:
     put(store, job("one"))
     claim = take_one(store, holder=EARLIER_ME)
-    roll_back(store, lambda tx: (tx.jobs.release("one", claim.fence, "x"), tx.jobs.recover(ME, "gone")))
+    roll_back(store, lambda tx: (tx.jobs.release("one", str(claim.number), "x"), tx.jobs.recover(ME, "gone")))
     assert recover(store) == ["one"]
     assert not release(store, claim)
     assert record(store, "one").interruptions == 1

@@ -59,7 +59,7 @@ def test_a_new_job_has_every_field_that_it_was_given(store: Store) -> None:
 def test_a_new_job_has_nothing_that_only_work_can_give_it(store: Store) -> None:
     put(store, job("one"))
     found = record(store, "one")
-    assert (found.attempts, found.crashes, found.interruptions, found.fence) == (0, 0, 0, 0)
+    assert (found.attempts, found.crashes, found.interruptions, found.claim) == (0, 0, 0, None)
     assert (found.progress, found.result, found.error, found.reason) == (None, None, None, None)
     assert (found.started_ms, found.finished_ms, found.node, found.worker) == (None, None, None, None)
     assert store.jobs.attempts("one") == []

@@ -252,10 +252,10 @@ def test_one_that_comes_back_goes_before_those_behind_it(store: Store, how: str)
 
 
 def take_back(store: Store, job_id: str) -> Claim:
-    """Returns the claim of a running job, with its fence from the store."""
+    """Returns the claim of a running job, with its number from the store."""
     found = record(store, job_id)
     with store.transaction() as tx:
-        tx.jobs.release(job_id, found.fence, "x")
+        tx.jobs.release(job_id, found.claim or "", "x")
     return take_one(store)
 
 

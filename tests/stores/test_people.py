@@ -599,7 +599,7 @@ def test_a_job_made_after_a_pruning_has_none_of_the_pruned_history(store: Store)
     assert store.jobs.attempts("new") == []
     claim = take_one(store)
     end(store, claim, Done())
-    assert [attempt.fence for attempt in store.jobs.attempts("new")] == [claim.fence]
+    assert [attempt.claim for attempt in store.jobs.attempts("new")] == [str(claim.number)]
 
 
 # spec: WK-12

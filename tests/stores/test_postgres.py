@@ -297,7 +297,7 @@ def test_a_claim_that_was_taken_away_stays_lost_after_a_broken_turn(open_one: Op
     put(store, job("one"))
     held = take_one(store)
     with other.transaction() as tx:
-        tx.jobs.release(held.id, held.fence, "by hand")
+        tx.jobs.release(held.id, str(held.number), "by hand")
     settlement = settle(held, Done("1"))
     assert settlement is not None
     with pytest.MonkeyPatch.context() as patch:

@@ -1,4 +1,4 @@
-"""Tests for settling: fences, counters, attempts, follow-up jobs, and the recovery of claims of dead nodes."""
+"""Tests for settling: claim numbers, counters, attempts, follow-up jobs, and the recovery of claims of dead nodes."""
 
 from typing import Any
 
@@ -118,7 +118,9 @@ def test_each_outcome_moves_its_own_counter(store: Store, how: str) -> None:
     end(store, claim, OUTCOMES[how])
     found = record(store, claim.id)
     assert (found.attempts, found.crashes, found.interruptions) == COUNTERS[how]
-    assert found.state is State.QUEUED or found.fence == claim.fence, "a finished job names the claim that ended it"
+    assert found.state is State.QUEUED or found.claim == str(claim.number), (
+        "a finished job names the claim that ended it"
+    )
 
 
 # spec: WK-5
@@ -127,7 +129,12 @@ def test_every_attempt_is_recorded_with_when_where_how_long_and_why(store: Store
     claim = bring(store, State.RUNNING)
     end(store, claim, OUTCOMES[how], worker="worker:q:3", pid=4711, duration_ms=250)
     (attempt,) = store.jobs.attempts(claim.id)
-    assert (attempt.fence, attempt.node, attempt.worker, attempt.pid) == (claim.fence, "node-a", "worker:q:3", 4711)
+    assert (attempt.claim, attempt.node, attempt.worker, attempt.pid) == (
+        str(claim.number),
+        "node-a",
+        "worker:q:3",
+        4711,
+    )
     assert (attempt.outcome, attempt.duration_ms) == (how, 250)
     assert attempt.error == getattr(OUTCOMES[how], "error", None)
     finished = record(store, claim.id).finished_ms
@@ -150,7 +157,7 @@ def test_the_history_of_a_job_is_told_oldest_first(store: Store) -> None:
         end(store, claims[-1], OUTCOMES[how])
     history = store.jobs.attempts("one")
     assert [a.outcome for a in history] == ["interrupted", "crashed", "interrupted", "gave up"]
-    assert [a.fence for a in history] == [claim.fence for claim in claims]
+    assert [a.claim for a in history] == [str(claim.number) for claim in claims]
 
 
 # spec: WK-5
@@ -170,7 +177,7 @@ def test_a_crash_counts_up_to_the_quarantine(store: Store) -> None:
     assert (first.crashes, settlement(first, Crashed("x")).delay_ms) == (0, 0)
     end(store, first, Crashed("x"))
     second = take_one(store)
-    assert (second.crashes, second.fence != first.fence) == (1, True)
+    assert (second.crashes, second.number != first.number) == (1, True)
     assert settlement(second, Crashed("x")).delay_ms > 0
     settle_all(
         store, msgspec.structs.replace(settlement(second, Crashed("x")), delay_ms=0)
@@ -218,22 +225,22 @@ def test_a_batch_settles_many_and_names_only_those_that_no_longer_held(store: St
     assert [state(store, claim.id) for claim in claims].count(State.DONE) == 5
 
 
-# fences
+# claim numbers
 
 
 # spec: WK-4
-def test_no_two_claims_of_a_job_have_the_same_fence(store: Store) -> None:
+def test_no_two_claims_of_a_job_have_the_same_number(store: Store) -> None:
     put(store, job("one"))
-    fences: list[int] = []
+    numbers: list[int] = []
     for _ in range(5):
         claim = take_one(store)
-        fences.append(claim.fence)
+        numbers.append(claim.number)
         end(store, claim, Returned())
-    assert len(set(fences)) == 5
+    assert len(set(numbers)) == 5
 
 
 # spec: WK-4
-def test_a_retry_by_a_person_clears_the_counters_and_not_the_fence(store: Store) -> None:
+def test_a_retry_by_a_person_clears_the_counters_and_not_the_number(store: Store) -> None:
     put(store, job("one"))
     claims: list[Claim] = []
     for outcome in (Interrupted("x"), Crashed("x"), GaveUp("x")):
@@ -242,8 +249,8 @@ def test_a_retry_by_a_person_clears_the_counters_and_not_the_fence(store: Store)
     assert retry(store, "one") == ["one"]
     found = record(store, "one")
     assert (found.attempts, found.crashes, found.interruptions) == (0, 0, 0)
-    assert take_one(store).fence not in {claim.fence for claim in claims}, (
-        "a fence of an earlier attempt never holds again"
+    assert take_one(store).number not in {claim.number for claim in claims}, (
+        "a number of an earlier attempt never holds again"
     )
 
 
@@ -308,7 +315,7 @@ def test_a_stale_and_a_current_claim_of_one_job_in_one_batch_are_told_apart(stor
     )
     assert lost == [stale.id]
     assert plain(record(store, stale.id).result) == 2
-    assert [attempt.fence for attempt in store.jobs.attempts(stale.id)] == [current.fence]
+    assert [attempt.claim for attempt in store.jobs.attempts(stale.id)] == [str(current.number)]
     assert store.jobs.get("stale follow") is None
     assert state(store, "current follow") is State.QUEUED
 
@@ -417,7 +424,7 @@ def test_the_attempt_of_a_recovered_job_names_the_worker_that_had_it(store: Stor
     put(store, job("one"))
     claim = take_one(store, holder=EARLIER_ME)
     with store.transaction() as tx:
-        tx.jobs.note([Note(seq=claim.seq, fence=claim.fence, worker="worker:q:1", age_ms=60_000)])
+        tx.jobs.note([Note(seq=claim.seq, claim=claim.number, worker="worker:q:1", age_ms=60_000)])
     recover(store)
     (attempt,) = store.jobs.attempts("one")
     assert attempt.worker == "worker:q:1"
@@ -450,7 +457,7 @@ def test_recovering_spares_what_an_unkillable_worker_holds_or_may_hold(store: St
     put(store, *(job(name) for name in ("its own", "a sibling's", "nobody knows whose")))
     own, sibling, unknown = take(store, 3, holder=earlier)
     with store.transaction() as tx:
-        tx.jobs.note([Note(seq=c.seq, fence=c.fence, worker=w, age_ms=0) for c, w in ((own, "w:0"), (sibling, "w:1"))])
+        tx.jobs.note([Note(seq=c.seq, claim=c.number, worker=w, age_ms=0) for c, w in ((own, "w:0"), (sibling, "w:1"))])
     with store.transaction() as tx:
         assert [ended.id for ended in tx.jobs.recover(ME, "the node ended", spare=["w:0"])] == [sibling.id]
     assert (state(store, own.id), state(store, unknown.id)) == (State.RUNNING, State.RUNNING)

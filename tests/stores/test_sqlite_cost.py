@@ -73,7 +73,7 @@ def fall_due(store: SqliteStore) -> None:
 def note(store: SqliteStore, progress: str | None = None) -> None:
     (claim,) = take(store, 1)
     with store.transaction() as tx:
-        tx.jobs.note([Note(seq=claim.seq, fence=claim.fence, worker="w", age_ms=1, progress=progress)])
+        tx.jobs.note([Note(seq=claim.seq, claim=claim.number, worker="w", age_ms=1, progress=progress)])
 
 
 def report(store: SqliteStore, count: int) -> None:

@@ -51,8 +51,8 @@ class Expected:
     state: State = State.QUEUED
     future: bool = False
     life: str | None = None
-    fence: int = 0
-    fences: set[int] = field(default_factory=set[int])
+    number: int = 0
+    numbers: set[int] = field(default_factory=set[int])
     failures: int = 0
     crashes: int = 0
     interruptions: int = 0
@@ -193,10 +193,10 @@ class StoreMachine(RuleBasedStateMachine):
         assert [claim.id for claim in grant.claims] == [one.id for one in due[:limit]]
         for claim in grant.claims:
             one = self.jobs[claim.id]
-            assert claim.fence not in one.fences, "no two claims of a job have the same fence"
-            one.fences.add(claim.fence)
+            assert claim.number not in one.numbers, "no two claims of a job have the same number"
+            one.numbers.add(claim.number)
             assert (claim.failures, claim.crashes) == (one.failures, one.crashes)
-            one.state, one.fence, one.life = State.RUNNING, claim.fence, life
+            one.state, one.number, one.life = State.RUNNING, claim.number, life
             self.claims.append((claim, life))
 
     @precondition(lambda self: self.claims)
@@ -204,10 +204,10 @@ class StoreMachine(RuleBasedStateMachine):
     def settle_any_claim_ever_made(self, pick: int, how: str) -> None:
         claim, life = self.claims[pick % len(self.claims)]
         one = self.jobs[claim.id]
-        holds = one.state is State.RUNNING and one.fence == claim.fence
-        follow = NewJob(id=f"follow-{claim.id}-{claim.fence}", queue=f"{self.queue}-follow")
+        holds = one.state is State.RUNNING and one.number == claim.number
+        follow = NewJob(id=f"follow-{claim.id}-{claim.number}", queue=f"{self.queue}-follow")
         made: dict[str, Outcome] = {
-            "done": Done(f'"{claim.fence}"', (follow,)),
+            "done": Done(f'"{claim.number}"', (follow,)),
             "raised": Raised("x"),
             "retry": RetryLater(HOUR, "x"),
             "gave up": GaveUp("x"),
@@ -232,7 +232,7 @@ class StoreMachine(RuleBasedStateMachine):
         one.interruptions += settlement.interruptions
         one.result = settlement.result
         if settlement.outcome:
-            one.history.append((claim.fence, settlement.outcome))
+            one.history.append((claim.number, settlement.outcome))
         if how == "done":
             self.completions.append(claim.id)
 
@@ -244,13 +244,13 @@ class StoreMachine(RuleBasedStateMachine):
     def release_any_claim_ever_made(self, pick: int) -> None:
         claim, _ = self.claims[pick % len(self.claims)]
         one = self.jobs[claim.id]
-        holds = one.state is State.RUNNING and one.fence == claim.fence
+        holds = one.state is State.RUNNING and one.number == claim.number
         with self.store.transaction() as tx:
-            assert tx.jobs.release(claim.id, claim.fence, "by hand") is holds
+            assert tx.jobs.release(claim.id, str(claim.number), "by hand") is holds
         if holds:
             self.come_back(one)
             one.interruptions += 1
-            one.history.append((claim.fence, "interrupted"))
+            one.history.append((claim.number, "interrupted"))
 
     @rule(life=lives)
     def recover(self, life: str) -> None:
@@ -261,7 +261,7 @@ class StoreMachine(RuleBasedStateMachine):
         for one in dead:
             self.come_back(one)
             one.interruptions += 1
-            one.history.append((one.fence, "interrupted"))
+            one.history.append((one.number, "interrupted"))
 
     @precondition(lambda self: self.jobs)
     @rule(pick=picks)
@@ -271,7 +271,7 @@ class StoreMachine(RuleBasedStateMachine):
             answer = tx.jobs.cancel([one.id])
         alive = one.state in (State.QUEUED, State.RUNNING)
         assert [(each.id, each.at_once) for each in answer] == ([(one.id, one.state is State.QUEUED)] if alive else [])
-        assert one.state is not State.RUNNING or answer == [CancelResult(one.id, False, one.fence)]
+        assert one.state is not State.RUNNING or answer == [CancelResult(one.id, False, one.number)]
         if one.state is State.RUNNING:
             one.to_cancel = True
         if one.state is State.QUEUED:
@@ -301,16 +301,16 @@ class StoreMachine(RuleBasedStateMachine):
         for one in self.jobs.values():
             job = found[one.id]
             assert (job.state, job.node is not None) == (one.state, one.state is State.RUNNING)
-            assert one.state is not State.RUNNING or job.fence == one.fence
+            assert one.state is not State.RUNNING or job.claim == str(one.number)
             assert (job.failures, job.crashes, job.interruptions) == (one.failures, one.crashes, one.interruptions)
             assert (job.cancel_ms is not None, job.item, job.limit_key) == (one.to_cancel, one.item, one.limit_key)
             assert plain(job.result) == (None if one.result is None else one.result.strip('"'))
 
     @invariant()
     def those_to_be_cancelled_are_known(self) -> None:
-        known = {job_id: fence for job_id, fence in self.store.jobs.cancelling() if job_id in self.jobs}
+        known = {job_id: number for job_id, number in self.store.jobs.cancelling() if job_id in self.jobs}
         running = [one for one in self.jobs.values() if one.state is State.RUNNING]
-        assert known == {one.id: one.fence for one in running if one.to_cancel}
+        assert known == {one.id: one.number for one in running if one.to_cancel}
         assert {row.id for row in self.store.jobs.claims()} & self.jobs.keys() == {one.id for one in running}
 
     @invariant()
@@ -319,7 +319,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         for one in self.jobs.values():
-            assert [(a.fence, a.outcome) for a in self.store.jobs.attempts(one.id)] == one.history
+            assert [(int(a.claim), a.outcome) for a in self.store.jobs.attempts(one.id)] == one.history
         follows = self.store.jobs.find(JobFilter(queue=f"{self.queue}-follow", limit=10_000))
         assert len(follows) == len(self.completions), "a follow-up for every accepted completion, and no other"
 

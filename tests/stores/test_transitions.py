@@ -15,10 +15,10 @@ from chargehand.store import Store
 LATER_ME = Holder("node-a", "life-3")
 
 
-def settling(to: State, *, fence: int = 0) -> Callable[[Store, Claim], None]:
+def settling(to: State, *, off: int = 0) -> Callable[[Store, Claim], None]:
     def operate(store: Store, claim: Claim) -> None:
         settlement = Settlement(
-            id=claim.id, seq=claim.seq, fence=claim.fence + fence, queue=claim.queue, state=to, outcome="x", error="e"
+            id=claim.id, seq=claim.seq, claim=claim.number + off, queue=claim.queue, state=to, outcome="x", error="e"
         )
         with store.transaction() as tx:
             tx.jobs.settle([settlement], ME)
@@ -33,7 +33,7 @@ def impossible(store: Store, claim: Claim) -> None:
 
 def note(store: Store, claim: Claim) -> None:
     with store.transaction() as tx:
-        tx.jobs.note([Note(seq=claim.seq, fence=claim.fence - 1, worker="worker:c:0", age_ms=5)])
+        tx.jobs.note([Note(seq=claim.seq, claim=claim.number - 1, worker="worker:c:0", age_ms=5)])
 
 
 def prune(store: Store, claim: Claim) -> None:
@@ -47,13 +47,13 @@ OPERATIONS: dict[str, tuple[Callable[[Store, Claim], object], dict[State, State 
     "settle as cancelled": (settling(State.CANCELLED), {State.RUNNING: State.CANCELLED}),
     "settle as queued": (settling(State.QUEUED), {State.RUNNING: State.QUEUED}),
     "settle as running": (impossible, {}),
-    "settle with an older fence": (settling(State.DONE, fence=-1), {}),
-    "settle with a fence that never was": (settling(State.DONE, fence=1), {}),
-    "note with an older fence": (note, {}),
+    "settle with an older number": (settling(State.DONE, off=-1), {}),
+    "settle with a number that never was": (settling(State.DONE, off=1), {}),
+    "note with an older number": (note, {}),
     "cancel": (lambda store, claim: cancel(store, claim.id), {State.QUEUED: State.CANCELLED}),
     "release": (release, {State.RUNNING: State.QUEUED}),
     "release an older claim": (
-        lambda store, claim: release(store, msgspec.structs.replace(claim, fence=claim.fence - 1)),
+        lambda store, claim: release(store, msgspec.structs.replace(claim, number=claim.number - 1)),
         {},
     ),
     "retry": (

@@ -44,7 +44,7 @@ def test_a_batch_settles_notes_enqueues_does_chores_and_claims_in_this_order(sto
     assert settlement is not None
     batch = Batch(
         settlements=(settlement,),
-        notes=(Note(seq=held.seq, fence=held.fence, worker="w", age_ms=0),),
+        notes=(Note(seq=held.seq, claim=held.number, worker="w", age_ms=0),),
         requests=(Request("a", (job("third"),)), Request("b", (job("first"), job("fourth")))),
         chores=(chores.CancelJobs(token=1, ids=("second",)),),
         wants=WANT,
@@ -67,7 +67,7 @@ def test_a_settlement_whose_claim_is_lost_is_named_and_the_rest_is_done(store: S
     settlement = settle(held, Raised("no"))
     assert settlement is not None
     with store.transaction() as tx:
-        assert tx.jobs.release(held.id, held.fence, "by hand")
+        assert tx.jobs.release(held.id, str(held.number), "by hand")
     result = store.turn(Batch(settlements=(settlement,), requests=(Request(1, (job("three"),)),)), ME)
     assert result.lost == ("one",)
     assert state(store, "three") is State.QUEUED

@@ -25,8 +25,8 @@ def link() -> Iterator[ForkLink]:
 def test_reports_arrive_whole_and_are_dropped_if_nobody_reads(link: ForkLink) -> None:
     for n in range(10_000):
         link.send("job", n, HOW_FAR)
-    assert link.receive() == [{"id": "job", "fence": 0, "progress": HOW_FAR}]
-    assert link.receive() == [{"id": "job", "fence": 1, "progress": HOW_FAR}]
+    assert link.receive() == [{"id": "job", "claim": 0, "progress": HOW_FAR}]
+    assert link.receive() == [{"id": "job", "claim": 1, "progress": HOW_FAR}]
     while link.receive():
         pass
     assert link.receive() == []
@@ -52,7 +52,7 @@ def test_progress_of_a_process_that_outlives_its_job_is_ignored(link: ForkLink) 
     plan: dict[str, Any] = {"paused": False, "component": "worker:a:0", "life": "1"}
     with node, sock:
         worker = Worker(sock, sock, Inbox(sock), iter(()), plan, -1, link)
-        worker._begin([{"id": "new", "fence": 2}])  # pyright: ignore[reportPrivateUsage]
+        worker._begin([{"id": "new", "claim": 2}])  # pyright: ignore[reportPrivateUsage]
         for claim in (("old", 1), ("new", 1)):
             worker.relay(*claim, HOW_FAR)
         assert not worker.unreported

@@ -28,7 +28,7 @@ def claims(
     columns = ("JOB", "CLAIM", "QUEUE", "WORKER", "NODE", "SINCE", "CANCEL ASKED", "ITEM", "LABEL")
     since = [(show.ago(c.started_ms), show.ago(c.cancel_ms)) for c in found]
     rows = [
-        (c.id, c.fence, c.queue, c.worker, c.node, *times, c.item, c.label)
+        (c.id, c.claim, c.queue, c.worker, c.node, *times, c.item, c.label)
         for c, times in zip(found, since, strict=True)
     ]
     show.table(columns, rows)
@@ -39,7 +39,7 @@ def release(
     context: typer.Context,
     id: Annotated[str, typer.Argument(help="The job's id.")],
     claim: Annotated[
-        int | None, typer.Option(help="Only if the job still has this claim; `claims` shows the number.", min=1)
+        str | None, typer.Option(help="Only if the job still has this claim; `claims` shows the number.")
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     application: find.App = None,
@@ -54,10 +54,10 @@ def release(
     above = context.parent.params if context.parent is not None else {}
     service = find.service(application or above.get("application"), store or above.get("store"))
     job = service.job(id)
-    if job.state is not State.RUNNING:
+    if job.state is not State.RUNNING or job.claim is None:
         raise Conflict(f"no worker holds job {id}: it is {job.state.value}")
-    if claim is not None and claim != job.fence:
-        raise Conflict(f"job {id} was claimed again: claim {claim} has ended, the present claim is {job.fence}")
+    if claim is not None and claim != job.claim:
+        raise Conflict(f"job {id} was claimed again: claim {claim} has ended, the present claim is {job.claim}")
     holder = f"{job.worker or 'no worker yet'}, of node {job.node}, {show.ago(job.started_ms)}"
     meaning = (
         f"job {id} was claimed by {holder}, which may still run it: if released, it is queued again and may run twice"
@@ -66,9 +66,9 @@ def release(
         if not ask.interactive():
             raise ConfigurationError(f"{meaning}; confirm with --yes")
         ask.confirm(f"{show.safe(meaning)}. Release it?")
-    if not service.release(id, job.fence):
+    if not service.release(id, job.claim):
         raise Conflict(f"job {id} is no longer held by {holder}: nothing was changed")
     if json:
-        show.json({"id": id, "claim": job.fence, "text": "is queued again"})
+        show.json({"id": id, "claim": job.claim, "text": "is queued again"})
     else:
         show.line(f"{show.safe(id)}: is queued again; {show.safe(holder)}, may still run it")

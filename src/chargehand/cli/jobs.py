@@ -12,7 +12,7 @@ from chargehand.crew import JobOptions, outcome, wait_for_end
 from chargehand.errors import PayloadError, UnknownCrew
 from chargehand.host.actor import acting_as, user
 from chargehand.host.service import Service
-from chargehand.model.job import IN_WORDS, JobRecord, NewJob, State
+from chargehand.model.job import JobRecord, NewJob, State
 from chargehand.model.records import CrashFilter, JobFilter
 from chargehand.settings.plan import CrewPlan, milliseconds, new_job
 
@@ -137,7 +137,7 @@ def show_job(
     job, attempts = service.job(id), service.attempts(id)
     reports = service.crashes(CrashFilter(job=id))
     if json:
-        shown = {IN_WORDS.get(name, name): value for name, value in msgspec.structs.asdict(job).items()}
+        shown = msgspec.structs.asdict(job)
         show.json({**shown, "attempt_history": attempts, "crash_reports": reports})
         return
     for name, value in _facts(job):
@@ -164,7 +164,7 @@ def _facts(job: JobRecord) -> list[tuple[str, Any]]:
     facts: list[tuple[str, Any]] = []
     for name in JobRecord.__struct_fields__:
         value = getattr(job, name)
-        if value is None or name in ("error", "fence", "seq", "attempts"):
+        if value is None or name in ("error", "claim", "seq", "attempts"):
             continue
         if name == "progress":
             value = show.progress(msgspec.json.decode(msgspec.json.encode(value)))

@@ -268,9 +268,9 @@ class Remote:
         changed = self._client.clear(every=True, **_asked(which))
         return changed.count, changed.more
 
-    def release(self, job_id: str, fence: int) -> bool:
+    def release(self, job_id: str, claim: str) -> bool:
         with suppress(Conflict):
-            self._client.release(job_id, fence)
+            self._client.release(job_id, claim)
             return True
         return False
 

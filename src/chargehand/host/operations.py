@@ -312,11 +312,11 @@ class Operations(Readings):
                 page = msgspec.structs.replace(page, below=found[-1].seq)
         return gone, gone >= most
 
-    def release(self, job_id: str, fence: int) -> bool:
+    def release(self, job_id: str, claim: str) -> bool:
         with self.stores.use(create=False) as store, store.transaction() as tx:
-            done = tx.jobs.release(job_id, fence, f"released by {actor().who}")
+            done = tx.jobs.release(job_id, claim, f"released by {actor().who}")
             if done:
-                log_deeds(tx, "release", [f"job:{job_id}"], f"claim {fence}")
+                log_deeds(tx, "release", [f"job:{job_id}"], f"claim {claim}")
         self.calls.hint(None)
         return done
 

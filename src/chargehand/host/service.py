@@ -171,7 +171,7 @@ class Service(Protocol):
         """Deletes finished jobs that match. Returns how many, and whether there may be more."""
         ...
 
-    def release(self, job_id: str, fence: int) -> bool:
+    def release(self, job_id: str, claim: str) -> bool:
         """Ends a claim by hand. Returns False if the job has another claim, or none."""
         ...
 

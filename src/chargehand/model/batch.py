@@ -29,7 +29,7 @@ class Note(msgspec.Struct, frozen=True, kw_only=True):
     """The worker that has a claimed job, and since how long."""
 
     seq: int
-    fence: int
+    claim: int
     worker: str
     age_ms: int
     progress: str | None = None

@@ -68,7 +68,7 @@ class Held(msgspec.Struct):
         progress, self.progress = self.progress or {}, None
         age = int((now - self.since) * 1000)
         new = [
-            Note(seq=claim.seq, fence=claim.fence, worker=worker, age_ms=age, progress=progress.get(claim.id))
+            Note(seq=claim.seq, claim=claim.number, worker=worker, age_ms=age, progress=progress.get(claim.id))
             for claim in self.claims.values()
             if not self.noted or claim.id in progress
         ]
@@ -79,7 +79,7 @@ class Held(msgspec.Struct):
         """Marks what these notes (by the job's number) contain as not written, after a failed transaction."""
         for job, claim in self.claims.items():
             note = notes.get(claim.seq)
-            if note is not None and note.fence == claim.fence:
+            if note is not None and note.claim == claim.number:
                 self.noted = False
                 if note.progress is not None and job not in (self.progress or {}):
                     self.set_progress(job, note.progress)

@@ -180,11 +180,11 @@ class Enqueued(msgspec.Struct, frozen=True):
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """A job that this node has claimed; every statement that ends the claim compares the fence."""
+    """A job that this node has claimed; every statement that ends the claim compares its number."""
 
     id: str
     seq: int
-    fence: int
+    number: int
     queue: str
     payload: str
     label: str | None
@@ -193,6 +193,8 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     max_attempts: int
     crashes: int
     timeout_ms: int | None
+    first: bool = False
+    """Whether the job was never claimed before."""
     item: str | None = None
     tags: tuple[str, ...] | None = None
     waited_ms: int = 0
@@ -213,10 +215,6 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
         return self.failures >= self.max_attempts
 
 
-IN_WORDS = {"fence": "claim"}
-"""In JSON, the fence is called `claim`."""
-
-
 def same_count(job: Any) -> None:
     """Give `failures` and `attempts` of a struct the same value: a node of version 0.1.0 sends only `attempts`."""
     if job.failures != job.attempts:
@@ -225,7 +223,7 @@ def same_count(job: Any) -> None:
         msgspec.structs.force_setattr(job, "attempts", count)
 
 
-class JobRecord(msgspec.Struct, frozen=True, kw_only=True, rename=IN_WORDS):
+class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One job as it is stored."""
 
     id: str
@@ -252,7 +250,8 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True, rename=IN_WORDS):
     created_ms: int
     started_ms: int | None
     finished_ms: int | None
-    fence: int
+    claim: str | None
+    """The number of the claim that holds or ended the job, as text: JavaScript rounds numbers of 64 bits."""
     node: str | None
     worker: str | None
     limit_key: str | None
@@ -274,10 +273,11 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True, rename=IN_WORDS):
         return summary(self.error)
 
 
-class Attempt(msgspec.Struct, frozen=True, kw_only=True, rename=IN_WORDS):
+class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     """One attempt at a job: when, where, how long, and its outcome."""
 
-    fence: int
+    claim: str
+    """The number of the claim."""
     node: str
     worker: str | None
     pid: int | None
@@ -364,7 +364,7 @@ class Settlement(msgspec.Struct, frozen=True, kw_only=True):
 
     id: str
     seq: int
-    fence: int
+    claim: int
     queue: str
     state: State
     outcome: str | None
@@ -403,11 +403,11 @@ def settle(
     """
     if isinstance(outcome, Done):  # the most frequent case, handled first for speed
         return Settlement(
-            id=claim.id, seq=claim.seq, fence=claim.fence, queue=claim.queue, state=State.DONE, outcome="done",
+            id=claim.id, seq=claim.seq, claim=claim.number, queue=claim.queue, state=State.DONE, outcome="done",
             result=outcome.result, follow=outcome.follow, worker=worker, pid=pid, duration_ms=duration_ms,
         )  # fmt: skip
     base: dict[str, Any] = {
-        "id": claim.id, "seq": claim.seq, "fence": claim.fence, "queue": claim.queue, "worker": worker, "pid": pid,
+        "id": claim.id, "seq": claim.seq, "claim": claim.number, "queue": claim.queue, "worker": worker, "pid": pid,
         "duration_ms": duration_ms, "item": claim.item,
     }  # fmt: skip
     match outcome:

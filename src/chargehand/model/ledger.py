@@ -611,7 +611,7 @@ class Ledger:
         for grant in result.grants:
             pool = self.pools[grant.crew]
             if grant.crew in self.searches:
-                new = sum(claim.fence == 1 and claim.item is not None for claim in grant.claims)
+                new = sum(claim.first and claim.item is not None for claim in grant.claims)
                 short = len(grant.claims) < wanted[grant.crew] and not grant.limited
                 self.searches[grant.crew].taken(new, short=short)
             if grant.waiting:

@@ -8,7 +8,7 @@ from typing import Annotated
 import msgspec
 
 from chargehand.errors import ConfigurationError
-from chargehand.model.job import IN_WORDS, Found, NewJob, State
+from chargehand.model.job import Found, NewJob, State
 
 
 class Filter(msgspec.Struct, frozen=True, kw_only=True):
@@ -204,11 +204,11 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CancelResult(msgspec.Struct, frozen=True):
-    """The effect of a cancel: the job ended at once, or its worker must be notified, for the claim with this fence."""
+    """The effect of a cancel: the job ended at once, or its worker must be notified, for the claim with this number."""
 
     id: str
     at_once: bool
-    fence: int
+    claim: int
 
 
 class RecurringPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -266,13 +266,14 @@ class Discovered(msgspec.Struct, frozen=True, kw_only=True):
     """The items that are set aside now."""
 
 
-class ClaimRow(msgspec.Struct, frozen=True, kw_only=True, rename=IN_WORDS):
+class ClaimRow(msgspec.Struct, frozen=True, kw_only=True):
     """A claim: which worker of which node holds which job, and since when."""
 
     id: str
     queue: str
     label: str | None
-    fence: int
+    claim: str
+    """The claim's number."""
     node: str
     worker: str | None
     started_ms: int

@@ -211,7 +211,7 @@ class Supervisor:
             case CancelJob(component, job):
                 claim = self._ledger.held[component].claims[job]
                 log.info("a running job is asked to cancel", component=component, job=job, item=claim.item)
-                self._tell_pulse(self.handles[component], "CANCEL", {"id": job, "fence": claim.fence})
+                self._tell_pulse(self.handles[component], "CANCEL", {"id": job, "claim": claim.number})
             case Dismiss(component):
                 self._ledger.dismiss(component)
             case DumpStacks(component, reason):
@@ -470,7 +470,7 @@ class Supervisor:
     def _outcome(self, handle: Handle, kind: str, body: OutcomeFrame) -> None:
         held = self._ledger.held.get(handle.component)
         claim = held and held.find(body.id)
-        if held is None or claim is None or claim.fence != body.fence:
+        if held is None or claim is None or claim.number != body.claim:
             raise ValueError(f"{kind} names a job that this worker does not hold")
         outcome = outcome_of(kind, body)
         now = clock.monotonic()

@@ -59,10 +59,10 @@ def encode(kind: str, body: Any) -> bytes:
     return codec.to_utf8(f"{kind}|{_encoder.encode(body)}\n")
 
 
-def encode_done(job: str, fence: int, result: str, follow: list[dict[str, Any]]) -> bytes:
+def encode_done(job: str, claim: int, result: str, follow: list[dict[str, Any]]) -> bytes:
     """Encodes the DONE frame; the result is JSON already and is inserted unchanged."""
     more = f',"follow":{_encoder.encode(follow)}' if follow else ""
-    text = f'DONE|{{"id":{_encoder.encode(job)},"fence":{fence}{more},"result":{result}}}\n'
+    text = f'DONE|{{"id":{_encoder.encode(job)},"claim":{claim}{more},"result":{result}}}\n'
     return codec.to_utf8(text)
 
 

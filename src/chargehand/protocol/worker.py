@@ -28,7 +28,7 @@ class JobFrame(msgspec.Struct, frozen=True):
 
     id: str
     seq: int
-    fence: int
+    claim: int
     queue: str
     label: str | None
     attempts: int
@@ -57,7 +57,7 @@ class OutcomeFrame(msgspec.Struct, frozen=True):
     """The outcome of an attempt, from a worker; which fields are used depends on the kind."""
 
     id: str
-    fence: int
+    claim: int
     result: msgspec.Raw = msgspec.Raw(b"null")
     error: str = ""
     after_ms: int = 0
@@ -120,7 +120,7 @@ _encoder = msgspec.json.Encoder()
 def job_frame(claim: Claim) -> bytes:
     """Encodes the frame that sends a job to a worker."""
     body = JobFrame(
-        claim.id, claim.seq, claim.fence, claim.queue, claim.label, claim.failures, claim.crashes,
+        claim.id, claim.seq, claim.number, claim.queue, claim.label, claim.failures, claim.crashes,
         msgspec.Raw(claim.payload.encode()), claim.item,
     )  # fmt: skip
     return b"JOB|%b\n" % _encoder.encode(body)

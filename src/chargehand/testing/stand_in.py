@@ -78,7 +78,7 @@ class _FakeRef(Ref[Any]):
         outcome = "done" if job.state is State.DONE else str(job.reason)
         return [
             Attempt(
-                fence=1, node="fake", worker=None, pid=os.getpid(), started_ms=job.created_ms, duration_ms=0,
+                claim="1", node="fake", worker=None, pid=os.getpid(), started_ms=job.created_ms, duration_ms=0,
                 outcome=outcome, error=job.error,
             )
         ]  # fmt: skip
@@ -163,6 +163,6 @@ def _record(job: NewJob, state: State, reason: str | None, result: str, error: s
         priority=job.priority, run_at_ms=now, failures=int(state is State.FAILED), max_attempts=job.max_attempts,
         crashes=0, interruptions=0, timeout_ms=job.timeout_ms, key=job.key, progress=None,
         result=msgspec.Raw(result.encode()) if state is State.DONE else None, error=error, reason=reason,
-        created_ms=now, started_ms=now, finished_ms=now, fence=1, node=None, worker=None, limit_key=job.limit_key,
+        created_ms=now, started_ms=now, finished_ms=now, claim="1", node=None, worker=None, limit_key=job.limit_key,
         item=None, cancel_ms=None, tags=job.tags or None,
     )  # fmt: skip

@@ -51,6 +51,7 @@ from chargehand.web.answers import (
 AT = 1_790_000_000_000
 ID = "0199c3b1e2f04c7d8a9b0c1d2e3f4a5b"
 NODE, WORKER = "studio", "worker:tag:0"
+EARLIER_CLAIM, CLAIM = "7507797606400001234", "7507797610174006789"
 
 MADE = Made(id=ID, queue="tag", created=True)
 MADE_MANY = MadeMany((MADE,))
@@ -58,7 +59,7 @@ JOB = JobRecord(
     id=ID, queue="tag", label="a.flac", payload=msgspec.Raw(b'{"path": "a.flac"}'), state=State.DONE, priority=0,
     run_at_ms=AT, attempts=0, max_attempts=3, crashes=1, interruptions=0, timeout_ms=300_000, key=None, progress=None,
     result=msgspec.Raw(b'{"scores": {"rock": 0.9}}'), error=None, reason=None, created_ms=AT, started_ms=AT + 2,
-    finished_ms=AT + 4_000, fence=2, node=None, worker=None, limit_key=None, item=None, cancel_ms=None, seq=41,
+    finished_ms=AT + 4_000, claim=CLAIM, node=None, worker=None, limit_key=None, item=None, cancel_ms=None, seq=41,
 )  # fmt: skip
 JOB_PAGE = JobPage((JOB,), "WzQxXQ")
 CRASH = CrashRecord(
@@ -72,12 +73,12 @@ JOB_DETAIL = JobDetail(
     **{name: getattr(JOB, name) for name in JobRecord.__struct_fields__},
     attempt_history=(
         Attempt(
-            fence=1, node=NODE, worker=WORKER, pid=4711, started_ms=AT + 2, duration_ms=898, outcome="crashed",
-            error="worker:tag:0 ended by signal 11, SIGSEGV while it performed the job",
+            claim=EARLIER_CLAIM, node=NODE, worker=WORKER, pid=4711, started_ms=AT + 2, duration_ms=898,
+            outcome="crashed", error="worker:tag:0 ended by signal 11, SIGSEGV while it performed the job",
         ),
         Attempt(
-            fence=2, node=NODE, worker="worker:tag:1", pid=4712, started_ms=AT + 902, duration_ms=3_000, outcome="done",
-            error=None,
+            claim=CLAIM, node=NODE, worker="worker:tag:1", pid=4712, started_ms=AT + 902, duration_ms=3_000,
+            outcome="done", error=None,
         ),
     ),
     crash_reports=(CRASH,),
@@ -167,7 +168,7 @@ CHANGED = Changed(3, False)
 CLAIMS = Claims(
     (
         ClaimRow(
-            id=ID, queue="tag", label="a.flac", fence=2, node=NODE, worker=WORKER, started_ms=AT, cancel_ms=None,
+            id=ID, queue="tag", label="a.flac", claim=CLAIM, node=NODE, worker=WORKER, started_ms=AT, cancel_ms=None,
             item="/music/a.flac",
         ),
     )

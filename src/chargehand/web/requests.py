@@ -119,9 +119,9 @@ class ScaleIn(Body):
 class ReleaseIn(Body):
     """The claim to release; nothing happens if the job has been claimed again since."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [{"claim": 1}]})
+    model_config = ConfigDict(json_schema_extra={"examples": [{"claim": "7507797606400001234"}]})
 
-    claim: int = Field(ge=1, le=1 << 53)
+    claim: str = Field(pattern=r"^[0-9]{1,19}$", description="The number of the claim, as text.")
 
 
 class SignIn(Body):

@@ -19,17 +19,17 @@ class BatchedJob:
 
     def __init__(self, worker: "Worker", body: dict[str, Any]) -> None:
         self._worker, self.id = worker, str(body["id"])
-        self._fence: int = body["fence"]
-        self._about = {"id": self.id, "fence": self._fence}
+        self._claim: int = body["claim"]
+        self._about = {"id": self.id, "claim": self._claim}
         self._follow: list[dict[str, Any]] = []
 
     def progress(self, done: float | None, total: float | None, stage: str | None, detail: str | None) -> None:
-        self._worker.report_progress(self.id, self._fence, done, total, stage, detail)
+        self._worker.report_progress(self.id, self._claim, done, total, stage, detail)
         if self.is_cancelled():
             raise errors.Cancelled(f"job {self.id} was cancelled")
 
     def is_cancelled(self) -> bool:
-        return self._worker.has_cancelled(self.id, self._fence)
+        return self._worker.has_cancelled(self.id, self._claim)
 
     def enqueue(self, crew: Any, payload: Any, options: dict[str, Any]) -> str:
         self._follow.append(self._worker.new_job(crew, payload, options))

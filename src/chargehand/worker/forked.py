@@ -58,10 +58,10 @@ class ForkLink:
             return [frame.read() for frame in found if isinstance(frame, Frame)]
         return []
 
-    def cancel(self, job_id: str, fence: int) -> None:
+    def cancel(self, job_id: str, claim: int) -> None:
         """Shows forked processes that the job was cancelled."""
         with suppress(ValueError):  # no room for another
-            self._cancelled.write(_line(job_id, fence))
+            self._cancelled.write(_line(job_id, claim))
 
     def clear(self) -> None:
         """Removes all cancellations, after a job or a batch."""
@@ -71,19 +71,19 @@ class ForkLink:
 
     # in a forked process
 
-    def send(self, job_id: str, fence: int, how_far: dict[str, Any]) -> None:
+    def send(self, job_id: str, claim: int, how_far: dict[str, Any]) -> None:
         """Reports the progress of a job; drops the report if the worker does not read, or the link was closed."""
         with suppress(OSError):
             if identity(self._sending.fileno()) == self._identity:  # otherwise the number is a file of this process
-                self._sending.send(encode("PROGRESS", {"id": job_id, "fence": fence, "progress": how_far}))
+                self._sending.send(encode("PROGRESS", {"id": job_id, "claim": claim, "progress": how_far}))
 
-    def is_cancelled(self, job_id: str, fence: int) -> bool:
+    def is_cancelled(self, job_id: str, claim: int) -> bool:
         """Returns whether the worker was asked to cancel the job."""
-        return self._cancelled.find(_line(job_id, fence), 0) >= 0
+        return self._cancelled.find(_line(job_id, claim), 0) >= 0
 
 
-def _line(job_id: str, fence: int) -> bytes:
-    return f"\n{job_id} {fence}\n".encode()
+def _line(job_id: str, claim: int) -> bytes:
+    return f"\n{job_id} {claim}\n".encode()
 
 
 class ForkGuard:

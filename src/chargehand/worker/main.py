@@ -59,7 +59,7 @@ class Worker:
         self.paused: bool = plan["paused"]
         self.current: str | None = None
         self.cancelled: set[tuple[str, int]] = set()
-        """The ids and fences of current jobs that have been cancelled."""
+        """The ids and claim numbers of current jobs that have been cancelled."""
         self.turns = 0
         """Incremented only by the main thread, which proves that it is not stuck."""
         self.done = 0
@@ -73,7 +73,7 @@ class Worker:
         self.unreported = False
         self.reported_at = 0.0
         self._claims: set[tuple[str, int]] = set()
-        """The ids and fences of the current jobs."""
+        """The ids and claim numbers of the current jobs."""
         self._follow: list[dict[str, Any]] = []
         self._settled = False
         self._forwarding = False
@@ -115,12 +115,12 @@ class Worker:
 
     # operations that a job can call
     def progress(self, done: float | None, total: float | None, stage: str | None, detail: str | None) -> None:
-        self.report_progress(self._body["id"], self._body["fence"], done, total, stage, detail)
+        self.report_progress(self._body["id"], self._body["claim"], done, total, stage, detail)
         if self.is_cancelled():
             raise errors.Cancelled(f"job {self.current} was cancelled")
 
     def report_progress(
-        self, job: str, fence: int, done: float | None, total: float | None, stage: str | None, detail: str | None
+        self, job: str, claim: int, done: float | None, total: float | None, stage: str | None, detail: str | None
     ) -> None:
         """Reports a job's progress."""
         how_far = {
@@ -130,32 +130,32 @@ class Worker:
             "detail": None if detail is None else str(detail)[:TEXT_LIMIT],
         }
         if self.detached:
-            self._link.send(job, fence, how_far)
+            self._link.send(job, claim, how_far)
             return
         self.turns += 1
         self._progress = job, how_far
         self.changed()
 
-    def relay(self, job_id: str, fence: int, how_far: dict[str, Any]) -> None:
+    def relay(self, job_id: str, claim: int, how_far: dict[str, Any]) -> None:
         """Reports progress that a process forked by the job has sent; called by the pulse thread."""
-        if (job_id, fence) in self._claims:
+        if (job_id, claim) in self._claims:
             self._progress = job_id, how_far
             self.unreported = True
 
     def is_cancelled(self) -> bool:
-        return self.has_cancelled(self._body.get("id"), self._body.get("fence"))
+        return self.has_cancelled(self._body.get("id"), self._body.get("claim"))
 
-    def has_cancelled(self, job_id: Any, fence: Any) -> bool:
+    def has_cancelled(self, job_id: Any, claim: Any) -> bool:
         """Returns whether the job was cancelled, also in a process that it forked."""
         if self.detached:
-            return self._link.is_cancelled(job_id, fence)
-        return bool(self.cancelled) and (job_id, fence) in self.cancelled
+            return self._link.is_cancelled(job_id, claim)
+        return bool(self.cancelled) and (job_id, claim) in self.cancelled
 
-    def cancel(self, job_id: str, fence: int) -> None:
+    def cancel(self, job_id: str, claim: int) -> None:
         """Marks a job as cancelled and interrupts its coroutine, unless it is in a batch; called by the pulse
         thread."""
-        self.cancelled.add((job_id, fence))
-        self._link.cancel(job_id, fence)
+        self.cancelled.add((job_id, claim))
+        self._link.cancel(job_id, claim)
         task, runner = self._task, self._runner
         if self.is_cancelled() and task is not None and runner is not None:
             runner.get_loop().call_soon_threadsafe(task.cancel)
@@ -207,7 +207,7 @@ class Worker:
         took = int((clock.monotonic() - self._began) * 1000)
         with self._store.transaction() as tx:
             settlement = Settlement(
-                id=body["id"], seq=body["seq"], fence=body["fence"], queue=body["queue"], state=State.DONE,
+                id=body["id"], seq=body["seq"], claim=body["claim"], queue=body["queue"], state=State.DONE,
                 outcome="done", result=text, worker=self._plan["component"], pid=os.getpid(), duration_ms=took,
             )  # fmt: skip
             if tx.jobs.settle([settlement], Holder(self._plan["node"], self._plan["node_life"])):
@@ -303,7 +303,7 @@ class Worker:
         except (errors.ConfigurationError, errors.UnrecoverableError) as error:
             frame, code = None, self._fatal(error, error.exit_code)
         except errors.WorkerBroken as error:
-            about = {"id": body["id"], "fence": body["fence"]}
+            about = {"id": body["id"], "claim": body["claim"]}
             self._leave_broken(error, encode("SETTLED", about) if self._settled else b"")
         self._end(frame)
         return code
@@ -323,7 +323,7 @@ class Worker:
     def _begin(self, bodies: list[dict[str, Any]]) -> None:
         self.turns += 1
         self.current, self._body = bodies[0]["id"], bodies[0] if len(bodies) == 1 else {}
-        self._claims = {(body["id"], body["fence"]) for body in bodies}
+        self._claims = {(body["id"], body["claim"]) for body in bodies}
         self._settled, self._began = False, clock.monotonic()
         self._follow, self._progress = [], None
         self._forward_logging()
@@ -372,7 +372,7 @@ class Worker:
         """Performs one job and returns the frame with its outcome."""
         performer = self.handler
         assert performer is not None
-        about = {"id": body["id"], "fence": body["fence"]}
+        about = {"id": body["id"], "claim": body["claim"]}
         try:
             payload = codec.as_type(body["payload"], takes, f"the payload of job {body['id']}")
             job: Job[Any] = Job(

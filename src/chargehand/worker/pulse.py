@@ -34,8 +34,8 @@ class Reporter(Protocol):
     reported_at: float
 
     def report(self) -> None: ...
-    def cancel(self, job_id: str, fence: int) -> None: ...
-    def relay(self, job_id: str, fence: int, how_far: dict[str, Any]) -> None: ...
+    def cancel(self, job_id: str, claim: int) -> None: ...
+    def relay(self, job_id: str, claim: int, how_far: dict[str, Any]) -> None: ...
 
 
 class FrameWriter:
@@ -156,7 +156,7 @@ class Pulse(threading.Thread):
                 self._signalled(os.read(self._wakeup, 64))
             elif descriptor == self._link.fileno():
                 for report in self._link.receive():
-                    self._worker.relay(report["id"], report["fence"], report["progress"])
+                    self._worker.relay(report["id"], report["claim"], report["progress"])
             else:
                 self._requested(receive(self._sock))
 
@@ -169,7 +169,7 @@ class Pulse(threading.Thread):
                 self._worker.report()
             elif isinstance(frame, Frame) and frame.kind == "CANCEL":
                 body = frame.read()
-                self._worker.cancel(body["id"], body["fence"])
+                self._worker.cancel(body["id"], body["claim"])
             elif isinstance(frame, Frame) and frame.kind == "STACKS":
                 stacks = True  # one dump answers every request that waited while C code held the interpreter
         if stacks:

@@ -4,12 +4,12 @@ A claim from a queue without limits, while there are no suspects, is decided by 
 model decides (`model.limits`, `model.suspects`), while the row of the queue's limit is locked.
 """
 
-import secrets
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
 
+from chargehand.ids import new_claim
 from chargehand.model import limits, suspects
 from chargehand.model.batch import Grant, Want
 from chargehand.model.job import Claim, State
@@ -28,11 +28,6 @@ _SQL = statements.load("claim")
 _tags = msgspec.json.Decoder(tuple[str, ...])
 
 Position = tuple[int, int, int]
-
-
-def new_claim() -> int:
-    """Returns a number for the claims of one transaction: 64 random bits, as PostgreSQL's bigint; never 0."""
-    return (secrets.randbits(64) - (1 << 63)) or 1
 
 
 class Look(msgspec.Struct, frozen=True, array_like=True):
@@ -111,12 +106,13 @@ class Claiming:
     def _claim_of(self, row: tuple[Any, ...]) -> Claim:
         (
             _, job_id, seq, queue, payload, label, rank, attempts, max_attempts, crashes, timeout_ms, item, tags,
-            waited_ms, failed_in, _,
+            waited_ms, failed_in, _, first,
         ) = row  # fmt: skip
         return Claim(
-            id=job_id, seq=seq, fence=self.number, queue=queue, payload=payload, label=label, priority=-rank,
+            id=job_id, seq=seq, number=self.number, queue=queue, payload=payload, label=label, priority=-rank,
             failures=attempts, max_attempts=max_attempts, crashes=crashes, timeout_ms=timeout_ms, item=item,
             tags=None if tags is None else _tags.decode(tags), waited_ms=waited_ms, failed_in=failed_in,
+            first=first,
         )  # fmt: skip
 
     # limits and suspects

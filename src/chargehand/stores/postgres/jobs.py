@@ -10,7 +10,7 @@ import msgspec
 
 from chargehand import codec
 from chargehand.errors import Conflict
-from chargehand.ids import NewIds
+from chargehand.ids import NewIds, claim_of
 from chargehand.model import suspects
 from chargehand.model.batch import Grant, Note, Want
 from chargehand.model.job import DEFAULT_POLICY, Claim, Enqueued, JobPolicy, NewJob, Settlement, State
@@ -102,13 +102,13 @@ class PostgresJobs:
             return list[str]
         first: dict[tuple[int, int], Settlement] = {}
         for each in settlements:
-            first.setdefault((each.seq, each.fence), each)  # only the first settlement of a claim counts
+            first.setdefault((each.seq, each.claim), each)  # only the first settlement of a claim counts
         self._db.send(_CLAIM["lock"], (sorted({each.queue for each in settlements}),))
         text = as_json([_settle_row(each) for each in first.values()])
         held = self._db.send(_END["settle"], (self._now, text, holder.node))
         self._db.send(_CLAIM["bring_back"], (numbers([seq for seq, _ in first]),))
         children = [
-            row_of(job) | {"parent": each.seq, "claim": each.fence} for each in first.values() for job in each.follow
+            row_of(job) | {"parent": each.seq, "claim": each.claim} for each in first.values() for job in each.follow
         ]
         if children:
             self.add(children, promised=True)
@@ -119,8 +119,8 @@ class PostgresJobs:
                 return []
             found: list[str] = []
             for each in settlements:
-                if (each.seq, each.fence) in kept:
-                    kept.discard((each.seq, each.fence))
+                if (each.seq, each.claim) in kept:
+                    kept.discard((each.seq, each.claim))
                 else:
                     found.append(each.id)
             return found
@@ -138,14 +138,14 @@ class PostgresJobs:
         gone = [seq for _, at_once, _, _, seq in rows if at_once]
         if gone:
             self._db.send(_CLAIM["bring_back"], (numbers(gone),))
-        return [CancelResult(job_id, at_once, fence) for job_id, at_once, fence, _, _ in rows]
+        return [CancelResult(job_id, at_once, claim) for job_id, at_once, claim, _, _ in rows]
 
-    def release(self, job_id: str, fence: int, why: str) -> bool:
+    def release(self, job_id: str, claim: str, why: str) -> bool:
         self._db.send(_END["lock_of"], (_names([job_id]),))
-        held = self._db.rows(_END["held"], (self._now, clean(job_id), fence))
+        held = self._db.rows(_END["held"], (self._now, clean(job_id), claim_of(claim)))
         for seq, queue, node, life, worker, duration_ms in held:
             interrupted = Settlement(
-                id=job_id, seq=seq, fence=fence, queue=queue, state=State.QUEUED, outcome="interrupted",
+                id=job_id, seq=seq, claim=claim_of(claim), queue=queue, state=State.QUEUED, outcome="interrupted",
                 error=readable(why), interruptions=1, worker=worker, duration_ms=duration_ms,
             )  # fmt: skip
             self.settle([interrupted], Holder(node, life))
@@ -178,7 +178,7 @@ class PostgresJobs:
         orphans = [
             Orphan(
                 claim=Claim(
-                    id=job_id, seq=seq, fence=claim, queue=queue, payload="null", label=None, priority=0, failures=0,
+                    id=job_id, seq=seq, number=claim, queue=queue, payload="null", label=None, priority=0, failures=0,
                     max_attempts=1, crashes=crashes, timeout_ms=None,
                 ),
                 node=node, life=life, worker=worker, duration_ms=duration_ms, suspect=suspect,
@@ -233,12 +233,12 @@ def row_of(job: NewJob) -> dict[str, Any]:
 def _settle_row(s: Settlement) -> dict[str, Any]:
     if s.state is State.DONE and s.error is None:  # the most frequent case, with the fewest fields
         return {
-            "seq": s.seq, "claim": s.fence, "state": "done", "result": s.result, "worker": s.worker, "pid": s.pid,
+            "seq": s.seq, "claim": s.claim, "state": "done", "result": s.result, "worker": s.worker, "pid": s.pid,
             "duration_ms": s.duration_ms, "outcome": s.outcome, "reason": s.reason, "failures": s.failures,
             "crashes": s.crashes, "interruptions": s.interruptions, "failed_in": s.failed_in,
         }  # fmt: skip
     return {
-        "seq": s.seq, "claim": s.fence, "state": s.state.value, "result": s.result, "worker": s.worker, "pid": s.pid,
+        "seq": s.seq, "claim": s.claim, "state": s.state.value, "result": s.result, "worker": s.worker, "pid": s.pid,
         "duration_ms": s.duration_ms, "outcome": s.outcome, "reason": s.reason, "error": readable(s.error),
         "delay_ms": s.delay_ms, "failures": s.failures, "crashes": s.crashes, "interruptions": s.interruptions,
         "failed_in": s.failed_in,

@@ -52,7 +52,7 @@ _JOB_FIELDS = columns(
     run_at_ms="coalesce(t.run_at_ms, e.run_at_ms, j.run_at_ms)",
     failures="coalesce(t.attempts, e.attempts, 0)",
     attempts="coalesce(t.attempts, e.attempts, 0)",
-    fence="coalesce(t.claim, e.claim, 0)",
+    claim="coalesce(t.claim, e.claim)::text",
 )  # fmt: skip
 _JOB_SIZE = """
 j.id, j.seq, octet_length(payload) + coalesce(octet_length(e.result), 0)
@@ -95,7 +95,7 @@ SELECT j.id, t.claim FROM chargehand_live t JOIN chargehand_job j ON j.seq = t.s
 WHERE t.cancel_ms IS NOT NULL AND t.claim IS NOT NULL ORDER BY t.cancel_ms, t.seq
 """
 _CLAIM_FIELDS = columns(
-    ClaimRow, id="j.id", queue="t.queue", label="j.label", item="j.item", fence="t.claim", cancel_ms="t.cancel_ms"
+    ClaimRow, id="j.id", queue="t.queue", label="j.label", item="j.item", claim="t.claim::text", cancel_ms="t.cancel_ms"
 )
 _CLAIMS = f"""
 SELECT {_CLAIM_FIELDS} FROM chargehand_live t JOIN chargehand_job j ON j.seq = t.seq
@@ -225,7 +225,7 @@ class PostgresJobReading:
         return counts_of(self._db.rows(_COUNTS))
 
     def cancelling(self) -> list[tuple[str, int]]:
-        return [(str(job_id), int(fence)) for job_id, fence in self._db.rows(_CANCELLING)]
+        return [(str(job_id), int(claim)) for job_id, claim in self._db.rows(_CANCELLING)]
 
     def claims(self, limit: int = 1000) -> list[ClaimRow]:
         return records(ClaimRow, self._db.rows(_CLAIMS, (limit,)))

@@ -33,9 +33,14 @@ class Watch:
         """Whether anybody has asked so far."""
         return self._expected is not None
 
-    def changed(self, snapshot: str) -> bool:
-        """Returns whether this snapshot is not the one that follows if nobody else has written."""
-        expected, self._expected = self._expected, snapshot
+    def changed(self, snapshot: str, *, again: bool = False) -> bool:
+        """Returns whether this snapshot is not the one that follows if nobody else has written.
+
+        `again`: the next call compares with the same snapshot as this one.
+        """
+        expected = self._expected
+        if not again:
+            self._expected = snapshot
         return snapshot != expected
 
     def doubt(self) -> None:

@@ -64,9 +64,9 @@ class PostgresStore:
     def migrate(self) -> Migrated:
         return schema.migrate(self.session, create=True)
 
-    def changed(self) -> bool:
+    def changed(self, *, again: bool = False) -> bool:
         ((snapshot, _),) = self.session.rows(_SQL["snapshot"])
-        return self.session.watch.changed(snapshot)
+        return self.session.watch.changed(snapshot, again=again)
 
     def now_ms(self) -> int:
         return now_ms(self.session)

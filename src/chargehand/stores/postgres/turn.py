@@ -95,7 +95,7 @@ class Turns:
             result = running.result(changed or batch.unsure)
         except StoreError as error:
             if running.committed or not self._db.connected:
-                outcomes = frozenset((each.seq, each.fence) for each in batch.settlements)
+                outcomes = frozenset((each.seq, each.claim) for each in batch.settlements)
                 self._unsure.append(Unsure(running.claim, backend, outcomes))
             elif isinstance(error, StoreBusy):
                 self._poll(holder)  # a caller that keeps a key locked must not make the node look dead
@@ -140,12 +140,12 @@ class Turns:
         """Returns the result without those lost claims whose outcome a broken turn had settled already."""
         doubtful, self._doubtful = self._doubtful, set()
         lost = set(result.lost)
-        asked = [s for s in settlements if s.id in lost and (s.seq, s.fence) in doubtful]
+        asked = [s for s in settlements if s.id in lost and (s.seq, s.claim) in doubtful]
         if not asked:
             return result
-        rows = [{"seq": s.seq, "claim": s.fence, "outcome": s.outcome} for s in asked]
+        rows = [{"seq": s.seq, "claim": s.claim, "outcome": s.outcome} for s in asked]
         accepted = set(self._db.rows(_END["before"], (as_json(rows),)))
-        known = {s.id for s in asked if (s.seq, s.fence) in accepted}
+        known = {s.id for s in asked if (s.seq, s.claim) in accepted}
         return msgspec.structs.replace(result, lost=tuple(each for each in result.lost if each not in known))
 
 

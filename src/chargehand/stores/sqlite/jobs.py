@@ -12,7 +12,7 @@ import apsw
 import msgspec
 
 from chargehand.errors import Conflict
-from chargehand.ids import NewIds
+from chargehand.ids import NewIds, claim_of, new_claim
 from chargehand.model.batch import Grant, Note, Want
 from chargehand.model.job import DEFAULT_POLICY, Claim, Enqueued, JobPolicy, NewJob, Settlement, State
 from chargehand.model.records import CancelResult, Discovered, Discovery, Holder, RecurringPlan
@@ -49,12 +49,16 @@ UPDATE chargehand_job SET waits_for = NULL WHERE seq IN (
   SELECT seq FROM chargehand_job
   WHERE queue = ?1 AND state = 'queued' AND waits_for = 'time' AND run_at_ms <= ?2 ORDER BY run_at_ms LIMIT ?3)
 """
+# The column `fence` has the number of the job's last claim, so that version 0.1.0, which counts it, can use the store.
+# The numbers of a job ascend even if the clock was set back: the order of its attempts.
+_NUMBER = "max(fence + 1, {})"
 # Claims and successful outcomes are the hot path. Each is one statement for a whole batch, with one JSON text in and
 # out: for every single row SQLite would release and take the interpreter lock, and the node's main thread would wait.
 _CLAIM_FIELDS = columns(
     Claim,
     failures="attempts",
-    fence="fence + 1",
+    number=_NUMBER.format("?4"),
+    first="json(iif(fence = 0, 'true', 'false'))",
     tags="json(tags)",
     waited_ms="max(0, ?3 - run_at_ms)",
     suspect=None,
@@ -64,12 +68,12 @@ SELECT json_group_array(json_array({_CLAIM_FIELDS})) FROM (
   SELECT * FROM chargehand_job
   WHERE queue = ?1 AND state = 'queued' AND waits_for IS NULL ORDER BY priority DESC, seq LIMIT ?2)
 """
-_FIND_OTHERS = _FIND.replace("waits_for IS NULL", "waits_for IS NULL AND seq NOT IN (SELECT value FROM json_each(?4))")
+_FIND_OTHERS = _FIND.replace("waits_for IS NULL", "waits_for IS NULL AND seq NOT IN (SELECT value FROM json_each(?5))")
 _FIND_THESE = f"""
 SELECT json_group_array(json_array({_CLAIM_FIELDS})) FROM chargehand_job WHERE seq IN (SELECT value FROM json_each(?1))
 """
-_CLAIM = """
-UPDATE chargehand_job SET state = 'running', fence = fence + 1, node = ?2, life = ?3, worker = NULL,
+_CLAIM = f"""
+UPDATE chargehand_job SET state = 'running', fence = {_NUMBER.format("?6")}, node = ?2, life = ?3, worker = NULL,
   started_ms = ?4, ahead = ?5
 WHERE seq IN (SELECT value FROM json_each(?1))
 """
@@ -156,6 +160,8 @@ class SqliteJobs:
     def __init__(self, db: Any, now_ms: int, limits: Limits, new_ids: NewIds) -> None:
         self._db, self._now, self._limits, self._new_ids = db, now_ms, limits, new_ids
         self._suspects = Suspects(db, now_ms)
+        self._number = 0
+        """The number of the claims of this transaction."""
 
     def _all(self, sql: str, bindings: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
         return self._db.execute(sql, bindings).fetchall()
@@ -202,6 +208,7 @@ class SqliteJobs:
         return Enqueued(rows[0][0], False)
 
     def claim(self, wants: Sequence[Want], holder: Holder) -> list[Grant]:
+        self._number = new_claim()
         return [self._claim(want, holder) for want in wants]
 
     def _claim(self, want: Want, holder: Holder) -> Grant:
@@ -246,9 +253,9 @@ class SqliteJobs:
         self, want: Want, limit: int, asleep: int, holder: Holder, blocked: Sequence[int]
     ) -> tuple[list[Claim], int]:
         if blocked:
-            ((found,),) = self._all(_FIND_OTHERS, (want.queue, limit, self._now, json.dumps(blocked)))
+            ((found,),) = self._all(_FIND_OTHERS, (want.queue, limit, self._now, self._number, json.dumps(blocked)))
         else:
-            ((found,),) = self._all(_FIND, (want.queue, limit, self._now))
+            ((found,),) = self._all(_FIND, (want.queue, limit, self._now, self._number))
         claims = _claims.decode(found)
         self._hold([claim.seq for claim in claims], want, holder)
         waiting = 0
@@ -260,7 +267,7 @@ class SqliteJobs:
         self, want: Want, limit: int, asleep: int, holder: Holder, blocked: Sequence[int]
     ) -> tuple[list[Claim], int, int | None]:
         chosen = self._limits.choose(want.queue, limit, asleep, blocked)
-        ((found,),) = self._all(_FIND_THESE, (json.dumps(chosen.seqs), None, self._now))
+        ((found,),) = self._all(_FIND_THESE, (json.dumps(chosen.seqs), None, self._now, self._number))
         claims = {claim.seq: claim for claim in _claims.decode(found)}
         self._hold(chosen.seqs, want, holder)
         return [claims[seq] for seq in chosen.seqs], chosen.waiting, 0 if chosen.cut_short else None
@@ -269,7 +276,8 @@ class SqliteJobs:
         at_once = want.limit - want.early
         for ahead, part in enumerate((seqs[:at_once], seqs[at_once:])):
             if part:
-                self._db.execute(_CLAIM, (json.dumps(part), holder.node, holder.life, self._now, ahead))
+                args = (json.dumps(part), holder.node, holder.life, self._now, ahead, self._number)
+                self._db.execute(_CLAIM, args)
 
     def settle(self, settlements: Sequence[Settlement], holder: Holder) -> list[str]:
         good = [s for s in settlements if s.state is State.DONE and not s.follow]
@@ -280,7 +288,7 @@ class SqliteJobs:
     def _settle_done(self, settlements: Sequence[Settlement], holder: Holder) -> bool:
         """Settles all of them at once. Returns False, and writes nothing, if one of the claims no longer holds."""
         text = _encoder.encode(
-            [(s.seq, s.fence, s.result, s.worker, s.pid, s.duration_ms) for s in settlements]
+            [(s.seq, s.claim, s.result, s.worker, s.pid, s.duration_ms) for s in settlements]
         ).decode()
         self._db.execute("SAVEPOINT settle")
         self._db.execute(_DONE, (text, self._now))
@@ -297,8 +305,8 @@ class SqliteJobs:
         kept: list[Settlement] = []
         lost: list[str] = []
         for s in settlements:
-            if (s.seq, s.fence) in held:
-                held.discard((s.seq, s.fence))  # only the first settlement of a claim counts
+            if (s.seq, s.claim) in held:
+                held.discard((s.seq, s.claim))  # only the first settlement of a claim counts
                 kept.append(s)
             else:
                 lost.append(s.id)
@@ -307,7 +315,7 @@ class SqliteJobs:
             [
                 (
                     s.seq,
-                    s.fence,
+                    s.claim,
                     holder.node,
                     s.worker,
                     s.pid,
@@ -330,25 +338,25 @@ class SqliteJobs:
         queued = s.state is State.QUEUED
         run_at = self._now + s.delay_ms if queued and s.delay_ms else None
         return (
-            s.seq, s.fence, s.state.value, "time" if run_at is not None else None, run_at,
+            s.seq, s.claim, s.state.value, "time" if run_at is not None else None, run_at,
             self._now, s.result, readable(s.error), s.reason, s.failures, s.crashes, s.interruptions,
             s.failed_in,
         )  # fmt: skip
 
     def note(self, notes: Sequence[Note]) -> None:
-        rows = [(n.seq, n.fence, n.worker, self._now - n.age_ms, clean(n.progress)) for n in notes]
+        rows = [(n.seq, n.claim, n.worker, self._now - n.age_ms, clean(n.progress)) for n in notes]
         self._db.executemany(_NOTE, rows)
 
     def cancel(self, ids: Sequence[str]) -> list[CancelResult]:
         rows = list(self._db.executemany(_CANCEL, [(job_id, self._now) for job_id in ids]))
         self._limits.freed((queue, seq) for _, at_once, _, queue, seq in rows if at_once)
-        return [CancelResult(job_id, bool(at_once), fence) for job_id, at_once, fence, _, _ in rows]
+        return [CancelResult(job_id, bool(at_once), claim) for job_id, at_once, claim, _, _ in rows]
 
-    def release(self, job_id: str, fence: int, why: str) -> bool:
-        held = self._all(_HELD, (job_id, fence))
+    def release(self, job_id: str, claim: str, why: str) -> bool:
+        held = self._all(_HELD, (job_id, claim_of(claim)))
         for seq, queue, node, life, worker, started_ms in held:
             interrupted = Settlement(
-                id=job_id, seq=seq, fence=fence, queue=queue, state=State.QUEUED, outcome="interrupted",
+                id=job_id, seq=seq, claim=claim_of(claim), queue=queue, state=State.QUEUED, outcome="interrupted",
                 error=readable(why), interruptions=1, worker=worker, duration_ms=max(0, self._now - started_ms),
             )  # fmt: skip
             self.settle([interrupted], Holder(node, life))

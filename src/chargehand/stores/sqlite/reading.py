@@ -31,7 +31,12 @@ _STATES = {
     State.QUEUED: f"(state = 'queued' OR {_HELD_AHEAD})",
     State.RUNNING: f"state = 'running' AND NOT ({_HELD_AHEAD})",
 }
-_JOB_FIELDS = columns(JobRecord, failures="attempts", state=f"iif({_HELD_AHEAD}, 'queued', state)")
+_JOB_FIELDS = columns(
+    JobRecord,
+    failures="attempts",
+    claim="iif(state = 'queued' OR fence = 0, NULL, CAST(fence AS TEXT))",
+    state=f"iif({_HELD_AHEAD}, 'queued', state)",
+)
 # SQLite knows the length of a text without reading it.
 _JOB_SIZE = "id, seq, octet_length(payload) + ifnull(octet_length(result), 0) + ifnull(octet_length(error), 0)"
 _GET = f"SELECT {_JOB_FIELDS} FROM chargehand_job WHERE id = ?"
@@ -39,7 +44,7 @@ _GET_BY_ALIAS = f"""
 SELECT {_JOB_FIELDS} FROM chargehand_job WHERE seq = (SELECT job FROM chargehand_alias WHERE id = ?)
 """
 _ATTEMPTS = f"""
-SELECT {columns(Attempt)} FROM chargehand_attempt
+SELECT {columns(Attempt, claim="CAST(fence AS TEXT)")} FROM chargehand_attempt
 WHERE job = coalesce((SELECT seq FROM chargehand_job WHERE id = ?1), (SELECT job FROM chargehand_alias WHERE id = ?1))
 ORDER BY fence
 """
@@ -73,7 +78,7 @@ SELECT id, fence FROM chargehand_job INDEXED BY chargehand_job_running
 WHERE state = 'running' AND cancel_ms IS NOT NULL ORDER BY cancel_ms, seq
 """
 _CLAIMS = f"""
-SELECT {columns(ClaimRow)} FROM chargehand_job INDEXED BY chargehand_job_running
+SELECT {columns(ClaimRow, claim="CAST(fence AS TEXT)")} FROM chargehand_job INDEXED BY chargehand_job_running
 WHERE state = 'running' ORDER BY started_ms, seq LIMIT ?
 """
 _RECURRING = f"SELECT {columns(RecurringPlan)} FROM chargehand_recurring ORDER BY name"
@@ -176,7 +181,7 @@ class SqliteJobReading:
         return counts_of(self._db.all(_COUNTS))
 
     def cancelling(self) -> list[tuple[str, int]]:
-        return [(str(job_id), int(fence)) for job_id, fence in self._db.all(_CANCELLING)]
+        return [(str(job_id), int(claim)) for job_id, claim in self._db.all(_CANCELLING)]
 
     def claims(self, limit: int = 1000) -> list[ClaimRow]:
         return records(ClaimRow, self._db.all(_CLAIMS, (limit,)))

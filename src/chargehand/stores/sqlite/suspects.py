@@ -57,12 +57,12 @@ class Suspects:
         orphans = [
             Orphan(
                 claim=Claim(
-                    id=job_id, seq=seq, fence=fence, queue=queue, payload="null", label=None, priority=0, failures=0,
+                    id=job_id, seq=seq, number=number, queue=queue, payload="null", label=None, priority=0, failures=0,
                     max_attempts=1, crashes=crashes, timeout_ms=None,
                 ),
                 node=node, life=life, worker=worker, duration_ms=max(0, self._now - started_ms), suspect=bool(suspect),
             )
-            for job_id, seq, fence, queue, crashes, node, life, worker, started_ms, suspect in rows
+            for job_id, seq, number, queue, crashes, node, life, worker, started_ms, suspect in rows
         ]  # fmt: skip
         settlements, new = suspects.release(orphans, died, why, policy)
         sql = "INSERT OR IGNORE INTO chargehand_suspect (job, since_ms) VALUES (?, ?)"

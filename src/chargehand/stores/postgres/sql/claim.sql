@@ -11,8 +11,8 @@ UPDATE chargehand_live SET waits = NULL WHERE ctid = ANY (ARRAY(
 -- the incarnation must have a row, $10 whether limits and suspects are taken care of, $11 jobs to leave, $12 to $14 the
 -- position to begin at.
 WITH picked AS MATERIALIZED (
-  SELECT at, row_number() OVER () AS nr FROM (
-    SELECT ctid AS at FROM chargehand_live
+  SELECT at, first, row_number() OVER () AS nr FROM (
+    SELECT ctid AS at, started_ms IS NULL AS first FROM chargehand_live
     WHERE queue = $2 AND claim IS NULL AND waits IS NULL
       AND (rank, place, seq) >= ($12::int, $13::bigint, $14::bigint) AND seq <> ALL ($11::bigint[])
       AND NOT EXISTS (
@@ -20,21 +20,21 @@ WITH picked AS MATERIALIZED (
       AND (NOT $9::boolean OR EXISTS (SELECT FROM chargehand_node WHERE incarnation = $6))
       AND ($10::boolean OR NOT EXISTS (SELECT FROM chargehand_limit WHERE queue = $2)
         AND NOT EXISTS (SELECT FROM chargehand_suspect WHERE job > 0))
-    ORDER BY rank, place, seq LIMIT $4::bigint FOR UPDATE SKIP LOCKED) AS first)
+    ORDER BY rank, place, seq LIMIT $4::bigint FOR UPDATE SKIP LOCKED) AS ready)
 UPDATE chargehand_live t SET claim = $5::bigint, incarnation = $6, node = $7, worker = NULL, started_ms = {now},
   ahead = CASE WHEN p.nr > $8::bigint THEN true END
 FROM picked p, chargehand_job j
 WHERE t.ctid = p.at AND j.seq = t.seq
 RETURNING p.nr, j.id, t.seq, t.queue, j.payload, j.label, t.rank, t.attempts, j.max_attempts, t.crashes, j.timeout_ms,
-  j.item, j.tags, greatest(0, {now} - t.run_at_ms), t.failed_in, t.place
+  j.item, j.tags, greatest(0, {now} - t.run_at_ms), t.failed_in, t.place, p.first
 
 -- name: claim_these
 UPDATE chargehand_live t SET claim = $3::bigint, incarnation = $4, node = $5, worker = NULL, started_ms = {now},
   ahead = CASE WHEN p.nr > $6::bigint THEN true END
-FROM unnest($2::bigint[]) WITH ORDINALITY AS p(seq, nr), chargehand_job j
-WHERE t.seq = p.seq AND t.claim IS NULL AND t.waits IS NULL AND j.seq = t.seq
+FROM unnest($2::bigint[]) WITH ORDINALITY AS p(seq, nr), chargehand_job j, chargehand_live o
+WHERE t.seq = p.seq AND o.seq = p.seq AND t.claim IS NULL AND t.waits IS NULL AND j.seq = t.seq
 RETURNING p.nr, j.id, t.seq, t.queue, j.payload, j.label, t.rank, t.attempts, j.max_attempts, t.crashes, j.timeout_ms,
-  j.item, j.tags, greatest(0, {now} - t.run_at_ms), t.failed_in, t.place
+  j.item, j.tags, greatest(0, {now} - t.run_at_ms), t.failed_in, t.place, o.started_ms IS NULL
 
 -- name: look
 -- What a claim must report of its queue: pauses, the next scheduled job, whether there are limits and suspects, and how

@@ -45,8 +45,8 @@ WHERE EXISTS (SELECT FROM chargehand_attempt a WHERE a.job = e.seq AND a.claim =
 
 -- name: note
 UPDATE chargehand_live t SET worker = e.worker, started_ms = {now} - e.age_ms, progress = coalesce(e.progress, t.progress)
-FROM json_to_recordset($2::json) AS e(seq bigint, fence bigint, worker text, age_ms bigint, progress text)
-WHERE t.seq = e.seq AND t.claim IS NOT DISTINCT FROM e.fence
+FROM json_to_recordset($2::json) AS e(seq bigint, claim bigint, worker text, age_ms bigint, progress text)
+WHERE t.seq = e.seq AND t.claim IS NOT DISTINCT FROM e.claim
 
 -- name: cancel
 WITH h AS MATERIALIZED (
