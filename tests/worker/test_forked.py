@@ -52,7 +52,7 @@ def test_progress_of_a_process_that_outlives_its_job_is_ignored(link: ForkLink) 
     plan: dict[str, Any] = {"paused": False, "component": "worker:a:0", "life": "1"}
     with node, sock:
         worker = Worker(sock, sock, Inbox(sock), iter(()), plan, -1, link)
-        worker._begin([{"id": "new", "claim": 2}])  # pyright: ignore[reportPrivateUsage]
+        worker._begin("new", {}, {("new", 2)})  # pyright: ignore[reportPrivateUsage]
         for claim in (("old", 1), ("new", 1)):
             worker.relay(*claim, HOW_FAR)
         assert not worker.unreported

@@ -42,8 +42,8 @@ def actor() -> Actor:
 
 def enqueue_deeds(jobs: Sequence[NewJob], done: Sequence[Enqueued]) -> list[Deed]:
     """Returns the entries of the operator log for jobs that a person created: one for each queue."""
-    by = actor()
-    if not by.person:
+    by = _actor.get()
+    if by is None or not by.person:
         return []
     created: dict[str, list[str]] = {}
     for job, one in zip(jobs, done, strict=True):

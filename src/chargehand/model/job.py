@@ -480,7 +480,9 @@ def check(job: NewJob) -> NewJob:
     check_name("queue", job.queue)
     check_name("id", job.id)
     for option in OPTIONS:
-        option.check(getattr(job, option.name))
+        value = getattr(job, option.name)
+        if value is not option.default:  # most are, and this is done for every job
+            option.check(value)
     return job
 
 

@@ -149,7 +149,16 @@ class Ledger:
         following = self._next(worker, now) if last else None
         pool.record_duration(now - held.since)
         pool.done += 1
-        self._record(claim, held.since, outcome, now, worker=worker, pid=pid, credible=credible, failed_in=failed_in)
+        if isinstance(outcome, Done):  # the most frequent case, without what only failures need
+            self.tally.ended(claim.queue, outcome, now - held.since)
+            duration = int((now - held.since) * 1000)
+            settlement = settle(claim, outcome, worker=worker, pid=pid, duration_ms=duration)
+            if settlement is not None:
+                self._add_settlement(settlement, now)
+        else:
+            self._record(
+                claim, held.since, outcome, now, worker=worker, pid=pid, credible=credible, failed_in=failed_in
+            )
         return following
 
     def _judge(self, worker: str, held: Held, claim: Claim) -> tuple[bool, str | None]:
@@ -402,13 +411,10 @@ class Ledger:
         """Settles a claim with this outcome, and returns the job's new state; None if there is nothing to write."""
         duration = int((now - since) * 1000)
         self.tally.ended(claim.queue, outcome, now - since)
-        if isinstance(outcome, Done):  # the most frequent case, without what only failures need
-            settlement = settle(claim, outcome, worker=worker, pid=pid, duration_ms=duration)
-        else:
-            settlement = settle(
-                claim, outcome, jitter=self._jitter(), worker=worker, pid=pid, duration_ms=duration, credible=credible,
-                failed_in=failed_in, policy=self._policy,
-            )  # fmt: skip
+        settlement = settle(
+            claim, outcome, jitter=self._jitter(), worker=worker, pid=pid, duration_ms=duration, credible=credible,
+            failed_in=failed_in, policy=self._policy,
+        )  # fmt: skip
         if settlement is None:
             return None
         self._add_settlement(settlement, now)

@@ -60,8 +60,8 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
 LONGEST_WAIT = 60.0
 MOST_ERRORS, ERROR_WINDOW = 3, 60.0
 EMPTY = Batch()
-BRISK = 0.0005
-"""Seconds after a whole turn during which a turn only handles what arrived: nothing else is that urgent."""
+BRISK = 0.001
+"""Seconds after a turn during which the node only handles what arrives: nothing else is that urgent."""
 UNKILLABLE_EVERY = 0.5
 """Seconds between two checks of processes that a SIGKILL did not end."""
 
@@ -229,11 +229,13 @@ class Node:
         """Submit what is due to the store, wait for events, decide, act. Only the wait blocks."""
         before = clock.monotonic()
         late = self._forgive(before)
-        if before < self._brisk_until and not late:
+        while before < self._brisk_until and not late:
             ready = self._loop.wait(0)
-            if ready:
-                self._loop.handle(ready)
-                return
+            if not ready:
+                break
+            self._loop.handle(ready)
+            before = clock.monotonic()
+            late = self._forgive(before)
         batch_at = self._submit(before) if self._open else None
         supervise_at = self._supervisor.next_due() or before + LONGEST_WAIT
         tend_at = self._tend_due(before) if self._open else before + LONGEST_WAIT

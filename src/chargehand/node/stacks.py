@@ -17,6 +17,8 @@ from chargehand.node.replies import Token, answer_stacks
 from chargehand.processes import proc
 from chargehand.protocol.control import Call
 
+NEVER = float("inf")
+
 
 class Dump:
     """A dump in progress, and the callers that wait for it."""
@@ -85,7 +87,9 @@ class StackRequests:
 
     def due(self) -> float:
         """Returns when `step` has something to do."""
-        return min((dump.look_at for dump in self._dumps.values()), default=float("inf"))
+        if not self._dumps:
+            return NEVER
+        return min(dump.look_at for dump in self._dumps.values())
 
     def ask(self, token: Token, call: Call) -> None:
         """Answer the caller with the stacks of a worker, now or later. UnknownCrew if there is no such worker."""

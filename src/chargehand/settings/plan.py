@@ -254,7 +254,9 @@ UNSET: Any = object()
 
 
 _IN_SECONDS = ("delay", "timeout")
-_OPTIONS = frozenset(option.name for option in OPTIONS)
+_OPTIONS = {option.name: option for option in OPTIONS}
+_OF_CREW = tuple(name for name in _OPTIONS if name in CrewPlan.__struct_fields__)
+"""The options that a crew has as well, for jobs without them."""
 
 
 def new_job(plan: CrewPlan, payload: str, *, id: str | None = None, **options: Any) -> NewJob:
@@ -264,19 +266,18 @@ def new_job(plan: CrewPlan, payload: str, *, id: str | None = None, **options: A
     datetime. Raises PayloadError if an option is unknown or has a value that is not allowed.
     """
     given = _in_milliseconds(options)
-    unknown = given.keys() - _OPTIONS
+    unknown = given.keys() - _OPTIONS.keys() if given else ()
     if unknown:
         known = ", ".join(sorted(name.removesuffix("_ms") for name in _OPTIONS))
         raise PayloadError(f"unknown option {', '.join(sorted(unknown))}; there are: {known}")
     if given.get("run_at_ms") is not None and given.get("delay_ms"):
         raise PayloadError("delay and run_at cannot be combined")
-    for option in OPTIONS:
-        if option.kind is tuple and isinstance(given.get(option.name), list):
-            given[option.name] = tuple(given[option.name])
-        if given.get(option.name) is None and not (option.optional and option.name in given):
-            given[option.name] = getattr(plan, option.name, option.default)
-        given[option.name] = _escaped(given[option.name])
-    return check(NewJob(id=id or new_id(), queue=plan.queue, payload=payload, **given))
+    chosen: dict[str, Any] = {name: getattr(plan, name) for name in _OF_CREW}
+    for name, value in given.items():
+        if value is not None or _OPTIONS[name].optional:
+            tags = _OPTIONS[name].kind is tuple and isinstance(value, list)
+            chosen[name] = _escaped(tuple(cast(list[Any], value)) if tags else value)
+    return check(NewJob(id=id or new_id(), queue=plan.queue, payload=payload, **chosen))
 
 
 def _escaped(value: Any) -> Any:

@@ -12,7 +12,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Set
 from contextlib import contextmanager, suppress
 from typing import Any, NoReturn
 
@@ -36,6 +36,7 @@ from chargehand.worker.pulse import (
 TEXT_LIMIT = 200
 """The maximum length of a progress text in characters."""
 REASON_LIMIT = 4000
+NO_CLAIMS: frozenset[tuple[str, int]] = frozenset()
 
 
 class Worker:
@@ -72,7 +73,7 @@ class Worker:
         """The id of a job and its progress; in a batch, that of the job which reported last."""
         self.unreported = False
         self.reported_at = 0.0
-        self._claims: set[tuple[str, int]] = set()
+        self._claims: Set[tuple[str, int]] = NO_CLAIMS
         """The ids and claim numbers of the current jobs."""
         self._follow: list[dict[str, Any]] = []
         self._settled = False
@@ -154,8 +155,8 @@ class Worker:
     def cancel(self, job_id: str, claim: int) -> None:
         """Marks a job as cancelled and interrupts its coroutine, unless it is in a batch; called by the pulse
         thread."""
-        self.cancelled.add((job_id, claim))
         self._link.cancel(job_id, claim)
+        self.cancelled.add((job_id, claim))  # last: `_end` clears both if this has an entry
         task, runner = self._task, self._runner
         if self.is_cancelled() and task is not None and runner is not None:
             runner.get_loop().call_soon_threadsafe(task.cancel)
@@ -296,7 +297,7 @@ class Worker:
 
     def _perform(self, body: dict[str, Any], takes: Any) -> int | None:
         """Performs one job and sends its outcome. Returns an exit code if the process must end."""
-        self._begin([body])
+        self._begin(body["id"], body, {(body["id"], body["claim"])})
         code: int | None = None
         try:
             frame = self._attempt(body, takes)
@@ -313,17 +314,18 @@ class Worker:
         with spare_descriptor():
             from chargehand.worker.batch import attempt
 
-        self._begin(bodies)
+        only = bodies[0] if len(bodies) == 1 else {}
+        self._begin(bodies[0]["id"], only, {(body["id"], body["claim"]) for body in bodies})
         frames, fatal = attempt(self, bodies, takes)
         if isinstance(fatal, errors.WorkerBroken):
             self._leave_broken(fatal, b"".join(frames))
         self._end(b"".join(frames))
         return None if fatal is None else self._fatal(fatal, fatal.exit_code)
 
-    def _begin(self, bodies: list[dict[str, Any]]) -> None:
+    def _begin(self, first: str, only: dict[str, Any], claims: Set[tuple[str, int]]) -> None:
+        """Sets the state for a job or a batch: the id of the first job, the body if there is one job, all claims."""
         self.turns += 1
-        self.current, self._body = bodies[0]["id"], bodies[0] if len(bodies) == 1 else {}
-        self._claims = {(body["id"], body["claim"]) for body in bodies}
+        self.current, self._body, self._claims = first, only, claims
         self._settled, self._began = False, clock.monotonic()
         self._follow, self._progress = [], None
         self._forward_logging()
@@ -336,10 +338,11 @@ class Worker:
 
     def _end(self, frames: bytes | None) -> None:
         """Resets the state after a job or a batch, and sends the outcomes."""
-        self._claims = set()
+        self._claims = NO_CLAIMS
         self.current, self._progress = None, None
-        self.cancelled.clear()  # before the outcome is sent: later cancellations concern the next job
-        self._link.clear()
+        if self.cancelled:  # cleared before the outcome is sent: later cancellations concern the next job
+            self.cancelled.clear()
+            self._link.clear()
         self.turns += 1
         if frames:
             self._send(frames)
