@@ -226,7 +226,7 @@ def test_ids_that_no_server_can_hold_are_unknown_ids(open_one: Opener) -> None:
     for bad in ("a\0b", "\ud800"):
         with store.transaction() as tx:
             assert [each.id for each in tx.jobs.cancel([bad])] == []
-            assert (tx.jobs.retry([bad]), tx.jobs.delete([bad]), tx.jobs.release(bad, 1, "x")) == ([], [], False)
+            assert (tx.jobs.retry([bad]), tx.jobs.delete([bad]), tx.jobs.release(bad, "1", "x")) == ([], [], False)
         assert (store.jobs.get(bad), store.jobs.attempts(bad)) == (None, [])
         assert store.jobs.find(JobFilter(ids=(bad,), text=bad)) == []
     assert state(store, "one") is State.QUEUED

@@ -66,7 +66,7 @@ SELECT {_JOB_FIELDS} FROM {_JOINED} WHERE j.seq = (SELECT job FROM chargehand_al
 _ATTEMPTS = b"""
 WITH one AS MATERIALIZED (SELECT coalesce((SELECT seq FROM chargehand_job WHERE id = $1),
   (SELECT job FROM chargehand_alias WHERE id = $1)) AS seq)
-SELECT claim, node, worker, pid, started_ms, duration_ms, outcome, error FROM (
+SELECT claim::text, node, worker, pid, started_ms, duration_ms, outcome, error FROM (
   SELECT nr, claim, node, worker, pid, started_ms, duration_ms, outcome, error FROM chargehand_attempt, one
   WHERE job = one.seq
   UNION ALL
