@@ -1,9 +1,13 @@
 """The stores, each in its own package; all of them implement the contract in `chargehand.store`."""
 
+from collections.abc import Generator
+from contextlib import contextmanager
+
 from chargehand.errors import ConfigurationError
 from chargehand.model.records import Migrated
 from chargehand.store import Store
 from chargehand.stores.location import Location, locate
+from chargehand.stores.moving import Reader, Writer
 from chargehand.stores.postgres.address import Address
 from chargehand.system.forks import importing
 from chargehand.system.linux import require_linux
@@ -25,15 +29,50 @@ def open_store(where: str | Location, *, create: bool = True, node: bool = False
 
 
 def _on_server(server: Address, *, create: bool, node: bool, synchronous: str) -> Store:
+    with _driver(server):
+        from chargehand.stores.postgres.store import PostgresStore
+
+    return PostgresStore(server, create=create, node=node, synchronous=synchronous)
+
+
+@contextmanager
+def _driver(server: Address) -> Generator[None]:
+    """Raises ConfigurationError if an import in the block fails for want of the driver."""
     with importing():
         try:
-            from chargehand.stores.postgres.store import PostgresStore
+            yield
         except ImportError as error:
             raise ConfigurationError(
                 f"the store {server.shown} needs the driver psycopg ({error}): pip install 'chargehand[postgres]'"
             ) from error
 
-    return PostgresStore(server, create=create, node=node, synchronous=synchronous)
+
+def open_reader(location: Location, *, target: bool = False) -> Reader:
+    """Returns what reads all rows of a store for a move, and changes nothing in it. `target`: it is being filled."""
+    require_linux()
+    if location.server is not None:
+        with _driver(location.server):
+            from chargehand.stores.postgres.moving import PostgresReader
+
+        return PostgresReader(location.server, target=target)
+    with importing():
+        from chargehand.stores.sqlite.moving import SqliteReader
+
+    return SqliteReader(location, target=target)
+
+
+def open_writer(location: Location) -> Writer:
+    """Returns what writes the rows of a move. The store is created if there is none."""
+    require_linux()
+    if location.server is not None:
+        with _driver(location.server):
+            from chargehand.stores.postgres.moving import PostgresWriter
+
+        return PostgresWriter(location.server)
+    with importing():
+        from chargehand.stores.sqlite.moving import SqliteWriter
+
+    return SqliteWriter(location)
 
 
 def migrate(location: Location) -> Migrated:

@@ -32,6 +32,8 @@ NODE_SETTINGS = {
     "enable_hashjoin": "off", "enable_mergejoin": "off", "jit": "off", "statement_timeout": "5s", "lock_timeout": "1s",
 }  # fmt: skip
 OTHER_SETTINGS = {"statement_timeout": "30s"}
+# A move reads page by page, by primary keys: the planner must not read whole tables for each page.
+MOVE_SETTINGS = {**NODE_SETTINGS, "plan_cache_mode": "auto", "statement_timeout": "0", "lock_timeout": "10s"}
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from chargehand.errors import StoreError
 from chargehand.model.records import Migrated
+from chargehand.stores.moving import UNFINISHED
 from chargehand.stores.postgres import driver, statements
 from chargehand.stores.postgres.session import Session
 
@@ -26,10 +27,23 @@ ADDITIONS = dict(_scripts("migrations", "additions"))
 
 def version(db: Session) -> tuple[int, set[str]]:
     """Returns the version of the tables and the names of the additions; 0 if there are no tables."""
-    if db.rows(_SQL["tables"]) != [(True,)]:
+    ((exists, _),) = db.rows(_SQL["tables"])
+    if not exists:
         return 0, set()
     ((found, additions),) = db.rows(_SQL["version"])
     return int(found), set(additions)
+
+
+def is_unfinished(db: Session) -> bool:
+    """Returns whether the store is the target of a move that has not finished."""
+    ((_, moving),) = db.rows(_SQL["tables"])
+    return bool(moving)
+
+
+def check_finished(db: Session) -> None:
+    """Raises StoreError if the store is the target of a move that has not finished."""
+    if is_unfinished(db):
+        raise StoreError(UNFINISHED.format(store=db.address.shown))
 
 
 def migrate(db: Session, *, create: bool) -> Migrated:

@@ -39,12 +39,14 @@ class PostgresStore:
         *,
         create: bool = True,
         node: bool = False,
+        moving: bool = False,
         synchronous: str = "full",
         now_ms: Callable[[], int] | None = None,
         new_ids: NewIds = new_ids,
     ) -> None:
         driver.check_driver()
-        settings = dict(driver.NODE_SETTINGS if node else driver.OTHER_SETTINGS)
+        kind = driver.MOVE_SETTINGS if moving else driver.NODE_SETTINGS if node else driver.OTHER_SETTINGS
+        settings = dict(kind)
         if synchronous == "normal":
             settings["synchronous_commit"] = "off"
         self.session = Session(address, settings, now_ms)
@@ -56,6 +58,8 @@ class PostgresStore:
         self.access = PostgresAccessReading(self.session)
         self._turns = Turns(self, new_ids)
         try:
+            if not moving:
+                schema.check_finished(self.session)
             self.migrated = schema.migrate(self.session, create=create)
         except BaseException:
             self.close()

@@ -21,6 +21,7 @@ from chargehand.ids import NewIds, new_ids
 from chargehand.model.batch import Batch, Result
 from chargehand.model.records import Holder, Migrated, Retention
 from chargehand.stores.location import Location
+from chargehand.stores.moving import MARK, UNFINISHED
 from chargehand.stores.sqlite import files, forks, schema
 from chargehand.stores.sqlite.database import Database
 from chargehand.stores.sqlite.errors import ENGINE, LONGEST_WAIT, NO_DATABASE, NO_STORE, store_errors
@@ -64,6 +65,7 @@ class SqliteStore:
         *,
         create: bool = True,
         tend: bool = False,
+        moving: bool = False,
         synchronous: str = "full",
         now_ms: Callable[[], int] = clock.now_ms,
         new_ids: NewIds = new_ids,
@@ -91,6 +93,8 @@ class SqliteStore:
                     self._connect(create)
                     if not create and not self._has_table(_SCHEMA):
                         raise StoreError(NO_STORE.format(path=path))
+                    if not moving and self._has_table(MARK):
+                        raise StoreError(UNFINISHED.format(store=path))
                 Location(path).secure()
                 if self._lock == -1:
                     self._lock = private.open_file(lock, os.O_RDWR | os.O_CREAT)

@@ -17,7 +17,7 @@ SELECT set_config(name, value, $2::boolean) FROM json_each_text($1::json) AS e(n
 SELECT pg_backend_pid(), current_setting('server_version_num')::int, pg_is_in_recovery(), current_schema()::text
 
 -- name: tables
-SELECT to_regclass('chargehand_schema') IS NOT NULL
+SELECT to_regclass('chargehand_schema') IS NOT NULL, to_regclass('chargehand_moving') IS NOT NULL
 
 -- name: make_tables
 CREATE TABLE IF NOT EXISTS chargehand_schema (version int PRIMARY KEY, checksum text NOT NULL, applied_ms bigint NOT NULL)
