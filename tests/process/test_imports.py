@@ -116,7 +116,6 @@ def test_a_worker_loads_few_modules() -> None:
         "chargehand.worker.main",
         "chargehand.worker.perform",
         "chargehand.worker.pulse",
-        "chargehand.worker.soundness",
         "chargehand.worker.thread_cap",
     ]
     heavy = {"msgspec", "pydantic", "fastapi", "apsw", "asyncio", "logging"}

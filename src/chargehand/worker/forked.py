@@ -5,18 +5,20 @@ heavy and does not know handlers.
 """
 
 import faulthandler
-import mmap
 import os
 import signal
 import socket
 import sys
 import threading
 from contextlib import suppress
-from typing import Any, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from chargehand import errors
 from chargehand.protocol.frame import Decoder, Frame, encode
 from chargehand.worker.failures import describe
+
+if TYPE_CHECKING:
+    import mmap
 
 MESSAGE_LIMIT = 16384
 CANCELLED_LIMIT = 4096
@@ -44,7 +46,9 @@ class ForkLink:
         for sock in (receiving, sending):
             sock.setblocking(False)
         self._identity = identity(sending.fileno())
-        self._cancelled = mmap.mmap(-1, CANCELLED_LIMIT)  # shared with the processes that the handler forks
+        self._cancelled: list[bytes] = []
+        self._shared: mmap.mmap | None = None
+        """The cancelled jobs, in memory that forked processes share; None until the handler forks one."""
 
     def fileno(self) -> int:
         return self._receiving.fileno()
@@ -59,15 +63,34 @@ class ForkLink:
         return []
 
     def cancel(self, job_id: str, fence: int) -> None:
-        """Shows forked processes that the job was cancelled."""
-        with suppress(ValueError):  # no room for another
-            self._cancelled.write(_line(job_id, fence))
+        """Shows forked processes that the job was cancelled; called by the pulse thread."""
+        line = _line(job_id, fence)
+        self._cancelled.append(line)  # first: `share` copies it, if it makes the memory now
+        self._show(line)
 
     def clear(self) -> None:
         """Removes all cancellations, after a job or a batch."""
-        if self._cancelled.tell():
-            self._cancelled[:] = bytes(CANCELLED_LIMIT)
-            self._cancelled.seek(0)
+        if self._cancelled:
+            self._cancelled.clear()
+            if self._shared is not None:
+                self._shared[:] = bytes(CANCELLED_LIMIT)
+                self._shared.seek(0)
+
+    def share(self) -> None:
+        """Makes the shared memory, before the first fork."""
+        if self._shared is not None:
+            return
+        with suppress(OSError, ImportError):  # no descriptor or memory left: the process will see no cancellation
+            import mmap  # most handlers do not fork
+
+            self._shared = mmap.mmap(-1, CANCELLED_LIMIT)
+            for line in list(self._cancelled):
+                self._show(line)
+
+    def _show(self, line: bytes) -> None:
+        if self._shared is not None:
+            with suppress(ValueError):  # no room for another
+                self._shared.write(line)
 
     # in a forked process
 
@@ -79,7 +102,7 @@ class ForkLink:
 
     def is_cancelled(self, job_id: str, fence: int) -> bool:
         """Returns whether the worker was asked to cancel the job."""
-        return self._cancelled.find(_line(job_id, fence), 0) >= 0
+        return self._shared is not None and self._shared.find(_line(job_id, fence), 0) >= 0
 
 
 def _line(job_id: str, fence: int) -> bytes:
@@ -92,16 +115,19 @@ class ForkGuard:
     Signals are blocked during the fork, so that one sent to the child never reaches it before it is detached.
     """
 
-    def __init__(self, worker: Forkable, sockets: tuple[socket.socket, ...], pipe: tuple[int, ...]) -> None:
-        self._worker, self._sockets, self._pipe = worker, sockets, pipe
+    def __init__(
+        self, worker: Forkable, link: ForkLink, sockets: tuple[socket.socket, ...], pipe: tuple[int, ...]
+    ) -> None:
+        self._worker, self._link, self._sockets, self._pipe = worker, link, sockets, pipe
         self._identities = {number: identity(number) for number in (*pipe, *(sock.fileno() for sock in sockets))}
         self._saved = threading.local()
         os.register_at_fork(
-            before=self._block_signals, after_in_parent=self._unblock_signals, after_in_child=self._detach_child
+            before=self._prepare, after_in_parent=self._unblock_signals, after_in_child=self._detach_child
         )
 
-    def _block_signals(self) -> None:
+    def _prepare(self) -> None:
         if not self._worker.detached:
+            self._link.share()
             self._saved.mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT})
 
     def _unblock_signals(self) -> None:

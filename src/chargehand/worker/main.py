@@ -6,7 +6,6 @@ it may block. The pulse socket carries health reports out and requests in; it ne
 report matters. Nothing heavy is imported until the handler imports it.
 """
 
-import atexit
 import faulthandler
 import os
 import signal
@@ -20,8 +19,8 @@ from chargehand import clock, codec, errors, handler
 from chargehand.handler import Handler, Job
 from chargehand.processes.prctl import adopt_orphans, die_with_parent
 from chargehand.protocol.frame import WORK_FRAME_LIMIT, Frame, encode
-from chargehand.worker import perform, soundness, thread_cap
-from chargehand.worker.failures import describe, message, reserve_descriptor, spare_descriptor
+from chargehand.worker import perform, thread_cap
+from chargehand.worker.failures import culprit, describe, message, reserve_descriptor, spare_descriptor
 from chargehand.worker.forked import ForkGuard, ForkLink, flush_output, leave
 from chargehand.worker.pulse import (
     REPORT_INTERVAL,
@@ -363,7 +362,7 @@ class Worker:
                     f"a page of {len(items)} items has {len(frame):,} bytes; the maximum is {WORK_FRAME_LIMIT:,}"
                 )
         except Exception as error:
-            broken = soundness.culprit(error)
+            broken = culprit(error)
             if broken is not None:
                 self._leave_broken(broken)
             self.errors += 1
@@ -401,7 +400,7 @@ class Worker:
 
     def check_sound(self, error: BaseException) -> None:
         """Raises WorkerBroken if the process can do no job after this exception, by its kind or by a self-test."""
-        broken = soundness.culprit(error)
+        broken = culprit(error)
         if isinstance(broken, errors.WorkerBroken):
             raise broken
         if broken is not None:
@@ -419,7 +418,7 @@ class Worker:
 
     def _leave_broken(self, error: BaseException, frames: bytes = b"") -> NoReturn:
         """Sends outcomes and the report that this process is broken, and exits at once: nothing else in it is safe."""
-        shown = error if error.__cause__ is None else soundness.culprit(error.__cause__) or error
+        shown = error if error.__cause__ is None else culprit(error.__cause__) or error
         self._send(frames + encode("BROKEN", {"why": perform.truncate(describe(shown))}))
         flush_output()
         os._exit(errors.EXIT_ERROR)
@@ -464,7 +463,7 @@ def main(work_fd: int, pulse_fd: int, crash_fd: int, parent: int, asked_fd: int 
     receiving, sending = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
     link = ForkLink(receiving, sending)
     worker = Worker(work, pulse, inbox, frames, plan, writing, link)
-    ForkGuard(worker, (work, pulse, receiving), (reading, writing))
+    ForkGuard(worker, link, (work, pulse, receiving), (reading, writing))
     Pulse(worker, pulse, reading, link, asked, plan["beat"], plan["grace"]).start()
     _exit(_serve(worker))
 
@@ -497,6 +496,8 @@ def _serve(worker: Worker) -> int:
 
 def _exit(code: int) -> NoReturn:
     """Exits without waiting for threads that a handler left running: they would go on as if in a worker."""
+    import atexit
+
     atexit._run_exitfuncs()  # pyright: ignore[reportPrivateUsage] (no public function does this without joining threads)
     flush_output()
     os._exit(code & 0xFF)
