@@ -118,5 +118,5 @@ def test_a_worker_loads_few_modules() -> None:
         "chargehand.worker.pulse",
         "chargehand.worker.thread_cap",
     ]
-    heavy = {"msgspec", "pydantic", "fastapi", "apsw", "asyncio", "logging"}
+    heavy = {"msgspec", "pydantic", "fastapi", "apsw", "asyncio", "logging", "socket", "importlib", "mmap"}
     assert heavy.isdisjoint(loaded)

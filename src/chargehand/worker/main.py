@@ -9,7 +9,6 @@ report matters. Nothing heavy is imported until the handler imports it.
 import faulthandler
 import os
 import signal
-import socket
 import sys
 from collections.abc import Callable, Generator, Iterator, Set
 from contextlib import contextmanager, suppress
@@ -43,8 +42,8 @@ class Worker:
 
     def __init__(
         self,
-        work: socket.socket,
-        pulse: socket.socket,
+        work: int,
+        pulse: int,
         inbox: Inbox,
         frames: Iterator[Frame],
         plan: dict[str, Any],
@@ -436,7 +435,9 @@ class Worker:
         if self.detached:
             leave(None)  # forked by code that `call` does not enclose, such as a generator
         try:
-            self._work.sendall(frame)
+            sent = os.write(self._work, frame)
+            while sent < len(frame):
+                sent += os.write(self._work, frame[sent:])
         except (BrokenPipeError, ConnectionResetError):
             kill_own_session()  # the node has exited
 
@@ -448,11 +449,10 @@ def main(work_fd: int, pulse_fd: int, crash_fd: int, parent: int, asked_fd: int 
     _enable_stack_dumps(crash_fd, asked)
     reserve_descriptor()
     adopt_orphans()  # processes that a job leaves behind stay below this worker and end with it
-    work, pulse = socket.socket(fileno=work_fd), socket.socket(fileno=pulse_fd)
-    for sock in (work, pulse):
-        sock.setblocking(True)
-        sock.set_inheritable(False)
-    inbox = Inbox(work)
+    for descriptor in (work_fd, pulse_fd):
+        os.set_inheritable(descriptor, False)
+    os.set_blocking(work_fd, True)
+    inbox = Inbox(work_fd)
     frames = iter(inbox)
     plan = next(frames).read()  # the node sends INIT before anything else
     inbox.turn_every(plan["turn"])
@@ -460,11 +460,10 @@ def main(work_fd: int, pulse_fd: int, crash_fd: int, parent: int, asked_fd: int 
     handler.inside_worker = True
     thread_cap.cap(plan["threads"])
     reading, writing = catch_signals()
-    receiving, sending = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
-    link = ForkLink(receiving, sending)
-    worker = Worker(work, pulse, inbox, frames, plan, writing, link)
-    ForkGuard(worker, link, (work, pulse, receiving), (reading, writing))
-    Pulse(worker, pulse, reading, link, asked, plan["beat"], plan["grace"]).start()
+    link = ForkLink()
+    worker = Worker(work_fd, pulse_fd, inbox, frames, plan, writing, link)
+    ForkGuard(worker, link, (work_fd, pulse_fd, reading, writing))
+    Pulse(worker, pulse_fd, reading, link, asked, plan["beat"], plan["grace"]).start()
     _exit(_serve(worker))
 
 
