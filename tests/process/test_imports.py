@@ -6,6 +6,7 @@ import sys
 import venv
 from pathlib import Path
 
+import pytest
 from world import World
 
 from chargehand import Chargehand
@@ -49,6 +50,7 @@ def test_only_workers_import_what_a_handler_needs(hand: Chargehand, world: World
         host.wait(20)
 
 
+@pytest.mark.full
 def test_the_wheel_without_extras_imports_and_works(world: World) -> None:
     """In an environment of its own that has the two core dependencies and nothing else."""
     dist = world.folder / "dist"

@@ -54,6 +54,8 @@ from upgraded_app import Text, fail, hand, keep, say
 from chargehand import JobFailed
 from chargehand.model.access import Scope
 
+pytestmark = pytest.mark.full
+
 with hand.running():
     done = [say.enqueue(Text(text), label=text) for text in ("one", "two")] + [keep.enqueue("three")]
     for ref in done:
