@@ -31,6 +31,8 @@ from chargehand.stores.sqlite import schema
 from chargehand.testing import eventually
 from paths import HANDLERS, ROOT
 
+pytestmark = pytest.mark.full
+
 OLD = ROOT / "tests" / "data" / "chargehand-0.1.0-6d79733.whl"
 STORE_ERROR = 4
 """The exit status of a command whose store cannot be used."""
@@ -53,8 +55,6 @@ import json
 from upgraded_app import Text, fail, hand, keep, say
 from chargehand import JobFailed
 from chargehand.model.access import Scope
-
-pytestmark = pytest.mark.full
 
 with hand.running():
     done = [say.enqueue(Text(text), label=text) for text in ("one", "two")] + [keep.enqueue("three")]
