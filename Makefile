@@ -9,7 +9,7 @@ APT := apt-get -qq -o Acquire::Retries=0 -o Acquire::http::Timeout=10
 # The targets start hundreds of processes; without cached bytecode each would compile every module.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run example test test-all check format lint types imports bench simulate chaos docs dashboard clean help
+.PHONY: run example test test-full test-all check format lint types imports bench simulate chaos docs dashboard clean help
 
 help:            ## list the targets
 	@grep -E '^[a-z-]+: .*##' Makefile | sed 's/:.*##/\t/' | expand -t 12
@@ -41,14 +41,17 @@ run: $(STAMP)    ## run the Tonearm demo: analyse songs while workers are killed
 example: $(STAMP)  ## run a small application with two crews; kill a worker and watch
 	@$(BIN)/python -m examples.demo
 
-test: $(STAMP) | $(NGINX) $(BROWSER)  ## run all tests
+test: $(STAMP) | $(NGINX) $(BROWSER)  ## run the tests
 	@$(BIN)/python -m pytest -m alone  # first, so that in a new clone the parallel run finds cached bytecode
-	@$(BIN)/python -m pytest -n 4 --dist worksteal -m "not alone"
+	@$(BIN)/python -m pytest -n 4 --dist worksteal -m "not alone and not full"
+
+test-full: $(STAMP)  ## run the tests with libraries of songs, with wheels and upgrades
+	@$(BIN)/python -m pytest -n 4 --dist worksteal -m full
 
 test-all:        ## run all tests with every Python from 3.11 to 3.14 that is present (PYTHONS="3.12 3.13": only these)
 	@$(PYTHON) tests/every_python.py $(PYTHONS)
 
-check: $(STAMP) format lint types imports test  ## run format, lint, types, imports and tests, as CI does
+check: $(STAMP) format lint types imports test test-full  ## run format, lint, types, imports and all tests, as CI does
 
 format: $(STAMP)
 	@$(BIN)/ruff format --check .

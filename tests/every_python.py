@@ -1,4 +1,4 @@
-"""Runs `make test` with every supported version of Python that is present, each in an environment of its own.
+"""Runs `make test test-full` with every supported version of Python that is present, each in an environment of its own.
 
 `make test-all` calls it. An interpreter is present if `python3.N` on the PATH runs, or if pyenv has that version. The
 environments are `.venvs/3.N`, installed as `make test` installs `.venv`, but from wheels only: building a package from
@@ -82,7 +82,7 @@ def tested(found: Found, version: str) -> Result:
         text = "cannot be installed; see pip's message above: a pinned package may have no wheel for this version"
         return Result(found.version, "not installed", text)
     begun = time.monotonic()
-    code = subprocess.run([*make, "test", *values], env=environment).returncode
+    code = subprocess.run([*make, "test", "test-full", *values], env=environment).returncode
     minutes, seconds = divmod(round(time.monotonic() - begun), 60)
     state = "failed" if code else "passed"
     return Result(found.version, state, f"{state} in {minutes} min {seconds} s")

@@ -74,7 +74,7 @@ def test_each_version_is_installed_and_tested_in_its_own_environment(
         command(commands / "make", f'echo "$*" >> {log}; [ "$2" != {fails} ]')
         assert every_python.tested(found, "3.13").state == state
     install = "--no-print-directory .venvs/3.13/.ready VENV=.venvs/3.13 PYTHON=/python3.13"
-    test = "--no-print-directory test VENV=.venvs/3.13 PYTHON=/python3.13"
+    test = "--no-print-directory test test-full VENV=.venvs/3.13 PYTHON=/python3.13"
     assert log.read_text().splitlines() == [install, test, install, test, install]
     assert "Python 3.13.0 (/python3.13)" in capfd.readouterr().out
 

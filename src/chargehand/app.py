@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, Unpack, over
 
 from msgspec.structs import replace
 
-from chargehand import handler, log, settings
+from chargehand import handler, log
 from chargehand.crew import Crew, JobOptions
 from chargehand.errors import ConfigurationError, UnknownCrew
 from chargehand.host.health import Component
@@ -38,10 +38,13 @@ from chargehand.model.records import (
     Snapshot,
 )
 from chargehand.model.search import DiscoveryPolicy
-from chargehand.settings import Declared, Settings
+from chargehand.settings import staffing
+from chargehand.settings.known import Settings
+from chargehand.settings.layers import read as read_settings
 from chargehand.settings.plan import UNSET, CrewPlan, NodePlan, Page, check_crew, check_type, duration, size
 from chargehand.settings.schedule import RecurringJob, Schedule
 from chargehand.settings.schedule import check as check_schedule
+from chargehand.settings.staffing import Declared
 from chargehand.store import Transaction
 from chargehand.stores.location import locate
 from chargehand.system import extras, forks
@@ -109,7 +112,7 @@ class Chargehand:
         given = {"url": None if url is None else os.fspath(url), "node": node, "history": history}
         given |= {"restart": restart, "liveness": liveness, "starts": starts, "retention": retention}
         given |= {"jobs": jobs, "discovery": discovery}
-        self.settings: Settings = settings.read(Path(folder).resolve(), {**given, "log_level": log_level})
+        self.settings: Settings = read_settings(Path(folder).resolve(), {**given, "log_level": log_level})
         """The settings, read once: arguments, `chargehand.toml`, `.env` and environment."""
         self.location = locate(self.settings.url)
         """Where the store is; `str` gives its address."""
@@ -157,7 +160,7 @@ class Chargehand:
         for word, kind in (("takes", takes), ("gives", gives)):
             check_type(name, word, kind)
         rest.setdefault("queue", name)
-        rest["threads"] = settings.threads(self.settings, name, rest.get("threads"))
+        rest["threads"] = staffing.threads(self.settings, name, rest.get("threads"))
         self._declared[name] = Declared(name, rest.get("workers"), bool(rest.pop("default", False)))
         crew = Crew[Any, Any](self.internal, check_crew(CrewPlan(name=name, handler=handler, **rest)), takes, gives)
         self._crews[name] = crew
@@ -484,7 +487,7 @@ class Chargehand:
 
     def _node_plan(self) -> NodePlan:
         found = self.settings
-        counts = settings.workers(found, list(self._declared.values()))
+        counts = staffing.workers(found, list(self._declared.values()))
         return NodePlan(
             store=self.url,
             node=self.node_name,

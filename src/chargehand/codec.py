@@ -19,24 +19,24 @@ MARK = "\U0010fade"
 
 A private character that is not printable and that no known font or text uses.
 """
-_UNSAFE = re.compile(f"[\0\ud800-\udfff{MARK}]")
-_UNSAFE_IN_JSON = re.compile(rf"\\u0000|\\.|[\ud800-\udfff{MARK}]")
-_ESCAPE = re.compile(f"{MARK}(?:{MARK}|x00|x[89a-f][0-9a-f]|ud(?:[89abdef][0-9a-f]|c[0-7])[0-9a-f])")
+_UNSAFE = f"[\0\ud800-\udfff{MARK}]"
+_UNSAFE_IN_JSON = rf"\\u0000|\\.|[\ud800-\udfff{MARK}]"
+_ESCAPE = f"{MARK}(?:{MARK}|x00|x[89a-f][0-9a-f]|ud(?:[89abdef][0-9a-f]|c[0-7])[0-9a-f])"
 
 
 def escape(text: str) -> str:
     """Returns the text as valid Unicode without NUL; ordinary text is returned unchanged."""
-    return text if _is_ordinary(text, "\0") else _UNSAFE.sub(_escaped, text)
+    return text if _is_ordinary(text, "\0") else re.sub(_UNSAFE, _escaped, text)
 
 
 def restore(text: str) -> str:
     """Returns the text that `escape` was given; what is not an escape is returned unchanged."""
-    return _ESCAPE.sub(_restored, text) if MARK in text else text
+    return re.sub(_ESCAPE, _restored, text) if MARK in text else text
 
 
 def clean(text: str) -> str:
     """Returns a text that may contain escapes already, such as a search, as valid Unicode without NUL."""
-    return text if _is_ordinary(text, "\0") else _UNSAFE.sub(_cleaned, text)
+    return text if _is_ordinary(text, "\0") else re.sub(_UNSAFE, _cleaned, text)
 
 
 def readable(text: str) -> str:
@@ -54,12 +54,12 @@ def to_utf8(text: str) -> bytes:
 
 def escape_json(text: str) -> str:
     """Returns a JSON text, made with ensure_ascii=False, with its strings escaped."""
-    return text if _is_ordinary(text, "\\u0000") else _UNSAFE_IN_JSON.sub(_escaped_in_json, text)
+    return text if _is_ordinary(text, "\\u0000") else re.sub(_UNSAFE_IN_JSON, _escaped_in_json, text)
 
 
 def restore_json(text: str) -> str:
     """Returns a JSON text with its strings restored: `json` can decode it, but UTF-8 may not be able to encode it."""
-    return _ESCAPE.sub(_restored_in_json, text) if MARK in text else text
+    return re.sub(_ESCAPE, _restored_in_json, text) if MARK in text else text
 
 
 def _is_ordinary(text: str, nul: str) -> bool:

@@ -6,6 +6,7 @@ import wave
 from collections import Counter
 from pathlib import Path
 
+import pytest
 import shelves
 import tagged
 from test_tonearm_app_commands import say
@@ -17,6 +18,8 @@ from tonearm.demo import story
 from tonearm.handlers import Look
 from tonearm.library import Library
 from tonearm.tags import read
+
+pytestmark = pytest.mark.full
 
 HOURS = 1
 

@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import httpx
+import pytest
 import shelves
 import tagged
 
@@ -19,6 +20,8 @@ from tonearm import crews, report
 from tonearm.library import Library
 from tonearm.tags import read
 from tonearm.tags.read import Tags
+
+pytestmark = pytest.mark.full
 
 
 def port() -> int:

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
+import pytest
 import soundfile
 from playwright.sync_api import expect, sync_playwright
 from shots_tonearm import CHROMIUM
@@ -19,6 +20,8 @@ from tonearm import labels
 from tonearm.demo import songs, story
 from tonearm.ear.listen import Ear
 from tonearm.tiers import SHOWN, judge, within
+
+pytestmark = pytest.mark.full
 
 
 @contextmanager

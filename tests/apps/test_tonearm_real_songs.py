@@ -18,6 +18,8 @@ from tonearm.library import Library
 from tonearm.tagger import Tagger
 from tonearm.tiers import within
 
+pytestmark = pytest.mark.full
+
 INSTALLED = (
     "/usr/share/games/frozen-bubble/snd/*zik*.ogg",  # frozen-bubble-data
     "/usr/share/singularity/music/*.ogg",  # singularity-music

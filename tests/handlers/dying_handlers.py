@@ -11,24 +11,19 @@ from scripted_handlers import write
 from chargehand import Handler, Job, clock
 
 
-class LastWords:
-    """A socket that is killed, with its process, by its first word."""
-
-    def __init__(self, sock: Any) -> None:
-        self._sock = sock
-
-    def sendall(self, data: bytes) -> None:
-        self._sock.sendall(data)
-        os.kill(os.getpid(), signal.SIGKILL)
-
-
 class DiesAfter(Handler[dict[str, Any], str]):
     def perform(self, job: Job[dict[str, Any]]) -> str:
         write(job.payload["ledger"], "start", job.id, os.getpid())
         while not Path(job.payload["gate"]).exists():
             clock.sleep(0.002)
         context: Any = job._context  # pyright: ignore[reportPrivateUsage]
-        context._work = LastWords(context._work)
+        send = context._send
+
+        def last_words(frame: bytes) -> None:
+            send(frame)
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        context._send = last_words
         return "said"
 
 
@@ -44,9 +39,9 @@ class Garbler(Handler[dict[str, Any], str]):
             case "pulse":
                 context.outlet.send(b"\x00\xff|{[" * 50 + b"\nHEALTH|{}\n" + b"HEALTH|" + b"[" * 5000 + b"\n")
             case "work":
-                context._work.sendall(b"DONE|{half of an outcome\n")
+                context._send(b"DONE|{half of an outcome\n")
             case _:  # the outcome of a job that it does not have
-                context._work.sendall(b'DONE|{"id":"another","claim":1,"result":1}\n')
+                context._send(b'DONE|{"id":"another","claim":1,"result":1}\n')
         while True:
             clock.sleep(60)
 

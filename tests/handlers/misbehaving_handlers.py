@@ -71,10 +71,10 @@ class Rough(Handler[dict[str, Any], Any]):
 
     def ready_again(self, job: Job[Any]) -> None:
         context: Any = job._context  # pyright: ignore[reportPrivateUsage]
-        context._work.sendall(b"READY|{}\n")
+        context._send(b"READY|{}\n")
         wait_for_ever()
 
     def empty_lines(self, job: Job[Any]) -> None:
         context: Any = job._context  # pyright: ignore[reportPrivateUsage]
-        context._work.sendall(b"\n" * 200_000)
+        context._send(b"\n" * 200_000)
         wait_for_ever()

@@ -73,11 +73,12 @@ def test_a_worker_that_will_be_killed_has_been_asked_already() -> None:
         (b"", Written()),
         (b"Thread 1\n", Written("Thread 1")),
         (b"\0", Written()),
-        (b"\0Thread 1\n", Written()),
+        (b"\0Thread 1\n", Written("Thread 1")),  # on the signal: C code took the interpreter from the pulse thread
         (b"\0Thread 1\n\0", Written("", "Thread 1")),
         (b"Thread 1\n\0Thread 2\n", Written("Thread 1")),
         (b"Thread 1\n\0Thread 2\n\0", Written("Thread 1", "Thread 2")),
         (b"\0Thread 1\n\0\0Thread 2\n\0", Written("", "Thread 1")),
+        (b"\0Thread 1\n\0\0Thread 2\n", Written("Thread 2", "Thread 1")),
         (b"read 1\n\0\0Thread 2\n\0", Written("read 1", "Thread 2")),  # the file was emptied during the first dump
         (b"\0\xff\n\0", Written("", "\ufffd")),
         (b"\0y" + b"x" * LONGEST + b"\0", Written("", "x" * LONGEST)),  # the main thread comes last

@@ -7,7 +7,14 @@ import subprocess
 import sys
 from typing import Any
 
+import pytest
+
+from chargehand import clock
+from chargehand.model.fleet import stacks
+from chargehand.model.fleet.stacks import SignalState, StackCode
 from chargehand.node.handle import Handle
+from chargehand.node.stacks import Dump
+from chargehand.processes import proc
 
 CHILD = "import os, sys; print(); sys.stdin.readline(); os.dup2(1, int(sys.argv[1])); print(); sys.stdin.readline()"
 
@@ -60,5 +67,34 @@ def test_a_request_does_not_repeat_the_last_dump_of_a_worker() -> None:
     handle.signal_stacks()  # for a request that has waited since before
     assert child.signals == [signal.SIGUSR1]
     assert handle.stacks().startswith("Fatal\n\nlast\n\nThreads, from /proc:\n")
+    for descriptor in (crash, asked):
+        os.close(descriptor)
+
+
+# spec: CL-6
+def test_a_dump_that_ends_while_the_node_looks_is_returned_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    crash, asked = os.memfd_create("crash"), os.memfd_create("asked")
+    fcntl.fcntl(asked, fcntl.F_SETFL, os.O_APPEND)
+    child: Any = Child(os.getpid())
+    handle = Handle("worker:do:0", "do", child, crash, asked, None)  # pyright: ignore[reportArgumentType]
+    rest: list[bytes] = []
+
+    def signal_state(pid: int, number: int) -> SignalState:
+        """The handler of the signal writes the rest of the dump and returns after the node has read the file."""
+        while rest:
+            os.write(asked, rest.pop())
+        return SignalState(state="R", caught=True, pending=False)
+
+    monkeypatch.setattr(proc, "signal_state", signal_state)
+    now = clock.monotonic()
+    dump = Dump(handle, None, now)
+    later = now + stacks.PATIENCE
+    assert dump.look(later) is None
+    assert child.signals == [signal.SIGUSR1]
+    os.write(asked, b"pulse thread\n")
+    rest.append(b"main thread\n")
+    answer = dump.look(later)
+    assert answer is not None
+    assert (answer.code, answer.stacks) == (StackCode.DUMPED, "pulse thread\nmain thread")
     for descriptor in (crash, asked):
         os.close(descriptor)

@@ -66,7 +66,7 @@ def everybody():
 if __name__ == "__main__":
     hand.open()
     writing.set()
-    writers = [threading.Thread(target=write) for _ in range(2)]
+    writers = [threading.Thread(target=write, daemon=True) for _ in range(2)]
     for writer in writers:
         writer.start()
     everybody()

@@ -43,7 +43,7 @@ def test_health_is_dropped_not_torn_when_the_node_does_not_read(  # spec: WP-5
     pair: tuple[socket.socket, socket.socket],
 ) -> None:
     ours, theirs = pair
-    outlet, decoder = FrameWriter(ours), Decoder(1 << 16)
+    outlet, decoder = FrameWriter(ours.fileno()), Decoder(1 << 16)
     for number in range(2000):
         outlet.send(encode("HEALTH", {"number": number, "text": "x" * 700}))  # returns, though nobody reads
     numbers = [frame.read()["number"] for frame in read_all(theirs, decoder) if isinstance(frame, Frame)]

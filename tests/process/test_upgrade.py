@@ -31,6 +31,8 @@ from chargehand.stores.sqlite import schema
 from chargehand.testing import eventually
 from paths import HANDLERS, ROOT
 
+pytestmark = pytest.mark.full
+
 OLD = ROOT / "tests" / "data" / "chargehand-0.1.0-6d79733.whl"
 STORE_ERROR = 4
 """The exit status of a command whose store cannot be used."""

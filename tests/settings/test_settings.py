@@ -16,8 +16,11 @@ from chargehand import (
     RestartPolicy,
     Retention,
 )
-from chargehand.settings import Declared, Secret, Settings, dotenv, read, threads, workers
-from chargehand.settings.known import SETTINGS
+from chargehand.settings import dotenv
+from chargehand.settings.known import SETTINGS, Settings
+from chargehand.settings.layers import read
+from chargehand.settings.reading import Secret
+from chargehand.settings.staffing import Declared, threads, workers
 
 # spec: CF-1
 

@@ -109,7 +109,7 @@ RESTARTS = (
         old="    if place.status is Status.FAILED:\n        return [], AnswerCode.GIVEN_UP",
         new="    if place.status is Status.FAILED and place.paused:\n        return [], AnswerCode.GIVEN_UP",
         profile="people",
-        first=20,
+        first=54,
         seeds=150,
     ),
     Mutant(
@@ -119,7 +119,7 @@ RESTARTS = (
         new="                if place.alive:\n                    actions.append(SetPaused(place.component, paused))\n"
         "                elif not paused and place.status is Status.FAILED:\n                    self.start(place)\n",
         profile="people",
-        first=63,
+        first=24,
         seeds=150,
     ),
     Mutant(
@@ -128,7 +128,7 @@ RESTARTS = (
         old="            why = (failed or {}).get(place.component)\n",
         new="            why = None\n",
         profile="people",
-        first=45,
+        first=36,
         seeds=150,
     ),
     # what outlives the node
@@ -170,7 +170,7 @@ RESTARTS = (
         old="        place.history.restarts = 0\n",
         new="",
         profile="node deaths",
-        first=43,
+        first=19,
     ),
     # jobs that end their node
     Mutant(

@@ -49,7 +49,7 @@ TRUST = (
         old="        if before is not None and before.process in self._broken:\n            before = None\n",
         new="",
         profile="sick",
-        first=5,
+        first=8,
     ),
     Mutant(
         name="a success after a probe proves nothing",
@@ -57,7 +57,7 @@ TRUST = (
         old="            self._broken.append(self._accused)\n",
         new="",
         profile="sick",
-        first=5,
+        first=8,
     ),
     Mutant(
         name="every worker is replaced while nothing succeeds",
@@ -89,7 +89,7 @@ TRUST = (
         old="        if pool.available - {worker}:\n            return True\n",
         new="        if pool.available - {worker}:\n            return False\n",
         profile="sick",
-        first=56,
+        first=23,
     ),
     Mutant(
         name="a broken process that does not exit is left alone",

@@ -181,7 +181,7 @@ WORK = (
         old="        self._settlements[:0] = batch.settlements\n",
         new="",
         profile="work",
-        first=17,
+        first=27,
     ),
     Mutant(
         name="a dead worker's job is forgotten",
@@ -189,7 +189,7 @@ WORK = (
         old="            if self._record(claim, held.since, its, now, worker=worker, pid=pid) is State.FAILED:\n",
         new="            if claim.failures > 99:\n",
         profile="poison",
-        first=2,
+        first=0,
     ),
     Mutant(
         name="a quarantined job does not count as got out of the way",

@@ -188,7 +188,7 @@ class RestartPromises(Book):
     def _crashed(self, record: Record, reason: str, cause: str, *, had_job: bool, fatal: bool) -> None:
         now, policy, done = self.world.now, self.world.profile.restart, self.done[record.crew]
         charge = not had_job or record.done_before == done
-        record.done_before, record.crashed = done, True
+        record.done_before, record.crashed, record.crash_at = done, True, now
         record.streak += 1
         record.unkept = True
         if charge:
@@ -228,7 +228,8 @@ class RestartPromises(Book):
             self.check(not left, f"{component}, which was tried for all, was given up, but {left} wait for it")
         expected = {"stay": "stopped", "asleep": "asleep"}.get(record.state, place.status.value)
         self.check(place.status.value == expected, f"{component}: {place.status}, must be {expected}")
-        if record.crashed and not failed and crew not in self.breakers and not self.stopping:
+        crashed = record.crashed and record.crash_at == self.world.now
+        if crashed and not failed and crew not in self.breakers and not self.stopping:
             both = self._epidemic(crew, leaving=True) and self._epidemic(crew, leaving=False)
             self.check(not both, f"all of {crew} crash of the same cause: no breaker")
 

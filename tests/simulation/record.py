@@ -93,6 +93,8 @@ class Record(msgspec.Struct):
     crashed: bool = False
     """Whether the last life ended in a crash."""
     idle_crash: tuple[float, str] | None = None
+    crash_at: float | None = None
+    """When it last crashed: the death for a timeout or a cancelled job is no crash, although it looks like one."""
     suspect: bool = False
     """Whether the last life was replaced because of the jobs that it failed, and that is not reported yet."""
     report: tuple[str, bool] | None = None

@@ -109,4 +109,4 @@ class Reporter:
 def test_the_heartbeat_goes_on_after_the_memory_was_used_up() -> None:
     node, sock = socket.socketpair()
     with node, sock, pytest.raises(EnoughError):
-        Pulse(Reporter(), sock, node.fileno(), ForkLink(node, sock), StackFile(node.fileno()), 0.001, 1.0).run()
+        Pulse(Reporter(), sock.fileno(), node.fileno(), ForkLink(), StackFile(node.fileno()), 0.001, 1.0).run()

@@ -1,5 +1,6 @@
 """The link between a worker and the processes that its handler forks."""
 
+import os
 import socket
 from collections.abc import Iterator
 from typing import Any
@@ -16,9 +17,14 @@ HOW_FAR = {"done": 1, "total": 2, "stage": None, "detail": None}
 
 @pytest.fixture
 def link() -> Iterator[ForkLink]:
-    receiving, sending = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
-    with receiving, sending:
-        yield ForkLink(receiving, sending)
+    link = ForkLink()
+    link.cancel("early", 1)
+    assert not link.is_cancelled("early", 1), "no process was forked yet"
+    assert link.open()
+    assert not link.open(), "once"
+    yield link
+    for descriptor in (link.fileno(), link._sending):  # pyright: ignore[reportPrivateUsage]
+        os.close(descriptor)
 
 
 # spec: WK-9
@@ -34,6 +40,7 @@ def test_reports_arrive_whole_and_are_dropped_if_nobody_reads(link: ForkLink) ->
 
 # spec: WK-8
 def test_a_cancellation_is_that_of_one_claim_until_it_ends(link: ForkLink) -> None:
+    assert link.is_cancelled("early", 1), "since before the first fork"
     link.cancel("job", 12)
     assert link.is_cancelled("job", 12)
     assert not any(link.is_cancelled(*other) for other in (("job", 1), ("job", 2), ("job", 123), ("b", 12)))
@@ -51,7 +58,7 @@ def test_progress_of_a_process_that_outlives_its_job_is_ignored(link: ForkLink) 
     node, sock = socket.socketpair()
     plan: dict[str, Any] = {"paused": False, "component": "worker:a:0", "life": "1"}
     with node, sock:
-        worker = Worker(sock, sock, Inbox(sock), iter(()), plan, -1, link)
+        worker = Worker(sock.fileno(), sock.fileno(), Inbox(sock.fileno()), iter(()), plan, -1, link)
         worker._begin("new", {}, {("new", 2)})  # pyright: ignore[reportPrivateUsage]
         for claim in (("old", 1), ("new", 1)):
             worker.relay(*claim, HOW_FAR)

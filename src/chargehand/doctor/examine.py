@@ -20,7 +20,7 @@ from chargehand import __version__, clock
 from chargehand.errors import ConfigurationError
 from chargehand.model.doctor.diagnosis import Diagnosis, diagnose
 from chargehand.model.doctor.facts import Facts, Other, facts_of
-from chargehand.settings import read
+from chargehand.settings.layers import read
 from chargehand.stores.location import Location, locate_unread
 
 PATIENCE = 8.0

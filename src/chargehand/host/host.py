@@ -19,7 +19,7 @@ from chargehand.processes import proc
 from chargehand.processes.child import Child, launch
 from chargehand.processes.record import ProcessRecord
 from chargehand.protocol.frame import Decoder, Frame
-from chargehand.settings import ADMIN_KEY
+from chargehand.settings.known import ADMIN_KEY
 from chargehand.settings.plan import NodePlan
 from chargehand.stores.location import locate
 from chargehand.system import forks

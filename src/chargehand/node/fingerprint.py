@@ -4,7 +4,6 @@ Application code is not imported. Running the application must not change the di
 and no times of folders in which those are created.
 """
 
-import hashlib
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -13,6 +12,7 @@ from pathlib import Path
 import msgspec
 
 from chargehand.settings.plan import CrewPlan
+from chargehand.system.sha256 import sha256
 
 MOST_FILES = 2000
 _METADATA = (".dist-info", ".egg-info")
@@ -21,7 +21,7 @@ _MODULES = (".py", ".so", ".pth", ".egg-link")
 
 def fingerprint(crew: CrewPlan, python_path: Sequence[str]) -> str:
     """Returns a digest of the crew's settings, its handler's package (or module folder), and what can be imported."""
-    digest = hashlib.sha256(msgspec.json.encode(msgspec.structs.replace(crew, workers=0)))
+    digest = sha256(msgspec.json.encode(msgspec.structs.replace(crew, workers=0)))
     for name in _sources(crew.handler.partition(":")[0], python_path):
         digest.update(str(name).encode())
         try:

@@ -5,7 +5,6 @@ The module makes no decisions.
 
 import fcntl
 import os
-import secrets
 import signal
 import socket
 from collections.abc import Callable, Mapping
@@ -41,7 +40,7 @@ class Handle:
         self.work: Channel | None = None
         self.pulse: Channel | None = None
         self.output: Output | None = None
-        self.log_secret = secrets.token_hex(8)
+        self.log_secret = os.urandom(8).hex()
         """Known to this worker alone: marks its log records among the lines that it prints."""
         self.said: FatalFrame | None = None
         self.broken: str | None = None

@@ -55,9 +55,9 @@ class Dump:
         elif self._signalled is not None:
             since, before = self._signalled
             if stacks.is_complete(found, before, seen):
-                return self._answer(
-                    (StackCode.DUMPED, "wrote its stacks while C code holds the interpreter"), found.on_signal
-                )
+                how = (StackCode.DUMPED, "wrote its stacks while C code holds the interpreter")
+                # Read again: the handler may have written the rest after `found` was read and before `seen` was.
+                return self._answer(how, self.handle.asked_stacks().on_signal)
             if now >= since + stacks.LIMIT:
                 why = stacks.why_incomplete(found, seen)
         self.look_at, self._interval = now + self._interval, min(2 * self._interval, stacks.LONGEST_LOOK)

@@ -5,9 +5,8 @@ runs right after it, and a time that occurs twice runs once, as in Debian's cron
 """
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, tzinfo
 from typing import Any
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import msgspec
 
@@ -51,9 +50,10 @@ def check(name: str, schedule: Schedule) -> Schedule:
     if schedule.every_ms is not None and schedule.every_ms < SHORTEST_MS:
         raise ConfigurationError(f"recurring job {name!r}: every is {schedule.every_ms} ms; must be 1 s or more")
     try:
-        next_after(schedule, 0)
-    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
-        raise ConfigurationError(f"recurring job {name!r}: unknown time zone {schedule.zone!r}") from error
+        _zone(schedule)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"recurring job {name!r}: {error}") from error
+    next_after(schedule, 0)
     return schedule
 
 
@@ -62,7 +62,7 @@ def next_after(schedule: Schedule, moment_ms: int) -> int:
     if schedule.every_ms is not None:
         return moment_ms + schedule.every_ms
     simulated = _cronsim()
-    start = datetime.fromtimestamp(moment_ms / 1000, ZoneInfo(schedule.zone))
+    start = datetime.fromtimestamp(moment_ms / 1000, _zone(schedule))
     try:
         # In an hour that occurs twice, the first time it yields may belong to the first occurrence.
         times = simulated.CronSim(schedule.cron, start)
@@ -82,10 +82,20 @@ def in_words(schedule: Schedule) -> str:
     if schedule.every_ms is not None:
         return f"every {schedule.every_ms / 1000:g} s"
     try:
-        text: str = _cronsim().CronSim(schedule.cron, datetime.fromtimestamp(0, ZoneInfo(schedule.zone))).explain()
-    except (ConfigurationError, ZoneInfoNotFoundError, ValueError, OSError):
+        text: str = _cronsim().CronSim(schedule.cron, datetime.fromtimestamp(0, _zone(schedule))).explain()
+    except ConfigurationError:
         return f"{schedule.cron} ({schedule.zone})"
     return f"{text} ({schedule.zone})"
+
+
+def _zone(schedule: Schedule) -> tzinfo:
+    # Imported here: most nodes have no cron expression, and do not need the module's memory.
+    from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+    try:
+        return ZoneInfo(schedule.zone)
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        raise ConfigurationError(f"unknown time zone {schedule.zone!r}") from error
 
 
 def _cronsim() -> Any:

@@ -1,6 +1,5 @@
 """The identity of a store: made from its address once, and used wherever a store is named, locked or reached."""
 
-import hashlib
 import os
 import sys
 from pathlib import Path
@@ -13,6 +12,7 @@ from chargehand.errors import ConfigurationError, StoreError
 from chargehand.stores.postgres.address import EXAMPLE, Address, is_postgres, parse
 from chargehand.stores.refusal import refusals
 from chargehand.system import private
+from chargehand.system.sha256 import sha256
 
 LONGEST_NAME = 255 - len("-journal")
 """Bytes of a file's name: files beside it have longer ones."""
@@ -67,7 +67,7 @@ class Location(msgspec.Struct, frozen=True):
     @property
     def mark(self) -> str:
         """The text by which processes that work for this store are recognised in their environment."""
-        return hashlib.sha256(os.fsencode(self.path)).hexdigest()[:16]
+        return sha256(os.fsencode(self.path)).hexdigest()[:16]
 
     def _beside(self, suffix: str) -> Path:
         return Path(f"{self.path}{suffix}")

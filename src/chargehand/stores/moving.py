@@ -6,7 +6,6 @@ one transaction of the target, so an interrupted move goes on with the next page
 compared; only then can the target be opened by anything else. Memory is bounded by the size of a page.
 """
 
-import hashlib
 import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
@@ -15,6 +14,7 @@ import msgspec
 
 from chargehand import codec
 from chargehand.errors import StoreError
+from chargehand.system.sha256 import sha256
 
 PAGE_ROWS = 1000
 PAGE_BYTES = 4 << 20
@@ -266,7 +266,7 @@ class _Sum:
 
     def add(self, row: Row) -> None:
         """Adds a row."""
-        found = hashlib.sha256(_encoder.encode(row)).digest()
+        found = sha256(_encoder.encode(row)).digest()
         self.total = (self.total + int.from_bytes(found, "big")) % (1 << 256)
         self.rows += 1
 

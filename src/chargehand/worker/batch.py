@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from chargehand import codec, errors
 from chargehand.handler import Job
-from chargehand.worker import perform, soundness
+from chargehand.worker import perform
+from chargehand.worker.failures import culprit
 
 if TYPE_CHECKING:
     from chargehand.worker.main import Worker
@@ -99,7 +100,7 @@ def _unsound(worker: "Worker", results: list[Any]) -> errors.WorkerBroken | None
     """Returns why the process is broken, if the failures among the results show that it is."""
     failures = [result for result in results if isinstance(result, BaseException)]
     try:
-        for error in sorted(failures, key=lambda error: soundness.culprit(error) is None)[:1]:
+        for error in sorted(failures, key=lambda error: culprit(error) is None)[:1]:
             worker.check_sound(error)
     except errors.WorkerBroken as broken:
         return broken

@@ -6,11 +6,9 @@ it may block. The pulse socket carries health reports out and requests in; it ne
 report matters. Nothing heavy is imported until the handler imports it.
 """
 
-import atexit
 import faulthandler
 import os
 import signal
-import socket
 import sys
 from collections.abc import Callable, Generator, Iterator, Set
 from contextlib import contextmanager, suppress
@@ -20,8 +18,8 @@ from chargehand import clock, codec, errors, handler
 from chargehand.handler import Handler, Job
 from chargehand.processes.prctl import adopt_orphans, die_with_parent
 from chargehand.protocol.frame import WORK_FRAME_LIMIT, Frame, encode
-from chargehand.worker import perform, soundness, thread_cap
-from chargehand.worker.failures import describe, message, reserve_descriptor, spare_descriptor
+from chargehand.worker import perform, thread_cap
+from chargehand.worker.failures import culprit, describe, message, reserve_descriptor, spare_descriptor
 from chargehand.worker.forked import ForkGuard, ForkLink, flush_output, leave
 from chargehand.worker.pulse import (
     REPORT_INTERVAL,
@@ -44,8 +42,8 @@ class Worker:
 
     def __init__(
         self,
-        work: socket.socket,
-        pulse: socket.socket,
+        work: int,
+        pulse: int,
         inbox: Inbox,
         frames: Iterator[Frame],
         plan: dict[str, Any],
@@ -363,7 +361,7 @@ class Worker:
                     f"a page of {len(items)} items has {len(frame):,} bytes; the maximum is {WORK_FRAME_LIMIT:,}"
                 )
         except Exception as error:
-            broken = soundness.culprit(error)
+            broken = culprit(error)
             if broken is not None:
                 self._leave_broken(broken)
             self.errors += 1
@@ -401,7 +399,7 @@ class Worker:
 
     def check_sound(self, error: BaseException) -> None:
         """Raises WorkerBroken if the process can do no job after this exception, by its kind or by a self-test."""
-        broken = soundness.culprit(error)
+        broken = culprit(error)
         if isinstance(broken, errors.WorkerBroken):
             raise broken
         if broken is not None:
@@ -419,7 +417,7 @@ class Worker:
 
     def _leave_broken(self, error: BaseException, frames: bytes = b"") -> NoReturn:
         """Sends outcomes and the report that this process is broken, and exits at once: nothing else in it is safe."""
-        shown = error if error.__cause__ is None else soundness.culprit(error.__cause__) or error
+        shown = error if error.__cause__ is None else culprit(error.__cause__) or error
         self._send(frames + encode("BROKEN", {"why": perform.truncate(describe(shown))}))
         flush_output()
         os._exit(errors.EXIT_ERROR)
@@ -437,7 +435,9 @@ class Worker:
         if self.detached:
             leave(None)  # forked by code that `call` does not enclose, such as a generator
         try:
-            self._work.sendall(frame)
+            sent = os.write(self._work, frame)
+            while sent < len(frame):
+                sent += os.write(self._work, frame[sent:])
         except (BrokenPipeError, ConnectionResetError):
             kill_own_session()  # the node has exited
 
@@ -449,11 +449,10 @@ def main(work_fd: int, pulse_fd: int, crash_fd: int, parent: int, asked_fd: int 
     _enable_stack_dumps(crash_fd, asked)
     reserve_descriptor()
     adopt_orphans()  # processes that a job leaves behind stay below this worker and end with it
-    work, pulse = socket.socket(fileno=work_fd), socket.socket(fileno=pulse_fd)
-    for sock in (work, pulse):
-        sock.setblocking(True)
-        sock.set_inheritable(False)
-    inbox = Inbox(work)
+    for descriptor in (work_fd, pulse_fd):
+        os.set_inheritable(descriptor, False)
+    os.set_blocking(work_fd, True)
+    inbox = Inbox(work_fd)
     frames = iter(inbox)
     plan = next(frames).read()  # the node sends INIT before anything else
     inbox.turn_every(plan["turn"])
@@ -461,11 +460,10 @@ def main(work_fd: int, pulse_fd: int, crash_fd: int, parent: int, asked_fd: int 
     handler.inside_worker = True
     thread_cap.cap(plan["threads"])
     reading, writing = catch_signals()
-    receiving, sending = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
-    link = ForkLink(receiving, sending)
-    worker = Worker(work, pulse, inbox, frames, plan, writing, link)
-    ForkGuard(worker, (work, pulse, receiving), (reading, writing))
-    Pulse(worker, pulse, reading, link, asked, plan["beat"], plan["grace"]).start()
+    link = ForkLink()
+    worker = Worker(work_fd, pulse_fd, inbox, frames, plan, writing, link)
+    ForkGuard(worker, link, (work_fd, pulse_fd, reading, writing))
+    Pulse(worker, pulse_fd, reading, link, asked, plan["beat"], plan["grace"]).start()
     _exit(_serve(worker))
 
 
@@ -497,6 +495,8 @@ def _serve(worker: Worker) -> int:
 
 def _exit(code: int) -> NoReturn:
     """Exits without waiting for threads that a handler left running: they would go on as if in a worker."""
+    import atexit
+
     atexit._run_exitfuncs()  # pyright: ignore[reportPrivateUsage] (no public function does this without joining threads)
     flush_output()
     os._exit(code & 0xFF)

@@ -3,7 +3,7 @@
 Workers load this module, so it imports nothing heavy.
 """
 
-from importlib import import_module
+import sys
 from typing import Any, cast
 
 from chargehand import codec, errors
@@ -21,7 +21,8 @@ def load(name: str, batch: int = 1) -> type[Handler[Any, Any]]:
     """Imports a handler class by its name, 'module:Class'. Raises ConfigurationError if it cannot be used."""
     module, _, attribute = name.partition(":")
     try:
-        found: Any = import_module(module)
+        __import__(module)  # not import_module: a worker that needs no importlib does without
+        found: Any = sys.modules[module]
         for part in attribute.split("."):
             found = getattr(found, part)
     except (ImportError, AttributeError, SyntaxError) as error:

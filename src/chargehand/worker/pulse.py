@@ -7,7 +7,6 @@ import faulthandler
 import os
 import select
 import signal
-import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -41,8 +40,9 @@ class Reporter(Protocol):
 class FrameWriter:
     """The sending side of the pulse socket, shared by both threads: sends a frame whole or not, and never blocks."""
 
-    def __init__(self, sock: socket.socket) -> None:
-        self._sock = sock
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        os.set_blocking(descriptor, False)
         self._rest = b""
         self._lock = threading.Lock()
 
@@ -57,7 +57,7 @@ class FrameWriter:
     def _push(self, data: bytes) -> bytes:
         """Sends what the socket accepts, and returns the rest."""
         try:
-            return data[self._sock.send(data, socket.MSG_DONTWAIT) :] if data else b""
+            return data[os.write(self._descriptor, data) :] if data else b""
         except BlockingIOError:
             return data
         except (BrokenPipeError, ConnectionResetError):
@@ -67,10 +67,10 @@ class FrameWriter:
 class Inbox:
     """Iterates over the frames on the work socket; its counter shows that an idle main thread is not stuck."""
 
-    def __init__(self, sock: socket.socket) -> None:
-        self._sock = sock
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
         self._poller = select.poll()
-        self._poller.register(sock, select.POLLIN)
+        self._poller.register(descriptor, select.POLLIN)
         self._turn: float | None = None
         self.turns = 0
 
@@ -85,7 +85,7 @@ class Inbox:
             # Not a blocking recv: the kernel would wake it whenever the node has read what this process sent.
             if not self._poller.poll(self._turn):
                 continue
-            for frame in decoder.feed(receive(self._sock)):
+            for frame in decoder.feed(receive(self._descriptor)):
                 if isinstance(frame, BadFrame):
                     raise RuntimeError(f"the node sent a bad frame: {frame.why}")
                 yield frame
@@ -112,7 +112,7 @@ class Pulse(threading.Thread):
     def __init__(
         self,
         worker: Reporter,
-        sock: socket.socket,
+        descriptor: int,
         wakeup: int,
         link: ForkLink,
         stacks: StackFile,
@@ -120,7 +120,7 @@ class Pulse(threading.Thread):
         grace: float,
     ) -> None:
         super().__init__(name="pulse", daemon=True)
-        self._worker, self._sock, self._wakeup, self._link = worker, sock, wakeup, link
+        self._worker, self._descriptor, self._wakeup, self._link = worker, descriptor, wakeup, link
         self._stacks, self._beat, self._grace = stacks, beat, grace
         self._next_beat = clock.monotonic()
         self._kill_at: float | None = None
@@ -129,9 +129,8 @@ class Pulse(threading.Thread):
     def run(self) -> None:
         self._worker.pulse = threading.get_native_id()
         poller = select.poll()
-        poller.register(self._sock, select.POLLIN)
+        poller.register(self._descriptor, select.POLLIN)
         poller.register(self._wakeup, select.POLLIN)
-        poller.register(self._link, select.POLLIN)
         while True:
             try:
                 self._turn(poller)
@@ -154,11 +153,13 @@ class Pulse(threading.Thread):
         for descriptor, _ in poller.poll(max(0.0, due - now) * 1000 + 1):
             if descriptor == self._wakeup:
                 self._signalled(os.read(self._wakeup, 64))
+                if self._link.fileno() >= 0:  # the first fork has opened the link
+                    poller.register(self._link, select.POLLIN)
             elif descriptor == self._link.fileno():
                 for report in self._link.receive():
                     self._worker.relay(report["id"], report["claim"], report["progress"])
             else:
-                self._requested(receive(self._sock))
+                self._requested(receive(self._descriptor))
 
     def _requested(self, data: bytes) -> None:
         """Handles pause, resume, cancel and stack requests. STOP is sent on the work socket, too, and handled there."""
@@ -188,10 +189,10 @@ class Pulse(threading.Thread):
             self._worker.report()
 
 
-def receive(sock: socket.socket) -> bytes:
+def receive(descriptor: int) -> bytes:
     """Receives data from the node. If the node has exited or closed the connection, this process ends here."""
     try:
-        return sock.recv(1 << 16) or kill_own_session()
+        return os.read(descriptor, 1 << 16) or kill_own_session()
     except ConnectionResetError:
         kill_own_session()
 

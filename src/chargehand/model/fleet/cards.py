@@ -3,8 +3,7 @@
 Pure: the output of NVIDIA's tool comes in as text, assignments and their reasons go out.
 """
 
-import csv
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -102,7 +101,7 @@ class Lack(msgspec.Struct, frozen=True):
 def parse_cards(text: str) -> tuple[Card, ...]:
     """Reads `index,uuid,name,memory.total,memory.free,utilization.gpu`. Raises ValueError."""
     found: list[Card] = []
-    for row in csv.reader(text.splitlines(), skipinitialspace=True):
+    for row in _rows(text):
         if len(row) != 6:
             raise ValueError(f"unexpected line {','.join(row)!r}")
         index, uuid, name, memory, free, utilization = (cell.strip() for cell in row)
@@ -118,13 +117,19 @@ def parse_cards(text: str) -> tuple[Card, ...]:
 def parse_uses(text: str) -> list[tuple[int, str, int]]:
     """Reads `pid,gpu_uuid,used_memory`; leaves out processes whose memory is not known. Raises ValueError."""
     found: list[tuple[int, str, int]] = []
-    for row in csv.reader(text.splitlines(), skipinitialspace=True):
+    for row in _rows(text):
         if len(row) != 3:
             raise ValueError(f"unexpected line {','.join(row)!r}")
         memory = _bytes(row[2])
         if memory is not None:
             found.append((int(row[0]), row[1].strip(), memory))
     return found
+
+
+def _rows(text: str) -> Iterable[list[str]]:
+    import csv  # here: most nodes have no GPUs
+
+    return csv.reader(text.splitlines(), skipinitialspace=True)
 
 
 def _number(text: str) -> int | None:

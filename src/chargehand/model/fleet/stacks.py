@@ -86,10 +86,12 @@ Why = tuple[StackCode, str]
 def written(parts: Sequence[bytes]) -> Written:
     """Returns the dumps in the file of a worker, from its parts between the marks of the pulse thread.
 
-    What precedes the first mark was written on the signal; what follows the last mark is incomplete.
+    What precedes the first mark was written on the signal. So was what follows a mark that has no second one: the pulse
+    thread lost the interpreter to C code before it could write, or it is writing at this moment.
     """
     texts = [part[-LONGEST:].decode(errors="replace").strip() for part in parts]
-    return Written(texts[0], next((text for text in texts[1:-1] if text), None))
+    begun = texts[-1] if len(texts) % 2 == 0 else ""
+    return Written(texts[0] or begun, next((text for text in texts[1:-1] if text), None))
 
 
 def worker_of(fleet: Fleet, name: str) -> Place:

@@ -1,12 +1,12 @@
 """The address of a PostgreSQL store: checked, taken apart, and shown without its password. It opens nothing."""
 
-import hashlib
 import re
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
 
 import msgspec
 
 from chargehand.errors import ConfigurationError
+from chargehand.system.sha256 import sha256
 
 SCHEMES = ("postgresql", "postgres")
 _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,62}")
@@ -36,7 +36,7 @@ class Address(msgspec.Struct, frozen=True):
     @property
     def digest(self) -> str:
         """A name for this store on this machine, independent of the password."""
-        return hashlib.sha256(self.shown.encode()).hexdigest()[:16]
+        return sha256(self.shown.encode()).hexdigest()[:16]
 
 
 def is_postgres(url: str) -> bool:

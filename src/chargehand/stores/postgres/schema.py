@@ -1,6 +1,5 @@
 """Makes and extends the tables. Safe when several processes start at once: an advisory lock admits one at a time."""
 
-import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,6 +8,7 @@ from chargehand.model.records import Migrated
 from chargehand.stores.moving import UNFINISHED
 from chargehand.stores.postgres import driver, statements
 from chargehand.stores.postgres.session import Session
+from chargehand.system.sha256 import sha256
 
 _SQL = statements.load("store")
 
@@ -16,7 +16,7 @@ _SQL = statements.load("store")
 def _scripts(*folder: str) -> Iterator[tuple[str, tuple[str, str]]]:
     for file in sorted(Path(__file__).parent.joinpath(*folder).glob("*.sql")):
         text = file.read_text("utf-8")
-        yield file.stem, (text, hashlib.sha256(text.encode()).hexdigest())
+        yield file.stem, (text, sha256(text.encode()).hexdigest())
 
 
 MIGRATIONS = [step for _, step in _scripts("migrations")]

@@ -15,8 +15,11 @@ from typing import Any, Protocol
 from chargehand.errors import StoreError
 from chargehand.system.forks import around
 
-LONGEST_DELAY = 1.0
-"""Seconds for which a fork waits until no other thread uses a store; meanwhile no thread begins to."""
+LONGEST_DELAY = 5.0
+"""Seconds for which a fork waits until no other thread uses a store; meanwhile no thread begins to.
+
+A commit on a busy disk takes more than a second now and then, and the child could then not use the store.
+"""
 
 
 class Inheritable(Protocol):

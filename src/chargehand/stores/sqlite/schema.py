@@ -3,15 +3,16 @@
 They are read without `importlib.resources`, whose import takes as long as that of the rest of the store.
 """
 
-import hashlib
 from collections.abc import Iterator
 from pathlib import Path
+
+from chargehand.system.sha256 import sha256
 
 
 def _scripts(*folder: str) -> Iterator[tuple[str, tuple[str, str]]]:
     for file in sorted(Path(__file__).parent.joinpath(*folder).glob("*.sql")):
         text = file.read_text("utf-8")
-        yield file.stem, (text, hashlib.sha256(text.encode()).hexdigest())
+        yield file.stem, (text, sha256(text.encode()).hexdigest())
 
 
 MIGRATIONS = [step for _, step in _scripts("migrations")]

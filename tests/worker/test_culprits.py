@@ -3,7 +3,7 @@
 import pytest
 
 from chargehand import WorkerBroken
-from chargehand.worker.soundness import culprit
+from chargehand.worker.failures import culprit
 
 
 def error_of(module: str, name: str, text: str, base: type[Exception] = RuntimeError) -> Exception:
