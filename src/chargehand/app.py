@@ -220,7 +220,7 @@ class Chargehand:
     def transaction(self) -> AbstractContextManager[Transaction]:
         """Opens a transaction on the store, for the caller's own tables in it and for `enqueue(..., within=tx)`.
 
-        It holds the write lock of the store: keep it short, and wait for nothing in it.
+        With SQLite it holds the write lock of the store: keep it short, and wait for nothing in it.
         """
         return self.internal.transaction()
 

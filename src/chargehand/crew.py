@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Generic, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypedDict, TypeVar, Unpack
 
 from chargehand import clock, codec
 from chargehand.errors import JobCancelled, JobFailed, JobNotFound, PayloadError, summary
@@ -17,6 +17,10 @@ from chargehand.store import Transaction
 from chargehand.system import extras
 
 if TYPE_CHECKING:
+    from psycopg import Connection as PsycopgConnection
+    from sqlalchemy import Connection as AlchemyConnection
+    from sqlalchemy.orm import Session as AlchemySession
+    from sqlalchemy.orm import scoped_session
     from starlette.responses import Response
 
     from chargehand.host.service import Service
@@ -24,6 +28,10 @@ if TYPE_CHECKING:
 Payload = TypeVar("Payload")
 Result = TypeVar("Result")
 
+Within: TypeAlias = (
+    "Transaction | PsycopgConnection[Any] | AlchemyConnection | AlchemySession | scoped_session[Any] | None"
+)
+"""Where a job may be enqueued instead of in a transaction of its own."""
 POLL = 0.25
 """Seconds between two reads of a job while no node reports its end."""
 
@@ -160,10 +168,12 @@ class Crew(Generic[Payload, Result]):
         text = codec.encode_typed(payload, self.takes, f"the payload for crew {self.name!r}")
         return new_job(self.plan, text, id=id, **options)
 
-    def enqueue(
-        self, payload: Payload, *, within: Transaction | None = None, **options: Unpack[JobOptions]
-    ) -> Ref[Result]:
-        """Enqueues a job; it is durable when this returns or, `within` a transaction, when that commits."""
+    def enqueue(self, payload: Payload, *, within: Within = None, **options: Unpack[JobOptions]) -> Ref[Result]:
+        """Enqueues a job; it is durable when this returns or, `within` a transaction, when that commits.
+
+        `within` is what `hand.transaction()` or `job.settle()` gives. With a PostgreSQL store it may also be a
+        Connection of psycopg 3, or a Connection or Session of SQLAlchemy that uses it, to the same database.
+        """
         (ref,) = self._enqueue([self.new_job(payload, **options)], within)
         return ref
 
@@ -174,7 +184,7 @@ class Crew(Generic[Payload, Result]):
         return ref
 
     def enqueue_many(
-        self, payloads: Iterable[Payload], *, within: Transaction | None = None, **options: Unpack[JobOptions]
+        self, payloads: Iterable[Payload], *, within: Within = None, **options: Unpack[JobOptions]
     ) -> list[Ref[Result]]:
         """Enqueues jobs in one transaction: all of them or none."""
         if "key" in options:
@@ -186,8 +196,9 @@ class Crew(Generic[Payload, Result]):
         jobs = [with_payload(model, job_id, text) for job_id, text in zip(new_ids(len(many)), texts, strict=True)]
         return self._enqueue(jobs, within)
 
-    def _enqueue(self, jobs: Sequence[NewJob], within: Transaction | None) -> list[Ref[Result]]:
-        done = self._operations.enqueue(jobs) if within is None else within.jobs.enqueue(jobs)
+    def _enqueue(self, jobs: Sequence[NewJob], within: Within) -> list[Ref[Result]]:
+        operations = self._operations
+        done = operations.enqueue(jobs) if within is None else operations.enqueue_within(within, jobs)
         return [Ref(self._operations, each.id, self.gives, created=each.created) for each in done]
 
     def ref(self, job_id: str) -> Ref[Result]:

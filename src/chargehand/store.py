@@ -10,7 +10,7 @@ without NUL. A store returns them as they are.
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from chargehand import clock
 from chargehand.model.access import ApiKey, Deed, Operation, OperationFilter, Remembered, Session
@@ -43,6 +43,14 @@ from chargehand.model.records import (
 )
 
 
+class Enqueueing(Protocol):
+    """Adds jobs, inside one transaction."""
+
+    def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        """Adds jobs in order. If the id exists, or the key is taken, the answer names the existing job."""
+        ...
+
+
 class JobWriting(Protocol):
     """Writes to jobs, inside one transaction."""
 
@@ -70,6 +78,10 @@ class JobWriting(Protocol):
         settled job frees its slots, and for each slot one job that was set aside may be claimed again. The ids of the
         jobs that a settled job enqueues are promised.
         """
+        ...
+
+    def holds(self, seq: int, claim: int) -> bool:
+        """Returns whether the claim holds now. Only `settle` makes sure of it."""
         ...
 
     def note(self, notes: Sequence[Note]) -> None:
@@ -215,6 +227,7 @@ class AccessWriting(Protocol):
         ...
 
 
+@runtime_checkable
 class Transaction(Protocol):
     """One atomic change: everything commits together, or nothing does."""
 
@@ -363,6 +376,13 @@ class Store(Protocol):
         """Begins a transaction: it commits at the end of the block, and rolls back if the block raises."""
         ...
 
+    def within(self, given: Any) -> Enqueueing:
+        """Returns what enqueues in a transaction of the caller, on a connection of the caller to the same database.
+
+        Raises ChargehandError, which says what is accepted, if that is impossible.
+        """
+        ...
+
     def turn(
         self,
         batch: Batch,
@@ -371,6 +391,9 @@ class Store(Protocol):
         waits: Callable[[Any], bool] = lambda _: True,
     ) -> Result:
         """Executes a node's batch in one transaction, with the reads that go with it.
+
+        What would have to wait for the key of a job, because a transaction of others holds it, is left out, and
+        named by the result.
 
         `monotonic` is the clock of the times in the batch. `waits` returns whether the caller behind a token still
         waits; it is called while no other process can write, and nothing is done for a caller that does not.

@@ -65,6 +65,8 @@ class Doer(Handler[dict[str, Any], Any]):
 class Settler(Handler[dict[str, Any], Any]):
     """Writes a row of the application's own and settles its job in one transaction."""
 
+    mark = "?"
+
     def perform(self, job: Job[dict[str, Any]]) -> Any:
         payload = job.payload
         write(payload["ledger"], "start", job.id, os.getpid())
@@ -72,10 +74,19 @@ class Settler(Handler[dict[str, Any], Any]):
             while not os.path.exists(payload["gate"]):
                 clock.sleep(0.002)
         with job.settle({"by": os.getpid()}) as tx:
-            tx.execute("INSERT INTO song (title, worker) VALUES (?, ?)", (payload["title"], os.getpid()))
+            values = f"VALUES ({self.mark}, {self.mark})"
+            tx.execute(f"INSERT INTO song (title, worker) {values}", (payload["title"], os.getpid()))
             if payload.get("spoil"):
                 raise RuntimeError("spoilt inside the transaction")
+        if payload.get("exit") and job.attempt + job.crashes == 1:
+            os._exit(9)
         write(payload["ledger"], "end", job.id, os.getpid())
+
+
+class PostgresSettler(Settler):
+    """Settles its job in a transaction of PostgreSQL."""
+
+    mark = "%s"
 
 
 class Heavy(Handler[Any, Any]):

@@ -2,16 +2,19 @@
 
 import pytest
 from ledger_builders import T, fast, grant, ledger, request, serve, working
+from msgspec.structs import replace
 
-from chargehand.model.batch import Result, Want
+from chargehand.model.batch import Batch, Result, Want
+from chargehand.model.chores import LookAtPauses, LookAtQueues
 from chargehand.model.held import SECONDS_AHEAD
 from chargehand.model.job import (
     Crashed,
     Done,
     Interrupted,
+    NewJob,
     State,
 )
-from chargehand.model.ledger import NOTE_AFTER, POLL
+from chargehand.model.ledger import NOTE_AFTER, POLL, POSTPONE
 
 # notes
 
@@ -45,6 +48,56 @@ def test_a_note_of_a_job_that_is_over_is_not_written_again() -> None:
     made.finished("w0", Done(), T + 1, None)
     made.failed(T + 1, 0.1)
     assert made.next_batch(T + 2).notes == ()
+
+
+# what waits for transactions of others
+
+
+# spec: WK-2, MN-2
+def test_an_outcome_that_was_postponed_is_part_of_a_later_batch_and_delays_no_other() -> None:
+    made = working(2)
+    made.finished("w0", Done("0", (NewJob(id="child", queue="queue-a", key="k"),)), T, None)
+    batch = made.next_batch(T)
+    left = Batch(settlements=batch.settlements, chores=(LookAtPauses(),))
+    made.confirm(Result(postponed=left), T)
+    assert not made.settled
+    made.finished("w1", Done("1"), T, None)
+    assert [s.result for s in made.next_batch(T).settlements] == ["1"]
+    grant(made)
+    assert made.batch_due(T + 0.01) == T + POSTPONE
+    assert made.next_batch(T + 0.01).settlements == ()
+    grant(made)
+    again = made.next_batch(T + POSTPONE)
+    assert (again.settlements, again.chores) == (left.settlements, left.chores)
+    assert again.hinted, "its follow-up is looked for"
+    made.confirm(Result(), T + POSTPONE)
+    assert made.settled
+
+
+# spec: WK-2, SV-3
+def test_what_was_postponed_survives_a_failure_of_the_store_and_requests_are_not_repeated() -> None:
+    made = working()
+    made.finished("w0", Done("0"), T, None)
+    made.enqueue(request("new"), T)
+    batch = made.next_batch(T)
+    made.confirm(Result(postponed=Batch(settlements=batch.settlements, requests=batch.requests)), T)
+    again = made.next_batch(T + POSTPONE)
+    assert (again.settlements, again.requests) == (batch.settlements, ())
+    made.failed(T + POSTPONE, 0.0)
+    assert made.next_batch(T + POSTPONE).settlements == batch.settlements
+
+
+# spec: WK-2
+def test_a_batch_without_a_part_has_the_rest() -> None:
+    made = working(2)
+    for number in range(2):
+        made.finished(f"w{number}", Done(str(number)), T, None)
+        made.enqueue(request(f"new-{number}", token=number), T)
+    batch = replace(made.next_batch(T), chores=(LookAtPauses(), LookAtQueues()))
+    part = Batch(settlements=batch.settlements[:1], requests=batch.requests[1:], chores=batch.chores[1:])
+    rest = batch.without(part)
+    assert ([s.result for s in rest.settlements], [r.token for r in rest.requests]) == (["1"], [0])
+    assert (rest.chores, rest.wants) == ((LookAtPauses(),), batch.wants)
 
 
 # failures of the store

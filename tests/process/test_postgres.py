@@ -3,6 +3,7 @@
 import os
 import signal
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -10,15 +11,18 @@ from scripted_app import chargehand
 from world import Started, World
 
 import pgserver
-from chargehand import Chargehand
+from chargehand import Chargehand, JobFailed
 from chargehand.model.job import State
 from chargehand.testing import eventually
+
+if (packages := pgserver.missing()) is not None:
+    pytest.skip(f"nodes on PostgreSQL are NOT tested: pip install {packages}", allow_module_level=True)
+
+import psycopg
 
 
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
-    if (packages := pgserver.missing()) is not None:
-        pytest.skip(f"nodes on PostgreSQL are NOT tested: pip install {packages}")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     return World(tmp_path, pgserver.new_store())
 
@@ -62,3 +66,48 @@ def test_jobs_run_and_those_of_a_killed_node_run_again(
     gate.touch()
     eventually(lambda: held.job().state is State.DONE, what="the job of the killed node done")
     assert [attempt.outcome for attempt in held.attempts()] == ["interrupted", "done"]
+
+
+# spec: WK-4, WK-10
+def test_a_handler_settles_in_its_own_transaction(hand: Chargehand, world: World) -> None:
+    settle = hand.crew("settle", "scripted_handlers:PostgresSettler", workers=2, transactional=True, max_attempts=1)
+    with hand.transaction() as tx:
+        tx.execute("CREATE TABLE song (title text, worker int)")
+    gate = world.gate()
+    with hand.running():
+        taken = world.put(settle, gate, title="taken away")
+        first = world.started(taken)
+        (claim,) = hand.claims()
+        assert hand.release(taken.id, claim.claim)
+        second = world.started(taken, times=2)
+        gate.touch()
+        good, bad = world.put(settle, title="good"), world.put(settle, title="bad", spoil=True)
+        crashed = world.put(settle, title="crashed after the commit", exit=True)
+        assert good.wait(20) == {"by": world.starts(good)[0]}
+        with pytest.raises(JobFailed, match="spoilt"):
+            bad.wait(20)
+        assert crashed.wait(20) == {"by": world.starts(crashed)[0]}
+        assert taken.wait(20) in ({"by": first}, {"by": second})
+        eventually(lambda: not hand.claims(), what="all workers idle")
+    with hand.transaction() as tx:
+        titles = [title for (title,) in tx.execute("SELECT title FROM song ORDER BY title")]
+    assert titles == ["crashed after the commit", "good", "taken away"]
+    assert [attempt.outcome for attempt in crashed.attempts()] == ["done"]
+    assert taken.wait(20) == {"by": second}
+
+
+# spec: WK-2, MN-2
+def test_a_caller_with_an_open_transaction_delays_only_jobs_with_its_key(hand: Chargehand, world: World) -> None:
+    do = hand.crew("do", "scripted_handlers:Doer", workers=2)
+    with hand.running(), psycopg.connect(pgserver.url()) as connection:
+        theirs = do.enqueue({"ledger": world.ledger}, key="k", within=connection)
+        parent = world.put(do, follow=[("do", {"ledger": world.ledger}, {"key": "k"})])
+        with ThreadPoolExecutor(1) as pool:
+            ours = pool.submit(do.enqueue, {"ledger": world.ledger}, key="k")
+            for _ in range(3):
+                world.put(do).wait(20)
+            assert (ours.done(), parent.job().state) == (False, State.RUNNING)
+            connection.commit()
+            assert [ref.wait(20) for ref in (theirs, ours.result(20))] == [1, 1]
+        (child,) = parent.wait(20)
+        assert do.ref(child).wait(20) == 1

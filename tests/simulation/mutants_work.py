@@ -184,6 +184,13 @@ WORK = (
         first=27,
     ),
     Mutant(
+        name="outcomes that wait are forgotten when more of them must wait",
+        file="model/ledger.py",
+        old="                settlements=(*self._postponed.settlements, *left.settlements),\n",
+        new="                settlements=left.settlements,\n",
+        profile="outcomes that wait for a key",
+    ),
+    Mutant(
         name="a dead worker's job is forgotten",
         file="model/ledger.py",
         old="            if self._record(claim, held.since, its, now, worker=worker, pid=pid) is State.FAILED:\n",

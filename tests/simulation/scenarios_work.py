@@ -242,6 +242,18 @@ def cancelled_while_the_store_fails(stage: Stage) -> None:
     assert job(world, long) == "cancelled"
 
 
+def outcomes_that_wait_for_a_key(stage: Stage) -> None:
+    """A caller's transaction keeps outcomes from being written: the workers go on, and all outcomes come later."""
+    world = begin(stage, 2)
+    world.keys_held_until = world.now + 20
+    jobs = world.folk.enqueue(6, "a", delay_ms=0, timeout_ms=None)
+    now_at(world, 15)
+    assert [job(world, each) for each in jobs] == ["running"] * 6
+    assert world.tally["jobs handed out"] == 6
+    now_at(world, 7)
+    assert [job(world, each) for each in jobs] == ["done"] * 6
+
+
 # pause (PD-1)
 
 
@@ -372,6 +384,7 @@ FOUND_AND_CANCELLED: dict[str, Callable[[Stage], None]] = {
     "cancelled before its batch": cancelled_before_its_batch,
     "cancelled beside a busy crew": cancelled_beside_a_busy_crew,
     "cancelled while the store fails": cancelled_while_the_store_fails,
+    "outcomes that wait for a key": outcomes_that_wait_for_a_key,
     "paused behind the node's back": paused_behind_the_nodes_back,
     "short jobs, then long ones": short_jobs_then_long_ones,
     "a more urgent job": a_more_urgent_job,

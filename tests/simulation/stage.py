@@ -84,6 +84,8 @@ class World(Clockwork):
         """What is remembered through restarts of the node: who was given up, and why."""
         self.counts = {crew: terms.workers for crew, terms in profile.crews.items()}
         self.store_fails_until = 0.0
+        self.keys_held_until = 0.0
+        """Until then the store postpones every outcome, as if it enqueued a job whose key a caller holds."""
         self._pids, self.lives, self._item_ids = 100, 0, 0
         self._killed: str | None = None
         """The present life of the node, if it was killed before anybody asked it to stop."""

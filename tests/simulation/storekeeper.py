@@ -5,10 +5,11 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
 from asking import waits
+from msgspec.structs import replace
 
 from chargehand.errors import StoreError
 from chargehand.model import ledger
-from chargehand.model.batch import Batch, Result
+from chargehand.model.batch import NOTHING, Batch, Result
 from chargehand.model.records import Holder
 from chargehand.store import Store
 from chargehand.stores.turn import turn
@@ -104,7 +105,9 @@ class Storekeeper:
         node, world = self._node, self._world
         if not node.alive and (not world.is_last(self.holder.life) or world.chance.random() < 0.5):
             return  # the node died before the commit; after a successor has the lock no commit can come
-        result = world.stage.store.turn(batch, self.holder, lambda: world.now, waits)
+        left = Batch(settlements=batch.settlements) if world.now < world.keys_held_until else NOTHING
+        batch = batch.without(left)
+        result = replace(world.stage.store.turn(batch, self.holder, lambda: world.now, waits), postponed=left)
         world.oracle.jobs.committed(batch, result)
         world.oracle.written(batch)
         world.after(delay, lambda: node.order(lambda: self._confirmed(batch, result)))

@@ -13,10 +13,11 @@ from builders import ME, crew, everything, job, put, record, register, state, ta
 
 import pgserver
 from chargehand.doctor.examine import find_and_examine
-from chargehand.errors import ConfigurationError, StoreBusy, StoreError
+from chargehand.errors import ConfigurationError, StoreError
+from chargehand.model import chores
 from chargehand.model.batch import Batch, Request, Want
-from chargehand.model.job import Done, Interrupted, State, settle
-from chargehand.model.records import Holder, JobFilter
+from chargehand.model.job import Done, Enqueued, Found, Interrupted, NewJob, Settlement, State, settle
+from chargehand.model.records import Discovered, Discovery, Firing, Holder, JobFilter, RecurringPlan
 from chargehand.stores import open_store
 from chargehand.stores.location import locate
 from chargehand.stores.postgres.address import parse
@@ -26,12 +27,13 @@ if (packages := pgserver.missing()) is not None:
 
 import psycopg
 
-from chargehand.stores.postgres import beats, driver, statements
+from chargehand.stores.postgres import beats, driver, keyed, statements
 from chargehand.stores.postgres.store import PostgresStore
 
 SECRET = "p@ss/w:rd%"
 QUOTED = "p%40ss%2Fw%3Ard%25"
 WANT = (Want("q", "q", 1),)
+PLAN = RecurringPlan(name="nightly", schedule="{}", job="{}", next_run_ms=1000)
 
 
 @pytest.fixture(autouse=True)
@@ -328,25 +330,90 @@ def beat_of(store: PostgresStore) -> int:
     return store.session.rows(b"SELECT max(beat) FROM chargehand_node")[0][0]
 
 
-# spec: WK-2, MN-2
-def test_a_caller_that_holds_a_transaction_open_holds_no_turn_up(open_one: Opener) -> None:
-    node, caller = open_one(node=True), open_one()
-    register(node)
-    put(node, job("one"), job("two"))
-    held = take_one(node)
-    settlement = settle(held, Done())
+class Held:
+    """A caller whose transaction has enqueued a job with the key `k` and stays open."""
+
+    def __init__(self, store: PostgresStore) -> None:
+        self._open = store.transaction()
+        self._open.__enter__().jobs.enqueue([job("theirs", key="k"), job("item", key="item:i")])
+
+    def end(self, *error: Any) -> None:
+        self._open.__exit__(*(error or (None, None, None)))
+
+
+def held_and_settled(store: PostgresStore, *follow: NewJob) -> Settlement:
+    """A claimed job that is done and enqueues these."""
+    settlement = settle(take_one(store), Done(follow=follow))
     assert settlement is not None
-    began = time.monotonic()
-    with caller.transaction() as tx:
-        tx.jobs.enqueue([job("theirs", key="k")])
-        result = node.turn(Batch(settlements=(settlement,), requests=(Request(1, (job("x"),)),), wants=WANT), ME)
-        assert [claim.id for claim in result.grants[0].claims] == ["two"]
-        assert time.monotonic() - began < 0.9
-        before = beat_of(caller)
-        with pytest.raises(StoreBusy):
-            node.turn(Batch(requests=(Request(1, (job("ours", key="k"),)),)), ME)
-        assert beat_of(caller) > before, "a turn that must wait is given up, but the node beats"
-    assert put(node, job("ours", key="k"))[0].id == "theirs"
+    return settlement
+
+
+# spec: WK-2, MN-2
+def test_a_caller_that_holds_a_transaction_open_holds_no_turn_up(
+    open_one: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = open_one(node=True)
+    register(node)
+    put(node, *(job(name) for name in "abcd"))
+    alone, waiting = held_and_settled(node), held_and_settled(node, job("child", key="k"))
+    free = held_and_settled(node, job("free child", key="another"))
+    caller = Held(open_one())
+    firing = Firing(name="nightly", due_ms=1000, next_run_ms=2000, job=job("fired", key="k"))
+    page = Discovery(queue="q", found=(Found(item="i"),), priority=0, max_attempts=1, timeout_ms=None)
+    fire, found = chores.Fire(firing), chores.QueueFound("q", page, 0.0)
+    requests = Request(1, (job("x"),)), Request(2, (job("ours", key="k"),)), Request(3, (job("y", key="y"),))
+    batch = Batch(
+        settlements=(waiting, alone, free), requests=requests, chores=(chores.Recur((PLAN,)), fire, found), wants=WANT
+    )
+    before, began = beat_of(node), time.monotonic()
+    result = node.turn(batch, ME)
+    took = time.monotonic() - began
+    assert [claim.id for claim in result.grants[0].claims] == ["d"]
+    assert (result.lost, [token for token, _ in result.enqueued], result.done) == ((), [1, 3], (None,))
+    assert result.postponed == Batch(settlements=(waiting,), requests=requests[1:2], chores=(fire, found))
+    assert [state(node, name) for name in "abc"] == [State.DONE, State.RUNNING, State.DONE]
+    assert beat_of(node) == before + 1
+    assert took < 0.9, "and nothing waits for long"
+    again = result.postponed
+    assert node.turn(again, ME).postponed == again, "a key that is held is not tried again at once"
+    caller.end()
+    monkeypatch.setattr(keyed, "clock", Later())
+    last = node.turn(again, ME)
+    assert (last.lost, last.done, last.postponed) == ((), (True, Discovered(queued=0, held=1)), Batch())
+    assert last.enqueued == ((2, (Enqueued("theirs", False),)),)
+    assert (state(node, "b"), record(node, "child").id) == (State.DONE, "theirs"), "an alias of the job with the key"
+
+
+class Later:
+    """A clock that is minutes ahead."""
+
+    def monotonic(self) -> float:
+        return time.monotonic() + 600
+
+
+# spec: WK-2, MN-2
+def test_a_caller_that_rolls_back_leaves_the_key_to_others(open_one: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
+    node = open_one(node=True)
+    caller = Held(open_one())
+    batch = Batch(requests=(Request(1, (job("ours", key="k"),)),))
+    assert node.turn(batch, ME).postponed == batch
+    caller.end(ZeroDivisionError, ZeroDivisionError(), None)
+    monkeypatch.setattr(keyed, "clock", Later())
+    assert node.turn(batch, ME).enqueued == ((1, (Enqueued("ours", True),)),)
+
+
+# spec: MN-2
+def test_a_turn_tries_no_more_parts_than_it_has_time_for(open_one: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
+    node, other = open_one(node=True), open_one()
+    monkeypatch.setattr(keyed, "MOST", 0.0)
+    caller = Held(open_one())
+    requests = tuple(Request(name, (job(key=name),)) for name in ("k", "free"))
+    assert node.turn(Batch(requests=requests), ME).postponed.requests == requests
+    assert node.turn(Batch(requests=requests), ME).postponed.requests == requests
+    monkeypatch.undo()
+    assert node.turn(Batch(requests=requests), ME).postponed.requests == requests[:1]
+    caller.end()
+    assert len(everything(other)) == 3
 
 
 # nodes

@@ -16,6 +16,7 @@ from chargehand.errors import (
     ConfigurationError,
     Conflict,
     NobodyServes,
+    StoreBusy,
     UnknownCrew,
 )
 from chargehand.host import place
@@ -186,7 +187,7 @@ class Operations(Readings):
                 done = self.calls.enqueue(jobs)
                 self._log_jobs(jobs, done)
                 return done
-            except (NoAnswer, NodeLeft):  # if only the answer was lost, the ids make the second try a repetition
+            except (NoAnswer, NodeLeft, StoreBusy):  # if only the answer was lost, the ids make this a repetition
                 asked = True
             except NoNode:
                 asked = False
@@ -198,6 +199,13 @@ class Operations(Readings):
             self.calls.hint(queue)
         self._log_jobs(jobs, done)
         return done
+
+    def enqueue_within(self, within: Any, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        """Enqueues jobs in a transaction of the caller: of this store, or of a connection to its database."""
+        if isinstance(within, Transaction):
+            return within.jobs.enqueue(jobs)
+        with self.stores.use() as store:
+            return store.within(within).enqueue(jobs)
 
     def _log_jobs(self, jobs: Sequence[NewJob], done: Sequence[Enqueued]) -> None:
         """Writes jobs that a person created to the operator log; they exist in any case."""

@@ -59,6 +59,21 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
     hinted: bool = False
     """A caller reported new work. If not, and if no other process has written, a poll has nothing to claim."""
 
+    def without(self, left: "Batch") -> "Batch":
+        """Returns this batch without the settlements, requests and chores of another one, which is a part of it."""
+        claims = {(each.seq, each.claim) for each in left.settlements}
+        tokens = [each.token for each in left.requests]
+        chores = {id(chore) for chore in left.chores}
+        return msgspec.structs.replace(
+            self,
+            settlements=tuple(each for each in self.settlements if (each.seq, each.claim) not in claims),
+            requests=tuple(each for each in self.requests if each.token not in tokens),
+            chores=tuple(chore for chore in self.chores if id(chore) not in chores),
+        )
+
+
+NOTHING = Batch()
+
 
 class Grant(msgspec.Struct, frozen=True):
     """The answer to one Want: the claims, and in how many ms the next waiting job of the queue becomes due."""
@@ -84,7 +99,10 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     enqueued: tuple[tuple[Any, tuple[Enqueued, ...]], ...] = ()
     grants: tuple[Grant, ...] = ()
     done: tuple[Any, ...] = ()
-    """The result of each chore; None for a chore that has none."""
+    """The result of each chore that was done; None for a chore that has none."""
+    postponed: Batch = NOTHING
+    """The settlements, requests and chores of the batch that were not written, because another transaction, which has
+    not ended, holds the key of a job in them. All the rest was written."""
     dropped: tuple[Any, ...] = ()
     """The tokens of callers that had stopped waiting: nothing was done for them."""
     cancelling: tuple[str, ...] | None = None

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Container, Iterable, Mapping
 
 import msgspec
 
-from chargehand.model.batch import Batch, Note, Request, Result, Want
+from chargehand.model.batch import NOTHING, Batch, Note, Request, Result, Want
 from chargehand.model.chores import Chore
 from chargehand.model.held import Held, Pool
 from chargehand.model.job import (
@@ -47,6 +47,8 @@ BLIND_AFTER = 2
 """The number of consecutive failures of `discover` after which the crew is reported."""
 AWAY_MS = 1000
 """How long a job waits that must not go to the only worker which is free."""
+POSTPONE = 0.25
+"""Seconds after which the store tries again to write what waits for a transaction of others."""
 CHORE_WAIT = 0.1
 """How many seconds writes for readers are delayed in favour of the work itself."""
 
@@ -95,6 +97,9 @@ class Ledger:
         """Worker processes that are to be replaced; `take_distrusted` empties the list."""
         self._dismissed: set[str] = set()
         self._settlements: list[Settlement] = []
+        self._postponed: Batch = NOTHING
+        """What the store could not write yet because a transaction of others holds a key; for a later batch."""
+        self._postponed_until: float | None = None
         self._requests: list[Request] = []
         self._chores: list[Chore] = []
         self._chores_since: float | None = None
@@ -431,6 +436,10 @@ class Ledger:
         if settlement.id in self._suspects:
             self._suspects.discard(settlement.id)
             self.hint()
+        self._expect_from(settlement, now)
+
+    def _expect_from(self, settlement: Settlement, now: float) -> None:
+        """Notes when queues may have new jobs because of a settlement that the next batch contains."""
         if settlement.state is State.QUEUED:
             if settlement.outcome is None:
                 self._returned(settlement.queue)
@@ -506,7 +515,8 @@ class Ledger:
     @property
     def settled(self) -> bool:
         """Whether no worker holds a job and nothing waits to be written."""
-        return not (self.held or self._settlements or self._requests or self._chores or self.in_flight)
+        waiting = self._settlements or self._requests or self._chores or self._postponed_until is not None
+        return not (self.held or waiting or self.in_flight)
 
     # batches
 
@@ -520,6 +530,7 @@ class Ledger:
         if self._requests or len(self._settlements) >= ENOUGH_OUTCOMES:
             return now
         due = self._poll_at + UNTOLD if not self.closed else now + POLL
+        due = min(due, self._postponed_until or due)
         if self._chores_since is not None:
             due = min(due, self._chores_since + (CHORE_WAIT if self._busy else 0))
         if self._write_at is not None:
@@ -558,6 +569,11 @@ class Ledger:
         poll = now >= self._poll_at - POLL / 2
         if poll:
             self._poll_at = now + POLL
+        again = NOTHING
+        if self._postponed_until is not None and self._postponed_until <= now:
+            again, self._postponed, self._postponed_until = self._postponed, NOTHING, None
+            for settlement in again.settlements:
+                self._expect_from(settlement, now)
         notes = self._notes(now)
         hinted = False
         wants: list[Want] = []
@@ -580,10 +596,10 @@ class Ledger:
         if self._chores_since is not None and (not self._busy or now - self._chores_since >= CHORE_WAIT):
             chores, self._chores, self._chores_since = tuple(self._chores), [], None
         self.in_flight = Batch(
-            settlements=tuple(self._settlements),
+            settlements=(*again.settlements, *self._settlements),
             notes=tuple(notes),
             requests=tuple(self._requests),
-            chores=chores,
+            chores=(*again.chores, *chores),
             wants=tuple(wants),
             poll=poll and not self.closed,
             unsure=poll and self._unsure,
@@ -607,6 +623,7 @@ class Ledger:
         batch, self.in_flight = self.in_flight, None
         assert batch is not None
         self._unsure &= not batch.poll
+        self._postpone(result.postponed, now)
         self.tally.committed(now, settled=bool(batch.settlements), claimed=bool(result.grants))
         handed: list[tuple[str, Todo]] = []
         wanted = {want.crew: want.limit for want in batch.wants}
@@ -644,6 +661,15 @@ class Ledger:
             if asleep and due is not None and due <= now:
                 self._waiting.setdefault(crew, 1)  # no worker is awake to call discover
         return handed
+
+    def _postpone(self, left: Batch, now: float) -> None:
+        """Keeps the settlements and chores that were not written for a later batch; the requests are refused."""
+        if left.settlements or left.chores:
+            self._postponed = Batch(
+                settlements=(*self._postponed.settlements, *left.settlements),
+                chores=(*self._postponed.chores, *left.chores),
+            )
+            self._postponed_until = now + POSTPONE
 
     def failed(self, now: float, pause: float) -> tuple[Request, ...]:
         """Keeps the content of a failed batch for a retry after `pause` seconds. Returns its requests."""

@@ -17,7 +17,7 @@ import msgspec
 from chargehand import __version__, clock, log
 from chargehand.errors import EXIT_ERROR, EXIT_STORE, summary
 from chargehand.model import chores
-from chargehand.model.batch import Batch, Result
+from chargehand.model.batch import NOTHING, Batch, Result
 from chargehand.model.diary import Diary
 from chargehand.model.fleet.fleet import Fleet
 from chargehand.model.fleet.lifecycle import GpusRead
@@ -59,7 +59,7 @@ LAST_WORDS = 5.0
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
 LONGEST_WAIT = 60.0
 MOST_ERRORS, ERROR_WINDOW = 3, 60.0
-EMPTY = Batch()
+KEY_LOCKED = "another transaction, which has not ended, enqueues a job with the same key"
 BRISK = 0.001
 """Seconds after a turn during which the node only handles what arrives: nothing else is that urgent."""
 UNKILLABLE_EVERY = 0.5
@@ -317,7 +317,7 @@ class Node:
         if due is None or due > now + 0.0005:
             return due
         batch = self._ledger.next_batch(now)
-        if batch == EMPTY:
+        if batch == NOTHING:
             self._ledger.confirm(Result(), now)
             return self._ledger.batch_due(now)
         self._store.submit(batch)
@@ -391,6 +391,8 @@ class Node:
         self._supervisor.replace_distrusted()
         if result.dropped:
             log.warning("requests were dropped: their callers had stopped waiting", count=len(result.dropped))
+        if result.postponed is not NOTHING:
+            batch = self._without_postponed(batch, result.postponed)
         for token, enqueued in result.enqueued:
             answer_enqueue(token, enqueued)
         self._requests.committed(batch, result, now)
@@ -404,6 +406,12 @@ class Node:
                 self._followers.ended(settlement.id)
             if settlement.outcome not in (None, "done") and settlement.id not in result.lost:
                 _tell_failure(settlement)
+
+    def _without_postponed(self, batch: Batch, left: Batch) -> Batch:
+        """Refuses the requests that the store could not write, and returns the batch that it has written."""
+        for request in left.requests:
+            refuse(request.token, KEY_LOCKED, "StoreBusy")
+        return batch.without(left)
 
     def _see(self) -> None:
         for seen, took in self._reader.take():

@@ -203,16 +203,20 @@ class Worker:
         if self._store is None:
             self._store = open_store(self._plan["store"], create=False, synchronous=self._plan["synchronous"])
         body = self._body
-        took = int((clock.monotonic() - self._began) * 1000)
+        lost = errors.ClaimLost(f"job {body['id']} was given to another worker; nothing was written")
         with self._store.transaction() as tx:
+            if not tx.jobs.holds(body["seq"], body["claim"]):
+                raise lost
+            yield tx
+            took = int((clock.monotonic() - self._began) * 1000)
             settlement = Settlement(
                 id=body["id"], seq=body["seq"], claim=body["claim"], queue=body["queue"], state=State.DONE,
                 outcome="done", result=text, worker=self._plan["component"], pid=os.getpid(), duration_ms=took,
+                follow=msgspec.convert(self._follow, tuple[NewJob, ...]),
             )  # fmt: skip
+            # At the end, so that a transaction that takes long locks no row of the job, which the node writes as well.
             if tx.jobs.settle([settlement], Holder(self._plan["node"], self._plan["node_life"])):
-                raise errors.ClaimLost(f"job {body['id']} was given to another worker; nothing was written")
-            yield tx
-            tx.jobs.enqueue(msgspec.convert(self._follow, list[NewJob]), promised=True)
+                raise lost
         self._follow = []
         self._settled = True
 

@@ -46,6 +46,8 @@ class Opened(msgspec.Struct, frozen=True):
     """The server process of this connection; None behind a pooler."""
     settings: str
     """JSON: what must be set at the beginning of each transaction; empty if it is set for the session."""
+    search_path: str
+    """The path for statements of the application: the schema of the store, then the user's own search path."""
 
     @property
     def pooled(self) -> bool:
@@ -85,7 +87,7 @@ def connect(address: Address, settings: dict[str, str], *, name: str = "chargeha
 
 
 def _prepared(connection: Connection, address: Address, settings: dict[str, str]) -> Opened:
-    ((backend, version, standby, schema),) = connection.execute(_SQL["server"]).fetchall()
+    ((backend, version, standby, schema, path),) = connection.execute(_SQL["server"]).fetchall()
     if version < OLDEST_SERVER:
         raise StoreError(
             f"the server of {address.shown} is PostgreSQL {version // 10000}; the oldest supported version is "
@@ -100,14 +102,15 @@ def _prepared(connection: Connection, address: Address, settings: dict[str, str]
     pooled = backend != connection.info.backend_pid
     if address.schema is not None:
         settings = {**settings, "search_path": address.schema}
+        path = ", ".join(filter(None, (address.schema, path)))
     text = msgspec.json.encode(settings).decode()
     # By magnitude of the value psycopg would send an int as one of three types, and prepare a statement for each.
     connection.adapters.register_dumper(int, Int8Dumper)
     if pooled:
-        return Opened(connection, None, text)
+        return Opened(connection, None, text, path)
     connection.execute(_SQL["settings"], (text, False))
     connection.prepare_threshold = 0
-    return Opened(connection, backend, "")
+    return Opened(connection, backend, "", path)
 
 
 def make_schema(opened: Opened, address: Address) -> None:

@@ -43,6 +43,11 @@ _REACHED = {
 }
 
 
+def is_busy(error: psycopg.Error) -> bool:
+    """Returns whether another transaction was in the way."""
+    return error.sqlstate in _BUSY
+
+
 def unusable(error: psycopg.Error, connection_broken: bool) -> bool:
     """Returns whether the connection must be replaced after this error."""
     return connection_broken or error.sqlstate in _BROKEN
@@ -51,7 +56,7 @@ def unusable(error: psycopg.Error, connection_broken: bool) -> bool:
 def described(error: psycopg.Error, address: Address) -> StoreError:
     """Returns the error of a statement as a StoreError."""
     code = error.sqlstate
-    kind = StoreBusy if code in _BUSY else StoreError
+    kind = StoreBusy if is_busy(error) else StoreError
     remedy = _REMEDIES.get(code or "")
     said = _said(error)
     where = f"the store {address.shown} cannot be used"

@@ -46,11 +46,16 @@ def discover(db: Session, page: Discovery, now: int | None, new_ids: NewIds) -> 
     )
 
 
+def key_of(item: str) -> str:
+    """Returns the key of the jobs of an item."""
+    return f"item:{item}"
+
+
 def _row(page: Discovery, found: Found, job_id: str) -> dict[str, Any]:
     # The limit of a key's length does not apply: the store makes this key, so that an item never has two live jobs.
     return {
         "id": job_id, "queue": page.queue, "rank": -page.priority, "delay_ms": 0, "max_attempts": page.max_attempts,
-        "timeout_ms": page.timeout_ms, "key": f"item:{found.item}", "item": found.item, "label": found.label,
+        "timeout_ms": page.timeout_ms, "key": key_of(found.item), "item": found.item, "label": found.label,
         "payload": found.payload,
     }  # fmt: skip
 

@@ -8,82 +8,36 @@ from typing import Any
 
 import msgspec
 
-from chargehand import codec
-from chargehand.errors import Conflict
+from chargehand import clock, codec
+from chargehand.errors import Conflict, StoreBusy
 from chargehand.ids import NewIds, claim_of
 from chargehand.model import suspects
 from chargehand.model.batch import Grant, Note, Want
-from chargehand.model.job import DEFAULT_POLICY, Claim, Enqueued, JobPolicy, NewJob, Settlement, State
+from chargehand.model.job import DEFAULT_POLICY, Claim, JobPolicy, NewJob, Settlement, State
 from chargehand.model.records import CancelResult, Discovered, Discovery, Holder, RecurringPlan
 from chargehand.model.suspects import Orphan
 from chargehand.stores.postgres import items, statements
+from chargehand.stores.postgres.adding import Adding, as_json, row_of
 from chargehand.stores.postgres.claiming import Claiming
 from chargehand.stores.postgres.session import Session, numbers
 from chargehand.stores.rows import clean, readable
 
+PATIENCE_MS = 100
+TRY_AGAIN, LONGEST_WAIT = 0.1, 30.0
+"""How often and for how long a worker that settles its own job waits for the key of a follow-up."""
+
 _ADD = statements.load("enqueue")
 _END = statements.load("settle")
 _CLAIM = statements.load("claim")
-_encoder = msgspec.json.Encoder()
-
-Later = Callable[[], Any]
 
 
-def as_json(value: Any) -> str:
-    """Returns the value as one JSON text, the form in which statements take many rows."""
-    return _encoder.encode(value).decode()
-
-
-class PostgresJobs:
+class PostgresJobs(Adding):
     """Implements `chargehand.store.JobWriting`."""
 
     def __init__(self, db: Session, now: int | None, new_ids: NewIds, registered: Holder | None) -> None:
+        super().__init__(db, now)
         self._db, self._now, self._new_ids = db, now, new_ids
         self._claiming = Claiming(db, now, registered)
-
-    # enqueuing
-
-    def enqueue(self, jobs: Sequence[NewJob], *, promised: bool = False) -> list[Enqueued]:
-        if not jobs:
-            return []
-        created = self.add([row_of(job) for job in jobs], promised=promised)
-        return self.answers(jobs, {str(job_id) for (job_id,) in created()})
-
-    def add(self, rows: Sequence[dict[str, Any]], *, promised: bool = False) -> Callable[[], list[tuple[Any, ...]]]:
-        """Sends the statements that add jobs. The result returns the ids of those that were created."""
-        text = as_json(rows)
-        made = self._db.send(_ADD["enqueue"], (self._now, text))
-        if any(row["key"] is not None for row in rows):
-            self._db.send(_ADD["tidy"], (text,))
-            if promised:
-                self._db.send(_ADD["alias"], (text,))
-        if any(row["tags"] is not None for row in rows):
-            self._db.send(_ADD["tag"], (text,))
-        return made.fetchall
-
-    def answers(self, jobs: Sequence[NewJob], created: set[str]) -> list[Enqueued]:
-        """Returns the answer for each job; for those that were not created, it finds the job that has the id or key."""
-        if len(created) == len(jobs):
-            return [Enqueued(job.id, True) for job in jobs]
-        missing: list[int] = []
-        answers: list[Enqueued | None] = []
-        for at, job in enumerate(jobs):
-            if job.id in created:
-                created.discard(job.id)  # the same id may be in the list twice
-                answers.append(Enqueued(job.id, True))
-            else:
-                answers.append(None)
-                missing.append(at)
-        asked = as_json([{"id": jobs[at].id, "queue": jobs[at].queue, "key": jobs[at].key} for at in missing])
-        again: list[int] = []
-        for at, (found,) in zip(missing, self._db.rows(_ADD["taken"], (asked,)), strict=True):
-            if found is None:
-                again.append(at)  # the holder of the key has ended meanwhile
-            else:
-                answers[at] = Enqueued(str(found), False)
-        for at, answer in zip(again, self.enqueue([jobs[at] for at in again]), strict=True):
-            answers[at] = answer
-        return [answer for answer in answers if answer is not None]
 
     def discover(self, pages: Sequence[Discovery]) -> list[Discovered]:
         return [items.discover(self._db, page, self._now, self._new_ids) for page in pages]
@@ -94,7 +48,21 @@ class PostgresJobs:
         return self._claiming.claim(wants, holder)
 
     def settle(self, settlements: Sequence[Settlement], holder: Holder) -> list[str]:
-        return self.end(settlements, holder)()
+        if not any(job.key is not None for each in settlements for job in each.follow):
+            return self.end(settlements, holder)()
+        until = clock.monotonic() + LONGEST_WAIT
+        while True:
+            # A caller may hold the key of a follow-up. The rows of the jobs are not locked meanwhile: nodes need them.
+            try:
+                with self._db.attempt(PATIENCE_MS):
+                    return self.end(settlements, holder)()
+            except StoreBusy:
+                if clock.monotonic() >= until:
+                    raise
+            clock.sleep(TRY_AGAIN)
+
+    def holds(self, seq: int, claim: int) -> bool:
+        return bool(self._db.rows(_END["holds"], (seq, claim)))
 
     def end(self, settlements: Sequence[Settlement], holder: Holder) -> Callable[[], list[str]]:
         """Sends the statements that settle. The result returns the ids of the claims that no longer held."""
@@ -219,15 +187,6 @@ class PostgresJobs:
 def _names(ids: Sequence[str]) -> list[str]:
     """Returns the ids, each once, in a form that can be sent: people may ask for any text."""
     return list(dict.fromkeys(map(codec.clean, ids)))
-
-
-def row_of(job: NewJob) -> dict[str, Any]:
-    """Returns a job as the statement `enqueue` takes it."""
-    return {
-        "id": job.id, "queue": job.queue, "rank": -job.priority, "delay_ms": job.delay_ms, "run_at_ms": job.run_at_ms,
-        "max_attempts": job.max_attempts, "timeout_ms": job.timeout_ms, "key": job.key, "limit_key": job.limit_key,
-        "label": job.label, "tags": as_json(job.tags) if job.tags else None, "payload": job.payload,
-    }  # fmt: skip
 
 
 def _settle_row(s: Settlement) -> dict[str, Any]:

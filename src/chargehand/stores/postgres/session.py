@@ -3,23 +3,40 @@
 A session serves one thread at a time. After a fork, the child opens a connection of its own.
 """
 
+import json
 import os
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Protocol
 
 import psycopg
+from psycopg import pq
+from psycopg.types.numeric import IntDumper
 
 from chargehand.errors import StoreError
 from chargehand.stores.postgres import driver, statements
 from chargehand.stores.postgres.address import Address
 from chargehand.stores.postgres.driver import Connection, Opened
-from chargehand.stores.postgres.errors import described, unusable
+from chargehand.stores.postgres.errors import described, is_busy, unusable
 from chargehand.system.forks import in_child
 
 Cursor = psycopg.Cursor[tuple[Any, ...]]
 
 _SQL = statements.load("store")
+_OF_THE_APPLICATION = (psycopg.DataError, psycopg.IntegrityError, psycopg.NotSupportedError, psycopg.ProgrammingError)
+"""Errors that are about the statement, and not about the server."""
+
+
+class Statements(Protocol):
+    """Runs statements in a transaction that has begun."""
+
+    def rows(self, sql: bytes, args: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """Returns the rows of a statement."""
+        ...
+
+    def send(self, sql: bytes, args: Sequence[Any] = ()) -> Cursor:
+        """Sends a statement. Its rows may be fetched after the next one was sent."""
+        ...
 
 
 class Watch:
@@ -66,6 +83,10 @@ class Session:
         self.address, self._settings, self._clock = address, settings, clock
         self._opened: Opened | None = None
         self._in_transaction = False
+        self._pipeline: psycopg.Pipeline | None = None
+        self._raised: psycopg.Error | None = None
+        """An error in a statement of the application: it is raised as it is."""
+        self._widened = False
         self.watch = Watch()
         self.number = 0
         """How many connections were opened: it identifies the present one."""
@@ -182,6 +203,7 @@ class Session:
                 yield
                 if opened is not self._opened or opened is None:
                     raise StoreError(f"the connection to {self.address.shown} was lost inside the transaction")
+                _check_open(opened.connection)
                 self._commit()
             except BaseException:
                 self._roll_back(opened)
@@ -197,7 +219,7 @@ class Session:
             if not (self._lost(error) and stale):
                 raise
             self.send(b"BEGIN")
-        self._in_transaction = True
+        self._in_transaction, self._widened = True, False
         self.set_up()
 
     def _commit(self) -> None:
@@ -220,7 +242,7 @@ class Session:
             opened = self.open()
             self._in_transaction = True
             try:
-                with opened.connection.pipeline():
+                with opened.connection.pipeline() as self._pipeline:
                     self.send(b"BEGIN")
                     self.set_up()
                     before = self.send(_SQL["snapshot"]) if poll else None
@@ -231,10 +253,43 @@ class Session:
                 self._roll_back(opened)
                 raise
             finally:
-                self._in_transaction = False
+                self._in_transaction, self._pipeline = False, None
             if before is not None:
                 polled.changed = self.watch.changed(before.fetchall()[0][0])
             self.watch.committed(*seen.fetchall()[0])
+
+    @contextmanager
+    def attempt(self, patience_ms: int) -> Generator[None]:
+        """Waits only so long for locks in the block, inside a transaction or a pipeline.
+
+        Raises StoreBusy if a lock was not free. Then the block has changed nothing, and the transaction may go on.
+        """
+        connection, pipeline = self.connection, self._pipeline
+        usual = self._settings.get("lock_timeout", "0")
+        begun = self.send(b"SAVEPOINT attempt")
+        self._set_lock_timeout(f"{patience_ms}ms")
+        try:
+            yield
+            self._set_lock_timeout(usual)
+            self.send(b"RELEASE SAVEPOINT attempt")
+            if pipeline is not None:
+                pipeline.sync()
+        except psycopg.Error as error:
+            if not is_busy(error):
+                raise
+            if pipeline is not None:
+                _resume(connection, pipeline)
+            if begun.statusmessage is None:
+                raise  # it was a statement before the block
+            self.send(b"ROLLBACK TO SAVEPOINT attempt")
+            # When psycopg learns of a rollback, it deallocates all prepared statements after the next statement.
+            if pipeline is not None:
+                pipeline.sync()
+            connection.execute(b"RELEASE SAVEPOINT attempt", prepare=False)
+            raise described(error, self.address) from error
+
+    def _set_lock_timeout(self, value: str) -> None:
+        self.send(_SQL["settings"], (as_setting("lock_timeout", value), True))
 
     def _roll_back(self, opened: Opened | None) -> None:
         if opened is None or opened is not self._opened or opened.connection.closed:
@@ -250,12 +305,55 @@ class Session:
         try:
             yield
         except psycopg.Error as error:
-            self._lost(error)
+            lost, raised, self._raised = self._lost(error), self._raised, None
+            if error is raised and not lost:
+                raise
             raise described(error, self.address) from error
+
+    def run(self, sql: str, args: Sequence[Any]) -> list[tuple[Any, ...]]:
+        """Runs a statement of the application, inside a transaction. Its errors leave the transaction as they are."""
+        if not self._widened:
+            self._widened = True  # the tables of the application may be in other schemas than the store
+            self.send(_SQL["settings"], (as_setting("search_path", self.open().search_path), True))
+        cursor = psycopg.Cursor(self.connection)
+        cursor.adapters.register_dumper(int, IntDumper)
+        try:
+            cursor.execute(sql.encode(), tuple(args) or None, prepare=False)
+        except _OF_THE_APPLICATION as error:
+            self._raised = error
+            raise
+        return cursor.fetchall() if cursor.description is not None else []
 
     def close(self) -> None:
         """Closes the connection."""
         self.drop()
+
+
+def _check_open(connection: Connection) -> None:
+    """Raises StoreError unless the transaction can be committed; the server would take a COMMIT for a ROLLBACK."""
+    match connection.info.transaction_status:
+        case pq.TransactionStatus.INERROR:
+            raise StoreError("a statement of the transaction has failed, so all of it was rolled back")
+        case pq.TransactionStatus.IDLE:
+            raise StoreError("the transaction was ended by a statement inside its block")
+        case _:
+            pass
+
+
+def _resume(connection: Connection, pipeline: psycopg.Pipeline) -> None:
+    """Makes a pipeline usable again after an error: reads the answers to all that was sent."""
+    while True:
+        try:
+            pipeline.sync()
+            return
+        except psycopg.Error:
+            if connection.closed:
+                raise
+
+
+def as_setting(name: str, value: str) -> str:
+    """Returns one setting as the statement `settings` takes it."""
+    return json.dumps({name: value})
 
 
 def numbers(values: Sequence[int]) -> str:

@@ -7,6 +7,7 @@ NOW = "coalesce($1::bigint, (extract(epoch FROM now()) * 1000)::bigint)"
 """The time of the transaction in milliseconds, in statements whose first parameter is the clock of a test, or null."""
 LOOKUP = "CASE WHEN octet_length({0}) > 500 THEN encode(sha256(convert_to({0}, 'UTF8')), 'hex') ELSE {0} END"
 """The form of a key in `chargehand_live`: an index of PostgreSQL refuses rows of more than 2,700 bytes."""
+_TABLE = re.compile(r"\bchargehand_(?=\w)")
 _LOOKUP = re.compile(r"\{lookup (\S+)\}")
 _NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
 
@@ -20,3 +21,12 @@ def load(topic: str) -> dict[str, bytes]:
     text = _LOOKUP.sub(lambda found: LOOKUP.format(found[1]), text.replace("{now}", NOW))
     _, *parts = _NAME.split(text)
     return {name: sql.strip().encode() for name, sql in zip(parts[::2], parts[1::2], strict=True)}
+
+
+def in_transaction_of_caller(sql: bytes, schema: str) -> bytes:
+    """Returns a statement for a connection whose search path may be any, and whose transaction may be old.
+
+    `schema` is quoted if it must be. The time is that of the statement, not that of the beginning of the transaction.
+    """
+    text = _TABLE.sub(lambda found: f"{schema}.{found[0]}", sql.decode())
+    return text.replace("FROM now()", "FROM statement_timestamp()").encode()

@@ -14,6 +14,7 @@ from chargehand.model.batch import Batch, Result
 from chargehand.model.records import Holder, Migrated, Retention
 from chargehand.stores.postgres import driver, schema, statements
 from chargehand.stores.postgres.address import Address
+from chargehand.stores.postgres.callers import Callers, Within
 from chargehand.stores.postgres.fleet import Registration, add_node
 from chargehand.stores.postgres.prune import prune
 from chargehand.stores.postgres.reading import (
@@ -57,6 +58,7 @@ class PostgresStore:
         self.fleet = PostgresFleetReading(self.session)
         self.access = PostgresAccessReading(self.session)
         self._turns = Turns(self, new_ids)
+        self._callers = Callers(self.session)
         try:
             if not moving:
                 schema.check_finished(self.session)
@@ -81,6 +83,9 @@ class PostgresStore:
     def transaction(self) -> Generator[PostgresTransaction]:
         with self.session.transaction(), self.parts() as tx:
             yield tx
+
+    def within(self, given: Any) -> Within:
+        return self._callers.within(given)
 
     @contextmanager
     def parts(self) -> Generator[PostgresTransaction]:

@@ -3,8 +3,6 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import psycopg
-
 from chargehand.errors import ChargehandError
 from chargehand.ids import NewIds
 from chargehand.model.records import Holder
@@ -39,6 +37,4 @@ class PostgresTransaction:
         self._db = self.jobs = self.fleet = self.access = _ENDED
 
     def execute(self, sql: str, bindings: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        cursor = psycopg.Cursor(self._db.connection)
-        cursor.execute(sql.encode(), tuple(bindings) or None)
-        return cursor.fetchall() if cursor.description is not None else []
+        return self._db.run(sql, bindings)

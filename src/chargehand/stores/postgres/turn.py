@@ -1,7 +1,7 @@
 """One turn of a node in one round trip: all statements of a Batch are sent as one transaction, then the answers read.
 
-Two things need more: chores that decide from what they read, and claims from queues with limits or while there are
-suspects, which follow in a transaction of their own.
+Some things need more: jobs with a key (`keyed`), chores that decide from what they read, and claims from queues with
+limits or while there are suspects, which follow in a transaction of their own.
 
 If a turn fails after its commit, or breaks so that nobody knows whether it has committed, the next turn first makes
 sure that the old session is gone. Then it gives back what the broken turn may have claimed, which no worker has seen,
@@ -18,14 +18,16 @@ from chargehand import clock, log
 from chargehand.errors import StoreBusy, StoreError
 from chargehand.ids import NewIds
 from chargehand.model import chores
-from chargehand.model.batch import Batch, Grant, Result, Want
+from chargehand.model.batch import NOTHING, Batch, Grant, Request, Result, Want
 from chargehand.model.job import Enqueued, Settlement, State
 from chargehand.model.records import Holder
 from chargehand.store import Store
 from chargehand.stores.postgres import statements
+from chargehand.stores.postgres.adding import as_json, row_of
 from chargehand.stores.postgres.beats import Beats, Seen
 from chargehand.stores.postgres.claiming import Claiming, Taken
-from chargehand.stores.postgres.jobs import PostgresJobs, as_json, row_of
+from chargehand.stores.postgres.jobs import PostgresJobs
+from chargehand.stores.postgres.keyed import HeldKeys, Part, joined, part_of, split
 from chargehand.stores.postgres.position import Positions
 from chargehand.stores.postgres.session import Session
 from chargehand.stores.postgres.transaction import PostgresTransaction
@@ -72,6 +74,7 @@ class Turns:
         self._doubtful: set[tuple[int, int]] = set()
         """Outcomes that a broken turn may have settled: seq and claim."""
         self._positions = Positions()
+        self._held_keys = HeldKeys(self._db)
         self._beats = Beats()
 
     def turn(
@@ -88,7 +91,9 @@ class Turns:
             if not changed:
                 return Result()
         dropped = {token for token in tokens_of(batch) if not waits(token)}
-        running = _Running(self._store, self._db, batch, holder, dropped, self._new_ids, self._positions, monotonic)
+        running = _Running(
+            self._store, self._db, batch, holder, dropped, self._new_ids, self._positions, self._held_keys, monotonic
+        )
         backend = self._db.open().backend
         try:
             running.send(batch.poll and bool(has_work))
@@ -159,6 +164,13 @@ def beaten(store: Host, holder: Holder, rows: Sequence[Any]) -> None:
         log.warning("other nodes had taken this one for dead, and may run its jobs; it joined again", node=holder.node)
 
 
+class _Written(msgspec.Struct, frozen=True):
+    """How to read the answers to what was written for settlements and requests."""
+
+    lost: Callable[[], list[str]]
+    created: Callable[[], list[tuple[Any, ...]]]
+
+
 class _Running:
     """One turn: what was sent, and how to read the answers."""
 
@@ -171,18 +183,21 @@ class _Running:
         dropped: set[Any],
         new_ids: NewIds,
         positions: Positions,
+        held_keys: HeldKeys,
         monotonic: Callable[[], float],
     ) -> None:
-        self._store, self._db, self._batch, self._holder, self._dropped = store, db, batch, holder, dropped
-        self._positions, self._monotonic = positions, monotonic
+        self._store, self._db, self._holder, self._dropped = store, db, holder, dropped
+        requests = (Request(each.token, ()) if each.token in dropped else each for each in batch.requests)
+        self._batch = msgspec.structs.replace(batch, requests=tuple(requests))
+        self._positions, self._held_keys, self._monotonic = positions, held_keys, monotonic
         registered = holder if store.is_registered(holder) else None
         self._claiming = Claiming(db, db.now, registered)
         self._jobs = PostgresJobs(db, db.now, new_ids, registered)
-        self._asked = [(each.token, () if each.token in dropped else each.jobs) for each in batch.requests]
         self._done: list[Any] = []
         self._takes: list[tuple[Want, Callable[[], Taken]]] = []
-        self._lost: Callable[[], list[str]] = list[str]
-        self._created: Callable[[], list[tuple[Any, ...]]] = list[tuple[Any, ...]]
+        self._written: list[_Written] = []
+        self._left: list[Part] = []
+        """Parts that were not written, because a transaction of others holds their keys."""
         self._changed = False
         self.committed = False
         """Whether the pipeline has committed. What follows may still fail, and then the caller learns nothing of it."""
@@ -197,16 +212,18 @@ class _Running:
         batch, holder = self._batch, self._holder
         with self._db.pipeline(poll=poll) as polled:
             beat = self._db.send(_FLEET["beat"], (holder.life, self._db.backend))
-            self._lost = self._jobs.end(batch.settlements, holder)
+            plain, keyed = split(batch)
+            lost = self._jobs.end(plain.settlements, holder)
             if batch.notes:
                 self._jobs.note(batch.notes)
-            new = [job for _, jobs in self._asked for job in jobs]
-            if new:
-                self._created = self._jobs.add([row_of(job) for job in new])
+            self._written.append(_Written(lost, self._add(plain)))
+            if keyed:
+                written, self._left = self._held_keys.write(keyed, self._write)
+                self._written += written
             if batch.chores:
                 with self._store.parts() as tx:
                     self._do(tx)
-            self._positions.lower({(job.queue, -job.priority) for job in new})
+            self._positions.lower({(job.queue, -job.priority) for each in batch.requests for job in each.jobs})
             self._positions.forget({each.queue for each in batch.settlements if each.state is State.QUEUED})
             for want in batch.wants:
                 start = self._positions.start(want.queue)
@@ -215,24 +232,45 @@ class _Running:
         beaten(self._store, holder, beat.fetchall())
         self._changed = polled.changed
 
+    def _add(self, batch: Batch) -> Callable[[], list[tuple[Any, ...]]]:
+        rows = [row_of(job) for each in batch.requests for job in each.jobs]
+        return self._jobs.add(rows) if rows else list[tuple[Any, ...]]
+
+    def _write(self, parts: Sequence[Part]) -> _Written:
+        batch = joined(parts)
+        return _Written(self._jobs.end(batch.settlements, self._holder), self._add(batch))
+
     def _do(self, tx: PostgresTransaction) -> None:
         for chore in self._batch.chores:
-            dropped = token_of(chore) in self._dropped
-            self._done.append(undone(chore) if dropped else do(chore, tx, self._holder, self._monotonic()))
+            if token_of(chore) in self._dropped:
+                self._done.append(undone(chore))
+                continue
+            part = part_of(chore)
+            if part is None:
+                self._done.append(do(chore, tx, self._holder, self._monotonic()))
+                continue
+            done, left = self._held_keys.write([part], lambda _, it=chore: do(it, tx, self._holder, self._monotonic()))
+            self._done += done
+            self._left += left
 
     def result(self, changed: bool) -> Result:
         """Returns the result; claims that the pipeline had to leave, and reads, follow here."""
         changed = changed or self._changed
-        kinds = {type(chore) for chore in self._batch.chores}
+        left, batch = NOTHING, self._batch
+        if self._left:
+            left = joined(self._left)
+            batch = batch.without(left)
+        kinds = {type(chore) for chore in batch.chores}
         read_pauses = changed or not kinds.isdisjoint(ABOUT_PAUSES)
         read_recurring = not kinds.isdisjoint(ABOUT_RECURRING)
         jobs = self._store.jobs
         return Result(
             changed=changed,
-            lost=tuple(self._lost()),
-            enqueued=self._enqueued(),
+            lost=tuple(each for written in self._written for each in written.lost()),
+            enqueued=self._enqueued(batch.requests),
             grants=tuple(self._grants()),
             done=tuple(self._done),
+            postponed=left,
             dropped=tuple(self._dropped),
             cancelling=tuple(job_id for job_id, _ in jobs.cancelling()) if changed else None,
             pauses=pauses_of(self._store) if read_pauses else None,
@@ -240,16 +278,16 @@ class _Running:
             recurring=tuple(jobs.recurring()) if read_recurring else None,
         )
 
-    def _enqueued(self) -> tuple[tuple[Any, tuple[Enqueued, ...]], ...]:
-        new = [job for _, jobs in self._asked for job in jobs]
-        created = {str(job_id) for (job_id,) in self._created()}
+    def _enqueued(self, requests: Sequence[Request]) -> tuple[tuple[Any, tuple[Enqueued, ...]], ...]:
+        new = [job for each in requests for job in each.jobs]
+        created = {str(job_id) for written in self._written for (job_id,) in written.created()}
         if len(created) == len(new):
             found = [Enqueued(job.id, True) for job in new]
         else:
             with self._db.transaction():
                 found = self._jobs.answers(new, created)
         answers = iter(found)
-        return tuple((token, tuple(next(answers) for _ in jobs)) for token, jobs in self._asked)
+        return tuple((each.token, tuple(next(answers) for _ in each.jobs)) for each in requests)
 
     def _grants(self) -> list[Grant]:
         grants: list[Grant] = []

@@ -77,6 +77,7 @@ UPDATE chargehand_job SET state = 'running', fence = {_NUMBER.format("?6")}, nod
   started_ms = ?4, ahead = ?5
 WHERE seq IN (SELECT value FROM json_each(?1))
 """
+_HOLDS = "SELECT 1 FROM chargehand_job WHERE seq = ?1 AND fence = ?2 AND state = 'running'"
 _DONE = """
 UPDATE chargehand_job NOT INDEXED SET state = 'done', finished_ms = ?2, result = ended.value ->> 2, error = NULL,
   reason = NULL, node = NULL, life = NULL, worker = NULL
@@ -284,6 +285,9 @@ class SqliteJobs:
         if good and self._settle_done(good, holder):
             settlements = [s for s in settlements if s.state is not State.DONE or s.follow]
         return self._settle(settlements, holder) if settlements else []
+
+    def holds(self, seq: int, claim: int) -> bool:
+        return bool(self._db.execute(_HOLDS, (seq, claim)).fetchall())
 
     def _settle_done(self, settlements: Sequence[Settlement], holder: Holder) -> bool:
         """Settles all of them at once. Returns False, and writes nothing, if one of the claims no longer holds."""

@@ -11,12 +11,12 @@ import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import apsw
 
 from chargehand import clock
-from chargehand.errors import StoreError
+from chargehand.errors import ChargehandError, StoreError
 from chargehand.ids import NewIds, new_ids
 from chargehand.model.batch import Batch, Result
 from chargehand.model.records import Holder, Migrated, Retention
@@ -279,6 +279,12 @@ class SqliteStore:
             finally:
                 tx.end()
                 self._tx = None
+
+    def within(self, given: Any) -> NoReturn:
+        raise ChargehandError(
+            f"within= accepts what hand.transaction() or job.settle() gives, because {self.path} is an SQLite file, "
+            f"which only Chargehand may open; this is {type(given).__module__}.{type(given).__qualname__}"
+        )
 
     def turn(
         self,

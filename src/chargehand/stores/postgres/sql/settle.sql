@@ -36,6 +36,9 @@ att AS (
   FROM h WHERE outcome IS NOT NULL AND (becomes <> 'done' OR outcome <> 'done') ON CONFLICT DO NOTHING)
 SELECT seq, claim FROM h
 
+-- name: holds
+SELECT 1 FROM chargehand_live WHERE seq = $1::bigint AND claim IS NOT DISTINCT FROM $2::bigint
+
 -- name: before
 -- Of outcomes that were sent in a turn whose commit was not acknowledged: those that were accepted then.
 SELECT e.seq, e.claim FROM json_to_recordset($1::json) AS e(seq bigint, claim bigint, outcome text)

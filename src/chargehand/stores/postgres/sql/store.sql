@@ -14,7 +14,16 @@ SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE pid = $1::int
 SELECT set_config(name, value, $2::boolean) FROM json_each_text($1::json) AS e(name, value)
 
 -- name: server
-SELECT pg_backend_pid(), current_setting('server_version_num')::int, pg_is_in_recovery(), current_schema()::text
+SELECT pg_backend_pid(), current_setting('server_version_num')::int, pg_is_in_recovery(), current_schema()::text,
+  current_setting('search_path')
+
+-- name: database
+-- Identifies the database as long as its server runs: a copy of it, on another server, has another start.
+SELECT extract(epoch FROM pg_postmaster_start_time())::text || ' ' || oid::text
+FROM pg_database WHERE datname = current_database()
+
+-- name: schema_of_tables
+SELECT relnamespace::regnamespace::text FROM pg_class WHERE oid = to_regclass('chargehand_job')
 
 -- name: tables
 SELECT to_regclass('chargehand_schema') IS NOT NULL, to_regclass('chargehand_moving') IS NOT NULL
