@@ -11,7 +11,7 @@ from bench.row import Row, measures, p50, p99
 from bench.scene import PATIENCE, folder
 from chargehand import clock
 from chargehand.model.batch import Result
-from chargehand.model.records import Retention
+from chargehand.model.records import NodeAbout, Retention
 from chargehand.node import store_thread
 from chargehand.node.store_thread import Failure, StoreThread, Unusable
 from chargehand.stores import open_store
@@ -26,7 +26,8 @@ FIRST_ROUND = 0.05
 def _thread(path: Path, keep: int) -> Generator[StoreThread]:
     """Starts the store thread of a node with this retention."""
     made = StoreThread(
-        lambda: open_store(str(path), node=True), HOLDER, (), {}, Retention(count=keep), (), True, dict, lambda _: True
+        lambda: open_store(str(path), node=True), HOLDER, (), NodeAbout(), Retention(count=keep), (), True, dict,
+        lambda _: True,
     )  # fmt: skip
     made.start()
     try:

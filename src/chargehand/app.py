@@ -41,7 +41,18 @@ from chargehand.model.search import DiscoveryPolicy
 from chargehand.settings import staffing
 from chargehand.settings.known import Settings
 from chargehand.settings.layers import read as read_settings
-from chargehand.settings.plan import UNSET, CrewPlan, NodePlan, Page, check_crew, check_type, duration, size
+from chargehand.settings.plan import (
+    UNSET,
+    CrewPlan,
+    NodePlan,
+    Page,
+    WhenCutOff,
+    check_crew,
+    check_node,
+    check_type,
+    duration,
+    size,
+)
 from chargehand.settings.schedule import RecurringJob, Schedule
 from chargehand.settings.schedule import check as check_schedule
 from chargehand.settings.staffing import Declared
@@ -81,6 +92,7 @@ class CrewOptions(TypedDict, total=False):
     memory: int | str | None
     gpu_memory: int | str | None
     gpus: int
+    when_cut_off: WhenCutOff
 
 
 class Chargehand:
@@ -488,7 +500,7 @@ class Chargehand:
     def _node_plan(self) -> NodePlan:
         found = self.settings
         counts = staffing.workers(found, list(self._declared.values()))
-        return NodePlan(
+        plan = NodePlan(
             store=self.url,
             node=self.node_name,
             crews=tuple(replace(crew.plan, workers=counts[name]) for name, crew in self._crews.items()),
@@ -506,6 +518,7 @@ class Chargehand:
             synchronous=found.synchronous,
             nvidia_smi=found.nvidia_smi,
         )
+        return check_node(plan)
 
     def host(self, *, give_up: bool = False) -> Host:
         """Starts a node with these crews, and another whenever it ends. Returns at once.

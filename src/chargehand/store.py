@@ -34,6 +34,8 @@ from chargehand.model.records import (
     JobSize,
     LastLife,
     Migrated,
+    NewLife,
+    OtherNodes,
     Pause,
     RecurringPlan,
     Rescheduling,
@@ -104,8 +106,8 @@ class JobWriting(Protocol):
         """
         ...
 
-    def recur(self, plans: Sequence[RecurringPlan]) -> None:
-        """Replaces all recurring jobs by these."""
+    def recur(self, plans: Sequence[RecurringPlan], holder: Holder) -> None:
+        """Replaces the recurring jobs of this node by these. Those that other living nodes declare stay."""
         ...
 
     def fire(self, name: str, due_ms: int, next_run_ms: int, job: NewJob) -> bool:
@@ -139,16 +141,27 @@ class JobWriting(Protocol):
 
 
 class FleetWriting(Protocol):
-    """Writes about crews and workers, inside one transaction."""
+    """Writes about nodes, crews and workers, inside one transaction.
 
-    def register(self, holder: Holder, crews: Sequence[CrewRow], about: dict[str, Any]) -> None:
+    A store for many nodes keeps everything about crews and workers for each node, and a node changes only its own.
+    """
+
+    def register(
+        self, holder: Holder, crews: Sequence[CrewRow], about: dict[str, Any], *, after: str | None = None
+    ) -> None:
         """Records this life of the node as the present one, with the crews it serves, and deletes its health rows.
 
-        A `scaled` count is kept if the configured count is still the one beside which it was set.
+        A `scaled` count is kept if the configured count is still the one beside which it was set. `after` is the
+        earlier life of a node of this name, which is dead. A store for many nodes raises StoreError if another life of
+        this name is registered.
         """
         ...
 
-    def scale(self, crew: str, count: int | None) -> None:
+    def others(self, holder: Holder) -> OtherNodes:
+        """Returns what is known of the other nodes; nothing in a store for one node."""
+        ...
+
+    def scale(self, crew: str, count: int | None, holder: Holder) -> None:
         """Keeps the worker count that a person set for this crew (None: the configured count again)."""
         ...
 
@@ -178,11 +191,11 @@ class FleetWriting(Protocol):
         """Keeps crash reports. A report whose id exists is not written again."""
         ...
 
-    def mark(self, given_up: Sequence[GivenUpMark], *, cleared: Sequence[str] = ()) -> None:
+    def mark(self, given_up: Sequence[GivenUpMark], holder: Holder, *, cleared: Sequence[str] = ()) -> None:
         """Marks workers as given up, and clears the marks of the components in `cleared`."""
         ...
 
-    def keep_restarts(self, notes: Sequence[RestartNote]) -> None:
+    def keep_restarts(self, notes: Sequence[RestartNote], holder: Holder) -> None:
         """Keeps the crashes and restarts of workers, beyond the life of their node and the wipe of its health rows."""
         ...
 
@@ -296,10 +309,13 @@ class JobReading(Protocol):
 
 
 class FleetReading(Protocol):
-    """Reads what is known of crews and workers."""
+    """Reads what is known of nodes, crews and workers. A store for one node ignores the names of nodes."""
 
-    def crews(self) -> list[CrewRow]:
-        """Returns every crew that a node has registered."""
+    def crews(self, node: str | None = None, *, living: bool = False) -> list[CrewRow]:
+        """Returns every crew that this node, or any node, has registered; one row for each name.
+
+        `living`: only those of nodes that live.
+        """
         ...
 
     def pauses(self) -> list[Pause]:
@@ -318,16 +334,17 @@ class FleetReading(Protocol):
         """Returns a page of crash reports, newest first."""
         ...
 
-    def last_life(self) -> LastLife | None:
-        """Returns the life of the node that was registered last; None if there was none."""
+    def last_life(self, node: str) -> LastLife | None:
+        """Returns the life of this node that was registered last; None if there was none, or if it is known to have
+        ended."""
         ...
 
-    def given_up(self) -> list[GivenUpMark]:
-        """Returns every worker that is marked as given up."""
+    def given_up(self, node: str | None = None) -> list[GivenUpMark]:
+        """Returns every worker of this node, or of any node, that is marked as given up."""
         ...
 
-    def restarts(self) -> list[RestartNote]:
-        """Returns the crashes and restarts of every worker that ever crashed, with their ages by the store's clock.
+    def restarts(self, node: str | None = None) -> list[RestartNote]:
+        """Returns the crashes and restarts of every worker of this node, or of any, with ages by the store's clock.
 
         An age never shrinks while the clock is set back, and never falls below what it was when it was written.
         """
@@ -398,6 +415,18 @@ class Store(Protocol):
         `monotonic` is the clock of the times in the batch. `waits` returns whether the caller behind a token still
         waits; it is called while no other process can write, and nothing is done for a caller that does not.
         """
+        ...
+
+    def new_life(self) -> NewLife | None:
+        """Returns the life that the node has begun in a turn since the last call; None, as a rule, if it goes on.
+
+        A store for many nodes registers a node anew if the others have taken it for dead. The next turn must be one of
+        the new life.
+        """
+        ...
+
+    def leave(self, holder: Holder) -> None:
+        """Records that this life of the node has ended as asked: in a store for many nodes, its name is free."""
         ...
 
     def changed(self, *, again: bool = False) -> bool:

@@ -9,8 +9,18 @@ import pytest
 from chargehand import Chargehand
 from chargehand.crew import JobOptions
 from chargehand.errors import ConfigurationError, PayloadError
+from chargehand.model.fleet.policy import LivenessPolicy
 from chargehand.model.job import LONGEST_DELAY_MS, NewJob
-from chargehand.settings.plan import UNSET, CrewPlan, NodePlan, check_crew, check_type, milliseconds, new_job
+from chargehand.settings.plan import (
+    UNSET,
+    CrewPlan,
+    NodePlan,
+    check_crew,
+    check_node,
+    check_type,
+    milliseconds,
+    new_job,
+)
 
 
 def plan(**options: Any) -> CrewPlan:
@@ -36,6 +46,8 @@ def plan(**options: Any) -> CrewPlan:
         {"timeout_ms": None},
         {"timeout_ms": 1},
         {"priority": -5},
+        {"when_cut_off": "go on"},
+        {"when_cut_off": "stop"},
         {"environment": {"CUDA_VISIBLE_DEVICES": "{index}", "PLAIN": "x"}},
         {"environment": {"A": "{nobody}", "B": "{"}},
     ],
@@ -75,6 +87,7 @@ def test_a_sound_crew_is_accepted(options: dict[str, Any]) -> None:
         ({"workers": object()}, "^crew 'tag': workers is <object .*>; must be a whole number$"),
         ({"limit": "1"}, "^crew 'tag': limit is '1'; must be a whole number or None$"),
         ({"idle_exit": "1h"}, "^crew 'tag': idle_exit is '1h'; must be a number or None$"),
+        ({"when_cut_off": "wait"}, "^crew 'tag': when_cut_off is 'wait'; must be 'go on' or 'stop'$"),
         ({"discovers": "no"}, "^crew 'tag': discovers is 'no'; must be True or False$"),
         ({"environment": {"A": 1}}, "^crew 'tag': environment is {'A': 1}; must be a dict of strings by names$"),
         ({"queue": 5}, "^crew 'tag': queue is 5; must be a string$"),
@@ -273,3 +286,17 @@ def test_what_is_no_type_is_refused(word: str, kind: Any) -> None:
 def test_types_of_every_sort_are_taken() -> None:
     for kind in (None, Any, dict, list[int], int | None, Literal["a"], NewType("Id", int), Annotated[int, "x"]):
         check_type("tag", "takes", kind)
+
+
+# spec: MN-2, CF-1
+def test_a_crew_that_stops_when_cut_off_needs_a_lease_in_which_its_jobs_can_be_cancelled(tmp_path: Path) -> None:
+    def node(**crew: Any) -> NodePlan:
+        liveness = LivenessPolicy(lease=10, cancel=7)
+        return NodePlan(store=str(tmp_path), node="n", crews=(plan(**crew),), python_path=(), liveness=liveness)
+
+    assert check_node(node()) == node()
+    with pytest.raises(
+        ConfigurationError, match=r"crew 'tag': when_cut_off is 'stop'.*liveness.cancel must be at most 6"
+    ):
+        check_node(node(when_cut_off="stop"))
+    assert Chargehand(tmp_path / "s.db").crew("tag", "a:B", when_cut_off="stop").plan.when_cut_off == "stop"

@@ -15,7 +15,7 @@ import pytest
 
 from chargehand import ConfigurationError, JobFilter
 from chargehand.model.job import NewJob
-from chargehand.model.records import RecurringPlan, Rescheduling
+from chargehand.model.records import Holder, RecurringPlan, Rescheduling
 from chargehand.settings.schedule import RecurringJob, Schedule, check, due, next_after, plans, too_late
 from chargehand.store import Store
 from chargehand.stores.sqlite.store import SqliteStore
@@ -187,7 +187,7 @@ class Scheduler:
     def __init__(self, store: Store, wall: Wall) -> None:
         self._store, self._wall = store, wall
         with store.transaction() as tx:
-            tx.jobs.recur(plans(ENTRIES, wall()))
+            tx.jobs.recur(plans(ENTRIES, wall()), Holder("node", "life"))
         self.known = store.jobs.recurring()
 
     def turn(self) -> list[tuple[str, int]]:

@@ -140,9 +140,11 @@ def crew(name: str, queue: str = "q", workers: int = 1, timeout_ms: int | None =
     )  # fmt: skip
 
 
-def register(store: Store, *crews: CrewRow, holder: Holder = ME) -> None:
+def register(store: Store, *crews: CrewRow, holder: Holder = ME, **about: Any) -> None:
+    """Registers a node; an earlier life of the same name is dead."""
+    last = store.fleet.last_life(holder.node)
     with store.transaction() as tx:
-        tx.fleet.register(holder, crews, {})
+        tx.fleet.register(holder, crews, about, after=None if last is None else last.life)
 
 
 class Boom(Exception):

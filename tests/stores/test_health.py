@@ -74,7 +74,7 @@ def ids(store: Store, **which: Any) -> list[str]:
 
 def give_up(store: Store, *marks: GivenUpMark) -> None:
     with store.transaction() as tx:
-        tx.fleet.mark(marks)
+        tx.fleet.mark(marks, ME)
 
 
 def mark(component: str, reason: str = "why", fingerprint: str = "f", **options: Any) -> GivenUpMark:
@@ -96,6 +96,7 @@ def times(store: Store, since_ms: int = 0, limit: int = 1000) -> list[int]:
 # spec: HP-2
 def test_a_row_says_all_that_the_note_said_at_the_stores_own_time(store: Store, wall: Wall) -> None:
     wall.at = NOON
+    register(store)
     said = note(
         status="busy", flags=("slow", "paused"), reason="why", pid=77, pid_start=123_456_789_012, incarnation="i-1",
         current_job="j-1", heartbeat_age_ms=40, restart_count=3, restart_age_ms=5000, exit_code=4, signal=9,
@@ -199,7 +200,7 @@ def test_health_is_written_with_the_rest_of_the_transaction_or_not_at_all(store:
         tx.fleet.project((), ME, complete=True)
         tx.fleet.project([note("new")], ME)
         tx.fleet.report([crash()], ME)
-        tx.fleet.mark([mark("new")])
+        tx.fleet.mark([mark("new")], ME)
         tx.fleet.snapshot()
 
     roll_back(store, work)
@@ -392,10 +393,10 @@ def test_a_second_mark_of_a_worker_replaces_the_first(store: Store, wall: Wall) 
 def test_only_who_is_forgiven_is_forgotten(store: Store) -> None:
     give_up(store, *(mark(f"worker:tag:{number}") for number in range(4)))
     with store.transaction() as tx:
-        tx.fleet.mark((), cleared=["worker:tag:1", "nobody", "worker:tag:3"])
+        tx.fleet.mark((), ME, cleared=["worker:tag:1", "nobody", "worker:tag:3"])
     assert [one.component for one in store.fleet.given_up()] == ["worker:tag:0", "worker:tag:2"]
     with store.transaction() as tx:
-        tx.fleet.mark((), cleared=[])
+        tx.fleet.mark((), ME, cleared=[])
     assert len(store.fleet.given_up()) == 2
 
 

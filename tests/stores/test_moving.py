@@ -202,12 +202,12 @@ def fill_people(store: Store) -> None:
         restarts_total=9,
     )  # fmt: skip
     with store.transaction() as tx:
-        tx.jobs.recur(plans)
+        tx.jobs.recur(plans, ME)
         tx.jobs.fire("a", NOON, NOON + 3 * HOUR, NewJob(id="fired", queue="r"))
-        tx.fleet.scale("tag", 5)
+        tx.fleet.scale("tag", 5, ME)
         tx.fleet.report([CrashReport(id=f"c{n}", charged=bool(n), **report) for n in range(2)], ME)  # type: ignore[arg-type]
-        tx.fleet.mark([GivenUpMark(component="worker:tag:1", crew="tag", reason="often", fingerprint="f")])
-        tx.fleet.keep_restarts([restarts])
+        tx.fleet.mark([GivenUpMark(component="worker:tag:1", crew="tag", reason="often", fingerprint="f")], ME)
+        tx.fleet.keep_restarts([restarts], ME)
         tx.fleet.project([HealthNote(component="worker:tag:0", status="healthy", flags=("stalled",))], ME)
         tx.fleet.snapshot()
         tx.access.add_key(key)

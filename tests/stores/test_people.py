@@ -56,7 +56,7 @@ def delete(store: Store, *ids: str) -> set[str]:
 
 def scale(store: Store, name: str, count: int | None) -> None:
     with store.transaction() as tx:
-        tx.fleet.scale(name, count)
+        tx.fleet.scale(name, count, ME)
 
 
 def scaled(store: Store) -> dict[str, tuple[int, int | None]]:
@@ -296,7 +296,7 @@ def test_a_new_life_of_the_node_replaces_its_crews(store: Store) -> None:
     with store.transaction() as tx:
         tx.fleet.register(EARLIER_ME, [crew("a"), crew("gone")], {})
     with store.transaction() as tx:
-        tx.fleet.register(ME, [crew("a", workers=9), crew("new")], {})
+        tx.fleet.register(ME, [crew("a", workers=9), crew("new")], {}, after=EARLIER_ME.life)
     assert [(row.name, row.workers) for row in store.fleet.crews()] == [("a", 9), ("new", 1)]
 
 

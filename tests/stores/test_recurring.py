@@ -20,7 +20,7 @@ def plan(name: str = "nightly", schedule: str = "every 1h", next_run_ms: int = N
 
 def recur(store: Store, *plans: RecurringPlan) -> None:
     with store.transaction() as tx:
-        tx.jobs.recur(plans)
+        tx.jobs.recur(plans, ME)
 
 
 def fire(store: Store, due_ms: int, new: NewJob, name: str = "nightly", next_run_ms: int | None = None) -> bool:
@@ -71,7 +71,7 @@ def test_plans_that_are_not_named_any_more_are_gone(store: Store) -> None:
 # spec: WK-11, WK-2
 def test_plans_roll_back(store: Store) -> None:
     recur(store, plan("a"))
-    roll_back(store, lambda tx: tx.jobs.recur([plan("b")]))
+    roll_back(store, lambda tx: tx.jobs.recur([plan("b")], ME))
     assert [found.name for found in store.jobs.recurring()] == ["a"]
 
 

@@ -10,7 +10,7 @@ ONE = "worker:tag:0"
 
 def keep(store: Store, note: RestartNote) -> None:
     with store.transaction() as tx:
-        tx.fleet.keep_restarts([note])
+        tx.fleet.keep_restarts([note], ME)
 
 
 def project(store: Store, *components: str) -> None:

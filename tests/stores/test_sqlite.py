@@ -280,9 +280,9 @@ def test_a_store_of_the_first_schema_can_do_all_that_is_new(path: Path) -> None:
     make_first_schema(path, *FIRST_DATA)
     with opened(path) as store:
         with store.transaction() as tx:
-            tx.fleet.scale("tag", 4)
+            tx.fleet.scale("tag", 4, ME)
             tx.fleet.project([HealthNote(component="app", status="healthy")], ME)
-            tx.fleet.mark([GivenUpMark(component="worker:tag:0", crew="tag", reason="why", fingerprint="f")])
+            tx.fleet.mark([GivenUpMark(component="worker:tag:0", crew="tag", reason="why", fingerprint="f")], ME)
             tx.fleet.snapshot()
         assert [row.scaled for row in store.fleet.crews()] == [4]
         assert [row.component for row in store.fleet.health()] == ["app"]
@@ -292,7 +292,7 @@ def test_a_store_of_the_first_schema_can_do_all_that_is_new(path: Path) -> None:
         register(store, crew("tag", limit=1, limit_per_key=1))
         with store.transaction() as tx:
             tx.jobs.discover([Discovery(queue="q", found=(Found(item="x"),), priority=0, max_attempts=1, timeout_ms=1)])
-            tx.jobs.recur([RecurringPlan(name="plan", schedule="s", job="{}", next_run_ms=1)])
+            tx.jobs.recur([RecurringPlan(name="plan", schedule="s", job="{}", next_run_ms=1)], ME)
         assert [claim.id for claim in take(store, 5)] == ["old"]
         with store.transaction() as tx:
             assert [one.at_once for one in tx.jobs.cancel(["old"])] == [False]

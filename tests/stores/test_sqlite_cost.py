@@ -106,9 +106,8 @@ def fire(store: SqliteStore) -> None:
 
 def plan_some(store: SqliteStore, count: int) -> None:
     with store.transaction() as tx:
-        tx.jobs.recur(
-            [RecurringPlan(name=f"plan-{n}", schedule="s", job="{}", next_run_ms=n) for n in range(count)],
-        )
+        plans = [RecurringPlan(name=f"plan-{n}", schedule="s", job="{}", next_run_ms=n) for n in range(count)]
+        tx.jobs.recur(plans, ME)
 
 
 def limited(store: SqliteStore, count: int) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 import pytest
-from builders import HOUR, crew, plain
+from builders import HOUR, crew, plain, register
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
@@ -89,10 +89,8 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(allowed=st.sampled_from([None, 0, 2, 5]), allowed_per_key=st.sampled_from([None, 0, 1, 1, 2]))
     def limit(self, allowed: int | None, allowed_per_key: int | None) -> None:
-        with self.store.transaction() as tx:
-            tx.fleet.register(
-                self.holder("node"), [crew("crew", self.queue, limit=allowed, limit_per_key=allowed_per_key)], {}
-            )
+        limited = crew("crew", self.queue, limit=allowed, limit_per_key=allowed_per_key)
+        register(self.store, limited, holder=self.holder("node"))
         self.allowed, self.allowed_per_key = allowed, allowed_per_key
 
     @rule(

@@ -113,7 +113,7 @@ def test_suspects_of_other_queues_wait_and_their_keys_keep_their_limits(store: S
     )  # fmt: skip
     with store.transaction() as tx:
         tx.fleet.register(LIVES[0], [crew], {"boot": "b"})
-    assert store.fleet.last_life() is not None
+    assert store.fleet.last_life(LIVES[0].node) is not None
     put(store, job("a"), *(job(f"k{n}", queue="k", limit_key=str(n % 2)) for n in range(4)))
     take(store, 1, holder=LIVES[0])
     claim(store, 0, queue="k")

@@ -34,10 +34,14 @@ class Component(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def live_pid(row: HealthRow) -> int | None:
-    """Returns the pid of a row if that process still runs; a reused pid does not count."""
-    if row.pid is None or row.pid_start is None or not proc.alive(row.pid, row.pid_start):
+    """Returns the pid of a row if that process still runs; a reused pid does not count.
+
+    Of a process of another machine or pid namespace, only its node knows whether it runs.
+    """
+    if row.pid is None or row.pid_start is None or not row.node_lives:
         return None
-    return row.pid
+    here = row.boot is None or (row.boot, row.pid_namespace) == (proc.boot_id(), proc.pid_namespace())
+    return row.pid if not here or proc.alive(row.pid, row.pid_start) else None
 
 
 def component_of(row: HealthRow) -> Component:
@@ -45,6 +49,10 @@ def component_of(row: HealthRow) -> Component:
     pid = live_pid(row)
     metadata: dict[str, Any] = msgspec.json.decode(row.metadata, type=dict[str, Any])
     status = shown_status(row.status, row.flags, row.age_ms if pid is not None else None)
+    if not row.node_lives:
+        status = "unknown"
+        metadata |= {"text": f"its node {row.node} is gone", "will_work": False}
+        row = msgspec.structs.replace(row, current_job=None)  # others have it, or will
     own: dict[str, Any] = {name: getattr(row, name) for name in Component.__struct_fields__ if hasattr(row, name)}
     own |= {"status": status, "pid": pid, "metadata": metadata}
     own |= {"crew": metadata.get("crew"), "text": metadata.get("text")}

@@ -40,9 +40,7 @@ class RestartPlan(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def pid_namespace() -> str:
-    """Returns the name of the pid namespace of this process."""
-    return os.readlink("/proc/self/ns/pid")
+pid_namespace = proc.pid_namespace
 
 
 def take(store: Location) -> int | None:

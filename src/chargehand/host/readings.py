@@ -141,14 +141,16 @@ class Readings:
         """Returns the state of the whole system (healthy, degraded or error) with reasons, from the store alone."""
         with self.stores.use() as store:
             rows = [(row, component_of(row)) for row in store.fleet.health()]
-            waiting, crews, pauses = store.jobs.waiting(), store.fleet.crews(), store.fleet.pauses()
+            waiting, crews, pauses = store.jobs.waiting(), store.fleet.crews(living=True), store.fleet.pauses()
+        gone = sorted({row.node for row, _ in rows if not row.node_lives})
+        rows = [each for each in rows if each[0].node_lives]
         node = any(row.component == APP and is_healthy(row.status, (), row.age_ms) and live_pid(row) for row, _ in rows)
         workers = [shown for row, shown in rows if row.component != APP]
-        failing = next((row.reason for row, _ in rows if row.component == APP), None)
+        failing = next((row.reason for row, _ in rows if row.component == APP and row.reason), None)
         queues = {crew.name: crew.queue for crew in crews}
         members = [member_of_component(shown) for row, shown in rows if row.component != APP]
         nobody = unserved(waiting, queues, members, [pause.scope for pause in pauses]) if node else {}
-        return judge(workers, nobody, node=node, store_failing=failing)
+        return judge(workers, nobody, node=node, store_failing=failing, gone=gone)
 
     def waiting_for_nobody(self) -> list[str]:
         """Returns the queues that have due jobs while no node runs."""
@@ -159,13 +161,14 @@ class Readings:
 
     def why_waiting(self, queue: str) -> str | None:
         with self.stores.use() as store:
-            rows, crews, pauses = store.fleet.health(), store.fleet.crews(), store.fleet.pauses()
+            rows, crews, pauses = store.fleet.health(), store.fleet.crews(living=True), store.fleet.pauses()
         queues = {crew.name: crew.queue for crew in crews}
         paused = [pause.scope for pause in pauses]
         if "*" in paused or (queue in queues.values() and all(n in paused for n, q in queues.items() if q == queue)):
             return "it is paused: chargehand resume"
         if not any(row.component == APP and live_pid(row) for row in rows):
             return "no node runs: chargehand work APP"
+        rows = [row for row in rows if row.node_lives]
         members = [member_of_component(component_of(row)) for row in rows if row.component != APP]
         return unserved([(queue, 0)], queues, members).get(queue)
 

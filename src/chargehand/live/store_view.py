@@ -65,5 +65,5 @@ def take(store: Store, look: StoreLook) -> StoreView:
         jobs=tuple(found.values()),
         listed=frozenset(listed),
         gone=tuple(gone),
-        served=tuple(crew.queue for crew in store.fleet.crews()) if look.crews else (),
+        served=tuple(crew.queue for crew in store.fleet.crews(living=True)) if look.crews else (),
     )

@@ -135,7 +135,7 @@ class LookAtPauses(msgspec.Struct, frozen=True):
 
 
 class LookAtQueues(msgspec.Struct, frozen=True):
-    """Reads which queues have due jobs."""
+    """Reads which queues have due jobs, and what is known of other nodes."""
 
 
 Chore = (

@@ -69,17 +69,19 @@ def judge(
     node: bool = True,
     store_failing: str | None = None,
     blind: Mapping[str, str] | None = None,
+    gone: Sequence[str] = (),
 ) -> Findings:
     """Returns the verdict on a system, from what is shown of its workers.
 
     `unserved` maps queues to the reason why no worker takes their jobs; `blind` maps crews to the error of their
-    `discover`.
+    `discover`; `gone` are the nodes that have disappeared.
     """
     errors: list[str] = [] if node else ["no node runs: no jobs are performed"]
     if store_failing:
         errors.append(f"the store fails: {store_failing}")
     errors += [f"queue {queue} has waiting jobs that no worker takes: {why}" for queue, why in sorted(unserved.items())]
     warnings = [f"crew {crew}: discover fails: {summary(why)}" for crew, why in sorted((blind or {}).items())]
+    warnings += [f"node {node} is gone: its jobs go to other nodes" for node in gone]
     crews: dict[str, list[JudgedWorker]] = {}
     for worker in workers:
         crews.setdefault(str(worker.crew), []).append(worker)

@@ -105,6 +105,11 @@ class Ledger:
         self._chores_since: float | None = None
         self._paused_workers: frozenset[str] = frozenset()
         """Workers that are paused individually."""
+        self._scopes: Collection[str] = ()
+        self._cut_off: frozenset[str] = frozenset()
+        """Crews that do no work, because the node is cut off from the store."""
+        self._cut_short: frozenset[tuple[int, int]] = frozenset()
+        """Claims whose jobs were cancelled for that reason, by seq and number: they are interrupted."""
         self._suspects: set[str] = set()
         """Claimed jobs that are suspects: when one ends, another may be claimed."""
         self._waiting: dict[str, int] = {}
@@ -213,6 +218,38 @@ class Ledger:
                 assert settlement is not None
                 self._add_settlement(msgspec.structs.replace(settlement, outcome=None), now)  # there was no attempt
         return [(worker, job) for worker, held in self.held.items() for job in held.claims if job in jobs]
+
+    def cut_off(self, crews: Collection[str], now: float) -> list[tuple[str, str]]:
+        """Stops the work of these crews, because the store cannot be reached. Returns the worker and id of the jobs to
+        cancel; they are interrupted, not cancelled for good."""
+        self._cut_off = frozenset(crews)
+        self.pause(self._scopes, now)
+        running = [
+            (worker, claim)
+            for worker, held in self.held.items()
+            if self._crew_of[worker] in crews
+            for claim in held.claims.values()
+        ]
+        self._cut_short = frozenset((claim.seq, claim.number) for _, claim in running)
+        return [(worker, claim.id) for worker, claim in running]
+
+    def reconnected(self, now: float) -> None:
+        """Lets crews that were cut off work again."""
+        self._cut_off = frozenset()
+        self.pause(self._scopes, now)
+
+    def keep_only(self, held: Collection[tuple[int, int]]) -> list[tuple[str, str]]:
+        """Forgets prefetched claims that are not among these, by seq and number. Returns the worker and id of running
+        jobs that are not."""
+        for pool in self.pools.values():
+            for claim in [claim for claim in pool.prefetched if (claim.seq, claim.number) not in held]:
+                pool.prefetched.remove(claim)
+        return [
+            (worker, claim.id)
+            for worker, each in self.held.items()
+            for claim in each.claims.values()
+            if (claim.seq, claim.number) not in held
+        ]
 
     def gone(
         self, worker: str, outcome: Outcome, now: float, pid: int | None, cancelled: Collection[str] | None = None
@@ -370,11 +407,12 @@ class Ledger:
 
     def pause(self, scopes: Collection[str], now: float) -> list[tuple[str, Todo]]:
         """Sets the paused scopes (`*`, crews, workers), and returns what workers that are no longer paused receive."""
+        self._scopes = tuple(scopes)
         handed: list[tuple[str, Todo]] = []
         paused_workers = frozenset(scope for scope in scopes if scope.startswith("worker:"))
         freed, self._paused_workers = self._paused_workers - paused_workers, paused_workers
         for crew, pool in self.pools.items():
-            paused = "*" in scopes or crew in scopes
+            paused = "*" in scopes or crew in scopes or crew in self._cut_off
             if paused and not pool.paused:
                 self._give_back(pool, now)
             if pool.paused and not paused:
@@ -415,6 +453,8 @@ class Ledger:
     ) -> State | None:
         """Settles a claim with this outcome, and returns the job's new state; None if there is nothing to write."""
         duration = int((now - since) * 1000)
+        if isinstance(outcome, Stopped) and (claim.seq, claim.number) in self._cut_short:
+            outcome = Interrupted("the node was cut off from the store")
         self.tally.ended(claim.queue, outcome, now - since)
         settlement = settle(
             claim, outcome, jitter=self._jitter(), worker=worker, pid=pid, duration_ms=duration, credible=credible,

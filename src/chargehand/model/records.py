@@ -33,14 +33,51 @@ class Holder(msgspec.Struct, frozen=True):
     life: str
 
 
+class NodeAbout(msgspec.Struct, frozen=True, kw_only=True):
+    """What a node says of itself, for other nodes of the same store."""
+
+    pid: int | None = None
+    start: int | None = None
+    """The start time of its process, as the kernel counts it; None if the node's version did not record it."""
+    boot: str | None = None
+    pid_namespace: str | None = None
+    machine: str | None = None
+    """The name of the machine or container, for people."""
+    version: str | None = None
+    lease: float = 30.0
+    """How many seconds without a beat others wait before they take its jobs."""
+    stops: bool = False
+    """Whether it runs a crew whose jobs end before the lease does (`when_cut_off="stop"`)."""
+
+
 class LastLife(msgspec.Struct, frozen=True):
-    """The last registered life of a node, and its process: the boot of the machine, the pid and the start time."""
+    """The life of a node that was registered last."""
 
     life: str
-    boot: str | None
-    pid: int | None
-    start: int | None
-    """As the kernel counts it; None if the node's version did not record it."""
+    about: NodeAbout
+    beat: int | None = None
+    """The counter that grows while the node lives; None in a store for one node, where a lock shows that it lives."""
+    session_ended: bool = False
+    """Whether the server process of its connection has ended."""
+
+
+class OtherNodes(msgspec.Struct, frozen=True):
+    """What a node knows of the others."""
+
+    served: tuple[str, ...] = ()
+    """The queues that workers of others take jobs from, or will without intervention."""
+    gone: tuple[str, ...] = ()
+    """The names of nodes that have disappeared without having been stopped."""
+    now_ms: int | None = None
+    """The time of the clock that all nodes share; None if it is the clock of this machine."""
+
+
+class NewLife(msgspec.Struct, frozen=True):
+    """A life that a node has begun because other nodes had taken it for dead."""
+
+    holder: Holder
+    held: frozenset[tuple[int, int]]
+    """The claims that are still its own: the seq of the job, and the number of the claim."""
 
 
 class CrewRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -116,6 +153,11 @@ class HealthRow(msgspec.Struct, frozen=True, kw_only=True):
     metadata: msgspec.Raw
     age_ms: int | None
     """The age of the last heartbeat by the store's clock when the row was read."""
+    node_lives: bool = True
+    """Whether its node is registered; a store for one node does not know."""
+    boot: str | None = None
+    """The boot of its node's machine, and the pid namespace: only there has the pid a meaning. None: on this one."""
+    pid_namespace: str | None = None
 
 
 class CrashReport(msgspec.Struct, frozen=True, kw_only=True):

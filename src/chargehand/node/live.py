@@ -37,9 +37,9 @@ LOOK_GAP = 0.25
 POLL = 2.0
 """Seconds between two checks whether another process has written; a process on this machine also sends a hint."""
 
-Beside = tuple[dict[str, str], str | None, dict[str, str]]
+Beside = tuple[dict[str, str], str | None, dict[str, str], tuple[str, ...]]
 """Problems beside the workers: queues that no worker serves, each with the reason; why the store fails; crews whose
-`discover` fails, each with the reason."""
+`discover` fails, each with the reason; nodes that are gone."""
 
 
 class Live:
@@ -229,9 +229,9 @@ class Live:
                 self._paid_until[component] = max(now, self._paid_until.get(component, 0.0)) + WORK_GAP
 
     def _publish_health(self) -> None:
-        unserved, failing, blind = self._beside = self._system()
+        unserved, failing, blind, gone = self._beside = self._system()
         workers = [self._workers[component] for component in self._fleet.places if component in self._workers]
-        found = judge(workers, unserved, store_failing=failing, blind=blind)
+        found = judge(workers, unserved, store_failing=failing, blind=blind, gone=gone)
         self.broker.publish(HEALTH, HEALTH, "health", HealthBody.of(found), clock.now_ms())
 
     # the store

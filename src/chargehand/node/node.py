@@ -24,8 +24,9 @@ from chargehand.model.fleet.lifecycle import GpusRead
 from chargehand.model.fleet.pace import Pace
 from chargehand.model.health import judge
 from chargehand.model.job import FINISHED, Settlement, State
+from chargehand.model.lease import CutOff
 from chargehand.model.ledger import Ledger
-from chargehand.model.records import CrewRow, Holder
+from chargehand.model.records import CrewRow, Holder, NodeAbout
 from chargehand.model.status import NodeStatus, StoreStatus, UnkillableProcess
 from chargehand.node.fingerprint import fingerprint
 from chargehand.node.followers import Followers
@@ -41,7 +42,16 @@ from chargehand.node.replies import answer_enqueue, refuse, waits
 from chargehand.node.requests import Requests
 from chargehand.node.server import Documents, Server
 from chargehand.node.stacks import StackRequests
-from chargehand.node.store_thread import Failure, News, Opened, OthersWrote, Recovered, StoreThread, Unusable
+from chargehand.node.store_thread import (
+    Failure,
+    LostClaims,
+    News,
+    Opened,
+    OthersWrote,
+    Recovered,
+    StoreThread,
+    Unusable,
+)
 from chargehand.node.subscribers import Subscribers
 from chargehand.node.supervisor import Supervisor
 from chargehand.processes import proc
@@ -60,6 +70,8 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
 LONGEST_WAIT = 60.0
 MOST_ERRORS, ERROR_WINDOW = 3, 60.0
 KEY_LOCKED = "another transaction, which has not ended, enqueues a job with the same key"
+BEATS_A_LEASE = 3
+"""A node of a store for many nodes beats at least so many times within its lease."""
 BRISK = 0.001
 """Seconds after a turn during which the node only handles what arrives: nothing else is that urgent."""
 UNKILLABLE_EVERY = 0.5
@@ -104,8 +116,18 @@ class Node:
         )
         self._supervisor = Supervisor(self._loop, plan, self._fleet, self._ledger, self._lives, self)
         self._supervisor.keep_free(self._unkillable)
+        stopping = [crew.name for crew in plan.crews if crew.when_cut_off == "stop"]
+        self._cut_off: CutOff | None = None
+        """Set if others may take the jobs of this node, and some of its crews stop before."""
+        beat = plan.liveness.node_beat
+        if self._location.server is not None:
+            beat = min(beat, plan.liveness.lease / BEATS_A_LEASE)
+            if stopping:
+                self._cut_off = CutOff(plan.liveness.lease, plan.liveness.cancel, now)
+        self._stopping_crews = frozenset(stopping)
+        self._submitted_at = now
         self._health_rows = HealthRows(
-            self._fleet, self._ledger, self._supervisor.handles, now=now, beat=plan.liveness.node_beat,
+            self._fleet, self._ledger, self._supervisor.handles, now=now, beat=beat,
             history=plan.retention.history_every_ms / 1000 if plan.history else None,
         )  # fmt: skip
         self._diary = Diary()
@@ -117,7 +139,7 @@ class Node:
         self._loop.add(self._gpus.ready, lambda _: self._read_gpus())
         self._live = Live(
             self._lives.life, plan, self._fleet, self._ledger, self._supervisor.handles, self._reader,
-            lambda: (self._requests.unserved, self._failing, self._ledger.blind),
+            lambda: (self._requests.unserved, self._failing, self._ledger.blind, self._requests.others.gone),
         )  # fmt: skip
         # Events of the supervisor that come with every job go to the subscribers directly.
         self.began, self.worked, self.heard = self._live.began, self._live.worked, self._live.heard
@@ -151,7 +173,11 @@ class Node:
         ]  # fmt: skip
         own = proc.stat(os.getpid())
         start = own.start if own else None
-        about = {"pid": os.getpid(), "start": start, "boot": proc.boot_id(), "version": __version__}
+        about = NodeAbout(
+            pid=os.getpid(), start=start, boot=proc.boot_id(), pid_namespace=proc.pid_namespace(),
+            machine=socket.gethostname(), version=__version__, lease=plan.liveness.lease,
+            stops=any(crew.when_cut_off == "stop" for crew in plan.crews),
+        )  # fmt: skip
         holder = Holder(plan.node, self._lives.life)
         return StoreThread(
             lambda: open_store(plan.store, node=True, synchronous=plan.synchronous),
@@ -252,6 +278,8 @@ class Node:
         self._check_files(now)
         if self._open and now >= tend_at:
             self._tend(now)
+        if self._cut_off is not None and self._open and self._cut_off.is_over(now):
+            self._stop_work(now)
         if now >= self._gpus.due():
             self._gpus.ask(now)
         if now >= self._stacks.due():
@@ -308,6 +336,8 @@ class Node:
             due = min(due, self._gone_at + LAST_WORDS)
         if self._unkillable:
             due = min(due, self._look_at)
+        if self._cut_off is not None and self._open:
+            due = min(due, self._cut_off.due() or due)
         due = min(due, self._live.due(), self._gpus.due(), self._stacks.due(), self._files.due())
         return min(max(0.0, due - now), LONGEST_WAIT)
 
@@ -320,6 +350,7 @@ class Node:
         if batch == NOTHING:
             self._ledger.confirm(Result(), now)
             return self._ledger.batch_due(now)
+        self._submitted_at = now
         self._store.submit(batch)
         return None
 
@@ -344,8 +375,12 @@ class Node:
     def _heard(self, news: News) -> None:
         now = clock.monotonic()
         match news:
+            case LostClaims(held):
+                self._disown(held, now)
             case Opened():
                 self._open = True
+                if self._cut_off is not None:
+                    self._cut_off.beaten(now)
                 self._requests.opened(news, now)
                 self._tether.send(encode("READY", {"pid": os.getpid()}))
             case Recovered(settlements, died):
@@ -371,6 +406,26 @@ class Node:
             case Result():
                 self._committed(news, now)
 
+    def _stop_work(self, now: float) -> None:
+        """Cancel the jobs of crews that must not overlap: the lease of this node ends soon."""
+        running = self._ledger.cut_off(self._stopping_crews, now)
+        log.error(
+            "the node is cut off from the store; jobs that must not overlap with those of other nodes are cancelled",
+            crews=sorted(self._stopping_crews), jobs=len(running), lease=self._plan.liveness.lease,
+        )  # fmt: skip
+        for component, job in running:
+            self._supervisor.act(self._fleet.cancel(component, job, now))
+
+    def _disown(self, held: frozenset[tuple[int, int]], now: float) -> None:
+        """Cancel the jobs that other nodes have taken."""
+        running = self._ledger.keep_only(held)
+        log.warning(
+            "jobs of this node that other nodes have taken are cancelled", node=self._plan.node, kept=len(held),
+            cancelled=len(running),
+        )  # fmt: skip
+        for component, job in running:
+            self._supervisor.act(self._fleet.cancel(component, job, now))
+
     def _store_failed(self, why: str, now: float) -> None:
         if why != self._failing:
             log.error("the store fails; outcomes are kept and written later", why=why)
@@ -385,6 +440,8 @@ class Node:
         if self._failing is not None:
             log.info("the store works again")
         self._failing, self._pause = None, FIRST_PAUSE
+        if self._cut_off is not None and self._cut_off.beaten(self._submitted_at):
+            self._ledger.reconnected(now)
         # Hand out jobs first: workers wait for them. Answers to callers come second.
         for component, claim in self._ledger.confirm(result, now):
             self._supervisor.hand_out(component, claim)
@@ -491,7 +548,7 @@ class Node:
             unserved=unserved,
             blind=blind,
             suspect_after=self._plan.jobs.suspect_after,
-            verdict=judge(workers, unserved, store_failing=self._failing, blind=blind),
+            verdict=judge(workers, unserved, store_failing=self._failing, blind=blind, gone=self._requests.others.gone),
         )
 
     # stopping

@@ -19,8 +19,9 @@ from chargehand.model.fleet.policy import restored
 from chargehand.model.health import member_of, unserved
 from chargehand.model.job import NewJob
 from chargehand.model.ledger import Ledger
-from chargehand.model.records import CancelResult, Discovered, GivenUpMark, Pause, RecurringPlan
+from chargehand.model.records import CancelResult, Discovered, GivenUpMark, OtherNodes, Pause, RecurringPlan
 from chargehand.model.status import NodeWorker
+from chargehand.model.store_clock import StoreClock
 from chargehand.node.followers import Followers
 from chargehand.node.live import Live
 from chargehand.node.replies import Token, answer_order, refuse_with, reply, waits
@@ -57,6 +58,8 @@ class Requests:
         self.pauses_due: float | None = None
         """When the first pause expires."""
         self.unserved: dict[str, str] = {}
+        self.others = OtherNodes()
+        self._clock = StoreClock()
         self._recurring: list[RecurringPlan] = []
         self._clock_ms: int | None = None
         """The time of the last check of the clock; None before the first."""
@@ -66,6 +69,7 @@ class Requests:
     def opened(self, news: Opened, now: float) -> None:
         """The store is open: apply scaled counts, given-up marks and pauses from it, and start the workers."""
         self._opened, self._fingerprints = True, news.fingerprints
+        self._learn(news.others, now)
         for crew, count in news.scaled.items():
             if crew in self._fleet.crews:
                 log.info("crew has a count set by scale", event=log.Event.CREW_SCALED, crew=crew, workers=count)
@@ -95,7 +99,7 @@ class Requests:
                 remedy="chargehand resume" if scope == "*" else f"chargehand resume {scope.removeprefix('worker:')}",
             )  # fmt: skip
         self._paused(news.pauses, now)
-        self._ledger.chore(chores.Recur(tuple(schedule.plans(self._plan.recurring, clock.now_ms()))), now)
+        self._ledger.chore(chores.Recur(tuple(schedule.plans(self._plan.recurring, self._now_ms(now)))), now)
         past = {
             note.component: (restored(note, news.fingerprints.get(note.crew), now), note.restarts_total)
             for note in news.restarts
@@ -103,6 +107,15 @@ class Requests:
         self._supervisor.act(self._fleet.begin(now, failed, past))
         for token, call in self._orders:
             self.order(token, call)
+
+    def _learn(self, others: OtherNodes, now: float) -> None:
+        self.others = others
+        if others.now_ms is not None:
+            self._clock.read(others.now_ms, now)
+
+    def _now_ms(self, now: float) -> int:
+        """Returns the time of the store's clock."""
+        return self._clock.now_ms(clock.now_ms(), now)
 
     def mark(self, component: str, reason: str) -> chores.KeepGivenUp:
         """Returns the mark that keeps a worker given up across restarts of the node."""
@@ -128,7 +141,10 @@ class Requests:
             self._supervisor.tell(WorkWaits(crew, count))
         if result.waiting is not None and not self._fleet.stopping:
             members = [member_of(place) for place in self._fleet.places.values()]
-            self._served(unserved(result.waiting, self._queues, members, self._pauses))
+            looked = zip(batch.chores, result.done, strict=True)
+            self._learn(next(done for chore, done in looked if isinstance(chore, chores.LookAtQueues)), now)
+            waiting = [each for each in result.waiting if each[0] not in self.others.served]
+            self._served(unserved(waiting, self._queues, members, self._pauses))
         if result.recurring is not None:
             self._recurring = list(result.recurring)
         if result.cancelling:
@@ -139,7 +155,7 @@ class Requests:
                 self._cancelled([job.id for job in found if not job.at_once], now)
                 self._answer_cancel(chore.token, found)
             elif isinstance(chore, chores.Recur):
-                late = schedule.too_late(self._recurring, clock.now_ms())
+                late = schedule.too_late(self._recurring, self._now_ms(now))
                 if late:
                     self._ledger.chore(chores.SetClockBack(tuple(late)), now)
             elif isinstance(chore, chores.Fire):
@@ -191,7 +207,7 @@ class Requests:
 
     def fire(self, now: float) -> None:
         """Enqueue the recurring jobs that are due. The store lets each time fire once, on any number of nodes."""
-        now_ms = clock.now_ms()
+        now_ms = self._now_ms(now)
         self._check_clock(now_ms, now)
         for firing in schedule.due(self._recurring, now_ms):
             self._ledger.chore(chores.Fire(firing), now, urgent=True)
@@ -211,7 +227,7 @@ class Requests:
         if not self._recurring:
             return None
         first = min(plan.next_run_ms for plan in self._recurring)
-        return now + max(0, first - clock.now_ms()) / 1000
+        return now + max(0, first - self._now_ms(now)) / 1000
 
     def _found(self, crew: str, page: Discovered, now: float) -> None:
         self._ledger.searches[crew].stored(page.queued, now)

@@ -16,7 +16,18 @@ from chargehand import clock, log
 from chargehand.errors import ChargehandError, StoreError
 from chargehand.model.batch import Batch, Result
 from chargehand.model.job import DEFAULT_POLICY, JobPolicy, Settlement
-from chargehand.model.records import CrewRow, GivenUpMark, Holder, RestartNote, Retention
+from chargehand.model.records import (
+    CrewRow,
+    GivenUpMark,
+    Holder,
+    LastLife,
+    NewLife,
+    NodeAbout,
+    OtherNodes,
+    RestartNote,
+    Retention,
+)
+from chargehand.model.succession import Fate, Succession, name_taken
 from chargehand.processes import proc
 from chargehand.store import Store
 from chargehand.stores.turn import pauses_of
@@ -24,6 +35,10 @@ from chargehand.stores.turn import pauses_of
 PRUNE_EVERY = 60.0
 PRUNE_AT_ONCE = 500
 RECOVER_AGAIN = 0.5
+LOOK_AGAIN = 0.2
+"""Seconds between two looks at a node that may live and has the name of this one."""
+SLOW_ANSWER = 2.0
+"""Seconds after which the answer of a server means that it may have been away."""
 WATCH_EVERY = 1.0
 """Seconds between two checks for writes of other processes while there is no batch: the main thread sleeps on if there
 were none."""
@@ -37,6 +52,7 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True):
     restarts: tuple[RestartNote, ...]
     scaled: dict[str, int]
     fingerprints: dict[str, str]
+    others: OtherNodes
 
 
 class Recovered(msgspec.Struct, frozen=True):
@@ -44,6 +60,13 @@ class Recovered(msgspec.Struct, frozen=True):
 
     settlements: tuple[Settlement, ...]
     died: bool
+
+
+class LostClaims(msgspec.Struct, frozen=True):
+    """Other nodes had taken this one for dead. It goes on as a new life, and `held` is what it still holds."""
+
+    held: frozenset[tuple[int, int]]
+    """The seq of each job, and the number of its claim."""
 
 
 class Recover(msgspec.Struct, frozen=True):
@@ -68,7 +91,7 @@ class OthersWrote(msgspec.Struct, frozen=True):
     """Other processes have written to the store, or it cannot be told."""
 
 
-News = Opened | Recovered | Result | Failure | Unusable | OthersWrote
+News = Opened | Recovered | LostClaims | Result | Failure | Unusable | OthersWrote
 
 
 class StoreThread(threading.Thread):
@@ -79,7 +102,7 @@ class StoreThread(threading.Thread):
         open_store: Callable[[], Store],
         holder: Holder,
         crews: Sequence[CrewRow],
-        about: dict[str, Any],
+        about: NodeAbout,
         retention: Retention,
         spare: tuple[str, ...],
         earlier_was_asked: bool,
@@ -100,6 +123,7 @@ class StoreThread(threading.Thread):
         self.busy_since: float | None = None
         """When the present batch was submitted; the main thread shows it."""
         self._prune_at = clock.monotonic() + PRUNE_EVERY
+        self._stopped = threading.Event()
 
     def submit(self, batch: Batch) -> None:
         """Executes this batch; `take` returns its result later."""
@@ -123,6 +147,7 @@ class StoreThread(threading.Thread):
 
     def stop(self) -> None:
         """Ends the thread after what was submitted."""
+        self._stopped.set()
         self._inbox.put(None)
 
     def _report(self, news: News) -> None:
@@ -136,9 +161,11 @@ class StoreThread(threading.Thread):
     def run(self) -> None:
         try:
             store = self._open()
-            self._died = self._find_died(store)
+            last = self._take_name(store)
+            self._died = self._find_died(last)
             with store.transaction() as tx:
-                tx.fleet.register(self._holder, self._crews, self._about)
+                after = None if last is None else last.life
+                tx.fleet.register(self._holder, self._crews, msgspec.structs.asdict(self._about), after=after)
             self._report(self._opened(store))
         except Exception as error:
             if not isinstance(error, ChargehandError):
@@ -157,23 +184,68 @@ class StoreThread(threading.Thread):
             except Exception as error:
                 log.error("a store call failed: unexpected error", trace=True)
                 self._report(Failure(f"{type(error).__name__}: {error}"))
+            self._follow(store.new_life())
+        self._leave(store)
+
+    def _follow(self, life: NewLife | None) -> None:
+        """Goes on as this new life, if there is one."""
+        if life is not None:
+            self._holder = life.holder
+            self._tell(LostClaims(life.held))
+
+    def _leave(self, store: Store) -> None:
+        try:
+            store.leave(self._holder)
+        except Exception as error:
+            log.warning("the end of this node is not recorded: others wait for its lease", why=error)
         store.close()
 
+    def _take_name(self, store: Store) -> LastLife | None:
+        """Returns the earlier life of this node, which is dead; waits until that is certain. Raises StoreError if a
+        node of this name lives."""
+        succession = Succession(self._about, proc.alive)
+        waited = False
+        while True:
+            before = clock.monotonic()
+            last = store.fleet.last_life(self._holder.node)
+            now = clock.monotonic()
+            if now - before > SLOW_ANSWER:
+                succession.forget()
+            fate = Fate.DEAD if last is None else succession.judge(last, now)
+            if last is None or fate is Fate.DEAD:
+                return last
+            if fate is Fate.LIVES:
+                raise StoreError(name_taken(self._holder.node, last.about))
+            if not waited:
+                waited = True
+                log.warning(
+                    "a node of this name may live; if it does not beat within its lease, its name is taken over",
+                    node=self._holder.node, machine=last.about.machine, pid=last.about.pid, lease=last.about.lease,
+                )  # fmt: skip
+            if self._stopped.wait(LOOK_AGAIN):
+                raise StoreError("the node was stopped while it waited for its name")
+
     def _opened(self, store: Store) -> Opened:
+        crews = store.fleet.crews(self._holder.node)
+        with store.transaction() as tx:
+            others = tx.fleet.others(self._holder)
         return Opened(
             pauses=pauses_of(store),
-            given_up=tuple(store.fleet.given_up()),
-            restarts=tuple(store.fleet.restarts()),
-            scaled={crew.name: crew.scaled for crew in store.fleet.crews() if crew.scaled is not None},
+            given_up=tuple(store.fleet.given_up(self._holder.node)),
+            restarts=tuple(store.fleet.restarts(self._holder.node)),
+            scaled={crew.name: crew.scaled for crew in crews if crew.scaled is not None},
             fingerprints=self._fingerprints(),
+            others=others,
         )
 
-    def _find_died(self, store: Store) -> str | None:
+    def _find_died(self, last: LastLife | None) -> str | None:
         """Returns the last life of the node if it ended without being asked to, other than by the end of the boot."""
-        last = store.fleet.last_life()
-        if last is None or self._earlier_was_asked or last.boot != self._about.get("boot"):
+        if last is None or self._earlier_was_asked or last.about.boot != self._about.boot:
             return None
-        if last.pid is not None and last.start is not None and proc.alive(last.pid, last.start):
+        if last.about.pid_namespace not in (None, self._about.pid_namespace):
+            return None
+        pid, start = last.about.pid, last.about.start
+        if pid is not None and start is not None and proc.alive(pid, start):
             return None  # its lock file was deleted: it did not die, it was replaced
         return last.life
 

@@ -42,6 +42,11 @@ def boot_id() -> str:
         return file.read().strip()
 
 
+def pid_namespace() -> str:
+    """Returns the name of the pid namespace of this process: pids are not comparable with those of another one."""
+    return os.readlink("/proc/self/ns/pid")
+
+
 def stat(pid: int) -> Stat | None:
     """Returns the status of a process; None if it does not exist."""
     return _stat(f"/proc/{pid}/stat")

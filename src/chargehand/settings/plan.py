@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, cast, get_origin
+from typing import Any, Literal, cast, get_origin
 
 import msgspec
 
@@ -24,6 +24,7 @@ from chargehand.model.job import (
     check,
     check_size,
 )
+from chargehand.model.lease import LONGEST_CANCEL
 from chargehand.model.records import Retention
 from chargehand.model.search import DiscoveryPolicy
 from chargehand.settings.schedule import RecurringJob
@@ -44,7 +45,9 @@ MOST_AT_ONCE = 1000
 """The maximum number of jobs in a batch."""
 LONGEST_BATCH_WAIT_MS = 60_000
 MOST_GPUS = 64
+WhenCutOff = Literal["go on", "stop"]
 _KINDS: dict[Any, str] = {
+    WhenCutOff: "'go on' or 'stop'",
     str: "a string",
     int: "a whole number",
     int | None: "a whole number or None",
@@ -97,6 +100,9 @@ class CrewPlan(msgspec.Struct, frozen=True, kw_only=True):
     gpu_memory: int | None = None
     gpus: int = 0
     """The number of GPUs that the node assigns to each worker; with `gpu_memory` alone one, if there are GPUs."""
+    when_cut_off: WhenCutOff = "go on"
+    """What running jobs do while the node cannot reach a store for many nodes: `go on`, or `stop` before its lease ends
+    and other nodes may run them."""
 
     def terms(self) -> Terms:
         """Returns the part of the plan that the supervisor needs."""
@@ -186,6 +192,18 @@ def check_crew(plan: CrewPlan) -> CrewPlan:
             raise ConfigurationError(
                 f"crew {plan.name!r}: environment {key!r}={text!r}; both must be str, the name without '='"
             )
+    return plan
+
+
+def check_node(plan: NodePlan) -> NodePlan:
+    """Returns the plan. Raises ConfigurationError if its settings cannot be combined."""
+    cancel, lease = plan.liveness.cancel, plan.liveness.lease
+    stopping = [crew.name for crew in plan.crews if crew.when_cut_off == "stop"]
+    if stopping and cancel > lease * LONGEST_CANCEL:
+        raise ConfigurationError(
+            f"crew {stopping[0]!r}: when_cut_off is 'stop', but a cancelled job may take {cancel:g} s to end; with a "
+            f"liveness.lease of {lease:g} s, liveness.cancel must be at most {lease * LONGEST_CANCEL:g} s"
+        )
     return plan
 
 

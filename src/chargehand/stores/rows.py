@@ -9,7 +9,7 @@ import msgspec
 from chargehand import codec
 from chargehand.model.access import Scope
 from chargehand.model.job import State
-from chargehand.model.records import Counts
+from chargehand.model.records import Counts, NodeAbout
 
 Record = TypeVar("Record", bound=msgspec.Struct)
 
@@ -41,6 +41,7 @@ _MADE_FROM: dict[str, Callable[[Any], Any]] = {
     "scopes": _scopes,
     "state": State,
     "charged": bool,
+    "node_lives": bool,
 }
 """How to make the value of a field from its column, where they differ. A name means the same in every table."""
 
@@ -56,6 +57,14 @@ def records(kind: type[Record], rows: Iterable[tuple[Any, ...]]) -> list[Record]
             values[at] = None if values[at] is None else make(values[at])
         found.append(kind(**dict(zip(names, values, strict=True))))
     return found
+
+
+_about = msgspec.json.Decoder(NodeAbout)
+
+
+def about_of(text: str) -> NodeAbout:
+    """Returns what a node said about itself when it was registered."""
+    return _about.decode(text)
 
 
 def where(conditions: dict[str, Any]) -> tuple[str, list[Any]]:

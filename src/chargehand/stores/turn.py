@@ -106,7 +106,7 @@ def do(chore: chores.Chore, tx: Transaction, holder: Holder, now: float) -> Any:
             age_ms = int((now - looked_at + LOOKED_BEFORE) * 1000)
             return tx.jobs.discover([msgspec.structs.replace(page, age_ms=age_ms)])[0]
         case chores.Recur(plans):
-            tx.jobs.recur(plans)
+            tx.jobs.recur(plans, holder)
         case chores.Fire(firing):
             return tx.jobs.fire(firing.name, firing.due_ms, firing.next_run_ms, firing.job)
         case chores.SetClockBack(recurring):
@@ -116,23 +116,25 @@ def do(chore: chores.Chore, tx: Transaction, holder: Holder, now: float) -> Any:
         case chores.ClearPause():
             tx.fleet.resume(chore.scope)
         case chores.KeepScale(crew, count):
-            tx.fleet.scale(crew, count)
+            tx.fleet.scale(crew, count, holder)
         case chores.KeepReport(report):
             tx.fleet.report([report], holder)
         case chores.KeepGivenUp(mark):
-            tx.fleet.mark([mark])
+            tx.fleet.mark([mark], holder)
         case chores.Forgive(component):
-            tx.fleet.mark((), cleared=[component])
+            tx.fleet.mark((), holder, cleared=[component])
         case chores.KeepRestarts():
             note = chore.history.note(chore.component, chore.fingerprint, chore.restarts_total, now)
-            tx.fleet.keep_restarts([note])
+            tx.fleet.keep_restarts([note], holder)
         case chores.Project(notes, gone):
             tx.fleet.project(notes, holder, gone=gone)
         case chores.Wipe():
             tx.fleet.project((), holder, complete=True)
         case chores.TakeSnapshot():
             tx.fleet.snapshot()
-        case chores.LookAtPauses() | chores.LookAtQueues():
+        case chores.LookAtQueues():
+            return tx.fleet.others(holder)
+        case chores.LookAtPauses():
             return None
         case _:
             assert_never(chore)

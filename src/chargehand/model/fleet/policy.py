@@ -40,6 +40,8 @@ class LivenessPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """The interval of heartbeats while the worker's state does not change."""
     node_beat: Annotated[float, msgspec.Meta(ge=0.05)] = 5.0
     """The interval of the node's own heartbeat, which a monitor reads in the store (component `app`)."""
+    lease: Annotated[float, msgspec.Meta(ge=1.0)] = 30.0
+    """Other nodes of the same store take the jobs of this one if they have not seen it for so long."""
     bad_frames: Annotated[int, msgspec.Meta(ge=1)] = 3
     """A worker that sends this many invalid health frames in a row is replaced."""
     first_frame: float = 30.0

@@ -1,18 +1,17 @@
 """Decides which nodes are dead, from the counters that they increase with every turn. Pure: it reads no clock.
 
 No time of day decides: the clock of a server may jump, and that of a promoted standby is another one. A node is dead if
-its counter has stood still for a lease by the monotonic clock of the node that watches it, all of it on one connection.
-After a reconnect every observation begins anew, because the server may have been away.
+its counter has stood still for its lease by the monotonic clock of the node that watches it, all of it on one
+connection. After a reconnect every observation begins anew, because the server may have been away.
 """
 
 from collections.abc import Iterable
 
 import msgspec
 
-LEASE = 30.0
-"""Seconds without a beat after which a node is dead."""
-SHORT_LEASE = 10.0
-"""The same for a node whose session on the server has ended."""
+from chargehand.model.lease import patience
+from chargehand.stores.rows import about_of
+
 LOOK_EVERY = 1.0
 
 
@@ -24,6 +23,8 @@ class Seen(msgspec.Struct, frozen=True):
     beat: int
     gone: bool
     """Whether the server process of its connection has ended."""
+    about: str = "{}"
+    """What the node said about itself, as JSON."""
 
 
 class Beats:
@@ -49,7 +50,7 @@ class Beats:
         for node in nodes:
             beat, at = self._since.get(node.incarnation, (None, now))
             since[node.incarnation] = (node.beat, at if beat == node.beat else now)
-            if beat == node.beat and now - at >= (SHORT_LEASE if node.gone else LEASE):
+            if beat == node.beat and now - at >= patience(about_of(node.about), session_ended=node.gone):
                 found.append(node)
         self._since = since
         return found

@@ -9,21 +9,24 @@ from typing import Any
 
 import msgspec
 
+from chargehand.errors import StoreError
 from chargehand.model.records import (
     CrashReport,
     CrewRow,
     GivenUpMark,
     HealthNote,
     Holder,
+    OtherNodes,
     Pause,
     Rescheduling,
     RestartNote,
 )
+from chargehand.model.succession import name_taken
 from chargehand.stores.postgres import statements
 from chargehand.stores.postgres.claiming import set_limits
-from chargehand.stores.postgres.reading import crews_of
+from chargehand.stores.postgres.reading import living_crews
 from chargehand.stores.postgres.session import Session
-from chargehand.stores.rows import clean, readable, records
+from chargehand.stores.rows import about_of, clean, readable, records
 
 SKEW_MS = 1000
 """How far a time may lie in the future before the clock counts as set back."""
@@ -33,15 +36,11 @@ _END = statements.load("settle")
 
 
 class Registration(msgspec.Struct, frozen=True):
-    """A node that was registered, and what it said about itself, as JSON."""
+    """A node that was registered, its crews, and what it said about itself."""
 
     holder: Holder
-    about: str
-
-
-def add_node(db: Session, node: Registration) -> bool:
-    """Adds the row of a node. Returns False if another node has its name."""
-    return bool(db.rows(_SQL["add_node"], (db.now, node.holder.node, node.holder.life, db.backend, node.about)))
+    crews: tuple[CrewRow, ...]
+    about: dict[str, Any]
 
 
 class PostgresFleet:
@@ -52,7 +51,11 @@ class PostgresFleet:
 
     # crews
 
-    def register(self, holder: Holder, crews: Sequence[CrewRow], about: dict[str, Any]) -> None:
+    def register(
+        self, holder: Holder, crews: Sequence[CrewRow], about: dict[str, Any], *, after: str | None = None
+    ) -> None:
+        self._db.send(_SQL["lock_crews"])
+        self._add_node(holder, about, after)
         scaled = {(name, workers): count for name, workers, count in self._db.rows(_SQL["scaled"], (holder.node,))}
         rows = [
             {
@@ -64,15 +67,24 @@ class PostgresFleet:
         ]  # fmt: skip
         self._db.send(_SQL["clear_crews"], (holder.node,))
         self._db.send(_SQL["add_crews"], (self._now, holder.node, _json(rows)))
-        set_limits(self._db, crews_of(self._db, distinct=False))
-        self._db.send(_SQL["replace_node"], (holder.node, holder.life))
-        registration = Registration(holder, json.dumps(about, default=str))
-        add_node(self._db, registration)
+        set_limits(self._db, living_crews(self._db))
         self.project((), holder, complete=True)
-        self._registered(registration)
+        self._registered(Registration(holder, tuple(crews), about))
 
-    def scale(self, crew: str, count: int | None) -> None:
-        self._db.send(_SQL["scale"], (crew, count))
+    def _add_node(self, holder: Holder, about: dict[str, Any], after: str | None) -> None:
+        self._db.send(_SQL["remove_nodes"], ([life for life in (holder.life, after) if life is not None],))
+        text = json.dumps(about, default=str)
+        added = self._db.rows(_SQL["add_node"], (self._now, holder.node, holder.life, self._db.backend, text))
+        if not added:
+            ((other,),) = self._db.rows(_SQL["about"], (holder.node,))
+            raise StoreError(name_taken(holder.node, about_of(other)))
+
+    def others(self, holder: Holder) -> OtherNodes:
+        ((served, gone, now_ms),) = self._db.rows(_SQL["of_others"], (self._now, holder.life))
+        return OtherNodes(tuple(served), tuple(gone), now_ms)
+
+    def scale(self, crew: str, count: int | None, holder: Holder) -> None:
+        self._db.send(_SQL["scale"], (crew, count, holder.node))
 
     def pause(self, scope: str, who: str, reason: str | None, for_ms: int | None = None) -> Pause | None:
         before = records(Pause, self._db.rows(_SQL["pause_of"], (self._now, scope)))
@@ -110,7 +122,7 @@ class PostgresFleet:
                 for note in newest.values()
             ]  # fmt: skip
             text = _json(rows)
-            self._db.send(_SQL["first_seen"], (self._now, text))
+            self._db.send(_SQL["first_seen"], (self._now, holder.node, text))
             self._db.send(_SQL["health"], (self._now, holder.node, text))
         if gone:
             self._db.send(_SQL["health_gone"], (holder.node, list(gone)))
@@ -126,16 +138,17 @@ class PostgresFleet:
         ]  # fmt: skip
         self._db.send(_SQL["crash"], (self._now, holder.node, _json(rows)))
 
-    def mark(self, given_up: Sequence[GivenUpMark], *, cleared: Sequence[str] = ()) -> None:
+    def mark(self, given_up: Sequence[GivenUpMark], holder: Holder, *, cleared: Sequence[str] = ()) -> None:
         if given_up:
             rows = [msgspec.structs.replace(mark, reason=readable(mark.reason) or "") for mark in given_up]
-            self._db.send(_SQL["give_up"], (self._now, _json(rows)))
+            self._db.send(_SQL["give_up"], (self._now, holder.node, _json(rows)))
         if cleared:
-            self._db.send(_SQL["forgive_workers"], (list(cleared),))
+            self._db.send(_SQL["forgive_workers"], (holder.node, list(cleared)))
 
-    def keep_restarts(self, notes: Sequence[RestartNote]) -> None:
+    def keep_restarts(self, notes: Sequence[RestartNote], holder: Holder) -> None:
         if notes:
-            self._db.send(_SQL["restarts"], (self._now, _json(list({n.component: n for n in notes}.values()))))
+            newest = {note.component: note for note in notes}
+            self._db.send(_SQL["restarts"], (self._now, holder.node, _json(list(newest.values()))))
 
     def snapshot(self) -> None:
         self._db.send(_SQL["snapshot"], (self._now,))

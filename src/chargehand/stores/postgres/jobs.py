@@ -166,15 +166,18 @@ class PostgresJobs(Adding):
 
     # recurring jobs
 
-    def recur(self, plans: Sequence[RecurringPlan]) -> None:
+    def recur(self, plans: Sequence[RecurringPlan], holder: Holder) -> None:
+        self._db.send(_END["recurring_lock"])
         rows = self._db.rows(_END["recurring_known"])
         known = {name: (schedule, next_run_ms, last_job) for name, schedule, next_run_ms, last_job in rows}
-        self._db.send(_END["recurring_clear"])
+        self._db.send(_END["recurring_withdraw"], (holder.node,))
         for plan in plans:
             schedule, next_run_ms, last_job = known.get(plan.name, (None, 0, None))
             if schedule != plan.schedule:
                 next_run_ms = plan.next_run_ms
-            self._db.send(_END["recurring_add"], (plan.name, plan.schedule, plan.job, next_run_ms, last_job))
+            row = (plan.name, plan.schedule, plan.job, next_run_ms, last_job, holder.node)
+            self._db.send(_END["recurring_add"], row)
+        self._db.send(_END["recurring_clear"], (holder.node,))
 
     def fire(self, name: str, due_ms: int, next_run_ms: int, job: NewJob) -> bool:
         if not self._db.rows(_END["move_on"], (name, due_ms, next_run_ms)):

@@ -26,9 +26,14 @@ _SIZE_OF_JOB = """
 octet_length(j.payload) + coalesce(octet_length(e.result), 0) + coalesce(octet_length(coalesce(t.error, e.error)), 0)
 + (SELECT coalesce(sum(octet_length(a.error)), 0) FROM chargehand_attempt a WHERE a.job = j.seq)
 """
-# Several nodes may serve one crew: the last registration describes it.
-_CREWS = "(SELECT DISTINCT ON (name) * FROM chargehand_crew ORDER BY name, registered_ms DESC, node) AS crew"
-_FROM = {"job": _JOBS, "crew": _CREWS}
+# Several nodes may have the same crew and workers, and the target of a move has one node: the newest row is moved.
+_NEWEST = "(SELECT DISTINCT ON ({0}) * FROM chargehand_{1} ORDER BY {0}, {2} DESC NULLS LAST, node) AS newest"
+_OF_NODES = {
+    "crew": _NEWEST.format("name", "crew", "registered_ms"),
+    "worker": _NEWEST.format("component", "worker", "written_ms"),
+    "given_up": _NEWEST.format("component", "given_up", "at_ms"),
+}
+_FROM = {"job": _JOBS, **_OF_NODES}
 _READ: dict[str, dict[str, str]] = {
     # A job over the limit of its key is set aside by a claim: it may be claimed in the target, which decides anew.
     "job": {
@@ -109,7 +114,7 @@ class PostgresReader:
         return rows
 
     def count(self, part: Part) -> int:
-        table = _FROM["crew"] if part.name == "crew" else f"chargehand_{part.name}"
+        table = _OF_NODES.get(part.name, f"chargehand_{part.name}")
         return int(self._db.rows(f"SELECT count(*) FROM {table}".encode())[0][0])
 
     def counters(self) -> dict[str, int]:
@@ -160,8 +165,10 @@ class PostgresWriter:
         with self._db.transaction():
             if part is JOBS:
                 self._write_jobs(rows)
-            elif part.name == "crew":
-                self._insert("crew", ("node", *part.columns), [row | {"node": node} for row in rows])
+            elif part.name in _OF_NODES:
+                self._insert(part.name, ("node", *part.columns), [row | {"node": node} for row in rows])
+            elif part.name == "recurring":
+                self._insert(part.name, ("nodes", *part.columns), [row | {"nodes": [node]} for row in rows])
             else:
                 self._insert(part.name, part.columns, rows)
             self._note(progress)

@@ -8,6 +8,8 @@ from chargehand.stores.postgres.reading import now_ms
 from chargehand.stores.postgres.session import Session, numbers
 from chargehand.stores.surplus import LAST, Surplus
 
+GONE_MS = 86_400_000
+"""How long the workers of a node that is gone are shown."""
 TEXTS_AT_ONCE = 100
 """How many crash reports or snapshots one transaction deletes, at most."""
 
@@ -28,6 +30,7 @@ def prune(db: Session, surplus: Surplus, retention: Retention, limit: int) -> in
         db.send(_SQL["prune_operations"], (now, retention.operation_age_ms, few))
         db.send(_SQL["prune_remembered"], (now, REMEMBERED_MS, few))
         db.send(_SQL["prune_sessions"], (now, few))
+        db.send(_SQL["prune_health"], (now, GONE_MS))
     return int(gone)
 
 

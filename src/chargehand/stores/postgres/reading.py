@@ -24,7 +24,7 @@ from chargehand.model.records import (
 )
 from chargehand.stores.postgres import session, statements
 from chargehand.stores.postgres.statements import NOW
-from chargehand.stores.rows import clean, columns, counts_of, readable, records, where
+from chargehand.stores.rows import about_of, clean, columns, counts_of, readable, records, where
 
 _STORE = statements.load("store")
 # A job that the node holds ahead is shown as queued: no worker has it.
@@ -103,22 +103,31 @@ WHERE t.claim IS NOT NULL ORDER BY t.started_ms, t.seq LIMIT $1::bigint
 """.encode()
 _RECURRING = f'SELECT {columns(RecurringPlan)} FROM chargehand_recurring ORDER BY name COLLATE "C"'.encode()
 _CREW_FIELDS = columns(CrewRow, limit="allowed", limit_per_key="allowed_per_key")
+_LIVING = "node IN (SELECT name FROM chargehand_node)"
 # Several nodes may serve one crew: the last registration describes it.
 _CREWS = f"""
 SELECT DISTINCT ON (name COLLATE "C") {_CREW_FIELDS} FROM chargehand_crew
+WHERE node = coalesce($1, node) AND (NOT $2::boolean OR {_LIVING})
 ORDER BY name COLLATE "C", registered_ms DESC, node
 """.encode()
-_ALL_CREWS = f"SELECT {_CREW_FIELDS} FROM chargehand_crew".encode()
+_LIVING_CREWS = f"SELECT {_CREW_FIELDS} FROM chargehand_crew WHERE {_LIVING}".encode()
 _PAUSES = f"""
 SELECT {columns(Pause, left_ms=f"until_ms - {NOW}")} FROM chargehand_pause
 WHERE until_ms IS NULL OR until_ms > {NOW} ORDER BY scope COLLATE "C"
 """.encode()
+_HEALTH_FIELDS = columns(
+    HealthRow, incarnation="h.incarnation", age_ms=f"{NOW} - last_heartbeat_ms", node_lives="n.name IS NOT NULL",
+    boot="n.about::json ->> 'boot'", pid_namespace="n.about::json ->> 'pid_namespace'",
+)  # fmt: skip
 _HEALTH = f"""
-SELECT {columns(HealthRow, age_ms=f"{NOW} - last_heartbeat_ms")} FROM chargehand_health
+SELECT {_HEALTH_FIELDS} FROM chargehand_health h LEFT JOIN chargehand_node n ON n.name = h.node
 ORDER BY node COLLATE "C", component COLLATE "C"
 """.encode()
 _CRASHES = f"SELECT {columns(CrashRecord, age_ms=f'{NOW} - at_ms')} FROM chargehand_crash"
-_GIVEN_UP = f'SELECT {columns(GivenUpMark)} FROM chargehand_given_up ORDER BY component COLLATE "C"'.encode()
+_GIVEN_UP = f"""
+SELECT {columns(GivenUpMark)} FROM chargehand_given_up WHERE node = coalesce($1, node)
+ORDER BY component COLLATE "C", node COLLATE "C"
+""".encode()
 _KEYS = f'SELECT {columns(ApiKey)} FROM chargehand_key ORDER BY created_ms, id COLLATE "C"'.encode()
 _SESSIONS = f"SELECT {columns(Session)} FROM chargehand_session WHERE expires_ms > {NOW}".encode()
 _OPERATIONS = f"SELECT {columns(Operation)} FROM chargehand_operation"
@@ -151,17 +160,18 @@ SELECT queue, {NOW} - min(since_ms) FROM due WHERE since_ms <= {NOW} GROUP BY qu
 """.encode()
 _RESTARTS = f"""
 SELECT component, {NOW}, written_ms, fingerprint, charged, streak, rested_ms, restarts, restarts_total
-FROM chargehand_worker WHERE written_ms IS NOT NULL ORDER BY component COLLATE "C"
+FROM chargehand_worker WHERE written_ms IS NOT NULL AND node = coalesce($2, node)
+ORDER BY component COLLATE "C", node COLLATE "C"
 """.encode()
 _LAST_LIFE = b"""
-SELECT incarnation, about::json ->> 'boot', (about::json ->> 'pid')::bigint, (about::json ->> 'start')::bigint
-FROM chargehand_node ORDER BY started_ms DESC, incarnation DESC LIMIT 1
+SELECT incarnation, about, beat, backend IS NOT NULL AND NOT EXISTS (SELECT FROM pg_stat_activity WHERE pid = backend)
+FROM chargehand_node WHERE name = $1
 """
 
 
-def crews_of(db: session.Session, *, distinct: bool) -> list[CrewRow]:
-    """Returns the crews that nodes have registered; one row for each name, or one for each node, too."""
-    return records(CrewRow, db.rows(_CREWS if distinct else _ALL_CREWS))
+def living_crews(db: session.Session) -> list[CrewRow]:
+    """Returns the crews of all nodes that live: several rows of one name, if several nodes have it."""
+    return records(CrewRow, db.rows(_LIVING_CREWS))
 
 
 def now_ms(db: session.Session) -> int:
@@ -243,8 +253,8 @@ class PostgresFleetReading:
     def __init__(self, db: session.Session) -> None:
         self._db = db
 
-    def crews(self) -> list[CrewRow]:
-        return crews_of(self._db, distinct=True)
+    def crews(self, node: str | None = None, *, living: bool = False) -> list[CrewRow]:
+        return records(CrewRow, self._db.rows(_CREWS, (node, living)))
 
     def pauses(self) -> list[Pause]:
         return records(Pause, self._db.rows(_PAUSES, (self._db.now,)))
@@ -269,15 +279,15 @@ class PostgresFleetReading:
         sql = f"{_CRASHES} WHERE {condition} ORDER BY at_ms DESC, seq DESC LIMIT ?".replace("$1", "?", 1)
         return records(CrashRecord, self._db.rows(_numbered(sql), (self._db.now, *bindings, which.limit)))
 
-    def last_life(self) -> LastLife | None:
-        rows = self._db.rows(_LAST_LIFE)
-        return LastLife(*rows[0]) if rows else None
+    def last_life(self, node: str) -> LastLife | None:
+        rows = self._db.rows(_LAST_LIFE, (node,))
+        return next((LastLife(life, about_of(about), *seen) for life, about, *seen in rows), None)
 
-    def given_up(self) -> list[GivenUpMark]:
-        return records(GivenUpMark, self._db.rows(_GIVEN_UP))
+    def given_up(self, node: str | None = None) -> list[GivenUpMark]:
+        return records(GivenUpMark, self._db.rows(_GIVEN_UP, (node,)))
 
-    def restarts(self) -> list[RestartNote]:
-        return [_restart_note(*row) for row in self._db.rows(_RESTARTS, (self._db.now,))]
+    def restarts(self, node: str | None = None) -> list[RestartNote]:
+        return [_restart_note(*row) for row in self._db.rows(_RESTARTS, (self._db.now, node))]
 
     def snapshots(self, since_ms: int, limit: int) -> list[Snapshot]:
         return records(Snapshot, self._db.rows(_SNAPSHOTS, (since_ms, limit)))

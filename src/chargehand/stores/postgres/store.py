@@ -7,15 +7,17 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any
 
+import msgspec
+
 from chargehand import clock
 from chargehand.errors import StoreError
-from chargehand.ids import NewIds, new_ids
+from chargehand.ids import NewIds, new_id, new_ids
 from chargehand.model.batch import Batch, Result
-from chargehand.model.records import Holder, Migrated, Retention
+from chargehand.model.records import Holder, Migrated, NewLife, Retention
 from chargehand.stores.postgres import driver, schema, statements
 from chargehand.stores.postgres.address import Address
 from chargehand.stores.postgres.callers import Callers, Within
-from chargehand.stores.postgres.fleet import Registration, add_node
+from chargehand.stores.postgres.fleet import Registration
 from chargehand.stores.postgres.prune import prune
 from chargehand.stores.postgres.reading import (
     PostgresAccessReading,
@@ -29,6 +31,7 @@ from chargehand.stores.postgres.turn import Turns
 from chargehand.stores.surplus import Surplus
 
 _SQL = statements.load("store")
+_FLEET = statements.load("fleet")
 
 
 class PostgresStore:
@@ -54,6 +57,7 @@ class PostgresStore:
         self._new_ids, self._surplus = new_ids, Surplus()
         self._registration: Registration | None = None
         """The node that was registered through this store, if any."""
+        self._new_life: NewLife | None = None
         self.jobs = PostgresJobReading(self.session)
         self.fleet = PostgresFleetReading(self.session)
         self.access = PostgresAccessReading(self.session)
@@ -105,12 +109,25 @@ class PostgresStore:
         return self._registration is not None and self._registration.holder == holder
 
     def join(self) -> None:
-        """Adds the row of the registered node again. Raises StoreError if another one has its name."""
+        """Registers the node again, as a new life. Raises StoreError if another one has its name.
+
+        The claims that others have not released yet are its own again.
+        """
         assert self._registration is not None
-        holder = self._registration.holder
+        former, crews, about = msgspec.structs.astuple(self._registration)
+        holder = Holder(former.node, new_id())
+        with self.transaction() as tx:
+            tx.fleet.register(holder, crews, about)
+            held = self.session.rows(_FLEET["adopt"], (former.life, holder.life))
+        self._new_life = NewLife(holder, frozenset((int(seq), int(claim)) for seq, claim in held))
+
+    def leave(self, holder: Holder) -> None:
         with self.session.transaction():
-            if not add_node(self.session, self._registration):
-                raise StoreError(f"another node has taken the name {holder.node!r}: give each node a name of its own")
+            self.session.send(_FLEET["remove_nodes"], ([holder.life],))
+
+    def new_life(self) -> NewLife | None:
+        found, self._new_life = self._new_life, None
+        return found
 
     def turn(
         self,

@@ -13,6 +13,7 @@ from chargehand.model.records import (
     GivenUpMark,
     HealthNote,
     Holder,
+    OtherNodes,
     Pause,
     Rescheduling,
     RestartNote,
@@ -82,7 +83,9 @@ class SqliteFleet:
     def clock_set_back(self, recurring: Sequence[Rescheduling]) -> int:
         return set_back(self._db, self._now, recurring)
 
-    def register(self, holder: Holder, crews: Sequence[CrewRow], about: dict[str, Any]) -> None:
+    def register(
+        self, holder: Holder, crews: Sequence[CrewRow], about: dict[str, Any], *, after: str | None = None
+    ) -> None:
         known = self._db.execute("SELECT name, workers, scaled FROM chargehand_crew")
         scaled = {(name, workers): count for name, workers, count in known}
         self._db.execute("DELETE FROM chargehand_crew")
@@ -100,7 +103,10 @@ class SqliteFleet:
         self._db.execute(sql, (holder.node, holder.life, self._now, json.dumps(about)))
         self.project((), holder, complete=True)
 
-    def scale(self, crew: str, count: int | None) -> None:
+    def others(self, holder: Holder) -> OtherNodes:
+        return OtherNodes()
+
+    def scale(self, crew: str, count: int | None, holder: Holder) -> None:
         self._db.execute("UPDATE chargehand_crew SET scaled = ? WHERE name = ?", (count, crew))
 
     # workers
@@ -137,13 +143,13 @@ class SqliteFleet:
         ]  # fmt: skip
         self._db.executemany(_CRASH, rows)
 
-    def mark(self, given_up: Sequence[GivenUpMark], *, cleared: Sequence[str] = ()) -> None:
+    def mark(self, given_up: Sequence[GivenUpMark], holder: Holder, *, cleared: Sequence[str] = ()) -> None:
         rows = [(m.component, m.crew, readable(m.reason), m.fingerprint, self._now) for m in given_up]
         self._db.executemany(_GIVE_UP, rows)
         sql = "DELETE FROM chargehand_given_up WHERE component = ?"
         self._db.executemany(sql, [(component,) for component in cleared])
 
-    def keep_restarts(self, notes: Sequence[RestartNote]) -> None:
+    def keep_restarts(self, notes: Sequence[RestartNote], holder: Holder) -> None:
         rows = [
             (
                 n.component, self._now, n.fingerprint, json.dumps([self._now - age for age in n.charged_age_ms]),

@@ -369,7 +369,7 @@ class SqliteJobs:
     def discover(self, pages: Sequence[Discovery]) -> list[Discovered]:
         return [items.discover(self._db, page, self._now, self._new_ids) for page in pages]
 
-    def recur(self, plans: Sequence[RecurringPlan]) -> None:
+    def recur(self, plans: Sequence[RecurringPlan], holder: Holder) -> None:
         rows = self._all("SELECT name, schedule, next_run_ms, last_job FROM chargehand_recurring")
         known = {name: (schedule, next_run_ms, last_job) for name, schedule, next_run_ms, last_job in rows}
         self._db.execute("DELETE FROM chargehand_recurring")

@@ -22,7 +22,7 @@ from chargehand.model.records import (
     RestartNote,
     Snapshot,
 )
-from chargehand.stores.rows import clean, columns, counts_of, readable, records, where
+from chargehand.stores.rows import about_of, clean, columns, counts_of, readable, records, where
 from chargehand.stores.sqlite.database import Database
 
 # A job that the node holds ahead is shown as queued: no worker has it.
@@ -90,7 +90,8 @@ SELECT {columns(Pause, left_ms="until_ms - ?1")} FROM chargehand_pause
 WHERE until_ms IS NULL OR until_ms > ?1 ORDER BY scope
 """
 _HEALTH = f"""
-SELECT {columns(HealthRow, age_ms="?1 - last_heartbeat_ms")} FROM chargehand_health ORDER BY node, component
+SELECT {columns(HealthRow, age_ms="?1 - last_heartbeat_ms", node_lives="1", boot="NULL", pid_namespace="NULL")}
+FROM chargehand_health ORDER BY node, component
 """
 _CRASHES = f"SELECT {columns(CrashRecord, age_ms='?1 - at_ms')} FROM chargehand_crash"
 _GIVEN_UP = f"SELECT {columns(GivenUpMark)} FROM chargehand_given_up ORDER BY component"
@@ -199,7 +200,7 @@ class SqliteFleetReading:
     def __init__(self, db: Database) -> None:
         self._db = db
 
-    def crews(self) -> list[CrewRow]:
+    def crews(self, node: str | None = None, *, living: bool = False) -> list[CrewRow]:
         return records(CrewRow, self._db.all(_CREWS))
 
     def pauses(self) -> list[Pause]:
@@ -224,14 +225,14 @@ class SqliteFleetReading:
         sql = f"{_CRASHES} WHERE {condition} ORDER BY at_ms DESC, seq DESC LIMIT ?"
         return records(CrashRecord, self._db.all(sql, (self._db.now_ms(), *bindings, which.limit)))
 
-    def last_life(self) -> LastLife | None:
-        rows = self._db.all("SELECT life, about ->> 'boot', about ->> 'pid', about ->> 'start' FROM chargehand_node")
-        return LastLife(*rows[0]) if rows else None
+    def last_life(self, node: str) -> LastLife | None:
+        rows = self._db.all("SELECT life, about FROM chargehand_node")
+        return LastLife(rows[0][0], about_of(rows[0][1])) if rows else None
 
-    def given_up(self) -> list[GivenUpMark]:
+    def given_up(self, node: str | None = None) -> list[GivenUpMark]:
         return records(GivenUpMark, self._db.all(_GIVEN_UP))
 
-    def restarts(self) -> list[RestartNote]:
+    def restarts(self, node: str | None = None) -> list[RestartNote]:
         return [self._restart_note(*row) for row in self._db.all(_RESTARTS)]
 
     def _restart_note(

@@ -19,7 +19,7 @@ from chargehand import clock
 from chargehand.errors import ChargehandError, StoreError
 from chargehand.ids import NewIds, new_ids
 from chargehand.model.batch import Batch, Result
-from chargehand.model.records import Holder, Migrated, Retention
+from chargehand.model.records import Holder, Migrated, NewLife, Retention
 from chargehand.stores.location import Location
 from chargehand.stores.moving import MARK, UNFINISHED
 from chargehand.stores.sqlite import files, forks, schema
@@ -201,6 +201,12 @@ class SqliteStore:
         return int(version)
 
     # reading
+
+    def new_life(self) -> NewLife | None:
+        return None
+
+    def leave(self, holder: Holder) -> None:
+        """Does nothing: the node lock shows that the node has ended."""
 
     def changed(self, *, again: bool = False) -> bool:
         with store_errors(self.path), self.use:

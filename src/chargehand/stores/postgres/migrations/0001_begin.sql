@@ -117,7 +117,7 @@ CREATE TABLE chargehand_node (
   beat        bigint NOT NULL DEFAULT 0,
   started_ms  bigint NOT NULL,
   backend     int,                             -- the server process of the node's connection, if there is no pooler
-  about       text   NOT NULL                  -- JSON: boot, pid, start time, version
+  about       text   NOT NULL                  -- JSON: machine, boot, pid, start time, version, lease
 ) WITH (fillfactor = 50);
 
 CREATE TABLE chargehand_crew (
@@ -152,7 +152,8 @@ CREATE TABLE chargehand_recurring (
   schedule    text   NOT NULL,
   job         text   NOT NULL,                 -- JSON: the job without its id
   next_run_ms bigint NOT NULL,                 -- compared and set by the node that fires
-  last_job    text
+  last_job    text,
+  nodes       text[] NOT NULL                  -- the nodes that declare it
 );
 
 -- What nodes know of their workers, for readers in other processes.
@@ -177,7 +178,8 @@ CREATE TABLE chargehand_health (
 ) WITH (fillfactor = 70);
 
 CREATE TABLE chargehand_worker (
-  component      text   PRIMARY KEY,
+  node           text   NOT NULL,
+  component      text   NOT NULL,
   created_ms     bigint NOT NULL,              -- when a node first wrote the health of this component
   written_ms     bigint,                       -- when the columns below were written; null: never
   fingerprint    text   NOT NULL DEFAULT '',
@@ -185,15 +187,18 @@ CREATE TABLE chargehand_worker (
   streak         int    NOT NULL DEFAULT 0,
   rested_ms      bigint,
   restarts       int    NOT NULL DEFAULT 0,
-  restarts_total int    NOT NULL DEFAULT 0
+  restarts_total int    NOT NULL DEFAULT 0,
+  PRIMARY KEY (node, component)
 );
 
 CREATE TABLE chargehand_given_up (
-  component   text   PRIMARY KEY,
+  node        text   NOT NULL,
+  component   text   NOT NULL,
   crew        text   NOT NULL,
   reason      text   NOT NULL,
   fingerprint text   NOT NULL,
-  at_ms       bigint NOT NULL
+  at_ms       bigint NOT NULL,
+  PRIMARY KEY (node, component)
 );
 
 CREATE TABLE chargehand_crash (

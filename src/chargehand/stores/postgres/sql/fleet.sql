@@ -1,8 +1,14 @@
 -- Statements about nodes, crews and workers.
 
--- name: replace_node
--- A name has one incarnation: the node is the only one of its name on this store.
-DELETE FROM chargehand_node WHERE name = $1 OR incarnation = $2
+-- name: lock_crews
+-- Of two nodes that register at once, the second sees the limits that the first declares.
+SELECT pg_advisory_xact_lock(hashtextextended('chargehand crews ' || current_schema(), 0))
+
+-- name: about
+SELECT about FROM chargehand_node WHERE name = $1
+
+-- name: remove_nodes
+DELETE FROM chargehand_node WHERE incarnation = ANY ($1::text[])
 
 -- name: add_node
 INSERT INTO chargehand_node (incarnation, name, started_ms, backend, about) VALUES ($3, $2, {now}, $4::int, $5)
@@ -12,13 +18,26 @@ ON CONFLICT DO NOTHING RETURNING incarnation
 UPDATE chargehand_node SET beat = beat + 1, backend = $2::int WHERE incarnation = $1 RETURNING beat
 
 -- name: others
-SELECT incarnation, name, beat, backend IS NOT NULL AND NOT EXISTS (SELECT FROM pg_stat_activity WHERE pid = backend)
+SELECT incarnation, name, beat, backend IS NOT NULL AND NOT EXISTS (SELECT FROM pg_stat_activity WHERE pid = backend),
+  about
 FROM chargehand_node WHERE incarnation <> $1
 
 -- name: expire
 -- A beat that is under way wins, by the lock of the row: then its number is another one.
 DELETE FROM chargehand_node n USING json_to_recordset($1::json) AS e(incarnation text, beat bigint)
 WHERE n.incarnation = e.incarnation AND n.beat = e.beat RETURNING n.name
+
+-- name: adopt
+UPDATE chargehand_live SET incarnation = $2 WHERE claim IS NOT NULL AND incarnation = $1 RETURNING seq, claim
+
+-- name: of_others
+-- The queues that are served by workers of other nodes that live, and the nodes that left their health rows behind.
+SELECT ARRAY(SELECT DISTINCT c.queue FROM chargehand_node n JOIN chargehand_crew c ON c.node = n.name
+    JOIN chargehand_health h ON h.node = c.node AND h.metadata::json ->> 'crew' = c.name
+    WHERE n.incarnation <> $2 AND (h.metadata::json ->> 'will_work')::boolean),
+  ARRAY(SELECT DISTINCT h.node FROM chargehand_health h
+    WHERE NOT EXISTS (SELECT FROM chargehand_node n WHERE n.name = h.node) ORDER BY h.node),
+  {now}
 
 -- name: scaled
 SELECT name, workers, scaled FROM chargehand_crew WHERE node = $1 AND scaled IS NOT NULL
@@ -34,7 +53,7 @@ FROM json_to_recordset($3::json) AS e(name text, queue text, handler text, worke
   timeout_ms bigint, priority int, allowed int, allowed_per_key int, scaled int)
 
 -- name: scale
-UPDATE chargehand_crew SET scaled = $2::int WHERE name = $1
+UPDATE chargehand_crew SET scaled = $2::int WHERE name = $1 AND node = $3
 
 -- name: pause_of
 SELECT scope, who, reason, since_ms, until_ms, until_ms - {now} FROM chargehand_pause
@@ -49,8 +68,8 @@ SET who = excluded.who, reason = excluded.reason, since_ms = excluded.since_ms, 
 DELETE FROM chargehand_pause WHERE scope = $2 RETURNING until_ms IS NULL OR until_ms > {now}
 
 -- name: first_seen
-INSERT INTO chargehand_worker (component, created_ms)
-SELECT component, {now} FROM json_to_recordset($2::json) AS e(component text) ON CONFLICT DO NOTHING
+INSERT INTO chargehand_worker (node, component, created_ms)
+SELECT $2, component, {now} FROM json_to_recordset($3::json) AS e(component text) ON CONFLICT DO NOTHING
 
 -- name: health
 INSERT INTO chargehand_health (node, component, status, flags, reason, pid, pid_start, incarnation, current_job,
@@ -60,7 +79,7 @@ SELECT $2, e.component, status, flags, reason, pid, pid_start, incarnation, curr
 FROM json_to_recordset($3::json) AS e(component text, status text, flags text, reason text, pid bigint,
   pid_start bigint, incarnation text, current_job text, heartbeat_age_ms bigint, restart_count int,
   restart_age_ms bigint, exit_code int, signal int, metadata text)
-  JOIN chargehand_worker w ON w.component = e.component
+  JOIN chargehand_worker w ON w.node = $2 AND w.component = e.component
 ON CONFLICT (node, component) DO UPDATE SET status = excluded.status, flags = excluded.flags, reason = excluded.reason,
   pid = excluded.pid, pid_start = excluded.pid_start, incarnation = excluded.incarnation,
   current_job = excluded.current_job, last_heartbeat_ms = excluded.last_heartbeat_ms,
@@ -84,25 +103,25 @@ FROM json_to_recordset($3::json) AS e(id text, component text, crew text, job te
 ON CONFLICT (id) DO NOTHING
 
 -- name: give_up
-INSERT INTO chargehand_given_up (component, crew, reason, fingerprint, at_ms)
-SELECT component, crew, reason, fingerprint, {now}
-FROM json_to_recordset($2::json) AS e(component text, crew text, reason text, fingerprint text)
-ON CONFLICT (component) DO UPDATE SET crew = excluded.crew, reason = excluded.reason,
+INSERT INTO chargehand_given_up (node, component, crew, reason, fingerprint, at_ms)
+SELECT $2, component, crew, reason, fingerprint, {now}
+FROM json_to_recordset($3::json) AS e(component text, crew text, reason text, fingerprint text)
+ON CONFLICT (node, component) DO UPDATE SET crew = excluded.crew, reason = excluded.reason,
   fingerprint = excluded.fingerprint, at_ms = excluded.at_ms
 
 -- name: forgive_workers
-DELETE FROM chargehand_given_up WHERE component = ANY ($1::text[])
+DELETE FROM chargehand_given_up WHERE node = $1 AND component = ANY ($2::text[])
 
 -- name: restarts
-INSERT INTO chargehand_worker (component, created_ms, written_ms, fingerprint, charged, streak, rested_ms, restarts,
-  restarts_total)
-SELECT component, {now}, {now}, fingerprint,
+INSERT INTO chargehand_worker (node, component, created_ms, written_ms, fingerprint, charged, streak, rested_ms,
+  restarts, restarts_total)
+SELECT $2, component, {now}, {now}, fingerprint,
   coalesce((SELECT json_agg({now} - age::bigint ORDER BY nr)
     FROM json_array_elements_text(charged_age_ms) WITH ORDINALITY AS c(age, nr)), '[]'::json)::text,
   streak, {now} - rested_age_ms, restarts, restarts_total
-FROM json_to_recordset($2::json) AS e(component text, fingerprint text, charged_age_ms json, streak int,
+FROM json_to_recordset($3::json) AS e(component text, fingerprint text, charged_age_ms json, streak int,
   rested_age_ms bigint, restarts int, restarts_total int)
-ON CONFLICT (component) DO UPDATE SET written_ms = excluded.written_ms, fingerprint = excluded.fingerprint,
+ON CONFLICT (node, component) DO UPDATE SET written_ms = excluded.written_ms, fingerprint = excluded.fingerprint,
   charged = excluded.charged, streak = excluded.streak, rested_ms = excluded.rested_ms, restarts = excluded.restarts,
   restarts_total = excluded.restarts_total
 

@@ -102,13 +102,23 @@ aliases AS (DELETE FROM chargehand_alias WHERE job IN (SELECT seq FROM gone))
 SELECT id FROM gone ORDER BY seq
 
 -- name: recurring_known
-SELECT name, schedule, next_run_ms, last_job FROM chargehand_recurring FOR UPDATE
+SELECT name, schedule, next_run_ms, last_job FROM chargehand_recurring ORDER BY name COLLATE "C" FOR UPDATE
 
--- name: recurring_clear
-DELETE FROM chargehand_recurring
+-- name: recurring_lock
+-- Nodes that start at once take turns.
+SELECT pg_advisory_xact_lock(hashtextextended('chargehand recurring ' || current_schema(), 0))
+
+-- name: recurring_withdraw
+UPDATE chargehand_recurring SET nodes = array_remove(nodes, $1::text)
 
 -- name: recurring_add
-INSERT INTO chargehand_recurring (name, schedule, job, next_run_ms, last_job) VALUES ($1, $2, $3, $4::bigint, $5)
+INSERT INTO chargehand_recurring (name, schedule, job, next_run_ms, last_job, nodes)
+VALUES ($1, $2, $3, $4::bigint, $5, ARRAY[$6::text])
+ON CONFLICT (name) DO UPDATE SET schedule = excluded.schedule, job = excluded.job, next_run_ms = excluded.next_run_ms,
+  nodes = chargehand_recurring.nodes || excluded.nodes
+
+-- name: recurring_clear
+DELETE FROM chargehand_recurring WHERE NOT nodes && (ARRAY(SELECT name FROM chargehand_node) || $1::text)
 
 -- name: move_on
 UPDATE chargehand_recurring SET next_run_ms = $3::bigint WHERE name = $1 AND next_run_ms = $2::bigint RETURNING name

@@ -94,3 +94,7 @@ DELETE FROM chargehand_remembered WHERE (caller, key) IN (
 -- name: prune_sessions
 DELETE FROM chargehand_session WHERE digest IN (
   SELECT digest FROM chargehand_session WHERE expires_ms <= {now} LIMIT $2::bigint)
+
+-- name: prune_health
+DELETE FROM chargehand_health WHERE node NOT IN (SELECT name FROM chargehand_node)
+  AND coalesce(last_heartbeat_ms, created_at_ms) < {now} - $2::bigint

@@ -1,0 +1,147 @@
+"""Tests for several nodes, each with its own host, on one PostgreSQL store."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scripted_app import chargehand
+from world import WORK, World
+
+import pgserver
+from chargehand import Chargehand, JobFilter
+from chargehand.model.job import State
+from chargehand.testing import eventually
+from paths import python_path
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    if (packages := pgserver.missing()) is not None:
+        pytest.skip(f"several nodes are NOT tested: pip install {packages}")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "a"))
+    return World(tmp_path, pgserver.new_store())
+
+
+@pytest.fixture
+def hand(world: World) -> Iterator[Chargehand]:
+    """Reads the store, and talks to the node a."""
+    made = chargehand(world.address)
+    yield made
+    made.close()
+
+
+Start = Callable[..., subprocess.Popen[bytes]]
+
+
+@pytest.fixture
+def node(world: World) -> Iterator[Start]:
+    """Starts `chargehand work` for a node with this name and these numbers of workers, as if on its own machine."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(name: str, lease: float, workers: dict[str, int], **environment: str) -> subprocess.Popen[bytes]:
+        crews = {
+            f"CHARGEHAND_CREW_{crew.upper()}_WORKERS": str(workers.get(crew, 0)) for crew in ("do", "gpu", "alone")
+        }
+        own = {"CHARGEHAND_NODE": name, "XDG_STATE_HOME": str(world.folder / name), "TEST_LEASE": str(lease)}
+        env = {
+            **os.environ,
+            "CHARGEHAND_URL": world.address,
+            "PYTHONPATH": python_path(),
+            **own,
+            **crews,
+            **environment,
+        }
+        with open(world.folder / f"log-{name}", "ab") as log:
+            words = [sys.executable, "-c", WORK.format("several_app:hand")]
+            started.append(subprocess.Popen(words, env=env, stdout=log, stderr=log))
+        return started[-1]
+
+    yield start
+    for each in started:
+        if each.poll() is None:
+            each.send_signal(signal.SIGTERM)
+        each.wait(30)
+
+
+def healthy(hand: Chargehand, *nodes: str) -> list[Any]:
+    """Waits until all components of these nodes are healthy, and returns them."""
+
+    def found() -> list[Any]:
+        rows = hand.internal.health()
+        ready = (
+            {row.node for row in rows} >= set(nodes) and all(row.is_healthy for row in rows) and len(rows) > len(nodes)
+        )
+        return rows if ready else []
+
+    return eventually(found, what="healthy nodes")
+
+
+# spec: MN-1, MN-2, WK-11, WK-12
+def test_two_nodes_share_the_work_and_one_does_what_the_other_leaves(
+    hand: Chargehand, world: World, node: Start
+) -> None:
+    do = hand.crew("do", "scripted_handlers:Doer")
+    node("a", 1.5, {"do": 2}, TEST_LEDGER=world.ledger)
+    other = node("b", 1.5, {"do": 2, "gpu": 1}, TEST_LEDGER=world.ledger)
+    rows = healthy(hand, "a", "b")
+    gate = world.gate()
+    held = [world.put(do, gate) for _ in range(5)]
+    eventually(lambda: len(world.lines("start")) >= 3, what="three of five jobs, the limit of the queue")
+    eventually(lambda: hand.internal.jobs(JobFilter(queue="gpu", state=State.DONE)), what="a job that only b can do")
+    claims = hand.internal.claims()
+    assert ({claim.node for claim in claims}, len(claims)) == ({"a", "b"}, 3)
+    status = hand.status()
+    assert status is not None
+    assert (status["node"], status["unserved"]) == ("a", {}), "the other node serves what this one does not"
+    theirs = {claim.id for claim in claims if claim.node == "b"}
+    (pid,) = {row.pid for row in rows if row.node == "b" and row.component == "app"}
+    other.kill()
+    os.kill(pid, signal.SIGKILL)
+    eventually(lambda: {c.node for c in hand.internal.claims()} == {"a"}, what="the claims of b were taken back")
+    gate.touch()
+    eventually(lambda: all(ref.job().state is State.DONE for ref in held), what="all jobs done")
+    for ref in held:
+        expected = ["interrupted", "done"] if ref.id in theirs else ["done"]
+        assert [attempt.outcome for attempt in ref.attempts()] == expected
+        assert ref.attempts()[-1].node == "a"
+    eventually(lambda: "gpu" in (hand.status() or {})["unserved"], what="a queue that nobody serves now")
+    reasons = (hand.status() or {})["verdict"]["reasons"]
+    assert "node b is gone: its jobs go to other nodes" in reasons
+    gone = [row for row in hand.internal.health() if row.node == "b"]
+    assert {(row.status, row.pid) for row in gone} == {("unknown", None)}
+    fired = sorted(job.created_ms for job in hand.internal.jobs(JobFilter(queue="gpu")))
+    assert all(later - earlier > 500 for earlier, later in pairwise(fired)), "each time fires once"
+
+
+# spec: MN-2
+def test_a_node_that_is_cut_off_stops_the_jobs_that_must_not_overlap(
+    hand: Chargehand, world: World, node: Start
+) -> None:
+    crews = {name: hand.crew(name, "scripted_handlers:Doer") for name in ("do", "alone")}
+    node("a", 2.0, {"do": 1, "alone": 1})
+    healthy(hand, "a")
+    gate = world.gate()
+    goes_on, stops = world.put(crews["do"], gate), world.put(crews["alone"], gate)
+    for ref in (goes_on, stops):
+        world.started(ref)
+    with hand.transaction() as tx:
+        ((backend,),) = tx.execute("SELECT backend FROM chargehand_node")
+    os.kill(backend, signal.SIGSTOP)  # the server answers others, and this node not
+    try:
+        (victim,) = world.starts(stops)
+        eventually(lambda: not Path(f"/proc/{victim}").exists(), what="the worker killed")
+    finally:
+        os.kill(backend, signal.SIGCONT)
+    world.started(stops, times=2)
+    gate.touch()
+    for ref in (goes_on, stops):
+        eventually(lambda ref=ref: ref.job().state is State.DONE, what="done")
+    assert [attempt.outcome for attempt in goes_on.attempts()] == ["done"]
+    assert [attempt.outcome for attempt in stops.attempts()] == ["interrupted", "done"]
+    assert "cut off" in str(stops.attempts()[0].error)
