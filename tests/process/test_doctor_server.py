@@ -107,14 +107,15 @@ def false_server(folder: Path, answer: Callable[[socket.socket], None]) -> Gener
             each.close()
 
 
-def refusing(state: str) -> Callable[[socket.socket], None]:
-    """Answers with an error as a server in another language does."""
+def refusing(state: str, admits: bool) -> Callable[[socket.socket], None]:
+    """Answers with an error as a server in another language does, before or after it has admitted the user."""
     fields = (b"SSCHWERWIEGEND", b"VFATAL", b"C" + state.encode(), b'Mes geht gerade nicht: C "00000"', b"")
     body = b"".join(field + b"\0" for field in fields)
+    admitted = b"R" + struct.pack("!II", 8, 0) if admits else b""
 
     def answer(connection: socket.socket) -> None:
         connection.recv(10_000)
-        connection.sendall(b"E" + struct.pack("!I", 4 + len(body)) + body)
+        connection.sendall(admitted + b"E" + struct.pack("!I", 4 + len(body)) + body)
         connection.shutdown(socket.SHUT_WR)
 
     return answer
@@ -122,17 +123,19 @@ def refusing(state: str) -> Callable[[socket.socket], None]:
 
 # spec: CL-4 ST-2
 @pytest.mark.parametrize(
-    ("state", "cause"),
+    ("state", "admits", "cause"),
     [
-        ("57P03", "server-starting"),  # cause: server-starting
-        ("53300", "no-connections"),  # cause: no-connections
-        ("28P01", "bad-login"),  # cause: bad-login
-        ("3D000", "no-database"),  # cause: no-database
-        ("08P01", "server-refuses"),  # cause: server-refuses
+        ("57P03", False, "server-starting"),  # cause: server-starting
+        ("53300", False, "no-connections"),  # cause: no-connections
+        ("53300", True, "no-connections"),
+        ("28000", True, "bad-login"),  # cause: bad-login
+        ("3D000", True, "no-database"),  # cause: no-database
+        ("08P01", True, "server-refuses"),  # cause: server-refuses
+        ("08P01", False, "server-refuses"),
     ],
 )
-def test_a_refusal_is_recognised_by_its_sqlstate(state: str, cause: str, tmp_path: Path) -> None:
-    with false_server(tmp_path / "s", refusing(state)) as url:
+def test_a_refusal_is_recognised_by_its_sqlstate(state: str, admits: bool, cause: str, tmp_path: Path) -> None:
+    with false_server(tmp_path / "s", refusing(state, admits)) as url:
         found = examined(url)
         with pytest.raises(StoreError) as caught:
             open_store(url)
@@ -221,9 +224,9 @@ def test_users_without_rights() -> None:  # cause: no-rights server-read-only se
 def test_the_limit_of_a_user() -> None:
     with pgserver.weak_role("CONNECTION LIMIT 1") as (name, url):
         open_store(url).close()
-        assert only(eventually(lambda: _unless_full(url)), "no-connections").text.startswith(
-            f"0 connections left (the user {name} may have 1)"
-        )
+        found = eventually(lambda: _unless_full(url))
+        assert found is not None
+        assert only(found, "no-connections").text.startswith(f"0 connections left (the user {name} may have 1)")
         with query(url, "SELECT 1"):
             full = examined(url)
     assert causes(full) == {"no-connections"}
@@ -245,9 +248,9 @@ def test_old_transactions_and_locked_tables(url: str, monkeypatch: pytest.Monkey
         about = f"pid {old.info.backend_pid} (a long report, user postgres, idle in transaction, last statement SET)"
         assert about in held.text
     with query(url, "LOCK TABLE chargehand_live") as locks:
-        found = examined(url)
+        found, pid = examined(url), locks.info.backend_pid
     locked = only(found, "store-locked")
-    assert locked.text.startswith(f"pid {locks.info.backend_pid} (a long report, user postgres, idle in transaction) ")
+    assert locked.text.startswith(f"pid {pid} (a long report, user postgres, idle in transaction) ")
     assert "chargehand_live" in locked.text
     assert "unread" not in causes(found), "the lock explains it"
 
@@ -260,6 +263,7 @@ def test_dead_rows(url: str, monkeypatch: pytest.MonkeyPatch) -> None:  # cause:
     with query(url, f"{fill}; DELETE FROM chargehand_live"):
         pass
     dead = eventually(lambda: next((f for f in examined(url).findings if f.cause == "dead-rows"), None))
+    assert dead is not None
     assert dead.text.startswith("chargehand_live has 99 dead rows beside 0 live ones, never vacuumed: ")
     pgserver.admin(f"ALTER TABLE {schema_of(url)}.chargehand_live SET (autovacuum_enabled = false)")
     assert "ALTER TABLE chargehand_live" in only(examined(url), "autovacuum-off").remedy

@@ -77,7 +77,7 @@ def connect(address: Address, settings: dict[str, str], *, name: str = "chargeha
         raise
 
 
-def attach(address: Address, *, name: str, **instead: str) -> Connection:
+def attach(address: Address, *, name: str, **instead: Any) -> Connection:
     """Returns a new connection in autocommit mode, without checks of the server. Raises StoreError in words.
 
     `instead`: parameters of libpq that replace those of the URL and of this module.
@@ -86,7 +86,7 @@ def attach(address: Address, *, name: str, **instead: str) -> Connection:
     try:
         return psycopg.connect(
             address.conninfo, autocommit=True, cursor_factory=psycopg.RawCursor, prepare_threshold=None,
-            application_name=f"{name} {os.getpid()}", **{**ours, **instead},
+            application_name=f"{name} {os.getpid()}", **(ours | instead),
         )  # fmt: skip
     except psycopg.Error as error:
         raise refused(error, address) from None

@@ -1,12 +1,14 @@
 """Turns errors of PostgreSQL and of its driver into StoreError, in words: which store, what failed, and the remedy.
 
-Decides by the class of an error, by its SQLSTATE, or by libpq's own test of a server, never by the text of a message,
-which servers translate. A text never contains a password. A code is one of the causes of `chargehand doctor`.
+Decides by the class of an error or by its SQLSTATE, never by the text of a message, which servers translate. A text
+never contains a password. A code is one of the causes of `chargehand doctor`.
 """
 
 import os
 import re
 import select
+import socket
+import struct
 
 import msgspec
 import psycopg
@@ -63,21 +65,21 @@ _NO_PASSWORD = Cause("bad-login", "the server asks for a password: give it in th
 _GONE = Cause(
     "server-gone", "no server answers there: check host and port in the URL (CHARGEHAND_URL), and that it runs"
 )
-_REACHED = {
-    pq.Ping.OK: _REFUSED,
-    pq.Ping.REJECT: _CAUSES["57P03"],
-    pq.Ping.NO_RESPONSE: _GONE,
-    pq.Ping.NO_ATTEMPT: Cause("bad-address", "the URL is malformed"),
-}
+_MALFORMED = Cause("bad-address", "the URL is malformed")
+_GREETINGS = {None: _GONE, "57P03": _CAUSES["57P03"], "53300": _CAUSES["53300"]}
+"""By the answer to the beginning of a connection."""
+_PROTOCOL = struct.pack("!I", 3 << 16)
+_ERROR = re.compile(rb"E.{4}(?:[^C\0][^\0]*\0)*C([0-9A-Z]{5})\0", re.DOTALL)
 _ASKED = 3
 """Seconds in which a server must refuse a second attempt to connect."""
-_TRACES = 180000
-"""The first libpq whose trace has the answers to an attempt to connect."""
+_TRACES = 140000
+"""The first libpq whose trace is a text."""
 _MOST_KNOWN = 100
 _known: dict[tuple[str, str], Cause] = {}
 """The causes of earlier refusals, by address and by the whole text: a server that repeats a text means the same."""
 _STATE = re.compile(rb'\tErrorResponse\t[^\n]*? C "([0-9A-Z]{5})"')
 """The SQLSTATE of an error in the trace of libpq."""
+_READY = b"\tReadyForQuery\t"
 
 
 def unusable(error: psycopg.Error, connection_broken: bool) -> bool:
@@ -106,62 +108,90 @@ def refused(error: psycopg.Error, address: Address) -> StoreError:
 
 def _cause_of_refusal(error: psycopg.Error, address: Address) -> Cause:
     """Returns why there is no connection. The driver reports no SQLSTATE for it, so the server is asked again."""
+    connection = error.pgconn
     if isinstance(error, psycopg.errors.ConnectionTimeout):
         return _GONE
-    if error.pgconn is not None and error.pgconn.server_version:  # it was connected, and not used: see _LIBPQ
-        return _CAUSES["25006"]
-    if error.pgconn is not None and error.pgconn.needs_password:
+    if connection is None:  # it was not even tried
+        return _MALFORMED
+    if connection.needs_password:
         return _NO_PASSWORD
     refusal = (address.shown, str(error))
-    if refusal in _known:
-        return _known[refusal]
+    if refusal not in _known:
+        state = _state_of_refusal(address)
+        if state is None and connection.used_password:  # an error after the login would be in the trace
+            state = "28P01"
+        if state is None:
+            return _GREETINGS.get(_greeting(connection), _REFUSED)
+        if len(_known) >= _MOST_KNOWN:
+            _known.clear()
+        _known[refusal] = _CAUSES.get(state, _REFUSED)
+    return _known[refusal]
+
+
+def _greeting(connection: "pq.abc.PGconn") -> str | None:
+    """Returns what the server of a failed attempt answers to a new one, before any login.
+
+    An SQLSTATE, an empty text for anything else, and None if it answers nothing.
+    """
+    host, port = connection.hostaddr.decode() or connection.host.decode(), connection.port.decode()
+    names = (b"user", connection.user, b"database", connection.db, b"")
+    start = b"".join((_PROTOCOL, *(name + b"\0" for name in names)))
+    unix = host.startswith("/")
+    place = f"{host}/.s.PGSQL.{port}" if unix else (host, int(port))
     try:
-        conninfo = make_conninfo(address.conninfo, connect_timeout=_ASKED).encode()
-        cause = _CAUSES.get(_state_of_refusal(conninfo) or "")
-        if cause is None:
-            return _REACHED[pq.Ping(pq.PGconn.ping(conninfo))]
-    except psycopg.Error:
-        return _REACHED[pq.Ping.NO_ATTEMPT]
-    if len(_known) >= _MOST_KNOWN:
-        _known.clear()
-    _known[refusal] = cause
-    return cause
+        with socket.socket(socket.AF_UNIX) if unix else socket.create_connection(place, _ASKED) as line:
+            line.settimeout(_ASKED)
+            if unix:
+                line.connect(place)
+            line.sendall(struct.pack("!I", len(start) + 4) + start)
+            answer = line.recv(1000)
+    except (OSError, ValueError):
+        return None
+    found = _ERROR.match(answer)
+    return found[1].decode() if found else "" if answer else None
 
 
-def _state_of_refusal(conninfo: bytes) -> str | None:
-    """Returns the SQLSTATE with which the server refuses a connection; None if it is not known.
+def _state_of_refusal(address: Address) -> str | None:
+    """Returns the SQLSTATE with which the server refuses a connection after the login; None if it is not known.
 
-    Only the trace of libpq has it, from version 18 on. Each trace leaves some kilobytes behind in the driver, so one
-    refusal is traced once.
+    Only the trace of libpq has it, from version 18 on also that of a refusal before the login. Each trace leaves some
+    kilobytes behind in the driver, so a refusal is traced once.
     """
     if pq.version() < _TRACES:
         return None
+    conninfo = make_conninfo(address.conninfo, target_session_attrs="read-write").encode()
     trace = os.memfd_create("chargehand")
     try:
         connection = pq.PGconn.connect_start(conninfo)
         try:
             connection.trace(trace)
-            _connect(connection)
+            connected = _connect(connection)
         finally:
             connection.untrace()
             connection.finish()
-        found = _STATE.findall(os.pread(trace, 1 << 20, 0))
+        text = os.pread(trace, 1 << 20, 0)
     finally:
         os.close(trace)
+    if connected:
+        return None
+    if _READY in text:  # libpq was admitted, and left because the server is read-only
+        return "25006"
+    found = _STATE.findall(text)
     return found[-1].decode() if found else None
 
 
-def _connect(connection: "pq.abc.PGconn") -> None:
-    """Waits until an attempt to connect has succeeded or failed, for _ASKED seconds at most."""
+def _connect(connection: "pq.abc.PGconn") -> bool:
+    """Waits until an attempt to connect has succeeded or failed, for _ASKED seconds. Returns whether it succeeded."""
     until = clock.monotonic() + _ASKED
     ready = {pq.PollingStatus.READING: select.POLLIN, pq.PollingStatus.WRITING: select.POLLOUT}
     while connection.status != pq.ConnStatus.BAD and (left := until - clock.monotonic()) > 0:
         wanted = ready.get(pq.PollingStatus(connection.connect_poll()))
         if wanted is None:
-            return
+            break
         poller = select.poll()
         poller.register(connection.socket, wanted)
         poller.poll(left * 1000)
+    return connection.status == pq.ConnStatus.OK
 
 
 def _said(error: psycopg.Error) -> str:

@@ -18,7 +18,7 @@ from chargehand.stores.postgres.errors import described
 from chargehand.stores.postgres.reading import PostgresFleetReading, PostgresJobReading
 from chargehand.stores.postgres.session import Session
 
-SETTINGS = {"statement_timeout": "2s", "lock_timeout": "500ms", "default_transaction_read_only": "on"}
+SETTINGS = {"statement_timeout": "2s", "lock_timeout": "500ms"}
 NAME = "chargehand doctor"
 """The application name of the connection."""
 
