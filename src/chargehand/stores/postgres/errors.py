@@ -109,19 +109,22 @@ def refused(error: psycopg.Error, address: Address) -> StoreError:
 def _cause_of_refusal(error: psycopg.Error, address: Address) -> Cause:
     """Returns why there is no connection. The driver reports no SQLSTATE for it, so the server is asked again."""
     connection = error.pgconn
-    if isinstance(error, psycopg.errors.ConnectionTimeout):
-        return _GONE
-    if connection is None:  # it was not even tried
+    if isinstance(error, psycopg.ProgrammingError):
         return _MALFORMED
+    if connection is None or isinstance(error, psycopg.errors.ConnectionTimeout):  # no host of that name, or silence
+        return _GONE
     if connection.needs_password:
         return _NO_PASSWORD
+    greeting = _greeting(connection)
+    if greeting in _GREETINGS:
+        return _GREETINGS[greeting]
     refusal = (address.shown, str(error))
     if refusal not in _known:
         state = _state_of_refusal(address)
-        if state is None and connection.used_password:  # an error after the login would be in the trace
-            state = "28P01"
         if state is None:
-            return _GREETINGS.get(_greeting(connection), _REFUSED)
+            return _REFUSED
+        if not state and connection.used_password:  # an error after the login would be in the trace
+            state = "28P01"
         if len(_known) >= _MOST_KNOWN:
             _known.clear()
         _known[refusal] = _CAUSES.get(state, _REFUSED)
@@ -133,16 +136,10 @@ def _greeting(connection: "pq.abc.PGconn") -> str | None:
 
     An SQLSTATE, an empty text for anything else, and None if it answers nothing.
     """
-    host, port = connection.hostaddr.decode() or connection.host.decode(), connection.port.decode()
     names = (b"user", connection.user, b"database", connection.db, b"")
     start = b"".join((_PROTOCOL, *(name + b"\0" for name in names)))
-    unix = host.startswith("/")
-    place = f"{host}/.s.PGSQL.{port}" if unix else (host, int(port))
     try:
-        with socket.socket(socket.AF_UNIX) if unix else socket.create_connection(place, _ASKED) as line:
-            line.settimeout(_ASKED)
-            if unix:
-                line.connect(place)
+        with _line(connection) as line:
             line.sendall(struct.pack("!I", len(start) + 4) + start)
             answer = line.recv(1000)
     except (OSError, ValueError):
@@ -151,14 +148,29 @@ def _greeting(connection: "pq.abc.PGconn") -> str | None:
     return found[1].decode() if found else "" if answer else None
 
 
-def _state_of_refusal(address: Address) -> str | None:
-    """Returns the SQLSTATE with which the server refuses a connection after the login; None if it is not known.
+def _line(connection: "pq.abc.PGconn") -> socket.socket:
+    """Returns a new connection to the server of a failed attempt. Raises OSError."""
+    host, port = connection.hostaddr.decode() or connection.host.decode(), connection.port.decode()
+    if not host.startswith("/"):
+        return socket.create_connection((host, int(port)), _ASKED)
+    line = socket.socket(socket.AF_UNIX)
+    try:
+        line.settimeout(_ASKED)
+        line.connect(f"{host}/.s.PGSQL.{port}")
+    except BaseException:
+        line.close()
+        raise
+    return line
 
-    Only the trace of libpq has it, from version 18 on also that of a refusal before the login. Each trace leaves some
+
+def _state_of_refusal(address: Address) -> str | None:
+    """Returns the SQLSTATE with which the server refuses a connection after the login; empty if it is not known.
+
+    None if it does not refuse it any more. Only the trace of libpq has it, from version 18 on also that of a refusal before the login. Each trace leaves some
     kilobytes behind in the driver, so a refusal is traced once.
     """
     if pq.version() < _TRACES:
-        return None
+        return ""
     conninfo = make_conninfo(address.conninfo, target_session_attrs="read-write").encode()
     trace = os.memfd_create("chargehand")
     try:
@@ -177,7 +189,7 @@ def _state_of_refusal(address: Address) -> str | None:
     if _READY in text:  # libpq was admitted, and left because the server is read-only
         return "25006"
     found = _STATE.findall(text)
-    return found[-1].decode() if found else None
+    return found[-1].decode() if found else ""
 
 
 def _connect(connection: "pq.abc.PGconn") -> bool:
