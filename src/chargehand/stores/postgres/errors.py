@@ -166,8 +166,8 @@ def _line(connection: "pq.abc.PGconn") -> socket.socket:
 def _state_of_refusal(address: Address) -> str | None:
     """Returns the SQLSTATE with which the server refuses a connection after the login; empty if it is not known.
 
-    None if it does not refuse it any more. Only the trace of libpq has it, from version 18 on also that of a refusal before the login. Each trace leaves some
-    kilobytes behind in the driver, so a refusal is traced once.
+    None if it does not refuse it any more. Only the trace of libpq has it, from version 18 on also that of a refusal
+    before the login. Each trace leaves some kilobytes behind in the driver, so a refusal is traced once.
     """
     if pq.version() < _TRACES:
         return ""
