@@ -15,6 +15,8 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Generator
+from contextlib import contextmanager
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -22,6 +24,8 @@ from typing import Any
 
 MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 NOBODY = 65534
+WITH_PASSWORD = "with_password"
+"""The members of this role must give their password; all others are trusted. A test that needs the role creates it."""
 SETTINGS = {
     "fsync": "off", "synchronous_commit": "off", "full_page_writes": "off", "max_connections": "200",
     "autovacuum_naptime": "1d", "listen_addresses": "", "shared_buffers": "64MB", "dynamic_shared_memory_type": "mmap",
@@ -85,6 +89,31 @@ def new_store() -> str:
     return f"{url()}&schema=test_{os.urandom(6).hex()}"
 
 
+def admin(sql: str) -> list[tuple[Any, ...]]:
+    """Returns the rows of a statement that a superuser executes."""
+    import psycopg
+
+    with psycopg.connect(url(), autocommit=True) as connection:
+        found = connection.execute(sql.encode())
+        return found.fetchall() if found.description is not None else []
+
+
+@contextmanager
+def weak_role(*options: str, password: str | None = None) -> Generator[tuple[str, str]]:
+    """Yields the name of a role without rights but for one schema, and the URL of the store in that schema."""
+    name = f"weak_{os.urandom(6).hex()}"
+    secret = "" if password is None else f" PASSWORD '{password}'"
+    admin(f"CREATE ROLE {name} LOGIN{secret} {' '.join(options)}; CREATE SCHEMA {name} AUTHORIZATION {name}")
+    if password is not None:
+        admin(f"DO $$ BEGIN CREATE ROLE {WITH_PASSWORD}; EXCEPTION WHEN OTHERS THEN NULL; END $$")
+        admin(f"GRANT {WITH_PASSWORD} TO {name}")
+    try:
+        yield name, f"{url().replace('postgres@', f'{name}@', 1)}&schema={name}"
+    finally:
+        admin(f"SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE usename = '{name}'")
+        admin(f"DROP OWNED BY {name} CASCADE; DROP ROLE {name}")
+
+
 _cleaners: dict[str, Any] = {}
 
 
@@ -143,6 +172,8 @@ def start(folder: Path) -> subprocess.Popen[bytes]:
         [home / "bin/initdb", "-D", data, "-A", "trust", "-U", "postgres", "-E", "UTF8", "--no-sync", "--no-locale"],
         check=True, stdout=subprocess.DEVNULL, cwd=folder, user=user, group=user, extra_groups=groups,
     )  # fmt: skip
+    access = data / "pg_hba.conf"
+    access.write_text(f"local all +{WITH_PASSWORD} scram-sha-256\n{access.read_text()}")
     options = [part for name, value in SETTINGS.items() for part in ("-c", f"{name}={value}")]
     server = subprocess.Popen(
         [home / "bin/postgres", "-D", data, "-k", sockets, *options], stdout=2, cwd=folder,

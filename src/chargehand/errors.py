@@ -44,10 +44,19 @@ class StoreError(ChargehandError):
     """The store cannot be used: it is missing, damaged, read-only, full, or has a newer schema."""
 
     exit_code = EXIT_STORE
+    code = "store-unusable"
+    """The cause, one of those of `chargehand doctor`."""
+
+    def __init__(self, text: str, code: str | None = None) -> None:
+        super().__init__(text)
+        if code is not None:
+            self.code = code
 
 
 class StoreBusy(StoreError):
     """Another process held the store's write lock for longer than the busy timeout."""
+
+    code = "store-locked"
 
 
 class PayloadError(ChargehandError, ValueError):

@@ -19,7 +19,8 @@ WORDS = "Nightingale"
     [
         "the key is ch_Zm9vYmFyYmF6cXV4eHl6enk", "Authorization: Bearer Zm9vYmFyYmF6", "?password=Zm9vYmFyYmF6&x=1",
         "http://localhost:8356/dashboard#token=Zm9vYmFyYmF6", '{"api_key": "Zm9vYmFyYmF6"}', "AWS_SECRET: Zm9vYmFyYmF6",
-        "postgres://anna:Zm9vYmFyYmF6@db/x", "eyJhbGciOiJI.Zm9vYmFyYmF6.c2ln", "named in the environment: Zm9vYmFyYmF6",
+        "postgres://anna:Zm9vYmFyYmF6@db/x", "postgresql://anna:a/b@Zm9vYmFyYmF6@db/x",
+        "eyJhbGciOiJI.Zm9vYmFyYmF6.c2ln", "named in the environment: Zm9vYmFyYmF6",
         "-----BEGIN RSA PRIVATE KEY-----\nZm9vYmFyYmF6\n-----END RSA PRIVATE KEY-----", "basic Zm9vYmFyYmF6",
     ],
 )  # fmt: skip

@@ -128,6 +128,11 @@ def test_headlines(found: Facts, headline: str) -> None:  # spec: CL-4
     assert diagnose(found, moment).headline == headline
 
 
+def on(**server: Any) -> Facts:
+    """A store on a server, with a node that answers."""
+    return facts(worker(), path="postgresql://anna@db/app", server=server)
+
+
 REPLACED = {
     "component": "worker:tag:0", "crew": "tag", "reason": "suspect",
     "text": "suspect: it failed 3 jobs in a row that others can do",
@@ -138,6 +143,27 @@ SMALLEST: dict[str, tuple[Facts, str]] = {
     "store-unusable": (facts(book={"knows": 3, "error": "it is damaged"}), "error"),
     "store-damaged": (facts(book={"knows": 3, "error": "it is damaged", "damaged": True}), "error"),
     "socket-gone": (facts(node={"view": None, "no_socket": True, "process": {"pid": 7, "age_s": 60}}), "warning"),
+    **{
+        cause: (on(error="it says why", code=cause), "error")
+        for cause in ("bad-address", "no-driver", "server-gone", "server-starting", "bad-login", "no-database")
+    },
+    "no-connections": (on(error="too many clients", code="no-connections"), "error"),
+    "server-refuses": (on(error="no", code="server-refuses"), "error"),
+    "server-old": (on(version=130004, oldest=140000), "error"),
+    "server-read-only": (on(recovery=True), "error"),
+    "no-rights": (on(user="anna", lacks=["SELECT on chargehand_live"]), "error"),
+    "old-snapshot": (on(snapshots=[{"pid": 9, "age_s": 301.0}]), "warning"),
+    "dead-rows": (on(vacuum={"table": "chargehand_live", "dead": 50_000}), "warning"),
+    "autovacuum-off": (on(settings={"autovacuum": "off"}, vacuum={"table": "chargehand_live"}), "warning"),
+    "not-durable": (on(settings={"fsync": "off"}), "warning"),
+    "clock-skew": (on(skew_ms=6000), "warning"),
+    "driver-slow": (on(driver="python"), "warning"),
+    "nodes-elsewhere": (
+        facts(node={"held": False, "view": None}, server={"peers": [{"name": "b", "connected": True}]}),
+        "note",
+    ),
+    "pooler": (on(pooled=True), "note"),
+    "sessions-hidden": (on(hidden=2, user="anna"), "note"),
     "poison": (facts(worker(), poison=[{"id": "j", "queue": "tag", "crashes": 2, "state": "queued"}]), "warning"),
     "replaced": (facts(worker(), replaced=[{**REPLACED, "at_ms": NOW}]), "warning"),
     "failing": (facts(worker(), replaced=[{**REPLACED, "at_ms": NOW, "failed_since": 3}]), "error"),

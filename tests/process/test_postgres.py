@@ -6,13 +6,18 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import msgspec
 import pytest
 from scripted_app import chargehand
 from world import Started, World
 
 import pgserver
-from chargehand import Chargehand, JobFailed
+from chargehand import Chargehand, JobFailed, clock
+from chargehand.doctor import looks, server
+from chargehand.doctor.examine import facts_from
+from chargehand.model.doctor.diagnosis import diagnose
 from chargehand.model.job import State
+from chargehand.stores.location import locate_unread
 from chargehand.testing import eventually
 
 if (packages := pgserver.missing()) is not None:
@@ -50,6 +55,18 @@ def work(world: World) -> Iterator[Callable[[], Started]]:
             each.end()
 
 
+def doctor_finds(url: str) -> set[str]:
+    """Returns the causes that `doctor` finds, which must find the node, too."""
+    nodes, found = {}, {}
+    for _, part in looks.nodes():
+        nodes |= part
+    assert str(locate_unread(url)) in [node["path"] for node in nodes["nodes"]]
+    for _, part in server.store(url):
+        found |= part
+    facts = facts_from(msgspec.to_builtins(found), plain=True, others=())
+    return {finding.cause for finding in diagnose(facts, clock.hour).findings}
+
+
 # spec: ST-1, WK-4, WK-6
 def test_jobs_run_and_those_of_a_killed_node_run_again(
     hand: Chargehand, world: World, work: Callable[[], Started]
@@ -58,6 +75,7 @@ def test_jobs_run_and_those_of_a_killed_node_run_again(
     node = work()
     done = world.put(do)
     eventually(lambda: done.job().state is State.DONE, what="the first job done")
+    assert doctor_finds(world.address) == {"not-durable"}, "the server of the tests has fsync off"
     gate = world.gate()
     held = world.put(do, gate)
     world.started(held)

@@ -35,7 +35,7 @@ def doctor(
     else:
         _show(found)
     if pack is not None:
-        bundle.write(pack, found)
+        bundle.write(pack, found, store)
         sys.stderr.write(
             f"{show.safe(pack)} is written without payloads, errors and secrets; read it before you send it\n"
         )

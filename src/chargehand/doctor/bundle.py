@@ -18,9 +18,12 @@ PATIENCE = 20.0
 """The timeout for collecting, in seconds; what was found by then is written."""
 
 
-def write(path: Path, found: Diagnosis) -> None:
-    """Writes the archive, readable by this user only. Raises ChargehandError if the file exists or is not writable."""
-    told = examine.sections(found.store, PATIENCE) if found.store else {}
+def write(path: Path, found: Diagnosis, given: str | None = None) -> None:
+    """Writes the archive, readable by this user only. Raises ChargehandError if the file exists or is not writable.
+
+    `given` is the address of the store on the command line.
+    """
+    told = examine.sections(found.store, PATIENCE, given) if found.store else {}
     files: dict[str, Any] = {"diagnosis.json": _codes(found), **told}
     left_out = {name: files.pop(name) for name in ("stuck", "patience", "refused") if name in files}
     if left_out:

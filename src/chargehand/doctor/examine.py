@@ -143,29 +143,28 @@ _left: "list[subprocess.Popen[bytes]]" = []
 
 
 def look(location: Location, patience: float = PATIENCE, *, with_nodes: bool = False) -> dict[str, Any]:
-    """Returns the facts about one store that were found before the timeout; `stuck` names the step that hung.
-
-    Raises ConfigurationError for a store on a server, whose URL, with its password, must not be on a command line.
-    """
-    if location.server is not None:
-        raise ConfigurationError(
-            f"`chargehand doctor` examines SQLite stores only, and {location} is on a server: `chargehand status` "
-            "shows its node and its queues"
-        )
+    """Returns the facts about one store that were found before the timeout; `stuck` names the step that hung."""
     more = ("nodes",) if with_nodes else ()
-    return {"path": str(location), **_told(patience, "store", location.url, *more)}
+    what = "store" if location.server is None else "server"
+    return {"path": str(location), **_told(patience, what, *more, url=location.url)}
 
 
-def sections(path: str, patience: float) -> dict[str, Any]:
-    """Returns the files of a bug report about one store, by name."""
-    return _told(patience, "bundle", path)
+def sections(store: str, patience: float, given: str | None = None) -> dict[str, Any]:
+    """Returns the files of a bug report about the store of a diagnosis, by name.
+
+    `given` is its address on the command line. The diagnosis names the store without the password.
+    """
+    addresses = [address for address in (given, _set()) if address is not None]
+    urls = [address for address in addresses if str(locate_unread(address)) == store]
+    return _told(patience, "bundle", url=(urls or [store])[0])
 
 
-def _told(patience: float, *words: str) -> dict[str, Any]:
+def _told(patience: float, what: str, *more: str, url: str | None = None) -> dict[str, Any]:
     """Returns what the child process printed before the timeout, and the step at which it hung or failed."""
     found: dict[str, Any] = {}
     step, until = "start", clock.monotonic() + patience
-    with _looking(*words) as process:
+    words = (what, *more) if url is None else (what, "-", *more)
+    with _looking(*words, told=url or "") as process:
         for line in _lines(process, until):
             said = msgspec.json.decode(line)
             found |= said["found"]
@@ -179,15 +178,21 @@ def _told(patience: float, *words: str) -> dict[str, Any]:
 
 
 @contextmanager
-def _looking(*words: str) -> "Generator[subprocess.Popen[bytes]]":
-    """Starts a child process that imports this package; kills it at the end, and waits one second for its exit."""
+def _looking(*words: str, told: str) -> "Generator[subprocess.Popen[bytes]]":
+    """Starts a child process that imports this package; kills it at the end, and waits one second for its exit.
+
+    It reads the text `told` from its standard input.
+    """
     here = str(Path(__file__).parents[2])
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, (here, os.environ.get("PYTHONPATH"))))}
     process = subprocess.Popen(
         [sys.executable, "-P", "-m", "chargehand.doctor", *words],
-        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True, env=env,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True, env=env,
     )  # fmt: skip
     try:
+        assert process.stdin is not None
+        with suppress(BrokenPipeError), process.stdin:
+            process.stdin.write(told.encode())
         yield process
     finally:
         with suppress(ProcessLookupError):

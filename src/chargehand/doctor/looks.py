@@ -5,7 +5,7 @@ They write nothing and import no application.
 """
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -13,13 +13,10 @@ from typing import Any
 import msgspec
 
 from chargehand import clock
+from chargehand.doctor import tables
 from chargehand.errors import ChargehandError, StoreError
 from chargehand.host import nodelock
 from chargehand.host.calls import Connection, NoNode
-from chargehand.model.doctor.wording import place_in
-from chargehand.model.fleet.death import Reason
-from chargehand.model.health import APP
-from chargehand.model.records import CrashFilter
 from chargehand.processes import proc
 from chargehand.stores.location import Location, locate_unread, location_of_node_lock
 from chargehand.stores.refusal import owner_of
@@ -34,9 +31,6 @@ HELD = 1.0
 REST = 0.02
 UNLISTED = 0
 """Stands for a process that the kernel does not list, because it is in another container."""
-MOST_CRASHES = 50
-RECENT_MS = 600_000
-"""The age up to which the replacement of a worker is reported."""
 NODE = ("from chargehand.node.main import main", "from chargehand.node import main")
 """The start of a node's command line: in this version, and in 0.1.0."""
 
@@ -60,7 +54,15 @@ def nodes() -> Iterator[tuple[str, dict[str, Any]]]:
 def stores_of(pid: int) -> list[str]:
     """Returns the stores whose lock a process holds."""
     locks = (location_of_node_lock(target.removesuffix(files.DELETED)) for target in links_of(pid).values())
-    return sorted({str(location) for location in locks if location is not None})
+    return sorted({address_of(location) for location in locks if location is not None})
+
+
+def address_of(location: Location) -> str:
+    """Returns the address of a store by the lock of its node. A store on a server is named by the node itself."""
+    if not location.in_state_folder:
+        return str(location)
+    view = asked(location).get("view", {})
+    return str(view.get("store", {}).get("address") or location)
 
 
 def links_of(pid: int) -> dict[str, str]:
@@ -164,6 +166,8 @@ def holder(location: Location) -> dict[str, Any]:
 
 def _gone(pid: int, location: Location) -> str | None:
     """Returns the file of the store that a node uses although it is no longer the one at its path; None if none is."""
+    if location.server is not None:
+        return None
     links = links_of(pid)
     gone = str(location) if files.is_replaced(location, pid, links) else files.deleted_beside(location, pid, links)
     return None if proc.stat(pid) is None else gone
@@ -252,67 +256,9 @@ def book(location: Location) -> Iterator[tuple[str, dict[str, Any]]]:
     except (ChargehandError, ENGINE_ERROR) as error:
         yield "tables", {"book": {**told, "error": str(error), "damaged": is_damage(error)}}
         return
-    found: dict[str, Any] = {"book": told}
-    refused: dict[str, str] = {}
-    for name, look in _LOOKS.items():
-        yield name.removesuffix("_ms").replace("_", " "), found
-        try:
-            found = {name: look(peek)}
-        except (ChargehandError, ENGINE_ERROR, ValueError) as error:
-            if is_damage(error):
-                yield "processes", {"book": {**told, "error": str(error), "damaged": True}}
-                peek.close()
-                return
-            found, refused[name] = {}, str(error)
-    if refused and told["schema"] == told["knows"]:  # expected with another schema
-        found["refused"] = refused
-    yield "processes", found
-    peek.close()
-
-
-def _crashes(peek: Peek) -> list[dict[str, Any]]:
-    """Returns the newest crash of each crew, with the innermost place of its stacks instead of the whole report."""
-    newest: dict[str, dict[str, Any]] = {}
-    for crash in peek.fleet.crashes(CrashFilter(limit=MOST_CRASHES)):
-        if crash.crew not in newest:
-            known = {name: getattr(crash, name) for name in ("crew", "reason", "text", "signal", "at_ms")}
-            newest[crash.crew] = {**known, "where": place_in(crash.stacks)}
-    return list(newest.values())
-
-
-def _replaced(peek: Peek) -> list[dict[str, Any]]:
-    """Returns the last replacement of each worker that was broken or suspect, and how many jobs have failed since."""
-    newest: dict[str, dict[str, Any]] = {}
-    queues = {crew.name: crew.queue for crew in peek.fleet.crews()}
-    since = clock.now_ms() - RECENT_MS
-    for crash in peek.fleet.crashes(CrashFilter(limit=MOST_CRASHES)):
-        if crash.reason in (Reason.SUSPECT, Reason.BROKEN) and crash.at_ms > since and crash.component not in newest:
-            known = {name: getattr(crash, name) for name in ("component", "crew", "reason", "text", "at_ms")}
-            failed = peek.failed_since(queues.get(crash.crew, crash.crew), crash.at_ms)
-            newest[crash.component] = {**known, "failed_since": failed}
-    return list(newest.values())
-
-
-def _last_done(peek: Peek) -> dict[str, int]:
-    names = {row.queue for row in peek.fleet.crews()} | {queue for queue, _ in peek.jobs.waiting()}
-    found = {name: peek.last_done(name) for name in names}
-    return {name: at for name, at in found.items() if at is not None}
-
-
-_LOOKS: dict[str, Callable[[Peek], Any]] = {
-    "pauses": lambda peek: peek.fleet.pauses(),
-    "crews": lambda peek: peek.fleet.crews(),
-    "given_up": lambda peek: peek.fleet.given_up(),
-    "waiting": lambda peek: dict(peek.jobs.waiting()),
-    "last_beat_ms": lambda peek: max(
-        (r.last_heartbeat_ms or 0 for r in peek.fleet.health() if r.component == APP), default=None
-    ),
-    "newest_ms": lambda peek: peek.newest_ms(),
-    "crashes": _crashes,
-    "poison": lambda peek: peek.poison(2),
-    "replaced": _replaced,
-    "last_done": _last_done,
-    "next_run": lambda peek: peek.next_run(),
-    "queues": lambda peek: peek.jobs.counts(),
-}
-"""By the name of the fact, cheapest first."""
+    try:
+        yield from tables.read(peek, told, ENGINE_ERROR, is_damage)
+    except (ChargehandError, ENGINE_ERROR) as error:
+        yield "processes", {"book": {**told, "error": str(error), "damaged": True}}
+    finally:
+        peek.close()

@@ -29,6 +29,7 @@ _QUOTED = re.compile(r" (?:error|why|reason|text|line|label|item|detail|what)=.*
 _ALWAYS_QUOTED = re.compile(r" (?:error|label|item)=.*", re.DOTALL)
 _NAMES = "password|passwd|secret|token|api_?key|credential"
 _PATTERNS = (
+    (re.compile(r"(?i)\b(postgres(?:ql)?://[^\s/:@]*):\S*@"), rf"\1:{HIDDEN}@"),  # it may contain / and @, too
     (re.compile(r"(?<=://)([^\s/:@]*):([^\s/@]+)@"), rf"\1:{HIDDEN}@"),  # passwords in addresses
     (re.compile(r"\bch_[\w-]{6,}"), HIDDEN),  # keys of Chargehand
     (re.compile(r"(?i)\b(bearer|basic)\s+[\w.~+/=-]{6,}"), rf"\1 {HIDDEN}"),

@@ -13,13 +13,16 @@ from typing import Any
 import msgspec
 
 from chargehand import __version__
+from chargehand.doctor import server
 from chargehand.doctor.looks import ASKED, asked, holder
 from chargehand.doctor.redaction import HIDDEN, SECRET_NAME, Hiding, log_line, without_words
+from chargehand.doctor.tables import Peek
 from chargehand.errors import ChargehandError
 from chargehand.host.calls import Connection, NoNode
 from chargehand.model.records import CrashFilter
 from chargehand.stores.location import Location, locate_unread
-from chargehand.stores.sqlite.peek import ENGINE_ERROR, Peek, engine_versions
+from chargehand.stores.sqlite.peek import ENGINE_ERROR, engine_versions
+from chargehand.stores.sqlite.peek import Peek as SqlitePeek
 
 MOST_CRASHES = 50
 MOST_LINES = 1000
@@ -47,16 +50,29 @@ def sections(name: str) -> Iterator[tuple[str, dict[str, Any]]]:
     yield "log", {"status.json": clean(asked(location) if node["held"] else {"silent": "there is no node"})}
     yield "tables", {"log.json": hide([log_line(line) for line in _log(location)])}
     try:
-        peek = Peek(location)
+        peek, about = _opened(location)
+        yield "tables", {"schema.sql": peek.tables(), **about}
     except (ChargehandError, ENGINE_ERROR) as error:
-        yield "", {"store.json": {"error": str(error)}}
+        yield "", {"store.json": {"error": hide(str(error))}}
         return
-    yield "tables", {"schema.sql": peek.tables()}
     for title, look in _TABLES.items():
         try:
             yield "tables", {title: clean(msgspec.json.decode(msgspec.json.encode(look(peek))))}
         except (ChargehandError, ENGINE_ERROR, ValueError) as error:
             yield "tables", {title: {"error": str(error)}}
+
+
+def _opened(location: Location) -> tuple[Peek, dict[str, Any]]:
+    """Returns the open store, and the files about its server, if it is on one."""
+    if location.server is None:
+        return SqlitePeek(location), {}
+    peek, about = server.opened(location)
+    for name, look in server.LOOKS.items():
+        try:
+            about |= look(peek)
+        except ChargehandError as error:
+            about[name] = {"error": str(error)}
+    return peek, {"server.json": about}
 
 
 _TABLES: dict[str, Callable[[Peek], Any]] = {

@@ -18,6 +18,8 @@ LONGEST_NAME = 255 - len("-journal")
 """Bytes of a file's name: files beside it have longer ones."""
 LONGEST_PATH = 4000
 _NODE = "-node"
+_FOLDER, _STATE = "chargehand", "store"
+"""The folder of all stores on servers, and the beginning of the names of files in the folder of each."""
 
 
 class Location(msgspec.Struct, frozen=True):
@@ -63,6 +65,11 @@ class Location(msgspec.Struct, frozen=True):
     def site(self) -> Path:
         """Where a server of this machine serves the dashboard, and its process."""
         return self._beside("-site")
+
+    @property
+    def in_state_folder(self) -> bool:
+        """Whether the files are those of a store on a server; `server` is unknown if only a file was found."""
+        return self.path.name == _STATE and self.path.parents[1].name == _FOLDER
 
     @property
     def mark(self) -> str:
@@ -155,7 +162,7 @@ def _on_server(url: str) -> Location:
     """Returns the location of a store on a server: the files of its processes are in a folder of this user's state."""
     server = parse(url)
     state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
-    return Location(Path(state).expanduser().absolute() / "chargehand" / server.digest / "store", server)
+    return Location(Path(state).expanduser().absolute() / _FOLDER / server.digest / _STATE, server)
 
 
 def _check_encoding(path: Path) -> None:

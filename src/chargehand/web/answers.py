@@ -291,6 +291,8 @@ class Probe(msgspec.Struct, frozen=True, omit_defaults=True):
 
     status: str
     reason: str | None = None
+    code: str | None = None
+    """The cause, one of those of `chargehand doctor`."""
 
 
 class CrewReadiness(msgspec.Struct, frozen=True, kw_only=True):

@@ -39,15 +39,44 @@ CAUSES: dict[str, tuple[str, str]] = {
         "No store was found, or none exists at the configured path.",
         "set `--store` or `CHARGEHAND_URL`",
     ),
-    "store-hung": ("Reading the store timed out: its disk hangs.", "repair the disk or the mount"),
+    "store-hung": (
+        "Reading the store timed out: its disk or its server hangs.",
+        "repair the disk or the mount; check the server and the network",
+    ),
     "store-unusable": (
-        "The file cannot be read, is damaged, or is not a store.",
+        "The store cannot be read or written, is damaged, or is not a store.",
         "see the finding's text; or restore a backup",
     ),
     "store-damaged": (
         "The store is empty, truncated or damaged, or its write-ahead log is.",
         "restore a backup; nothing is repaired or overwritten",
     ),
+    "bad-address": ("The URL of the store is malformed.", "correct `CHARGEHAND_URL` or `--store`"),
+    "no-driver": ("The driver for PostgreSQL is not installed.", "`pip install 'chargehand[postgres]'`"),
+    "server-gone": (
+        "No server answers at the address of the store, or the connection was lost.",
+        "check host and port in the URL, the network, and that the server runs",
+    ),
+    "server-starting": ("The server of the store is starting up or shutting down.", "wait a moment, or start it"),
+    "bad-login": (
+        "The server does not accept the user, the host or the password.",
+        "correct the URL, `PGPASSWORD` or `~/.pgpass`; check `pg_hba.conf` on the server",
+    ),
+    "no-database": ("The server has no database of that name.", "`createdb`, or name another in the URL"),
+    "no-connections": (
+        "The server has no or hardly any connection left, or the database or the user has reached its limit.",
+        "raise `max_connections` or the limit, run fewer processes, or use a pooler",
+    ),
+    "server-refuses": (
+        "The server of the store refuses the connection.",
+        "check user, password and database in the URL, and `pg_hba.conf` and `max_connections` on the server",
+    ),
+    "server-old": ("The server is older than the oldest supported version.", "upgrade the server"),
+    "server-read-only": (
+        "The server is a standby, or default_transaction_read_only is set: nothing can be written.",
+        "name the primary, or several hosts, in the URL",
+    ),
+    "no-rights": ("The user lacks rights on the schema or the tables.", "grant them, see the finding's text"),
     "schema-new": ("A newer version of Chargehand created the store.", "upgrade this installation"),
     "node-elsewhere": ("The node runs in another container.", "run both in one container, or use separate stores"),
     "node-stopped": ("The node was stopped by a signal (Ctrl+Z, SIGSTOP, a debugger).", "`kill -CONT PID`"),
@@ -66,7 +95,7 @@ CAUSES: dict[str, tuple[str, str]] = {
     ),
     "disk-full": ("The disk of the store is full or nearly full.", "free disk space"),
     "store-locked": (
-        "Another process holds the store's write lock, or SQLite's own.",
+        "Another process holds the store's write lock, or SQLite's own, or has locked a table on the server.",
         "end its transaction, or `kill -TERM PID`",
     ),
     "store-failing": ("The node cannot write to the store.", "see the finding's text"),
@@ -75,6 +104,21 @@ CAUSES: dict[str, tuple[str, str]] = {
         "The node has exited, and its host waits before it starts another.",
         "read the host's log; `chargehand crashes`",
     ),
+    "old-snapshot": (
+        "An old transaction or replication slot keeps the server from removing deleted rows.",
+        "end it; `SELECT pg_terminate_backend(PID)`",
+    ),
+    "dead-rows": (
+        "The table of queued and running jobs has many deleted rows that no vacuum has removed.",
+        "end old transactions; `VACUUM chargehand_live`; check the settings of autovacuum",
+    ),
+    "autovacuum-off": ("Autovacuum is off, for the server or for a table.", "switch it on"),
+    "not-durable": (
+        "fsync, full_page_writes or synchronous_commit is off: a crash of the server may lose acknowledged jobs.",
+        "switch it on",
+    ),
+    "clock-skew": ("The clocks of this machine and of the server differ.", "synchronise both (NTP)"),
+    "driver-slow": ("psycopg runs without its C extension.", "`pip install 'psycopg[binary]'`"),
     "no-node": ("No node runs: no jobs are performed.", "`chargehand work APP`, or start your API"),
     "paused": ("An operator paused everything, a crew or a worker.", "`chargehand resume`"),
     "given-up": (
@@ -140,6 +184,18 @@ CAUSES: dict[str, tuple[str, str]] = {
     "unexplained": (
         "Jobs wait although workers are free, for no known reason.",
         "`chargehand doctor --bundle FILE`, and report it",
+    ),
+    "nodes-elsewhere": (
+        "No node runs on this machine, but on others.",
+        "to examine their workers, run `chargehand doctor` there",
+    ),
+    "pooler": (
+        "A pooler is in front of the server: prepared statements are not used.",
+        "nothing, or give the nodes a URL that leads to the server itself",
+    ),
+    "sessions-hidden": (
+        "The user may not see what the sessions of other users do.",
+        "`GRANT pg_read_all_stats TO USER`",
     ),
     "node-starting": ("The node was started a moment ago.", "wait a moment"),
     "busy": ("All workers are busy; the other jobs wait.", "`chargehand scale CREW N`, if the machine has capacity"),

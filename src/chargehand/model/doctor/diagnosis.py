@@ -1,6 +1,6 @@
 """The diagnosis: from facts to findings, each with its remedy, and a headline. Pure.
 
-`causes` defines the causes, `facts` the input, and `ground`, `node`, `crews` and `queues` the rules.
+`causes` defines the causes, `facts` the input, and `ground`, `server`, `node`, `crews` and `queues` the rules.
 """
 
 from collections import Counter
@@ -12,6 +12,7 @@ from chargehand.model.doctor import crews as by_crew
 from chargehand.model.doctor import ground as by_ground
 from chargehand.model.doctor import node as by_node
 from chargehand.model.doctor import queues as by_queue
+from chargehand.model.doctor import server as by_server
 from chargehand.model.doctor.causes import Finding, Severity, in_order
 from chargehand.model.doctor.facts import Facts, Other
 from chargehand.model.doctor.wording import in_future, length
@@ -29,6 +30,8 @@ GLOBAL = frozenset(
         "not-allowed",
     }
     | {"node-silent", "file-gone", "disk-full", "store-locked", "store-failing", "no-node"}
+    | {"server-gone", "server-starting", "server-refuses", "bad-login", "bad-address", "no-database", "no-connections"}
+    | {"server-read-only", "server-old", "no-rights", "no-driver"}
 )
 """Causes that stop all jobs."""
 
@@ -58,6 +61,7 @@ def diagnose(facts: Facts, moment: Callable[[int], str]) -> Diagnosis:
     else:
         rules = (
             by_ground.ground,
+            by_server.server,
             by_node.node,
             by_ground.two_stores,
             by_crew.crews,
@@ -118,7 +122,8 @@ def _last(facts: Facts) -> str:
 def _doing(facts: Facts) -> str:
     view = facts.node.view
     if view is None:
-        return "no node answers"
+        peers = [] if facts.server is None else by_server.living(facts.server)
+        return f"nodes elsewhere: {len(peers)}" if peers else "no node answers"
     busy = sum(worker.current_job is not None for worker in view.workers)
     of = Counter(worker.status for worker in view.workers)
     away = "".join(f", {of[status]} {status}" for status in (Status.PAUSED, Status.ASLEEP) if of[status])

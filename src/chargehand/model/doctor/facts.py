@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from chargehand.model.doctor.server_facts import ServerFacts
 from chargehand.model.job import State
 from chargehand.model.status import NodeStatus
 
@@ -211,6 +212,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     stuck: str | None = None
     """What was being examined when the time limit was reached."""
     ground: Ground = Ground()
+    server: ServerFacts | None = None
+    """The server of the store; None for an SQLite store."""
     node: NodeFacts = NodeFacts()
     lock: Lock | None = None
     book: Book = Book()
@@ -255,7 +258,9 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def unusable(self) -> bool:
-        """Whether the file cannot be read as a store."""
+        """Whether the file or the server cannot be used as a store."""
+        if self.server is not None:
+            return self.server.error is not None
         return bool(self.ground.error or self.book.error or self.ground.kind != "file" or self.ground.size == 0)
 
     @property

@@ -35,16 +35,19 @@ def ground(facts: Facts) -> Iterator[Finding]:
             remedy="chmod g-w the folder, unless every member of its group is trusted",
         )
     if facts.stuck is not None:
+        what, check = ("disk", "its disk or mount (`dmesg`, `mount`)")
+        if facts.server is not None:
+            what, check = ("server", "the machine of the server, and the network")
         yield Finding(
             severity=Severity.ERROR,
             cause="store-hung",
             about=facts.path,
             short="the store does not answer",
-            text=f"reading {facts.path} ({facts.stuck}) timed out after {facts.patience:g} s: its disk hangs",
-            remedy="check its disk or mount (`dmesg`, `mount`); until then nothing can be read or written",
+            text=f"reading {facts.path} ({facts.stuck}) timed out after {facts.patience:g} s: its {what} hangs",
+            remedy=f"check {check}; until then nothing can be read or written",
         )
     elif where.exists is False and not facts.node.held:
-        yield no_store(facts, f"there is no store at {facts.path}")
+        yield no_store(facts, f"there is no store at {facts.path}" + (": it has no tables" if facts.server else ""))
     else:
         yield from _file(facts)
     if free is not None and free < LEAST_FREE:
@@ -120,7 +123,9 @@ def no_store(facts: Facts, text: str) -> Finding:
         about=facts.path or "store",
         text=text,
         short="no store",
-        remedy="change to its folder, set CHARGEHAND_URL, or run: chargehand doctor --store PATH",
+        remedy="start a node, which makes the tables, or name the right database and schema in the URL (?schema=…)"
+        if facts.server
+        else "change to its folder, set CHARGEHAND_URL, or run: chargehand doctor --store PATH",
     )
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from chargehand.model.doctor.causes import Finding, Severity
 from chargehand.model.doctor.facts import Facts, NodeFacts
 from chargehand.model.doctor.ground import by_others
+from chargehand.model.doctor.server import living
 from chargehand.model.doctor.wording import length, times
 
 LONG_WAIT = 2.0
@@ -37,6 +38,8 @@ def node(facts: Facts) -> Iterator[Finding]:
 def _absent(facts: Facts) -> Iterator[Finding]:
     if facts.stuck is not None or facts.ground.exists is False or facts.unusable:
         return  # another finding says that the store does not exist or cannot be examined
+    if facts.server is not None and living(facts.server):
+        return  # other machines perform the jobs
     elsewhere = next((other for other in facts.others if other.pid is not None), None)
     if elsewhere is not None:
         yield Finding(

@@ -68,14 +68,7 @@ def check_driver() -> None:
 
 def connect(address: Address, settings: dict[str, str], *, name: str = "chargehand") -> Opened:
     """Returns a new connection in autocommit mode. Raises StoreError in words if there is none to be had."""
-    try:
-        connection: Connection = psycopg.connect(
-            address.conninfo, autocommit=True, cursor_factory=psycopg.RawCursor, prepare_threshold=None,
-            **{key: value for key, value in _LIBPQ.items() if f"{key}=" not in address.conninfo},
-            application_name=f"{name} {os.getpid()}",
-        )  # fmt: skip
-    except psycopg.Error as error:
-        raise refused(error, address) from None
+    connection = attach(address, name=name)
     try:
         return _prepared(connection, address, settings)
     except psycopg.Error as error:
@@ -86,15 +79,33 @@ def connect(address: Address, settings: dict[str, str], *, name: str = "chargeha
         raise
 
 
+def attach(address: Address, *, name: str, **instead: Any) -> Connection:
+    """Returns a new connection in autocommit mode, without checks of the server. Raises StoreError in words.
+
+    `instead`: parameters of libpq that replace those of the URL and of this module.
+    """
+    ours = {key: value for key, value in _LIBPQ.items() if f"{key}=" not in address.conninfo}
+    try:
+        return psycopg.connect(
+            address.conninfo, autocommit=True, cursor_factory=psycopg.RawCursor, prepare_threshold=None,
+            application_name=f"{name} {os.getpid()}", **(ours | instead),
+        )  # fmt: skip
+    except psycopg.Error as error:
+        raise refused(error, address) from None
+
+
 def _prepared(connection: Connection, address: Address, settings: dict[str, str]) -> Opened:
     ((backend, version, standby, schema, path),) = connection.execute(_SQL["server"]).fetchall()
     if version < OLDEST_SERVER:
         raise StoreError(
             f"the server of {address.shown} is PostgreSQL {version // 10000}; the oldest supported version is "
-            f"{OLDEST_SERVER // 10000}: upgrade the server"
+            f"{OLDEST_SERVER // 10000}: upgrade the server",
+            "server-old",
         )
     if standby:
-        raise StoreError(f"the server of {address.shown} is a read-only standby: name the primary in the URL")
+        raise StoreError(
+            f"the server of {address.shown} is a read-only standby: name the primary in the URL", "server-read-only"
+        )
     if address.schema is None and schema is None:
         raise StoreError(
             f"the user's search path in {address.shown} has no schema: name one in the URL (?schema=chargehand)"

@@ -54,7 +54,8 @@ def migrate(db: Session, *, create: bool) -> Migrated:
         return Migrated(before=known, after=known)
     if found == 0 and not create:
         raise StoreError(
-            f"there is no store at {db.address.shown}: start a node, or name the right one with CHARGEHAND_URL"
+            f"there is no store at {db.address.shown}: start a node, or name the right one with CHARGEHAND_URL",
+            "no-store",
         )
     with db.transaction():
         db.send(_SQL["settings"], ('{"lock_timeout": "60s", "statement_timeout": "0"}', True))
@@ -64,7 +65,8 @@ def migrate(db: Session, *, create: bool) -> Migrated:
         if found > known:
             raise StoreError(
                 f"{db.address.shown} was made by a newer Chargehand (schema {found}, this one knows {known}): "
-                "upgrade the package; nothing was changed"
+                "upgrade the package; nothing was changed",
+                "schema-new",
             )
         db.send(_SQL["make_tables"])
         db.send(_SQL["make_additions"])

@@ -152,7 +152,8 @@ class PostgresStore:
             if found != known:
                 raise StoreError(
                     f"{self.session.address.shown} has schema {found} and this Chargehand knows {known}: run one "
-                    "version of the package"
+                    "version of the package",
+                    "schema-new" if found > known else "schema-old",
                 )
             self.session.send(_SQL["probe"], (self.session.now,))
 

@@ -28,6 +28,7 @@ _TEXTS: tuple[tuple[type[apsw.Error], str], ...] = (
     (apsw.LockedError, "{path} is locked by a reader inside this process"),
     (apsw.IOError, "{path} could not be read or written ({error}): is the disk full, gone or failing?"),
 )
+_CODES: dict[type[apsw.Error], str] = {apsw.CorruptError: "store-damaged", apsw.FullError: "disk-full"}
 ENGINE = tuple(kind for kind, _ in _TEXTS)
 
 
@@ -42,7 +43,8 @@ def store_errors(path: Path, kinds: tuple[type[Exception], ...] = (*ENGINE, OSEr
         text = next(text for kind, text in _TEXTS if isinstance(error, kind))
         kind = StoreBusy if isinstance(error, apsw.BusyError) else StoreError
         holder = _holder(path) if kind is StoreBusy else ""
-        raise kind(text.format(path=path, error=error, wait=LONGEST_WAIT, holder=holder)) from error
+        code = next((code for cause, code in _CODES.items() if isinstance(error, cause)), None)
+        raise kind(text.format(path=path, error=error, wait=LONGEST_WAIT, holder=holder), code) from error
 
 
 def _holder(path: Path) -> str:

@@ -169,7 +169,8 @@ class SqliteStore:
                 if found > len(steps):
                     raise StoreError(
                         f"{self.path} was made by a newer Chargehand (schema {found}, this one knows {len(steps)}): "
-                        "upgrade the package; nothing was changed"
+                        "upgrade the package; nothing was changed",
+                        "schema-new",
                     )
                 self._db.execute(_SCHEMA_TABLES)
                 for version, (text, checksum) in enumerate(steps[found:], found + 1):
@@ -317,7 +318,8 @@ class SqliteStore:
             found = self._schema_version()
             if found != known:
                 raise StoreError(
-                    f"{self.path} has schema {found} and this Chargehand knows {known}: run one version of the package"
+                    f"{self.path} has schema {found} and this Chargehand knows {known}: run one version of the package",
+                    "schema-new" if found > known else "schema-old",
                 )
             self._db.execute("INSERT OR REPLACE INTO chargehand_probe VALUES (1, ?)", (self._now_ms(),))
 

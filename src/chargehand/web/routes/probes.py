@@ -10,7 +10,8 @@ from fastapi import Request, Response
 from fastapi.responses import PlainTextResponse
 
 from chargehand import log
-from chargehand.errors import ChargehandError
+from chargehand.errors import ChargehandError, StoreError
+from chargehand.model.doctor.causes import CAUSES
 from chargehand.processes import proc
 from chargehand.web import examples
 from chargehand.web.answers import Concurrency, Probe, Readiness
@@ -19,6 +20,7 @@ from chargehand.web.deps import OPEN, READ, Here, router
 from chargehand.web.documents import answers, respond
 from chargehand.web.metrics import exposition
 from chargehand.web.summaries import concurrency_of
+from chargehand.web.threads import Overdue
 
 routes = router("probes")
 _TEXT: dict[int | str, dict[str, Any]] = {
@@ -34,13 +36,28 @@ async def healthz() -> Response:
 
 @routes.get("/readyz", dependencies=OPEN, responses=answers(Probe, Probe("ok"), also=503))
 async def readyz(site: Here) -> Response:
-    """Returns 200 if jobs are accepted: the store can be written, and has the right schema. Otherwise 503. Public."""
+    """Returns 200 if jobs are accepted: the store can be written, and has the right schema. Otherwise 503. Public.
+
+    `code` is a cause of `chargehand doctor`, and `reason` its meaning; what it is about is only in the log.
+    """
     try:
         await site.probe.get()
     except ChargehandError as error:
-        log.warning("not ready: the store cannot be written", why=error)
-        return respond(Probe("not ready", "the store cannot be written; see the log"), 503)
+        code = not_ready(error)
+        log.warning("not ready: the store cannot be written", code=code, why=error)
+        return respond(Probe("not ready", f"the store cannot be written: {CAUSES[code][0]}", code), 503)
     return respond(Probe("ok"))
+
+
+def not_ready(error: ChargehandError) -> str:
+    """Returns the cause of an error of the store."""
+    match error:
+        case Overdue():
+            return "store-hung"
+        case StoreError():
+            return error.code
+        case _:
+            return StoreError.code
 
 
 @routes.get("/workers/ready", dependencies=OPEN, responses=answers(Readiness, examples.READINESS, also=503))

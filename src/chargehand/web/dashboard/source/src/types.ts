@@ -481,6 +481,7 @@ export interface Pauses {
 export interface Probe {
   status: string;
   reason?: string | null;
+  code?: string | null;
 }
 
 export interface ProblemDocument {

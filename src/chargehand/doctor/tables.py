@@ -1,0 +1,130 @@
+"""Reads the tables of a store for a diagnosis: one look for each fact, cheapest first.
+
+It knows neither the engine nor the schema: what cannot be read is listed with its error.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
+
+from chargehand.errors import ChargehandError, StoreBusy
+from chargehand.model.doctor.wording import place_in
+from chargehand.model.fleet.death import Reason
+from chargehand.model.health import APP
+from chargehand.model.records import CrashFilter
+from chargehand.store import FleetReading, JobReading
+
+MOST_CRASHES = 50
+RECENT_MS = 600_000
+"""The age up to which the replacement of a worker is reported."""
+
+
+class Peek(Protocol):
+    """Reads a store of any schema version without changing it."""
+
+    @property
+    def jobs(self) -> JobReading: ...
+    @property
+    def fleet(self) -> FleetReading: ...
+    def schema(self) -> int:
+        """Returns the version of the schema; 0 if the store has none yet."""
+        ...
+
+    def tables(self) -> str:
+        """Returns the tables and indexes as text."""
+        ...
+
+    def last_done(self, queue: str) -> int | None:
+        """Returns when a job of this queue was done last."""
+        ...
+
+    def poison(self, crashes: int) -> list[dict[str, Any]]:
+        """Returns the jobs that crashed this many workers and are not done, those that have not ended first."""
+        ...
+
+    def failed_since(self, queue: str, since_ms: int) -> int:
+        """Returns how many jobs of this queue have failed for good since then."""
+        ...
+
+    def next_run(self) -> dict[str, int]:
+        """Returns in how many ms the first scheduled job of each queue is due."""
+        ...
+
+    def newest_ms(self) -> int | None:
+        """Returns the newest time in the store."""
+        ...
+
+
+def read(
+    peek: Peek, told: dict[str, Any], engine_error: type[Exception], is_fatal: Callable[[Exception], bool]
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yields the facts of the tables, and the schema in `told` first. Raises an error that is fatal.
+
+    What cannot be read is listed in `refused`, unless the schema is of another version. If a table is locked, the
+    others are not read: each would take the time limit.
+    """
+    found: dict[str, Any] = {"book": told}
+    refused: dict[str, str] = {}
+    for name, look in _LOOKS.items():
+        yield name.removesuffix("_ms").replace("_", " "), found
+        try:
+            found = {name: look(peek)}
+        except (ChargehandError, engine_error, ValueError) as error:
+            if is_fatal(error):
+                raise
+            found, refused[name] = {}, str(error)
+            if isinstance(error, StoreBusy):
+                break
+    if refused and told["schema"] == told["knows"]:  # expected with another schema
+        found["refused"] = refused
+    yield "processes", found
+
+
+def _crashes(peek: Peek) -> list[dict[str, Any]]:
+    """Returns the newest crash of each crew, with the innermost place of its stacks instead of the whole report."""
+    newest: dict[str, dict[str, Any]] = {}
+    for crash in peek.fleet.crashes(CrashFilter(limit=MOST_CRASHES)):
+        if crash.crew not in newest:
+            known = {name: getattr(crash, name) for name in ("crew", "reason", "text", "signal", "at_ms")}
+            newest[crash.crew] = {**known, "where": place_in(crash.stacks)}
+    return list(newest.values())
+
+
+def _replaced(peek: Peek) -> list[dict[str, Any]]:
+    """Returns the last replacement of each worker that was broken or suspect, and how many jobs have failed since."""
+    newest: dict[str, dict[str, Any]] = {}
+    queues = {crew.name: crew.queue for crew in peek.fleet.crews()}
+    for crash in peek.fleet.crashes(CrashFilter(limit=MOST_CRASHES)):
+        if (
+            crash.reason in (Reason.SUSPECT, Reason.BROKEN)
+            and crash.age_ms < RECENT_MS
+            and crash.component not in newest
+        ):
+            known = {name: getattr(crash, name) for name in ("component", "crew", "reason", "text", "at_ms")}
+            failed = peek.failed_since(queues.get(crash.crew, crash.crew), crash.at_ms)
+            newest[crash.component] = {**known, "failed_since": failed}
+    return list(newest.values())
+
+
+def _last_done(peek: Peek) -> dict[str, int]:
+    names = {row.queue for row in peek.fleet.crews()} | {queue for queue, _ in peek.jobs.waiting()}
+    found = {name: peek.last_done(name) for name in names}
+    return {name: at for name, at in found.items() if at is not None}
+
+
+_LOOKS: dict[str, Callable[[Peek], Any]] = {
+    "pauses": lambda peek: peek.fleet.pauses(),
+    "crews": lambda peek: peek.fleet.crews(),
+    "given_up": lambda peek: peek.fleet.given_up(),
+    "waiting": lambda peek: dict(peek.jobs.waiting()),
+    "last_beat_ms": lambda peek: max(
+        (r.last_heartbeat_ms or 0 for r in peek.fleet.health() if r.component == APP), default=None
+    ),
+    "newest_ms": lambda peek: peek.newest_ms(),
+    "crashes": _crashes,
+    "poison": lambda peek: peek.poison(2),
+    "replaced": _replaced,
+    "last_done": _last_done,
+    "next_run": lambda peek: peek.next_run(),
+    "queues": lambda peek: peek.jobs.counts(),
+}
+"""By the name of the fact, cheapest first."""
