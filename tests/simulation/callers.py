@@ -114,13 +114,13 @@ class Callers:
         old = self._chance.choice(running or jobs.past[-40:])
         if self._chance.random() < 0.7:
             old = msgspec.structs.replace(old, state=State.DONE, outcome="done", result="1", error=None, reason=None)
-        note = Note(seq=old.seq, claim=old.number, worker="worker:ghost:0", age_ms=0)
+        note = Note(seq=old.seq, claim=old.claim, worker="worker:ghost:0", age_ms=0)
         with world.stage.people.transaction() as tx:
             before = tx.execute("SELECT * FROM chargehand_job WHERE id = ?", (old.id,))
             lost = tx.jobs.settle([old], Holder("sim", "an earlier life"))
             tx.jobs.note([note])
             after = tx.execute("SELECT * FROM chargehand_job WHERE id = ?", (old.id,))
-        world.oracle.check(lost == [old.id] and before == after, f"a ghost settles job {old.id}, claim {old.number}")
+        world.oracle.check(lost == [old.id] and before == after, f"a ghost settles job {old.id}, claim {old.claim}")
         world.tally["ghost: while running" if jobs.jobs[old.id].state == "running" else "ghost: other"] += 1
 
     # items

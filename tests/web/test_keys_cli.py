@@ -169,7 +169,7 @@ def test_the_client_says_what_went_wrong(web: Web) -> None:
             assert client.retry_failed("plain").count == 1
             assert client.clear_failed("plain").count == 0
             with pytest.raises(Conflict):
-                client.release(made.id, 1)
+                client.release(made.id, "1")
         with pytest.raises(Refused, match=r"is .* a Chargehand"):
             Client(f"{url}/elsewhere/", transport=_Nonsense()).info()
     with pytest.raises(Unreachable), Client(url, timeout=5) as gone:

@@ -56,7 +56,7 @@ class Peek:
         except psycopg.Error as error:
             connection.close()
             raise described(error, address) from error
-        opened = Opened(connection, None, text) if self.pooled else Opened(connection, backend, "")
+        opened = Opened(connection, None, text, "") if self.pooled else Opened(connection, backend, "", "")
         self._db = _One(address, opened)
         self.jobs = PostgresJobReading(self._db)
         self.fleet = PostgresFleetReading(self._db)
