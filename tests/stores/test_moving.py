@@ -606,7 +606,11 @@ LEFT_OUT = {
         "attempt": {"job", "nr"},
         "live": {"rank", "ahead", "incarnation"},
         "end": {"pid", "duration_ms"},  # of the last attempt
+        # of several nodes, the newest row is moved, and the target has one node
         "crew": {"node"},
+        "worker": {"node"},
+        "given_up": {"node"},
+        "recurring": {"nodes"},
     },
 }
 NOT_MOVED = {"schema", "addition", "node", "health", "session", "probe", "tag"}
