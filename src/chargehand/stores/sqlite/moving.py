@@ -17,7 +17,7 @@ from chargehand.stores.sqlite import files
 from chargehand.stores.sqlite.database import Database
 from chargehand.stores.sqlite.errors import NO_DATABASE, NO_STORE, store_errors
 from chargehand.stores.sqlite.schema import ADDITIONS, MIGRATIONS
-from chargehand.stores.sqlite.store import SqliteStore
+from chargehand.stores.sqlite.store import SqliteStore, opening
 
 BUSY_MS = 10_000
 """How long a statement waits for a process that has locked readers out."""
@@ -72,7 +72,8 @@ class SqliteReader:
                 raise StoreError(f"there is no store at {path}")
             if not target and files.beginning_of(path) not in (b"", files.MAGIC):
                 raise StoreError(NO_DATABASE.format(path=path))
-            connection = apsw.Connection(str(path), apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_NOFOLLOW)
+            with opening(path):
+                connection = apsw.Connection(str(path), apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_NOFOLLOW)
             connection.set_busy_timeout(BUSY_MS)
         self._db = Database(path, connection, clock.now_ms, nullcontext())
         try:

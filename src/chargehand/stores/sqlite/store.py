@@ -56,6 +56,15 @@ def _after_fork() -> None:
 in_child(_after_fork)
 
 
+@contextmanager
+def opening(path: Path) -> Generator[None]:
+    """Notes that what the block opens on a database is of this engine."""
+    with _opening:
+        before = files.descriptors_on(path)
+        yield
+        _ours[path] = _ours.get(path, set()) | (files.descriptors_on(path) - before)
+
+
 class SqliteStore:
     """Implements `chargehand.store.Store`."""
 
