@@ -62,6 +62,7 @@ class Event(StrEnum):
     DISCOVER_FAILED = "discover-failed"
     JOB_FAILED = "job-failed"
     OUTCOME_LATE = "outcome-late"
+    STORE_REPLACED = "store-replaced"
     QUEUE_UNSERVED = "queue-unserved"
     QUEUE_SERVED = "queue-served"
     PAUSE_IN_FORCE = "pause-in-force"

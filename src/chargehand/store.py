@@ -15,6 +15,7 @@ from typing import Any, Protocol, runtime_checkable
 from chargehand import clock
 from chargehand.model.access import ApiKey, Deed, Operation, OperationFilter, Remembered, Session
 from chargehand.model.batch import Batch, Grant, Note, Result, Want
+from chargehand.model.failover import Comparison
 from chargehand.model.job import DEFAULT_POLICY, Attempt, Enqueued, JobPolicy, JobRecord, NewJob, Settlement
 from chargehand.model.records import (
     CancelResult,
@@ -422,6 +423,15 @@ class Store(Protocol):
 
         A store for many nodes registers a node anew if the others have taken it for dead. The next turn must be one of
         the new life.
+        """
+        ...
+
+    def comparison(self) -> Comparison | None:
+        """Returns what the store and the node have of the node's claims, if the last turn has compared it; None, as a
+        rule. The comparison was made before the turn claimed.
+
+        A turn compares after the connection to the store was lost, and after a claim was: a server may have been
+        replaced by one that lacks the last commits.
         """
         ...
 

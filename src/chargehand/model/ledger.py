@@ -10,6 +10,7 @@ import msgspec
 
 from chargehand.model.batch import NOTHING, Batch, Note, Request, Result, Want
 from chargehand.model.chores import Chore
+from chargehand.model.failover import Comparison, released
 from chargehand.model.held import Held, Pool
 from chargehand.model.job import (
     DEFAULT_POLICY,
@@ -250,6 +251,32 @@ class Ledger:
             for claim in each.claims.values()
             if (claim.seq, claim.number) not in held
         ]
+
+    def compare(self, found: Comparison, now: float) -> tuple[list[tuple[str, str]], int]:
+        """Adjusts to what the server of the store has: repeats outcomes that it has lost, and queues jobs again whose
+        claims nobody here has. Returns the worker and id of jobs to cancel, whose claims are lost, and how many jobs were
+        queued again."""
+        known = self._claims()
+        for settlement in found.repeat:
+            if (settlement.seq, settlement.claim) not in known:
+                self._add_settlement(settlement, now)
+        known |= {(settlement.seq, settlement.claim) for settlement in found.repeat}
+        strays = [claim for claim in found.claims if claim.key not in known]
+        for claim in strays:
+            self._add_settlement(released(claim), now)
+        self.hint()
+        running = self.keep_only({claim.key for claim in found.claims})
+        # Without a failover, a worker that has settled its job itself may still be about to say so.
+        return running if found.replaced else [], len(strays)
+
+    def _claims(self) -> set[tuple[int, int]]:
+        """Returns all claims that this node has or is about to end, by seq and number."""
+        has = [claim for pool in self.pools.values() for claim in pool.prefetched]
+        has += [claim for held in self.held.values() for claim in held.claims.values()]
+        ends = [*self._settlements, *self._postponed.settlements]
+        if self.in_flight is not None:
+            ends += self.in_flight.settlements
+        return {(claim.seq, claim.number) for claim in has} | {(end.seq, end.claim) for end in ends}
 
     def gone(
         self, worker: str, outcome: Outcome, now: float, pid: int | None, cancelled: Collection[str] | None = None

@@ -19,6 +19,7 @@ from chargehand.errors import EXIT_ERROR, EXIT_STORE, summary
 from chargehand.model import chores
 from chargehand.model.batch import NOTHING, Batch, Result
 from chargehand.model.diary import Diary
+from chargehand.model.failover import Comparison
 from chargehand.model.fleet.fleet import Fleet
 from chargehand.model.fleet.lifecycle import GpusRead
 from chargehand.model.fleet.pace import Pace
@@ -66,7 +67,7 @@ PLAN_LIMIT = 16 << 20
 TAKEOVER_LIMIT = 5.0
 LAST_WORDS = 5.0
 """Seconds that a stopping node waits for the store after its last worker is gone."""
-FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
+FIRST_PAUSE, LONGEST_PAUSE = 0.1, 1.0
 LONGEST_WAIT = 60.0
 MOST_ERRORS, ERROR_WINDOW = 3, 60.0
 KEY_LOCKED = "another transaction, which has not ended, enqueues a job with the same key"
@@ -375,6 +376,8 @@ class Node:
     def _heard(self, news: News) -> None:
         now = clock.monotonic()
         match news:
+            case Comparison():
+                self._compare(news, now)
             case LostClaims(held):
                 self._disown(held, now)
             case Opened():
@@ -423,6 +426,18 @@ class Node:
             "jobs of this node that other nodes have taken are cancelled", node=self._plan.node, kept=len(held),
             cancelled=len(running),
         )  # fmt: skip
+        for component, job in running:
+            self._supervisor.act(self._fleet.cancel(component, job, now))
+
+    def _compare(self, found: Comparison, now: float) -> None:
+        """Repeat the outcomes that the server of the store has lost, and cancel the jobs whose claims it has lost."""
+        running, released = self._ledger.compare(found, now)
+        if found.replaced or found.repeat or released:
+            log.warning(
+                "the server of the store was replaced" if found.replaced else "the server has lost its last commits",
+                event=log.Event.STORE_REPLACED, node=self._plan.node, outcomes_repeated=len(found.repeat),
+                outcomes_unknown=found.unknown, jobs_queued_again=released, jobs_cancelled=len(running),
+            )  # fmt: skip
         for component, job in running:
             self._supervisor.act(self._fleet.cancel(component, job, now))
 

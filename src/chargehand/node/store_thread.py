@@ -15,13 +15,13 @@ import msgspec
 from chargehand import clock, log
 from chargehand.errors import ChargehandError, StoreError
 from chargehand.model.batch import Batch, Result
+from chargehand.model.failover import Comparison
 from chargehand.model.job import DEFAULT_POLICY, JobPolicy, Settlement
 from chargehand.model.records import (
     CrewRow,
     GivenUpMark,
     Holder,
     LastLife,
-    NewLife,
     NodeAbout,
     OtherNodes,
     RestartNote,
@@ -91,7 +91,7 @@ class OthersWrote(msgspec.Struct, frozen=True):
     """Other processes have written to the store, or it cannot be told."""
 
 
-News = Opened | Recovered | LostClaims | Result | Failure | Unusable | OthersWrote
+News = Opened | Recovered | LostClaims | Comparison | Result | Failure | Unusable | OthersWrote
 
 
 class StoreThread(threading.Thread):
@@ -177,19 +177,26 @@ class StoreThread(threading.Thread):
             if isinstance(todo, Recover):
                 self._recover(store, todo)
                 continue
-            try:
-                self._report(store.turn(todo, self._holder, waits=self._waits))
-            except StoreError as error:
-                self._report(Failure(str(error)))
-            except Exception as error:
-                log.error("a store call failed: unexpected error", trace=True)
-                self._report(Failure(f"{type(error).__name__}: {error}"))
-            self._follow(store.new_life())
+            news = self._turn(store, todo)
+            self._follow(store)
+            self._report(news)
         self._leave(store)
 
-    def _follow(self, life: NewLife | None) -> None:
-        """Goes on as this new life, if there is one."""
-        if life is not None:
+    def _turn(self, store: Store, batch: Batch) -> Result | Failure:
+        try:
+            return store.turn(batch, self._holder, waits=self._waits)
+        except StoreError as error:
+            return Failure(str(error))
+        except Exception as error:
+            log.error("a store call failed: unexpected error", trace=True)
+            return Failure(f"{type(error).__name__}: {error}")
+
+    def _follow(self, store: Store) -> None:
+        """Reports what the last turn has found out about this node's claims, before its result: claims that the result
+        contains are not among those that were found."""
+        if (comparison := store.comparison()) is not None:
+            self._tell(comparison)
+        if (life := store.new_life()) is not None:
             self._holder = life.holder
             self._tell(LostClaims(life.held))
 

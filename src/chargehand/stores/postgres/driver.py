@@ -7,9 +7,10 @@ from typing import Any
 import msgspec
 import psycopg
 from psycopg import pq, sql
+from psycopg.abc import RV, PQGen
 from psycopg.types.numeric import Int8Dumper
 
-from chargehand import log
+from chargehand import clock, log
 from chargehand.errors import StoreError
 from chargehand.stores.postgres import statements
 from chargehand.stores.postgres.address import Address
@@ -35,7 +36,38 @@ OTHER_SETTINGS = {"statement_timeout": "30s"}
 # A move reads page by page, by primary keys: the planner must not read whole tables for each page.
 MOVE_SETTINGS = {**NODE_SETTINGS, "plan_cache_mode": "auto", "statement_timeout": "0", "lock_timeout": "10s"}
 
-Connection = psycopg.Connection[tuple[Any, ...]]
+SILENCE = 10.0
+"""For how many seconds beyond the limit of a statement a server may send nothing.
+
+The server or a pooler may hang while the line is good: then nobody else would notice.
+"""
+
+
+class Connection(psycopg.Connection[tuple[Any, ...]]):
+    """A connection that is closed if its server has sent nothing for too long after it was asked something."""
+
+    silence: float | None = SILENCE
+    """The limit in seconds; None: none."""
+
+    def wait(self, gen: PQGen[RV], *args: Any, **options: Any) -> RV:
+        return super().wait(self._limited(gen), *args, **options)
+
+    def _limited(self, steps: PQGen[RV]) -> PQGen[RV]:
+        """Takes the steps of an operation. Raises OperationalError if the next one is not possible in time."""
+        try:
+            wanted = next(steps)
+            since = clock.monotonic()
+            while True:
+                ready = yield wanted
+                now = clock.monotonic()
+                if ready:
+                    since = now
+                elif self.silence is not None and now - since >= self.silence:
+                    self.pgconn.finish()
+                    raise psycopg.OperationalError(f"the server has not answered for {now - since:.0f} s")
+                wanted = steps.send(ready)
+        except StopIteration as end:
+            return end.value
 
 
 class Opened(msgspec.Struct, frozen=True):
@@ -86,7 +118,7 @@ def attach(address: Address, *, name: str, **instead: Any) -> Connection:
     """
     ours = {key: value for key, value in _LIBPQ.items() if f"{key}=" not in address.conninfo}
     try:
-        return psycopg.connect(
+        return Connection.connect(
             address.conninfo, autocommit=True, cursor_factory=psycopg.RawCursor, prepare_threshold=None,
             application_name=f"{name} {os.getpid()}", **(ours | instead),
         )  # fmt: skip
@@ -114,6 +146,7 @@ def _prepared(connection: Connection, address: Address, settings: dict[str, str]
     if address.schema is not None:
         settings = {**settings, "search_path": address.schema}
         path = ", ".join(filter(None, (address.schema, path)))
+    connection.silence = _silence(settings.get("statement_timeout", "0"))
     text = msgspec.json.encode(settings).decode()
     # By magnitude of the value psycopg would send an int as one of three types, and prepare a statement for each.
     connection.adapters.register_dumper(int, Int8Dumper)
@@ -122,6 +155,11 @@ def _prepared(connection: Connection, address: Address, settings: dict[str, str]
     connection.execute(_SQL["settings"], (text, False))
     connection.prepare_threshold = 0
     return Opened(connection, backend, "", path)
+
+
+def _silence(statement_timeout: str) -> float | None:
+    seconds = int(statement_timeout.removesuffix("s"))
+    return seconds + SILENCE if seconds else None
 
 
 def make_schema(opened: Opened, address: Address) -> None:

@@ -54,8 +54,8 @@ _CAUSES = {
 """By SQLSTATE."""
 _BUSY = {"55P03", "57014", "40P01", "40001"}
 """Another transaction was in the way: the same is worth trying again."""
-_BROKEN = {"25006", "25P03", "25P04", "57P01", "57P02", "57P03"}
-"""The connection is of no use any more, even if it is still open."""
+_BROKEN = ("08", "25006", "25P03", "25P04", "57P")
+"""By the beginning of SQLSTATE: the connection is of no use any more, even if it is still open."""
 _REFUSED = Cause(
     "server-refuses",
     "the server answers, but refuses the connection: check user, password and database in the URL (CHARGEHAND_URL), "
@@ -89,7 +89,7 @@ def is_busy(error: psycopg.Error) -> bool:
 
 def unusable(error: psycopg.Error, connection_broken: bool) -> bool:
     """Returns whether the connection must be replaced after this error."""
-    return connection_broken or error.sqlstate in _BROKEN
+    return connection_broken or (error.sqlstate or "").startswith(_BROKEN)
 
 
 def described(error: psycopg.Error, address: Address) -> StoreError:

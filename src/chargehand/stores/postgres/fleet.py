@@ -41,6 +41,8 @@ class Registration(msgspec.Struct, frozen=True):
     holder: Holder
     crews: tuple[CrewRow, ...]
     about: dict[str, Any]
+    former: tuple[str, ...] = ()
+    """Lives of this node that have ended. A server that has lost its last commits may still have one of them."""
 
 
 class PostgresFleet:
@@ -69,7 +71,8 @@ class PostgresFleet:
         self._db.send(_SQL["add_crews"], (self._now, holder.node, _json(rows)))
         set_limits(self._db, living_crews(self._db))
         self.project((), holder, complete=True)
-        self._registered(Registration(holder, tuple(crews), about))
+        former = () if after is None else (after,)
+        self._registered(Registration(holder, tuple(crews), about, former))
 
     def _add_node(self, holder: Holder, about: dict[str, Any], after: str | None) -> None:
         self._db.send(_SQL["remove_nodes"], ([life for life in (holder.life, after) if life is not None],))

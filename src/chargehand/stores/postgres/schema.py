@@ -57,7 +57,7 @@ def migrate(db: Session, *, create: bool) -> Migrated:
             f"there is no store at {db.address.shown}: start a node, or name the right one with CHARGEHAND_URL",
             "no-store",
         )
-    with db.transaction():
+    with db.transaction(), db.patience():
         db.send(_SQL["settings"], ('{"lock_timeout": "60s", "statement_timeout": "0"}', True))
         db.send(_SQL["lock_schema"], (f"chargehand {db.address.schema}",))
         driver.make_schema(db.open(), db.address)

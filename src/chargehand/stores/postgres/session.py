@@ -14,6 +14,7 @@ from psycopg import pq
 from psycopg.types.numeric import IntDumper
 
 from chargehand.errors import StoreError
+from chargehand.model.failover import Server
 from chargehand.stores.postgres import driver, statements
 from chargehand.stores.postgres.address import Address
 from chargehand.stores.postgres.driver import Connection, Opened
@@ -25,6 +26,20 @@ Cursor = psycopg.Cursor[tuple[Any, ...]]
 _SQL = statements.load("store")
 _OF_THE_APPLICATION = (psycopg.DataError, psycopg.IntegrityError, psycopg.NotSupportedError, psycopg.ProgrammingError)
 """Errors that are about the statement, and not about the server."""
+
+
+class Line:
+    """How often the server of an address was lost, counted for all sessions of this process.
+
+    A server that is lost to one connection may have been replaced, and may go on to serve the others as a read-only
+    one: they are dropped, too.
+    """
+
+    losses = 0
+
+
+_lines: dict[str, Line] = {}
+"""By address."""
 
 
 class Statements(Protocol):
@@ -82,6 +97,8 @@ class Session:
     def __init__(self, address: Address, settings: dict[str, str], clock: Callable[[], int] | None = None) -> None:
         self.address, self._settings, self._clock = address, settings, clock
         self._opened: Opened | None = None
+        self._line = _lines.setdefault(address.conninfo, Line())
+        self._losses = 0
         self._in_transaction = False
         self._pipeline: psycopg.Pipeline | None = None
         self._raised: psycopg.Error | None = None
@@ -99,12 +116,19 @@ class Session:
 
     def open(self) -> Opened:
         """Returns the connection; opens it if there is none. Raises StoreError if the server refuses."""
-        if self._opened is not None and self._opened.connection.closed:
+        opened = self._opened
+        if opened is not None and (opened.connection.closed or (self._is_stale and not self._in_transaction)):
             self.drop()
         if self._opened is None:
+            self._losses = self._line.losses
             self._opened = driver.connect(self.address, self._settings)
             self.number += 1
         return self._opened
+
+    @property
+    def _is_stale(self) -> bool:
+        """Whether another session has lost the server since the connection was opened."""
+        return self._losses != self._line.losses
 
     @property
     def connection(self) -> Connection:
@@ -120,6 +144,16 @@ class Session:
     def backend(self) -> int | None:
         """The server process of the present connection; None if there is no connection, or a pooler."""
         return None if self._opened is None else self._opened.backend
+
+    def server(self) -> Server | None:
+        """Returns the server of the connection; None if it does not identify itself to this user."""
+        try:
+            ((system, file, started),) = self.rows(_SQL["identity"])
+        except StoreError as error:
+            if isinstance(error.__cause__, _OF_THE_APPLICATION):
+                return None
+            raise
+        return Server(system, int(file[:8], 16), started)
 
     def drop(self) -> None:
         """Closes the connection. The next use opens another one."""
@@ -185,6 +219,7 @@ class Session:
         """Drops the connection if it is of no use after this error. Returns whether it did."""
         broken = self._opened is None or self._opened.connection.closed or self._opened.connection.broken
         if unusable(error, broken):
+            self._line.losses += 1
             self.drop()
             return True
         return False
@@ -259,6 +294,16 @@ class Session:
             self.watch.committed(*seen.fetchall()[0])
 
     @contextmanager
+    def patience(self) -> Generator[None]:
+        """Waits without a limit for the answers to the statements of the block, inside a transaction."""
+        connection = self.connection
+        usual, connection.silence = connection.silence, None
+        try:
+            yield
+        finally:
+            connection.silence = usual
+
+    @contextmanager
     def attempt(self, patience_ms: int) -> Generator[None]:
         """Waits only so long for locks in the block, inside a transaction or a pipeline.
 
@@ -318,7 +363,8 @@ class Session:
         cursor = psycopg.Cursor(self.connection)
         cursor.adapters.register_dumper(int, IntDumper)
         try:
-            cursor.execute(sql.encode(), tuple(args) or None, prepare=False)
+            with self.patience():  # the application may have set another limit for its statements
+                cursor.execute(sql.encode(), tuple(args) or None, prepare=False)
         except _OF_THE_APPLICATION as error:
             self._raised = error
             raise

@@ -7,12 +7,11 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any
 
-import msgspec
-
 from chargehand import clock
 from chargehand.errors import StoreError
 from chargehand.ids import NewIds, new_id, new_ids
 from chargehand.model.batch import Batch, Result
+from chargehand.model.failover import Comparison
 from chargehand.model.records import Holder, Migrated, NewLife, Retention
 from chargehand.stores.postgres import driver, schema, statements
 from chargehand.stores.postgres.address import Address
@@ -32,6 +31,8 @@ from chargehand.stores.surplus import Surplus
 
 _SQL = statements.load("store")
 _FLEET = statements.load("fleet")
+MOST_FORMER = 100
+"""How many of its former lives a node remembers."""
 
 
 class PostgresStore:
@@ -108,18 +109,28 @@ class PostgresStore:
         """Returns whether this is the node that was registered through this store: it beats with every turn."""
         return self._registration is not None and self._registration.holder == holder
 
-    def join(self) -> None:
-        """Registers the node again, as a new life. Raises StoreError if another one has its name.
+    def join(self) -> Holder:
+        """Registers the node again, as a new life, and returns it. Raises StoreError if another one has its name.
 
-        The claims that others have not released yet are its own again.
+        The claims of its former lives that others have not released yet are its own again.
         """
-        assert self._registration is not None
-        former, crews, about = msgspec.structs.astuple(self._registration)
-        holder = Holder(former.node, new_id())
-        with self.transaction() as tx:
-            tx.fleet.register(holder, crews, about)
-            held = self.session.rows(_FLEET["adopt"], (former.life, holder.life))
+        known = self._registration
+        assert known is not None
+        lives = (*known.former, known.holder.life)
+        holder = Holder(known.holder.node, new_id())
+        try:
+            with self.transaction() as tx:
+                self.session.send(_FLEET["remove_nodes"], (list(lives),))
+                tx.fleet.register(holder, known.crews, known.about)
+                held = self.session.rows(_FLEET["adopt"], (list(lives), holder.life))
+        except BaseException:
+            # It may have committed all the same: the next attempt replaces this life, too.
+            tried = (*known.former, holder.life)[-MOST_FORMER:]
+            self._registration = Registration(known.holder, known.crews, known.about, tried)
+            raise
+        self._registration = Registration(holder, known.crews, known.about, lives[-MOST_FORMER:])
         self._new_life = NewLife(holder, frozenset((int(seq), int(claim)) for seq, claim in held))
+        return holder
 
     def leave(self, holder: Holder) -> None:
         with self.session.transaction():
@@ -128,6 +139,9 @@ class PostgresStore:
     def new_life(self) -> NewLife | None:
         found, self._new_life = self._new_life, None
         return found
+
+    def comparison(self) -> Comparison | None:
+        return self._turns.take_comparison()
 
     def turn(
         self,

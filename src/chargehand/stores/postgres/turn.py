@@ -6,6 +6,9 @@ limits or while there are suspects, which follow in a transaction of their own.
 If a turn fails after its commit, or breaks so that nobody knows whether it has committed, the next turn first makes
 sure that the old session is gone. Then it gives back what the broken turn may have claimed, which no worker has seen,
 and it asks which outcomes were accepted: the ledger sends them again, and they are not lost.
+
+On a new connection, the first turn looks which server it leads to, and compares the claims of the node with those that
+the server has (`model.failover`): it may have replaced another one, and lack the last commits of that.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,8 +20,9 @@ import msgspec
 from chargehand import clock, log
 from chargehand.errors import StoreBusy, StoreError
 from chargehand.ids import NewIds
-from chargehand.model import chores
+from chargehand.model import chores, failover
 from chargehand.model.batch import NOTHING, Batch, Grant, Request, Result, Want
+from chargehand.model.failover import Change, Comparison, Ends, Server, ServerClaim
 from chargehand.model.job import Enqueued, Settlement, State
 from chargehand.model.records import Holder
 from chargehand.store import Store
@@ -52,8 +56,9 @@ class Host(Store, Protocol):
         """Returns whether this node was registered through this store."""
         ...
 
-    def join(self) -> None:
-        """Adds the row of the registered node again. Raises StoreError if another one has its name."""
+    def join(self) -> Holder:
+        """Adds the row of the registered node again, as a new life, and returns it. Raises StoreError if another one has
+        its name."""
         ...
 
 
@@ -62,6 +67,8 @@ class Unsure(msgspec.Struct, frozen=True):
 
     claim: int
     backend: int | None
+    server: Server | None
+    """The server of that process; None if it does not identify itself."""
     outcomes: frozenset[tuple[int, int]]
 
 
@@ -76,12 +83,22 @@ class Turns:
         self._positions = Positions()
         self._held_keys = HeldKeys(self._db)
         self._beats = Beats()
+        self._server: Server | None = None
+        self._recognised: int | None = None
+        """The connection on which the server was recognised last."""
+        self._compared = True
+        """Whether the claims were compared since the connection was lost, or a claim was."""
+        self._replaced = False
+        self._comparison: Comparison | None = None
+        self._ends = Ends()
 
     def turn(
         self, batch: Batch, holder: Holder, monotonic: Callable[[], float], waits: Callable[[Any], bool]
     ) -> Result:
         """Executes a batch in this order: settle, note, enqueue, chores, claim."""
+        self._recognise()
         self._make_sure(holder)
+        holder = self._compare(holder, monotonic())
         if self._store.is_registered(holder) and self._beats.is_due(clock.monotonic()):
             self._expire_others(holder)
         has_work = batch.hinted or batch.settlements or batch.notes or batch.requests or batch.chores
@@ -101,12 +118,14 @@ class Turns:
         except StoreError as error:
             if running.committed or not self._db.connected:
                 outcomes = frozenset((each.seq, each.claim) for each in batch.settlements)
-                self._unsure.append(Unsure(running.claim, backend, outcomes))
+                self._unsure.append(Unsure(running.claim, backend, self._server, outcomes))
             elif isinstance(error, StoreBusy):
                 self._poll(holder)  # a caller that keeps a key locked must not make the node look dead
                 self._db.watch.doubt()
             raise
-        return self._without_accepted(batch.settlements, result)
+        result = self._without_accepted(batch.settlements, result)
+        self._keep(batch, result, holder, monotonic())
+        return result
 
     def _poll(self, holder: Holder) -> bool:
         """Beats, and returns whether others have written."""
@@ -128,13 +147,72 @@ class Turns:
             self._positions.forget({each.queue for each in released})
             log.warning("nodes are gone; their jobs were queued again", nodes=names, jobs=len(released))
 
+    # servers that replace others
+
+    def _recognise(self) -> None:
+        """Finds out which server the present connection leads to. Raises StoreError if that is a former primary.
+
+        Behind a pooler the server may be replaced while the connection stays: it is asked again every second.
+        """
+        opened = self._db.open()
+        known = self._recognised == self._db.number
+        if known and not (opened.pooled and self._beats.is_due(clock.monotonic())):
+            return
+        found = self._db.server()
+        change = failover.judge(self._server, found)
+        if change is Change.OUTDATED:
+            self._db.drop()
+            raise StoreError(
+                f"the server of {self._db.address.shown} is a former primary, which lacks what was committed since its "
+                "replacement: stop it, or make it a standby; if it is the right one, restart the nodes"
+            )
+        if change is Change.REPLACED or not known:
+            self._compared &= self._recognised is None
+            self._replaced |= change is Change.REPLACED
+            self._positions, self._beats = Positions(), Beats()
+            self._db.watch.doubt()
+        self._server, self._recognised = found or self._server, self._db.number
+
+    def _compare(self, holder: Holder, now: float) -> Holder:
+        """Compares the claims of the node with those that the server has, if they may differ. Returns the life as which
+        the node goes on."""
+        if self._compared or not self._store.is_registered(holder):
+            return holder
+        with self._db.pipeline():
+            beat = self._db.send(_FLEET["beat"], (holder.life, self._db.backend))
+        holder = beaten(self._store, holder, beat.fetchall())
+        claims = [ServerClaim(*row) for row in self._db.rows(_CLAIM["held_by"], (holder.life,))]
+        ends = self._ends.recent(now)
+        rows = [{"seq": end.seq, "claim": end.claim} for end in ends]
+        recorded = set(self._db.rows(_END["recorded"], (as_json(rows),))) if rows else set[tuple[int, int]]()
+        self._comparison = failover.compare(ends, claims, recorded, replaced=self._replaced)
+        self._compared, self._replaced = True, False
+        return holder
+
+    def take_comparison(self) -> Comparison | None:
+        """Returns the comparison that the last turn has made, once."""
+        found, self._comparison = self._comparison, None
+        return found
+
+    def _keep(self, batch: Batch, result: Result, holder: Holder, now: float) -> None:
+        """Keeps the outcomes that were accepted, in case that the server loses them."""
+        if result.lost or not self._store.is_registered(holder):
+            self._compared = False
+        if batch.settlements:
+            left = {(each.seq, each.claim) for each in result.postponed.settlements}
+            refused = set(result.lost)
+            self._ends.add(
+                (s for s in batch.settlements if s.id not in refused and (s.seq, s.claim) not in left), now
+            )
+
     # turns without an answer
 
     def _make_sure(self, holder: Holder) -> None:
         """Ends the sessions of broken turns, and gives back what these may have claimed."""
         while self._unsure:
             broken = self._unsure[0]
-            if broken.backend is not None and broken.backend != self._db.backend:
+            same = broken.server == self._server  # the number of a process means nothing to another server
+            if same and broken.backend is not None and broken.backend != self._db.backend:
                 self._db.rows(_STORE["terminate"], (broken.backend,))
             with self._db.transaction():
                 self._db.send(_CLAIM["give_back"], (broken.claim, holder.life))
@@ -154,14 +232,17 @@ class Turns:
         return msgspec.structs.replace(result, lost=tuple(each for each in result.lost if each not in known))
 
 
-def beaten(store: Host, holder: Holder, rows: Sequence[Any]) -> None:
-    """Lets a registered node whose row is gone join again: other nodes have taken it for dead.
+def beaten(store: Host, holder: Holder, rows: Sequence[Any]) -> Holder:
+    """Lets a registered node whose row is gone join again: other nodes have taken it for dead, or the server has lost
+    its registration. Returns the life as which it goes on.
 
     What it held, and others have not released yet, is its own again; its other outcomes are refused by their claims.
     """
-    if store.is_registered(holder) and not rows:
-        store.join()
-        log.warning("other nodes had taken this one for dead, and may run its jobs; it joined again", node=holder.node)
+    if not store.is_registered(holder) or rows:
+        return holder
+    joined = store.join()
+    log.warning("other nodes had taken this one for dead, and may run its jobs; it joined again", node=holder.node)
+    return joined
 
 
 class _Written(msgspec.Struct, frozen=True):

@@ -19,6 +19,7 @@ from chargehand import clock
 from chargehand.errors import ChargehandError, StoreError
 from chargehand.ids import NewIds, new_ids
 from chargehand.model.batch import Batch, Result
+from chargehand.model.failover import Comparison
 from chargehand.model.records import Holder, Migrated, NewLife, Retention
 from chargehand.stores.location import Location
 from chargehand.stores.moving import MARK, UNFINISHED
@@ -213,6 +214,9 @@ class SqliteStore:
     # reading
 
     def new_life(self) -> NewLife | None:
+        return None
+
+    def comparison(self) -> Comparison | None:
         return None
 
     def leave(self, holder: Holder) -> None:

@@ -125,3 +125,7 @@ ORDER BY t.seq FOR UPDATE OF t
 -- Ends claims of a turn whose commit was not acknowledged: no worker ever had these jobs.
 UPDATE chargehand_live SET claim = NULL, incarnation = NULL, node = NULL, worker = NULL, ahead = NULL
 WHERE claim = $1::bigint AND incarnation = $2
+
+-- name: held_by
+SELECT j.id, t.seq, t.claim, t.queue FROM chargehand_live t JOIN chargehand_job j ON j.seq = t.seq
+WHERE t.claim IS NOT NULL AND t.incarnation = $1

@@ -28,7 +28,7 @@ DELETE FROM chargehand_node n USING json_to_recordset($1::json) AS e(incarnation
 WHERE n.incarnation = e.incarnation AND n.beat = e.beat RETURNING n.name
 
 -- name: adopt
-UPDATE chargehand_live SET incarnation = $2 WHERE claim IS NOT NULL AND incarnation = $1 RETURNING seq, claim
+UPDATE chargehand_live SET incarnation = $2 WHERE claim IS NOT NULL AND incarnation = ANY ($1::text[]) RETURNING seq, claim
 
 -- name: of_others
 -- The queues that are served by workers of other nodes that live, and the nodes that left their health rows behind.

@@ -46,6 +46,12 @@ WHERE EXISTS (SELECT FROM chargehand_attempt a WHERE a.job = e.seq AND a.claim =
   OR EXISTS (SELECT FROM chargehand_end x WHERE x.seq = e.seq AND x.claim IS NOT DISTINCT FROM e.claim
     AND x.state = 'done' AND e.outcome = 'done')
 
+-- name: recorded
+-- Of these claims, those that have ended.
+SELECT e.seq, e.claim FROM json_to_recordset($1::json) AS e(seq bigint, claim bigint)
+WHERE EXISTS (SELECT FROM chargehand_attempt a WHERE a.job = e.seq AND a.claim = e.claim)
+  OR EXISTS (SELECT FROM chargehand_end x WHERE x.seq = e.seq AND x.claim IS NOT DISTINCT FROM e.claim)
+
 -- name: note
 UPDATE chargehand_live t SET worker = e.worker, started_ms = {now} - e.age_ms, progress = coalesce(e.progress, t.progress)
 FROM json_to_recordset($2::json) AS e(seq bigint, claim bigint, worker text, age_ms bigint, progress text)

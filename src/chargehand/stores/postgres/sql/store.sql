@@ -17,6 +17,11 @@ SELECT set_config(name, value, $2::boolean) FROM json_each_text($1::json) AS e(n
 SELECT pg_backend_pid(), current_setting('server_version_num')::int, pg_is_in_recovery(), current_schema()::text,
   current_setting('search_path')
 
+-- name: identity
+-- Identifies the server and the history of its data: a promotion begins a new timeline, the first part of the file name.
+SELECT (SELECT system_identifier::text FROM pg_control_system()), pg_walfile_name(pg_current_wal_lsn()),
+  extract(epoch FROM pg_postmaster_start_time())::text
+
 -- name: database
 -- Identifies the database as long as its server runs: a copy of it, on another server, has another start.
 SELECT extract(epoch FROM pg_postmaster_start_time())::text || ' ' || oid::text
