@@ -1,0 +1,382 @@
+"""Tests for connections that are lost, and for servers that replace others, in the PostgreSQL store.
+
+Here one server plays all: rows are put back to what a standby would have had that lagged behind.
+"""
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from builders import EARLIER_ME, ME, everything, job, put, register, state
+
+import pgserver
+from chargehand.errors import StoreError
+from chargehand.model.batch import Batch, Want
+from chargehand.model.failover import Server
+from chargehand.model.job import Claim, Done, Returned, Settlement, State, settle
+from chargehand.model.records import Holder
+from chargehand.stores.postgres.address import parse
+
+if (packages := pgserver.missing()) is not None:
+    pytest.skip(f"failover is NOT tested: pip install {packages}", allow_module_level=True)
+
+import psycopg
+
+from chargehand.stores.postgres import beats, errors, statements
+from chargehand.stores.postgres.store import PostgresStore
+
+Opener = Callable[..., PostgresStore]
+TABLES = ("job", "live", "end", "attempt", "node")
+
+
+@pytest.fixture(autouse=True)
+def alone(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(folder / "state"))
+    monkeypatch.setattr(beats, "LOOK_EVERY", 1000.0)  # a look at other nodes would reconnect first
+
+
+@pytest.fixture
+def open_one() -> Iterator[Opener]:
+    url = pgserver.new_store()
+    opened: list[PostgresStore] = []
+
+    def make(**options: Any) -> PostgresStore:
+        opened.append(PostgresStore(parse(url), **options))
+        return opened[-1]
+
+    yield make
+    for store in opened:
+        store.close()
+
+
+def cut(store: PostgresStore) -> None:
+    """Ends the session of this store, as an administrator can."""
+    pgserver.admin(f"SELECT pg_terminate_backend({store.session.backend}, 5000)")
+
+
+def lose(store: PostgresStore) -> None:
+    """Ends the session of this store, and lets a turn find that out."""
+    cut(store)
+    with pytest.raises(StoreError, match="was lost|server was stopped"):
+        store.turn(Batch(), ME)
+
+
+def ended(claim: Claim, follow: str | None = None) -> Settlement:
+    found = settle(claim, Done("1", (job(follow, queue="other"),) if follow else ()))
+    assert found is not None
+    return found
+
+
+def claimed(store: PostgresStore, count: int, holder: Holder = ME) -> list[Claim]:
+    return list(store.turn(Batch(wants=(Want("q", "q", count),)), holder).grants[0].claims)
+
+
+class Lagging:
+    """Brings the tables back to what they were when this was made, as the promotion of a standby does."""
+
+    def __init__(self, store: PostgresStore) -> None:
+        self._store = store
+        with store.transaction() as tx:
+            for name in TABLES:
+                tx.execute(f"CREATE TABLE kept_{name} AS TABLE chargehand_{name}")
+
+    def promote(self, node: PostgresStore, monkeypatch: pytest.MonkeyPatch, *, timeline: int = 1) -> None:
+        with self._store.transaction() as tx:
+            for name in TABLES:
+                tx.execute(f"DELETE FROM chargehand_{name}")
+                ((columns,),) = tx.execute(
+                    "SELECT string_agg(quote_ident(attname), ',') FROM pg_attribute "
+                    f"WHERE attrelid = 'chargehand_{name}'::regclass AND attnum > 0 AND NOT attisdropped"
+                )
+                tx.execute(
+                    f"INSERT INTO chargehand_{name} ({columns}) OVERRIDING SYSTEM VALUE SELECT {columns} FROM kept_{name}"
+                )
+        lose(node)
+        real = node.session.server
+
+        def server() -> Server | None:
+            found = real()
+            assert found is not None
+            return msgspec.structs.replace(found, timeline=found.timeline + timeline)
+
+        monkeypatch.setattr(node.session, "server", server)
+
+
+# connections
+
+
+# spec: MN-6
+def test_if_one_connection_of_a_process_is_lost_all_are_replaced(open_one: Opener) -> None:
+    """The others may lead to a server that is read-only now, and reads would go on there."""
+    one, two, three = open_one(), open_one(), open_one()
+    with three.transaction() as tx:
+        cut(one)
+        put(one, job("one"))
+        assert two.session.number == 1
+        assert state(two, "one") is State.QUEUED
+        assert two.session.number == 2
+        tx.jobs.enqueue([job("two")])
+    assert three.session.number == 1, "a transaction that has begun goes on"
+    assert state(three, "two") is State.QUEUED
+    assert three.session.number == 2
+
+
+# spec: MN-6
+def test_a_server_that_became_read_only_is_left(open_one: Opener) -> None:
+    store, reader = open_one(node=True), open_one()
+    register(store)
+    store.session.connection.execute(b"SET default_transaction_read_only = on")
+    with pytest.raises(StoreError, match="read-only") as caught:
+        put(store, job("one"))
+    assert caught.value.code == "server-read-only"
+    put(store, job("one"))
+    assert state(reader, "one") is State.QUEUED
+    assert (store.session.number, reader.session.number) == (2, 2)
+
+
+# spec: MN-6
+@pytest.mark.parametrize(
+    ("number", "expected"),
+    [("08006", True), ("08P01", True), ("57P01", True), ("57P05", True), ("25006", True), ("57014", False), ("23505", False)],
+)
+def test_errors_after_which_a_connection_is_of_no_use(number: str, expected: bool) -> None:
+    assert errors.unusable(psycopg.errors.lookup(number)("x"), connection_broken=False) is expected
+
+
+# spec: MN-6
+def test_a_server_that_says_nothing_is_given_up(open_one: Opener) -> None:
+    store = open_one(node=True)
+    register(store)
+    put(store, job("one"))
+    store.turn(Batch(), ME)
+    backend = store.session.backend
+    assert backend is not None
+    store.session.connection.silence = 0.3
+    os.kill(backend, signal.SIGSTOP)  # the line is good, and nobody answers
+    try:
+        with pytest.raises(StoreError, match="has not answered for") as caught:
+            claimed(store, 1)
+    finally:
+        os.kill(backend, signal.SIGCONT)
+    assert caught.value.code == "server-gone"
+    assert [claim.id for claim in claimed(store, 1)] == ["one"]
+
+
+# spec: MN-6
+def test_a_statement_of_the_application_may_take_its_time(open_one: Opener) -> None:
+    store = open_one()
+    store.session.connection.silence = 0.05
+    with store.transaction() as tx:
+        assert tx.execute("SELECT 1 FROM pg_sleep(0.4)") == [(1,)]
+    with pytest.raises(StoreError, match="has not answered for"):
+        store.session.rows(b"SELECT 1 FROM pg_sleep(5)")
+
+
+# servers that replace others
+
+
+# spec: MN-5, MN-6
+def test_outcomes_that_a_failover_has_lost_are_repeated_once(open_one: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
+    node, other = open_one(node=True), open_one()
+    register(node)
+    put(other, *(job(name) for name in ("kept", "lost", "running")))
+    kept, lost, running = claimed(node, 3)
+    assert node.turn(Batch(settlements=(ended(kept),)), ME).lost == ()
+    standby = Lagging(other)
+    put(other, job("late"), job("never replicated"))
+    late, never = claimed(node, 2)
+    node.turn(Batch(settlements=(ended(lost, follow="child"), ended(late), ended(never))), ME)
+    standby.promote(node, monkeypatch)
+    assert state(other, "lost") is State.RUNNING
+    node.turn(Batch(), ME)
+    found = node.comparison()
+    assert found is not None
+    assert found.replaced
+    assert [end.id for end in found.repeat] == ["lost"]
+    assert found.unknown == 2, "their claims are lost, too"
+    assert {claim.id for claim in found.claims} == {"lost", "running"}
+    assert node.comparison() is None
+    batch = Batch(settlements=found.repeat)
+    assert node.turn(batch, ME).lost == ()
+    assert node.turn(batch, ME).lost == ("lost",), "a second time it changes nothing"
+    assert {(each.id, each.state) for each in everything(other)} == {
+        ("kept", State.DONE), ("lost", State.DONE), ("running", State.RUNNING), ("child", State.QUEUED)
+    }  # fmt: skip
+    assert node.turn(Batch(settlements=(ended(running),)), ME).lost == ()
+
+
+# spec: MN-5
+def test_an_outcome_never_ends_a_job_that_got_the_number_of_a_lost_one(
+    open_one: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node, other = open_one(node=True), open_one()
+    register(node)
+    standby = Lagging(other)
+    put(other, job("lost"))
+    (lost,) = claimed(node, 1)
+    node.turn(Batch(settlements=(ended(lost),)), ME)
+    standby.promote(node, monkeypatch)
+    with other.transaction() as tx:
+        tx.execute(f"ALTER TABLE chargehand_job ALTER COLUMN seq RESTART WITH {lost.seq}")
+    put(other, job("stranger"))
+    (stranger,) = claimed(node, 1)
+    assert stranger.seq == lost.seq
+    found = node.comparison()
+    assert found is not None
+    assert (found.repeat, found.unknown) == ((), 1)
+    assert node.turn(Batch(settlements=(ended(lost),)), ME).lost == ("lost",)
+    assert state(other, "stranger") is State.RUNNING
+
+
+# spec: MN-6
+def test_after_a_mere_reconnect_nothing_is_repeated(open_one: Opener) -> None:
+    node, other = open_one(node=True), open_one()
+    register(node)
+    put(other, job("one"), job("two"), job("three"))
+    one, two, three = claimed(node, 3)
+    back = settle(three, Returned())
+    assert back is not None
+    node.turn(Batch(settlements=(ended(one), back)), ME)
+    assert node.comparison() is None, "nothing was compared so far"
+    cut(node)
+    with pytest.raises(StoreError):
+        node.turn(Batch(settlements=(ended(two),)), ME)
+    assert node.turn(Batch(settlements=(ended(two),)), ME).lost == ()
+    found = node.comparison()
+    assert found is not None
+    assert (found.replaced, found.repeat, found.unknown) == (False, (), 0)
+    assert [claim.id for claim in found.claims] == ["two"]
+
+
+# spec: MN-6
+def test_a_refused_outcome_makes_the_next_turn_compare(open_one: Opener) -> None:
+    node, other = open_one(node=True), open_one()
+    register(node)
+    put(other, job("one"))
+    (one,) = claimed(node, 1)
+    with other.transaction() as tx:
+        assert tx.jobs.release("one", str(one.number), "by hand")
+    assert node.turn(Batch(settlements=(ended(one),)), ME).lost == ("one",)
+    assert node.comparison() is None
+    node.turn(Batch(), ME)
+    assert node.comparison() is not None
+
+
+# spec: MN-6
+def test_a_former_primary_is_refused(open_one: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
+    node, other = open_one(node=True), open_one()
+    register(node)
+    node.turn(Batch(), ME)
+    with pytest.MonkeyPatch.context() as patch:
+        Lagging(other).promote(node, patch, timeline=-1)
+        for _ in range(2):
+            with pytest.raises(StoreError, match="former primary"):
+                node.turn(Batch(), ME)
+    node.turn(Batch(), ME)
+
+
+# spec: MN-1, MN-6
+@pytest.mark.parametrize("earlier", [None, EARLIER_ME])
+def test_a_node_whose_registration_is_lost_registers_again(
+    open_one: Opener, monkeypatch: pytest.MonkeyPatch, earlier: Holder | None
+) -> None:
+    """With an earlier life, the server has the row of that one again, which has the name of the node."""
+    node, other = open_one(node=True), open_one()
+    put(other, job("one"), job("two"))
+    if earlier is not None:
+        register(other, holder=earlier)
+        with other.transaction() as tx:
+            tx.jobs.claim([Want("q", "q", 1)], earlier)
+    standby = Lagging(other)
+    with node.transaction() as tx:
+        tx.fleet.register(ME, (), {}, after=earlier and earlier.life)
+        tx.jobs.recover(ME, "the node ended")
+    (one,) = claimed(node, 1)
+    assert one.id == "one"
+    standby.promote(node, monkeypatch)
+    grants = node.turn(Batch(wants=(Want("q", "q", 1),)), ME).grants
+    life, found = node.new_life(), node.comparison()
+    assert life is not None
+    assert life.holder != ME
+    assert found is not None
+    assert [claim.id for claim in found.claims] == ([] if earlier is None else ["one"])
+    expected = "one" if earlier is None else "two"
+    assert [claim.id for claim in grants[0].claims] == [expected], "the turn is one of the new life"
+    with other.transaction() as tx:
+        assert tx.execute("SELECT incarnation FROM chargehand_node") == [(life.holder.life,)]
+
+
+# spec: MN-6
+def test_a_registration_without_an_answer_is_repeated(open_one: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
+    node, other = open_one(node=True), open_one()
+    register(node)
+    put(other, job("one"))
+    claimed(node, 1)
+    with other.transaction() as tx:
+        tx.execute("DELETE FROM chargehand_node")
+    real = node.session.transaction
+
+    @contextmanager
+    def unacknowledged() -> Iterator[None]:
+        with real():
+            yield
+        monkeypatch.undo()
+        raise StoreError("the connection was cut")
+
+    monkeypatch.setattr(node.session, "transaction", unacknowledged)
+    with pytest.raises(StoreError, match="was cut"):
+        node.turn(Batch(), ME)
+    assert node.new_life() is None
+    node.turn(Batch(), ME)
+    life = node.new_life()
+    assert life is not None
+    assert len(life.held) == 1
+    with other.transaction() as tx:
+        assert tx.execute("SELECT incarnation FROM chargehand_node") == [(life.holder.life,)]
+
+
+# spec: MN-6
+def test_the_process_of_a_session_on_another_server_is_left_alone(
+    open_one: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its number means another process there, which may be a session of another node."""
+    node, other = open_one(node=True), open_one()
+    register(node)
+    node.turn(Batch(), ME)
+    standby = Lagging(other)
+    asked: list[bytes] = []
+    rows = node.session.rows
+
+    def watched(sql: bytes, args: Any = ()) -> list[tuple[Any, ...]]:
+        asked.append(sql)
+        return rows(sql, args)
+
+    monkeypatch.setattr(node.session, "rows", watched)
+    terminate = statements.load("store")["terminate"]
+    for promoted in (False, True):
+        asked.clear()
+        if promoted:
+            standby.promote(node, monkeypatch)
+        else:
+            lose(node)
+        claimed(node, 1)
+        assert (terminate in asked) is not promoted
+
+
+# spec: MN-6
+def test_any_user_may_ask_which_server_it_is(open_one: Opener) -> None:
+    store = open_one(node=True)
+    register(store)
+    name = f"weak_{os.urandom(4).hex()}"
+    pgserver.admin(f"CREATE ROLE {name} LOGIN")
+    try:
+        with store.session.transaction():
+            store.session.send(b"SET LOCAL ROLE " + name.encode())
+            assert store.session.server() is not None
+    finally:
+        pgserver.admin(f"DROP ROLE {name}")
