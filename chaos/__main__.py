@@ -1,6 +1,6 @@
 """`python -m chaos`: kills and stops processes at random and checks the result.
 
-Environment variables: JOBS, SEED, MINUTES, KEEP.
+Environment variables: JOBS, SEED, MINUTES, KEEP, and STORE (sqlite or postgres).
 """
 
 import json
@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from chaos import servers
 from chaos.app import LIFTED, SETTLE, WORK
 from chaos.budget import Budget, GivenUp
 from chaos.campaign import Campaign
@@ -124,12 +125,24 @@ def _timed(title: str, act: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     return {**figures, "seconds": seconds}
 
 
+def _on_server() -> int:
+    if (packages := servers.missing()) is not None:
+        sys.exit(f"STORE=postgres needs more packages: pip install {packages}")
+    from chaos import postgres
+
+    return postgres.main(_number)
+
+
 def main() -> int:
     """Runs both parts; returns 0 if no job is lost, completed twice, unexpected or left, and the second run passes."""
     os.environ.pop("CHARGEHAND_URL", None)
     if os.environ.get("KEEP") and Path(os.environ["KEEP"]).exists():
         sys.exit(f"KEEP={os.environ['KEEP']} already exists: name a new folder")
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    if (store := os.environ.get("STORE", "sqlite")) == "postgres":
+        return _on_server()
+    if store != "sqlite":
+        sys.exit(f"STORE={store} is unknown: sqlite or postgres")
     numbers, seed = _numbers(), int(_number("SEED", int.from_bytes(os.urandom(3), "big")))
     good: list[bool] = []
 

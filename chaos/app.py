@@ -3,10 +3,15 @@
 import os
 from pathlib import Path
 
+import msgspec
+
 from chargehand import Chargehand, LivenessPolicy, RestartPolicy
+from chargehand.model.job import DEFAULT_MAX_ATTEMPTS
 
 FOLDER, LIMITS, RUN = "CHAOS_FOLDER", "CHAOS_LIMITS", "CHAOS_RUN"
 """Environment variables of every process of a run: its folder, its limits, and the marker that identifies it."""
+SERVER = "CHAOS_SERVER"
+"""Environment variable: the URL of the store, if that is on a server."""
 
 LIFTED = RestartPolicy(
     first_pause=0.01, longest_pause=0.05, rapid_limit=10**9, lifetime_limit=10**9, breaker_window=0.0
@@ -14,14 +19,26 @@ LIFTED = RestartPolicy(
 HASTY = RestartPolicy(first_pause=0.05, longest_pause=0.2)
 """The default limits with short restart delays, so that the limit is reached in seconds."""
 LIVELY = LivenessPolicy(beat=0.2, first_frame=4.0, set_up=20.0, silent=1.0, grace=2.0, terminate=0.5)
+LEASE = 6.0
+"""Seconds without a beat after which other nodes of the same store take the jobs of a node."""
+LEASED = msgspec.structs.replace(LIVELY, lease=LEASE, node_beat=0.5, cancel=2.0)
+"""For several nodes: how long each waits for the others."""
 
+MANY_ATTEMPTS = 30
+"""A job that settles itself fails whenever the server is away."""
 WORK, SETTLE = 4, 2
 """Number of workers of the two crews."""
 
 
-def store_of(folder: Path) -> Path:
-    """Returns the path of the store of a run."""
-    return folder / "chargehand.db"
+def store_of(folder: Path) -> Path | str:
+    """Returns the path or the URL of the store of a run."""
+    return os.environ.get(SERVER) or folder / "chargehand.db"
+
+
+def insert(table: str, columns: int = 1) -> str:
+    """Returns the statement that inserts a row into a table of the test."""
+    mark = "%s" if SERVER in os.environ else "?"
+    return f"INSERT INTO {table} VALUES ({', '.join([mark] * columns)})"  # noqa: S608
 
 
 def hand_of(folder: Path, limits: str) -> Chargehand:
@@ -30,9 +47,10 @@ def hand_of(folder: Path, limits: str) -> Chargehand:
         hand = Chargehand(store_of(folder), restart=HASTY, liveness=LIVELY)
         hand.crew("idle", "chaos.handlers:Worker", workers=2)
         return hand
-    hand = Chargehand(store_of(folder), restart=LIFTED, liveness=LIVELY)
-    hand.crew("work", "chaos.handlers:Worker", workers=WORK)
-    hand.crew("settle", "chaos.handlers:Settler", workers=SETTLE, transactional=True)
+    hand = Chargehand(store_of(folder), restart=LIFTED, liveness=LEASED if SERVER in os.environ else LIVELY)
+    tries = MANY_ATTEMPTS if SERVER in os.environ else DEFAULT_MAX_ATTEMPTS
+    hand.crew("work", "chaos.handlers:Worker", workers=WORK, max_attempts=tries)
+    hand.crew("settle", "chaos.handlers:Settler", workers=SETTLE, transactional=True, max_attempts=tries)
     return hand
 
 

@@ -26,9 +26,9 @@ TABLES = "CREATE TABLE chaos_row (job TEXT, pid INTEGER); CREATE TABLE chaos_dea
 class Campaign:
     """One run with lifted limits."""
 
-    def __init__(self, folder: Path, numbers: Numbers, seed: int) -> None:
+    def __init__(self, folder: Path, numbers: Numbers, seed: int, world: World | None = None) -> None:
         self._numbers, self._seed = numbers, seed
-        self._world = World(folder, "lifted")
+        self._world = world or World(folder, "lifted")
         self._killer = Killer(self._world, numbers, random.Random(seed))
         self._enqueuer: subprocess.Popen[bytes] | None = None
         self._parts = 0
@@ -80,7 +80,7 @@ class Campaign:
         clock.sleep(TURN)
         now = clock.monotonic()
         self._world.watch_host()
-        view = self._world.hand.status()
+        view = self._world.view()
         self._look_for_ghosts(view)
         if now - self._looked >= RELEASE:
             self._looked = now
@@ -166,7 +166,7 @@ class Campaign:
         )
 
     def _judge(self) -> Verdict:
-        verdict = judge.judge(self._world.folder)
+        verdict = judge.judge(self._world.folder, self._world.kept())
         verdict.unexpected += [*self._wrong, *self._killer.wrong, *self._world.wrong]
         verdict.orphans += self._orphans
         hit = self._killer.counts

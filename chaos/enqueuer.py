@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from chaos import ledger
-from chaos.app import hand_of
+from chaos.app import hand_of, insert
 from chargehand import Chargehand, ChargehandError, clock
 from chargehand.model.job import NewJob
 from chargehand.processes.prctl import die_with_parent
@@ -19,6 +19,8 @@ from chargehand.processes.prctl import die_with_parent
 AT_ONCE = 0.05
 """The share of jobs that is enqueued at the start, so that workers rarely wait."""
 KEYS = 20
+FAILED_WAIT = 0.05
+"""Seconds between a failed call and the next one."""
 LONGEST_MS = 50.0
 HOLD_MS, LINGER_MS = 3.0, 20.0
 """Maximum sleep of a transactional handler in its transaction, and after it."""
@@ -63,6 +65,7 @@ class Enqueuer:
             self._write([("void", job.id) for job in jobs])
         except ChargehandError as error:
             self._write([("fail", job.id, type(error).__name__, error) for job in jobs])
+            clock.sleep(FAILED_WAIT)
         else:
             self._write([("ack", *pair) for pair in got])
             self._known.update(answered for _, answered in got)
@@ -72,7 +75,7 @@ class Enqueuer:
         if how in ("deal", "void"):
             with self._hand.transaction() as tx:
                 for job in jobs:
-                    tx.execute("INSERT INTO chaos_deal (job) VALUES (?)", (job.id,))
+                    tx.execute(insert("chaos_deal"), (job.id,))
                 done = tx.jobs.enqueue(jobs)
                 if how == "void":
                     raise RollBack

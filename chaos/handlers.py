@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from chaos import ledger
-from chaos.app import FOLDER
+from chaos.app import FOLDER, insert
 from chargehand import Handler, Job, clock
 from chargehand.processes import proc
 
@@ -85,7 +85,7 @@ class Settler(Worker):
     def act(self, job: Job[dict[str, Any]]) -> None:
         clock.sleep(job.payload["ms"] / 1000)
         with job.settle(self.pid) as tx:
-            tx.execute("INSERT INTO chaos_row (job, pid) VALUES (?, ?)", (job.id, self.pid))
+            tx.execute(insert("chaos_row", 2), (job.id, self.pid))
             clock.sleep(job.payload["hold"] / 1000)
             self.note(job.id, "end", self.pid)
         clock.sleep(job.payload["linger"] / 1000)  # done, but not yet reported to the node

@@ -5,8 +5,10 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
-from chaos import app, processes
+from chaos import app, judge, processes
+from chaos.judge import Kept
 from chargehand.host import nodelock
 from chargehand.processes.prctl import die_with_parent
 from chargehand.stores.location import locate
@@ -40,17 +42,27 @@ class World:
         for process in self._started:
             process.wait()
 
-    def start(self, *arguments: str, log: str) -> "subprocess.Popen[bytes]":
+    def kept(self) -> Kept:
+        """Returns the content of the store, after all processes have exited."""
+        return judge.in_file(Path(self.store))
+
+    def view(self) -> dict[str, Any] | None:
+        """Returns the state of the workers; None if nobody knows."""
+        return self.hand.status()
+
+    def start(
+        self, *arguments: str, log: str, program: tuple[str, ...] = (sys.executable,), **environment: str
+    ) -> "subprocess.Popen[bytes]":
         """Starts a process of this run that is killed if this process exits."""
         path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
         env = {
             **os.environ, "PYTHONPATH": path, "CHARGEHAND_LOG": "json",
-            app.FOLDER: str(self.folder), app.LIMITS: self._limits, app.RUN: self.run,
+            app.FOLDER: str(self.folder), app.LIMITS: self._limits, app.RUN: self.run, **environment,
         }  # fmt: skip
         me = os.getpid()
         with open(self.folder / "logs" / log, "ab") as file:
             process = subprocess.Popen(
-                [sys.executable, *arguments], env=env, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=file,
+                [*program, *arguments], env=env, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=file,
                 stderr=file, start_new_session=True, preexec_fn=lambda: die_with_parent(me),
             )  # fmt: skip
         self._started.append(process)

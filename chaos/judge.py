@@ -3,7 +3,7 @@
 import json
 import signal
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,8 +11,8 @@ from typing import Any
 import apsw
 
 from chaos import ledger
-from chaos.app import store_of
 from chaos.handlers import AsTold
+from chargehand.errors import Cancelled, ClaimLost, StoreBusy, StoreError
 from chargehand.log import Event
 
 
@@ -32,11 +32,31 @@ class Verdict:
     twice: list[str] = field(default_factory=list[str])
     unexpected: list[str] = field(default_factory=list[str])
     orphans: list[str] = field(default_factory=list[str])
+    expired: list[str] = field(default_factory=list[str])
+    """Outcomes that were accepted although their claims had been taken back."""
+    overlaps: int = 0
+    """Executions of a job while another node, cut off from the store, ran it too."""
     struck: dict[str, int] = field(default_factory=dict[str, int])
 
     @property
     def good(self) -> bool:
-        return not (self.lost or self.twice or self.unexpected or self.orphans)
+        return not (self.lost or self.twice or self.unexpected or self.orphans or self.expired)
+
+
+@dataclass
+class Excuses:
+    """What a run explains that would be a violation in others."""
+
+    outages: bool = False
+    """The store could not be reached at times: calls failed, nodes logged errors, and jobs ran on two nodes at once."""
+    gone: set[str] = field(default_factory=set[str])
+    """Acknowledged jobs that a failover of the server has lost."""
+    failover: bool = False
+    """A failover of the server has lost the last records of all jobs."""
+
+
+NO_EXCUSE = Excuses()
+OF_THE_STORE = {error.__name__ for error in (StoreError, StoreBusy, ClaimLost, Cancelled)}
 
 
 class Asked:
@@ -73,6 +93,9 @@ class Told:
     starts: int = 0
     ends: set[int] = field(default_factory=set[int])
     followers: list[str] = field(default_factory=list[str])
+    overlaps: list[str] = field(default_factory=list[str])
+    failed: list[str] = field(default_factory=list[str])
+    """Executions that ended because the store could not be reached, or had given the job to others."""
     wrong: list[str] = field(default_factory=list[str])
 
     @classmethod
@@ -86,6 +109,10 @@ class Told:
                     told.ends.add(int(words[0]))
                 case "follow":
                     told.followers.append(words[0])
+                case "overlap":
+                    told.overlaps.append(f"{path.name}: overlap {' '.join(words)}")
+                case "raise" if words[1] in OF_THE_STORE:
+                    told.failed.append(f"{path.name}: {kind} {' '.join(words)}")
                 case "raise" if words[1] == AsTold.__name__:
                     continue
                 case _:
@@ -93,37 +120,59 @@ class Told:
         return told
 
 
-class Kept:
-    """The content of the store, read with the engine that wrote it."""
+@dataclass(frozen=True)
+class Questions:
+    """How to ask a store for its content."""
 
-    def __init__(self, path: Path) -> None:
-        self._db: Any = apsw.Connection(str(path), apsw.SQLITE_OPEN_READWRITE)
-        self.integrity = "; ".join(str(row[0]) for row in self._all("PRAGMA integrity_check"))
+    jobs: str
+    """The id, state, reason and payload of every job."""
+    attempts: str
+    """The id of the job, the pid and the outcome of every attempt."""
+    expired: str | None = None
+    """Jobs that ended under a claim that had been taken back; None if the store does not keep that."""
+
+
+IN_FILE = Questions(
+    jobs="SELECT id, state, reason, payload FROM chargehand_job",
+    attempts="SELECT j.id, a.pid, a.outcome FROM chargehand_attempt a JOIN chargehand_job j ON j.seq = a.job",
+)
+
+
+class Kept:
+    """The content of a store."""
+
+    def __init__(self, ask: Callable[[str], list[tuple[Any, ...]]], questions: Questions) -> None:
+        self.integrity = "ok"
         self.state: dict[str, str] = {}
         self.reason: dict[str, str | None] = {}
         self.payload: dict[str, dict[str, Any]] = {}
         self.attempts: dict[str, list[tuple[int | None, str]]] = defaultdict(list)
-        for job, state, reason, payload in self._all("SELECT id, state, reason, payload FROM chargehand_job"):
+        for job, state, reason, payload in ask(questions.jobs):
             self.state[job], self.reason[job], self.payload[job] = state, reason, json.loads(payload)
-        attempts = "SELECT j.id, a.pid, a.outcome FROM chargehand_attempt a JOIN chargehand_job j ON j.seq = a.job"
-        for job, pid, outcome in self._all(attempts):
+        for job, pid, outcome in ask(questions.attempts):
             self.attempts[job].append((pid, outcome))
-        self.rows = Counter(str(row[0]) for row in self._all("SELECT job FROM chaos_row"))
-        self.deals = Counter(str(row[0]) for row in self._all("SELECT job FROM chaos_deal"))
+        self.rows = Counter(str(row[0]) for row in ask("SELECT job FROM chaos_row"))
+        self.deals = Counter(str(row[0]) for row in ask("SELECT job FROM chaos_deal"))
         self.followers = Counter(str(p["parent"]) for p in self.payload.values() if "parent" in p)
-        self._db.close()
-
-    def _all(self, sql: str) -> list[tuple[Any, ...]]:
-        return self._db.execute(sql).fetchall()
+        self.expired = [" ".join(map(str, row)) for row in ask(questions.expired)] if questions.expired else []
 
     def done(self, job: str) -> list[int | None]:
         """Returns the pids whose completion of the job was accepted."""
         return [pid for pid, outcome in self.attempts[job] if outcome == "done"]
 
 
-def judge(folder: Path) -> Verdict:
+def in_file(path: Path) -> Kept:
+    """Returns the content of a file, read with the engine that wrote it."""
+    db: Any = apsw.Connection(str(path), apsw.SQLITE_OPEN_READWRITE)
+    kept = Kept(lambda sql: db.execute(sql).fetchall(), IN_FILE)
+    kept.integrity = "; ".join(str(row[0]) for row in db.execute("PRAGMA integrity_check"))
+    db.close()
+    return kept
+
+
+def judge(folder: Path, kept: Kept, excuses: Excuses = NO_EXCUSE) -> Verdict:
     """Evaluates everything once all processes have exited."""
-    asked, kept = Asked(folder / "ledger"), Kept(store_of(folder))
+    asked = Asked(folder / "ledger")
     told = {path.name: Told.of(path) for path in (folder / "jobs").iterdir()}
     logs = [fields_of(line) for path in sorted((folder / "logs").iterdir()) for line in _lines(path)]
     verdict = Verdict(
@@ -137,16 +186,21 @@ def judge(folder: Path) -> Verdict:
     verdict.lost = [
         f"{job} was acknowledged and is {kept.state.get(job, 'not there')} ({kept.reason.get(job)})"
         for job in sorted(set(asked.answered.values()))
-        if kept.state.get(job) != "done"
+        if kept.state.get(job) != "done" and job not in excuses.gone
     ]
     verdict.twice = list(_twice(kept))
+    overlaps = [line for one in told.values() for line in one.overlaps]
+    verdict.overlaps = len(overlaps)
+    verdict.expired = kept.expired
     verdict.unexpected = [
-        *asked.failed,
+        *([] if excuses.outages else asked.failed),
         *_strangers(asked, kept, told),
-        *(line for job in kept.state for line in _wrong_with(job, kept, told.get(job, Told()))),
+        *(line for job in kept.state for line in _wrong_with(job, kept, told.get(job, Told()), excuses)),
         *(line for one in told.values() for line in one.wrong),
+        *([] if excuses.outages else overlaps),
+        *(line for one in told.values() for line in one.failed if not excuses.outages),
         *_deals(asked, kept),
-        *in_the_logs(logs),
+        *in_the_logs(logs, outages=excuses.outages),
     ]
     if kept.integrity != "ok":
         verdict.unexpected.append(f"integrity_check: {kept.integrity}")
@@ -175,10 +229,10 @@ def _strangers(asked: Asked, kept: Kept, told: dict[str, Told]) -> Iterator[str]
             yield f"{job} was not acknowledged, is there, and is {state} ({kept.reason[job]})"
 
 
-def _wrong_with(job: str, kept: Kept, told: Told) -> Iterator[str]:
+def _wrong_with(job: str, kept: Kept, told: Told, excuses: Excuses) -> Iterator[str]:
     """Reports contradictions in the records of one job."""
     payload, done = kept.payload[job], kept.done(job)
-    if told.starts > len(kept.attempts[job]):
+    if told.starts > len(kept.attempts[job]) and not excuses.failover:
         yield f"{job}: {told.starts} executions, {len(kept.attempts[job])} attempts in the store"
     if kept.state[job] != "done":
         if done or kept.rows[job] or kept.followers[job]:
@@ -217,11 +271,13 @@ def fields_of(line: str) -> dict[str, Any]:
     return fields if isinstance(fields, dict) else {"stray": line}  # pyright: ignore[reportUnknownVariableType]
 
 
-def in_the_logs(logs: list[dict[str, Any]]) -> Iterator[str]:
+def in_the_logs(logs: list[dict[str, Any]], *, outages: bool = False) -> Iterator[str]:
     """Reports log lines that no kill explains: stray text, exceptions, errors, unexpected exits of nodes."""
     for line in logs:
         match line:
             case {"level": "error", "event": Event.JOB_FAILED, "reason": "poison"}:
+                continue
+            case {"level": "error", **rest} if outages and "exception" not in rest:
                 continue
             case {"event": Event.NODE_EXITED, "signal": signal.SIGKILL}:
                 continue
