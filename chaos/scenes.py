@@ -252,18 +252,18 @@ class Promotion(Scene):
         self.counts["jobs that the standby never had"] = len(self.excuses.gone)
         self.goes_on("after the loss of the primary", began)
         self.times.pop("before")
-        eventually(lambda: self._noticed(set_counts=True), HUNG, what="both nodes have compared")
+        eventually(self._noticed, HUNG, what="both nodes have compared their claims")
 
-    def _noticed(self, *, set_counts: bool) -> bool:
+    def _noticed(self) -> bool:
+        """Counts what the nodes have repeated; returns whether all of them have."""
         lines = [
             fields
             for path in (self.folder / "logs").glob("host-*")
             for line in path.read_text().splitlines()
             if (fields := fields_of(line)).get("event") == Event.STORE_REPLACED
         ]
-        if set_counts:
-            for name in ("outcomes_repeated", "outcomes_unknown", "jobs_queued_again", "jobs_cancelled"):
-                self.counts[name.replace("_", " ")] = sum(int(line.get(name, 0)) for line in lines)
+        for name in ("outcomes_repeated", "outcomes_unknown", "jobs_queued_again", "jobs_cancelled"):
+            self.counts[name.replace("_", " ")] = sum(int(line.get(name, 0)) for line in lines)
         return len({line.get("node") for line in lines}) == len(NAMES)
 
 
@@ -364,8 +364,9 @@ class Partition(Scene):
             _ip("link", "add", self._line, "type", "veth", "peer", "name", "v", "netns", self.space)
             _ip("addr", "add", f"{self.here}/24", "dev", self._line)
             _ip("link", "set", self._line, "up")
-            for words in (("addr", "add", f"{self.there}/24", "dev", "v"), ("link", "set", "v", "up"), ("link", "set", "lo", "up")):
-                _ip("-n", self.space, *words)
+            _ip("-n", self.space, "addr", "add", f"{self.there}/24", "dev", "v")
+            _ip("-n", self.space, "link", "set", "v", "up")
+            _ip("-n", self.space, "link", "set", "lo", "up")
             yield
         finally:
             _ip("link", "delete", self._line)
@@ -378,14 +379,14 @@ class Partition(Scene):
     @contextmanager
     def _cut(self) -> Generator[None]:
         """Drops all packets in both directions, without a word to either side."""
-        ways = (("route", "add", "blackhole", f"{self.there}/32"), ("-n", self.space, "route", "add", "blackhole", f"{self.here}/32"))
-        for words in ways:
-            _ip(*words)
+        routes = (("route", "{}", "blackhole", self.there), ("-n", self.space, "route", "{}", "blackhole", self.here))
+        for words in routes:
+            _ip(*(word.format("add") for word in words))
         try:
             yield
         finally:
-            for words in ways:
-                _ip(*("delete" if word == "add" else word for word in words))
+            for words in routes:
+                _ip(*(word.format("delete") for word in words))
 
     def _holders(self) -> set[str]:
         return {claim.node for claim in self.world.hand.claims()}

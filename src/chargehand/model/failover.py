@@ -132,5 +132,11 @@ class Ends:
 
 def _size(settlement: Settlement) -> int:
     """Returns about how many bytes of memory a settlement takes."""
-    texts = [settlement.result, settlement.error, *(job.payload for job in settlement.follow)]
-    return _OVERHEAD + sum(len(text) * (1 if text.isascii() else 4) for text in texts if text)
+    size = _OVERHEAD + _length(settlement.result) + _length(settlement.error)
+    for job in settlement.follow:
+        size += _OVERHEAD + _length(job.payload)
+    return size
+
+
+def _length(text: str | None) -> int:
+    return 0 if text is None else len(text) if text.isascii() else 4 * len(text)

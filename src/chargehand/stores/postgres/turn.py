@@ -183,8 +183,8 @@ class Turns:
         holder = beaten(self._store, holder, beat.fetchall())
         claims = [ServerClaim(*row) for row in self._db.rows(_CLAIM["held_by"], (holder.life,))]
         ends = self._ends.recent(now)
-        rows = [{"seq": end.seq, "claim": end.claim} for end in ends]
-        recorded = set(self._db.rows(_END["recorded"], (as_json(rows),))) if rows else set[tuple[int, int]]()
+        asked = as_json([{"seq": end.seq, "claim": end.claim} for end in ends])
+        recorded = {(int(seq), int(claim)) for seq, claim in self._db.rows(_END["recorded"], (asked,))}
         self._comparison = failover.compare(ends, claims, recorded, replaced=self._replaced)
         self._compared, self._replaced = True, False
         return holder
@@ -196,14 +196,14 @@ class Turns:
 
     def _keep(self, batch: Batch, result: Result, holder: Holder, now: float) -> None:
         """Keeps the outcomes that were accepted, in case that the server loses them."""
+        accepted = batch.settlements
+        if result.lost or result.postponed.settlements:
+            refused = set(result.lost)
+            left = {(each.seq, each.claim) for each in result.postponed.settlements}
+            accepted = tuple(s for s in accepted if s.id not in refused and (s.seq, s.claim) not in left)
+        self._ends.add(accepted, now)
         if result.lost or not self._store.is_registered(holder):
             self._compared = False
-        if batch.settlements:
-            left = {(each.seq, each.claim) for each in result.postponed.settlements}
-            refused = set(result.lost)
-            self._ends.add(
-                (s for s in batch.settlements if s.id not in refused and (s.seq, s.claim) not in left), now
-            )
 
     # turns without an answer
 
