@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from chaos import app, judge, processes
 from chaos.judge import Kept
@@ -31,7 +31,7 @@ class World:
         """Unexpected behaviour of hosts."""
         self._started: list[subprocess.Popen[bytes]] = []
 
-    def __enter__(self) -> "World":
+    def __enter__(self) -> Self:
         (self.folder / "jobs").mkdir()
         (self.folder / "logs").mkdir()
         return self

@@ -45,11 +45,12 @@ class Site:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.owner: dict[str, Any] = {}
-        """What makes a process one of the owner's."""
+        self._user: int | None = None
+        """Whose the servers are; None: of this user."""
+        self._groups: list[int] | None = None
         home = binaries()
         if os.geteuid() == 0:  # PostgreSQL refuses to run as root
-            self.owner = {"user": NOBODY, "group": NOBODY, "extra_groups": []}
+            self._user, self._groups = NOBODY, []
             if not home.is_relative_to("/usr"):  # others may not be able to read it
                 libraries = home.parent.with_name(f"{home.parent.name}.libs")  # the binaries look for them there
                 shutil.copytree(libraries, folder / "site" / libraries.name)
@@ -60,19 +61,23 @@ class Site:
         """Returns a new folder that belongs to the owner of the servers."""
         path = self.folder / name
         path.mkdir(mode=mode)
-        if self.owner:
-            os.chown(path, NOBODY, NOBODY)
+        if self._user is not None:
+            os.chown(path, self._user, self._user)
         return path
 
     def run(self, name: str, *words: object, check: bool = True) -> int:
         """Runs one of the programs, and returns its exit status."""
-        command = [self._programs / name, *map(str, words)]
-        return subprocess.run(command, check=check, stdout=subprocess.DEVNULL, cwd=self.folder, **self.owner).returncode
+        return subprocess.run(
+            [self._programs / name, *map(str, words)], check=check, stdout=subprocess.DEVNULL, cwd=self.folder,
+            user=self._user, group=self._user, extra_groups=self._groups,
+        ).returncode  # fmt: skip
 
     def start(self, name: str, *words: object, before: Callable[[], object] | None) -> "subprocess.Popen[bytes]":
         """Starts one of the programs. `before` is called in the new process."""
-        command = [self._programs / name, *map(str, words)]
-        return subprocess.Popen(command, stdout=2, cwd=self.folder, preexec_fn=before, **self.owner)
+        return subprocess.Popen(
+            [self._programs / name, *map(str, words)], stdout=2, cwd=self.folder, preexec_fn=before,
+            user=self._user, group=self._user, extra_groups=self._groups,
+        )  # fmt: skip
 
 
 class Server:

@@ -15,7 +15,7 @@ ONE = Server("7300", 2, "noon")
 
 
 def ended(seq: int, claim: int = 1, **about: Any) -> Settlement:
-    usual = {"outcome": "done", "state": State.DONE} | about
+    usual: dict[str, Any] = {"outcome": "done", "state": State.DONE} | about
     return Settlement(id=f"job-{seq}", seq=seq, claim=claim, queue="queue-a", **usual)
 
 

@@ -5,7 +5,7 @@ Here one server plays all: rows are put back to what a standby would have had th
 
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -62,7 +62,7 @@ def cut(store: PostgresStore) -> None:
 def lose(store: PostgresStore) -> None:
     """Ends the session of this store, and lets a turn find that out."""
     cut(store)
-    with pytest.raises(StoreError, match="was lost|server was stopped"):
+    with pytest.raises(StoreError, match=r"was lost|server was stopped"):
         store.turn(Batch(), ME)
 
 
@@ -94,7 +94,8 @@ class Lagging:
                     f"WHERE attrelid = 'chargehand_{name}'::regclass AND attnum > 0 AND NOT attisdropped"
                 )
                 tx.execute(
-                    f"INSERT INTO chargehand_{name} ({columns}) OVERRIDING SYSTEM VALUE SELECT {columns} FROM kept_{name}"
+                    f"INSERT INTO chargehand_{name} ({columns}) OVERRIDING SYSTEM VALUE "
+                    f"SELECT {columns} FROM kept_{name}"
                 )
         lose(node)
         real = node.session.server
@@ -181,8 +182,8 @@ def test_a_statement_of_the_application_may_take_its_time(open_one: Opener) -> N
     store.session.connection.silence = 0.05
     with store.transaction() as tx:
         assert tx.execute("SELECT 1 FROM pg_sleep(0.4)") == [(1,)]
-    with pytest.raises(StoreError, match="has not answered for"):
-        store.session.rows(b"SELECT 1 FROM pg_sleep(5)")
+    with pytest.raises(StoreError, match="has not answered for"), store.transaction():
+        store.session.send(b"SELECT 1 FROM pg_sleep(5)")
 
 
 # servers that replace others
@@ -330,7 +331,7 @@ def test_a_registration_without_an_answer_is_repeated(open_one: Opener, monkeypa
     real = node.session.transaction
 
     @contextmanager
-    def unacknowledged() -> Iterator[None]:
+    def unacknowledged() -> Generator[None]:
         with real():
             yield
         monkeypatch.undo()

@@ -254,7 +254,7 @@ class Ledger:
 
     def compare(self, found: Comparison, now: float) -> tuple[list[tuple[str, str]], int]:
         """Adjusts to what the server of the store has: repeats outcomes that it has lost, and queues jobs again whose
-        claims nobody here has. Returns the worker and id of jobs to cancel, whose claims are lost, and how many jobs were
+        claims nobody here has. Returns the worker and id of jobs to cancel, whose claims are lost, and how many were
         queued again."""
         known = self._claims()
         for settlement in found.repeat:

@@ -57,7 +57,7 @@ class Host(Store, Protocol):
         ...
 
     def join(self) -> Holder:
-        """Adds the row of the registered node again, as a new life, and returns it. Raises StoreError if another one has
+        """Adds the row of the registered node again, as a new life, and returns that. Raises StoreError if another has
         its name."""
         ...
 
