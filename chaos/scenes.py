@@ -28,10 +28,21 @@ from chargehand.testing import eventually
 
 DURABLE = {"synchronous_commit": "on", "max_connections": "100"}
 READY = 30.0
-HUNG = 60.0
+HUNG = float(os.environ.get("HUNG", "60"))
 """Seconds after which a job that should be done, or a node that should work, counts as hung."""
 ENDED = 30.0
 NAMES = ("a", "b")
+
+
+def new_server(site: Site, folder: Path, settings: dict[str, str], *access: str) -> Server:
+    """Returns a new server that runs, and ends with this process. Its log is in the folder."""
+    me = os.getpid()
+    with open(folder / "server-log", "wb") as log:
+        output = os.dup(log.fileno())
+    server = Server(site, f"-{folder.name}", before=lambda: die_with_parent(me), output=output, **(DURABLE | settings))
+    server.initialise(*access)
+    server.start()
+    return server
 
 
 class Scene:
@@ -60,11 +71,7 @@ class Scene:
 
     def run(self) -> Verdict:
         """Runs the scene, and accounts for every job."""
-        me = os.getpid()
-        settings = DURABLE | self.settings
-        self.server = Server(self.site, f"-{self.folder.name}", before=lambda: die_with_parent(me), **settings)
-        self.server.initialise(*self.access)
-        self.server.start()
+        self.server = new_server(self.site, self.folder, self.settings, *self.access)
         with ExitStack() as stack:
             stack.callback(lambda: self.server.process and self.server.stop())
             url = self.prepare(stack)
@@ -73,7 +80,7 @@ class Scene:
             try:
                 self._act()
             except AssertionError as error:
-                self.wrong.append(str(error))
+                self.wrong.append(f"HUNG: {error}; {self._state()}")
             verdict = judge.judge(self.folder, self.world.kept(), self.excuses)
         verdict.unexpected += [*self.wrong, *self.world.wrong]
         verdict.orphans += [f"process {pid} was left at the end" for pid in self._left]
@@ -98,6 +105,14 @@ class Scene:
         world.stop()
         world.hand.close()
         self._left = processes.all_of(world.run)
+
+    def _state(self) -> str:
+        """Returns what is not done, for people."""
+        try:
+            counts = [(each.queue, each.queued, each.running) for each in self.world.hand.counts()]
+            return f"(queue, queued, running): {counts}; claims: {self.world.hand.claims()[:3]}"
+        except StoreError as error:
+            return str(error)
 
     def _ready(self) -> int:
         view = self.world.view() or {"workers": []}
@@ -423,10 +438,7 @@ class Kills:
 
     def run(self) -> Verdict:
         """Runs the campaign on two nodes."""
-        me = os.getpid()
-        server = Server(self._site, f"-{self._folder.name}", before=lambda: die_with_parent(me), **DURABLE)
-        server.initialise()
-        server.start()
+        server = new_server(self._site, self._folder, {})
         try:
             world = Nodes(self._folder, server.url, NAMES, (3, 1), self._seed)
             verdict = _Killing(self._folder, self._numbers, self._seed, world).run()

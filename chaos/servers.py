@@ -72,20 +72,25 @@ class Site:
             user=self._user, group=self._user, extra_groups=self._groups,
         ).returncode  # fmt: skip
 
-    def start(self, name: str, *words: object, before: Callable[[], object] | None) -> "subprocess.Popen[bytes]":
-        """Starts one of the programs. `before` is called in the new process."""
+    def start(
+        self, name: str, *words: object, before: Callable[[], object] | None, output: int
+    ) -> "subprocess.Popen[bytes]":
+        """Starts one of the programs, which writes to the file `output`. `before` is called in the new process."""
         return subprocess.Popen(
-            [self._programs / name, *map(str, words)], stdout=2, cwd=self.folder, preexec_fn=before,
-            user=self._user, group=self._user, extra_groups=self._groups,
+            [self._programs / name, *map(str, words)], stdout=output, stderr=output, cwd=self.folder,
+            preexec_fn=before, user=self._user, group=self._user, extra_groups=self._groups,
         )  # fmt: skip
 
 
 class Server:
     """A PostgreSQL server."""
 
-    def __init__(self, site: Site, name: str, *, before: Callable[[], object] | None = None, **settings: str) -> None:
-        """`before` is called in each new process of the server; `settings` replace those of SETTINGS."""
-        self._site, self._before, self._settings = site, before, settings
+    def __init__(
+        self, site: Site, name: str, *, before: Callable[[], object] | None = None, output: int = 2, **settings: str
+    ) -> None:
+        """`before` is called in each new process of the server, which logs to `output`; `settings` replace those
+        of SETTINGS."""
+        self._site, self._before, self._output, self._settings = site, before, output, settings
         self.data = site.make_folder(f"data{name}", 0o700)
         self.sockets = site.make_folder(f"sockets{name}", 0o755)
         self.process: subprocess.Popen[bytes] | None = None
@@ -108,7 +113,9 @@ class Server:
         """Starts the server, and returns when it accepts connections."""
         settings = {**SETTINGS, **self._settings}
         options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
-        self.process = self._site.start("postgres", "-D", self.data, "-k", self.sockets, *options, before=self._before)
+        self.process = self._site.start(
+            "postgres", "-D", self.data, "-k", self.sockets, *options, before=self._before, output=self._output
+        )
         while self._site.run("pg_isready", "-q", "-h", self.sockets, check=False) != 0:
             if self.process.poll() is not None:
                 raise RuntimeError(f"PostgreSQL ended with status {self.process.returncode}")
@@ -122,7 +129,7 @@ class Server:
 
     def standby(self, name: str) -> "Server":
         """Returns a new standby of this server, which follows it."""
-        made = Server(self._site, name, before=self._before, **self._settings)
+        made = Server(self._site, name, before=self._before, output=self._output, **self._settings)
         self._site.run(
             "pg_basebackup", "-h", self.sockets, "-U", "postgres", "-D", made.data, "-R", "-X", "stream", "-c", "fast",
             "--no-sync",
