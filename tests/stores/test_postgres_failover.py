@@ -6,6 +6,7 @@ Here one server plays all: rows are put back to what a standby would have had th
 import os
 import signal
 from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,11 +17,12 @@ from builders import EARLIER_ME, ME, everything, job, put, register, state
 
 import pgserver
 from chargehand.errors import StoreError
-from chargehand.model.batch import Batch, Want
+from chargehand.model.batch import Batch, Note, Want
 from chargehand.model.failover import Server
-from chargehand.model.job import Claim, Done, Returned, Settlement, State, settle
+from chargehand.model.job import Claim, Done, Interrupted, Returned, Settlement, State, settle
 from chargehand.model.records import Holder
 from chargehand.stores.postgres.address import parse
+from chargehand.testing import eventually
 
 if (packages := pgserver.missing()) is not None:
     pytest.skip(f"failover is NOT tested: pip install {packages}", allow_module_level=True)
@@ -389,3 +391,59 @@ def test_any_user_may_ask_which_server_it_is(open_one: Opener) -> None:
             assert store.session.server() is not None
     finally:
         pgserver.admin(f"DROP ROLE {name}")
+
+
+# writes at the same time
+
+
+# spec: WK-4, WK-10
+@pytest.mark.parametrize("outcome", [Done("1"), Interrupted("x")])
+def test_a_claim_that_ends_while_others_write_to_its_row_has_ended(
+    open_one: Opener, outcome: Done | Interrupted
+) -> None:
+    """A worker settles its job itself while the node notes the worker, or a person cancels the job."""
+    node, worker = open_one(node=True), open_one()
+    register(node)
+    put(node, job("one"))
+    (held,) = claimed(node, 1)
+    settlement = settle(held, outcome)
+    assert settlement is not None
+
+    def end() -> list[str]:
+        with worker.transaction() as tx:
+            return tx.jobs.settle([settlement], ME)
+
+    with ThreadPoolExecutor(1) as pool:
+        with node.transaction() as tx:
+            tx.jobs.note([Note(seq=held.seq, claim=held.number, worker="w", age_ms=0)])
+            lost = pool.submit(end)
+            eventually(lambda: waits(worker), what="the worker waits for the node")
+        assert lost.result(10) == []
+    assert node.jobs.claims() == []
+    assert state(node, "one") is settlement.state
+    assert sum(each.queued + each.running for each in node.jobs.counts()) == (settlement.state is State.QUEUED)
+
+
+# spec: WK-8
+def test_a_job_that_is_cancelled_while_it_is_claimed_is_not_forgotten(open_one: Opener) -> None:
+    node, person = open_one(node=True), open_one()
+    register(node)
+    put(node, job("one"))
+
+    def cancel() -> list[bool]:
+        with person.transaction() as tx:
+            return [each.at_once for each in tx.jobs.cancel(["one"])]
+
+    with ThreadPoolExecutor(1) as pool:
+        with node.transaction() as tx:
+            tx.jobs.claim([Want("q", "q", 1)], ME)
+            cancelled = pool.submit(cancel)
+            eventually(lambda: waits(person), what="the person waits for the node")
+        assert cancelled.result(10) == [False]
+    assert [job_id for job_id, _ in node.jobs.cancelling()] == ["one"]
+
+
+def waits(store: PostgresStore) -> bool:
+    """Whether the session of this store waits for a lock."""
+    asked = f"SELECT wait_event_type = 'Lock' FROM pg_stat_activity WHERE pid = {store.session.backend}"
+    return pgserver.admin(asked) == [(True,)]

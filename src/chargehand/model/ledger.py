@@ -252,22 +252,20 @@ class Ledger:
             if (claim.seq, claim.number) not in held
         ]
 
-    def compare(self, found: Comparison, now: float) -> tuple[list[tuple[str, str]], int]:
+    def compare(self, found: Comparison, now: float) -> tuple[list[tuple[str, str]], int, int]:
         """Adjusts to what the server of the store has: repeats outcomes that it has lost, and queues jobs again whose
-        claims nobody here has. Returns the worker and id of jobs to cancel, whose claims are lost, and how many were
-        queued again."""
+        claims nobody here has. Returns the worker and id of jobs to cancel, whose claims are lost; how many outcomes
+        were repeated; how many jobs were queued again."""
         known = self._claims()
-        for settlement in found.repeat:
-            if (settlement.seq, settlement.claim) not in known:
-                self._add_settlement(settlement, now)
-        known |= {(settlement.seq, settlement.claim) for settlement in found.repeat}
+        repeat = [end for end in found.repeat if (end.seq, end.claim) not in known]
+        known |= {(end.seq, end.claim) for end in repeat}
         strays = [claim for claim in found.claims if claim.key not in known]
-        for claim in strays:
-            self._add_settlement(released(claim), now)
+        for settlement in (*repeat, *map(released, strays)):
+            self._add_settlement(settlement, now)
         self.hint()
         running = self.keep_only({claim.key for claim in found.claims})
         # Without a failover, a worker that has settled its job itself may still be about to say so.
-        return running if found.replaced else [], len(strays)
+        return running if found.replaced else [], len(repeat), len(strays)
 
     def _claims(self) -> set[tuple[int, int]]:
         """Returns all claims that this node has or is about to end, by seq and number."""

@@ -431,11 +431,11 @@ class Node:
 
     def _compare(self, found: Comparison, now: float) -> None:
         """Repeat the outcomes that the server of the store has lost, and cancel the jobs whose claims it has lost."""
-        running, released = self._ledger.compare(found, now)
-        if found.replaced or found.repeat or released:
+        running, repeated, released = self._ledger.compare(found, now)
+        if found.replaced or repeated or released:
             log.warning(
                 "the server of the store was replaced" if found.replaced else "the server has lost its last commits",
-                event=log.Event.STORE_REPLACED, node=self._plan.node, outcomes_repeated=len(found.repeat),
+                event=log.Event.STORE_REPLACED, node=self._plan.node, outcomes_repeated=repeated,
                 outcomes_unknown=found.unknown, jobs_queued_again=released, jobs_cancelled=len(running),
             )  # fmt: skip
         for component, job in running:

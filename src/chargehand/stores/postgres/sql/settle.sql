@@ -2,28 +2,29 @@
 
 -- name: settle
 -- One statement for every outcome. `IS NOT DISTINCT FROM` and not `=`: with the latter the planner may walk the index of
--- everything that runs. A job with a cancel request is cancelled where it would be queued again.
+-- everything that runs. By seq and not by ctid: if the row was written to while FOR UPDATE waited, its new version has
+-- another ctid, which this statement does not see. A job with a cancel request is cancelled where it would be queued again.
 WITH e AS MATERIALIZED (
   SELECT * FROM json_to_recordset($2::json) AS e(
     seq bigint, claim bigint, state text, delay_ms bigint, result text, error text, reason text, failures int,
     crashes int, interruptions int, failed_in text, worker text, pid int, duration_ms bigint, outcome text)),
 h AS MATERIALIZED (
   SELECT e.seq, e.claim, e.delay_ms, e.result, e.error, e.failures, e.worker, e.pid, e.duration_ms, e.outcome,
-    t.at, t.queue, t.started_ms, t.run_at_ms, t.cancel_ms, t.retried_ms, t.progress,
+    t.queue, t.started_ms, t.run_at_ms, t.cancel_ms, t.retried_ms, t.progress,
     t.attempts + coalesce(e.failures, 0) AS attempts, t.crashes + coalesce(e.crashes, 0) AS crashes,
     t.interruptions + coalesce(e.interruptions, 0) AS interruptions, coalesce(e.failed_in, t.failed_in) AS failed_in,
     CASE WHEN e.state = 'queued' AND t.cancel_ms IS NOT NULL THEN 'cancelled' ELSE e.state END AS becomes,
     CASE WHEN e.state = 'queued' AND t.cancel_ms IS NOT NULL THEN 'cancelled' ELSE e.reason END AS reason
   FROM e CROSS JOIN LATERAL (
-    SELECT ctid AS at, * FROM chargehand_live WHERE seq = e.seq AND claim IS NOT DISTINCT FROM e.claim FOR UPDATE) AS t),
+    SELECT * FROM chargehand_live WHERE seq = e.seq AND claim IS NOT DISTINCT FROM e.claim FOR UPDATE) AS t),
 gone AS (
-  DELETE FROM chargehand_live WHERE ctid = ANY (ARRAY(SELECT at FROM h WHERE becomes <> 'queued'))),
+  DELETE FROM chargehand_live WHERE seq = ANY (ARRAY(SELECT seq FROM h WHERE becomes <> 'queued'))),
 back AS (
   UPDATE chargehand_live t SET claim = NULL, incarnation = NULL, node = NULL, worker = NULL, ahead = NULL,
     progress = NULL, error = h.error, failed_in = h.failed_in, attempts = h.attempts, crashes = h.crashes,
     interruptions = h.interruptions, waits = CASE WHEN h.delay_ms > 0 THEN 'time' END,
     run_at_ms = CASE WHEN h.delay_ms > 0 THEN {now} + h.delay_ms ELSE t.run_at_ms END
-  FROM h WHERE t.ctid = h.at AND h.becomes = 'queued'),
+  FROM h WHERE t.seq = h.seq AND h.becomes = 'queued'),
 fin AS (
   INSERT INTO chargehand_end (seq, claim, finished_ms, started_ms, run_at_ms, duration_ms, cancel_ms, retried_ms,
     attempts, crashes, interruptions, pid, queue, state, node, worker, reason, failed_in, progress, result, error)
@@ -61,8 +62,8 @@ WHERE t.seq = e.seq AND t.claim IS NOT DISTINCT FROM e.claim
 WITH h AS MATERIALIZED (
   SELECT e.nr, j.id, t.*
   FROM unnest($2::text[]) WITH ORDINALITY AS e(id, nr) JOIN chargehand_job j ON j.id = e.id
-    CROSS JOIN LATERAL (SELECT ctid AS at, * FROM chargehand_live l WHERE l.seq = j.seq FOR UPDATE) AS t),
-gone AS (DELETE FROM chargehand_live WHERE ctid = ANY (ARRAY(SELECT at FROM h WHERE claim IS NULL))),
+    CROSS JOIN LATERAL (SELECT * FROM chargehand_live l WHERE l.seq = j.seq FOR UPDATE) AS t),
+gone AS (DELETE FROM chargehand_live WHERE seq = ANY (ARRAY(SELECT seq FROM h WHERE claim IS NULL))),
 fin AS (
   INSERT INTO chargehand_end (seq, finished_ms, started_ms, run_at_ms, cancel_ms, retried_ms, attempts, crashes,
     interruptions, queue, state, reason, failed_in, progress, error)
@@ -71,7 +72,7 @@ fin AS (
   FROM h WHERE claim IS NULL),
 marked AS (
   UPDATE chargehand_live t SET cancel_ms = coalesce(t.cancel_ms, {now}) FROM h
-  WHERE t.ctid = h.at AND h.claim IS NOT NULL)
+  WHERE t.seq = h.seq AND h.claim IS NOT NULL)
 SELECT id, claim IS NULL, coalesce(claim, 0), queue, seq FROM h ORDER BY nr
 
 -- name: lock_of
