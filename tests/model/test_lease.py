@@ -4,9 +4,10 @@ import pytest
 from ledger_builders import T, claims, fast, grant, ledger, serve, working
 
 from chargehand.model.batch import Grant, Result
+from chargehand.model.fleet.policy import LivenessPolicy
 from chargehand.model.held import SECONDS_AHEAD
 from chargehand.model.job import Done, Raised, State, Stopped
-from chargehand.model.lease import LONGEST_CANCEL, CutOff, patience
+from chargehand.model.lease import LONGEST_CANCEL, CutOff, longest_end, patience
 from chargehand.model.ledger import Ledger
 from chargehand.model.records import NodeAbout
 
@@ -35,14 +36,26 @@ def test_jobs_that_must_stop_have_ended_before_the_lease_does(lease: float, canc
 
 def test_a_beat_counts_from_when_it_was_sent_and_ends_the_state() -> None:
     found = CutOff(30, 10, now=T)
-    assert not found.beaten(T + 5)
+    assert not found.beaten(T + 5, T + 6)
     due = found.due()
     assert due is not None
     assert due == T + 5 + 30 * 0.8 - 10
     assert found.is_over(due)
-    assert found.beaten(T + 60)
-    assert not found.beaten(T + 61)
+    assert found.beaten(T + 60, T + 61)
+    assert not found.beaten(T + 61, T + 62)
     assert not found.is_over(due)
+
+
+def test_an_answer_that_came_too_late_does_not_end_the_state() -> None:
+    found = CutOff(30, 10, now=T)
+    assert found.is_over(T + 14)
+    assert not found.beaten(T + 5, T + 19), "no job could be cancelled in time that begins now"
+    assert found.cut_off
+    assert found.beaten(T + 5, T + 18.9)
+
+
+def test_the_stack_traces_of_a_worker_count() -> None:
+    assert longest_end(LivenessPolicy(cancel=3.0, stacks=2.0)) == 5
 
 
 # what the ledger does
@@ -109,4 +122,7 @@ def test_a_node_that_others_took_for_dead_forgets_what_it_no_longer_holds() -> N
     todo = made.finished("w0", Done(), T, None)
     assert getattr(todo, "id", None) == "job-2"
     assert made.finished("w0", Done(), T, None) is None, "job-3 is not its own any more"
-    assert [each.id for each in made.next_batch(T).settlements] == ["job-0", "job-2"]
+    made.finished("w1", Stopped(), T, None)
+    assert states(made) == [
+        ("job-0", State.DONE, "done"), ("job-2", State.DONE, "done"), ("job-1", State.QUEUED, "interrupted"),
+    ]  # fmt: skip

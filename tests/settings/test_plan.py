@@ -296,7 +296,7 @@ def test_a_crew_that_stops_when_cut_off_needs_a_lease_in_which_its_jobs_can_be_c
 
     assert check_node(node()) == node()
     with pytest.raises(
-        ConfigurationError, match=r"crew 'tag': when_cut_off is 'stop'.*liveness.cancel must be at most 6"
+        ConfigurationError, match=r"crew 'tag': when_cut_off is 'stop'.*the sum of .* must be at most 6 s"
     ):
         check_node(node(when_cut_off="stop"))
     assert Chargehand(tmp_path / "s.db").crew("tag", "a:B", when_cut_off="stop").plan.when_cut_off == "stop"

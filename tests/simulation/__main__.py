@@ -1,17 +1,23 @@
-"""`python tests/simulation 10000`: that many histories, on all cores; `--seed N` tells one of them in full."""
+"""`python tests/simulation 10000`: that many histories of one node, and of several, on all cores.
+
+`--seed N` tells one of them in full, `--cluster N` one of several nodes."""
 
 import argparse
 import multiprocessing
 import os
 import sys
 from collections import Counter
+from collections.abc import Callable, Sequence
+from itertools import chain
 
 from clockwork import Broken
+from cluster import simulate_cluster
+from cluster import tell as tell_cluster
 from profiles import PROFILES
 from simulator import profile_of, simulate, tell
 from stage import Stage
 
-from campaign import histories
+from campaign import Found, cluster_histories, histories
 from chargehand import clock
 
 
@@ -30,17 +36,28 @@ def one(seed: int, name: str | None) -> int:
     return 0
 
 
-def many(first: int, count: int, processes: int) -> int:
+def one_of_a_cluster(seed: int) -> int:
+    """Tell one history of several nodes in full."""
+    world, end = None, f"seed {seed} (cluster): all promises kept"
+    try:
+        world = simulate_cluster(seed, 10**9)
+    except Broken as broken:
+        end = str(broken)
+    story = "" if world is None else f"{tell_cluster(world, 10**9)}\n\n"
+    sys.stdout.write(f"{story}{end}\n")
+    return int(world is None)
+
+
+def many(first: int, count: int, processes: int, kinds: Sequence[Callable[[range], Found]]) -> int:
     """Run them; say what was met."""
     began, size = clock.monotonic(), 50
     seeds = range(first, first + count)
     parts = [seeds[n : n + size] for n in range(0, count, size)]
-    tally, seconds, done = Counter[str](), 0.0, 0
+    tally, seconds = Counter[str](), 0.0
     with multiprocessing.get_context("spawn").Pool(processes) as pool:
-        for found, virtual, broken in pool.imap_unordered(histories, parts):
+        for found, virtual, broken in chain.from_iterable(pool.imap_unordered(kind, parts) for kind in kinds):
             tally += found
             seconds += virtual
-            done += size
             if broken is not None:
                 pool.terminate()
                 sys.stdout.write(f"{broken}\n")
@@ -61,11 +78,16 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--seed", type=int, help="tell this one in full")
     parser.add_argument("--profile", choices=[each.name for each in PROFILES], help="with --seed: another than its own")
+    parser.add_argument("--cluster", type=int, help="tell this one of several nodes in full")
+    parser.add_argument("--only-cluster", action="store_true", help="only histories of several nodes")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     given = parser.parse_args()
     if given.seed is not None:
         return one(given.seed, given.profile)
-    return many(given.first, given.count, given.processes)
+    if given.cluster is not None:
+        return one_of_a_cluster(given.cluster)
+    kinds = (cluster_histories,) if given.only_cluster else (histories, cluster_histories)
+    return many(given.first, given.count, given.processes, kinds)
 
 
 if __name__ == "__main__":

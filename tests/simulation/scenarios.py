@@ -1,6 +1,7 @@
 """Small histories that are told on purpose: the examples of the specification, and what once went wrong."""
 
+from scenarios_cluster import CLUSTER
 from scenarios_work import FOUND_AND_CANCELLED
 from scenarios_workers import WORKERS
 
-SCENARIOS = {**WORKERS, **FOUND_AND_CANCELLED}
+SCENARIOS = {**WORKERS, **FOUND_AND_CANCELLED, **CLUSTER}

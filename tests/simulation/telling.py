@@ -1,8 +1,9 @@
-"""Histories by name: a scenario's name, or `profile:seed`. Which of them breaks a promise?"""
+"""Histories by name: a scenario's name, `profile:seed`, or `cluster:seed`. Which of them breaks a promise?"""
 
 from collections.abc import Sequence
 
 from clockwork import Broken
+from cluster import simulate_cluster
 from profiles import PROFILES
 from scenarios import SCENARIOS
 from simulator import simulate
@@ -13,6 +14,9 @@ def tell(history: str, stage: Stage) -> None:
     """Tell it. Raises Broken, also if a scenario ends otherwise than it must."""
     if history not in SCENARIOS:
         name, _, seed = history.partition(":")
+        if name == "cluster":
+            simulate_cluster(int(seed))
+            return
         (profile,) = [profile for profile in PROFILES if profile.name == name]
         simulate(int(seed), stage, profile)
         return

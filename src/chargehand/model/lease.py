@@ -3,6 +3,7 @@
 A node tells the others its lease when it registers, so both sides use the same number.
 """
 
+from chargehand.model.fleet.policy import LivenessPolicy
 from chargehand.model.records import NodeAbout
 
 SHORT = 1 / 3
@@ -10,7 +11,7 @@ SHORT = 1 / 3
 MARGIN = 0.2
 """The part of the lease that is left when the last job of a crew with `when_cut_off="stop"` has ended."""
 LONGEST_CANCEL = 0.6
-"""The part of the lease that a cancelled job of such a crew may take to end, before its worker is killed."""
+"""The part of the lease that a cancelled job of such a crew may take to end, until its worker is killed."""
 
 
 def patience(node: NodeAbout, *, session_ended: bool) -> float:
@@ -21,6 +22,19 @@ def patience(node: NodeAbout, *, session_ended: bool) -> float:
     return node.lease * SHORT if session_ended and not node.stops else node.lease
 
 
+def longest_pause(lease: float) -> float:
+    """Returns the most seconds that a node may wait before it tries again to reach a store that has failed.
+
+    After an outage the sessions of all nodes have ended: each must beat before the first to come back expires it.
+    """
+    return lease * SHORT / 2
+
+
+def longest_end(liveness: LivenessPolicy) -> float:
+    """Returns the seconds from the cancellation of a job to the SIGKILL for a worker that does not end it."""
+    return liveness.cancel + liveness.stacks
+
+
 class CutOff:
     """Decides when a node that cannot reach its store stops the jobs that must not overlap with those of others.
 
@@ -28,12 +42,17 @@ class CutOff:
     later.
     """
 
-    def __init__(self, lease: float, cancel: float, now: float) -> None:
-        """`cancel`: seconds that a cancelled job may take to end, before its worker is killed."""
-        self._after = lease * (1 - MARGIN) - min(cancel, lease * LONGEST_CANCEL)
+    def __init__(self, lease: float, ends: float, now: float) -> None:
+        """`ends`: seconds after which the worker of a cancelled job is killed at the latest."""
+        self._after = lease * (1 - MARGIN) - min(ends, lease * LONGEST_CANCEL)
         self._beat_at = now
         self.cut_off = False
         """Whether the node counts as cut off."""
+
+    @property
+    def beat_every(self) -> float:
+        """The seconds between two beats with which a node that reaches its store never counts as cut off."""
+        return self._after / 2
 
     def due(self) -> float | None:
         """Returns when the node counts as cut off; None if it does."""
@@ -47,8 +66,13 @@ class CutOff:
         self.cut_off = True
         return True
 
-    def beaten(self, at: float) -> bool:
-        """Records a beat, and returns whether the node was cut off before."""
+    def beaten(self, at: float, now: float) -> bool:
+        """Records a beat, and returns whether it ends the time in which the node was cut off.
+
+        An answer that took so long that the lease ends soon does not.
+        """
         self._beat_at = max(self._beat_at, at)
-        before, self.cut_off = self.cut_off, False
-        return before
+        if not self.cut_off or now >= self._beat_at + self._after:
+            return False
+        self.cut_off = False
+        return True

@@ -4,7 +4,7 @@ Pure: it assigns jobs, records outcomes, and says what the next transaction cont
 batch is in flight at a time; what happens meanwhile goes into the next one.
 """
 
-from collections.abc import Callable, Collection, Container, Iterable, Mapping
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -109,8 +109,9 @@ class Ledger:
         self._scopes: Collection[str] = ()
         self._cut_off: frozenset[str] = frozenset()
         """Crews that do no work, because the node is cut off from the store."""
-        self._cut_short: frozenset[tuple[int, int]] = frozenset()
-        """Claims whose jobs were cancelled for that reason, by seq and number: they are interrupted."""
+        self._cut_short: set[tuple[int, int]] = set()
+        """Claims whose jobs were cancelled for that reason, or because other nodes have taken them, by seq and number:
+        they are interrupted."""
         self._suspects: set[str] = set()
         """Claimed jobs that are suspects: when one ends, another may be claimed."""
         self._waiting: dict[str, int] = {}
@@ -231,8 +232,7 @@ class Ledger:
             if self._crew_of[worker] in crews
             for claim in held.claims.values()
         ]
-        self._cut_short = frozenset((claim.seq, claim.number) for _, claim in running)
-        return [(worker, claim.id) for worker, claim in running]
+        return self._cut(running)
 
     def reconnected(self, now: float) -> None:
         """Lets crews that were cut off work again."""
@@ -241,16 +241,23 @@ class Ledger:
 
     def keep_only(self, held: Collection[tuple[int, int]]) -> list[tuple[str, str]]:
         """Forgets prefetched claims that are not among these, by seq and number. Returns the worker and id of running
-        jobs that are not."""
+        jobs that are not, to cancel them; they are interrupted, in case the store holds their claims after all."""
         for pool in self.pools.values():
             for claim in [claim for claim in pool.prefetched if (claim.seq, claim.number) not in held]:
                 pool.prefetched.remove(claim)
-        return [
-            (worker, claim.id)
+        taken = [
+            (worker, claim)
             for worker, each in self.held.items()
             for claim in each.claims.values()
             if (claim.seq, claim.number) not in held
         ]
+        return self._cut(taken)
+
+    def _cut(self, running: Sequence[tuple[str, Claim]]) -> list[tuple[str, str]]:
+        """Notes that these jobs are cancelled through no fault of their own. Returns the worker and id of each."""
+        known = {(claim.seq, claim.number) for held in self.held.values() for claim in held.claims.values()}
+        self._cut_short = self._cut_short & known | {(claim.seq, claim.number) for _, claim in running}
+        return [(worker, claim.id) for worker, claim in running]
 
     def compare(self, found: Comparison, now: float) -> tuple[list[tuple[str, str]], int, int]:
         """Adjusts to what the server of the store has: repeats outcomes that it has lost, and queues jobs again whose

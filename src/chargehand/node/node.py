@@ -25,7 +25,7 @@ from chargehand.model.fleet.lifecycle import GpusRead
 from chargehand.model.fleet.pace import Pace
 from chargehand.model.health import judge
 from chargehand.model.job import FINISHED, Settlement, State
-from chargehand.model.lease import CutOff
+from chargehand.model.lease import CutOff, longest_end, longest_pause
 from chargehand.model.ledger import Ledger
 from chargehand.model.records import CrewRow, Holder, NodeAbout
 from chargehand.model.status import NodeStatus, StoreStatus, UnkillableProcess
@@ -121,10 +121,13 @@ class Node:
         self._cut_off: CutOff | None = None
         """Set if others may take the jobs of this node, and some of its crews stop before."""
         beat = plan.liveness.node_beat
+        self._longest_pause = LONGEST_PAUSE
         if self._location.server is not None:
             beat = min(beat, plan.liveness.lease / BEATS_A_LEASE)
+            self._longest_pause = min(LONGEST_PAUSE, longest_pause(plan.liveness.lease))
             if stopping:
-                self._cut_off = CutOff(plan.liveness.lease, plan.liveness.cancel, now)
+                self._cut_off = CutOff(plan.liveness.lease, longest_end(plan.liveness), now)
+                beat = min(beat, self._cut_off.beat_every)
         self._stopping_crews = frozenset(stopping)
         self._submitted_at = now
         self._health_rows = HealthRows(
@@ -383,7 +386,7 @@ class Node:
             case Opened():
                 self._open = True
                 if self._cut_off is not None:
-                    self._cut_off.beaten(now)
+                    self._cut_off.beaten(now, now)
                 self._requests.opened(news, now)
                 self._tether.send(encode("READY", {"pid": os.getpid()}))
             case Recovered(settlements, died):
@@ -447,7 +450,7 @@ class Node:
         self._failing = why
         for request in self._ledger.failed(now, self._pause):
             refuse(request.token, why, "StoreError")
-        self._pause = min(self._pause * 2, LONGEST_PAUSE)
+        self._pause = min(self._pause * 2, self._longest_pause)
 
     def _committed(self, result: Result, now: float) -> None:
         batch = self._ledger.in_flight
@@ -455,8 +458,11 @@ class Node:
         if self._failing is not None:
             log.info("the store works again")
         self._failing, self._pause = None, FIRST_PAUSE
-        if self._cut_off is not None and self._cut_off.beaten(self._submitted_at):
-            self._ledger.reconnected(now)
+        if self._cut_off is not None:
+            if self._cut_off.beaten(self._submitted_at, now):
+                self._ledger.reconnected(now)
+            elif self._cut_off.is_over(now):
+                self._stop_work(now)  # before jobs are handed out that could not end in time
         # Hand out jobs first: workers wait for them. Answers to callers come second.
         for component, claim in self._ledger.confirm(result, now):
             self._supervisor.hand_out(component, claim)

@@ -24,7 +24,7 @@ from chargehand.model.job import (
     check,
     check_size,
 )
-from chargehand.model.lease import LONGEST_CANCEL
+from chargehand.model.lease import LONGEST_CANCEL, longest_end
 from chargehand.model.records import Retention
 from chargehand.model.search import DiscoveryPolicy
 from chargehand.settings.schedule import RecurringJob
@@ -197,12 +197,13 @@ def check_crew(plan: CrewPlan) -> CrewPlan:
 
 def check_node(plan: NodePlan) -> NodePlan:
     """Returns the plan. Raises ConfigurationError if its settings cannot be combined."""
-    cancel, lease = plan.liveness.cancel, plan.liveness.lease
+    ends, lease = longest_end(plan.liveness), plan.liveness.lease
     stopping = [crew.name for crew in plan.crews if crew.when_cut_off == "stop"]
-    if stopping and cancel > lease * LONGEST_CANCEL:
+    if stopping and ends > lease * LONGEST_CANCEL:
         raise ConfigurationError(
-            f"crew {stopping[0]!r}: when_cut_off is 'stop', but a cancelled job may take {cancel:g} s to end; with a "
-            f"liveness.lease of {lease:g} s, liveness.cancel must be at most {lease * LONGEST_CANCEL:g} s"
+            f"crew {stopping[0]!r}: when_cut_off is 'stop', but a cancelled job may take {ends:g} s to end; with a "
+            f"liveness.lease of {lease:g} s, the sum of liveness.cancel and liveness.stacks "
+            f"must be at most {lease * LONGEST_CANCEL:g} s"
         )
     return plan
 

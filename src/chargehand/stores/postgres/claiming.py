@@ -169,6 +169,7 @@ class Claiming:
             self._db.send(_SQL["set_aside"], (numbers(chosen.over),))
         args = (
             self._now, numbers(chosen.seqs), self.number, holder.life, holder.node, want.limit - want.early,
+            holder == self._registered,
         )  # fmt: skip
         found = self._db.rows(_SQL["claim_these"], args)
         return found, chosen.waiting, 0 if chosen.cut_short else None

@@ -22,6 +22,7 @@ from chargehand.errors import StoreBusy, StoreError
 from chargehand.ids import NewIds
 from chargehand.model import chores, failover
 from chargehand.model.batch import NOTHING, Batch, Grant, Request, Result, Want
+from chargehand.model.doubts import Doubts
 from chargehand.model.failover import Change, Comparison, Ends, Server, ServerClaim
 from chargehand.model.job import Enqueued, Settlement, State
 from chargehand.model.records import Holder
@@ -62,24 +63,12 @@ class Host(Store, Protocol):
         ...
 
 
-class Unsure(msgspec.Struct, frozen=True):
-    """A turn that may have committed, or has, and whose result the caller did not get."""
-
-    claim: int
-    backend: int | None
-    server: Server | None
-    """The server of that process; None if it does not identify itself."""
-    outcomes: frozenset[tuple[int, int]]
-
-
 class Turns:
     """Executes the turns of a node, and remembers between them what must not get lost."""
 
     def __init__(self, store: Host, new_ids: NewIds) -> None:
         self._store, self._db, self._new_ids = store, store.session, new_ids
-        self._unsure: list[Unsure] = []
-        self._doubtful: set[tuple[int, int]] = set()
-        """Outcomes that a broken turn may have settled: seq and claim."""
+        self._doubts = Doubts()
         self._positions = Positions()
         self._held_keys = HeldKeys(self._db)
         self._beats = Beats()
@@ -104,21 +93,21 @@ class Turns:
         has_work = batch.hinted or batch.settlements or batch.notes or batch.requests or batch.chores
         changed = False
         if batch.poll and not has_work:
-            changed = self._poll(holder) or batch.unsure
+            others_wrote, holder = self._poll(holder)
+            changed = others_wrote or batch.unsure
             if not changed:
                 return Result()
         dropped = {token for token in tokens_of(batch) if not waits(token)}
         running = _Running(
             self._store, self._db, batch, holder, dropped, self._new_ids, self._positions, self._held_keys, monotonic
         )
-        backend = self._db.open().backend
+        self._db.open()
         try:
             running.send(batch.poll and bool(has_work))
             result = running.result(changed or batch.unsure)
         except StoreError as error:
             if running.committed or not self._db.connected:
-                outcomes = frozenset((each.seq, each.claim) for each in batch.settlements)
-                self._unsure.append(Unsure(running.claim, backend, self._server, outcomes))
+                self._doubts.add(running.claim, self._db.last_backend, self._server, batch.settlements)
             elif isinstance(error, StoreBusy):
                 self._poll(holder)  # a caller that keeps a key locked must not make the node look dead
                 self._db.watch.doubt()
@@ -127,12 +116,12 @@ class Turns:
         self._keep(batch, result, holder, monotonic())
         return result
 
-    def _poll(self, holder: Holder) -> bool:
-        """Beats, and returns whether others have written."""
+    def _poll(self, holder: Holder) -> tuple[bool, Holder]:
+        """Beats, and returns whether others have written, and the life as which the node goes on."""
         with self._db.pipeline(poll=True) as polled:
             beat = self._db.send(_FLEET["beat"], (holder.life, self._db.backend))
-        beaten(self._store, holder, beat.fetchall())
-        return polled.changed
+        holder = beaten(self._store, holder, beat.fetchall())
+        return polled.changed, holder
 
     def _expire_others(self, holder: Holder) -> None:
         """Removes dead nodes, and queues their jobs again. Any number of nodes may do this at once."""
@@ -209,21 +198,16 @@ class Turns:
 
     def _make_sure(self, holder: Holder) -> None:
         """Ends the sessions of broken turns, and gives back what these may have claimed."""
-        while self._unsure:
-            broken = self._unsure[0]
-            same = broken.server == self._server  # the number of a process means nothing to another server
-            if same and broken.backend is not None and broken.backend != self._db.backend:
-                self._db.rows(_STORE["terminate"], (broken.backend,))
+        while (broken := self._doubts.first()) is not None:
+            if broken.may_run_on(self._server, self._db.backend):
+                self._db.rows(_STORE["terminate"], (broken.session,))
             with self._db.transaction():
                 self._db.send(_CLAIM["give_back"], (broken.claim, holder.life))
-            self._doubtful |= broken.outcomes
-            self._unsure.pop(0)
+            self._doubts.made_sure()
 
     def _without_accepted(self, settlements: Sequence[Settlement], result: Result) -> Result:
         """Returns the result without those lost claims whose outcome a broken turn had settled already."""
-        doubtful, self._doubtful = self._doubtful, set()
-        lost = set(result.lost)
-        asked = [s for s in settlements if s.id in lost and (s.seq, s.claim) in doubtful]
+        asked = self._doubts.asked(settlements, result.lost)
         if not asked:
             return result
         rows = [{"seq": s.seq, "claim": s.claim, "outcome": s.outcome} for s in asked]

@@ -29,10 +29,12 @@ RETURNING p.nr, j.id, t.seq, t.queue, j.payload, j.label, t.rank, t.attempts, j.
   j.item, j.tags, greatest(0, {now} - t.run_at_ms), t.failed_in, t.place, p.first
 
 -- name: claim_these
+-- $7 whether the incarnation must have a row.
 UPDATE chargehand_live t SET claim = $3::bigint, incarnation = $4, node = $5, worker = NULL, started_ms = {now},
   ahead = CASE WHEN p.nr > $6::bigint THEN true END
 FROM unnest($2::bigint[]) WITH ORDINALITY AS p(seq, nr), chargehand_job j, chargehand_live o
 WHERE t.seq = p.seq AND o.seq = p.seq AND t.claim IS NULL AND t.waits IS NULL AND j.seq = t.seq
+  AND (NOT $7::boolean OR EXISTS (SELECT FROM chargehand_node WHERE incarnation = $4))
 RETURNING p.nr, j.id, t.seq, t.queue, j.payload, j.label, t.rank, t.attempts, j.max_attempts, t.crashes, j.timeout_ms,
   j.item, j.tags, greatest(0, {now} - t.run_at_ms), t.failed_in, t.place, o.started_ms IS NULL
 

@@ -1,0 +1,220 @@
+"""The simulated store object and store thread of a node: the turns of the PostgreSQL store, as round trips.
+
+It follows `stores/postgres/turn.py`, `stores/postgres/store.py` and `node/store_thread.py`, step by step; whatever it
+decides by itself is wrong.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from cluster_line import Call, Open, Terminate, Trip, Wait
+from cluster_store import Transaction
+from msgspec.structs import replace
+
+from chargehand import ids
+from chargehand.errors import StoreError
+from chargehand.model.batch import Batch, Grant, Result, Want
+from chargehand.model.doubts import Doubts
+from chargehand.model.job import Settlement
+from chargehand.model.records import CrewRow, Holder, NewLife, NodeAbout
+from chargehand.model.succession import Fate, Succession, name_taken
+from chargehand.stores.postgres.beats import Beats
+
+if TYPE_CHECKING:
+    from cluster import World
+    from cluster_line import Line
+
+LOOK_AGAIN = 0.2
+SLOW_ANSWER = 2.0
+RECOVER_AGAIN = 0.5
+
+
+class Compared(msgspec.Struct, frozen=True):
+    """The server's timeline has changed: what the node holds there now."""
+
+    held: frozenset[tuple[int, int]]
+
+
+class Client:
+    """The store object of one node process."""
+
+    def __init__(
+        self, world: "World", line: "Line", holder: Holder, crews: Sequence[CrewRow], about: NodeAbout
+    ) -> None:
+        self._world, self._line, self.holder = world, line, holder
+        self._crews, self._about = crews, about
+        self._registered: Holder | None = None
+        self._former: set[str] = set()
+        self._doubts, self._beats = Doubts(), Beats()
+        self.timeline = world.server.timeline
+        self._version: int | None = None
+        self.new_life: NewLife | None = None
+        self.compared: Compared | None = None
+
+    # a node starts
+
+    def open(self, alive: Callable[[int, int], bool]) -> Call:
+        """Takes the name, registers the node, and releases the claims of its earlier lives."""
+        last = yield from self._take_name(alive)
+        after = () if last is None else (last,)
+        yield Trip(lambda tx: self._register(tx, self.holder, after))
+        self._registered = self.holder
+        while True:
+            try:
+                yield Trip(lambda tx: tx.recover(self.holder, "the node ended while the job was running"))
+                return
+            except StoreError:
+                yield Wait(RECOVER_AGAIN)
+
+    def _take_name(self, alive: Callable[[int, int], bool]) -> Call:
+        succession = Succession(self._about, alive)
+        while True:
+            before = self._world.now
+            last = yield Trip(lambda tx: tx.last_life(self.holder.node), writes=False)
+            now = self._world.now
+            if now - before > SLOW_ANSWER:
+                succession.forget()
+            fate = Fate.DEAD if last is None else succession.judge(last, now)
+            if fate is Fate.DEAD:
+                return None if last is None else last.life
+            if fate is Fate.LIVES:
+                raise StoreError(name_taken(self.holder.node, last.about))
+            yield Wait(LOOK_AGAIN)
+
+    def _register(self, tx: Transaction, holder: Holder, after: Sequence[str]) -> None:
+        tx.register(holder, self._crews, self._about, self._line.session, after)
+
+    # turns
+
+    def turn(self, batch: Batch) -> Call:
+        """Executes a batch. Returns its result."""
+        holder = self.holder
+        yield from self._make_sure(holder)
+        yield from self._compare(holder)
+        registered = self._registered == holder
+        if registered and self._beats.is_due(self._world.now):
+            yield from self._expire_others(holder)
+        has_work = batch.hinted or batch.settlements or batch.notes or batch.requests or batch.chores
+        changed = False
+        if batch.poll and not has_work:
+            changed = (yield from self._poll(holder)) or batch.unsure
+            if not changed:
+                return Result()
+        number, session = ids.new_claim(), (yield Open())
+        try:
+            result = yield from self._running(batch, holder, number, session, changed or batch.unsure)
+        except StoreError:
+            self._doubts.add(number, session, batch.settlements)
+            raise
+        return (yield from self._without_accepted(batch.settlements, result))
+
+    def _running(self, batch: Batch, holder: Holder, number: int, session: int, changed: bool) -> Call:
+        registered = self._registered == holder
+
+        def claim(tx: Transaction, want: Want) -> Grant:
+            return tx.claim(want, holder, number, registered=registered)
+
+        def pipeline(tx: Transaction) -> Any:
+            seen = tx.tables.version
+            beat = tx.beat(holder.life, session)
+            lost = tx.settle(batch.settlements)
+            tx.note(batch.notes)
+            enqueued = tuple((each.token, tuple(tx.enqueue(each.jobs))) for each in batch.requests)
+            taken = [None if tx.is_limited(want.queue) else claim(tx, want) for want in batch.wants]
+            return seen, beat, lost, enqueued, taken
+
+        seen, beat, lost, enqueued, taken = yield Trip(pipeline)
+        if batch.poll:
+            changed |= self._has_changed(seen)
+        yield from self._beaten(holder, beat)
+        grants: list[Grant] = []
+        for want, grant in zip(batch.wants, taken, strict=True):
+            grants.append(grant or (yield Trip(lambda tx, want=want: claim(tx, want))))
+        return Result(
+            changed=changed, lost=tuple(lost), enqueued=enqueued, grants=tuple(grants),
+            done=tuple(None for _ in batch.chores),
+        )  # fmt: skip
+
+    def _has_changed(self, version: int) -> bool:
+        before, self._version = self._version, version + 1
+        return version != before
+
+    def changed(self) -> bool:
+        """Returns whether others have written, as the store thread sees it between two batches."""
+        return self._world.server.tables.version != self._version
+
+    def _poll(self, holder: Holder) -> Call:
+        session = yield Open()
+
+        def act(tx: Transaction) -> tuple[int, bool]:
+            return tx.tables.version, tx.beat(holder.life, session)
+
+        version, beat = yield Trip(act)
+        yield from self._beaten(holder, beat)
+        return self._has_changed(version)
+
+    def _beaten(self, holder: Holder, beat: bool) -> Call:
+        if self._registered == holder and not beat:
+            yield from self._join(holder)
+
+    def _join(self, former: Holder) -> Call:
+        self._former.add(former.life)
+        self._world.new_lives += 1
+        holder = Holder(former.node, f"{former.node} again {self._world.new_lives}")
+        lives = sorted(self._former)
+        self._former.add(holder.life)
+
+        def act(tx: Transaction) -> frozenset[tuple[int, int]]:
+            self._register(tx, holder, lives)
+            return tx.adopt(lives, holder.life)
+
+        held = yield Trip(act)
+        self._world.note(f"{former.node} begins a new life with {len(held)} claims")
+        self._world.tally["new life"] += 1
+        self._registered, self.new_life = holder, NewLife(holder, held)
+
+    def _expire_others(self, holder: Holder) -> Call:
+        seen = yield Trip(lambda tx: tx.others(holder.life), writes=False)
+        dead = self._beats.dead(seen, self._world.now, self._line.number)
+        if not dead:
+            return
+
+        def act(tx: Transaction) -> list[str]:
+            names = tx.expire(dead)
+            if names:
+                tx.recover(holder, "the node of the job is gone")
+            return names
+
+        names = yield Trip(act)
+        if names:
+            self._world.note(f"{holder.node} expires {names}")
+            self._world.tally["expired"] += len(names)
+
+    # turns without an answer
+
+    def _make_sure(self, holder: Holder) -> Call:
+        while (broken := self._doubts.first()) is not None:
+            session = yield Open()
+            if broken.session is not None and broken.session != session:
+                yield Terminate(broken.session)
+            number = broken.claim
+            yield Trip(lambda tx, number=number: tx.give_back(number, holder.life))
+            self._doubts.made_sure()
+
+    def _without_accepted(self, settlements: Sequence[Settlement], result: Result) -> Call:
+        asked = self._doubts.asked(settlements, result.lost)
+        if not asked:
+            return result
+        accepted = yield Trip(lambda tx: tx.before(asked), writes=False)
+        known = {each.id for each in asked if (each.seq, each.claim) in accepted}
+        return replace(result, lost=tuple(each for each in result.lost if each not in known))
+
+    # failover
+
+    def _compare(self, holder: Holder) -> Call:
+        """After a failover: reads what the node holds. A stand-in until the store does it (MN-6)."""
+        if self.timeline != self._world.server.timeline:
+            timeline = self._world.server.timeline
+            held = yield Trip(lambda tx: tx.held(holder.life), writes=False)
+            self.timeline, self.compared = timeline, Compared(held)

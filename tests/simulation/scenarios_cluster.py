@@ -1,0 +1,300 @@
+"""Small histories of several nodes on one store, told on purpose."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from cluster import FEW, GO, STOP, Fate, World, virtual
+from cluster_node import Crew
+from cluster_store import Tables
+from stage import Stage
+
+from chargehand.model.job import State
+
+LONG = 1000.0
+
+
+@contextmanager
+def begin(
+    nodes: dict[str, Sequence[Crew]], lease: float = 30.0, cancel: float = 10.0, stacks: float = 0.25
+) -> Iterator[World]:
+    """A quiet world whose workers are ready."""
+    world = World(1, lease, cancel, watch_every=1.0, stacks=stacks)
+    world.noticed = (9.0, 10.0)
+    with virtual(world):
+        for name, crews in nodes.items():
+            world.start(name, crews)
+            world.run(world.now + 0.5)
+        world.run(3.0)
+        yield world
+        world.settle_down()
+
+
+def pass_by(world: World, seconds: float) -> None:
+    world.run(world.now + seconds)
+
+
+def runs_on(world: World, job: str) -> str | None:
+    """The node that holds the job."""
+    tables = world.server.tables
+    return tables.jobs[tables.seqs[job]].node
+
+
+def attempts(world: World, job: str) -> list[str | None]:
+    """How the attempts of a job ended."""
+    seq = world.server.tables.seqs[job]
+    return [outcome for (of, _), outcome in world.server.tables.ends.items() if of == seq]
+
+
+def started(world: World, job: str) -> list[float]:
+    return [when for when, text in world.history if text.endswith(f"begins {job}")]
+
+
+def when(world: World, job: str, state: State, act: Callable[[str], None]) -> None:
+    """Does something with the node of the job at the moment when the job has got this state."""
+    usual = world.server.committed
+
+    def committed(before: Tables, after: Tables) -> None:
+        usual(before, after)
+        old, new = before.jobs.get(after.seqs[job]), after.jobs[after.seqs[job]]
+        if new.state is state and old is not None and old.state is not state:
+            world.server.committed = usual
+            act(new.node or old.node or "")
+
+    world.server.committed = committed
+
+
+def a_claim_that_a_failover_forgot(_: Stage) -> None:
+    """A job that nobody knows any more ends; another job has its place, and is claimed. Its outcome is not taken."""
+    with begin({"a": [GO], "b": [GO]}) as world:
+        world.planned_fates = [Fate(9.0, "child"), Fate(30.0)]
+        world.enqueue("go", 1)
+        pass_by(world, 2.0)
+        world.outage(0.1, lag=2.5)
+        pass_by(world, 1.0)
+        (second,) = world.enqueue("go", 1)
+        pass_by(world, 20.0)
+        assert list(world.server.tables.seqs) == [second]
+        assert world.tally["outcome refused"] == 1
+        pass_by(world, 20.0)
+        assert attempts(world, second) == ["done"]
+
+
+def a_node_that_others_took_for_dead(_: Stage) -> None:
+    """It ends its job while it is cut off, and another node has the job: the outcome is not taken, nor its children."""
+    with begin({"a": [GO], "b": [GO]}) as world:
+        world.planned_fates = [Fate(36.0, "child"), Fate(20.0)]
+        (job,) = world.enqueue("go", 1)
+        pass_by(world, 2.0)
+        first = runs_on(world, job)
+        assert first is not None
+        world.isolate(first, 38.0)
+        pass_by(world, 34.0)
+        assert runs_on(world, job) not in (None, first)
+        pass_by(world, 40.0)
+        assert attempts(world, job) == ["interrupted", "done"]
+        assert world.tally["outcome refused"] == 1
+        assert world.tally["new life"] == 1
+
+
+def an_outage_costs_no_work(_: Stage) -> None:
+    """Long jobs run everywhere while the server is away for 40 s: each is done once, in its first attempt."""
+    with begin({"a": [GO], "b": [GO], "c": [GO]}) as world:
+        world.planned_fates = [Fate(20.0 + 10 * nr) for nr in range(6)]
+        jobs = world.enqueue("go", 6)
+        pass_by(world, 3.0)
+        world.outage(40.0)
+        pass_by(world, 80.0)
+        assert [attempts(world, job) for job in jobs] == [["done"]] * 6
+        assert world.tally["expired"] == 0
+
+
+def outages_with_a_short_lease(_: Stage) -> None:
+    """The same, with a lease that is shorter than the usual pauses between attempts to connect."""
+    with begin({"a": [GO], "b": [GO], "c": [GO]}, lease=3.0) as world:
+        world.planned_fates = [Fate(60.0) for _ in range(6)]
+        jobs = world.enqueue("go", 6)
+        for seconds in (20.0, 12.7, 9.1):
+            pass_by(world, 4.0)
+            world.outage(seconds)
+            pass_by(world, seconds)
+        pass_by(world, 40.0)
+        assert [attempts(world, job) for job in jobs] == [["done"]] * 6
+        assert world.tally["expired"] == 0
+
+
+def work_that_must_not_overlap(_: Stage) -> None:
+    """A node that is cut off ends the job, which does not yield, before another begins it; it is no failure."""
+    for yields in (None, 5.0):
+        with begin({"a": [STOP], "b": [STOP]}) as world:
+            world.planned_fates = [Fate(LONG, yields=yields), Fate(5.0)]
+            (job,) = world.enqueue("stop", 1)
+            pass_by(world, 2.0)
+            first = runs_on(world, job)
+            assert first is not None
+            world.isolate(first, 60.0)
+            pass_by(world, 70.0)
+            assert attempts(world, job) == ["interrupted", "done"]
+            begun, again = started(world, job)
+            assert again - begun < 40
+
+
+def a_short_absence(_: Stage) -> None:
+    """A node is back before its lease is over, but too late for the job: the job begins again, also there."""
+    with begin({"a": [STOP, GO]}) as world:
+        world.planned_fates = [Fate(LONG, yields=1.0), Fate(5.0)]
+        (job,) = world.enqueue("stop", 1)
+        pass_by(world, 2.0)
+        world.isolate("a", 24.0)
+        pass_by(world, 40.0)
+        assert attempts(world, job) == ["interrupted", "done"]
+
+
+def stack_traces_that_take_long(_: Stage) -> None:
+    """The time for stack traces is a part of the time that a job has which must not overlap."""
+    with begin({"a": [STOP], "b": [STOP]}, lease=10.0, cancel=1.0, stacks=5.0) as world:
+        world.planned_fates = [Fate(LONG), Fate(5.0)]
+        (job,) = world.enqueue("stop", 1)
+        pass_by(world, 2.0)
+        first = runs_on(world, job)
+        assert first is not None
+        world.isolate(first, 20.0)
+        pass_by(world, 30.0)
+        assert attempts(world, job) == ["interrupted", "done"]
+
+
+def a_node_that_is_alone(_: Stage) -> None:
+    """Nobody else writes: a node beats often enough that its work goes on, however little of its lease is left."""
+    with begin({"a": [STOP]}, lease=10.0, cancel=5.75) as world:
+        world.planned_fates = [Fate(60.0)]
+        (job,) = world.enqueue("stop", 1)
+        pass_by(world, 70.0)
+        assert attempts(world, job) == ["done"]
+
+
+def an_answer_that_comes_late(_: Stage) -> None:
+    """The answer to a claim arrives when the lease is nearly over: the job is not begun."""
+    with begin({"a": [STOP], "b": [STOP]}, lease=6.0, cancel=2.0, stacks=1.0) as world:
+        world.planned_fates = [Fate(100.0), Fate(20.0), Fate(20.0)]
+        world.enqueue("stop", 1)
+        pass_by(world, 2.0)
+        (job,) = world.enqueue("stop", 1)
+        when(world, job, State.RUNNING, lambda name: world.isolate(name, 7.0, deaf=True))
+        pass_by(world, 2.0)
+        world.start("c", [STOP])
+        pass_by(world, 60.0)
+        assert (len(started(world, job)), attempts(world, job)) == (1, ["interrupted", "done"])
+
+
+def an_answer_that_is_lost(_: Stage) -> None:
+    """A claim is committed without an answer: no worker has the job, and it is given back. An outcome is not lost."""
+    for state in (State.RUNNING, State.DONE):
+        with begin({"a": [GO]}) as world:
+            world.planned_fates = [Fate(3.0)]
+            (job,) = world.enqueue("go", 1)
+            when(world, job, state, lambda name, world=world: world.isolate(name, 20.0, deaf=True))
+            pass_by(world, 60.0)
+            assert (len(started(world, job)), attempts(world, job)) == (1, ["done"])
+            assert world.tally["outcome refused"] == 0
+
+
+def a_new_life_without_an_answer(_: Stage) -> None:
+    """A node begins a new life, and the answer is lost: it begins another one at once, although its name is taken."""
+    with begin({"a": [GO], "b": [FEW]}) as world:
+        world.planned_fates = [Fate(LONG, yields=1.0), Fate(1.0)]
+        (job,) = world.enqueue("go", 1)
+        pass_by(world, 2.0)
+        world.isolate("a", 40.0)
+        pass_by(world, 39.0)
+        assert runs_on(world, job) is None
+        usual = world.server.committed
+
+        def committed(before: Tables, after: Tables) -> None:
+            usual(before, after)
+            if any(row.name == "a" for row in after.nodes.values()):
+                world.server.committed = usual
+                world.isolate("a", 12.0, deaf=True)
+
+        world.server.committed = committed
+        pass_by(world, 30.0)
+        assert world.tally["new life"] == 1, "the first one is not known to the node"
+        assert [attempts(world, job), len(started(world, job))] == [["interrupted", "done"], 2]
+
+
+def a_release_that_a_failover_forgot(_: Stage) -> None:
+    """A node cancels a job that another has taken. Then the server forgets that: the job is not cancelled for good."""
+    with begin({"a": [GO], "b": [GO]}) as world:
+        world.planned_fates = [Fate(LONG, yields=8.0), Fate(LONG, yields=8.0), Fate(5.0)]
+        (job,) = world.enqueue("go", 1)
+        pass_by(world, 2.0)
+        first = runs_on(world, job)
+        assert first is not None
+        world.isolate(first, 36.0)
+        pass_by(world, 38.0)
+        assert world.tally["new life"] == 1
+        world.outage(0.1, lag=12.0)
+        pass_by(world, 1.0)
+        assert runs_on(world, job) == first
+        pass_by(world, 60.0)
+        assert attempts(world, job)[-1] == "done"
+
+
+def a_failover_while_a_node_is_cut_off(_: Stage) -> None:
+    """No session of the old server is left, which proves nothing: the node has its whole lease to stop its work."""
+    with begin({"a": [STOP], "b": [STOP]}) as world:
+        world.planned_fates = [Fate(LONG), Fate(5.0)]
+        (job,) = world.enqueue("stop", 1)
+        pass_by(world, 2.0)
+        first = runs_on(world, job)
+        assert first is not None
+        world.isolate(first, 60.0)
+        world.outage(1.0, lag=0.1)
+        pass_by(world, 70.0)
+        assert attempts(world, job) == ["interrupted", "done"]
+
+
+def limits_of_all_nodes(_: Stage) -> None:
+    """The smallest limit of all nodes counts, for all of them together, and for each key."""
+    many = Crew(name="few", workers=4, limit=5, limit_per_key=2)
+    with begin({"a": [many], "b": [FEW], "c": [many]}) as world:
+        world.planned_fates = [Fate(5.0) for _ in range(20)]
+        jobs = world.enqueue("few", 12, ["x", "y", None, None])
+        pass_by(world, 1.5)
+        assert sum(runs_on(world, job) is not None for job in jobs) == 3
+        pass_by(world, 60.0)
+        assert [attempts(world, job) for job in jobs] == [["done"]] * 12
+
+
+def a_node_that_starts_again(_: Stage) -> None:
+    """On the same machine its predecessor is proven dead, and its jobs go on at once; elsewhere the lease decides."""
+    for elsewhere, soonest, latest in ((False, 1.0, 4.0), (True, 10.0, 14.0)):
+        with begin({"a": [GO]}) as world:
+            world.planned_fates = [Fate(LONG), Fate(1.0)]
+            (job,) = world.enqueue("go", 1)
+            pass_by(world, 2.0)
+            killed_at = world.now
+            world.kill("a", 1.0, elsewhere=elsewhere)
+            pass_by(world, 30.0)
+            assert attempts(world, job) == ["interrupted", "done"]
+            assert soonest <= started(world, job)[1] - killed_at <= latest
+
+
+CLUSTER: dict[str, Callable[[Stage], None]] = {
+    play.__name__.replace("_", " "): play
+    for play in (
+        a_claim_that_a_failover_forgot,
+        a_node_that_others_took_for_dead,
+        an_outage_costs_no_work,
+        outages_with_a_short_lease,
+        work_that_must_not_overlap,
+        a_short_absence,
+        stack_traces_that_take_long,
+        a_node_that_is_alone,
+        an_answer_that_comes_late,
+        an_answer_that_is_lost,
+        a_new_life_without_an_answer,
+        a_release_that_a_failover_forgot,
+        a_failover_while_a_node_is_cut_off,
+        limits_of_all_nodes,
+        a_node_that_starts_again,
+    )
+}
