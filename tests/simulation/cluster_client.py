@@ -105,7 +105,7 @@ class Client:
         try:
             result = yield from self._running(batch, holder, number, session, changed or batch.unsure)
         except StoreError:
-            self._doubts.add(number, session, batch.settlements)
+            self._doubts.add(number, self._line.last_session, batch.settlements)
             raise
         return (yield from self._without_accepted(batch.settlements, result))
 

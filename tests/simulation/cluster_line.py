@@ -52,6 +52,7 @@ class Line:
     def __init__(self, world: "World", name: str, alive: Callable[[], bool]) -> None:
         self._world, self._name, self._alive = world, name, alive
         self.session: int | None = None
+        self.last_session: int | None = None
         self.number = 0
         """How many connections were opened."""
         self._held_up: list[tuple[int, Callable[[], None]]] = []
@@ -105,7 +106,7 @@ class Line:
             elif not world.server.up:
                 step(None, StoreError("connection refused"))
             else:
-                self.session = world.server.connect()
+                self.session = self.last_session = world.server.connect()
                 self.number += 1
                 self._send(wanted, step)
 

@@ -50,7 +50,7 @@ CLUSTER_MUTANTS = (
         file="stores/postgres/beats.py",
         old="(node.beat, at if beat == node.beat else now)",
         new="(node.beat, at)",
-        profile="an outage costs no work",
+        profile="a short absence",
     ),
     Mutant(
         name="a session that has ended proves that the node is dead",

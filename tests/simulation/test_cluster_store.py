@@ -33,7 +33,7 @@ class Pair:
     def __init__(self, both: "Both", name: str) -> None:
         self._both, self.name = both, name
         self.store = PostgresStore(parse(both.url), node=True, now_ms=lambda: both.now_ms)
-        line = SimpleNamespace(session=both.server.connect(), number=1)
+        line = SimpleNamespace(session=both.server.connect(), last_session=1, number=1)
         self.holder = self._holder = Holder(name, f"{name} 1")
         self.client = Client(cast(Any, both.world), cast(Any, line), self.holder, (), ABOUT)
         self.register(5)

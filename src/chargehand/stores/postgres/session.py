@@ -107,6 +107,8 @@ class Session:
         self.watch = Watch()
         self.number = 0
         """How many connections were opened: it identifies the present one."""
+        self.last_backend: int | None = None
+        """The server process of the last connection, also after that was dropped."""
         in_child(self.forked)
 
     @property
@@ -123,6 +125,7 @@ class Session:
             self._losses = self._line.losses
             self._opened = driver.connect(self.address, self._settings)
             self.number += 1
+            self.last_backend = self._opened.backend
         return self._opened
 
     @property
