@@ -1,0 +1,35 @@
+"""Tests for turns of which a node does not know whether the store has committed them."""
+
+from ledger_builders import claims
+
+from chargehand.model.doubts import Doubts, Unsure
+from chargehand.model.job import Done, Settlement, settle
+
+# spec: WK-4, MN-2
+
+
+def ends(*numbers: int) -> list[Settlement]:
+    found = [settle(claim, Done()) for claim in claims(*numbers)]
+    return [each for each in found if each is not None]
+
+
+def test_turns_are_made_sure_of_one_after_the_other() -> None:
+    doubts = Doubts()
+    assert doubts.first() is None
+    doubts.add(7, 70, ends(0))
+    doubts.add(8, None, [])
+    assert doubts.first() == Unsure(7, 70, frozenset({(0, 1)}))
+    assert doubts.first() == Unsure(7, 70, frozenset({(0, 1)})), "until its claims were given back"
+    doubts.made_sure()
+    assert doubts.first() == Unsure(8, None, frozenset())
+    doubts.made_sure()
+    assert doubts.first() is None
+
+
+def test_a_refused_outcome_is_in_doubt_if_a_turn_without_an_answer_had_it_and_only_once() -> None:
+    doubts = Doubts()
+    doubts.add(7, 70, ends(0, 1))
+    assert doubts.asked(ends(0), ["job-0"]) == [], "the turn may still commit"
+    doubts.made_sure()
+    assert doubts.asked(ends(0, 1, 2), ["job-0", "job-2"]) == ends(0)
+    assert doubts.asked(ends(0), ["job-0"]) == []
