@@ -7,7 +7,6 @@ decides by itself is wrong.
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 from cluster_line import Call, Open, Terminate, Trip, Wait
 from cluster_store import Transaction
 from msgspec.structs import replace
@@ -15,7 +14,10 @@ from msgspec.structs import replace
 from chargehand import ids
 from chargehand.errors import StoreError
 from chargehand.model.batch import Batch, Grant, Result, Want
+from chargehand.model import failover
 from chargehand.model.doubts import Doubts
+from chargehand.model.failover import Change, Comparison, Ends, ServerClaim
+from chargehand.model.failover import Server as ServerId
 from chargehand.model.job import Settlement
 from chargehand.model.records import CrewRow, Holder, NewLife, NodeAbout
 from chargehand.model.succession import Fate, Succession, name_taken
@@ -30,12 +32,6 @@ SLOW_ANSWER = 2.0
 RECOVER_AGAIN = 0.5
 
 
-class Compared(msgspec.Struct, frozen=True):
-    """The server's timeline has changed: what the node holds there now."""
-
-    held: frozenset[tuple[int, int]]
-
-
 class Client:
     """The store object of one node process."""
 
@@ -47,10 +43,12 @@ class Client:
         self._registered: Holder | None = None
         self._former: set[str] = set()
         self._doubts, self._beats = Doubts(), Beats()
-        self.timeline = world.server.timeline
+        self._server: ServerId | None = None
         self._version: int | None = None
         self.new_life: NewLife | None = None
-        self.compared: Compared | None = None
+        self.comparison: Comparison | None = None
+        self._recognised: int | None = None
+        self._compared, self._replaced, self._ends = True, False, Ends()
 
     # a node starts
 
@@ -60,6 +58,7 @@ class Client:
         after = () if last is None else (last,)
         yield Trip(lambda tx: self._register(tx, self.holder, after))
         self._registered = self.holder
+        self._former.update(after)
         while True:
             try:
                 yield Trip(lambda tx: tx.recover(self.holder, "the node ended while the job was running"))
@@ -90,24 +89,28 @@ class Client:
     def turn(self, batch: Batch) -> Call:
         """Executes a batch. Returns its result."""
         holder = self.holder
+        yield from self._recognise()
         yield from self._make_sure(holder)
-        yield from self._compare(holder)
+        holder = yield from self._compare(holder)
         registered = self._registered == holder
         if registered and self._beats.is_due(self._world.now):
             yield from self._expire_others(holder)
         has_work = batch.hinted or batch.settlements or batch.notes or batch.requests or batch.chores
         changed = False
         if batch.poll and not has_work:
-            changed = (yield from self._poll(holder)) or batch.unsure
+            others_wrote, holder = yield from self._poll(holder)
+            changed = others_wrote or batch.unsure
             if not changed:
                 return Result()
         number, session = ids.new_claim(), (yield Open())
         try:
             result = yield from self._running(batch, holder, number, session, changed or batch.unsure)
         except StoreError:
-            self._doubts.add(number, self._line.last_session, batch.settlements)
+            self._doubts.add(number, self._line.last_session, self._server, batch.settlements)
             raise
-        return (yield from self._without_accepted(batch.settlements, result))
+        result = yield from self._without_accepted(batch.settlements, result)
+        self._keep(batch, result, holder)
+        return result
 
     def _running(self, batch: Batch, holder: Holder, number: int, session: int, changed: bool) -> Call:
         registered = self._registered == holder
@@ -151,12 +154,13 @@ class Client:
             return tx.tables.version, tx.beat(holder.life, session)
 
         version, beat = yield Trip(act)
-        yield from self._beaten(holder, beat)
-        return self._has_changed(version)
+        holder = yield from self._beaten(holder, beat)
+        return self._has_changed(version), holder
 
     def _beaten(self, holder: Holder, beat: bool) -> Call:
-        if self._registered == holder and not beat:
-            yield from self._join(holder)
+        if self._registered != holder or beat:
+            return holder
+        return (yield from self._join(holder))
 
     def _join(self, former: Holder) -> Call:
         self._former.add(former.life)
@@ -173,6 +177,7 @@ class Client:
         self._world.note(f"{former.node} begins a new life with {len(held)} claims")
         self._world.tally["new life"] += 1
         self._registered, self.new_life = holder, NewLife(holder, held)
+        return holder
 
     def _expire_others(self, holder: Holder) -> Call:
         seen = yield Trip(lambda tx: tx.others(holder.life), writes=False)
@@ -196,7 +201,7 @@ class Client:
     def _make_sure(self, holder: Holder) -> Call:
         while (broken := self._doubts.first()) is not None:
             session = yield Open()
-            if broken.session is not None and broken.session != session:
+            if broken.session is not None and broken.may_run_on(self._server, session):
                 yield Terminate(broken.session)
             number = broken.claim
             yield Trip(lambda tx, number=number: tx.give_back(number, holder.life))
@@ -210,11 +215,42 @@ class Client:
         known = {each.id for each in asked if (each.seq, each.claim) in accepted}
         return replace(result, lost=tuple(each for each in result.lost if each not in known))
 
-    # failover
+    # servers that replace others
+
+    def _recognise(self) -> Call:
+        yield Open()
+        known = self._recognised == self._line.number
+        if known:
+            return
+        found = yield Trip(lambda tx: ServerId("system", self._world.server.timeline, ""), writes=False)
+        change = failover.judge(self._server, found)
+        assert change is not Change.OUTDATED
+        self._compared &= self._recognised is None
+        self._replaced |= change is Change.REPLACED
+        self._beats = Beats()
+        self._server, self._recognised = found, self._line.number
 
     def _compare(self, holder: Holder) -> Call:
-        """After a failover: reads what the node holds. A stand-in until the store does it (MN-6)."""
-        if self.timeline != self._world.server.timeline:
-            timeline = self._world.server.timeline
-            held = yield Trip(lambda tx: tx.held(holder.life), writes=False)
-            self.timeline, self.compared = timeline, Compared(held)
+        if self._compared or self._registered != holder:
+            return holder
+        session = yield Open()
+        beat = yield Trip(lambda tx: tx.beat(holder.life, session))
+        holder = yield from self._beaten(holder, beat)
+        claims = yield Trip(lambda tx: [ServerClaim(*row) for row in tx.held_by(holder.life)], writes=False)
+        ends = self._ends.recent(self._world.now)
+        recorded = yield Trip(lambda tx: tx.recorded(ends), writes=False)
+        self.comparison = failover.compare(ends, claims, recorded, replaced=self._replaced)
+        self._compared, self._replaced = True, False
+        return holder
+
+    def _keep(self, batch: Batch, result: Result, holder: Holder) -> None:
+        refused = set(result.lost)
+        self._ends.add((each for each in batch.settlements if each.id not in refused), self._world.now)
+        if result.lost or self._registered != holder:
+            self._compared = False
+
+    @property
+    def up_to_date(self) -> bool:
+        """Whether the node knows the present server, and what that has of its claims."""
+        timeline = None if self._server is None else self._server.timeline
+        return timeline == self._world.server.timeline and not self._replaced and self.comparison is None

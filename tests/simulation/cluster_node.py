@@ -13,6 +13,7 @@ from cluster_line import Line
 from chargehand.errors import StoreError
 from chargehand.model.batch import NOTHING, Batch, Result
 from chargehand.model.chores import LookAtPauses
+from chargehand.model.failover import Comparison
 from chargehand.model.fleet.death import Death, Reason, last_outcome
 from chargehand.model.fleet.fleet import Fleet
 from chargehand.model.fleet.lifecycle import (
@@ -29,7 +30,7 @@ from chargehand.model.fleet.lifecycle import (
     Tick,
 )
 from chargehand.model.fleet.policy import LivenessPolicy, RestartPolicy, StartPolicy, Terms
-from chargehand.model.job import Claim, Done, NewJob, Outcome, RetryLater, Settlement, Stopped
+from chargehand.model.job import Claim, Done, NewJob, Outcome, RetryLater, Stopped
 from chargehand.model.lease import CutOff, longest_end, longest_pause
 from chargehand.model.ledger import Ledger, Todo
 from chargehand.model.records import CrewRow, Holder, NodeAbout
@@ -37,10 +38,8 @@ from chargehand.model.records import CrewRow, Holder, NodeAbout
 if TYPE_CHECKING:
     from cluster import World
 
-FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
+FIRST_PAUSE, LONGEST_PAUSE = 0.1, 1.0
 BEATS_A_LEASE = 3
-REPEATED = 60.0
-"""Outcomes of so many seconds are repeated after a failover."""
 LIFTED = RestartPolicy(rapid_limit=10**6, lifetime_limit=10**6, longest_pause=5.0)
 STEP = 0.0005
 
@@ -143,7 +142,6 @@ class Node:
         )
         self.workers: dict[str, Worker] = {}
         self._pause = FIRST_PAUSE
-        self._recent: list[tuple[float, Settlement]] = []
         self._planned = 0
         self.line.run(self.client.open(world.is_alive), self._opened)
 
@@ -215,9 +213,13 @@ class Node:
 
     def _hear(self, batch: Batch, result: Result | None, error: StoreError | None) -> None:
         now = self.world.now
-        compared, self.client.compared = self.client.compared, None
-        if compared is not None:
-            self._compare(compared.held, now)
+        comparison, self.client.comparison = self.client.comparison, None
+        if comparison is not None:
+            self._compare(comparison, now)
+        life, self.client.new_life = self.client.new_life, None
+        if life is not None:
+            self.client.holder = life.holder
+            self._disown(life.held, now)
         if result is None:
             self.world.note(f"{self.name}: {error}")
             self.world.tally["turn failed"] += 1
@@ -225,10 +227,6 @@ class Node:
             self._pause = min(self._pause * 2, self._longest_pause)
         else:
             self._committed(batch, result, now)
-        life, self.client.new_life = self.client.new_life, None
-        if life is not None:
-            self.client.holder = life.holder
-            self._disown(life.held, now)
         self.step()
 
     def _committed(self, batch: Batch, result: Result, now: float) -> None:
@@ -241,8 +239,6 @@ class Node:
                 self._stop_work(now)
         for component, todo in self.ledger.confirm(result, now):
             self.hand_out(component, todo)
-        self._recent = [each for each in self._recent if each[0] > now - REPEATED]
-        self._recent += [(now, each) for each in batch.settlements if each.id not in result.lost]
         self.world.tally["outcome refused"] += len(result.lost)
         self.world.oracle.refused(self, [each for each in batch.settlements if each.id in result.lost])
 
@@ -259,13 +255,13 @@ class Node:
         for component, job in running:
             self.act(self.fleet.cancel(component, job, now))
 
-    def _compare(self, held: frozenset[tuple[int, int]], now: float) -> None:
-        """After a failover: repeats outcomes, and cancels what is not its own. A stand-in (MN-6)."""
-        self.world.note(f"{self.name} repeats {len(self._recent)} outcomes after a failover")
-        for _, settlement in self._recent:
-            self.ledger._add_settlement(settlement, now)
-        self._recent = []
-        self._disown(held, now)
+    def _compare(self, found: Comparison, now: float) -> None:
+        running, released = self.ledger.compare(found, now)
+        self.world.tally["outcome repeated"] += len(found.repeat)
+        if found.replaced or found.repeat or released:
+            self.world.note(f"{self.name} repeats {len(found.repeat)} outcomes, queues {released} jobs, cancels {running}")
+        for component, job in running:
+            self.act(self.fleet.cancel(component, job, now))
 
     # the fleet and its workers
 

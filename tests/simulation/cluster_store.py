@@ -161,6 +161,16 @@ class Transaction:
                 self._put(replace(row, life=life))
         return self.held(life)
 
+    def held_by(self, life: str) -> list[tuple[str, int, int, str]]:
+        """Returns the id, seq, number and queue of every claim of this life."""
+        rows = self.tables.jobs.values()
+        held = [row for row in rows if row.claim is not None and row.life == life]
+        return [(row.new.id, row.seq, row.claim or 0, row.new.queue) for row in held]
+
+    def recorded(self, ends: Sequence[Settlement]) -> set[tuple[int, int]]:
+        """Returns those of these claims that have ended."""
+        return {(end.seq, end.claim) for end in ends} & self.tables.ends.keys()
+
     def held(self, life: str) -> frozenset[tuple[int, int]]:
         """Returns the seq and the number of every claim of this life."""
         rows = self.tables.jobs.values()

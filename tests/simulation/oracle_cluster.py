@@ -91,7 +91,7 @@ class Oracle:
 
     def _goes_on(self, node: "Node", worker: "Worker", what: str) -> None:
         claim, world = worker.claim, self._world
-        if claim is None or node.crews[claim.queue].stops or node.client.timeline != world.server.timeline:
+        if claim is None or node.crews[claim.queue].stops or not node.client.up_to_date:
             return
         row = world.server.tables.jobs.get(claim.seq)
         held = row is not None and row.claim == claim.number
@@ -102,7 +102,7 @@ class Oracle:
         ends = self._world.server.tables.ends
         for each in settlements:
             accepted = ends.get((each.seq, each.claim), "") == each.outcome
-            late = node.client.timeline != self._world.server.timeline
+            late = not node.client.up_to_date
             self.check(late or not accepted, f"{node.name} takes the outcome of {each.id} for refused, but it counts")
 
     # what the store does
