@@ -289,53 +289,6 @@ def test_a_node_that_finds_itself_expired_begins_a_new_life_with_what_it_still_h
     assert state(node, "kept") is State.DONE
 
 
-# spec: MN-2
-def test_a_new_life_that_began_without_an_answer_is_begun_again(
-    open_one: Opener, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    node = open_one(node=True)
-    register(node, crew("q"))
-    put(node, job("kept"), job("new"))
-    kept = take_one(node)
-    expire(open_one(), ME)
-    commit = node.session._commit
-
-    def without_answer() -> None:
-        commit()
-        raise StoreError("no answer")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(node.session, "_commit", without_answer)
-        with pytest.raises(StoreError, match="no answer"):
-            node.turn(Batch(poll=True), ME)
-    assert node.new_life() is None
-    node.turn(Batch(poll=True), ME)
-    life, found = node.new_life(), node.fleet.last_life(ME.node)
-    assert life is not None
-    assert found is not None
-    assert (life.held, found.life) == ({(kept.seq, kept.number)}, life.holder.life)
-    assert len(node.turn(Batch(wants=WANT), life.holder).grants[0].claims) == 1
-
-
-# spec: MN-2, MN-6
-def test_a_life_that_a_failover_restores_does_not_keep_the_name_from_its_own_node(open_one: Opener) -> None:
-    node, other = open_one(node=True), open_one()
-    register(node, crew("q"))
-    expire(other, ME)
-    node.turn(Batch(poll=True), ME)
-    second = node.new_life()
-    assert second is not None
-    put(node, job("one"))
-    claim = take_one(node, holder=second.holder)
-    with other.transaction() as tx:
-        for table in ("node", "live"):
-            tx.execute(f"UPDATE chargehand_{table} SET incarnation = %s", (ME.life,))
-    node.turn(Batch(poll=True), second.holder)
-    third = node.new_life()
-    assert third is not None
-    assert third.held == {(claim.seq, claim.number)}
-
-
 # spec: MN-2, WK-12
 def test_an_expired_node_claims_nothing_from_a_queue_whose_keys_have_limits(open_one: Opener) -> None:
     node = open_one(node=True)
@@ -346,6 +299,19 @@ def test_an_expired_node_claims_nothing_from_a_queue_whose_keys_have_limits(open
     life = node.new_life()
     assert life is not None
     assert len(node.turn(Batch(wants=WANT), life.holder).grants[0].claims) == 1
+
+
+# spec: MN-2
+def test_a_node_that_learns_from_a_poll_that_it_was_expired_claims_as_its_new_life(open_one: Opener) -> None:
+    node, other = open_one(node=True), open_one()
+    register(node, crew("q"))
+    node.turn(Batch(poll=True), ME)
+    put(other, job())
+    expire(other, ME)
+    assert len(node.turn(Batch(poll=True, wants=WANT), ME).grants[0].claims) == 1
+    life = node.new_life()
+    assert life is not None
+    assert node.session.rows(b"SELECT incarnation FROM chargehand_live") == [(life.holder.life,)]
 
 
 # spec: MN-1, MN-2
