@@ -39,5 +39,10 @@ def test_a_refused_outcome_is_in_doubt_if_a_turn_without_an_answer_had_it_and_on
 
 def test_the_session_of_a_turn_is_looked_for_on_its_own_server_unless_it_is_the_present_one() -> None:
     turn = Unsure(7, 70, HERE, frozenset())
-    assert [turn.may_run_on(*at) for at in ((HERE, 71), (HERE, 70), (THERE, 71), (HERE, None))] == [True, False, False, True]
+    assert [turn.may_run_on(*at) for at in ((HERE, 71), (HERE, 70), (THERE, 71), (HERE, None))] == [
+        True,
+        False,
+        False,
+        True,
+    ]
     assert not Unsure(7, None, HERE, frozenset()).may_run_on(HERE, 71)

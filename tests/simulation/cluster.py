@@ -27,6 +27,8 @@ LONGEST_CALM = 900.0
 MOST_FORGOTTEN = 30.0
 """A standby lags behind by at most so many seconds: outcomes of a minute are repeated."""
 NO_FRAMES = 1e7
+SLOWEST = 12.0
+"""Seconds that a request or an answer takes at most."""
 USUAL_POLL = ledger.POLL
 
 GO = Crew(name="go", workers=2)
@@ -111,8 +113,8 @@ class World(Clockwork):
         if self.now < self.slow_until and self.chance.random() < 0.2:
             self.tally["slow trip"] += 1
             for name in self.nodes:
-                self.troubled_at[name] = self.now + 12
-            return self.chance.uniform(0.5, 12)
+                self.troubled_at[name] = self.now + 2 * SLOWEST
+            return self.chance.uniform(0.5, SLOWEST)
         return self.chance.choice([0.0005, 0.002, 0.01])
 
     def fate(self, claim: Claim) -> Fate:

@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from chargehand import ids
 from chargehand.errors import StoreError
-from chargehand.model.batch import Batch, Grant, Result, Want
 from chargehand.model import failover
+from chargehand.model.batch import Batch, Grant, Result, Want
 from chargehand.model.doubts import Doubts
 from chargehand.model.failover import Change, Comparison, Ends, ServerClaim
 from chargehand.model.failover import Server as ServerId
@@ -224,10 +224,10 @@ class Client:
             return
         found = yield Trip(lambda tx: ServerId("system", self._world.server.timeline, ""), writes=False)
         change = failover.judge(self._server, found)
+        # `Beats` begins anew by itself on another connection, which the shipped turn does once more.
         assert change is not Change.OUTDATED
         self._compared &= self._recognised is None
         self._replaced |= change is Change.REPLACED
-        self._beats = Beats()
         self._server, self._recognised = found, self._line.number
 
     def _compare(self, holder: Holder) -> Call:

@@ -31,7 +31,7 @@ from chargehand.model.fleet.lifecycle import (
 )
 from chargehand.model.fleet.policy import LivenessPolicy, RestartPolicy, StartPolicy, Terms
 from chargehand.model.job import Claim, Done, NewJob, Outcome, RetryLater, Stopped
-from chargehand.model.lease import CutOff, longest_end, longest_pause
+from chargehand.model.lease import CutOff, longest_end
 from chargehand.model.ledger import Ledger, Todo
 from chargehand.model.records import CrewRow, Holder, NodeAbout
 
@@ -134,7 +134,6 @@ class Node:
         self._beat = min(liveness.node_beat, liveness.lease / BEATS_A_LEASE)
         if self.cut_off is not None:
             self._beat = min(self._beat, self.cut_off.beat_every)
-        self._longest_pause = min(LONGEST_PAUSE, longest_pause(liveness.lease))
         self._tend_at = self._submitted_at = world.now
         self.line = Line(world, name, lambda: self.alive)
         self.client = Client(
@@ -224,7 +223,7 @@ class Node:
             self.world.note(f"{self.name}: {error}")
             self.world.tally["turn failed"] += 1
             self.ledger.failed(now, self._pause)
-            self._pause = min(self._pause * 2, self._longest_pause)
+            self._pause = min(self._pause * 2, LONGEST_PAUSE)
         else:
             self._committed(batch, result, now)
         self.step()
@@ -259,7 +258,9 @@ class Node:
         running, released = self.ledger.compare(found, now)
         self.world.tally["outcome repeated"] += len(found.repeat)
         if found.replaced or found.repeat or released:
-            self.world.note(f"{self.name} repeats {len(found.repeat)} outcomes, queues {released} jobs, cancels {running}")
+            self.world.note(
+                f"{self.name} repeats {len(found.repeat)} outcomes, queues {released} jobs, cancels {running}"
+            )
         for component, job in running:
             self.act(self.fleet.cancel(component, job, now))
 

@@ -284,7 +284,9 @@ class Transaction:
         if room is not None:
             most = min(most, room)
             asleep = min(asleep, room - most)
-        ready = sorted((row for row in jobs.values() if row.new.queue == queue and row.ready), key=lambda row: row.order)
+        ready = sorted(
+            (row for row in jobs.values() if row.new.queue == queue and row.ready), key=lambda row: row.order
+        )
         next_in: int | None = None
         if registered and holder.life not in self.tables.nodes:
             taken, waiting = list[Row](), min(len(ready), asleep)

@@ -16,7 +16,7 @@ CLUSTER_MUTANTS = (
     Mutant(
         name="the number of a claim is the hour",
         file="ids.py",
-        old="    return (clock.now_ms() << RANDOM_BITS | int.from_bytes(os.urandom(4), \"big\") >> 32 - RANDOM_BITS)"
+        old='    return (clock.now_ms() << RANDOM_BITS | int.from_bytes(os.urandom(4), "big") >> 32 - RANDOM_BITS)'
         " & (1 << 63) - 1\n",
         new="    return clock.now_ms() // 3_600_000\n",
         profile="a node that others took for dead",
@@ -60,11 +60,12 @@ CLUSTER_MUTANTS = (
         profile="a failover while a node is cut off",
     ),
     Mutant(
-        name="a node tries to reach the store as seldom as with any lease",
-        file="model/lease.py",
-        old="    return lease * SHORT / 2\n",
-        new="    return lease * 10\n",
+        name="a node tries to reach the store too seldom",
+        file="cluster_node.py",
+        old="FIRST_PAUSE, LONGEST_PAUSE = 0.1, 1.0\n",
+        new="FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0\n",
         profile="outages with a short lease",
+        simulator=True,
     ),
     Mutant(
         name="a node elsewhere is dead at once",

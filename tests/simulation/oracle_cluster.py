@@ -101,7 +101,7 @@ class Oracle:
         """A node learns that outcomes were refused."""
         ends = self._world.server.tables.ends
         for each in settlements:
-            accepted = ends.get((each.seq, each.claim), "") == each.outcome
+            accepted = each.outcome == "done" and ends.get((each.seq, each.claim)) == "done"
             late = not node.client.up_to_date
             self.check(late or not accepted, f"{node.name} takes the outcome of {each.id} for refused, but it counts")
 
@@ -119,7 +119,8 @@ class Oracle:
                 if old.claim is not None and row.claim != old.claim:
                     self._released(old, row, before, after)
             if row.claim is not None and (old is None or old.claim != row.claim):
-                self.check(old is None or old.claim is None, f"{row.new.id} is claimed while it is claimed")
+                ended = old is None or old.claim is None or (seq, old.claim) in after.ends  # in the same transaction
+                self.check(ended, f"{row.new.id} is claimed while it is claimed")
                 key = (seq, row.claim)
                 self.check(key not in self._issued, f"{row.new.id}: a number is given to a second claim")
                 self._issued[key] = (row.new.id, after.version)
@@ -167,6 +168,7 @@ class Oracle:
         silent = world.now - max(self._beat_at[row.life], world.server.up_since)
         self.check(silent >= lease - EPS, f"{row.name} is expired after {silent:.3f} s of {lease} s without a beat")
         near = world.now - world.troubled_at.get(row.name, -1e9) <= 2 * row.about.lease
+        near |= not world.is_alive(row.about.pid or 0, 0)
         self.check(near, f"{row.name} is expired, though nothing but the server was away")
 
     def _declared(self, tables: Tables) -> None:

@@ -109,11 +109,11 @@ def an_outage_costs_no_work(_: Stage) -> None:
 
 
 def outages_with_a_short_lease(_: Stage) -> None:
-    """The same, with a lease that is shorter than the usual pauses between attempts to connect."""
+    """The same, with a short lease: nodes that come back expire no others."""
     with begin({"a": [GO], "b": [GO], "c": [GO]}, lease=3.0) as world:
         world.planned_fates = [Fate(60.0) for _ in range(6)]
         jobs = world.enqueue("go", 6)
-        for seconds in (20.0, 12.7, 9.1):
+        for seconds in (12.0, 9.1, 20.0):
             pass_by(world, 4.0)
             world.outage(seconds)
             pass_by(world, seconds)
@@ -202,6 +202,7 @@ def an_answer_that_is_lost(_: Stage) -> None:
 def a_new_life_without_an_answer(_: Stage) -> None:
     """A node begins a new life, and the answer is lost: it begins another one at once, although its name is taken."""
     with begin({"a": [GO], "b": [FEW]}) as world:
+        world.noticed = (2.0, 3.0)
         world.planned_fates = [Fate(LONG, yields=1.0), Fate(1.0)]
         (job,) = world.enqueue("go", 1)
         pass_by(world, 2.0)
@@ -214,7 +215,7 @@ def a_new_life_without_an_answer(_: Stage) -> None:
             usual(before, after)
             if any(row.name == "a" for row in after.nodes.values()):
                 world.server.committed = usual
-                world.isolate("a", 12.0, deaf=True)
+                world.isolate("a", 4.0, deaf=True)
 
         world.server.committed = committed
         pass_by(world, 45.0)

@@ -40,9 +40,7 @@ class Doubts:
         self._outcomes: set[tuple[int, int]] = set()
         """Outcomes of such turns that are sent again."""
 
-    def add(
-        self, claim: int, session: int | None, server: Server | None, settlements: Sequence[Settlement]
-    ) -> None:
+    def add(self, claim: int, session: int | None, server: Server | None, settlements: Sequence[Settlement]) -> None:
         """Records a turn without an answer."""
         outcomes = frozenset((each.seq, each.claim) for each in settlements)
         self._turns.append(Unsure(claim, session, server, outcomes))

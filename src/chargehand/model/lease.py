@@ -22,14 +22,6 @@ def patience(node: NodeAbout, *, session_ended: bool) -> float:
     return node.lease * SHORT if session_ended and not node.stops else node.lease
 
 
-def longest_pause(lease: float) -> float:
-    """Returns the most seconds that a node may wait before it tries again to reach a store that has failed.
-
-    After an outage the sessions of all nodes have ended: each must beat before the first to come back expires it.
-    """
-    return lease * SHORT / 2
-
-
 def longest_end(liveness: LivenessPolicy) -> float:
     """Returns the seconds from the cancellation of a job to the SIGKILL for a worker that does not end it."""
     return liveness.cancel + liveness.stacks

@@ -25,7 +25,7 @@ from chargehand.model.fleet.lifecycle import GpusRead
 from chargehand.model.fleet.pace import Pace
 from chargehand.model.health import judge
 from chargehand.model.job import FINISHED, Settlement, State
-from chargehand.model.lease import CutOff, longest_end, longest_pause
+from chargehand.model.lease import CutOff, longest_end
 from chargehand.model.ledger import Ledger
 from chargehand.model.records import CrewRow, Holder, NodeAbout
 from chargehand.model.status import NodeStatus, StoreStatus, UnkillableProcess
@@ -121,10 +121,8 @@ class Node:
         self._cut_off: CutOff | None = None
         """Set if others may take the jobs of this node, and some of its crews stop before."""
         beat = plan.liveness.node_beat
-        self._longest_pause = LONGEST_PAUSE
         if self._location.server is not None:
             beat = min(beat, plan.liveness.lease / BEATS_A_LEASE)
-            self._longest_pause = min(LONGEST_PAUSE, longest_pause(plan.liveness.lease))
             if stopping:
                 self._cut_off = CutOff(plan.liveness.lease, longest_end(plan.liveness), now)
                 beat = min(beat, self._cut_off.beat_every)
@@ -450,7 +448,7 @@ class Node:
         self._failing = why
         for request in self._ledger.failed(now, self._pause):
             refuse(request.token, why, "StoreError")
-        self._pause = min(self._pause * 2, self._longest_pause)
+        self._pause = min(self._pause * 2, LONGEST_PAUSE)
 
     def _committed(self, result: Result, now: float) -> None:
         batch = self._ledger.in_flight
