@@ -280,6 +280,8 @@ class Transaction:
         limit_of = self.tables.limits.get(queue, NO_LIMIT)
         running = [row for row in jobs.values() if row.new.queue == queue and row.claim is not None]
         room = limits.room(limit_of, len(running))
+        if room == 0 and not want.ahead:
+            return Grant(want.crew, (), None, limited=True)
         most, asleep = want.limit, want.asleep
         if room is not None:
             most = min(most, room)

@@ -14,13 +14,14 @@ from cluster_store import Server, Transaction
 
 import pgserver
 from chargehand.model.batch import Batch, Request, Result, Want
-from chargehand.model.job import Claim, Crashed, Done, Interrupted, NewJob, RetryLater, Returned, Settlement, settle
+from chargehand.model.job import Claim, Crashed, Done, Interrupted, NewJob, Outcome, RetryLater, Returned, Settlement, settle
 from chargehand.model.records import CrewRow, Holder, JobFilter, NodeAbout
 
 if (packages := pgserver.missing()) is not None:
     pytest.skip(f"the simulated store is NOT compared with PostgreSQL: pip install {packages}", allow_module_level=True)
 
 from chargehand.stores.postgres.address import parse
+from chargehand.stores.postgres.position import Positions
 from chargehand.stores.postgres.store import PostgresStore
 
 ABOUT = NodeAbout(lease=1000.0)
@@ -48,6 +49,7 @@ class Pair:
 
     def turn(self, real: Batch, simulated: Batch) -> tuple[Result, Result]:
         """Executes a batch on both; a new life must hold the same jobs."""
+        self.store._turns._positions = Positions()  # it delays jobs that others have queued again, for a second at most
         results = self.store.turn(real, self._holder), self._both.drive(self.client.turn(simulated))
         life, told = self.store.new_life(), self.client.new_life
         self.client.new_life = None
@@ -70,6 +72,7 @@ class Both:
         )  # fmt: skip
         self.nodes = [Pair(self, name) for name in "abc"]
         self.claims: list[tuple[Claim, Claim]] = []
+        self._outcomes: dict[Claim, Outcome] = {}
         self._jobs = 0
 
     def drive(self, call: Call) -> Any:
@@ -101,11 +104,11 @@ class Both:
     def _ends(self) -> tuple[list[Settlement], list[Settlement]]:
         found: tuple[list[Settlement], list[Settlement]] = ([], [])
         for pair in self.chance.sample(self.claims, min(len(self.claims), self.chance.choice([0, 1, 3]))):
-            child = NewJob(id=f"{pair[0].id}+{self.chance.random()}", queue="plain")
+            child = NewJob(id=f"{pair[0].id}+{pair[0].number}", queue="plain")
             outcomes = [
                 Done("1"), Done("1", (child,)), RetryLater(1000, "x"), Crashed("x"), Interrupted("x"), Returned(),
             ]  # fmt: skip
-            outcome = self.chance.choice(outcomes)
+            outcome = self._outcomes.setdefault(pair[0], self.chance.choice(outcomes))  # a claim has one
             for claim, into in zip(pair, found, strict=True):
                 settlement = settle(claim, outcome)
                 assert settlement is not None

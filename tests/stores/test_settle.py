@@ -9,6 +9,7 @@ from builders import (
     HOUR,
     ME,
     bring,
+    cancel,
     end,
     everything,
     job,
@@ -462,3 +463,14 @@ def test_recovering_spares_what_an_unkillable_worker_holds_or_may_hold(store: St
         assert [ended.id for ended in tx.jobs.recover(ME, "the node ended", spare=["w:0"])] == [sibling.id]
     assert (state(store, own.id), state(store, unknown.id)) == (State.RUNNING, State.RUNNING)
     assert sorted(recover(store)) == sorted([own.id, unknown.id])
+
+
+# spec: WK-4
+def test_a_late_outcome_of_a_claim_that_was_cancelled_enqueues_nothing(store: Store) -> None:
+    put(store, job("parent"))
+    claim = take_one(store)
+    assert cancel(store, "parent") == []
+    assert recover(store, Holder(ME.node, "another life")) == ["parent"]
+    assert state(store, "parent") is State.CANCELLED
+    assert end(store, claim, Done("1", (job("child"),))) == ["parent"]
+    assert store.jobs.get("child") is None

@@ -1,7 +1,7 @@
 -- Statements that add jobs. Jobs arrive as one JSON text: lists of values cost the client far more.
 
 -- name: enqueue
--- A job with a parent is added only if that outcome was accepted: `chargehand_end` has the parent with the same claim.
+-- A job with a parent is added only if that outcome was accepted: `chargehand_end` has the parent as done with the same claim.
 WITH e AS MATERIALIZED (
   SELECT * FROM ROWS FROM (json_to_recordset($2::json) AS (
     id text, queue text, rank int, delay_ms bigint, run_at_ms bigint, max_attempts int, timeout_ms bigint, key text,
@@ -9,7 +9,8 @@ WITH e AS MATERIALIZED (
   )) WITH ORDINALITY AS e(id, queue, rank, delay_ms, run_at_ms, max_attempts, timeout_ms, key, limit_key, item, label,
     tags, payload, parent, claim, nr)
   WHERE parent IS NULL
-    OR EXISTS (SELECT FROM chargehand_end x WHERE x.seq = e.parent AND x.claim IS NOT DISTINCT FROM e.claim)),
+    OR EXISTS (SELECT FROM chargehand_end x WHERE x.seq = e.parent AND x.claim IS NOT DISTINCT FROM e.claim
+      AND x.state = 'done')),
 made AS (
   INSERT INTO chargehand_job (id, queue, rank, run_at_ms, max_attempts, timeout_ms, key, limit_key, item, label, tags,
     created_ms, payload)
