@@ -7,7 +7,7 @@ server that goes down, or forgets its last commits. A seed decides everything: `
 import random
 import traceback
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -247,7 +247,7 @@ class World(Clockwork):
 
 
 @contextmanager
-def virtual(world: World) -> Iterator[World]:
+def virtual(world: World) -> Generator[World]:
     """The shipped modules use the clock and the chance of this world."""
     shipped: Any = ids
     usual = shipped.clock, shipped.os, ledger.POLL

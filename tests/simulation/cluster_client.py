@@ -75,7 +75,7 @@ class Client:
             if now - before > SLOW_ANSWER:
                 succession.forget()
             fate = Fate.DEAD if last is None else succession.judge(last, now)
-            if fate is Fate.DEAD:
+            if last is None or fate is Fate.DEAD:
                 return None if last is None else last.life
             if fate is Fate.LIVES:
                 raise StoreError(name_taken(self.holder.node, last.about))

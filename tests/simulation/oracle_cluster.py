@@ -82,7 +82,9 @@ class Oracle:
         world.tally["job cancelled by its node"] += 1
         self._goes_on(node, worker, f"{node.name} cancels {job}")
         away = max(world.troubled_at.get(node.name, -1e9), world.server.up_since)
-        near = not world.server.up or world.now - away <= world.liveness.lease + 10  # until it notices, and has connected
+        near = (
+            not world.server.up or world.now - away <= world.liveness.lease + 10
+        )  # until it notices, and has connected
         self.check(near, f"{node.name} cancels {job}, though it reaches the store")
 
     def killed(self, node: "Node", worker: "Worker") -> None:

@@ -1,6 +1,6 @@
 """Small histories of several nodes on one store, told on purpose."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 
 from cluster import FEW, GO, STOP, Fate, World, virtual
@@ -16,7 +16,7 @@ LONG = 1000.0
 @contextmanager
 def begin(
     nodes: dict[str, Sequence[Crew]], lease: float = 30.0, cancel: float = 10.0, stacks: float = 0.25
-) -> Iterator[World]:
+) -> Generator[World]:
     """A quiet world whose workers are ready."""
     world = World(1, lease, cancel, watch_every=1.0, stacks=stacks)
     world.noticed = (9.0, 10.0)

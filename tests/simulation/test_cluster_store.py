@@ -14,7 +14,18 @@ from cluster_store import Server, Transaction
 
 import pgserver
 from chargehand.model.batch import Batch, Request, Result, Want
-from chargehand.model.job import Claim, Crashed, Done, Interrupted, NewJob, Outcome, RetryLater, Returned, Settlement, settle
+from chargehand.model.job import (
+    Claim,
+    Crashed,
+    Done,
+    Interrupted,
+    NewJob,
+    Outcome,
+    RetryLater,
+    Returned,
+    Settlement,
+    settle,
+)
 from chargehand.model.records import CrewRow, Holder, JobFilter, NodeAbout
 
 if (packages := pgserver.missing()) is not None:
