@@ -82,8 +82,8 @@ CANCEL = (
     Mutant(
         name="a request is carried out after its caller went on without the node",
         file="stores/turn.py",
-        old="        dropped = {token for token in _tokens(batch) if not waits(token)}\n",
-        new="        dropped = {token for token in _tokens(batch) if not waits(token) and not batch.chores}\n",
+        old="        dropped = {token for token in tokens_of(batch) if not waits(token)}\n",
+        new="        dropped = {token for token in tokens_of(batch) if not waits(token) and not batch.chores}\n",
         profile="a stopped node and an impatient caller",
     ),
     Mutant(

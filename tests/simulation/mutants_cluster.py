@@ -60,14 +60,6 @@ CLUSTER_MUTANTS = (
         profile="a failover while a node is cut off",
     ),
     Mutant(
-        name="a node tries to reach the store too seldom",
-        file="cluster_node.py",
-        old="FIRST_PAUSE, LONGEST_PAUSE = 0.1, 1.0\n",
-        new="FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0\n",
-        profile="outages with a short lease",
-        simulator=True,
-    ),
-    Mutant(
         name="a node elsewhere is dead at once",
         file="model/succession.py",
         old="            self._since = now\n            return Fate.UNKNOWN\n",

@@ -46,6 +46,8 @@ class Oracle:
         self._performed: dict[Key, str] = {}
         """Claims under which a worker has done the job, and the id of that job."""
         self._beat_at: dict[str, float] = {}
+        self._gone: set[str] = set()
+        """Lives that were removed: by their own node, or because they were silent for long enough."""
         self._allowed: dict[str, tuple[int | None, int | None]] = {}
 
     def check(self, kept: bool, promise: str) -> None:
@@ -154,8 +156,9 @@ class Oracle:
             if old is None:
                 self._declared(after)
         for life, row in before.nodes.items():
-            if life in after.nodes:
-                continue
+            if life in after.nodes or life in self._gone:
+                continue  # a failover may restore a life that has ended
+            self._gone.add(life)
             own = [new for new in after.nodes.values() if new.name == row.name]
             if not own:
                 self._expired(row)
