@@ -4,7 +4,7 @@ from cluster import LEASES, simulate_cluster
 
 from campaign import cluster_histories
 
-SEEDS = 40
+SEEDS = 28
 
 
 # spec: MN-2 MN-5 WK-4 WK-12
