@@ -46,6 +46,8 @@ class Oracle:
         self._performed: dict[Key, str] = {}
         """Claims under which a worker has done the job, and the id of that job."""
         self._beat_at: dict[str, float] = {}
+        self._recalled: set[Key] = set()
+        """Claims whose jobs a node has cancelled: their workers may be killed."""
         self._gone: set[str] = set()
         """Lives that were removed: by their own node, or because they were silent for long enough."""
         self._allowed: dict[str, tuple[int | None, int | None]] = {}
@@ -82,6 +84,8 @@ class Oracle:
         """A node cancels a job; nobody has asked for that in these histories."""
         world = self._world
         world.tally["job cancelled by its node"] += 1
+        if worker.claim is not None:
+            self._recalled.add((worker.claim.seq, worker.claim.number))
         self._goes_on(node, worker, f"{node.name} cancels {job}")
         away = max(world.troubled_at.get(node.name, -1e9), world.server.up_since)
         near = (
@@ -91,7 +95,8 @@ class Oracle:
 
     def killed(self, node: "Node", worker: "Worker") -> None:
         """A node kills a worker."""
-        self._goes_on(node, worker, f"{node.name} kills {worker.component}")
+        if worker.claim is not None and (worker.claim.seq, worker.claim.number) not in self._recalled:
+            self._goes_on(node, worker, f"{node.name} kills {worker.component}")
 
     def _goes_on(self, node: "Node", worker: "Worker", what: str) -> None:
         claim, world = worker.claim, self._world
