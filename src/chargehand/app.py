@@ -311,9 +311,13 @@ class Chargehand:
         """Stops workers within the grace period. They stay stopped until `start`, or until the node restarts."""
         return self.internal.stop(scope)
 
-    def drain(self, scope: str | None = None) -> list[Answer]:
-        """Stops workers after their current jobs, without a time limit."""
-        return self.internal.drain(scope)
+    def drain(self, scope: str | None = None, *, end: bool = False) -> list[Answer]:
+        """Stops workers after their current jobs, without a time limit.
+
+        A node (`node/*`, or all without a scope) that has nothing more to do is `drained` in its status; with `end` it
+        ends then, and its host starts no other.
+        """
+        return self.internal.drain(scope, end=end)
 
     def restart(self, scope: str | None = None) -> list[Answer]:
         """Replaces workers within the grace period, including those that were given up. Counts as no crash."""

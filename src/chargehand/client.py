@@ -241,9 +241,9 @@ class Client:
         """Stops workers within the grace period."""
         return self._order("stop", scope)
 
-    def drain(self, scope: str | None = None) -> list[Answer]:
-        """Stops workers after their current jobs, without a time limit."""
-        return self._order("drain", scope)
+    def drain(self, scope: str | None = None, *, end: bool = False) -> list[Answer]:
+        """Stops workers after their current jobs, without a time limit; with `end`, a node (`node/*`) ends then."""
+        return self._order("drain", scope, end=end or None)
 
     def restart(self, scope: str | None = None) -> list[Answer]:
         """Replaces workers within the grace period, including those that were given up."""

@@ -146,8 +146,8 @@ class Remote:
     def stop(self, scope: str | None = None) -> list[Answer]:
         return self._client.stop(scope)
 
-    def drain(self, scope: str | None = None) -> list[Answer]:
-        return self._client.drain(scope)
+    def drain(self, scope: str | None = None, *, end: bool = False) -> list[Answer]:
+        return self._client.drain(scope, end=end)
 
     def restart(self, scope: str | None = None) -> list[Answer]:
         return self._client.restart(scope)

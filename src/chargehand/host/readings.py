@@ -12,6 +12,7 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
+from chargehand import clock
 from chargehand.errors import ChargehandError, CrashNotFound, JobNotFound, StoreError
 from chargehand.host import nodelock
 from chargehand.host.calls import Calls, NodeLeft, NoNode
@@ -19,6 +20,7 @@ from chargehand.host.feed import Feed
 from chargehand.host.health import Component, component_of, live_pid, member_of_component
 from chargehand.host.keys import Keys
 from chargehand.host.nodelock import RestartPlan
+from chargehand.host.reach import Reach
 from chargehand.host.offline import states
 from chargehand.host.pool import StorePool
 from chargehand.live import store_view
@@ -36,10 +38,16 @@ from chargehand.model.records import (
     RecurringPlan,
     Snapshot,
 )
+from chargehand.model.routing import Target
 from chargehand.model.status import NodeStatus
 from chargehand.model.topic import parse
 from chargehand.stores.location import Location
 from chargehand.stores.refusal import described, refusals
+
+MOST_LINES = 1000
+"""Log lines that one node of several sends at once while its log is followed."""
+FOLLOW_EVERY = 1.0
+"""Seconds between two looks at the logs of several nodes."""
 
 
 class Readings:
@@ -50,6 +58,7 @@ class Readings:
         self.stores = StorePool(location, synchronous)
         self.calls = Calls(location)
         self.keys = Keys(self.stores, location)
+        self.reach = Reach(location, self.stores, self.calls)
         self._feeds: WeakKeyDictionary[asyncio.AbstractEventLoop, Feed] = WeakKeyDictionary()
 
     @property
@@ -216,6 +225,9 @@ class Readings:
     def logs(
         self, scope: str | None = None, *, job: str | None = None, count: int = 100, follow: bool = False
     ) -> Iterator[dict[str, Any]]:
+        if "/" in (scope or "") or self.reach.elsewhere():
+            yield from self._logs_of_many(scope, job, count, follow)
+            return
         try:
             yield from self.calls.logs(scope, job, count, follow)
         except NodeLeft as error:
@@ -230,6 +242,33 @@ class Readings:
                 f"no logs: no node answers at {self.location}; "
                 "`chargehand crashes` has the last lines of crashed workers"
             ) from error
+
+    def _logs_of_many(self, scope: str | None, job: str | None, count: int, follow: bool) -> Iterator[dict[str, Any]]:
+        """Yields the last lines of all nodes that the scope concerns, by their time; new ones are read every second."""
+        last: dict[str, dict[str, Any]] = {}
+        silent: set[str] = set()
+        while True:
+            try:
+                to = self.reach.targets(scope)
+            except NoNode as error:
+                raise ChargehandError(f"no logs: {error}; `chargehand crashes` has those of crashed workers") from error
+            lines: list[dict[str, Any]] = []
+            replies = self.reach.ask("TAIL", to, last, id=job or "", count=count)
+            failed = {target.node.name: reply for target, reply in replies if isinstance(reply, ChargehandError)}
+            if len(failed) == len(replies):
+                raise next(iter(failed.values()))
+            for target, reply in replies:
+                if not isinstance(reply, ChargehandError):
+                    last[target.node.name] = {"last": reply["last"]}
+                    lines += [_shown(target, line) for line in reply["lines"]]
+            lines = sorted(lines, key=lambda line: line["at_ms"])[-count:] if count else []
+            lines += [_silence(name, str(why)) for name, why in failed.items() if name not in silent]
+            silent = set(failed)
+            yield from lines
+            if not follow:
+                return
+            count = MOST_LINES
+            clock.sleep(FOLLOW_EVERY)
 
     # live state
 
@@ -253,6 +292,17 @@ class Readings:
                     yield event
 
         return _without_loop(events())
+
+
+def _shown(target: Target, line: dict[str, Any]) -> dict[str, Any]:
+    """Returns a log line; if there are several nodes, its component names the node."""
+    return {**line, "component": target.shown(line["component"] or APP)} if target.named else line
+
+
+def _silence(node: str, why: str) -> dict[str, Any]:
+    """Returns the log line that stands for those of a node that does not answer."""
+    at_ms = clock.now_ms()
+    return {"at_ms": at_ms, "component": f"{node}/{APP}", "event": None, "job": None, "level": "warning", "text": why}
 
 
 def _without_loop(events: AsyncGenerator[dict[str, Any]]) -> Generator[dict[str, Any]]:

@@ -77,8 +77,8 @@ class Service(Protocol):
         """Stops workers within the grace period, until they are started or the node restarts."""
         ...
 
-    def drain(self, scope: str | None = None) -> list[Answer]:
-        """Stops workers after their current jobs, without a time limit."""
+    def drain(self, scope: str | None = None, *, end: bool = False) -> list[Answer]:
+        """Stops workers after their current jobs, without a time limit; with `end`, a node (`node/*`) ends then."""
         ...
 
     def restart(self, scope: str | None = None) -> list[Answer]:

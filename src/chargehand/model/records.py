@@ -72,6 +72,36 @@ class OtherNodes(msgspec.Struct, frozen=True):
     """The time of the clock that all nodes share; None if it is the clock of this machine."""
 
 
+class LivingNode(msgspec.Struct, frozen=True, kw_only=True):
+    """A node that lives, with what callers may address on it."""
+
+    name: str
+    life: str
+    crews: tuple[str, ...] = ()
+    workers: tuple[str, ...] = ()
+    """The components of its workers, as its health rows have them."""
+
+
+class NodeRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """A request to one life of a node, from a caller that reaches this node only through the store."""
+
+    id: str
+    life: str
+    kind: str
+    body: str
+    """The request as JSON, as on the node's control socket."""
+
+
+class NodeReply(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of a request to a node."""
+
+    id: str
+    answer: str | None
+    """The reply as JSON, as on the node's control socket; None: there is none yet."""
+    lives: bool
+    """Whether the node still lives."""
+
+
 class NewLife(msgspec.Struct, frozen=True):
     """A life that a node has begun because other nodes had taken it for dead."""
 
@@ -99,7 +129,10 @@ class CrewRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Pause(msgspec.Struct, frozen=True, kw_only=True):
-    """A pause flag of one worker (`worker:crew:index`), of a crew (its name) or of everything (`*`)."""
+    """A pause flag of one worker (`worker:crew:index`), of a crew (its name) or of everything (`*`).
+
+    With a node in front (`node/crew`), it is about this node alone.
+    """
 
     scope: str
     who: str

@@ -57,15 +57,19 @@ class HealthRows:
             due = min(due, self._changed_at)
         return due if self._snapshot_at is None else min(due, self._snapshot_at)
 
-    def chores(self, now: float, text: str | None) -> list[chores.Chore]:
-        """Returns what to write now. `text`: what is wrong with the node, if anything."""
+    def beat_soon(self, now: float) -> None:
+        """Write all rows now, because the node itself has changed."""
+        self._beat_at = min(self._beat_at, now)
+
+    def chores(self, now: float, text: str | None, drain: str | None = None) -> list[chores.Chore]:
+        """Returns what to write now. `text`: what is wrong with the node, if anything; `drain`: the state of its drain."""
         found: list[chores.Chore] = []
         beat = now >= self._beat_at
         if beat or (self._changed_at is not None and now >= self._changed_at):
             wanted = list(self._fleet.places) if beat else [c for c in self._changed if c in self._fleet.places]
             gone = tuple(component for component in self._changed if component not in self._fleet.places)
             notes = [self._note(component, now) for component in wanted]
-            found.append(chores.Project((self._own(now, text), *notes) if beat else tuple(notes), gone))
+            found.append(chores.Project((self._own(text, drain), *notes) if beat else tuple(notes), gone))
             self._changed.clear()
             self._changed_at = None
         if beat:
@@ -80,8 +84,9 @@ class HealthRows:
         place = self._fleet.places[component]
         return health_note(place, self._handles.get(component), self._ledger.held.get(component), now)
 
-    def _own(self, now: float, text: str | None) -> HealthNote:
+    def _own(self, text: str | None, drain: str | None) -> HealthNote:
         """Returns the row of the node itself: a monitor sees by its age that the node hangs."""
+        about = {} if drain is None else {"drain": drain}
         return HealthNote(
             component=APP,
             status="healthy" if text is None else "degraded",
@@ -89,5 +94,5 @@ class HealthRows:
             pid=os.getpid(),
             pid_start=self._own_start,
             heartbeat_age_ms=0,
-            metadata=msgspec.json.encode({"workers": len(self._fleet.places)}).decode(),
+            metadata=msgspec.json.encode({"workers": len(self._fleet.places), **about}).decode(),
         )

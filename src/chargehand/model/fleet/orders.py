@@ -63,6 +63,7 @@ class AnswerCode(StrEnum):
     DELETED = "deleted"
     NOT_DELETED = "not_deleted"
     WOKEN = "woken"
+    NO_ANSWER = "no_answer"
 
 
 class Answer(msgspec.Struct, frozen=True):

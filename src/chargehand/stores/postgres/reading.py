@@ -1,6 +1,7 @@
 """The reading parts of a PostgreSQL store. They write nothing and take no lock."""
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from chargehand.codec import MARK
@@ -14,9 +15,13 @@ from chargehand.model.records import (
     CrewRow,
     GivenUpMark,
     HealthRow,
+    Holder,
     JobFilter,
     JobSize,
     LastLife,
+    LivingNode,
+    NodeReply,
+    NodeRequest,
     Pause,
     RecurringPlan,
     RestartNote,
@@ -26,7 +31,11 @@ from chargehand.stores.postgres import session, statements
 from chargehand.stores.postgres.statements import NOW
 from chargehand.stores.rows import about_of, clean, columns, counts_of, readable, records, where
 
+LONGEST_REQUEST_MS = 15_000
+"""How old a request to a node may be: its caller waits no longer, and may have died before it could withdraw it."""
+
 _STORE = statements.load("store")
+_FLEET = statements.load("fleet")
 # A job that the node holds ahead is shown as queued: no worker has it.
 _HELD_AHEAD = "t.worker IS NULL AND t.ahead IS TRUE"
 _STATES = {
@@ -291,6 +300,19 @@ class PostgresFleetReading:
 
     def snapshots(self, since_ms: int, limit: int) -> list[Snapshot]:
         return records(Snapshot, self._db.rows(_SNAPSHOTS, (since_ms, limit)))
+
+    def living(self) -> list[LivingNode]:
+        return [
+            LivingNode(name=name, life=life, crews=tuple(crews), workers=tuple(workers))
+            for name, life, crews, workers in self._db.rows(_FLEET["living"])
+        ]
+
+    def requests(self, holder: Holder) -> list[NodeRequest]:
+        rows = self._db.rows(_FLEET["asked"], (self._db.now, holder.life, LONGEST_REQUEST_MS))
+        return records(NodeRequest, rows)
+
+    def replies(self, ids: Sequence[str]) -> list[NodeReply]:
+        return records(NodeReply, self._db.rows(_FLEET["replies"], (list(ids),)))
 
 
 def _restart_note(

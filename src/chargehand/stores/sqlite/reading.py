@@ -1,6 +1,7 @@
 """The reading parts of an SQLite store. They run beside writers: they take no lock and write nothing."""
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from chargehand.codec import MARK
@@ -14,9 +15,13 @@ from chargehand.model.records import (
     CrewRow,
     GivenUpMark,
     HealthRow,
+    Holder,
     JobFilter,
     JobSize,
     LastLife,
+    LivingNode,
+    NodeReply,
+    NodeRequest,
     Pause,
     RecurringPlan,
     RestartNote,
@@ -253,6 +258,15 @@ class SqliteFleetReading:
 
     def snapshots(self, since_ms: int, limit: int) -> list[Snapshot]:
         return records(Snapshot, self._db.all(_SNAPSHOTS, (since_ms, limit)))
+
+    def living(self) -> list[LivingNode]:
+        return []
+
+    def requests(self, holder: Holder) -> list[NodeRequest]:
+        return []
+
+    def replies(self, ids: Sequence[str]) -> list[NodeReply]:
+        return []
 
 
 class SqliteAccessReading:

@@ -22,7 +22,7 @@ from chargehand.web.answers import (
 from chargehand.web.deps import CONTROL, PAGE, READ, After, Here, Limit, Text, act, place_of, router
 from chargehand.web.documents import answers, respond
 from chargehand.web.problems import Problem
-from chargehand.web.requests import OrderIn, PauseIn, ScaleIn
+from chargehand.web.requests import DrainIn, OrderIn, PauseIn, ScaleIn
 from chargehand.web.summaries import workers_of
 
 routes = router("workers")
@@ -101,7 +101,7 @@ async def history(site: Here, component: Annotated[str, Path(max_length=500)]) -
 
 
 @routes.get(
-    "/api/v1/workers/{component}/stack",
+    "/api/v1/workers/{component:path}/stack",
     dependencies=CONTROL,
     responses=answers(WorkerStacks, examples.WORKER_STACKS, 404),
 )
@@ -127,11 +127,17 @@ async def scale(request: Request, site: Here, order: ScaleIn) -> Response:
     return await _order(request, lambda: site.hand.scale(order.scope, order.count))
 
 
+@routes.post("/api/web/worker/drain", dependencies=CONTROL, responses=_ANSWERS)
+async def drain(request: Request, site: Here, order: DrainIn | None = None) -> Response:
+    """Stops workers after their running jobs, without a time limit; no new job starts. A whole node may end then."""
+    wanted = order or DrainIn()
+    return await _order(request, lambda: site.hand.drain(wanted.scope, end=wanted.end))
+
+
 _TEXTS = {
     Verb.START: "Starts stopped workers.",
     Verb.STOP: "Stops workers; running jobs that do not finish within the grace period are queued again.",
     Verb.RESUME: "Resumes paused workers. Workers that were given up are not started; the response names them.",
-    Verb.DRAIN: "Stops workers after their running jobs, without a time limit; no new job starts.",
     Verb.RESTART: "Replaces workers within the grace period, including those that were given up.",
     Verb.RESET: "Clears crash histories, and starts workers that were given up.",
 }
