@@ -50,7 +50,7 @@ NEEDS = {
     "GET /api/web/worker/status": "read",
     "POST /api/v1/jobs": "enqueue",
     "POST /api/v1/jobs/bulk": "enqueue",
-    "GET /api/v1/workers/{component}/stack": "control",
+    "GET /api/v1/workers/{component:path}/stack": "control",
     "DELETE /api/v1/jobs": "control",
     "DELETE /api/v1/jobs/{id}": "control",
     "POST /api/v1/jobs/{id}/retry": "control",

@@ -1,6 +1,7 @@
 """What can be read of one store and its node, from any process of the machine, without the handlers of the application.
 
-It starts no node and no worker, and writes nothing into a store that exists; `host/operations.py` adds what does.
+It starts no node and no worker, and writes nothing into a store that exists but questions to nodes on other machines;
+`host/operations.py` adds what does.
 """
 
 import asyncio
