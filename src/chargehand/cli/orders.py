@@ -7,7 +7,7 @@ import typer
 
 from chargehand.cli import find, show
 from chargehand.errors import EXIT_ERROR
-from chargehand.model.fleet.orders import Answer
+from chargehand.model.fleet.orders import Answer, AnswerCode
 
 Scope = Annotated[
     str | None,
@@ -127,9 +127,11 @@ def seconds(text: str, option: str) -> float:
 def _show(answers: list[Answer], json: bool) -> None:
     if json:
         show.json(answers)
-        return
-    for answer in answers:
-        show.line(f"{show.safe(answer.component)}: {show.safe(answer.text)}")
-    if not answers:
-        show.line("there are no workers")
+    else:
+        for answer in answers:
+            show.line(f"{show.safe(answer.component)}: {show.safe(answer.text)}")
+        if not answers:
+            show.line("there are no workers")
+            raise typer.Exit(EXIT_ERROR)
+    if any(answer.code == AnswerCode.NO_ANSWER for answer in answers):
         raise typer.Exit(EXIT_ERROR)

@@ -188,7 +188,8 @@ class Operations(Readings):
         fields.setdefault("who", actor().who)
         fields["origin"] = actor().origin
         if self.reach.may_be_many or "/" in (scope or ""):
-            replies = self.reach.ask("ORDER", self._targets(scope, f"nothing to {verb.value}"), verb=verb.value, **fields)
+            to = self._targets(scope, f"nothing to {verb.value}")
+            replies = self.reach.ask("ORDER", to, verb=verb.value, **fields)
             return routing.merged([(target, _answers(reply)) for target, reply in replies])
         try:
             reply = self.calls.call("ORDER", verb=verb.value, scope=scope, **fields)
@@ -198,16 +199,16 @@ class Operations(Readings):
             raise self._nobody(f"nothing to {verb.value}") from error
         return msgspec.convert(reply["answers"], list[Answer])
 
-    def _targets(self, scope: str | None, what: str) -> list[Target]:
+    def _targets(self, scope: str | None, what: str, *, question: bool = False) -> list[Target]:
         """Returns the nodes that a scope concerns. Raises NobodyServes, which says `what` cannot be done."""
         try:
-            return self.reach.targets(scope)
+            return self.reach.targets(scope, question=question)
         except NoNode as error:
             raise self._nobody(what) from error
 
     def stack(self, worker: str) -> WorkerStacks:
         if self.reach.may_be_many or "/" in worker:
-            (target,) = self._targets(worker, "no stacks")[:1]
+            (target,) = self._targets(worker, "no stacks", question=True)[:1]
             ((_, reply),) = self.reach.ask("STACKS", [target], who=actor().who)
             if isinstance(reply, ChargehandError):
                 raise reply

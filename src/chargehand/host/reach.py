@@ -9,13 +9,13 @@ from typing import Any
 import msgspec
 
 from chargehand import clock
-from chargehand.errors import ChargehandError, NobodyServes
+from chargehand.errors import ChargehandError, NobodyServes, StoreError
 from chargehand.host import nodelock
 from chargehand.host.calls import CALL_TIMEOUT, Calls, NoNode, error_of
 from chargehand.host.pool import StorePool
 from chargehand.ids import new_id
 from chargehand.model.records import LivingNode, NodeReply, NodeRequest
-from chargehand.model.routing import Target, targets
+from chargehand.model.routing import Target, split, targets
 from chargehand.protocol.frame import encode
 from chargehand.stores.location import Location
 from chargehand.stores.refusal import refusals
@@ -44,20 +44,42 @@ class Reach:
 
     def living(self) -> list[LivingNode]:
         """Returns the nodes that live. That of this machine is one of them also while it starts."""
-        with self._stores.use() as store:
-            found = store.fleet.living()
-        own = self.here()
-        if "node" in own and own["node"] not in {node.name for node in found}:
-            found.append(LivingNode(name=own["node"], life="", crews=tuple(own.get("crews", ()))))
+        found: list[LivingNode] = []
+        if self.may_be_many:
+            with self._stores.use() as store:
+                found = store.fleet.living()
+        own = self._own()
+        if own is not None and own.name not in {node.name for node in found}:
+            found.append(own)
         return found
 
-    def elsewhere(self) -> bool:
-        """Returns whether nodes live that are not reached through the socket of this machine."""
-        return self.may_be_many and any(node.name != self.here().get("node") for node in self.living())
+    def _own(self) -> LivingNode | None:
+        """Returns the node of this machine, as its lock file describes it."""
+        found = self.here()
+        return LivingNode(name=found["node"], life="", crews=tuple(found.get("crews", ()))) if "node" in found else None
 
-    def targets(self, scope: str | None) -> list[Target]:
-        """Returns the nodes that a scope concerns. Raises what `routing.targets` does, and NobodyServes."""
-        nodes = self.living()
+    def elsewhere(self) -> bool:
+        """Returns whether nodes live that are not reached through the socket of this machine; False if unknown."""
+        try:
+            return self.may_be_many and any(node.name != self.here().get("node") for node in self.living())
+        except StoreError:
+            return False
+
+    def targets(self, scope: str | None, *, question: bool = False) -> list[Target]:
+        """Returns the nodes that a scope concerns. Raises what `routing.targets` does, and NoNode if no node runs.
+
+        The node of this machine is reached by its name also while the store is not. If that is so, a `question`
+        concerns it alone; an order must not leave out other nodes.
+        """
+        own = self._own()
+        if own is not None and split(scope)[0] == own.name:
+            return targets(scope, [own])
+        try:
+            nodes = self.living()
+        except StoreError:
+            if own is None or not question:
+                raise
+            nodes = [own]
         if not nodes:
             raise NoNode(f"no node serves {self._location}")
         return targets(scope, nodes)
@@ -81,7 +103,7 @@ class Reach:
         try:
             for target in to:
                 if target.node.name == own:
-                    replies[own] = self._ask_own(kind, target, _fields(target, fields, by_node))
+                    replies[target.node.name] = self._ask_own(kind, target, _fields(target, fields, by_node))
         finally:
             if requests:
                 replies |= self._collect(requests)

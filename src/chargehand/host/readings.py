@@ -250,7 +250,7 @@ class Readings:
         silent: set[str] = set()
         while True:
             try:
-                to = self.reach.targets(scope)
+                to = self.reach.targets(scope, question=True)
             except NoNode as error:
                 raise ChargehandError(f"no logs: {error}; `chargehand crashes` has those of crashed workers") from error
             lines: list[dict[str, Any]] = []

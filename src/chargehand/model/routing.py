@@ -170,7 +170,8 @@ def resumed(
         return answers
     if not was_paused:
         return [Answer(scope, "was not paused", AnswerCode.NOT_PAUSED)]
-    return [Answer(scope, f"is no longer paused; {'it has no workers' if found else 'no node runs'}", AnswerCode.RESUMED)]
+    why = "it has no workers" if found else "no node runs"
+    return [Answer(scope, f"is no longer paused; {why}", AnswerCode.RESUMED)]
 
 
 def _holds(scope: str, row: HealthRow) -> bool:

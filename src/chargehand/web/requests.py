@@ -37,7 +37,7 @@ Scope = Annotated[
     str | None,
     Field(
         max_length=3 * NAME_LIMIT,
-        description="A crew, or `worker:crew:0`, or everything (null or `*`); with `node/` in front, of this node alone.",
+        description="A crew, `worker:crew:0`, or everything (null or `*`); with `node/` in front, of this node alone.",
     ),
 ]
 
