@@ -26,7 +26,7 @@ from chargehand.host.reach import Reply
 from chargehand.host.readings import Readings
 from chargehand.model import routing
 from chargehand.model.access import ApiKey, Scope
-from chargehand.model.fleet.orders import LONGEST_PAUSE_MS, Answer, AnswerCode, Verb, replacing
+from chargehand.model.fleet.orders import LONGEST_PAUSE_MS, Answer, AnswerCode, Verb, detail_of, replacing
 from chargehand.model.fleet.stacks import WorkerStacks
 from chargehand.model.job import FINISHED, Enqueued, JobRecord, NewJob, State
 from chargehand.model.records import (
@@ -129,7 +129,7 @@ class Operations(Readings):
         with self.stores.use(create=False) as store:
             with store.transaction() as tx:
                 before = tx.fleet.pause(stored, who, reason, for_ms)
-                log_deeds(tx, "pause", [stored], reason, who)
+                log_deeds(tx, "pause", [stored], detail_of(reason, for_ms), who)
             rows = store.fleet.health()
         self.calls.hint(None)
         return routing.paused(stored, rows, found, replacing(before))

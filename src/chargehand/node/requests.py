@@ -343,9 +343,7 @@ class Requests:
 
     def _deed(self, verb: Verb, call: Call) -> Deed:
         """Returns the entry for the operator log."""
-        detail = call.reason if call.count is None else f"{call.count} workers"
-        if call.for_ms is not None:
-            detail = f"for {call.for_ms / 1000:g} s" + (f": {detail}" if detail else "")
+        detail = orders.detail_of(call.reason if call.count is None else f"{call.count} workers", call.for_ms)
         target = orders.normal_scope(self._fleet, call.scope)
         return Deed(who=call.who, origin=call.origin, verb=verb.value, target=target, detail=detail)
 
