@@ -17,7 +17,9 @@ def found(scope: str | None, *nodes: LivingNode) -> list[tuple[str, str | None]]
     return [(target.node.name, target.scope) for target in routing.targets(scope, nodes or BOTH)]
 
 
-def row(node: str, component: str, status: str = "healthy", *, pid: int | None = 1, job: str | None = None) -> HealthRow:
+def row(
+    node: str, component: str, status: str = "healthy", *, pid: int | None = 1, job: str | None = None
+) -> HealthRow:
     return HealthRow(
         component=component, node=node, status=status, flags=(), reason=None, pid=pid, pid_start=1, incarnation=None,
         current_job=job, last_heartbeat_ms=None, restart_count=0, last_restart_ms=None, exit_code=None, signal=None,
@@ -147,7 +149,10 @@ def test_a_resume_answers_what_is_still_paused_by_another_pause() -> None:
         "resumed", "resumed", "resumed", "given_up", "stops",
     ]  # fmt: skip
     answers = routing.resumed("tag", rows, tag, left[:2], was_paused=True)
-    assert [(answer.component, answer.code) for answer in answers[:2]] == [("a/tag:0", "resumed"), ("b/tag:0", "paused")]
+    assert [(answer.component, answer.code) for answer in answers[:2]] == [
+        ("a/tag:0", "resumed"),
+        ("b/tag:0", "paused"),
+    ]
     assert "`chargehand resume b/tag`" in answers[1].text
     assert "`chargehand resume`" in routing.resumed("tag", rows, tag, left, was_paused=True)[0].text
     assert [each.code for each in routing.resumed("x", [], [], [], was_paused=False)] == ["not_paused"]

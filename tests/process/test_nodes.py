@@ -161,9 +161,9 @@ def test_orders_reach_a_node_elsewhere_and_a_node_that_is_drained_leaves_its_wor
         return found.read_text().split()[1::2] if found.exists() else []
 
     do = hand.crew("do", "scripted_handlers:Doer")
-    other = node("b", 3.0, {"do": 1}, **finds)
+    other = node("b", 1.5, {"do": 1}, **finds)
     eventually(lookers, what="the first node searches")
-    node("a", 3.0, {"do": 1}, **finds)
+    node("a", 1.5, {"do": 1}, **finds)
     rows = healthy(hand, "a", "b")
     assert set(lookers()) == {str(row.pid) for row in rows if row.node == "b" and row.crew == "find"}
 
@@ -177,7 +177,9 @@ def test_orders_reach_a_node_elsewhere_and_a_node_that_is_drained_leaves_its_wor
     first, second = world.put(do, gate), world.put(do, gate)
     world.started(first)
     assert [claim.node for claim in hand.internal.claims()] == ["b"]
-    assert "scripted_handlers.py" in hand.stack("b/do:0").stacks
+    dump = hand.stack("b/do:0")
+    assert (dump.component, dump.job) == ("b/do:0", first.id)
+    assert "scripted_handlers.py" in dump.stacks
     assert any(each["component"] == "b/app" and "order" in each["text"] for each in hand.logs("b/*", count=1000))
     assert [answer.code for answer in hand.cancel(first.id)] == ["cancelling"]
     eventually(lambda: first.job().state is State.CANCELLED, what="cancelled by another node")

@@ -438,7 +438,7 @@ def test_a_request_reaches_the_life_of_the_node_that_it_names_and_the_answer_its
     here, there = open_one(node=True), open_one(node=True)
     register(here, crew("q"))
     register(there, crew("q"), crew("r", queue="r"), holder=THERE)
-    project(there, worker(), worker("worker:r:0"), worker("app"), holder=THERE)
+    project(there, worker(), worker("worker:r:0"), HealthNote(component="app", status="healthy"), holder=THERE)
     assert [(node.name, node.life, node.crews, node.workers) for node in here.fleet.living()] == [
         ("node-a", "life-2", ("q",), ()), ("node-b", "life-b", ("q", "r"), ("worker:q:0", "worker:r:0")),
     ]  # fmt: skip
@@ -533,12 +533,12 @@ def test_of_nodes_that_begin_to_search_at_once_one_does(open_one: Opener) -> Non
 
 
 # spec: MN-3, PD-1
-@pytest.mark.parametrize("limits", [{}, {"limit": 5}])
+@pytest.mark.parametrize("limit", [None, 5])
 @pytest.mark.parametrize("scope", ["node-b/*", "node-b/q"])
-def test_a_pause_of_one_node_holds_its_claims_and_no_others(open_one: Opener, scope: str, limits: dict[str, int]) -> None:
+def test_a_pause_of_one_node_holds_its_claims_and_no_others(open_one: Opener, scope: str, limit: int | None) -> None:
     one, two = open_one(node=True), open_one(node=True)
-    register(one, crew("q", **limits))
-    register(two, crew("q", **limits), holder=THERE)
+    register(one, crew("q", limit=limit))
+    register(two, crew("q", limit=limit), holder=THERE)
     put(one, job(), job())
     with one.transaction() as tx:
         tx.fleet.pause(scope, "me", None, 60_000)
@@ -573,7 +573,9 @@ def answered(store: PostgresStore, answer: dict[str, Any], *, scope: str | None)
 
 
 # spec: MN-3
-def test_an_order_goes_to_a_node_elsewhere_and_back_comes_what_happened(open_one: Opener, operations: Operations) -> None:
+def test_an_order_goes_to_a_node_elsewhere_and_back_comes_what_happened(
+    open_one: Opener, operations: Operations
+) -> None:
     store = open_one()
     with ThreadPoolExecutor(1) as pool:
         order = pool.submit(operations.drain, "node-b/*", end=True)
@@ -585,7 +587,9 @@ def test_an_order_goes_to_a_node_elsewhere_and_back_comes_what_happened(open_one
         with pytest.raises(ConfigurationError, match="too many"):
             order.result()
         dump = pool.submit(operations.stack, "q:0")
-        answered(store, {"stacks": {"component": "worker:q:0", "code": "dumped", "text": "", "stacks": "main"}}, scope="q:0")
+        answered(
+            store, {"stacks": {"component": "worker:q:0", "code": "dumped", "text": "", "stacks": "main"}}, scope="q:0"
+        )
         assert (dump.result().component, dump.result().stacks) == ("worker:q:0", "main")
         logs = pool.submit(lambda: list(operations.logs("node-b/q", count=5)))
         line = {"at_ms": 1, "level": "info", "text": "x", "component": "worker:q:0", "job": None, "event": None}

@@ -21,9 +21,9 @@ from chargehand.host.feed import Feed
 from chargehand.host.health import Component, component_of, live_pid, member_of_component
 from chargehand.host.keys import Keys
 from chargehand.host.nodelock import RestartPlan
-from chargehand.host.reach import Reach
 from chargehand.host.offline import states
 from chargehand.host.pool import StorePool
+from chargehand.host.reach import Reach
 from chargehand.live import store_view
 from chargehand.live.store_view import StoreLook, StoreView
 from chargehand.model.health import APP, FRESH_MS, Findings, is_healthy, judge, unserved

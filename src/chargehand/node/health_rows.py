@@ -62,7 +62,7 @@ class HealthRows:
         self._beat_at = min(self._beat_at, now)
 
     def chores(self, now: float, text: str | None, drain: str | None = None) -> list[chores.Chore]:
-        """Returns what to write now. `text`: what is wrong with the node, if anything; `drain`: how far it is drained."""
+        """Returns what to write now. `text`: what is wrong with the node, if anything; `drain`: its state."""
         found: list[chores.Chore] = []
         beat = now >= self._beat_at
         if beat or (self._changed_at is not None and now >= self._changed_at):

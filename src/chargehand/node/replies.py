@@ -11,6 +11,7 @@ from chargehand.model.fleet.stacks import WorkerStacks
 from chargehand.model.job import Enqueued
 from chargehand.protocol.frame import encode
 
+
 class Caller(Protocol):
     """Whoever is answered: a connection to the control socket, or a request in the store."""
 
