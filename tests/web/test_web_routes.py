@@ -50,7 +50,7 @@ NEEDS = {
     "GET /api/web/worker/status": "read",
     "POST /api/v1/jobs": "enqueue",
     "POST /api/v1/jobs/bulk": "enqueue",
-    "GET /api/v1/workers/{component:path}/stack": "control",
+    "GET /api/v1/workers/{component}/stack": "control",
     "DELETE /api/v1/jobs": "control",
     "DELETE /api/v1/jobs/{id}": "control",
     "POST /api/v1/jobs/{id}/retry": "control",
@@ -80,7 +80,7 @@ def every(routes: Iterable[Any]) -> Iterator[Any]:
 
 def found(web: Web) -> dict[str, str | None]:
     return {
-        f"{method} {route.path}": needs_of(route)
+        f"{method} {route.path_format}": needs_of(route)
         for route in every(web.api.routes)
         for method in getattr(route, "methods", None) or {"?"}
     }
