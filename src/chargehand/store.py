@@ -35,6 +35,7 @@ from chargehand.model.records import (
     LastLife,
     Migrated,
     NewLife,
+    NodeRow,
     OtherNodes,
     Pause,
     RecurringPlan,
@@ -324,6 +325,10 @@ class FleetReading(Protocol):
 
     def health(self) -> list[HealthRow]:
         """Returns every component of every node, by node and component."""
+        ...
+
+    def nodes(self) -> list[NodeRow]:
+        """Returns every node that lives, and those that have disappeared without having been stopped, by name."""
         ...
 
     def crash(self, crash_id: str) -> CrashRecord | None:

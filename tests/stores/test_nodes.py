@@ -12,7 +12,7 @@ from builders import ME, NOON, Wall, crew, job, put, register, state, take_one
 
 import pgserver
 from chargehand.errors import StoreError
-from chargehand.host.health import component_of
+from chargehand.live.components import component_of
 from chargehand.host.readings import Readings
 from chargehand.model.batch import Batch, Want
 from chargehand.model.chores import LookAtQueues

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from chargehand.host.health import Component
+from chargehand.live.components import Component
 from chargehand.model.fleet.cards import WorkerGpu
 from chargehand.model.fleet.place import Shortage
 from chargehand.model.health import FRESH_MS
