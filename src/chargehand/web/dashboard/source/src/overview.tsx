@@ -4,13 +4,15 @@ import { useComputed } from "@preact/signals";
 import { memo } from "preact/compat";
 import { may } from "./api";
 import { Chart, type Line } from "./charts";
-import { crews, health, lately, now, pasts, pauses, queueNames, queues, workerKeys, workers, workersTick } from "./live";
+import {
+  crews, health, isGone, lately, now, pasts, pauses, queueNames, queues, several, workerKeys, workers, workersTick,
+} from "./live";
 import { Orders } from "./orders";
-import { Ago, Bar, Empty, Mark, progressWords, Since, State, toneOf } from "./parts";
+import { Ago, Bar, Empty, Mark, progressWords, Since, State, toneOf, WorkerLink } from "./parts";
 import { to, toJob } from "./route";
 import { drawn, reach, REACH } from "./samples";
 import type { QueueBody as Queue, WorkerBody as Worker } from "./types";
-import { bytes, count, gpuMemory, gpuName, length, many, perSecond, plain, shortName, ticking } from "./words";
+import { bytes, count, gpuMemory, gpuName, length, many, perSecond, plain, ticking } from "./words";
 
 const LINES: Line[] = [
   { label: "waiting", tone: "accent", scale: "jobs", fill: true },
@@ -179,7 +181,7 @@ function Lately() {
         {lately.value.map((each) => (
           <li key={`${each.key}${each.at}${each.status}`}>
             <Ago ms={each.at} /> <State state={each.status} />{" "}
-            <a href={to("worker", each.key)}>{shortName(each.component)}</a> <span>{each.text}</span>
+            <WorkerLink component={each.component} node={each.key.slice(each.component.length + 1)} /> <span>{each.text}</span>
           </li>
         ))}
       </ul>
@@ -233,13 +235,32 @@ function CrewSection({ crew, keys }: { crew: string; keys: string[] }) {
         <CrewOrders crew={crew} keys={keys} paused={pause !== undefined} />
       </header>
       {keys.length === 0 && <Empty>This crew has no workers; its jobs are not processed.</Empty>}
-      <ul class="tiles">
-        {keys.map((key) => (
-          <Tile key={key} name={key} />
-        ))}
-      </ul>
+      {(several.value ? byNode(keys) : [["", keys] as const]).map(([node, own]) => (
+        <div key={node}>
+          {node && (
+            <h3 class="of">
+              <a href={to("nodes")}>{node}</a> {isGone(node) && <State state="gone" />}
+            </h3>
+          )}
+          <ul class="tiles">
+            {own.map((key) => (
+              <Tile key={key} name={key} />
+            ))}
+          </ul>
+        </div>
+      ))}
     </section>
   );
+}
+
+/** Groups the keys of workers by their nodes. */
+function byNode(keys: string[]): [node: string, keys: string[]][] {
+  const found = new Map<string, string[]>();
+  for (const key of keys) {
+    const node = workers.get(key)?.now.peek().node ?? "?";
+    found.set(node, [...(found.get(node) ?? []), key]);
+  }
+  return [...found].sort(([a], [b]) => a.localeCompare(b));
 }
 
 function CrewOrders({ crew, keys, paused }: { crew: string; keys: string[]; paused: boolean }) {
@@ -250,18 +271,20 @@ function CrewOrders({ crew, keys, paused }: { crew: string; keys: string[]; paus
   return may("control") ? <Orders scope={crew} paused={paused} down={down.value} size={keys.length} /> : null;
 }
 
-/** Returns the state to show: a flag (unresponsive, stalled) has priority over the status. */
+/** Returns the state to show: a node that is gone, or a flag (unresponsive, stalled), has priority over the status. */
 export function stateOf(worker: Worker): string {
+  if (isGone(worker.node)) return "gone";
   if (worker.flags.length) return "flagged";
   return worker.status === "healthy" && worker.current_job ? "busy" : worker.status;
 }
 
 export function wordOf(worker: Worker): string | undefined {
+  if (isGone(worker.node)) return "node gone";
   if (worker.flags.length) return worker.flags.join(", ");
   return worker.status === "healthy" && !worker.current_job ? "idle" : undefined;
 }
 
-const Tile = memo(function Tile({ name }: { name: string }) {
+export const Tile = memo(function Tile({ name }: { name: string }) {
   const worker = workers.get(name)?.now.value;
   if (!worker) return null;
   const state = stateOf(worker);
