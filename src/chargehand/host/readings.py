@@ -196,6 +196,8 @@ class Readings:
         """Returns the queues that have due jobs while no node runs."""
         if self.silent_node() is not None or not self.location.exists():
             return []
+        if self.location.server is not None and self.unserved() is not None:
+            return []  # a node runs elsewhere
         with self.stores.use() as store:
             return sorted(queue for queue, _ in store.jobs.waiting())
 

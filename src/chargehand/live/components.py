@@ -5,6 +5,7 @@ whether it runs. This module reads no store.
 """
 
 from collections.abc import Iterable, Sequence
+from functools import cache
 from typing import Any, TypeVar
 
 import msgspec
@@ -64,6 +65,12 @@ def telemetry(shown: Component) -> Telemetry:
     return msgspec.convert(shown.metadata, Telemetry)
 
 
+@cache
+def _here() -> tuple[str, str]:
+    """Returns what identifies the pids of this process: they stay the same while it lives."""
+    return proc.boot_id(), proc.pid_namespace()
+
+
 def live_pid(row: HealthRow) -> int | None:
     """Returns the pid of a row if that process still runs; a reused pid does not count.
 
@@ -71,7 +78,7 @@ def live_pid(row: HealthRow) -> int | None:
     """
     if row.pid is None or row.pid_start is None or not row.node_lives:
         return None
-    here = row.boot is None or (row.boot, row.pid_namespace) == (proc.boot_id(), proc.pid_namespace())
+    here = row.boot is None or (row.boot, row.pid_namespace) == _here()
     return row.pid if not here or proc.alive(row.pid, row.pid_start) else None
 
 
@@ -122,13 +129,16 @@ def worker_of(shown: Component) -> WorkerBody:
     )
 
 
-def nodes_of(rows: Sequence[NodeRow], components: Sequence[Component]) -> list[NodeBody]:
+def nodes_of(rows: Sequence[NodeRow], components: Sequence[Component | WorkerBody]) -> list[NodeBody]:
     """Returns every node with the crews that it serves. `components` are those of all nodes."""
-    return [_node(row, [each for each in components if each.node == row.name]) for row in rows]
+    by_node: dict[str, list[Component | WorkerBody]] = {}
+    for each in components:
+        by_node.setdefault(each.node, []).append(each)
+    return [_node(row, by_node.get(row.name, [])) for row in rows]
 
 
-def _node(row: NodeRow, components: Sequence[Component]) -> NodeBody:
-    own = next((each for each in components if each.component == APP), None)
+def _node(row: NodeRow, components: Sequence[Component | WorkerBody]) -> NodeBody:
+    own = next((each for each in components if isinstance(each, Component) and each.component == APP), None)
     beside = telemetry(own) if own is not None else Telemetry()
     machine, version = (row.about.machine, row.about.version) if row.about is not None else (None, None)
     gone = not row.lives or (own is not None and own.pid is None)  # of a process elsewhere, the pid is believed

@@ -260,13 +260,14 @@ class Live:
 
     def _publish_fleet(self, nodes: Sequence[NodeRow], rows: Sequence[HealthRow]) -> None:
         """Publishes all nodes, and the workers of the others: this node knows its own better than the store."""
-        components = [component_of(row) for row in rows]
-        bodies = nodes_of(nodes, components)
+        here = self._plan.node
+        components = [component_of(row) for row in rows if row.node != here or row.component == APP]
+        bodies = nodes_of(nodes, [*components, *self._workers.values()])
         before = self._gone, self._others
         self._gone = tuple(body.name for body in bodies if body.status == GONE)
         theirs = (crew.queue for node in nodes if node.lives for crew in node.crews)
         self._served = frozenset((*(crew.queue for crew in self._plan.crews), *theirs))
-        self._publish_others([each for each in components if each.node != self._plan.node])
+        self._publish_others([each for each in components if each.node != here])
         if before != (self._gone, self._others):
             self._publish_health()
         at_ms = clock.now_ms()
