@@ -81,7 +81,7 @@ def node_event(name: str, status: str) -> str:
     crew = {"crew": "big", "queue": "big", "configured": 2, "live": 2, "busy": 1}
     node = {
         "name": name, "status": status, "reason": None, "machine": f"machine-{name}", "version": "1.0", "pid": 5,
-        "started_ms": 1, "last_beat_ms": 2, "beat_age_ms": 1, "crews": [crew],
+        "started_ms": 1, "last_beat_ms": 2, "beat_age_ms": 1, "drain": None, "crews": [crew],
     }  # fmt: skip
     event = {"topic": f"node:{name}:status", "type": "node_update", "timestamp_ms": 1, "node": node}
     return f"event: node_update\ndata: {json.dumps(event)}\n\n"

@@ -240,6 +240,8 @@ class NodeBody(msgspec.Struct, frozen=True, kw_only=True):
     status: str
     """`healthy`, `degraded` (see `reason`), `starting`, `unknown` if its heartbeat is old, or `gone`."""
     reason: str | None = None
+    drain: str | None = None
+    """`draining` or `drained`, from the order to drain the node until workers are started again; null otherwise."""
     machine: str | None = None
     version: str | None = None
     pid: int | None = None

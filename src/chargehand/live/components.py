@@ -56,6 +56,7 @@ class Telemetry(msgspec.Struct, frozen=True, kw_only=True):
     version: str | None = None
     started_ms: int | None = None
     """When the node started, by the clock of its machine."""
+    drain: str | None = None
     rates: dict[str, Share] = {}
     """By queue: the share of a node in its throughput."""
 
@@ -146,6 +147,7 @@ def _node(row: NodeRow, components: Sequence[Component | WorkerBody]) -> NodeBod
         name=row.name,
         status=GONE if gone else own.status if own is not None else "starting",
         reason=own.reason if own is not None and not gone else None,
+        drain=None if gone else beside.drain,
         machine=machine or beside.machine,
         version=version or beside.version,
         pid=own.pid if own is not None else None,

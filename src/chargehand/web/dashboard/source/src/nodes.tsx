@@ -56,7 +56,7 @@ function NodeRow({ name }: { name: string }) {
     <tr data-node={name} data-state={node.status}>
       <th scope="row">{name}</th>
       <td>
-        <State state={node.status} />
+        <State state={node.drain ? "stopping" : node.status} word={node.drain ?? undefined} />
         {node.reason && <div class="why">{node.reason}</div>}
       </td>
       <td>{node.machine ?? "–"}</td>

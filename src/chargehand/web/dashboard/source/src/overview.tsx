@@ -321,6 +321,11 @@ export const Tile = memo(function Tile({ name }: { name: string }) {
   );
 });
 
+/** The scopes of pauses that are about this worker, or about all workers of its node. */
+function scopesOf({ component, node, crew }: Worker): string[] {
+  return [component, `${node}/${component}`, `${node}/${crew}`, `${node}/*`];
+}
+
 function Doing({ worker }: { worker: Worker }) {
   if (worker.current_job) {
     const words = worker.progress ? progressWords(worker.progress) : plain(worker.current_job);
@@ -337,7 +342,7 @@ function Doing({ worker }: { worker: Worker }) {
     );
   }
   const back = worker.restart_at_ms ? `restart in ${ticking((worker.restart_at_ms - now.value) / 1000)}; ` : "";
-  const held = worker.status === "paused" && pauses.value.find((pause) => pause.scope === worker.component);
+  const held = worker.status === "paused" && pauses.value.find((pause) => scopesOf(worker).includes(pause.scope));
   const why = held ? `by ${held.who}: ${held.reason ?? "no reason given"}` : (worker.text ?? worker.reason ?? "");
   const asleep = worker.status === "asleep" && !worker.shortage;
   const text = worker.status === "healthy" ? "" : asleep ? "the next job starts it" : back + why;
