@@ -346,10 +346,11 @@ def test_nodes_that_share_a_store(browser: Browser, served: Served, keys: dict[s
     told = node_event("a", "healthy") + node_event("b", "gone")
     told += "".join(worker_event(number, "healthy", "a") for number in range(2))
     told += worker_event(0, "unknown", "b", "its node b is gone")
-    page = watched.watch(browser.new_page())
-    body = "retry: 3600000\n\n" + told
+    body = f"retry: 600000\n\n{told}"
+    context = browser.new_context()
+    page = watched.watch(context.new_page())
     page.route("**/api/events?*", lambda route: route.fulfill(content_type="text/event-stream", body=body))
-    sign_in(page, served.url, keys["all"])
+    sign_in(page, served.url, keys["eve"])
     expect(page.get_by_role("heading", name="b gone", exact=True)).to_be_visible()
     go(page, "nodes")
     expect(page.locator("[data-node=a]")).to_contain_text("machine-a")
@@ -360,7 +361,7 @@ def test_nodes_that_share_a_store(browser: Browser, served: Served, keys: dict[s
     expect(theirs).to_contain_text("its node b is gone")
     theirs.get_by_role("link").click()
     expect(page.get_by_role("heading", level=1)).to_contain_text("Worker b/big:0")
-    page.close()
+    context.close()
 
 
 def test_very_many_jobs_are_paged(page: Page, served: Served) -> None:  # spec: DB-3

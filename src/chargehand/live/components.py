@@ -167,11 +167,11 @@ def _node(row: NodeRow, components: Sequence[Component | WorkerBody]) -> NodeBod
     )
 
 
-def shares(components: Iterable[Component], *, but: str | None = None) -> dict[str, list[Share]]:
-    """Returns by queue what each node, apart from one, says about its throughput."""
+def shares(components: Iterable[Component]) -> dict[str, list[Share]]:
+    """Returns by queue what each node that runs says about its throughput."""
     found: dict[str, list[Share]] = {}
     for own in components:
-        if own.component == APP and own.node != but and own.is_healthy:
+        if own.component == APP and own.is_healthy:
             for queue, share in telemetry(own).rates.items():
                 found.setdefault(queue, []).append(share)
     return found
