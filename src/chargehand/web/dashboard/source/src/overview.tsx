@@ -40,15 +40,18 @@ function totals(): { ready: number; busy: number; all: number; down: number; pau
   let down = 0;
   let paused = 0;
   let asleep = 0;
+  let all = 0;
   for (const kept of workers.values()) {
     const worker = kept.now.peek();
+    if (isGone(worker.node)) continue;
+    all++;
     if (worker.status === "healthy") ready++;
     if (worker.current_job) busy++;
     if (worker.status === "failed" || worker.status === "crashed") down++;
     if (worker.status === "paused") paused++;
     if (worker.status === "asleep") asleep++;
   }
-  return { ready, busy, all: workers.size, down, paused, asleep };
+  return { ready, busy, all, down, paused, asleep };
 }
 
 function Verdict() {
@@ -216,11 +219,14 @@ function Crews() {
 function CrewSection({ crew, keys }: { crew: string; keys: string[] }) {
   const known = crews.value.find((each) => each.name === crew);
   const pause = pauses.value.find((each) => each.scope === crew || each.scope === "*");
+  const here = keys.filter((key) => !isGone(workers.get(key)?.now.peek().node ?? ""));
+  // The number of workers is set for each node.
+  const size = several.value ? (known?.scaled ?? known?.workers ?? here.length) : here.length;
   return (
     <section class="crew" aria-labelledby={`crew-${crew}`}>
       <header>
         <h2 id={`crew-${crew}`}>
-          {crew} <span class="soft">{many(keys.length, "worker")}{known && known.queue !== crew && `, queue ${known.queue}`}</span>
+          {crew} <span class="soft">{many(here.length, "worker")}{known && known.queue !== crew && `, queue ${known.queue}`}</span>
         </h2>
         {pause && (
           <p class="held">
@@ -232,7 +238,7 @@ function CrewSection({ crew, keys }: { crew: string; keys: string[] }) {
             )}
           </p>
         )}
-        <CrewOrders crew={crew} keys={keys} paused={pause !== undefined} />
+        <CrewOrders crew={crew} keys={keys} size={size} paused={pause !== undefined} />
       </header>
       {keys.length === 0 && <Empty>This crew has no workers; its jobs are not processed.</Empty>}
       {(several.value ? byNode(keys) : [["", keys] as const]).map(([node, own]) => (
@@ -263,12 +269,12 @@ function byNode(keys: string[]): [node: string, keys: string[]][] {
   return [...found].sort(([a], [b]) => a.localeCompare(b));
 }
 
-function CrewOrders({ crew, keys, paused }: { crew: string; keys: string[]; paused: boolean }) {
+function CrewOrders({ crew, keys, size, paused }: { crew: string; keys: string[]; size: number; paused: boolean }) {
   const down = useComputed(() => {
     void workersTick.value;
     return keys.some((key) => ["failed", "crashed"].includes(workers.get(key)?.now.peek().status ?? ""));
   });
-  return may("control") ? <Orders scope={crew} paused={paused} down={down.value} size={keys.length} /> : null;
+  return may("control") ? <Orders scope={crew} paused={paused} down={down.value} size={size} /> : null;
 }
 
 /** Returns the state to show: a node that is gone, or a flag (unresponsive, stalled), has priority over the status. */
