@@ -29,8 +29,8 @@ if TYPE_CHECKING:
         WorkerBroken,
     )
     from chargehand.handler import Handler, Item, Job
-    from chargehand.live.components import Component
     from chargehand.host.host import Host
+    from chargehand.live.components import Component
     from chargehand.model.access import ApiKey, Operation, OperationFilter, Scope
     from chargehand.model.fleet.orders import Answer, AnswerCode
     from chargehand.model.fleet.policy import LivenessPolicy, RestartPolicy, StartPolicy

@@ -16,9 +16,9 @@ from msgspec.structs import replace
 from chargehand import handler, log
 from chargehand.crew import Crew, JobOptions
 from chargehand.errors import ConfigurationError, UnknownCrew
-from chargehand.live.components import Component
 from chargehand.host.host import Host
 from chargehand.host.operations import AT_MOST, Operations
+from chargehand.live.components import Component
 from chargehand.model.access import ApiKey, Operation, OperationFilter, Scope
 from chargehand.model.fleet.orders import Answer
 from chargehand.model.fleet.policy import LivenessPolicy, RestartPolicy, StartPolicy

@@ -23,7 +23,9 @@ from chargehand.settings.plan import CrewPlan, NodePlan
 WORKER = "worker:tag:0"
 
 
-def row(component: str = WORKER, node: str = "b", *, lives: bool = True, status: str = "healthy", **more: Any) -> HealthRow:
+def row(
+    component: str = WORKER, node: str = "b", *, lives: bool = True, status: str = "healthy", **more: Any
+) -> HealthRow:
     """A row of a node of another machine, whose pids mean nothing here."""
     job, metadata = more.pop("current_job", None), {"crew": "tag", "text": None, "will_work": True, **more}
     return HealthRow(

@@ -70,7 +70,10 @@ def test_an_api_process_without_a_node_shows_all_nodes(web: Web) -> None:
     assert 'chargehand_node_gone{node="b"} 0.0' in web.ask("GET", "/metrics").text
     expire(web.hand, "b")
     assert [node["status"] for node in web.get("/api/v1/nodes")["nodes"]] == ["healthy", "gone"]
-    assert {each["node"]: each["status"] for each in web.get("/api/web/worker/status")} == {"a": "healthy", "b": "unknown"}
+    assert {each["node"]: each["status"] for each in web.get("/api/web/worker/status")} == {
+        "a": "healthy",
+        "b": "unknown",
+    }
     web.site.facts.forget()
     assert 'chargehand_node_gone{node="b"} 1.0' in web.ask("GET", "/metrics").text
 
@@ -94,7 +97,10 @@ def test_commands_show_all_nodes(web: Web) -> None:
     run = CliRunner().invoke
     listed = run(app, ["nodes"])
     assert listed.exit_code == 0
-    assert [line.split()[:3] for line in listed.stdout.splitlines()[1:]] == [["a", "healthy", "m-a"], ["b", "healthy", "m-b"]]
+    assert [line.split()[:3] for line in listed.stdout.splitlines()[1:]] == [
+        ["a", "healthy", "m-a"],
+        ["b", "healthy", "m-b"],
+    ]
     expire(web.hand, "b")
     told = run(app, ["status"])
     assert told.exit_code == 0

@@ -37,7 +37,9 @@ def meant(text: str, living: Iterable[Named], gone: Iterable[Named] = ()) -> Nam
     """
     node, rest = split(text)
     component = component_of(rest)
-    alive, dead = ([each for each in known if each[1] == component and node in (None, each[0])] for known in (living, gone))
+    alive, dead = (
+        [each for each in known if each[1] == component and node in (None, each[0])] for known in (living, gone)
+    )
     if len(alive) > 1 and component != APP:
         names = ", ".join(written(*each) for each in sorted(alive))
         raise ConfigurationError(f"several nodes have a worker {rest!r}: name one of {names}")

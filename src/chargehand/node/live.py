@@ -339,7 +339,9 @@ class Live:
         """Returns by queue the throughput in this node, if there was any lately."""
         found = {queue: figures.share(now) for queue, figures in self._figures.items()}
         return {
-            queue: Share(rounded(share.rate) or 0.0, rounded(share.mean)) for queue, share in found.items() if share.rate
+            queue: Share(rounded(share.rate) or 0.0, rounded(share.mean))
+            for queue, share in found.items()
+            if share.rate
         }
 
     def _keep(self, now: float, took: float = 0.0) -> None:

@@ -69,7 +69,6 @@ def records(kind: type[Record], rows: Iterable[tuple[Any, ...]]) -> list[Record]
     return found
 
 
-
 def where(conditions: dict[str, Any]) -> tuple[str, list[Any]]:
     """Joins the conditions whose value is not None. Returns the SQL and its bindings."""
     asked = {sql: value for sql, value in conditions.items() if value is not None}

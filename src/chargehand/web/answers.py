@@ -5,7 +5,6 @@ from typing import Literal
 
 import msgspec
 
-from chargehand.live.components import Component
 from chargehand.live.bodies import (
     HealthBody,
     JobBody,
@@ -17,6 +16,7 @@ from chargehand.live.bodies import (
     WorkerBody,
     WorkerIdentity,
 )
+from chargehand.live.components import Component
 from chargehand.model.access import Operation
 from chargehand.model.doctor.diagnosis import Diagnosis
 from chargehand.model.fleet.cards import WorkerGpu

@@ -34,9 +34,7 @@ Holder = Mapping[str, Any]
 
 def workers_of(components: Sequence[Component], status: NodeStatus | None, now_ms: int) -> list[WorkerStatus]:
     """Returns every worker, ordered by node, crew and index; the node's own status takes precedence over its rows."""
-    found = {
-        (each.node, each.component): _of_row(each) for each in components if each.component != APP
-    }
+    found = {(each.node, each.component): _of_row(each) for each in components if each.component != APP}
     if status is not None:
         for worker in status.workers:
             name = (status.node, worker.component)
