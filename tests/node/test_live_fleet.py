@@ -27,7 +27,8 @@ def row(
     component: str = WORKER, node: str = "b", *, lives: bool = True, status: str = "healthy", **more: Any
 ) -> HealthRow:
     """A row of a node of another machine, whose pids mean nothing here."""
-    job, metadata = more.pop("current_job", None), {"crew": "tag", "text": None, "will_work": True, **more}
+    job = more.pop("current_job", None)
+    metadata = more if component == "app" else {"crew": "tag", "text": None, "will_work": True, **more}
     return HealthRow(
         component=component, node=node, status=status, flags=(), reason=None, pid=1, pid_start=2, incarnation="i",
         current_job=job, last_heartbeat_ms=5, restart_count=0, last_restart_ms=None, exit_code=None, signal=None,

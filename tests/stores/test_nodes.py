@@ -396,7 +396,8 @@ def readings(url: str) -> Any:
 
 def two_nodes(store: PostgresStore) -> None:
     """Registers a node of this machine and one of another, each with a worker of the same name."""
-    register(store, crew("q", workers=2), **msgspec.structs.asdict(OWN) | {"machine": "here", "version": "1"})
+    here = msgspec.structs.replace(OWN, machine="here", version="1")
+    register(store, crew("q", workers=2), **msgspec.structs.asdict(here))
     project(store, node_row(rates={"q": [2.0, 1.0]}), worker(pid=1, pid_start=OWN.start), holder=ME)
     register(store, crew("q"), crew("gpu", "gpu"), holder=THERE, boot="another", machine="there", version="2")
     mine = worker(pid=77, pid_start=5, current_job="j")

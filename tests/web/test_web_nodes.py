@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-import msgspec
 import pytest
 from typer.testing import CliRunner
 from webworld import Web
@@ -36,12 +35,12 @@ def web(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Web]:
 def _register(hand: Chargehand, holder: Holder) -> None:
     """Registers a node of another machine, with a worker."""
     about = {"boot": f"boot {holder.node}", "pid_namespace": "p", "machine": f"m-{holder.node}", "version": "7"}
-    metadata = msgspec.json.encode({"crew": "tag", "will_work": True, "memory": 1 << 20}).decode()
+    metadata = {"app": "{}", "worker:tag:0": '{"crew": "tag", "will_work": true, "memory": 1048576}'}
     with hand.transaction() as tx:
         tx.fleet.register(holder, [CREW], about)
         notes = [
-            HealthNote(component=name, status="healthy", pid=5, pid_start=5, heartbeat_age_ms=0, metadata=metadata)
-            for name in ("app", "worker:tag:0")
+            HealthNote(component=name, status="healthy", pid=5, pid_start=5, heartbeat_age_ms=0, metadata=text)
+            for name, text in metadata.items()
         ]
         tx.fleet.project(notes, holder)
 

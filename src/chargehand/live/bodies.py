@@ -1,4 +1,4 @@
-"""What readers are shown of a node, a worker, a job, a queue and the whole: one struct each, one constructor per source.
+"""What readers are shown of a node, a worker, a job, a queue and the whole: a struct each, a constructor per source.
 
 The same structs are used by the events of a node, by the view of the store while no node answers, and by HTTP. This
 module describes; it reads nothing, keeps nothing and decides nothing.

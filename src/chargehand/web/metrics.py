@@ -1,4 +1,4 @@
-"""Metrics in the text format of Prometheus, or as OpenMetrics. Label values are bounded, also by the number of nodes."""
+"""Metrics in the text format of Prometheus, or as OpenMetrics. Label values are bounded: nodes, crews, queues, GPUs."""
 
 import asyncio
 import re
