@@ -70,8 +70,8 @@ def worker_event(number: int, status: str, node: str = "n", text: str | None = N
     worker = {
         "component": f"worker:big:{number}", "node": node, "crew": "big", "index": number, "status": status,
         "flags": [], "reason": None, "text": text, "pid": 1, "current_job": None, "batch_jobs": [],
-        "job_since_ms": None, "progress": None, "memory": 1 << 20, "jobs": 0, "restart_count": 0, "restart_at_ms": None, "started_ms": 1,
-        "budget": None, "exit_code": None, "signal": None,
+        "job_since_ms": None, "progress": None, "memory": 1 << 20, "jobs": 0, "restart_count": 0, "restart_at_ms": None,
+        "started_ms": 1, "budget": None, "exit_code": None, "signal": None,
     }  # fmt: skip
     event = {"topic": f"worker:big:{number}:status", "type": "worker_update", "timestamp_ms": 1, "worker": worker}
     return f"event: worker_update\ndata: {json.dumps(event)}\n\n"
