@@ -29,6 +29,7 @@ NEEDS = {
     "GET /metrics": "read",
     "GET /diagnostics/concurrency": "read",
     "GET /api/v1/info": "read",
+    "GET /api/v1/nodes": "read",
     "GET /api/v1/doctor": "read",
     "GET /api/v1/logs": "read",
     "GET /api/v1/status": "read",
