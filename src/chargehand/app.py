@@ -16,9 +16,9 @@ from msgspec.structs import replace
 from chargehand import handler, log
 from chargehand.crew import Crew, JobOptions
 from chargehand.errors import ConfigurationError, UnknownCrew
-from chargehand.host.health import Component
 from chargehand.host.host import Host
 from chargehand.host.operations import AT_MOST, Operations
+from chargehand.live.components import Component
 from chargehand.model.access import ApiKey, Operation, OperationFilter, Scope
 from chargehand.model.fleet.orders import Answer
 from chargehand.model.fleet.policy import LivenessPolicy, RestartPolicy, StartPolicy
@@ -378,7 +378,7 @@ class Chargehand:
         return self.internal.health(status)
 
     def component(self, name: str) -> Component | None:
-        """Returns one component; if several nodes have it, the one whose process runs."""
+        """Returns one component, by its name or, where several nodes have one, as `node/tag:0`; `app` is a node."""
         return self.internal.component(name)
 
     def is_healthy(self, name: str, max_age: float = FRESH_MS / 1000) -> bool:

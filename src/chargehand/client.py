@@ -13,6 +13,7 @@ import msgspec
 
 from chargehand import clock, codec, errors
 from chargehand.errors import ChargehandError
+from chargehand.live.bodies import NodeBody
 from chargehand.model.access import Operation
 from chargehand.model.fleet.orders import Answer
 from chargehand.model.fleet.stacks import WorkerStacks
@@ -160,6 +161,10 @@ class Client:
     def status(self) -> dict[str, Any] | None:
         """Returns the status of the node and its workers; None if no node answers."""
         return self._get("/api/v1/status", dict[str, Any])["node"]
+
+    def nodes(self) -> tuple[NodeBody, ...]:
+        """Returns every node that shares the store, also those that are gone."""
+        return self._get("/api/v1/nodes", answers.Nodes).nodes
 
     def health(self, status: str | None = None) -> answers.Health:
         """Returns the verdict and every component, optionally only those of one status."""

@@ -38,6 +38,7 @@ from chargehand.model.records import (
     NewLife,
     NodeReply,
     NodeRequest,
+    NodeRow,
     OtherNodes,
     Pause,
     RecurringPlan,
@@ -348,6 +349,10 @@ class FleetReading(Protocol):
 
     def health(self) -> list[HealthRow]:
         """Returns every component of every node, by node and component."""
+        ...
+
+    def nodes(self) -> list[NodeRow]:
+        """Returns every node that lives, and those that have disappeared without having been stopped, by name."""
         ...
 
     def crash(self, crash_id: str) -> CrashRecord | None:

@@ -82,7 +82,13 @@ def healthy(hand: Chargehand, *nodes: str) -> list[Any]:
     return eventually(found, what="healthy nodes")
 
 
-# spec: MN-1, MN-2, WK-11, WK-12
+def _until(events: Iterator[dict[str, Any]], kind: str, wanted: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+    """Returns the first body of this kind that is wanted."""
+    bodies = (event[kind] for event in events if event["type"] == f"{kind}_update" and not event.get("removed"))
+    return next(body for body in bodies if wanted(body))
+
+
+# spec: MN-1, MN-2, MN-7, WK-11, WK-12
 def test_two_nodes_share_the_work_and_one_does_what_the_other_leaves(
     hand: Chargehand, world: World, node: Start
 ) -> None:
@@ -94,6 +100,9 @@ def test_two_nodes_share_the_work_and_one_does_what_the_other_leaves(
     held = [world.put(do, gate) for _ in range(5)]
     eventually(lambda: len(world.lines("start")) >= 3, what="three of five jobs, the limit of the queue")
     eventually(lambda: hand.internal.jobs(JobFilter(queue="gpu", state=State.DONE)), what="a job that only b can do")
+    events = hand.subscribe("worker:*:status", "node:*:status")
+    busy = _until(events, "worker", lambda each: each["node"] == "b" and each["current_job"] is not None)
+    assert busy["status"] == "healthy"
     claims = hand.internal.claims()
     assert ({claim.node for claim in claims}, len(claims)) == ({"a", "b"}, 3)
     status = hand.status()
@@ -103,6 +112,9 @@ def test_two_nodes_share_the_work_and_one_does_what_the_other_leaves(
     (pid,) = {row.pid for row in rows if row.node == "b" and row.component == "app"}
     other.kill()
     os.kill(pid, signal.SIGKILL)
+    _until(events, "worker", lambda each: each["node"] == "b" and each["text"] == "its node b is gone")
+    events.close()
+    assert [(each.name, each.status) for each in hand.internal.nodes()] == [("a", "healthy"), ("b", "gone")]
     eventually(lambda: {c.node for c in hand.internal.claims()} == {"a"}, what="the claims of b were taken back")
     gate.touch()
     eventually(lambda: all(ref.job().state is State.DONE for ref in held), what="all jobs done")

@@ -13,11 +13,14 @@ from builders import ME, NOON, Wall, crew, job, put, register, state, take_one
 import pgserver
 from chargehand.errors import ConfigurationError, NobodyServes, StoreError, UnknownCrew
 from chargehand.host import reach
-from chargehand.host.health import component_of
+from chargehand.host.offline import states
 from chargehand.host.operations import Operations
 from chargehand.host.readings import Readings
+from chargehand.live.bodies import HealthBody, NodeBody, QueueBody
+from chargehand.live.components import component_of
 from chargehand.model.batch import Batch, Want
 from chargehand.model.chores import AnswerRequest, Lead, LookAtQueues
+from chargehand.model.health import Verdict
 from chargehand.model.job import Done, JobPolicy, State, settle
 from chargehand.model.records import (
     GivenUpMark,
@@ -30,6 +33,9 @@ from chargehand.model.records import (
     RestartNote,
     Retention,
 )
+from chargehand.model.status import NodeStatus
+from chargehand.model.topic import DEFAULT
+from chargehand.model.topic import parse as parse_topics
 from chargehand.processes import proc
 from chargehand.stores.location import locate
 from chargehand.stores.postgres.address import parse
@@ -374,6 +380,102 @@ def test_a_node_that_was_stopped_is_not_reported_as_gone_and_one_that_is_gone_is
     wall.at += 1
     store.prune(Retention(), 10)
     assert others(store).gone == ()
+
+
+# what any process can read
+
+
+def node_row(start: int | None = OWN.start, **more: Any) -> HealthNote:
+    """The row of a node itself, whose process is the first of its machine."""
+    text = msgspec.json.encode(more).decode()
+    return HealthNote(component="app", status="healthy", heartbeat_age_ms=0, pid=1, pid_start=start, metadata=text)
+
+
+@pytest.fixture
+def readings(url: str) -> Any:
+    made = Readings(locate(url), synchronous="full")
+    yield made
+    made.close()
+
+
+def two_nodes(store: PostgresStore) -> None:
+    """Registers a node of this machine and one of another, each with a worker of the same name."""
+    here = msgspec.structs.replace(OWN, machine="here", version="1")
+    register(store, crew("q", workers=2), **msgspec.structs.asdict(here))
+    project(store, node_row(rates={"q": [2.0, 1.0]}), worker(pid=1, pid_start=OWN.start), holder=ME)
+    register(store, crew("q"), crew("gpu", "gpu"), holder=THERE, boot="another", machine="there", version="2")
+    mine = worker(pid=77, pid_start=5, current_job="j")
+    telemetry = {"machine": "there", "version": "2", "started_ms": 5, "rates": {"q": [1.0, 4.0]}}
+    project(store, node_row(9, **telemetry), mine, holder=THERE)
+
+
+# spec: MN-1
+def test_all_nodes_are_seen_from_any_process_and_no_pid_of_another_machine_is_judged(
+    open_one: Opener, readings: Readings
+) -> None:
+    store = open_one(node=True)
+    two_nodes(store)
+    here, there = readings.nodes()
+    assert (here.name, here.status, here.machine, here.version, here.pid) == ("node-a", "healthy", "here", "1", 1)
+    assert (there.name, there.status, there.machine, there.version, there.pid) == ("node-b", "healthy", "there", "2", 1)
+    counted = [(crew.crew, crew.queue, crew.configured, crew.live, crew.busy) for crew in there.crews]
+    assert counted == [("gpu", "gpu", 1, 0, 0), ("q", "q", 1, 1, 1)]
+    assert [(crew.configured, crew.live, crew.busy) for crew in here.crews] == [(2, 1, 0)]
+    project(store, node_row(3), holder=ME)
+    assert [node.status for node in readings.nodes()] == ["gone", "healthy"], "its process is dead, on this machine"
+    expire(store, THERE)
+    (_, there) = readings.nodes()
+    assert (there.status, there.pid, there.machine, there.version) == ("gone", None, "there", "2")
+    assert [(crew.crew, crew.live, crew.busy) for crew in there.crews] == [("gpu", 0, 0), ("q", 0, 0)]
+
+
+# spec: MN-1
+def test_a_worker_of_several_nodes_is_named_with_its_node(open_one: Opener, readings: Readings) -> None:
+    store = open_one(node=True)
+    two_nodes(store)
+    for question in (readings.component, readings.is_healthy):
+        with pytest.raises(ConfigurationError, match="name one of node-a/q:0, node-b/q:0"):
+            question("worker:q:0")
+    found = readings.component("node-b/q:0")
+    assert found is not None
+    assert (found.node, found.component, found.current_job) == ("node-b", "worker:q:0", "j")
+    assert readings.is_healthy("node-b/q:0")
+    assert readings.is_healthy("app")
+    assert readings.component("node-c/q:0") is None
+    project(store, worker(status="crashed"), holder=THERE)
+    (said,) = readings.verdict().reasons
+    assert said.startswith("node-b/q:0 crashed")
+    expire(store, THERE)
+    assert (readings.component("worker:q:0") or found).node == "node-a", "the other one is gone"
+    assert (readings.component("node-b/q:0") or found).status == "unknown"
+
+
+# spec: MN-1, MN-7
+def test_a_process_without_a_node_shows_the_nodes_workers_and_throughput_of_all(
+    open_one: Opener, readings: Readings
+) -> None:
+    store = open_one(node=True)
+    two_nodes(store)
+    put(store, job())
+    shown = {each.key: each.body for each in states(readings, parse_topics(DEFAULT))}
+    assert {key for key in shown if key.startswith(("node:", "worker:"))} == {
+        "node:node-a:status", "node:node-b:status", "worker:q:0:status@node-a", "worker:q:0:status@node-b",
+    }  # fmt: skip
+    queue = shown["queue:q:status"]
+    assert isinstance(queue, QueueBody)
+    assert (queue.rate, queue.mean_duration_s, queue.queued) == (3.0, 2.0, 1)
+    assert shown["system:health"] == HealthBody(Verdict.HEALTHY)
+    assert readings.unserved() == {}
+    assert {each.node for each in readings.elsewhere(None)} == {"node-a", "node-b"}
+    assert {each.node for each in readings.elsewhere(NodeStatus(node="node-a", pid=1))} == {"node-b"}
+    expire(store, THERE)
+    shown = {each.key: each.body for each in states(readings, parse_topics(DEFAULT))}
+    gone = shown["node:node-b:status"]
+    assert isinstance(gone, NodeBody)
+    assert gone.status == "gone"
+    queue = shown["queue:q:status"]
+    assert isinstance(queue, QueueBody)
+    assert (queue.rate, {each.node for each in readings.elsewhere(None)}) == (2.0, {"node-a"})
 
 
 # recurring jobs

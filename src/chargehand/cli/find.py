@@ -93,6 +93,7 @@ def service(app: str | None, store: str | None) -> Service:
     hand = Chargehand(folder=folder)
     _check_file(hand, store)
     hand.internal.stores.may_create = False
+    _opened.append(hand.internal.close)
     return hand.internal
 
 

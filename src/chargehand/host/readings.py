@@ -5,7 +5,7 @@ It starts no node and no worker, and writes nothing into a store that exists but
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Generator, Iterator
+from collections.abc import AsyncGenerator, Generator, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -18,14 +18,23 @@ from chargehand.errors import ChargehandError, CrashNotFound, JobNotFound, Store
 from chargehand.host import nodelock
 from chargehand.host.calls import Calls, NodeLeft, NoNode
 from chargehand.host.feed import Feed
-from chargehand.host.health import Component, component_of, live_pid, member_of_component
 from chargehand.host.keys import Keys
 from chargehand.host.nodelock import RestartPlan
 from chargehand.host.offline import states
 from chargehand.host.pool import StorePool
 from chargehand.host.reach import Reach
 from chargehand.live import store_view
+from chargehand.live.bodies import NodeBody
+from chargehand.live.components import (
+    Component,
+    addressed,
+    component_of,
+    live_pid,
+    member_of_component,
+    nodes_of,
+)
 from chargehand.live.store_view import StoreLook, StoreView
+from chargehand.model import address
 from chargehand.model.health import APP, FRESH_MS, Findings, is_healthy, judge, unserved
 from chargehand.model.job import FINISHED, Attempt, JobRecord
 from chargehand.model.records import (
@@ -34,6 +43,7 @@ from chargehand.model.records import (
     CrashFilter,
     CrashRecord,
     CrewRow,
+    HealthRow,
     JobFilter,
     Pause,
     RecurringPlan,
@@ -111,9 +121,10 @@ class Readings:
 
     # health
 
-    def known_crews(self) -> list[CrewRow]:
+    def known_crews(self, *, living: bool = False) -> list[CrewRow]:
+        """Returns the crews that nodes have registered; `living`: those of nodes that live, if one does."""
         with self.stores.use() as store:
-            return store.fleet.crews()
+            return (store.fleet.crews(living=True) if living else []) or store.fleet.crews()
 
     def pauses(self) -> list[Pause]:
         with self.stores.use() as store:
@@ -136,19 +147,48 @@ class Readings:
             found = [component_of(row) for row in store.fleet.health()]
         return [component for component in found if status is None or component.status == status]
 
+    def nodes(self) -> list[NodeBody]:
+        """Returns every node that shares the store, with its crews, and those that are gone."""
+        with self.stores.use() as store:
+            rows, components = store.fleet.nodes(), [component_of(row) for row in store.fleet.health()]
+        return nodes_of(rows, components)
+
     def component(self, name: str) -> Component | None:
-        """Returns one component; if several nodes have it, the one whose process runs."""
-        found = [component for component in self.health() if component.component == name]
+        """Returns one component, by its name or its address (`node/tag:0`); `app` is a node that runs, if one does.
+
+        Raises ConfigurationError if several nodes have a worker of this name.
+        """
+        with self.stores.use() as store:
+            rows = _meant(store.fleet.health(), name)
+        found = [component_of(row) for row in rows]
         return next((component for component in found if component.pid is not None), next(iter(found), None))
 
     def is_healthy(self, name: str, max_age: float = FRESH_MS / 1000) -> bool:
         """Returns whether a component is healthy by a heartbeat that is at most `max_age` seconds old."""
         with self.stores.use() as store:
-            rows = [row for row in store.fleet.health() if row.component == name]
+            rows = _meant(store.fleet.health(), name)
         return any(is_healthy(row.status, row.flags, row.age_ms, int(max_age * 1000)) and live_pid(row) for row in rows)
+
+    def elsewhere(self, here: NodeStatus | None) -> list[Component]:
+        """Returns the workers of the nodes that run, apart from the one that answers here. Empty in a store for one."""
+        if self.location.server is None:
+            return []
+        found = [component for component in self.health() if here is None or component.node != here.node]
+        running = {component.node for component in found if component.component == APP and component.is_healthy}
+        return [component for component in found if component.component != APP and component.node in running]
 
     def verdict(self) -> Findings:
         """Returns the state of the whole system (healthy, degraded or error) with reasons, from the store alone."""
+        return self._judged()[0]
+
+    def unserved(self) -> dict[str, str] | None:
+        """Returns the queues with due jobs that no worker of any node will take, each with the reason.
+
+        None if no node runs.
+        """
+        return self._judged()[1]
+
+    def _judged(self) -> tuple[Findings, dict[str, str] | None]:
         with self.stores.use() as store:
             rows = [(row, component_of(row)) for row in store.fleet.health()]
             waiting, crews, pauses = store.jobs.waiting(), store.fleet.crews(living=True), store.fleet.pauses()
@@ -159,13 +199,15 @@ class Readings:
         failing = next((row.reason for row, _ in rows if row.component == APP and row.reason), None)
         queues = {crew.name: crew.queue for crew in crews}
         members = [member_of_component(shown) for row, shown in rows if row.component != APP]
-        nobody = unserved(waiting, queues, members, [pause.scope for pause in pauses]) if node else {}
-        return judge(workers, nobody, node=node, store_failing=failing, gone=gone)
+        nobody = unserved(waiting, queues, members, [pause.scope for pause in pauses]) if node else None
+        return judge(addressed(workers), nobody or {}, node=node, store_failing=failing, gone=gone), nobody
 
     def waiting_for_nobody(self) -> list[str]:
         """Returns the queues that have due jobs while no node runs."""
         if self.silent_node() is not None or not self.location.exists():
             return []
+        if self.location.server is not None and self.unserved() is not None:
+            return []  # a node runs elsewhere
         with self.stores.use() as store:
             return sorted(queue for queue, _ in store.jobs.waiting())
 
@@ -204,11 +246,13 @@ class Readings:
             return []
 
     def worker_history(self, component: str) -> dict[str, Any] | None:
-        """Returns the last states, jobs and memory of a worker; None if no node answers or knows the worker."""
+        """Returns the last states, jobs and memory of a worker; None unless it belongs to the node of this machine."""
+        node, rest = address.split(component)
         try:
-            return self.calls.diary(component)
+            found = self.calls.diary(address.component_of(rest))
         except NoNode:
             return None
+        return None if found is None or node not in (None, found["node"]) else found
 
     def crashes(self, which: CrashFilter | None = None) -> list[CrashRecord]:
         with self.stores.use() as store:
@@ -304,6 +348,18 @@ def _silence(node: str, why: str) -> dict[str, Any]:
     """Returns the log line that stands for those of a node that does not answer."""
     at_ms = clock.now_ms()
     return {"at_ms": at_ms, "component": f"{node}/{APP}", "event": None, "job": None, "level": "warning", "text": why}
+
+
+def _meant(rows: Sequence[HealthRow], name: str) -> list[HealthRow]:
+    """Returns the row of the component that a name means; of `app` without a node, those of all nodes."""
+    if name == APP:
+        return [row for row in rows if row.component == APP]
+    dead = {row.node for row in rows if row.component == APP and live_pid(row) is None}
+    named: tuple[list[address.Named], list[address.Named]] = ([], [])
+    for row in rows:
+        named[not row.node_lives or row.node in dead].append((row.node, row.component))
+    meant = address.meant(name, *named)
+    return [row for row in rows if (row.node, row.component) == meant]
 
 
 def _without_loop(events: AsyncGenerator[dict[str, Any]]) -> Generator[dict[str, Any]]:

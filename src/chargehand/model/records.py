@@ -193,6 +193,29 @@ class HealthRow(msgspec.Struct, frozen=True, kw_only=True):
     pid_namespace: str | None = None
 
 
+class NodeCrew(msgspec.Struct, frozen=True, kw_only=True):
+    """A crew that a node serves, and the number of workers that it has there, by the settings or by an operator."""
+
+    name: str
+    queue: str
+    workers: int
+
+
+class NodeRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A node as another process reads it. Of one that is gone, only its health rows and its crews are left."""
+
+    name: str
+    lives: bool
+    """Whether it is registered; a store for one node does not know: check the pid."""
+    started_ms: int | None
+    """When this life was registered."""
+    about: NodeAbout | None
+    last_heartbeat_ms: int | None
+    age_ms: int | None
+    """The age of the last heartbeat by the store's clock when the row was read."""
+    crews: tuple[NodeCrew, ...]
+
+
 class CrashReport(msgspec.Struct, frozen=True, kw_only=True):
     """The report of an unexpected death of a worker."""
 

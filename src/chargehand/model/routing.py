@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import msgspec
 
 from chargehand.errors import ChargehandError, ConfigurationError, NobodyServes, UnknownCrew
+from chargehand.model.address import written
 from chargehand.model.fleet.lifecycle import Status
 from chargehand.model.fleet.orders import Answer, AnswerCode
 from chargehand.model.records import HealthRow, LivingNode, Pause
@@ -26,7 +27,7 @@ class Target(msgspec.Struct, frozen=True):
 
     def shown(self, component: str) -> str:
         """Returns a component of the node as callers see it."""
-        return f"{self.node.name}/{component.removeprefix(_WORKER)}" if self.named else component
+        return written(self.node.name, component) if self.named else component
 
 
 def split(scope: str | None) -> tuple[str | None, str | None]:
@@ -66,7 +67,7 @@ def _having(scope: str, nodes: Sequence[LivingNode]) -> list[LivingNode]:
         # Health rows are written a moment after a worker is added: the only node of the crew knows it by itself.
         having = [node for node in found if component in node.workers]
         if len(having) > 1:
-            choice = ", ".join(f"{node.name}/{component.removeprefix(_WORKER)}" for node in having)
+            choice = ", ".join(written(node.name, component) for node in having)
             raise ConfigurationError(f"several nodes have a worker {scope!r}: name one of {choice}")
         found = having or (found if len(found) == 1 else [])
     if not found:

@@ -135,6 +135,7 @@ class Node:
         self._health_rows = HealthRows(
             self._fleet, self._ledger, self._supervisor.handles, now=now, beat=beat,
             history=plan.retention.history_every_ms / 1000 if plan.history else None,
+            shared=None if self._location.server is None else self._about,
         )  # fmt: skip
         self._diary = Diary()
         self._store = self._store_thread(plan)
@@ -146,6 +147,7 @@ class Node:
         self._live = Live(
             self._lives.life, plan, self._fleet, self._ledger, self._supervisor.handles, self._reader,
             lambda: (self._requests.unserved, self._failing, self._ledger.blind, self._requests.others.gone),
+            shared=self._location.server is not None,
         )  # fmt: skip
         # Events of the supervisor that come with every job go to the subscribers directly.
         self.began, self.worked, self.heard = self._live.began, self._live.worked, self._live.heard
@@ -475,6 +477,8 @@ class Node:
         if result.asked is not None:
             self._inbox.receive(result.asked)
         self._live.committed(batch, result, now)
+        if batch.settlements or any(grant.claims for grant in result.grants):
+            self._health_rows.worked(now)
         if batch.settlements:
             self._diary.ended(batch.settlements, result.lost, clock.now_ms())
         for job_id in result.lost:
@@ -538,6 +542,13 @@ class Node:
         )
 
     # documents for callers
+
+    def _about(self, now: float) -> dict[str, Any]:
+        """Returns what the node's health row tells others: it is left when the node is gone."""
+        return {
+            "machine": socket.gethostname(), "version": __version__, "started_ms": self._started_ms,
+            "rates": self._live.rates(now),
+        }  # fmt: skip
 
     def _past(self) -> list[dict[str, Any]]:
         return self._live.past.view(clock.now_ms())

@@ -22,6 +22,7 @@ from chargehand.model.records import (
     LivingNode,
     NodeReply,
     NodeRequest,
+    NodeRow,
     Pause,
     RecurringPlan,
     RestartNote,
@@ -131,6 +132,21 @@ _HEALTH_FIELDS = columns(
 _HEALTH = f"""
 SELECT {_HEALTH_FIELDS} FROM chargehand_health h LEFT JOIN chargehand_node n ON n.name = h.node
 ORDER BY node COLLATE "C", component COLLATE "C"
+""".encode()
+_NODE_CREWS = """
+coalesce((SELECT json_agg(json_build_object('name', c.name, 'queue', c.queue, 'workers', coalesce(c.scaled, c.workers))
+  ORDER BY c.name COLLATE "C") FROM chargehand_crew c WHERE c.node = k.name), '[]'::json)::text
+"""
+# A node that is gone has left its health rows behind; one that was stopped has not.
+_NODES = f"""
+WITH known AS (
+  SELECT name, true AS lives, started_ms, about FROM chargehand_node
+  UNION ALL
+  SELECT DISTINCT node, false, NULL::bigint, NULL FROM chargehand_health h
+  WHERE NOT EXISTS (SELECT FROM chargehand_node n WHERE n.name = h.node))
+SELECT {columns(NodeRow, name="k.name", age_ms=f"{NOW} - last_heartbeat_ms", crews=_NODE_CREWS)}
+FROM known k LEFT JOIN chargehand_health a ON a.node = k.name AND a.component = 'app'
+ORDER BY k.name COLLATE "C"
 """.encode()
 _CRASHES = f"SELECT {columns(CrashRecord, age_ms=f'{NOW} - at_ms')} FROM chargehand_crash"
 _GIVEN_UP = f"""
@@ -270,6 +286,9 @@ class PostgresFleetReading:
 
     def health(self) -> list[HealthRow]:
         return records(HealthRow, self._db.rows(_HEALTH, (self._db.now,)))
+
+    def nodes(self) -> list[NodeRow]:
+        return records(NodeRow, self._db.rows(_NODES, (self._db.now,)))
 
     def crash(self, crash_id: str) -> CrashRecord | None:
         rows = self._db.rows(f"{_CRASHES} WHERE id = $2".encode(), (self._db.now, clean(crash_id)))

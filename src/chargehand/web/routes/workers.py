@@ -62,14 +62,17 @@ async def health_history(site: Here, since_ms: Since = 0, limit: Limit = PAGE, a
 
 
 @routes.get(
-    "/api/v1/health/{component}", dependencies=READ, responses=answers(ComponentHealth, examples.COMPONENT, 404)
+    "/api/v1/health/{component:path}", dependencies=READ, responses=answers(ComponentHealth, examples.COMPONENT, 404)
 )
 async def component_health(
     site: Here,
     component: Annotated[str, Path(max_length=500)],
     max_age: Annotated[float, Query(gt=0, le=86_400, description="Maximum age of the heartbeat in seconds.")] = 30.0,
 ) -> Response:
-    """Returns one component (`app` is the node), and whether it is healthy."""
+    """Returns one component, and whether it is healthy: a worker, or a node (`app`).
+
+    Where several nodes have a worker of this name, `node/tag:0` names one of them.
+    """
 
     def read() -> ComponentHealth:
         found = site.hand.component(component)
@@ -82,20 +85,24 @@ async def component_health(
 
 
 @routes.get(
-    "/api/v1/workers/{component}/history",
+    "/api/v1/workers/{component:path}/history",
     dependencies=READ,
     responses=answers(WorkerHistory, examples.WORKER_HISTORY, 404),
 )
 async def history(site: Here, component: Annotated[str, Path(max_length=500)]) -> Response:
-    """Returns the last states and jobs of a worker, and its memory over the last hour, since the node started."""
+    """Returns the last states and jobs of a worker, and its memory over the last hour, since the node started.
+
+    Only for workers of the node beside this process; empty for those of other nodes.
+    """
 
     def read() -> WorkerHistory:
         found = site.hand.worker_history(component)
         if found is not None:
             return msgspec.convert(found, WorkerHistory)
-        if site.hand.component(component) is None:
+        known = site.hand.component(component)
+        if known is None:
             raise Problem(404, "no-such-component", f"there is no component {component!r}; api/v1/health lists all")
-        return WorkerHistory(component=component, at_ms=clock.now_ms())
+        return WorkerHistory(component=known.component, at_ms=clock.now_ms())
 
     return respond(await site.in_thread(read))
 
