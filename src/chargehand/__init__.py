@@ -29,8 +29,8 @@ if TYPE_CHECKING:
         WorkerBroken,
     )
     from chargehand.handler import Handler, Item, Job
-    from chargehand.host.health import Component
     from chargehand.host.host import Host
+    from chargehand.live.components import Component
     from chargehand.model.access import ApiKey, Operation, OperationFilter, Scope
     from chargehand.model.fleet.orders import Answer, AnswerCode
     from chargehand.model.fleet.policy import LivenessPolicy, RestartPolicy, StartPolicy
@@ -58,7 +58,7 @@ _HOME = {
     **dict.fromkeys(("Chargehand", "CrewOptions"), "chargehand.app"),
     **dict.fromkeys(("Crew", "JobOptions", "Ref"), "chargehand.crew"),
     **dict.fromkeys(("Handler", "Item", "Job"), "chargehand.handler"),
-    "Component": "chargehand.host.health",
+    "Component": "chargehand.live.components",
     "Host": "chargehand.host.host",
     **dict.fromkeys(("ApiKey", "Operation", "OperationFilter", "Scope"), "chargehand.model.access"),
     **dict.fromkeys(("Answer", "AnswerCode"), "chargehand.model.fleet.orders"),

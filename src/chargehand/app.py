@@ -16,9 +16,9 @@ from msgspec.structs import replace
 from chargehand import handler, log
 from chargehand.crew import Crew, JobOptions
 from chargehand.errors import ConfigurationError, UnknownCrew
-from chargehand.host.health import Component
 from chargehand.host.host import Host
 from chargehand.host.operations import AT_MOST, Operations
+from chargehand.live.components import Component
 from chargehand.model.access import ApiKey, Operation, OperationFilter, Scope
 from chargehand.model.fleet.orders import Answer
 from chargehand.model.fleet.policy import LivenessPolicy, RestartPolicy, StartPolicy
@@ -311,9 +311,13 @@ class Chargehand:
         """Stops workers within the grace period. They stay stopped until `start`, or until the node restarts."""
         return self.internal.stop(scope)
 
-    def drain(self, scope: str | None = None) -> list[Answer]:
-        """Stops workers after their current jobs, without a time limit."""
-        return self.internal.drain(scope)
+    def drain(self, scope: str | None = None, *, end: bool = False) -> list[Answer]:
+        """Stops workers after their current jobs, without a time limit.
+
+        A node (`node/*`, or all without a scope) that has nothing more to do is `drained` in its status; with `end` it
+        ends then, and its host starts no other.
+        """
+        return self.internal.drain(scope, end=end)
 
     def restart(self, scope: str | None = None) -> list[Answer]:
         """Replaces workers within the grace period, including those that were given up. Counts as no crash."""
@@ -374,7 +378,7 @@ class Chargehand:
         return self.internal.health(status)
 
     def component(self, name: str) -> Component | None:
-        """Returns one component; if several nodes have it, the one whose process runs."""
+        """Returns one component, by its name or, where several nodes have one, as `node/tag:0`; `app` is a node."""
         return self.internal.component(name)
 
     def is_healthy(self, name: str, max_age: float = FRESH_MS / 1000) -> bool:

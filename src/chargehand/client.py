@@ -13,6 +13,7 @@ import msgspec
 
 from chargehand import clock, codec, errors
 from chargehand.errors import ChargehandError
+from chargehand.live.bodies import NodeBody
 from chargehand.model.access import Operation
 from chargehand.model.fleet.orders import Answer
 from chargehand.model.fleet.stacks import WorkerStacks
@@ -161,6 +162,10 @@ class Client:
         """Returns the status of the node and its workers; None if no node answers."""
         return self._get("/api/v1/status", dict[str, Any])["node"]
 
+    def nodes(self) -> tuple[NodeBody, ...]:
+        """Returns every node that shares the store, also those that are gone."""
+        return self._get("/api/v1/nodes", answers.Nodes).nodes
+
     def health(self, status: str | None = None) -> answers.Health:
         """Returns the verdict and every component, optionally only those of one status."""
         return self._get("/api/v1/health", answers.Health, status=status)
@@ -241,9 +246,9 @@ class Client:
         """Stops workers within the grace period."""
         return self._order("stop", scope)
 
-    def drain(self, scope: str | None = None) -> list[Answer]:
-        """Stops workers after their current jobs, without a time limit."""
-        return self._order("drain", scope)
+    def drain(self, scope: str | None = None, *, end: bool = False) -> list[Answer]:
+        """Stops workers after their current jobs, without a time limit; with `end`, a node (`node/*`) ends then."""
+        return self._order("drain", scope, end=end or None)
 
     def restart(self, scope: str | None = None) -> list[Answer]:
         """Replaces workers within the grace period, including those that were given up."""

@@ -41,6 +41,7 @@ class Event(StrEnum):
     NODE_STARTED = "node-started"
     NODE_STOPPING = "node-stopping"
     NODE_STOPPED = "node-stopped"
+    NODE_DRAINED = "node-drained"
     NODE_EXITED = "node-exited"
     SUPERVISION_ERROR = "supervision-error"
     SUPERVISION_ABORTED = "supervision-aborted"

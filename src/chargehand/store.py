@@ -34,8 +34,12 @@ from chargehand.model.records import (
     JobFilter,
     JobSize,
     LastLife,
+    LivingNode,
     Migrated,
     NewLife,
+    NodeReply,
+    NodeRequest,
+    NodeRow,
     OtherNodes,
     Pause,
     RecurringPlan,
@@ -204,6 +208,27 @@ class FleetWriting(Protocol):
         """Appends the present health rows to the history."""
         ...
 
+    # other nodes; a store for one node has none, and keeps no requests
+
+    def ask(self, requests: Sequence[NodeRequest]) -> None:
+        """Leaves requests for nodes. A `WAKE` replaces one with the same body that waits for the same node."""
+        ...
+
+    def withdraw(self, ids: Sequence[str]) -> list[NodeReply]:
+        """Deletes requests. Returns what was known of them."""
+        ...
+
+    def answer(self, request: str, answer: str | None) -> None:
+        """Answers a request; None deletes it, because nobody waits for the answer."""
+        ...
+
+    def lead(self, ready: Sequence[str], unready: Sequence[str], holder: Holder) -> list[str]:
+        """Returns the crews, of those that this node is ready for, for which it alone calls `discover` from now on.
+
+        A node that has a crew keeps it until it dies, leaves, or is `unready` for it.
+        """
+        ...
+
 
 class AccessWriting(Protocol):
     """Writes about API keys, sessions, remembered answers and the operator log, inside one transaction."""
@@ -327,6 +352,10 @@ class FleetReading(Protocol):
         """Returns every component of every node, by node and component."""
         ...
 
+    def nodes(self) -> list[NodeRow]:
+        """Returns every node that lives, and those that have disappeared without having been stopped, by name."""
+        ...
+
     def crash(self, crash_id: str) -> CrashRecord | None:
         """Returns one crash report."""
         ...
@@ -353,6 +382,18 @@ class FleetReading(Protocol):
 
     def snapshots(self, since_ms: int, limit: int) -> list[Snapshot]:
         """Returns the history of health from `since_ms` on, oldest first."""
+        ...
+
+    def living(self) -> list[LivingNode]:
+        """Returns the nodes that live, by name; a store for one node does not know, and returns none."""
+        ...
+
+    def requests(self, holder: Holder) -> list[NodeRequest]:
+        """Returns the requests to this life of a node that are not answered and not too old, oldest first."""
+        ...
+
+    def replies(self, ids: Sequence[str]) -> list[NodeReply]:
+        """Returns what is known of these requests; nothing of those that are gone."""
         ...
 
 

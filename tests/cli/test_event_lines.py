@@ -6,7 +6,10 @@ from chargehand.cli.events import news
 
 
 def worker(at: int, **fields: Any) -> dict[str, Any]:
-    known = {"component": "worker:tag:0", "status": "healthy", "flags": [], "current_job": None, "progress": None}
+    known = {
+        "component": "worker:tag:0", "node": "n", "status": "healthy", "flags": [], "current_job": None,
+        "progress": None,
+    }  # fmt: skip
     body = {**known, "text": None, "memory": 1, **fields}
     return {"topic": "worker:tag:0:status", "type": "worker_update", "timestamp_ms": at, "worker": body}
 

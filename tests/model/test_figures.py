@@ -3,7 +3,7 @@
 import pytest
 
 from chargehand.live.bodies import QueueBody
-from chargehand.model.figures import WINDOW, Figures, eta
+from chargehand.model.figures import WINDOW, Figures, Share, eta, together
 
 
 def test_nothing_is_known_before_anything_ended() -> None:  # spec: EV-3
@@ -54,3 +54,10 @@ def test_all_queues_together() -> None:  # spec: EV-3
     assert total.mean_duration_s == 0.8
     assert QueueBody.total([one, QueueBody(name="three", queued=1, eta_s=None)]).eta_s is None
     assert QueueBody.total([]).eta_s == 0.0
+
+
+# spec: MN-7
+def test_the_throughput_of_several_nodes_is_their_sum_and_the_mean_is_weighted() -> None:
+    assert together([]) == Share(0.0, None)
+    assert together([Share(3.0, 1.0), Share(1.0, 5.0), Share(0.0, None)]) == Share(4.0, 2.0)
+    assert together([Share(2.0, None), Share(1.0, 5.0)]) == Share(3.0, 5.0)

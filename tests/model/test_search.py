@@ -9,7 +9,7 @@ from ledger_builders import T, claims
 from chargehand.model.batch import Grant, Result
 from chargehand.model.job import Claim, Crashed, Done, Interrupted, State
 from chargehand.model.ledger import Ledger
-from chargehand.model.search import ENOUGH, LONGEST_PAUSE, PAGE, DiscoveryPolicy, Look, Search
+from chargehand.model.search import ENOUGH, LONGEST_PAUSE, OVERDUE, PAGE, DiscoveryPolicy, Look, Search
 
 LOOK_EVERY, LOOK_ASLEEP = DiscoveryPolicy().interval, DiscoveryPolicy().asleep
 
@@ -458,3 +458,71 @@ def test_a_policy_decides_when_to_look() -> None:  # spec: CF-4
     search.begin("w", T)
     search.failed("no such table", T)
     assert search.due() == T + 1.0
+
+
+# several nodes
+
+
+# spec: MN-1, WK-10
+def test_a_node_that_does_not_search_for_a_crew_calls_discover_never_and_one_that_begins_does_at_once() -> None:
+    made = discovering()
+    made.lead((), T)
+    assert made.welcome("w0", "a", T) is None
+    assert (made.looks(T + 100), made.looks_due()) == ([], None)
+    made.lead(["a"], T + 100)
+    assert made.looks(T + 100) == [("w0", Look("a", None))]
+    stored(made, "m", more=True, queued=0, now=T + 100)
+    made.lead(["a"], T + 101)
+    assert made.looked("w0", T + 101) == Look("a", "m"), "it goes on where it was"
+    stored(made, "n", more=True, queued=ENOUGH, now=T + 101)
+    made.lead((), T + 102)
+    made.lead(["a"], T + 103)
+    assert made.looked("w0", T + 103) == Look("a", None), "what the other one has found is not known here"
+
+
+def leading(of: Ledger, now: float = T, *, staffed: bool = True, shared: bool = True) -> bool:
+    ready, unready = of.leading(["a"] if staffed else [], ["queue-a"] if shared else [], now)
+    assert sorted((*ready, *unready)) == ["a"]
+    return ready == ("a",)
+
+
+# spec: MN-1, WK-10
+def test_a_node_searches_for_a_crew_while_it_has_a_worker_for_it() -> None:
+    made = discovering()
+    made.lead((), T)
+    assert leading(made, shared=False), "its workers load, and nobody else has the crew"
+    assert not leading(made), "another node may have a worker that is free"
+    made.welcome("w0", "a", T)
+    assert leading(made)
+    assert not leading(made, staffed=False)
+    made.pause(["a"], T)
+    assert not leading(made)
+    made.pause([], T)
+    made.close(T)
+    assert not leading(made)
+
+
+# spec: MN-1, WK-10
+def test_a_node_whose_workers_are_all_busy_for_long_leaves_the_search_to_others() -> None:
+    made = discovering("w0")
+    stored(made, None, more=False, queued=0)
+    made.looked("w0", T)
+    assert grant(made, 1) == ["w0 job-1"]
+    due = T + LOOK_EVERY
+    assert leading(made, due + OVERDUE - 0.1)
+    assert not leading(made, due + OVERDUE)
+    assert leading(made, due + OVERDUE, shared=False), "there is no other"
+    made.lead((), due + OVERDUE)
+    assert not leading(made, due + OVERDUE + 100)
+    made.finished("w0", Done(), due + OVERDUE + 100, None)
+    assert leading(made, due + OVERDUE + 100)
+
+
+# spec: MN-1
+def test_a_failure_of_discover_is_reported_by_the_node_that_searches() -> None:
+    made = discovering("w0")
+    for _ in range(2):
+        made.searches["a"].failed("no such table", T)
+    assert made.blind == {"a": "no such table"}
+    made.lead((), T)
+    assert made.blind == {}

@@ -14,7 +14,7 @@ from scripted_app import chargehand
 from world import WORK, World
 
 import pgserver
-from chargehand import Chargehand, JobFilter
+from chargehand import Chargehand, ConfigurationError, JobFilter, NobodyServes, clock
 from chargehand.model.job import State
 from chargehand.testing import eventually
 from paths import python_path
@@ -82,7 +82,13 @@ def healthy(hand: Chargehand, *nodes: str) -> list[Any]:
     return eventually(found, what="healthy nodes")
 
 
-# spec: MN-1, MN-2, WK-11, WK-12
+def _until(events: Iterator[dict[str, Any]], kind: str, wanted: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+    """Returns the first body of this kind that is wanted."""
+    bodies = (event[kind] for event in events if event["type"] == f"{kind}_update" and not event.get("removed"))
+    return next(body for body in bodies if wanted(body))
+
+
+# spec: MN-1, MN-2, MN-7, WK-11, WK-12
 def test_two_nodes_share_the_work_and_one_does_what_the_other_leaves(
     hand: Chargehand, world: World, node: Start
 ) -> None:
@@ -94,6 +100,9 @@ def test_two_nodes_share_the_work_and_one_does_what_the_other_leaves(
     held = [world.put(do, gate) for _ in range(5)]
     eventually(lambda: len(world.lines("start")) >= 3, what="three of five jobs, the limit of the queue")
     eventually(lambda: hand.internal.jobs(JobFilter(queue="gpu", state=State.DONE)), what="a job that only b can do")
+    events = hand.subscribe("worker:*:status", "node:*:status")
+    busy = _until(events, "worker", lambda each: each["node"] == "b" and each["current_job"] is not None)
+    assert busy["status"] == "healthy"
     claims = hand.internal.claims()
     assert ({claim.node for claim in claims}, len(claims)) == ({"a", "b"}, 3)
     status = hand.status()
@@ -103,6 +112,9 @@ def test_two_nodes_share_the_work_and_one_does_what_the_other_leaves(
     (pid,) = {row.pid for row in rows if row.node == "b" and row.component == "app"}
     other.kill()
     os.kill(pid, signal.SIGKILL)
+    _until(events, "worker", lambda each: each["node"] == "b" and each["text"] == "its node b is gone")
+    events.close()
+    assert [(each.name, each.status) for each in hand.internal.nodes()] == [("a", "healthy"), ("b", "gone")]
     eventually(lambda: {c.node for c in hand.internal.claims()} == {"a"}, what="the claims of b were taken back")
     gate.touch()
     eventually(lambda: all(ref.job().state is State.DONE for ref in held), what="all jobs done")
@@ -145,3 +157,57 @@ def test_a_node_that_is_cut_off_stops_the_jobs_that_must_not_overlap(
     assert [attempt.outcome for attempt in goes_on.attempts()] == ["done"]
     assert [attempt.outcome for attempt in stops.attempts()] == ["interrupted", "done"]
     assert "cut off" in str(stops.attempts()[0].error)
+
+
+# spec: MN-1, MN-3, WK-10, PD-2
+def test_orders_reach_a_node_elsewhere_and_a_node_that_is_drained_leaves_its_work_to_others(
+    hand: Chargehand, world: World, node: Start
+) -> None:
+    """`hand` is on the machine of node a, and everything happens to node b."""
+    items = world.folder / "items"
+    items.mkdir()
+    finds = {"TEST_FOUND": str(items), "CHARGEHAND_CREW_FIND_WORKERS": "1"}
+
+    def lookers() -> list[str]:
+        found = Path(f"{items}.ledger")
+        return found.read_text().split()[1::2] if found.exists() else []
+
+    do = hand.crew("do", "scripted_handlers:Doer")
+    other = node("b", 1.5, {"do": 1}, **finds)
+    eventually(lookers, what="the first node searches")
+    node("a", 1.5, {"do": 1}, **finds)
+    rows = healthy(hand, "a", "b")
+    assert set(lookers()) == {str(row.pid) for row in rows if row.node == "b" and row.crew == "find"}
+
+    begun = clock.monotonic()
+    assert [(each.component, each.code) for each in hand.restart("b/find:0")] == [("b/find:0", "restarts")]
+    assert clock.monotonic() - begun < 2.0
+    with pytest.raises(ConfigurationError, match="name one of a/do:0, b/do:0"):
+        hand.stop("do:0")
+    assert {(each.component, each.code) for each in hand.pause("a/*")} == {("a/do:0", "paused"), ("a/find:0", "paused")}
+    gate = world.gate()
+    first, second = world.put(do, gate), world.put(do, gate)
+    world.started(first)
+    assert [claim.node for claim in hand.internal.claims()] == ["b"]
+    dump = hand.stack("b/do:0")
+    assert (dump.component, dump.job) == ("b/do:0", first.id)
+    assert "scripted_handlers.py" in dump.stacks
+    assert any(each["component"] == "b/app" and "order" in each["text"] for each in hand.logs("b/*", count=1000))
+    assert [answer.code for answer in hand.cancel(first.id)] == ["cancelling"]
+    eventually(lambda: first.job().state is State.CANCELLED, what="cancelled by another node")
+    world.started(second)
+
+    (items / "one").touch()
+    hand.wake("find")
+    eventually(lambda: not (items / "one").exists(), what="the node that searches was woken")
+    assert {each.code for each in hand.drain("b/*", end=True)} == {"stops"}
+    (items / "two").touch()
+    assert [answer.code for answer in hand.resume("a/*")] == ["resumed", "resumed"]
+    eventually(lambda: not (items / "two").exists(), what="the other node searches")
+    assert other.poll() is None, "it has a job"
+    gate.touch()
+    assert other.wait(30) == 0
+    assert second.job().state is State.DONE
+    assert [(node.name, node.crews) for node in hand.internal.reach.living()] == [("a", ("alone", "do", "find", "gpu"))]
+    with pytest.raises(NobodyServes, match="no node 'b' that runs"):
+        hand.start("b/*")

@@ -22,7 +22,7 @@ def test_drain_finishes_the_long_job_and_takes_nothing_more(  # spec: PD-2 SV-10
     hand = make_hand(liveness=HASTY)
     do = hand.crew("do", "scripted_handlers:Doer", workers=1)
     gate = world.gate()
-    with hand.running():
+    with hand.running() as host:
         long = world.put(do, gate)
         pid = world.started(long)
         after = world.put(do)
@@ -38,9 +38,16 @@ def test_drain_finishes_the_long_job_and_takes_nothing_more(  # spec: PD-2 SV-10
         eventually(lambda: gone(pid))
         assert (world.starts(long), world.starts(after), after.job().state) == ([pid], [], "queued")
         assert texts(hand.drain()) == {component: "is stopped"}
+        eventually(lambda: (hand.status() or {})["drain"] == "drained", what="the node has nothing to do")
         assert texts(hand.start("do:0")) == {component: "starts"}
         assert after.wait(20) == 1
         assert texts(hand.start()) == {component: "is already running"}
+        assert (hand.status() or {})["drain"] is None
+        with pytest.raises(ConfigurationError, match="as a whole"):
+            hand.drain("do", end=True)
+        assert texts(hand.drain(f"{hand.node_name}/*", end=True)) == {f"{hand.node_name}/do:0": "stops"}
+        assert host.ended.wait(20)
+        assert host.failed is None
     assert hand.crashes() == []
     assert (long.job().interruptions, after.job().interruptions) == (0, 0)
 

@@ -579,3 +579,22 @@ def test_jobs_reports_and_history_are_pruned_together_and_jobs_are_counted(store
     snap(store)
     assert store.prune(Retention(count=0, crash_count=0, history_age_ms=-HOUR), 100) == 1
     assert (store.jobs.get(finished.id), ids(store), times(store)) == (None, [], [])
+
+
+# spec: MN-1
+def test_a_node_is_listed_with_its_crews_while_it_is_not_stopped(store: Store, wall: Wall) -> None:
+    wall.at = NOON
+    register(store, crew("tag", workers=2), crew("mail", "letters"), machine="m1", version="1.2", pid=7)
+    with store.transaction() as tx:
+        tx.fleet.scale("tag", 5, ME)
+    project(store, note("app", heartbeat_age_ms=400), note())
+    wall.at = NOON + 600
+    (node,) = store.fleet.nodes()
+    assert (node.name, node.lives, node.started_ms) == (ME.node, True, NOON)
+    assert (node.last_heartbeat_ms, node.age_ms) == (NOON - 400, 1000)
+    assert node.about is not None
+    assert (node.about.machine, node.about.version, node.about.pid) == ("m1", "1.2", 7)
+    assert [(each.name, each.queue, each.workers) for each in node.crews] == [("mail", "letters", 1), ("tag", "q", 5)]
+    wipe(store)
+    store.leave(ME)
+    assert store.fleet.nodes() == []

@@ -613,7 +613,7 @@ LEFT_OUT = {
         "recurring": {"nodes"},
     },
 }
-NOT_MOVED = {"schema", "addition", "node", "health", "session", "probe", "tag"}
+NOT_MOVED = {"schema", "addition", "node", "health", "session", "probe", "tag", "search", "request"}
 """Tables that describe the store itself, its running nodes and sign-ins; tags are made from the jobs."""
 
 

@@ -11,22 +11,31 @@ import pytest
 from builders import ME, NOON, Wall, crew, job, put, register, state, take_one
 
 import pgserver
-from chargehand.errors import StoreError
-from chargehand.host.health import component_of
+from chargehand.errors import ConfigurationError, NobodyServes, StoreError, UnknownCrew
+from chargehand.host import reach
+from chargehand.host.offline import states
+from chargehand.host.operations import Operations
 from chargehand.host.readings import Readings
+from chargehand.live.bodies import HealthBody, NodeBody, QueueBody
+from chargehand.live.components import component_of
 from chargehand.model.batch import Batch, Want
-from chargehand.model.chores import LookAtQueues
+from chargehand.model.chores import AnswerRequest, Lead, LookAtQueues
+from chargehand.model.health import Verdict
 from chargehand.model.job import Done, JobPolicy, State, settle
 from chargehand.model.records import (
     GivenUpMark,
     HealthNote,
     Holder,
     NodeAbout,
+    NodeRequest,
     OtherNodes,
     RecurringPlan,
     RestartNote,
     Retention,
 )
+from chargehand.model.status import NodeStatus
+from chargehand.model.topic import DEFAULT
+from chargehand.model.topic import parse as parse_topics
 from chargehand.processes import proc
 from chargehand.stores.location import locate
 from chargehand.stores.postgres.address import parse
@@ -37,6 +46,7 @@ if (packages := pgserver.missing()) is not None:
 
 from chargehand.node.store_thread import News, Opened, StoreThread, Unusable
 from chargehand.stores.postgres import beats
+from chargehand.stores.postgres.reading import LONGEST_REQUEST_MS
 from chargehand.stores.postgres.store import PostgresStore
 
 THERE = Holder("node-b", "life-b")
@@ -397,6 +407,102 @@ def test_a_node_that_was_stopped_is_not_reported_as_gone_and_one_that_is_gone_is
     assert others(store).gone == ()
 
 
+# what any process can read
+
+
+def node_row(start: int | None = OWN.start, **more: Any) -> HealthNote:
+    """The row of a node itself, whose process is the first of its machine."""
+    text = msgspec.json.encode(more).decode()
+    return HealthNote(component="app", status="healthy", heartbeat_age_ms=0, pid=1, pid_start=start, metadata=text)
+
+
+@pytest.fixture
+def readings(url: str) -> Any:
+    made = Readings(locate(url), synchronous="full")
+    yield made
+    made.close()
+
+
+def two_nodes(store: PostgresStore) -> None:
+    """Registers a node of this machine and one of another, each with a worker of the same name."""
+    here = msgspec.structs.replace(OWN, machine="here", version="1")
+    register(store, crew("q", workers=2), **msgspec.structs.asdict(here))
+    project(store, node_row(rates={"q": [2.0, 1.0]}), worker(pid=1, pid_start=OWN.start), holder=ME)
+    register(store, crew("q"), crew("gpu", "gpu"), holder=THERE, boot="another", machine="there", version="2")
+    mine = worker(pid=77, pid_start=5, current_job="j")
+    telemetry = {"machine": "there", "version": "2", "started_ms": 5, "rates": {"q": [1.0, 4.0]}}
+    project(store, node_row(9, **telemetry), mine, holder=THERE)
+
+
+# spec: MN-1
+def test_all_nodes_are_seen_from_any_process_and_no_pid_of_another_machine_is_judged(
+    open_one: Opener, readings: Readings
+) -> None:
+    store = open_one(node=True)
+    two_nodes(store)
+    here, there = readings.nodes()
+    assert (here.name, here.status, here.machine, here.version, here.pid) == ("node-a", "healthy", "here", "1", 1)
+    assert (there.name, there.status, there.machine, there.version, there.pid) == ("node-b", "healthy", "there", "2", 1)
+    counted = [(crew.crew, crew.queue, crew.configured, crew.live, crew.busy) for crew in there.crews]
+    assert counted == [("gpu", "gpu", 1, 0, 0), ("q", "q", 1, 1, 1)]
+    assert [(crew.configured, crew.live, crew.busy) for crew in here.crews] == [(2, 1, 0)]
+    project(store, node_row(3), holder=ME)
+    assert [node.status for node in readings.nodes()] == ["gone", "healthy"], "its process is dead, on this machine"
+    expire(store, THERE)
+    (_, there) = readings.nodes()
+    assert (there.status, there.pid, there.machine, there.version) == ("gone", None, "there", "2")
+    assert [(crew.crew, crew.live, crew.busy) for crew in there.crews] == [("gpu", 0, 0), ("q", 0, 0)]
+
+
+# spec: MN-1
+def test_a_worker_of_several_nodes_is_named_with_its_node(open_one: Opener, readings: Readings) -> None:
+    store = open_one(node=True)
+    two_nodes(store)
+    for question in (readings.component, readings.is_healthy):
+        with pytest.raises(ConfigurationError, match="name one of node-a/q:0, node-b/q:0"):
+            question("worker:q:0")
+    found = readings.component("node-b/q:0")
+    assert found is not None
+    assert (found.node, found.component, found.current_job) == ("node-b", "worker:q:0", "j")
+    assert readings.is_healthy("node-b/q:0")
+    assert readings.is_healthy("app")
+    assert readings.component("node-c/q:0") is None
+    project(store, worker(status="crashed"), holder=THERE)
+    (said,) = readings.verdict().reasons
+    assert said.startswith("node-b/q:0 crashed")
+    expire(store, THERE)
+    assert (readings.component("worker:q:0") or found).node == "node-a", "the other one is gone"
+    assert (readings.component("node-b/q:0") or found).status == "unknown"
+
+
+# spec: MN-1, MN-7
+def test_a_process_without_a_node_shows_the_nodes_workers_and_throughput_of_all(
+    open_one: Opener, readings: Readings
+) -> None:
+    store = open_one(node=True)
+    two_nodes(store)
+    put(store, job())
+    shown = {each.key: each.body for each in states(readings, parse_topics(DEFAULT))}
+    assert {key for key in shown if key.startswith(("node:", "worker:"))} == {
+        "node:node-a:status", "node:node-b:status", "worker:q:0:status@node-a", "worker:q:0:status@node-b",
+    }  # fmt: skip
+    queue = shown["queue:q:status"]
+    assert isinstance(queue, QueueBody)
+    assert (queue.rate, queue.mean_duration_s, queue.queued) == (3.0, 2.0, 1)
+    assert shown["system:health"] == HealthBody(Verdict.HEALTHY)
+    assert readings.unserved() == {}
+    assert {each.node for each in readings.elsewhere(None)} == {"node-a", "node-b"}
+    assert {each.node for each in readings.elsewhere(NodeStatus(node="node-a", pid=1))} == {"node-b"}
+    expire(store, THERE)
+    shown = {each.key: each.body for each in states(readings, parse_topics(DEFAULT))}
+    gone = shown["node:node-b:status"]
+    assert isinstance(gone, NodeBody)
+    assert gone.status == "gone"
+    queue = shown["queue:q:status"]
+    assert isinstance(queue, QueueBody)
+    assert (queue.rate, {each.node for each in readings.elsewhere(None)}) == (2.0, {"node-a"})
+
+
 # recurring jobs
 
 
@@ -440,3 +546,235 @@ def test_nodes_that_start_at_once_declare_the_same_recurring_jobs_and_one_of_the
     with ThreadPoolExecutor(4) as pool:
         assert sum(pool.map(start, range(4))) == 1
     assert [(each.name, each.next_run_ms) for each in stores[0].jobs.recurring()] == [("a", 2000), ("b", 1000)]
+
+
+# requests to nodes
+
+
+def order(name: str, holder: Holder = THERE, kind: str = "ORDER", body: str = "{}") -> NodeRequest:
+    return NodeRequest(id=name, life=holder.life, kind=kind, body=body)
+
+
+def leave(store: PostgresStore, *requests: NodeRequest) -> None:
+    with store.transaction() as tx:
+        tx.fleet.ask(requests)
+
+
+# spec: MN-3
+def test_a_request_reaches_the_life_of_the_node_that_it_names_and_the_answer_its_caller(open_one: Opener) -> None:
+    here, there = open_one(node=True), open_one(node=True)
+    register(here, crew("q"))
+    register(there, crew("q"), crew("r", queue="r"), holder=THERE)
+    project(there, worker(), worker("worker:r:0"), HealthNote(component="app", status="healthy"), holder=THERE)
+    assert [(node.name, node.life, node.crews, node.workers) for node in here.fleet.living()] == [
+        ("node-a", "life-2", ("q",), ()), ("node-b", "life-b", ("q", "r"), ("worker:q:0", "worker:r:0")),
+    ]  # fmt: skip
+    there.turn(Batch(poll=True, unsure=True), THERE)
+    leave(here, order("1", body='{"text": "\\u0000"}'), order("2"))
+    assert here.fleet.requests(ME) == []
+    asked = there.turn(Batch(poll=True), THERE).asked
+    assert asked is not None
+    assert [(each.id, each.body) for each in asked] == [("1", '{"text": "\\u0000"}'), ("2", "{}")]
+    assert [(each.answer, each.lives) for each in here.fleet.replies(["1", "2"])] == [(None, True)] * 2
+    there.turn(Batch(chores=(AnswerRequest("1", '{"ok": 1}'),)), THERE)
+    assert [each.id for each in there.fleet.requests(THERE)] == ["2"]
+    expire(here, THERE)
+    found = {each.id: (each.answer, each.lives) for each in here.fleet.replies(["1", "2", "3"])}
+    assert found == {"1": ('{"ok": 1}', False), "2": (None, False)}
+    with here.transaction() as tx:
+        assert {each.id: each.answer for each in tx.fleet.withdraw(["1", "2"])} == {"1": '{"ok": 1}', "2": None}
+    assert here.fleet.replies(["1", "2"]) == []
+
+
+# spec: MN-3
+def test_a_request_that_its_caller_left_behind_is_not_carried_out_later(open_one: Opener) -> None:
+    wall = Wall()
+    wall.at = NOON
+    store = open_one(now_ms=wall)
+    register(store, crew("q"), holder=THERE)
+    leave(store, order("1"))
+    wall.at += LONGEST_REQUEST_MS - 1
+    assert len(store.fleet.requests(THERE)) == 1
+    wall.at += 1
+    assert store.fleet.requests(THERE) == []
+    assert len(store.fleet.replies(["1"])) == 1
+    wall.at += 60_001
+    store.prune(Retention(), 10)
+    assert store.fleet.replies(["1"]) == []
+
+
+# spec: MN-3, WK-10
+def test_of_many_wakes_of_one_crew_one_waits_and_the_last_is_not_lost(open_one: Opener) -> None:
+    store = open_one()
+    register(store, crew("q"), holder=THERE)
+    leave(store, order("1", kind="WAKE", body='{"id": "q"}'), order("2", kind="WAKE", body='{"id": "r"}'))
+    leave(store, order("3", kind="WAKE", body='{"id": "q"}'), order("4"), order("5"))
+    assert sorted(each.id for each in store.fleet.requests(THERE)) == ["2", "3", "4", "5"]
+    store.turn(Batch(chores=(AnswerRequest("1", None), AnswerRequest("2", None))), THERE)
+    assert sorted(each.id for each in store.fleet.requests(THERE)) == ["3", "4", "5"]
+
+
+# who searches
+
+
+def lead(store: PostgresStore, holder: Holder, *ready: str, unready: tuple[str, ...] = ()) -> list[str]:
+    (led,) = store.turn(Batch(chores=(Lead(ready, unready),)), holder).done
+    return sorted(led)
+
+
+# spec: MN-1, WK-10
+def test_one_node_at_a_time_searches_for_a_crew_until_it_is_gone_or_cannot(open_one: Opener) -> None:
+    one, two = open_one(node=True), open_one(node=True)
+    register(one, crew("q"))
+    register(two, crew("q"), holder=THERE)
+    assert lead(one, ME, "q", "r") == ["q", "r"]
+    assert lead(two, THERE, "q", "s") == ["s"]
+    assert lead(one, ME, "q", "r", "s") == ["q", "r"]
+    assert lead(one, ME, "r", unready=("q", "s")) == ["r"]
+    assert lead(two, THERE, "q", "r", "s") == ["q", "s"]
+    one.leave(ME)
+    assert lead(two, THERE, "q", "r") == ["q", "r"]
+    expire(two, THERE)
+    assert lead(one, ME, "q") == [], "a node that is not registered searches for nothing"
+    register(one, crew("q"), holder=Holder(ME.node, "next"))
+    assert lead(one, Holder(ME.node, "next"), "q", "r") == ["q", "r"]
+
+
+# spec: MN-1, WK-10
+def test_of_nodes_that_begin_to_search_at_once_one_does(open_one: Opener) -> None:
+    stores = [open_one(node=True) for _ in range(4)]
+    holders = [Holder(f"node-{number}", f"life-{number}") for number in range(4)]
+    for store, holder in zip(stores, holders, strict=True):
+        register(store, crew("q"), holder=holder)
+    barrier = threading.Barrier(4)
+
+    def begin(number: int) -> list[str]:
+        barrier.wait()
+        return lead(stores[number], holders[number], "q")
+
+    with ThreadPoolExecutor(4) as pool:
+        assert sorted(pool.map(begin, range(4))) == [[], [], [], ["q"]]
+
+
+# pauses of one node
+
+
+# spec: MN-3, PD-1
+@pytest.mark.parametrize("limit", [None, 5])
+@pytest.mark.parametrize("scope", ["node-b/*", "node-b/q"])
+def test_a_pause_of_one_node_holds_its_claims_and_no_others(open_one: Opener, scope: str, limit: int | None) -> None:
+    one, two = open_one(node=True), open_one(node=True)
+    register(one, crew("q", limit=limit))
+    register(two, crew("q", limit=limit), holder=THERE)
+    put(one, job(), job())
+    with one.transaction() as tx:
+        tx.fleet.pause(scope, "me", None, 60_000)
+    (grant,) = two.turn(Batch(wants=WANT), THERE).grants
+    assert (grant.claims, grant.limited) == ((), True)
+    assert grant.next_in_ms is not None
+    assert len(one.turn(Batch(wants=WANT), ME).grants[0].claims) == 1
+    with one.transaction() as tx:
+        tx.fleet.resume(scope)
+    assert len(two.turn(Batch(wants=WANT), THERE).grants[0].claims) == 1
+
+
+# orders, from the side of their callers
+
+
+@pytest.fixture
+def operations(url: str, open_one: Opener) -> Any:
+    """The operations of a machine without a node; node-b runs elsewhere."""
+    register(open_one(), crew("q"), holder=THERE)
+    made = Operations(locate(url), synchronous="full")
+    yield made
+    made.close()
+
+
+def answered(store: PostgresStore, answer: dict[str, Any], *, scope: str | None) -> dict[str, Any]:
+    """Waits for a request to node-b, answers it, and returns it."""
+    (request,) = eventually(lambda: store.fleet.requests(THERE), what="a request")
+    body = msgspec.json.decode(request.body)
+    assert body["scope"] == scope
+    store.turn(Batch(chores=(AnswerRequest(request.id, msgspec.json.encode(answer).decode()),)), THERE)
+    return body
+
+
+# spec: MN-3
+def test_an_order_goes_to_a_node_elsewhere_and_back_comes_what_happened(
+    open_one: Opener, operations: Operations
+) -> None:
+    store = open_one()
+    with ThreadPoolExecutor(1) as pool:
+        order = pool.submit(operations.drain, "node-b/*", end=True)
+        body = answered(store, {"answers": [{"component": "worker:q:0", "text": "stops", "code": "stops"}]}, scope=None)
+        assert [(each.component, each.code) for each in order.result()] == [("node-b/q:0", "stops")]
+        assert (body["verb"], body["end"]) == ("drain", True)
+        order = pool.submit(operations.scale, "q", 3)
+        answered(store, {"error": "too many", "kind": "ConfigurationError"}, scope="q")
+        with pytest.raises(ConfigurationError, match="too many"):
+            order.result()
+        dump = pool.submit(operations.stack, "q:0")
+        answered(
+            store, {"stacks": {"component": "worker:q:0", "code": "dumped", "text": "", "stacks": "main"}}, scope="q:0"
+        )
+        assert (dump.result().component, dump.result().stacks) == ("worker:q:0", "main")
+        logs = pool.submit(lambda: list(operations.logs("node-b/q", count=5)))
+        line = {"at_ms": 1, "level": "info", "text": "x", "component": "worker:q:0", "job": None, "event": None}
+        assert answered(store, {"lines": [line], "last": "1"}, scope="q")["count"] == 5
+        assert [(each["component"], each["text"]) for each in logs.result()] == [("node-b/q:0", "x")]
+    with store.transaction() as tx:
+        assert tx.execute("SELECT count(*) FROM chargehand_request") == [(0,)]
+
+
+# spec: MN-3
+def test_a_node_that_does_not_answer_or_is_gone_is_an_error_in_words(
+    open_one: Opener, operations: Operations, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reach, "CALL_TIMEOUT", 0.2)
+    store = open_one()
+    with pytest.raises(NobodyServes, match=r"node node-b did not answer within 0\.2 s.*withdrawn"):
+        operations.stop("q")
+    assert store.fleet.requests(THERE) == [], "it is not carried out later"
+    with pytest.raises(NobodyServes, match="no node 'node-c' that runs; there are: node-b"):
+        operations.stop("node-c/q")
+    monkeypatch.setattr(reach, "CALL_TIMEOUT", 30.0)
+    with ThreadPoolExecutor(1) as pool:
+        order = pool.submit(operations.stop, "q")
+        eventually(lambda: store.fleet.requests(THERE), what="a request")
+        expire(store, THERE)
+        with pytest.raises(NobodyServes, match="node node-b is gone"):
+            order.result()
+    with pytest.raises(NobodyServes, match="no node serves"):
+        operations.stop("q")
+
+
+# spec: MN-3, PD-1
+def test_a_pause_needs_no_answer_of_a_node(open_one: Opener, operations: Operations) -> None:
+    store = open_one()
+    project(store, worker(pid=7, current_job="j1"), holder=THERE)
+    (answer,) = operations.pause("q:0", reason="why")
+    assert (answer.component, answer.text) == ("worker:q:0", "finishes j1, then takes nothing more")
+    assert [(pause.scope, pause.reason) for pause in operations.pauses()] == [("node-b/worker:q:0", "why")]
+    (answer,) = operations.resume("q:0")
+    assert (answer.code, operations.pauses()) == ("resumed", [])
+    assert [answer.code for answer in operations.pause("node-b/*")] == ["paused"]
+    expire(store, THERE)
+    assert [answer.text for answer in operations.pause("q")] == [
+        "is paused; no node runs, and the next one takes no jobs either"
+    ]
+    with pytest.raises(UnknownCrew):
+        operations.pause("nothing")
+    operations.resume("node-b/*")
+    operations.resume("q")
+    assert operations.pauses() == []
+    assert [entry.target for entry in operations.keys.operations(None)][:2] == ["q", "node-b/*"]
+
+
+# spec: MN-3, WK-10
+def test_a_wake_reaches_the_nodes_elsewhere_and_nobody_waits_for_them(open_one: Opener, operations: Operations) -> None:
+    operations.wake("q")
+    operations.wake("q")
+    (request,) = open_one().fleet.requests(THERE)
+    assert (request.kind, msgspec.json.decode(request.body)["id"]) == ("WAKE", "q")
+    with pytest.raises(UnknownCrew):
+        operations.wake("nothing")

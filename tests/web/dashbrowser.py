@@ -66,12 +66,22 @@ def tab_to(page: Page, name: str, through: str | None = None) -> None:
     raise AssertionError(f"Tab never comes to {name!r}")
 
 
-def worker_event(number: int, status: str) -> str:
+def worker_event(number: int, status: str, node: str = "n", text: str | None = None) -> str:
     worker = {
-        "component": f"worker:big:{number}", "node": "n", "crew": "big", "index": number, "status": status, "flags": [],
-        "reason": None, "text": None, "pid": 1, "current_job": None, "batch_jobs": [], "job_since_ms": None,
-        "progress": None, "memory": 1 << 20, "jobs": 0, "restart_count": 0, "restart_at_ms": None, "started_ms": 1,
-        "budget": None, "exit_code": None, "signal": None,
+        "component": f"worker:big:{number}", "node": node, "crew": "big", "index": number, "status": status,
+        "flags": [], "reason": None, "text": text, "pid": 1, "current_job": None, "batch_jobs": [],
+        "job_since_ms": None, "progress": None, "memory": 1 << 20, "jobs": 0, "restart_count": 0, "restart_at_ms": None,
+        "started_ms": 1, "budget": None, "exit_code": None, "signal": None,
     }  # fmt: skip
     event = {"topic": f"worker:big:{number}:status", "type": "worker_update", "timestamp_ms": 1, "worker": worker}
     return f"event: worker_update\ndata: {json.dumps(event)}\n\n"
+
+
+def node_event(name: str, status: str) -> str:
+    crew = {"crew": "big", "queue": "big", "configured": 2, "live": 2, "busy": 1}
+    node = {
+        "name": name, "status": status, "reason": None, "machine": f"machine-{name}", "version": "1.0", "pid": 5,
+        "started_ms": 1, "last_beat_ms": 2, "beat_age_ms": 1, "drain": None, "crews": [crew],
+    }  # fmt: skip
+    event = {"topic": f"node:{name}:status", "type": "node_update", "timestamp_ms": 1, "node": node}
+    return f"event: node_update\ndata: {json.dumps(event)}\n\n"

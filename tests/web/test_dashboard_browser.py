@@ -23,7 +23,7 @@ if WHY_NOT is not None:
     sys.__stderr__.write(f"\nSKIPPED: the dashboard's browser tests: {WHY_NOT}\n")  # type: ignore[union-attr]
     pytest.skip(WHY_NOT, allow_module_level=True)
 
-from dashbrowser import SLOW, Watched, go, pid_of, sign_in, tab_to, tile, worker_event  # noqa: E402
+from dashbrowser import SLOW, Watched, go, node_event, pid_of, sign_in, tab_to, tile, worker_event  # noqa: E402
 from playwright.sync_api import Browser, Page, expect, sync_playwright  # noqa: E402 (it may not be there)
 
 MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
@@ -338,6 +338,29 @@ def test_a_thousand_workers(browser: Browser, served: Served, keys: dict[str, st
     sign_in(page, served.url, keys["eve"])
     expect(page.locator(".tile")).to_have_count(1000)
     expect(tile(page, "big:7")).to_have_attribute("data-state", "crashed")
+    context.close()
+
+
+# spec: MN-1 DB-1
+def test_nodes_that_share_a_store(browser: Browser, served: Served, keys: dict[str, str], watched: Watched) -> None:
+    told = node_event("a", "healthy") + node_event("b", "gone")
+    told += "".join(worker_event(number, "healthy", "a") for number in range(2))
+    told += worker_event(0, "unknown", "b", "its node b is gone")
+    body = f"retry: 600000\n\n{told}"
+    context = browser.new_context()
+    page = watched.watch(context.new_page())
+    page.route("**/api/events?*", lambda route: route.fulfill(content_type="text/event-stream", body=body))
+    sign_in(page, served.url, keys["eve"])
+    expect(page.get_by_role("heading", name="b gone", exact=True)).to_be_visible()
+    go(page, "nodes")
+    expect(page.locator("[data-node=a]")).to_contain_text("machine-a")
+    expect(page.locator("[data-node=b]")).to_have_attribute("data-state", "gone")
+    expect(page.locator("[data-node=b]")).to_contain_text("big 0 of 2")
+    theirs = page.get_by_role("region", name="b").locator("[data-worker]")
+    expect(theirs).to_have_attribute("data-state", "gone")
+    expect(theirs).to_contain_text("its node b is gone")
+    theirs.get_by_role("link").click()
+    expect(page.get_by_role("heading", level=1)).to_contain_text("Worker b/big:0")
     context.close()
 
 

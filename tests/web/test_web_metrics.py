@@ -4,7 +4,7 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics_families
 from prometheus_client.parser import text_string_to_metric_families
 
-from chargehand.live.bodies import JobBody
+from chargehand.live.bodies import JobBody, NodeBody, NodeCrewBody
 from chargehand.live.broker import Broker
 from chargehand.model.fleet.cards import WorkerGpu
 from chargehand.model.job import State
@@ -129,3 +129,27 @@ def test_what_a_watcher_was_too_slow_for_is_counted() -> None:  # spec: EV-4 HT-
     assert broker.dropped > 1000
     broker.start_over("another")
     assert broker.dropped > 1000
+
+
+# spec: MN-1 HT-5
+def test_where_nodes_share_a_store_their_figures_have_their_names() -> None:
+    status = NodeStatus(
+        node="a", pid=1, workers=(NodeWorker(component="worker:q:0", crew="q", status="healthy"),),
+        tally=Tally({"q"}).view(events_dropped=0),
+    )  # fmt: skip
+    crews = (NodeCrewBody(crew="q", queue="q", configured=2, live=1, busy=1),)
+    nodes = [
+        NodeBody(name="a", status="healthy", machine="m", version="1", beat_age_ms=1500, crews=crews),
+        NodeBody(name="b", status="gone"),
+    ]
+    facts = MetricFacts(status=status, counts=[], waiting={}, since_crash={}, shared=True, nodes=nodes)
+    found = samples(facts)
+    assert found["workers"]["crew=q,node=a,status=healthy"] == 1
+    assert found["claim_seconds_count"] == {"node=a": 0}
+    assert found["node_gone"] == {"node=a": 0, "node=b": 1}
+    assert found["node_last_beat_seconds"] == {"node=a": 1.5}
+    assert found["node_info"] == {"machine=m,node=a,version=1": 1, "machine=,node=b,version=": 1}
+    assert found["node_workers"]["crew=q,node=a,state=busy"] == 1
+    alone = samples(MetricFacts(status=status, counts=[], waiting={}, since_crash={}))
+    assert alone["workers"]["crew=q,status=healthy"] == 1
+    assert not [name for name in alone if name.startswith("node_") and name != "node_up"]

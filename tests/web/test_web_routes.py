@@ -29,6 +29,7 @@ NEEDS = {
     "GET /metrics": "read",
     "GET /diagnostics/concurrency": "read",
     "GET /api/v1/info": "read",
+    "GET /api/v1/nodes": "read",
     "GET /api/v1/doctor": "read",
     "GET /api/v1/logs": "read",
     "GET /api/v1/status": "read",
@@ -80,7 +81,7 @@ def every(routes: Iterable[Any]) -> Iterator[Any]:
 
 def found(web: Web) -> dict[str, str | None]:
     return {
-        f"{method} {route.path}": needs_of(route)
+        f"{method} {getattr(route, 'path_format', route.path)}": needs_of(route)
         for route in every(web.api.routes)
         for method in getattr(route, "methods", None) or {"?"}
     }

@@ -25,7 +25,7 @@ def described(still: Web) -> Any:
     return schemathesis.openapi.from_dict(still.api.openapi())
 
 
-ALIKE = tuple(f"/api/web/worker/{verb}" for verb in ("start", "resume", "drain", "restart", "reset"))
+ALIKE = tuple(f"/api/web/worker/{verb}" for verb in ("start", "resume", "restart", "reset"))
 """Made by the same lines as `stop`, which stands for them."""
 
 

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from chargehand.host.health import Component
+from chargehand.live.bodies import NodeBody, NodeCrewBody
+from chargehand.live.components import Component
 from chargehand.model.fleet.cards import WorkerGpu
 from chargehand.model.fleet.place import Shortage
 from chargehand.model.health import FRESH_MS
@@ -124,11 +125,29 @@ def test_why_work_does_not_get_done_is_said(seen: Any, holder: Any, pauses: list
 
 
 def test_queues_without_jobs_and_without_crews_are_shown() -> None:  # spec: HT-3
-    found = queues_of([Counts(queue="lost", queued=1)], [TAG], [], [("lost", 9)], view(unserved={"lost": "nobody"}))
+    found = queues_of([Counts(queue="lost", queued=1)], [TAG], [], [("lost", 9)], {"lost": "nobody"})
     assert [(each.queue, each.queued, each.crews, each.unserved) for each in found] == [
         ("lost", 1, (), "nobody"),
         ("tagging", 0, ("tag",), None),
     ]
+
+
+# spec: MN-1
+def test_workers_of_other_nodes_count_for_crews_and_readiness() -> None:
+    there = row(0, node="b", status="healthy", is_healthy=True, metadata={"will_work": True})
+    assert readiness_of([TAG], None, None, [], [there]).ready
+    stuck = view(worker(0, status="failed", pid=None, text="no such model"))
+    assert readiness_of([TAG], stuck, None, [], [there]).ready
+    down = row(0, node="b", status="crashed")
+    (said,) = readiness_of([TAG], None, None, [], [down]).reasons
+    assert said == "crew tag: none of its 1 workers takes jobs: b/tag:0 is crashed"
+    crews = (NodeCrewBody(crew="tag", queue="tagging", configured=3, live=2),)
+    nodes = [NodeBody(name=name, status=status, crews=crews) for name, status in (("n", "healthy"), ("b", "healthy"))]
+    nodes.append(NodeBody(name="c", status="gone", crews=(NodeCrewBody(crew="tag", queue="tagging", configured=9),)))
+    (crew,) = info_of("n", True, [TAG], [], view(worker()), None, [], (), nodes).workers
+    assert (crew.configured, crew.live) == (6, 3), "its own workers by its own word, those of b by the store"
+    (queue,) = queues_of([Counts(queue="q", queued=1)], [], [], [("q", 9)], None)
+    assert queue.unserved == "no node runs"
 
 
 def test_info_tells_who_supervises_and_where() -> None:  # spec: HT-1

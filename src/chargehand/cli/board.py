@@ -9,6 +9,7 @@ from rich.text import Text
 
 from chargehand import clock
 from chargehand.cli import show
+from chargehand.cli.nodes import COLUMNS as NODES
 from chargehand.errors import summary
 
 COLOURS = {
@@ -22,6 +23,7 @@ COLOURS = {
     "failed": "bold red",
     "error": "bold red",
     "unknown": "yellow",
+    "gone": "bold red",
 }
 WORKERS = ("WORKER", "STATUS", "PID", "MEMORY", "GPU", "JOBS", "RESTARTS", "LEFT", "FOR", "JOB", "PROGRESS", "REASON")
 QUEUES = ("QUEUE", "QUEUED", "RUNNING", "DONE", "FAILED", "PER S", "MEAN", "ETA", "OLDEST")
@@ -41,6 +43,7 @@ class Board:
         self.health: dict[str, Any] = {"status": "unknown", "errors": []}
         self.workers: dict[str, dict[str, Any]] = {}
         self.queues: dict[str | None, dict[str, Any]] = {}
+        self.nodes: dict[str, dict[str, Any]] = {}
 
     def add(self, event: dict[str, Any]) -> None:
         """Applies one event."""
@@ -50,6 +53,8 @@ class Board:
             case "worker_update":
                 worker = event["worker"]
                 _put(self.workers, f"{worker['node']} {worker['component']}", worker, event)
+            case "node_update":
+                _put(self.nodes, event["node"]["name"], event["node"], event)
             case "queue_update":
                 _put(self.queues, event["queue"]["name"], event["queue"], event)
             case _:
@@ -65,14 +70,15 @@ class Board:
         return {
             "store": self.store,
             "health": self.health,
+            "nodes": [self.nodes[name] for name in sorted(self.nodes)],
             "workers": self.sorted_workers(),
             "queues": self.sorted_queues(),
             "failures": self.failures,
         }
 
     def sorted_workers(self) -> list[dict[str, Any]]:
-        """Returns the workers by crew and index."""
-        return sorted(self.workers.values(), key=lambda worker: (worker["crew"] or "", worker["index"] or 0))
+        """Returns the workers by node, crew and index."""
+        return sorted(self.workers.values(), key=lambda each: (each["node"], each["crew"] or "", each["index"] or 0))
 
     def sorted_queues(self) -> list[dict[str, Any]]:
         """Returns the total of all queues first, then each queue by name."""
@@ -91,13 +97,20 @@ def drawn(board: Board, height: int | None = None) -> RenderableType:
     errors = [Text(f"  {show.safe(summary(error))}") for error in board.health["errors"][:5]]
     verdict = Text(f"{show.safe(board.store)}  verdict ")
     verdict.append(board.health["status"], COLOURS.get(board.health["status"], ""))
+    several = len(board.nodes) > 1
     workers = board.sorted_workers()
     queues = [queue for queue in board.sorted_queues() if queue["name"] is not None]
-    room = len(workers) if height is None else max(3, height - len(errors) - len(queues) - len(board.failures) - 9)
+    taken = len(errors) + len(queues) + len(board.failures) + (len(board.nodes) + 2 if several else 0)
+    room = len(workers) if height is None else max(3, height - taken - 9)
     parts: list[RenderableType] = [verdict, *errors, Text("")]
+    if several:
+        parts += [_table(NODES, [_node(board.nodes[name]) for name in sorted(board.nodes)], status_at=1), Text("")]
     gpus = any(worker.get("gpus") for worker in workers)
     columns = [column for column in WORKERS if column != "GPU" or gpus]
-    parts.append(_table(columns, [_worker(worker, gpus=gpus) for worker in workers[:room]], status_at=1))
+    rows = [_worker(worker, gpus=gpus) for worker in workers[:room]]
+    if several:
+        columns, rows = ["NODE", *columns], [[each["node"], *row] for each, row in zip(workers, rows, strict=False)]
+    parts.append(_table(columns, rows, status_at=1 + several))
     if len(workers) > room:
         parts.append(Text(f"… and {len(workers) - room} more workers", "dim"))
     parts += [Text(""), _table(QUEUES, [_queue(queue) for queue in queues])]
@@ -132,6 +145,13 @@ def _worker(worker: dict[str, Any], *, gpus: bool) -> list[Any]:
     first = [worker["component"], status, worker["pid"], memory]
     first += [show.gpus(worker.get("gpus") or ())] if gpus else []
     return [*first, worker["jobs"], worker["restart_count"], left, busy_for, worker["current_job"], progress, reason]
+
+
+def _node(node: dict[str, Any]) -> list[Any]:
+    crews = ", ".join(f"{crew['crew']} {crew['live']}/{crew['configured']}" for crew in node["crews"])
+    status = f"{node['status']} ({node['drain']})" if node["drain"] else node["status"]
+    times = [show.ago(node[name]) for name in ("started_ms", "last_beat_ms")]
+    return [node["name"], status, node["machine"], node["pid"], node["version"], *times, crews, node["reason"]]
 
 
 def _queue(queue: dict[str, Any]) -> list[Any]:

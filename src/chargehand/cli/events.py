@@ -9,10 +9,11 @@ import typer
 from chargehand import clock
 from chargehand.cli import find, show
 from chargehand.errors import summary
+from chargehand.model.address import written
 from chargehand.model.topic import RESYNC
 
 MOST_REMEMBERED = 10_000
-"""Workers, queues and jobs whose last line is kept for comparison; older ones are dropped."""
+"""Nodes, workers, queues and jobs whose last line is kept for comparison; older ones are dropped."""
 
 
 def events(
@@ -42,10 +43,13 @@ def events(
 def news(events: Iterable[dict[str, Any]]) -> Iterator[str]:
     """Yields each event as a line, unless the line equals the previous one about the same worker, queue or job."""
     last: dict[str, str] = {}
+    nodes: set[str] = set()
     for event in events:
         if event["type"] == RESYNC or len(last) > MOST_REMEMBERED:
             last.clear()
-        text = line(event)
+        if event["type"] == "worker_update":
+            nodes.add(event["worker"]["node"])
+        text = line(event, several=len(nodes) > 1)
         what, untimed = _about(event), text.removeprefix(clock.local_time(event["timestamp_ms"]))
         if last.get(what) != untimed:
             last[what] = untimed
@@ -54,23 +58,28 @@ def news(events: Iterable[dict[str, Any]]) -> Iterator[str]:
 
 def _about(event: dict[str, Any]) -> str:
     kind = event["type"].removesuffix("_update")
-    return kind if event["type"] == RESYNC else _name(kind, event[kind])
+    return kind if event["type"] == RESYNC else _name(kind, event[kind], several=True)
 
 
-def line(event: dict[str, Any]) -> str:
-    """Returns one event as a line."""
+def line(event: dict[str, Any], *, several: bool = False) -> str:
+    """Returns one event as a line. `several`: workers are named with their nodes."""
     at = clock.local_time(event["timestamp_ms"])
     if event["type"] == RESYNC:
         return f"{at} full state again: {event['reason']}"
     kind = event["type"].removesuffix("_update")
-    text = "was removed" if event.get("removed") else _LINES[kind](event[kind])
-    return show.safe(f"{at} {_name(kind, event[kind])} {text}")
+    body = event[kind]
+    if several and kind == "job" and body.get("worker") and body.get("node"):
+        body = {**body, "worker": written(body["node"], body["worker"])}
+    text = "was removed" if event.get("removed") else _LINES[kind](body)
+    return show.safe(f"{at} {_name(kind, body, several=several)} {text}")
 
 
-def _name(kind: str, body: dict[str, Any]) -> str:
+def _name(kind: str, body: dict[str, Any], *, several: bool) -> str:
     match kind:
         case "worker":
-            return body["component"]
+            return written(body["node"], body["component"]) if several else body["component"]
+        case "node":
+            return f"node {body['name']}"
         case "job":
             return f"job {body['id']}"
         case "queue":
@@ -85,6 +94,13 @@ def _worker(worker: dict[str, Any]) -> str:
     progress = show.progress(worker["progress"] or {})
     why = f": {summary(worker['text'])}" if worker["text"] else ""
     return f"is {worker['status']}{flags}{job}{f', {progress}' if progress else ''}{why}"
+
+
+def _node(node: dict[str, Any]) -> str:
+    where = f" on {node['machine']}" if node["machine"] else ""
+    crews = ", ".join(f"{crew['crew']} {crew['live']}/{crew['configured']}" for crew in node["crews"])
+    why = f": {summary(node['reason'])}" if node["reason"] else ""
+    return f"is {node['status']}{where}{f', {crews}' if crews else ''}{why}"
 
 
 def _job(job: dict[str, Any]) -> str:
@@ -106,4 +122,4 @@ def _health(health: dict[str, Any]) -> str:
     return "; ".join([health["status"], *(summary(error) or "" for error in health["errors"])])
 
 
-_LINES = {"worker": _worker, "job": _job, "queue": _queue, "health": _health}
+_LINES = {"node": _node, "worker": _worker, "job": _job, "queue": _queue, "health": _health}

@@ -30,7 +30,16 @@ RequiredApp = Annotated[str, typer.Argument(help="The application, as module:obj
 Store = Annotated[str | None, typer.Option("--store", "-s", help="The store, as a path or address.", metavar="PATH")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 LogLevel = Annotated[str | None, typer.Option(help="DEBUG, INFO, WARNING or ERROR.")]
+Node = Annotated[
+    str | None,
+    typer.Option("--node", help="Only this node; default: all nodes that have the crew or worker.", metavar="NAME"),
+]
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
+
+
+def scoped(who: str | None, node: str | None) -> str | None:
+    """Returns the scope of a command: a crew, a worker or everything, of one node or of all."""
+    return who if node is None else f"{node}/{who or '*'}"
 
 
 def application(name: str) -> Chargehand:
@@ -84,6 +93,7 @@ def service(app: str | None, store: str | None) -> Service:
     hand = Chargehand(folder=folder)
     _check_file(hand, store)
     hand.internal.stores.may_create = False
+    _opened.append(hand.internal.close)
     return hand.internal
 
 

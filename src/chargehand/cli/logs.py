@@ -16,17 +16,18 @@ def logs(
     job: Annotated[str | None, typer.Option(help="Only lines about this job.")] = None,
     lines: Annotated[int, typer.Option("--lines", "-n", help="How many of the last lines.", min=0, max=5000)] = 100,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Continue with new lines until Ctrl+C.")] = False,
+    node: find.Node = None,
     app: find.App = None,
     store: find.Store = None,
     json: find.Json = False,
 ) -> None:
-    """Show the last lines that the node and its workers logged or printed."""
+    """Show the last lines that nodes and their workers logged or printed."""
     service = find.service(app, store)
     if follow:
         hints.about_job(service, job)
     shown = 0
     try:
-        for entry in service.logs(who, job=job, count=lines, follow=follow):
+        for entry in service.logs(find.scoped(who, node), job=job, count=lines, follow=follow):
             shown += 1
             if json:
                 show.json_line(entry)

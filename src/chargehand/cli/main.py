@@ -21,6 +21,7 @@ from chargehand.cli import (
     keys,
     logs,
     migrate,
+    nodes,
     orders,
     recurring,
     serve,
@@ -52,6 +53,7 @@ app.command("serve")(serve.serve)
 app.command("work")(work.work)
 app.command("dashboard")(dashboard.dashboard)
 app.command("status")(status.status)
+app.command()(nodes.nodes)
 for order in (orders.start, orders.stop, orders.pause, orders.resume, orders.drain, orders.restart, orders.reset):
     app.command()(order)
 app.command()(orders.scale)

@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections.abc import AsyncGenerator, Generator, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
+from http import HTTPStatus
 from typing import Any, NamedTuple, NoReturn
 
 import msgspec
@@ -13,9 +14,12 @@ from chargehand.client import Client
 from chargehand.errors import ChargehandError, Conflict, JobNotFound
 from chargehand.host.nodelock import RestartPlan
 from chargehand.host.operations import cancel_answer, delete_answer, retry_answer
+from chargehand.live.bodies import NodeBody
+from chargehand.live.components import Component
 from chargehand.model.access import Scope
 from chargehand.model.fleet.orders import Answer, AnswerCode
 from chargehand.model.fleet.stacks import WorkerStacks
+from chargehand.model.health import Findings
 from chargehand.model.job import Attempt, Enqueued, JobRecord, NewJob, State, restored
 from chargehand.model.records import (
     ClaimRow,
@@ -146,8 +150,8 @@ class Remote:
     def stop(self, scope: str | None = None) -> list[Answer]:
         return self._client.stop(scope)
 
-    def drain(self, scope: str | None = None) -> list[Answer]:
-        return self._client.drain(scope)
+    def drain(self, scope: str | None = None, *, end: bool = False) -> list[Answer]:
+        return self._client.drain(scope, end=end)
 
     def restart(self, scope: str | None = None) -> list[Answer]:
         return self._client.restart(scope)
@@ -174,6 +178,21 @@ class Remote:
 
     def status(self) -> dict[str, Any] | None:
         return self._client.status()
+
+    def nodes(self) -> list[NodeBody]:
+        try:
+            return list(self._client.nodes())
+        except ChargehandError as error:
+            if getattr(error, "status", None) == HTTPStatus.NOT_FOUND:
+                return []  # a server of an earlier version
+            raise
+
+    def health(self) -> list[Component]:
+        return list(self._client.health().components)
+
+    def verdict(self) -> Findings:
+        found = self._client.health()
+        return Findings(found.status, found.reasons)
 
     def silent_node(self) -> dict[str, Any] | None:
         """Returns None: the HTTP interface does not say whether a node runs that does not answer."""

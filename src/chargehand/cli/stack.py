@@ -11,12 +11,13 @@ from chargehand.model.fleet.stacks import StackCode, WorkerStacks
 
 def stack(
     worker: Annotated[str, typer.Argument(help="A worker as crew:index.")],
+    node: find.Node = None,
     app: find.App = None,
     store: find.Store = None,
     json: find.Json = False,
 ) -> None:
     """Show the Python stacks of all threads of a running worker, which goes on."""
-    found = find.service(app, store).stack(worker)
+    found = find.service(app, store).stack(find.scoped(worker, node) or worker)
     show.json(found) if json else _print(found)
     if found.code != StackCode.DUMPED:
         raise typer.Exit(EXIT_ERROR)

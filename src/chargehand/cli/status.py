@@ -9,49 +9,58 @@ from msgspec.structs import asdict
 
 from chargehand import clock
 from chargehand.cli import find, show
+from chargehand.cli.nodes import table as node_table
 from chargehand.errors import EXIT_ERROR, summary
 from chargehand.host.nodelock import RestartPlan
-from chargehand.model.health import shown_status
+from chargehand.live.bodies import NodeBody, WorkerBody
+from chargehand.live.components import GONE, Component, worker_of
+from chargehand.model.health import APP, shown_status
 from chargehand.model.records import Counts, Pause
 from chargehand.model.status import NodeStatus, NodeWorker
 
 
 def status(app: find.App = None, store: find.Store = None, json: find.Json = False) -> None:
-    """Show the node, its workers and the queues.
+    """Show the node, its workers and the queues; where several nodes share the store, all of them.
 
     Works from any terminal on the machine, without importing the application. Exit status 1 if no node runs.
     """
     service = find.service(app, store)
     node = service.status()
     known = None if node is None else convert(node, NodeStatus)
+    nodes = service.nodes()
     silent = None if node is not None else service.silent_node()
+    others = _others(nodes, known, silent)
+    elsewhere = [each for each in service.health() if each.component != APP and each.node in others] if others else []
     coming = None if node is not None or silent is not None else service.next_node()
     counts, pauses = service.counts(), service.pauses()
     crews = {crew.name: crew.queue for crew in service.known_crews()} if pauses else {}
     if json:
         about = {"store": service.address, "node": node, "node_that_does_not_answer": silent, "next_node": coming}
-        show.json({**about, "queues": counts, "pauses": pauses})
+        show.json({**about, "queues": counts, "pauses": pauses, "nodes": nodes, "other_workers": elsewhere})
     else:
         show.line(f"store  {service.address}")
-        show.line(f"node   {_node_line(known, silent, coming)}")
+        if known is not None or silent is not None or not others:
+            show.line(f"node   {_node_line(known, silent, coming)}")
         for pause in pauses:
             show.line(f"paused {_pause_line(pause)}{_waiting(pause, crews, counts)}")
-        if known is not None:
-            show.line(f"verdict {known.verdict.status}")
-            for reason in known.verdict.reasons:
+        if known is not None or others:
+            verdict = service.verdict() if known is None or others else known.verdict
+            show.line(f"verdict {verdict.status}")
+            for reason in verdict.reasons:
                 show.line(f"  {show.safe(summary(reason))}")
-            for crew, why in known.breakers.items():
+            for crew, why in known.breakers.items() if known is not None else ():
                 show.line(
                     f"  crew {show.safe(crew)}: the circuit breaker is open, one worker is tried: {show.safe(why)}"
                 )
             show.line("")
-            gpus = ("GPU",) if any(worker.gpus for worker in known.workers) else ()
-            columns = ("WORKER", "STATUS", "PID", "MEMORY", *gpus, "JOB", "PROGRESS", "RESTARTS", "LEFT", "REASON")
-            show.table(columns, [_worker_row(worker, gpus=bool(gpus)) for worker in known.workers])
+            if others:
+                node_table(nodes)
+                show.line("")
+            _workers(known, elsewhere if others else None)
         show.line("")
         names = ("queue", "queued", "future", "running", "done", "failed", "cancelled")
         show.table([n.upper() for n in names], [[getattr(count, n) for n in names] for count in counts])
-    if node is None:
+    if node is None and not others:
         raise typer.Exit(EXIT_ERROR)
 
 
@@ -70,6 +79,35 @@ def _node_line(node: NodeStatus | None, silent: dict[str, Any] | None, coming: R
     if node.stopping:
         text += f"; stopping: {show.safe(node.stopping)}"
     return text
+
+
+def _others(nodes: Sequence[NodeBody], known: NodeStatus | None, silent: dict[str, Any] | None) -> list[str]:
+    """Returns the other nodes that share the store; none, if no node answers here and no other one runs."""
+    own = known.node if known is not None else (silent or {}).get("node")
+    others = [node for node in nodes if node.name != own]
+    runs = known is not None or any(node.status != GONE for node in others)
+    return [node.name for node in others] if runs else []
+
+
+def _workers(known: NodeStatus | None, elsewhere: Sequence[Component] | None) -> None:
+    """Prints the workers of the node that answers, and those of the others (None: there are none) beside their node."""
+    own = known.workers if known is not None else ()
+    gpus = ("GPU",) if any(worker.gpus for worker in own) else ()
+    columns = ("WORKER", "STATUS", "PID", "MEMORY", *gpus, "JOB", "PROGRESS", "RESTARTS", "LEFT", "REASON")
+    rows = [_worker_row(worker, gpus=bool(gpus)) for worker in own]
+    if elsewhere is not None:
+        names = [known.node for _ in own] if known is not None else []
+        names += [shown.node for shown in elsewhere]
+        rows += [_row_elsewhere(worker_of(shown), gpus=bool(gpus)) for shown in elsewhere]
+        columns, rows = ("NODE", *columns), [[name, *row] for name, row in zip(names, rows, strict=True)]
+    show.table(columns, rows)
+
+
+def _row_elsewhere(worker: WorkerBody, *, gpus: bool) -> list[Any]:
+    memory = f"{worker.memory / 2**20:.0f} MiB" if worker.memory else None
+    progress = show.progress({**(asdict(worker.progress) if worker.progress else {}), "detail": None})
+    first = [worker.component, worker.status, worker.pid, memory, *([None] if gpus else [])]
+    return [*first, worker.current_job, progress, worker.restart_count, None, summary(worker.text) or None]
 
 
 def _pause_line(pause: Pause) -> str:

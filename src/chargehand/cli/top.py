@@ -17,6 +17,7 @@ from chargehand.cli import board, find, show
 from chargehand.cli.board import Board
 from chargehand.errors import EXIT_ERROR
 from chargehand.host.service import LiveWatcher, Service
+from chargehand.live.components import GONE
 from chargehand.model.job import State
 from chargehand.model.records import JobFilter
 from chargehand.model.topic import DEFAULT, parse
@@ -52,7 +53,8 @@ async def _once(service: Service) -> tuple[Board, bool]:
     async with service.feed().watch(parse(DEFAULT)) as watcher:
         await _take(watcher, seen, 0.0)
         seen.failures = await asyncio.to_thread(_failures, service)
-        return seen, watcher.node_there
+        runs = any(node["status"] != GONE for node in seen.nodes.values())
+        return seen, watcher.node_there or runs
 
 
 async def _watch(service: Service) -> tuple[Board, bool]:

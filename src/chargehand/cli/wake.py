@@ -6,6 +6,7 @@ import typer
 
 from chargehand.cli import find, show
 from chargehand.errors import ConfigurationError, UnknownCrew
+from chargehand.live.components import GONE
 
 
 def wake(
@@ -23,7 +24,7 @@ def wake(
         raise UnknownCrew(f"there is no crew {crew!r}; there are: {known}")
     if crew in declared and not declared[crew].plan.discovers:
         raise ConfigurationError(f"crew {crew!r} is not declared discovers=True: it cannot look for work")
-    node = service.status() is not None
+    node = service.status() is not None or any(each.status != GONE for each in service.nodes())
     find.application(app).wake(crew) if app is not None else service.wake(crew)
     if json:
         show.json({"crew": crew, "told": node})

@@ -64,7 +64,7 @@ def _check_peer(sock: socket.socket, location: Location) -> None:
     raise ForeignNode(f"a process of {whose} listens at {location.socket}, and this process runs as {me}")
 
 
-def _error_of(reply: dict[str, Any]) -> ChargehandError:
+def error_of(reply: dict[str, Any]) -> ChargehandError:
     """Returns the error of a reply as the exception that the node raised."""
     found: Any = getattr(errors, str(reply["kind"]), None)
     known = isinstance(found, type) and issubclass(found, ChargehandError)
@@ -174,7 +174,7 @@ class Calls:
                 raise NoAnswer(f"the node at {self._path} did not answer within {CALL_TIMEOUT:g} s")
             if "error" not in reply:
                 return reply
-        raise _error_of(reply)
+        raise error_of(reply)
 
     def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
         """Enqueues jobs through the node; they are durable when the method returns. Returns their ids."""
@@ -213,7 +213,7 @@ class Calls:
                     raise NoNode(f"the node at {self._path} did not answer within {CALL_TIMEOUT:g} s")
                 reply = reply or {"lines": []}
                 if "error" in reply:
-                    raise _error_of(reply)
+                    raise error_of(reply)
                 yield from reply["lines"]
                 if not reply.get("more", True):  # the stored lines are complete
                     if not follow:

@@ -39,7 +39,7 @@ DELAY_EACH, MOST_DELAY = 0.0004, 0.1
 
 
 class Shown(NamedTuple):
-    """The state of a worker, queue or job as the store has it, or its removal."""
+    """The state of a node, worker, queue or job as the store has it, or its removal."""
 
     key: str
     topic: str
@@ -304,8 +304,9 @@ class Feed:
             if removed:
                 broker.remove(key, topic, name, body, at_ms)
             else:
-                broker.publish(key, topic, name, body, at_ms, ignoring=("oldest_wait_s",), aside=aside)
-        for gone in {*broker.keys("worker:"), *broker.keys("queue:")} - {shown.key for shown in found}:
+                broker.publish(key, topic, name, body, at_ms, ignoring=("oldest_wait_s", "beat_age_ms"), aside=aside)
+        every = {*broker.keys("node:"), *broker.keys("worker:"), *broker.keys("queue:")}
+        for gone in every - {shown.key for shown in found}:
             known = broker.get(gone)
             assert known is not None
             name = known.type.removesuffix("_update")

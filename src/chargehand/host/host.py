@@ -56,6 +56,8 @@ class Host:
         self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._thread = threading.Thread(target=self._run, name="chargehand-host", daemon=True)
         self._stopping = self._killing = False
+        self._drained = False
+        """Whether the node has ended because an operator drained it and asked for its end."""
         self._deaths: list[float] = []
         """When nodes of this host have exited, lately."""
         self._last = ""
@@ -105,7 +107,7 @@ class Host:
     def _run(self) -> None:
         try:
             pause = 0.0
-            while not self._stopping:
+            while not (self._stopping or self._drained):
                 try:
                     lock = nodelock.take(self._store)
                     if lock is None:
@@ -156,7 +158,7 @@ class Host:
 
     def _pause(self, seconds: float) -> None:
         """Waits before the next node is started, and says so in the lock file, for `chargehand doctor`."""
-        if self._stopping:
+        if self._stopping or self._drained:
             return
         if seconds >= ANNOUNCED:
             found = proc.stat(os.getpid())
@@ -224,7 +226,7 @@ class Host:
             child.wait(STOP_MARGIN)
         ending = child.exit()
         child.close()
-        if not self._stopping:
+        if not (self._stopping or self._drained):
             code, number = ending or (None, None)
             self._last = f"signal {number}" if number else f"exit code {code}"
             log.warning("node ended", event=log.Event.NODE_EXITED, pid=child.pid, exit_code=code, signal=number)
@@ -281,3 +283,6 @@ class Host:
             self.ready.set()
         elif frame.kind == "FAILED":
             self.failed = msgspec.json.decode(frame.body, type=Failed)
+        elif frame.kind == "DRAINED":
+            self._drained = True
+            log.info("the node was drained and ends; no other is started", event=log.Event.NODE_DRAINED)

@@ -1,28 +1,36 @@
-"""Live state while no node answers: workers, queues and jobs as the store has them, and a verdict that says so."""
+"""Live state while no node of this machine answers: nodes, workers, queues and jobs as the store has them."""
 
 from typing import TYPE_CHECKING
 
 from chargehand.host import nodelock
 from chargehand.host.feed import Shown
-from chargehand.host.health import Component
-from chargehand.live.bodies import HealthBody, JobBody, JobIdentity, WorkerBody, queue_bodies, rounded_memory
+from chargehand.live.bodies import HealthBody, JobBody, JobIdentity, queue_bodies
+from chargehand.live.components import component_of, nodes_of, shares, worker_of
 from chargehand.live.store_view import StoreLook
+from chargehand.model.figures import together
 from chargehand.model.health import APP, Verdict
-from chargehand.model.topic import HEALTH, Patterns, job_topic, queue_topic, worker_topic
+from chargehand.model.topic import HEALTH, Patterns, job_topic, node_topic, queue_topic, worker_topic
 
 if TYPE_CHECKING:
     from chargehand.host.readings import Readings
 
 
 def states(readings: "Readings", wanted: Patterns) -> list[Shown]:
-    """Returns the workers, the queues, the verdict and the wanted jobs."""
-    seen = readings.look(StoreLook(jobs=wanted.jobs, ids=tuple(sorted(wanted.ids)), crews=True))
+    """Returns the nodes, the workers, the queues, the verdict and the wanted jobs."""
+    seen = readings.look(StoreLook(jobs=wanted.jobs, ids=tuple(sorted(wanted.ids)), crews=True, fleet=True))
+    nodes, rows = seen.fleet or ((), ())
+    components = [component_of(row) for row in rows]
     found: list[Shown] = []
-    for worker in readings.health():
-        if worker.component != APP:
-            topic = worker_topic(worker.component)
-            found.append(Shown(f"{topic}@{worker.node}", topic, "worker", _worker(worker)))
-    for body in queue_bodies(seen.counts or (), seen.waiting, seen.served, {}, 0.0):
+    for shown in components:
+        if shown.component != APP:
+            topic = worker_topic(shown.component)
+            found.append(Shown(f"{topic}@{shown.node}", topic, "worker", worker_of(shown)))
+    if readings.location.server is not None:
+        for node in nodes_of(nodes, components):
+            topic = node_topic(node.name)
+            found.append(Shown(topic, topic, "node", node))
+    throughput = {queue: together(each) for queue, each in shares(components).items()}
+    for body in queue_bodies(seen.counts or (), seen.waiting, seen.served, throughput):
         topic = queue_topic(body.name)
         found.append(Shown(topic, topic, "queue", body))
     for job in seen.jobs:
@@ -43,27 +51,3 @@ def _health(readings: "Readings") -> HealthBody:
     pid = silent.get("pid", "unknown")
     first = f"the node (pid {pid}) does not answer: it is starting, stopped or stuck"
     return HealthBody(Verdict.ERROR, (first, *verdict.reasons))
-
-
-def _worker(worker: Component) -> WorkerBody:
-    """Returns a worker from its health row; what only its node knows is left out."""
-    _, _, rest = worker.component.partition(":")
-    crew, _, index = rest.rpartition(":")
-    return WorkerBody(
-        component=worker.component,
-        crew=worker.crew or crew,
-        index=int(index) if index.isdigit() else None,
-        status=worker.status,
-        flags=worker.flags,
-        reason=worker.reason,
-        text=worker.text,
-        pid=worker.pid,
-        current_job=worker.current_job,
-        memory=rounded_memory(worker.metadata.get("memory")) if worker.pid else None,
-        jobs=worker.metadata.get("done", 0),
-        restart_count=worker.restart_count,
-        restarts_total=worker.restarts_total,
-        exit_code=worker.exit_code,
-        signal=worker.signal,
-        node=worker.node,
-    )

@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Collection, Generator, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import Any
 
@@ -22,9 +22,11 @@ from chargehand.errors import (
 from chargehand.host import place
 from chargehand.host.actor import actor, enqueue_deeds, log_deeds
 from chargehand.host.calls import NoAnswer, NodeLeft, NoNode
+from chargehand.host.reach import Reply
 from chargehand.host.readings import Readings
+from chargehand.model import routing
 from chargehand.model.access import ApiKey, Scope
-from chargehand.model.fleet.orders import LONGEST_PAUSE_MS, Answer, AnswerCode, Verb, replacing
+from chargehand.model.fleet.orders import LONGEST_PAUSE_MS, Answer, AnswerCode, Verb, detail_of, replacing
 from chargehand.model.fleet.stacks import WorkerStacks
 from chargehand.model.job import FINISHED, Enqueued, JobRecord, NewJob, State
 from chargehand.model.records import (
@@ -32,6 +34,7 @@ from chargehand.model.records import (
     JobSize,
     Migrated,
 )
+from chargehand.model.routing import Target
 from chargehand.settings.plan import milliseconds
 from chargehand.store import Transaction
 from chargehand.stores import migrate
@@ -68,8 +71,8 @@ class Operations(Readings):
     def stop(self, scope: str | None = None) -> list[Answer]:
         return self._order(Verb.STOP, scope)
 
-    def drain(self, scope: str | None = None) -> list[Answer]:
-        return self._order(Verb.DRAIN, scope)
+    def drain(self, scope: str | None = None, *, end: bool = False) -> list[Answer]:
+        return self._order(Verb.DRAIN, scope, **({"end": True} if end else {}))
 
     def restart(self, scope: str | None = None) -> list[Answer]:
         return self._order(Verb.RESTART, scope)
@@ -91,6 +94,8 @@ class Operations(Readings):
         for_ms = None if seconds is None else milliseconds("the length of the pause", seconds)
         if for_ms is not None and not 0 < for_ms <= LONGEST_PAUSE_MS:
             raise ConfigurationError(f"a pause of {seconds:g} s; allowed is more than 0 and up to a year")
+        if self.reach.may_be_many:
+            return self._pause_in_store(scope, who or actor().who, reason, for_ms)
         try:
             return self._order(Verb.PAUSE, scope, reason=reason, for_ms=for_ms, who=who or actor().who)
         except NoNode:
@@ -104,6 +109,8 @@ class Operations(Readings):
         return [Answer(scope or "*", f"{text}{replacing(before)}", AnswerCode.PAUSED)]
 
     def resume(self, scope: str | None = None) -> list[Answer]:
+        if self.reach.may_be_many:
+            return self._resume_in_store(scope)
         try:
             return self._order(Verb.RESUME, scope)
         except NoNode:
@@ -115,7 +122,50 @@ class Operations(Readings):
             return [Answer(scope or "*", "is no longer paused; no node runs", AnswerCode.RESUMED)]
         return [Answer(scope or "*", "was not paused", AnswerCode.NOT_PAUSED)]
 
+    def _pause_in_store(self, scope: str | None, who: str, reason: str | None, for_ms: int | None) -> list[Answer]:
+        """Pauses workers of any node: claims check the flag, and every node reads it within a second."""
+        found = self._concerned(scope)
+        stored = routing.stored(scope, found)
+        with self.stores.use(create=False) as store:
+            with store.transaction() as tx:
+                before = tx.fleet.pause(stored, who, reason, for_ms)
+                log_deeds(tx, "pause", [stored], detail_of(reason, for_ms), who)
+            rows = store.fleet.health()
+        self.calls.hint(None)
+        return routing.paused(stored, rows, found, replacing(before))
+
+    def _resume_in_store(self, scope: str | None) -> list[Answer]:
+        try:
+            found = self._concerned(scope)
+        except NobodyServes:  # the pause of a node may outlive it
+            found = []
+        stored = routing.stored(scope, found)
+        with self.stores.use(create=False) as store:
+            with store.transaction() as tx:
+                was_paused = [tx.fleet.resume(each) for each in routing.also_resumed(stored)]
+                log_deeds(tx, "resume", [stored])
+            rows, pauses = store.fleet.health(), store.fleet.pauses()
+        self.calls.hint(None)
+        return routing.resumed(stored, rows, found, pauses, was_paused=any(was_paused))
+
+    def _concerned(self, scope: str | None) -> list[Target]:
+        """Returns the living nodes that a pause concerns; none for a crew that only nodes of the past have."""
+        nodes = self.reach.living()
+        try:
+            if nodes:
+                return routing.targets(scope, nodes)
+        except UnknownCrew:
+            crews = [row.name for row in self.known_crews()]
+            if (routing.split(scope)[1] or "").removeprefix("worker:").partition(":")[0] not in crews:
+                raise
+            return []
+        _check_known(routing.split(scope)[1], [row.name for row in self.known_crews()])
+        return []
+
     def wake(self, crew: str, declared: Collection[str] = ()) -> None:
+        if self.reach.may_be_many:
+            self._wake_many(crew, declared)
+            return
         try:
             self.calls.call("WAKE", id=crew)
         except NoNode:  # a node that starts looks for work anyway
@@ -123,9 +173,24 @@ class Operations(Readings):
                 stored = [row.name for row in self.known_crews()] if self.location.exists() else []
                 _check_known(crew, sorted({*declared, *stored}))
 
+    def _wake_many(self, crew: str, declared: Collection[str]) -> None:
+        """Wakes the node of this machine, and lets those elsewhere know: one of them calls `discover`."""
+        nodes = [node for node in self.reach.living() if crew in node.crews]
+        if not nodes and crew not in declared:
+            _check_known(crew, sorted({*declared, *(row.name for row in self.known_crews())}))
+        own = self.reach.here().get("node")
+        self.reach.wake([node for node in nodes if node.name != own], crew)
+        if any(node.name == own for node in nodes):
+            with suppress(NoNode):  # a node that starts looks for work anyway
+                self.calls.call("WAKE", id=crew)
+
     def _order(self, verb: Verb, scope: str | None, **fields: Any) -> list[Answer]:
         fields.setdefault("who", actor().who)
         fields["origin"] = actor().origin
+        if self.reach.may_be_many or "/" in (scope or ""):
+            to = self._targets(scope, f"nothing to {verb.value}")
+            replies = self.reach.ask("ORDER", to, verb=verb.value, **fields)
+            return routing.merged([(target, _answers(reply)) for target, reply in replies])
         try:
             reply = self.calls.call("ORDER", verb=verb.value, scope=scope, **fields)
         except NoNode as error:
@@ -134,7 +199,21 @@ class Operations(Readings):
             raise self._nobody(f"nothing to {verb.value}") from error
         return msgspec.convert(reply["answers"], list[Answer])
 
+    def _targets(self, scope: str | None, what: str, *, question: bool = False) -> list[Target]:
+        """Returns the nodes that a scope concerns. Raises NobodyServes, which says `what` cannot be done."""
+        try:
+            return self.reach.targets(scope, question=question)
+        except NoNode as error:
+            raise self._nobody(what) from error
+
     def stack(self, worker: str) -> WorkerStacks:
+        if self.reach.may_be_many or "/" in worker:
+            (target,) = self._targets(worker, "no stacks", question=True)[:1]
+            ((_, reply),) = self.reach.ask("STACKS", [target], who=actor().who)
+            if isinstance(reply, ChargehandError):
+                raise reply
+            stacks = msgspec.convert(reply["stacks"], WorkerStacks)
+            return msgspec.structs.replace(stacks, component=target.shown(stacks.component))
         try:
             return self.calls.stacks(worker, actor().who)
         except NoNode as error:
@@ -365,6 +444,10 @@ class Operations(Readings):
             raise NobodyServes(f"no server runs for {self.location}: start one with `chargehand serve APP`")
         token = self.keys.token()
         return found if token is None else f"{found}#token={token}"
+
+
+def _answers(reply: Reply) -> list[Answer] | ChargehandError:
+    return reply if isinstance(reply, ChargehandError) else msgspec.convert(reply["answers"], list[Answer])
 
 
 def cancel_answer(job_id: str, at_once: bool | None) -> Answer:

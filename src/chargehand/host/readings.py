@@ -1,10 +1,11 @@
 """What can be read of one store and its node, from any process of the machine, without the handlers of the application.
 
-It starts no node and no worker, and writes nothing into a store that exists; `host/operations.py` adds what does.
+It starts no node and no worker, and writes nothing into a store that exists but questions to nodes on other machines;
+`host/operations.py` adds what does.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Generator, Iterator
+from collections.abc import AsyncGenerator, Generator, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -12,17 +13,28 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
+from chargehand import clock
 from chargehand.errors import ChargehandError, CrashNotFound, JobNotFound, StoreError
 from chargehand.host import nodelock
 from chargehand.host.calls import Calls, NodeLeft, NoNode
 from chargehand.host.feed import Feed
-from chargehand.host.health import Component, component_of, live_pid, member_of_component
 from chargehand.host.keys import Keys
 from chargehand.host.nodelock import RestartPlan
 from chargehand.host.offline import states
 from chargehand.host.pool import StorePool
+from chargehand.host.reach import Reach
 from chargehand.live import store_view
+from chargehand.live.bodies import NodeBody
+from chargehand.live.components import (
+    Component,
+    addressed,
+    component_of,
+    live_pid,
+    member_of_component,
+    nodes_of,
+)
 from chargehand.live.store_view import StoreLook, StoreView
+from chargehand.model import address
 from chargehand.model.health import APP, FRESH_MS, Findings, is_healthy, judge, unserved
 from chargehand.model.job import FINISHED, Attempt, JobRecord
 from chargehand.model.records import (
@@ -31,15 +43,22 @@ from chargehand.model.records import (
     CrashFilter,
     CrashRecord,
     CrewRow,
+    HealthRow,
     JobFilter,
     Pause,
     RecurringPlan,
     Snapshot,
 )
+from chargehand.model.routing import Target
 from chargehand.model.status import NodeStatus
 from chargehand.model.topic import parse
 from chargehand.stores.location import Location
 from chargehand.stores.refusal import described, refusals
+
+MOST_LINES = 1000
+"""Log lines that one node of several sends at once while its log is followed."""
+FOLLOW_EVERY = 1.0
+"""Seconds between two looks at the logs of several nodes."""
 
 
 class Readings:
@@ -50,6 +69,7 @@ class Readings:
         self.stores = StorePool(location, synchronous)
         self.calls = Calls(location)
         self.keys = Keys(self.stores, location)
+        self.reach = Reach(location, self.stores, self.calls)
         self._feeds: WeakKeyDictionary[asyncio.AbstractEventLoop, Feed] = WeakKeyDictionary()
 
     @property
@@ -101,9 +121,10 @@ class Readings:
 
     # health
 
-    def known_crews(self) -> list[CrewRow]:
+    def known_crews(self, *, living: bool = False) -> list[CrewRow]:
+        """Returns the crews that nodes have registered; `living`: those of nodes that live, if one does."""
         with self.stores.use() as store:
-            return store.fleet.crews()
+            return (store.fleet.crews(living=True) if living else []) or store.fleet.crews()
 
     def pauses(self) -> list[Pause]:
         with self.stores.use() as store:
@@ -126,19 +147,48 @@ class Readings:
             found = [component_of(row) for row in store.fleet.health()]
         return [component for component in found if status is None or component.status == status]
 
+    def nodes(self) -> list[NodeBody]:
+        """Returns every node that shares the store, with its crews, and those that are gone."""
+        with self.stores.use() as store:
+            rows, components = store.fleet.nodes(), [component_of(row) for row in store.fleet.health()]
+        return nodes_of(rows, components)
+
     def component(self, name: str) -> Component | None:
-        """Returns one component; if several nodes have it, the one whose process runs."""
-        found = [component for component in self.health() if component.component == name]
+        """Returns one component, by its name or its address (`node/tag:0`); `app` is a node that runs, if one does.
+
+        Raises ConfigurationError if several nodes have a worker of this name.
+        """
+        with self.stores.use() as store:
+            rows = _meant(store.fleet.health(), name)
+        found = [component_of(row) for row in rows]
         return next((component for component in found if component.pid is not None), next(iter(found), None))
 
     def is_healthy(self, name: str, max_age: float = FRESH_MS / 1000) -> bool:
         """Returns whether a component is healthy by a heartbeat that is at most `max_age` seconds old."""
         with self.stores.use() as store:
-            rows = [row for row in store.fleet.health() if row.component == name]
+            rows = _meant(store.fleet.health(), name)
         return any(is_healthy(row.status, row.flags, row.age_ms, int(max_age * 1000)) and live_pid(row) for row in rows)
+
+    def elsewhere(self, here: NodeStatus | None) -> list[Component]:
+        """Returns the workers of the nodes that run, apart from the one that answers here. Empty in a store for one."""
+        if self.location.server is None:
+            return []
+        found = [component for component in self.health() if here is None or component.node != here.node]
+        running = {component.node for component in found if component.component == APP and component.is_healthy}
+        return [component for component in found if component.component != APP and component.node in running]
 
     def verdict(self) -> Findings:
         """Returns the state of the whole system (healthy, degraded or error) with reasons, from the store alone."""
+        return self._judged()[0]
+
+    def unserved(self) -> dict[str, str] | None:
+        """Returns the queues with due jobs that no worker of any node will take, each with the reason.
+
+        None if no node runs.
+        """
+        return self._judged()[1]
+
+    def _judged(self) -> tuple[Findings, dict[str, str] | None]:
         with self.stores.use() as store:
             rows = [(row, component_of(row)) for row in store.fleet.health()]
             waiting, crews, pauses = store.jobs.waiting(), store.fleet.crews(living=True), store.fleet.pauses()
@@ -149,13 +199,15 @@ class Readings:
         failing = next((row.reason for row, _ in rows if row.component == APP and row.reason), None)
         queues = {crew.name: crew.queue for crew in crews}
         members = [member_of_component(shown) for row, shown in rows if row.component != APP]
-        nobody = unserved(waiting, queues, members, [pause.scope for pause in pauses]) if node else {}
-        return judge(workers, nobody, node=node, store_failing=failing, gone=gone)
+        nobody = unserved(waiting, queues, members, [pause.scope for pause in pauses]) if node else None
+        return judge(addressed(workers), nobody or {}, node=node, store_failing=failing, gone=gone), nobody
 
     def waiting_for_nobody(self) -> list[str]:
         """Returns the queues that have due jobs while no node runs."""
         if self.silent_node() is not None or not self.location.exists():
             return []
+        if self.location.server is not None and self.unserved() is not None:
+            return []  # a node runs elsewhere
         with self.stores.use() as store:
             return sorted(queue for queue, _ in store.jobs.waiting())
 
@@ -194,11 +246,13 @@ class Readings:
             return []
 
     def worker_history(self, component: str) -> dict[str, Any] | None:
-        """Returns the last states, jobs and memory of a worker; None if no node answers or knows the worker."""
+        """Returns the last states, jobs and memory of a worker; None unless it belongs to the node of this machine."""
+        node, rest = address.split(component)
         try:
-            return self.calls.diary(component)
+            found = self.calls.diary(address.component_of(rest))
         except NoNode:
             return None
+        return None if found is None or node not in (None, found["node"]) else found
 
     def crashes(self, which: CrashFilter | None = None) -> list[CrashRecord]:
         with self.stores.use() as store:
@@ -216,6 +270,9 @@ class Readings:
     def logs(
         self, scope: str | None = None, *, job: str | None = None, count: int = 100, follow: bool = False
     ) -> Iterator[dict[str, Any]]:
+        if "/" in (scope or "") or self.reach.elsewhere():
+            yield from self._logs_of_many(scope, job, count, follow)
+            return
         try:
             yield from self.calls.logs(scope, job, count, follow)
         except NodeLeft as error:
@@ -230,6 +287,33 @@ class Readings:
                 f"no logs: no node answers at {self.location}; "
                 "`chargehand crashes` has the last lines of crashed workers"
             ) from error
+
+    def _logs_of_many(self, scope: str | None, job: str | None, count: int, follow: bool) -> Iterator[dict[str, Any]]:
+        """Yields the last lines of all nodes that the scope concerns, by their time; new ones are read every second."""
+        last: dict[str, dict[str, Any]] = {}
+        silent: set[str] = set()
+        while True:
+            try:
+                to = self.reach.targets(scope, question=True)
+            except NoNode as error:
+                raise ChargehandError(f"no logs: {error}; `chargehand crashes` has those of crashed workers") from error
+            lines: list[dict[str, Any]] = []
+            replies = self.reach.ask("TAIL", to, last, id=job or "", count=count)
+            failed = {target.node.name: reply for target, reply in replies if isinstance(reply, ChargehandError)}
+            if len(failed) == len(replies):
+                raise next(iter(failed.values()))
+            for target, reply in replies:
+                if not isinstance(reply, ChargehandError):
+                    last[target.node.name] = {"last": reply["last"]}
+                    lines += [_shown(target, line) for line in reply["lines"]]
+            lines = sorted(lines, key=lambda line: line["at_ms"])[-count:] if count else []
+            lines += [_silence(name, str(why)) for name, why in failed.items() if name not in silent]
+            silent = set(failed)
+            yield from lines
+            if not follow:
+                return
+            count = MOST_LINES
+            clock.sleep(FOLLOW_EVERY)
 
     # live state
 
@@ -253,6 +337,29 @@ class Readings:
                     yield event
 
         return _without_loop(events())
+
+
+def _shown(target: Target, line: dict[str, Any]) -> dict[str, Any]:
+    """Returns a log line; if there are several nodes, its component names the node."""
+    return {**line, "component": target.shown(line["component"] or APP)} if target.named else line
+
+
+def _silence(node: str, why: str) -> dict[str, Any]:
+    """Returns the log line that stands for those of a node that does not answer."""
+    at_ms = clock.now_ms()
+    return {"at_ms": at_ms, "component": f"{node}/{APP}", "event": None, "job": None, "level": "warning", "text": why}
+
+
+def _meant(rows: Sequence[HealthRow], name: str) -> list[HealthRow]:
+    """Returns the row of the component that a name means; of `app` without a node, those of all nodes."""
+    if name == APP:
+        return [row for row in rows if row.component == APP]
+    dead = {row.node for row in rows if row.component == APP and live_pid(row) is None}
+    named: tuple[list[address.Named], list[address.Named]] = ([], [])
+    for row in rows:
+        named[not row.node_lives or row.node in dead].append((row.node, row.component))
+    meant = address.meant(name, *named)
+    return [row for row in rows if (row.node, row.component) == meant]
 
 
 def _without_loop(events: AsyncGenerator[dict[str, Any]]) -> Generator[dict[str, Any]]:

@@ -8,9 +8,12 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
 from chargehand.host.nodelock import RestartPlan
+from chargehand.live.bodies import NodeBody
+from chargehand.live.components import Component
 from chargehand.model.access import ApiKey, Scope
 from chargehand.model.fleet.orders import Answer
 from chargehand.model.fleet.stacks import WorkerStacks
+from chargehand.model.health import Findings
 from chargehand.model.job import Attempt, Enqueued, JobRecord, NewJob
 from chargehand.model.records import (
     ClaimRow,
@@ -77,8 +80,8 @@ class Service(Protocol):
         """Stops workers within the grace period, until they are started or the node restarts."""
         ...
 
-    def drain(self, scope: str | None = None) -> list[Answer]:
-        """Stops workers after their current jobs, without a time limit."""
+    def drain(self, scope: str | None = None, *, end: bool = False) -> list[Answer]:
+        """Stops workers after their current jobs, without a time limit; with `end`, a node (`node/*`) ends then."""
         ...
 
     def restart(self, scope: str | None = None) -> list[Answer]:
@@ -112,7 +115,19 @@ class Service(Protocol):
         ...
 
     def status(self) -> dict[str, Any] | None:
-        """Returns the status of the node and its workers; None if no node answers."""
+        """Returns the status of the node of this machine and its workers; None if none answers."""
+        ...
+
+    def nodes(self) -> list[NodeBody]:
+        """Returns every node that shares the store, with its crews, and those that are gone."""
+        ...
+
+    def health(self) -> Sequence[Component]:
+        """Returns the nodes (`app`) and the workers of all nodes, as the store has them."""
+        ...
+
+    def verdict(self) -> Findings:
+        """Returns the state of the whole system (healthy, degraded or error) with reasons, from the store."""
         ...
 
     def silent_node(self) -> dict[str, Any] | None:

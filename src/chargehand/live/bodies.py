@@ -1,4 +1,4 @@
-"""What readers are shown of a worker, a job, a queue and the whole system: one struct each, one constructor per source.
+"""What readers are shown of a node, a worker, a job, a queue and the whole: a struct each, a constructor per source.
 
 The same structs are used by the events of a node, by the view of the store while no node answers, and by HTTP. This
 module describes; it reads nothing, keeps nothing and decides nothing.
@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from chargehand.model.figures import Figures, eta, rounded
+from chargehand.model.figures import Share, eta, rounded
 from chargehand.model.fleet.cards import WorkerGpu
 from chargehand.model.fleet.place import Place
 from chargehand.model.fleet.policy import RestartPolicy, budget
@@ -142,6 +142,7 @@ def health_note(place: Place, process: WorkerProcess | None, held: Held | None, 
         "crew": place.crew,
         "will_work": will_work(place),
         "restarts_total": place.restarts_total,
+        "progress": short_progress(health.progress) if health and held and health.progress else None,
     }
     return HealthNote(
         component=place.component,
@@ -211,6 +212,52 @@ def short_progress(progress: ProgressFrame | Progress) -> Progress:
     )
 
 
+# nodes
+
+
+class NodeIdentity(msgspec.Struct, frozen=True):
+    """Names a node that was stopped."""
+
+    name: str
+
+
+class NodeCrewBody(msgspec.Struct, frozen=True, kw_only=True):
+    """A crew of a node, and its number of workers there."""
+
+    crew: str
+    queue: str
+    configured: int
+    live: int = 0
+    """Workers that have a process."""
+    busy: int = 0
+    """Workers that run a job."""
+
+
+class NodeBody(msgspec.Struct, frozen=True, kw_only=True):
+    """A node: one of those that share the store."""
+
+    name: str
+    status: str
+    """`healthy`, `degraded` (see `reason`), `starting`, `unknown` if its heartbeat is old, or `gone`."""
+    reason: str | None = None
+    drain: str | None = None
+    """`draining` or `drained`, from the order to drain the node until workers are started again; null otherwise."""
+    machine: str | None = None
+    version: str | None = None
+    pid: int | None = None
+    started_ms: int | None = None
+    last_beat_ms: int | None = None
+    """When the node wrote its health last, by the store's clock."""
+    beat_age_ms: int | None = None
+    """How old that was when it was read, by the same clock."""
+    crews: tuple[NodeCrewBody, ...] = ()
+
+    @property
+    def identity(self) -> NodeIdentity:
+        """The field that names the node."""
+        return NodeIdentity(self.name)
+
+
 # jobs
 
 
@@ -234,6 +281,8 @@ class JobBody(msgspec.Struct, frozen=True, kw_only=True):
     """Deprecated: the same as `failures`."""
     crashes: int = 0
     worker: str | None = None
+    node: str | None = None
+    """The node of the worker."""
     progress: Progress | None = None
     error: str | None = None
     result: Any = None
@@ -251,6 +300,7 @@ class JobBody(msgspec.Struct, frozen=True, kw_only=True):
         return cls(
             id=job.id, queue=job.queue, label=job.label, item=job.item, state=job.state, reason=job.reason,
             failures=job.failures, crashes=job.crashes, worker=job.worker if job.state is State.RUNNING else None,
+            node=job.node if job.state is State.RUNNING else None,
             progress=None if job.progress is None else short_progress(msgspec.json.decode(job.progress, type=Progress)),
             error=error, result=result, tags=job.tags or (), cut=cut,
         )  # fmt: skip
@@ -261,11 +311,13 @@ class JobBody(msgspec.Struct, frozen=True, kw_only=True):
         return cls(id=job.id, queue=job.queue, label=job.label, state=State.QUEUED, tags=job.tags)
 
     @classmethod
-    def of_claim(cls, claim: Claim, worker: str, progress: ProgressFrame | None = None) -> "JobBody":
+    def of_claim(
+        cls, claim: Claim, worker: str, progress: ProgressFrame | None = None, *, node: str | None = None
+    ) -> "JobBody":
         """Returns a job that a worker of this node is running."""
         return cls(
             id=claim.id, queue=claim.queue, label=claim.label, item=claim.item, state=State.RUNNING,
-            failures=claim.failures, crashes=claim.crashes, worker=worker,
+            failures=claim.failures, crashes=claim.crashes, worker=worker, node=node,
             progress=None if progress is None else short_progress(progress), tags=claim.tags or (),
         )  # fmt: skip
 
@@ -327,15 +379,14 @@ class QueueBody(msgspec.Struct, frozen=True, kw_only=True):
     last_done_ms: int | None = None
 
     @classmethod
-    def of(cls, count: Counts, wait_ms: int | None, figures: Figures | None, now: float) -> "QueueBody":
-        """Returns one queue from its counts in the store and the figures of the node."""
-        rate = 0.0 if figures is None else figures.rate(now)
+    def of(cls, count: Counts, wait_ms: int | None, share: Share) -> "QueueBody":
+        """Returns one queue from its counts in the store and its throughput in all nodes."""
         return cls(
             name=count.queue, queued=count.queued, future=count.future, limited=count.limited, running=count.running,
             done=count.done, failed=count.failed, cancelled=count.cancelled,
-            rate=rounded(rate) or 0.0,
-            mean_duration_s=None if figures is None else rounded(figures.mean(now)),
-            eta_s=rounded(eta(count.queued - count.future, rate)),
+            rate=rounded(share.rate) or 0.0,
+            mean_duration_s=rounded(share.mean),
+            eta_s=rounded(eta(count.queued - count.future, share.rate)),
             oldest_wait_s=None if wait_ms is None else wait_ms / 1000,
             last_done_ms=count.last_done_ms,
         )  # fmt: skip
@@ -372,15 +423,15 @@ def queue_bodies(
     counts: Sequence[Counts],
     waiting: Iterable[tuple[str, int]],
     served: Iterable[str],
-    figures: Mapping[str, Figures],
-    now: float,
+    throughput: Mapping[str, Share],
 ) -> list[QueueBody]:
     """Returns every queue that has jobs or a crew, by name, and all queues together as the last element."""
     by_name = {count.queue: count for count in counts}
     waits = dict(waiting)
     names = sorted({*by_name, *served})
     each = [
-        QueueBody.of(by_name.get(name) or Counts(queue=name), waits.get(name), figures.get(name), now) for name in names
+        QueueBody.of(by_name.get(name) or Counts(queue=name), waits.get(name), throughput.get(name, Share()))
+        for name in names
     ]
     return [*each, QueueBody.total(each)]
 
@@ -401,5 +452,5 @@ class HealthBody(msgspec.Struct, frozen=True):
         return cls(found.status, found.reasons)
 
 
-Body = WorkerBody | JobBody | QueueBody | HealthBody
-Identity = WorkerIdentity | JobIdentity | QueueIdentity
+Body = NodeBody | WorkerBody | JobBody | QueueBody | HealthBody
+Identity = NodeIdentity | WorkerIdentity | JobIdentity | QueueIdentity

@@ -3,7 +3,7 @@
 import msgspec
 
 from chargehand.model.job import JobRecord
-from chargehand.model.records import Counts, JobFilter
+from chargehand.model.records import Counts, HealthRow, JobFilter, NodeRow
 from chargehand.store import Store
 
 LAST = 100
@@ -20,6 +20,8 @@ class StoreLook(msgspec.Struct, frozen=True, kw_only=True):
     """Further jobs by their id."""
     crews: bool = False
     """The queues that have a crew."""
+    fleet: bool = False
+    """The nodes and their workers."""
     only_if_changed: bool = False
     """Read only if another process has written since the last read."""
     mark: int = 0
@@ -39,6 +41,8 @@ class StoreView(msgspec.Struct, frozen=True, kw_only=True):
     gone: tuple[str, ...] = ()
     """The ids that were asked for and do not exist."""
     served: tuple[str, ...] = ()
+    fleet: tuple[tuple[NodeRow, ...], tuple[HealthRow, ...]] | None = None
+    """The nodes, and the components of all of them."""
     error: str | None = None
     """Why nothing could be read."""
 
@@ -51,9 +55,13 @@ def take(store: Store, look: StoreLook) -> StoreView:
     found = {job.id: job for job in reversed(newest)}
     listed = {*found, *(claim.id for claim in (store.jobs.claims() if look.jobs else ()))}
     gone: list[str] = []
-    for job_id in dict.fromkeys((*look.ids, *listed)):
+    wanted = [job_id for job_id in dict.fromkeys((*look.ids, *listed)) if job_id not in found]
+    if len(wanted) > 1:  # with one query: the store may be a server elsewhere
+        page = store.jobs.find(JobFilter(ids=tuple(wanted), limit=len(wanted)))
+        found |= {job.id: job for job in reversed(page)}
+    for job_id in wanted:
         if job_id not in found:
-            job = store.jobs.get(job_id)
+            job = store.jobs.get(job_id)  # by an alias
             if job is not None:
                 found[job_id] = job
             else:
@@ -66,4 +74,5 @@ def take(store: Store, look: StoreLook) -> StoreView:
         listed=frozenset(listed),
         gone=tuple(gone),
         served=tuple(crew.queue for crew in store.fleet.crews(living=True)) if look.crews else (),
+        fleet=(tuple(store.fleet.nodes()), tuple(store.fleet.health())) if look.fleet else None,
     )

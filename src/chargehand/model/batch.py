@@ -6,7 +6,7 @@ import msgspec
 
 from chargehand.model.chores import Chore
 from chargehand.model.job import Claim, Enqueued, NewJob, Settlement
-from chargehand.model.records import RecurringPlan
+from chargehand.model.records import NodeRequest, RecurringPlan
 
 
 class Want(msgspec.Struct, frozen=True):
@@ -113,3 +113,5 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     """Every recurring job; None if that was not read."""
     waiting: tuple[tuple[str, int], ...] | None = None
     """Queues with due jobs, and for how many ms the next one has been due; None if that was not read."""
+    asked: tuple[NodeRequest, ...] | None = None
+    """The requests to this node that callers elsewhere have left in the store; None if that was not read."""

@@ -138,6 +138,21 @@ class LookAtQueues(msgspec.Struct, frozen=True):
     """Reads which queues have due jobs, and what is known of other nodes."""
 
 
+class AnswerRequest(msgspec.Struct, frozen=True):
+    """Answers a request that reached this node through the store."""
+
+    id: str
+    answer: str | None
+    """The reply as JSON; None: the caller waits for none."""
+
+
+class Lead(msgspec.Struct, frozen=True):
+    """Asks for which crews this node calls `discover`: of those that it is ready for, if no other node does."""
+
+    ready: tuple[str, ...]
+    unready: tuple[str, ...] = ()
+
+
 Chore = (
     SetPause
     | ClearPause
@@ -157,4 +172,6 @@ Chore = (
     | TakeSnapshot
     | LookAtPauses
     | LookAtQueues
+    | AnswerRequest
+    | Lead
 )

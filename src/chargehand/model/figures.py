@@ -4,6 +4,7 @@ Counting is cheap, because it is done for every job, even if nothing reads the f
 """
 
 from collections import deque
+from collections.abc import Iterable
 
 import msgspec
 
@@ -18,6 +19,15 @@ class Slot(msgspec.Struct):
     until: float
     ended: int = 0
     seconds: float = 0.0
+
+
+class Share(msgspec.Struct, array_like=True, frozen=True):
+    """The throughput of a queue in one node."""
+
+    rate: float = 0.0
+    """Jobs per second."""
+    mean: float | None = None
+    """The mean duration of a job in seconds; None if none has ended."""
 
 
 class Figures:
@@ -64,6 +74,20 @@ class Figures:
         self._expire(now)
         count = sum(slot.ended for slot in self._slots)
         return sum(slot.seconds for slot in self._slots) / count if count else None
+
+    def share(self, now: float) -> Share:
+        """Returns both figures."""
+        return Share(self.rate(now), self.mean(now))
+
+
+def together(shares: Iterable[Share]) -> Share:
+    """Returns the throughput in all nodes: the sum of the rates, and the mean weighted by them."""
+    found = [share for share in shares if share.rate]
+    timed = [(share.rate, share.mean) for share in found if share.mean is not None]
+    weight = sum(rate for rate, _ in timed)
+    return Share(
+        sum(share.rate for share in found), sum(rate * mean for rate, mean in timed) / weight if weight else None
+    )
 
 
 def eta(due: int, rate: float) -> float | None:

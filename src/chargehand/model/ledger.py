@@ -420,6 +420,27 @@ class Ledger:
         due = [search.due() for pool, search in pools if pool.idle and not pool.paused]
         return min((moment for moment in due if moment is not None), default=None)
 
+    def leading(
+        self, staffed: Collection[str], shared: Collection[str], now: float
+    ) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Returns the crews for which this node is ready to call `discover`, and those for which it is not.
+
+        `staffed` are the crews with a worker that works or will work, and `shared` the queues that other nodes serve,
+        too. For those a node needs a free worker to begin, and stops if none has been free for a while.
+        """
+        ready: list[str] = []
+        for crew, search in self.searches.items():
+            pool = self.pools[crew]
+            goes_on = pool.queue not in shared or (search.led and not search.is_stuck(now))
+            if crew in staffed and not pool.paused and not self.closed and (pool.idle or pool.asleep or goes_on):
+                ready.append(crew)
+        return tuple(ready), tuple(crew for crew in self.searches if crew not in ready)
+
+    def lead(self, crews: Collection[str], now: float) -> None:
+        """Records for which crews this node calls `discover`; other nodes do it for the others."""
+        for crew, search in self.searches.items():
+            search.lead(crew in crews, now)
+
     @property
     def blind(self) -> dict[str, str]:
         """Crews whose `discover` fails repeatedly, each with the last error."""
@@ -589,6 +610,12 @@ class Ledger:
         """Whether no worker holds a job and nothing waits to be written."""
         waiting = self._settlements or self._requests or self._chores or self._postponed_until is not None
         return not (self.held or waiting or self.in_flight)
+
+    @property
+    def has_nothing(self) -> bool:
+        """Whether no worker holds a job, none is prefetched, and every outcome is written."""
+        unwritten = self._settlements or self._postponed.settlements or (self.in_flight and self.in_flight.settlements)
+        return not (self.held or unwritten or any(pool.prefetched for pool in self.pools.values()))
 
     # batches
 

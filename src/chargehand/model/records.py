@@ -72,6 +72,36 @@ class OtherNodes(msgspec.Struct, frozen=True):
     """The time of the clock that all nodes share; None if it is the clock of this machine."""
 
 
+class LivingNode(msgspec.Struct, frozen=True, kw_only=True):
+    """A node that lives, with what callers may address on it."""
+
+    name: str
+    life: str
+    crews: tuple[str, ...] = ()
+    workers: tuple[str, ...] = ()
+    """The components of its workers, as its health rows have them."""
+
+
+class NodeRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """A request to one life of a node, from a caller that reaches this node only through the store."""
+
+    id: str
+    life: str
+    kind: str
+    body: str
+    """The request as JSON, as on the node's control socket."""
+
+
+class NodeReply(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of a request to a node."""
+
+    id: str
+    answer: str | None
+    """The reply as JSON, as on the node's control socket; None: there is none yet."""
+    lives: bool
+    """Whether the node still lives."""
+
+
 class NewLife(msgspec.Struct, frozen=True):
     """A life that a node has begun because other nodes had taken it for dead."""
 
@@ -99,7 +129,10 @@ class CrewRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Pause(msgspec.Struct, frozen=True, kw_only=True):
-    """A pause flag of one worker (`worker:crew:index`), of a crew (its name) or of everything (`*`)."""
+    """A pause flag of one worker (`worker:crew:index`), of a crew (its name) or of everything (`*`).
+
+    With a node in front (`node/crew`), it is about this node alone.
+    """
 
     scope: str
     who: str
@@ -158,6 +191,29 @@ class HealthRow(msgspec.Struct, frozen=True, kw_only=True):
     boot: str | None = None
     """The boot of its node's machine, and the pid namespace: only there has the pid a meaning. None: on this one."""
     pid_namespace: str | None = None
+
+
+class NodeCrew(msgspec.Struct, frozen=True, kw_only=True):
+    """A crew that a node serves, and the number of workers that it has there, by the settings or by an operator."""
+
+    name: str
+    queue: str
+    workers: int
+
+
+class NodeRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A node as another process reads it. Of one that is gone, only its health rows and its crews are left."""
+
+    name: str
+    lives: bool
+    """Whether it is registered; a store for one node does not know: check the pid."""
+    started_ms: int | None
+    """When this life was registered."""
+    about: NodeAbout | None
+    last_heartbeat_ms: int | None
+    age_ms: int | None
+    """The age of the last heartbeat by the store's clock when the row was read."""
+    crews: tuple[NodeCrew, ...]
 
 
 class CrashReport(msgspec.Struct, frozen=True, kw_only=True):

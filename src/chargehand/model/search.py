@@ -1,6 +1,7 @@
 """How a crew discovers work in the application's own tables: when to search, from which item on, and when to stop.
 
-Pure. One worker of a crew searches at a time; the items become jobs, which are treated like all others.
+Pure. One worker of a crew searches at a time, also of many nodes; the items become jobs, which are treated like all
+others.
 
 The order of the items is the application's own, such as the collation of its database: keys are compared for equality
 alone. A search that goes on must not return to an item that it has passed.
@@ -19,6 +20,8 @@ PAGE = 200
 ENOUGH = 100
 """The number of discovered jobs in the queue below which the search continues."""
 LONGEST_PAUSE = 60.0
+OVERDUE = 5.0
+"""Seconds after which a node that has no free worker leaves a search that is due to another node."""
 SHOWN = 100
 """The number of characters of a key in an error."""
 
@@ -80,6 +83,8 @@ class Search(msgspec.Struct):
     """The items of the last page, and `landmark`: none of them follows `after`."""
     landmark: str | None = None
     """The last item of page 1, 2, 4, 8 and so on: a search that goes in a circle, however long, returns to it."""
+    led: bool = True
+    """Whether this node searches for the crew; of several nodes, one does."""
 
     def due(self) -> float | None:
         """Returns when the next page is due; None during a call, or while enough jobs are queued."""
@@ -91,7 +96,21 @@ class Search(msgspec.Struct):
 
     @property
     def _may_look(self) -> bool:
-        return self.asked is None and not self.storing and self.waiting < ENOUGH
+        return self.led and self.asked is None and not self.storing and self.waiting < ENOUGH
+
+    def lead(self, led: bool, now: float) -> None:
+        """Records whether this node searches for the crew; one that begins does so at once, from the first item on."""
+        if led != self.led:
+            self._restart()
+            self.waiting = self.failures = self.failed_at = 0
+            self.error = None
+            self.look_at = self.asleep_at = now
+        self.led = led
+
+    def is_stuck(self, now: float) -> bool:
+        """Returns whether a search has been due for long: no worker of this node was free for it."""
+        due = self.due()
+        return due is not None and now - due >= OVERDUE
 
     def begin(self, worker: str, now: float) -> Look:
         """Records that this worker calls `discover`, and returns the request."""

@@ -141,6 +141,8 @@ class NodeStatus(msgspec.Struct, frozen=True, kw_only=True):
     """Queues with due work that no worker will take, each with the reason."""
     blind: dict[str, str] = {}
     """Crews whose discovery fails, each with the reason."""
+    drain: str | None = None
+    """`draining` or `drained`, from the order to drain the node until workers are started again; null otherwise."""
     suspect_after: int = DEFAULT_POLICY.suspect_after
     """After how many failures in a row a worker is suspect."""
     verdict: Findings = Findings(Verdict.HEALTHY)

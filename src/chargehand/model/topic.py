@@ -15,9 +15,11 @@ from chargehand.model.job import FINISHED
 ALL_QUEUES = "queue:status"
 ALL_JOBS = "queue:jobs"
 HEALTH = "system:health"
-DEFAULT = (ALL_QUEUES, "queue:*:status", "worker:*:status", HEALTH)
+DEFAULT = (ALL_QUEUES, "queue:*:status", "worker:*:status", "node:*:status", HEALTH)
 """All topics except those of jobs."""
-FORMS = ("queue:status", "queue:*:status", "queue:jobs", "job:*", "worker:*:*:status", "system:health")
+FORMS = (
+    "queue:status", "queue:*:status", "queue:jobs", "job:*", "worker:*:*:status", "node:*:status", "system:health",
+)  # fmt: skip
 """Every topic has one of these forms; `*` stands for one or more segments."""
 MOST_PATTERNS = 100
 LONGEST = 300
@@ -98,6 +100,11 @@ def job_topic(job_id: str) -> str:
 def worker_topic(component: str) -> str:
     """Returns the topic of a worker."""
     return f"{component}:status"
+
+
+def node_topic(name: str) -> str:
+    """Returns the topic of a node."""
+    return f"node:{name}:status"
 
 
 def has_ended(event: dict[str, Any]) -> bool:

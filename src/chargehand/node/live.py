@@ -4,22 +4,23 @@ Without subscribers it only counts what the figures need, and reads the queues n
 the charts have a past. It never waits: the reader thread reads what only the store knows.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from chargehand import clock
 from chargehand.live.bodies import HealthBody, QueueBody, QueueIdentity, WorkerBody, queue_bodies, worker_body
 from chargehand.live.broker import Broker
+from chargehand.live.components import GONE, Component, addressed, component_of, nodes_of, shares, worker_of
 from chargehand.live.store_view import StoreLook, StoreView
 from chargehand.model.batch import Batch, Result
-from chargehand.model.figures import Figures
+from chargehand.model.figures import Figures, Share, rounded, together
 from chargehand.model.fleet.fleet import Fleet
-from chargehand.model.health import judge
+from chargehand.model.health import APP, judge
 from chargehand.model.job import State
 from chargehand.model.ledger import Ledger, Todo
 from chargehand.model.past import NEVER, Past
-from chargehand.model.records import Counts
-from chargehand.model.topic import HEALTH, Patterns, queue_topic, worker_topic
+from chargehand.model.records import Counts, HealthRow, NodeRow
+from chargehand.model.topic import HEALTH, Patterns, node_topic, queue_topic, worker_topic
 from chargehand.node.handle import Handle
 from chargehand.node.live_jobs import LiveJobs
 from chargehand.node.reader import Reader
@@ -36,6 +37,8 @@ LOOK_GAP = 0.25
 """Least seconds between two reads of the store; also at least four times as long as the last one took."""
 POLL = 2.0
 """Seconds between two checks whether another process has written; a process on this machine also sends a hint."""
+FLEET_POLL = 1.0
+"""Seconds between two reads of the nodes, their workers and the followed jobs in a store that several nodes share."""
 
 Beside = tuple[dict[str, str], str | None, dict[str, str], tuple[str, ...]]
 """Problems beside the workers: queues that no worker serves, each with the reason; why the store fails; crews whose
@@ -54,9 +57,12 @@ class Live:
         handles: Mapping[str, Handle],
         reader: Reader,
         system: Callable[[], Beside],
+        *,
+        shared: bool = False,
     ) -> None:
+        """`shared`: other nodes may use the store; what they do is read from it."""
         self._plan, self._fleet, self._ledger, self._handles = plan, fleet, ledger, handles
-        self._reader, self._system = reader, system
+        self._reader, self._system, self._shared = reader, system, shared
         self.broker = Broker(life)
         self.jobs = LiveJobs(self.broker, plan.node, ledger)
         self.watched = False
@@ -72,9 +78,20 @@ class Live:
         """Until when each worker's budget of events is used up."""
         self._busy_at = self._publish_at = 0.0
         self._counts: tuple[tuple[Counts, ...], tuple[tuple[str, int], ...]] | None = None
+        self._others: dict[str, WorkerBody] = {}
+        """The workers of other nodes, by the keys under which they are published."""
+        self._shares: dict[str, list[Share]] = {}
+        """By queue: the throughput in each other node."""
+        self._served = frozenset(crew.queue for crew in plan.crews)
+        """The queues of the crews of all nodes that live."""
+        self._gone: tuple[str, ...] | None = None
+        """The nodes that are gone, as they were read last; None: not yet."""
         self._beside: Beside | None = None
         self._stirred = False
+        self._awaited = False
+        """Whether a new subscriber waits for the next read."""
         self._look_at = self._poll_at = 0.0
+        self._fleet_at = 0.0 if shared else NEVER
         self._asked: tuple[int, int] | None = None
         """The read in progress: its number, and the broker's version when it was started."""
         self._looks = 0
@@ -90,14 +107,16 @@ class Live:
             self.watched = False
             self._reader.rest()
             self._asked = None
+            self._shares, self._gone = {}, None  # nobody reads them from now on
             return 0
         if not self.watched:
             self.watched, self._asked = True, None  # a read for the past alone would be in the way
             self._urgent.update(self._fleet.places, self._workers)
             self._poll_at, self._look_at = now + POLL, now
+            self._fleet_at = now if self._shared else NEVER
             news = True
         if news:
-            self._stirred, self._look_at = True, now
+            self._stirred, self._awaited, self._look_at = True, True, now
         return self._looks + 1 if news or self._stirred else self._looks
 
     # events of the node; all of them are cheap without subscribers
@@ -172,6 +191,8 @@ class Live:
         if self._urgent:
             return 0.0
         moments = [self._poll_at, self.past.due()]
+        if self._asked is None:
+            moments.append(self._fleet_at)
         if self._busy or self.jobs.waiting:
             busy_at = self._busy_at if self._busy and not self.jobs.waiting else 0.0
             moments.append(max(self._publish_at, busy_at))
@@ -196,7 +217,8 @@ class Live:
             self._publish_health()
         if (self._busy or self.jobs.waiting) and now >= self._publish_at:
             self._publish_work(now)
-        if self._asked is None and ((self._stirred and now >= self._look_at) or now >= self._poll_at):
+        stirred = self._stirred and now >= self._look_at
+        if self._asked is None and (stirred or now >= min(self._poll_at, self._fleet_at)):
             self._look(now)
 
     def _publish_work(self, now: float) -> None:
@@ -229,20 +251,62 @@ class Live:
                 self._paid_until[component] = max(now, self._paid_until.get(component, 0.0)) + WORK_GAP
 
     def _publish_health(self) -> None:
-        unserved, failing, blind, gone = self._beside = self._system()
-        workers = [self._workers[component] for component in self._fleet.places if component in self._workers]
-        found = judge(workers, unserved, store_failing=failing, blind=blind, gone=gone)
+        unserved, failing, blind, noticed = self._beside = self._system()
+        gone = noticed if self._gone is None else self._gone
+        own = [self._workers[component] for component in self._fleet.places if component in self._workers]
+        others = [worker for worker in self._others.values() if worker.node not in gone]
+        found = judge(addressed([*own, *others]), unserved, store_failing=failing, blind=blind, gone=gone)
         self.broker.publish(HEALTH, HEALTH, "health", HealthBody.of(found), clock.now_ms())
+
+    def _publish_fleet(self, nodes: Sequence[NodeRow], rows: Sequence[HealthRow]) -> None:
+        """Publishes all nodes, and the workers of the others: this node knows its own better than the store."""
+        here = self._plan.node
+        components = [component_of(row) for row in rows if row.node != here or row.component == APP]
+        bodies = nodes_of(nodes, [*components, *self._workers.values()])
+        before = self._gone, self._others
+        self._gone = tuple(body.name for body in bodies if body.status == GONE)
+        theirs = (crew.queue for node in nodes if node.lives for crew in node.crews)
+        self._served = frozenset((*(crew.queue for crew in self._plan.crews), *theirs))
+        self._publish_others([each for each in components if each.node != here])
+        if before != (self._gone, self._others):
+            self._publish_health()
+        at_ms = clock.now_ms()
+        topics: set[str] = set()
+        for body in bodies:
+            topic = node_topic(body.name)
+            topics.add(topic)
+            self.broker.publish(topic, topic, "node", body, at_ms, ignoring=("beat_age_ms",))
+        for topic in set(self.broker.keys("node:")) - topics:
+            known = self.broker.get(topic)
+            assert known is not None
+            self.broker.remove(topic, topic, "node", known.body.identity, at_ms)
+
+    def _publish_others(self, components: Sequence[Component]) -> None:
+        before, at_ms = self._others, clock.now_ms()
+        self._shares = shares(components)
+        bodies = [worker_of(each) for each in components if each.component != APP]
+        self._others = {f"{worker_topic(body.component)}@{body.node}": body for body in bodies}
+        for key, body in self._others.items():
+            self.broker.publish(key, worker_topic(body.component), "worker", body, at_ms)
+        for key in before.keys() - self._others.keys():
+            gone = before[key]
+            self.broker.remove(key, worker_topic(gone.component), "worker", gone.identity, at_ms)
 
     # the store
 
     def _look(self, now: float) -> None:
         self._looks += 1
         self._asked = (self._looks, self.broker.version)
-        poll = now >= self._poll_at
-        look = self.jobs.look(StoreLook(only_if_changed=not self._stirred, mark=self._looks), poll=poll)
-        self._stirred, self._poll_at = False, now + POLL
-        self._reader.ask(look)
+        poll, fleet = now >= self._poll_at, now >= self._fleet_at
+        stirred = self._stirred and (poll or self._awaited or now >= self._look_at)
+        look = StoreLook(
+            queues=poll or stirred, fleet=fleet, only_if_changed=not (stirred or fleet), mark=self._looks
+        )  # fmt: skip
+        self._reader.ask(self.jobs.look(look, poll=poll or fleet))
+        if poll or stirred:
+            self._stirred, self._awaited, self._poll_at = False, False, now + POLL
+        if fleet:
+            self._fleet_at = now + FLEET_POLL
 
     def seen(self, seen: StoreView, took: float, now: float) -> None:
         """Take over the result of a read."""
@@ -259,13 +323,26 @@ class Live:
             self._keep(now, took)
             return
         self.jobs.seen(seen, version)
+        if seen.fleet is not None:
+            self._publish_fleet(*seen.fleet)
         if seen.counts is not None or any(figures.moved(now) for figures in self._figures.values()):
             self._publish_queues(now)
 
     def _queues(self, now: float) -> list[QueueBody]:
         """Returns the body of every queue; empty before the first read."""
-        served = [crew.queue for crew in self._plan.crews]
-        return [] if self._counts is None else queue_bodies(*self._counts, served, self._figures, now)
+        own = {queue: [figures.share(now)] for queue, figures in self._figures.items()}
+        queues = {*own, *self._shares}
+        throughput = {queue: together((*own.get(queue, ()), *self._shares.get(queue, ()))) for queue in queues}
+        return [] if self._counts is None else queue_bodies(*self._counts, self._served, throughput)
+
+    def rates(self, now: float) -> dict[str, Share]:
+        """Returns by queue the throughput in this node, if there was any lately."""
+        found = {queue: figures.share(now) for queue, figures in self._figures.items()}
+        return {
+            queue: Share(rounded(share.rate) or 0.0, rounded(share.mean))
+            for queue, share in found.items()
+            if share.rate
+        }
 
     def _keep(self, now: float, took: float = 0.0) -> None:
         self.past.keep(self._queues(now), clock.now_ms(), now, took)

@@ -69,7 +69,7 @@ class LiveJobs:
             for component, held in self._ledger.held.items():
                 for claim in held.claims.values():
                     if self._known(claim.id) is None:  # otherwise its progress is known, too
-                        self._change(claim.id, partial(JobBody.of_claim, claim, component))
+                        self._change(claim.id, partial(JobBody.of_claim, claim, component, node=self._node))
         unknown = [job_id for job_id in new_ids if self._known(job_id) is None]
         return new_list or bool(unknown)
 
@@ -116,14 +116,14 @@ class LiveJobs:
         if not (self._all or self._ids) or isinstance(todo, Search):
             return
         for claim in todo if isinstance(todo, list) else (todo,):
-            self._change(claim.id, partial(JobBody.of_claim, claim, component))
+            self._change(claim.id, partial(JobBody.of_claim, claim, component, node=self._node))
 
     def progressed(self, component: str, job: str | None, progress: ProgressFrame) -> None:
         """A worker reported progress."""
         held = self._ledger.held.get(component)
         claim = held and (held.claim if job is None else held.find(job))
         if claim is not None and self._wanted(claim.id):
-            self._change(claim.id, partial(JobBody.of_claim, claim, component, progress))
+            self._change(claim.id, partial(JobBody.of_claim, claim, component, progress, node=self._node))
 
     def committed(self, batch: Batch, result: Result) -> bool:
         """A batch was committed. Returns whether jobs must be read to know their new state."""

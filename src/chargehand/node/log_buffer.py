@@ -7,6 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 KEPT = 5000
+FIELDS = 150
+"""About how many characters the fields of an entry have as JSON, beside its text."""
 
 
 class LogEntry:
@@ -40,6 +42,8 @@ class LogBuffer(logging.Handler):
         super().__init__()
         self.entries: deque[LogEntry] = deque(maxlen=KEPT)
         self.on_entry: Callable[[LogEntry], None] | None = None
+        self._added = 0
+        """How many entries there were; the number of the last one."""
 
     def emit(self, record: logging.LogRecord) -> None:
         facts: dict[str, Any] = dict(getattr(record, "facts", {}))
@@ -50,9 +54,31 @@ class LogBuffer(logging.Handler):
         event = facts.get("event")
         entry = LogEntry(int(record.created * 1000), record.levelname.lower(), text, component, job, event)
         self.entries.append(entry)
+        self._added += 1
         if self.on_entry is not None and threading.current_thread() is threading.main_thread():
             self.on_entry(entry)  # only the main thread may use sockets; lines of other threads are only kept
 
     def last(self, scope: str | None, job: str | None, count: int) -> list[LogEntry]:
         """Returns the newest matching entries, oldest first."""
         return [entry for entry in self.entries if entry.concerns(scope, job)][-count:] if count else []
+
+    def tail(
+        self, scope: str | None, job: str | None, count: int, after: int | None, most: int
+    ) -> tuple[list[LogEntry], int]:
+        """Returns the newest matching entries, oldest first, and the number of the last entry of all.
+
+        `after`: only entries that follow the one of this number. `most`: how many characters they have together.
+        """
+        entries, last = list(self.entries), self._added
+        if after is not None and after <= last:
+            entries = entries[max(0, len(entries) - (last - after)) :]
+        found: list[LogEntry] = []
+        for entry in reversed(entries):
+            if len(found) >= count:
+                break
+            if entry.concerns(scope, job):
+                most -= len(entry.text) + FIELDS
+                if most < 0:
+                    break
+                found.append(entry)
+        return found[::-1], last

@@ -19,11 +19,12 @@ from chargehand.errors import EXIT_ERROR, EXIT_STORE, summary
 from chargehand.model import chores
 from chargehand.model.batch import NOTHING, Batch, Result
 from chargehand.model.diary import Diary
+from chargehand.model.drain import DrainState
 from chargehand.model.failover import Comparison
 from chargehand.model.fleet.fleet import Fleet
 from chargehand.model.fleet.lifecycle import GpusRead
 from chargehand.model.fleet.pace import Pace
-from chargehand.model.health import judge
+from chargehand.model.health import judge, will_work
 from chargehand.model.job import FINISHED, Settlement, State
 from chargehand.model.lease import CutOff, longest_end
 from chargehand.model.ledger import Ledger
@@ -33,6 +34,7 @@ from chargehand.node.fingerprint import fingerprint
 from chargehand.node.followers import Followers
 from chargehand.node.gpus import Gpus
 from chargehand.node.health_rows import HealthRows
+from chargehand.node.inbox import Inbox
 from chargehand.node.live import Live
 from chargehand.node.log_buffer import LogBuffer
 from chargehand.node.loop import Channel, Loop
@@ -120,9 +122,13 @@ class Node:
         stopping = [crew.name for crew in plan.crews if crew.when_cut_off == "stop"]
         self._cut_off: CutOff | None = None
         """Set if others may take the jobs of this node, and some of its crews stop before."""
+        self._shares_searches = False
+        """Whether this node has crews that discover, and other nodes may have them, too."""
         beat = plan.liveness.node_beat
         if self._location.server is not None:
             beat = min(beat, plan.liveness.lease / BEATS_A_LEASE)
+            self._ledger.lead((), now)  # until the store has answered for which crews this node looks
+            self._shares_searches = bool(discovering)
             if stopping:
                 self._cut_off = CutOff(plan.liveness.lease, longest_end(plan.liveness), now)
                 beat = min(beat, self._cut_off.beat_every)
@@ -131,6 +137,7 @@ class Node:
         self._health_rows = HealthRows(
             self._fleet, self._ledger, self._supervisor.handles, now=now, beat=beat,
             history=plan.retention.history_every_ms / 1000 if plan.history else None,
+            shared=None if self._location.server is None else self._about,
         )  # fmt: skip
         self._diary = Diary()
         self._store = self._store_thread(plan)
@@ -142,6 +149,7 @@ class Node:
         self._live = Live(
             self._lives.life, plan, self._fleet, self._ledger, self._supervisor.handles, self._reader,
             lambda: (self._requests.unserved, self._failing, self._ledger.blind, self._requests.others.gone),
+            shared=self._location.server is not None,
         )  # fmt: skip
         # Events of the supervisor that come with every job go to the subscribers directly.
         self.began, self.worked, self.heard = self._live.began, self._live.worked, self._live.heard
@@ -154,6 +162,7 @@ class Node:
             self._loop, self._location.socket, _raise_descriptor_limit() // 2, self._requests, self._subscribers,
             self._followers, self._stacks, log_buffer, Documents(self.status, self._past, self._history),
         )  # fmt: skip
+        self._inbox = Inbox(self._ledger, self._server.carry_out)
         self._files = OwnFiles(self._loop, self._server, self._location, lock)
         self._sleeping = [crew.name for crew in plan.crews if crew.idle_exit is not None]
         """Crews with an idle timeout, whose workers end when they have no work."""
@@ -286,6 +295,8 @@ class Node:
             self._gpus.ask(now)
         if now >= self._stacks.due():
             self._stacks.step(now)
+        if self._requests.drain.state is DrainState.DRAINING:
+            self._check_drain(now)
         for crew in self._sleeping:
             self._ledger.pools[crew].asleep = self._fleet.could_wake(crew)
         if self._live.watched or now >= self._live.due():
@@ -323,7 +334,10 @@ class Node:
         if now >= self._health_rows.due() and self._gone_at is None:
             self._supervisor.beat()
             self._diary.weigh(self._fleet.places, clock.now_ms())
-            for chore in self._health_rows.chores(now, self._failing):
+            found = self._health_rows.chores(now, self._failing, self._requests.drain.state)
+            if self._shares_searches and chores.LookAtQueues() in found:
+                found.append(self._lead(now))
+            for chore in found:
                 self._ledger.chore(chore, now)
         if self._requests.pauses_due is not None and now >= self._requests.pauses_due:
             self._requests.pauses_due = None
@@ -332,6 +346,11 @@ class Node:
             self._requests.fire(now)
         for component, todo in (*self._ledger.looks(now), *self._ledger.gathered(now)):
             self._supervisor.hand_out(component, todo)
+
+    def _lead(self, now: float) -> chores.Lead:
+        """Returns the question for which crews this node calls `discover`."""
+        staffed = {place.crew for place in self._fleet.places.values() if will_work(place) and not place.paused}
+        return chores.Lead(*self._ledger.leading(staffed, self._requests.others.served, now))
 
     def _timeout(self, now: float, due: float) -> float:
         if self._gone_at is not None:
@@ -386,6 +405,8 @@ class Node:
                 if self._cut_off is not None:
                     self._cut_off.beaten(now, now)
                 self._requests.opened(news, now)
+                if self._shares_searches:
+                    self._ledger.chore(self._lead(now), now, urgent=True)
                 self._tether.send(encode("READY", {"pid": os.getpid()}))
             case Recovered(settlements, died):
                 if settlements:
@@ -472,7 +493,11 @@ class Node:
         for token, enqueued in result.enqueued:
             answer_enqueue(token, enqueued)
         self._requests.committed(batch, result, now)
+        if result.asked is not None:
+            self._inbox.receive(result.asked)
         self._live.committed(batch, result, now)
+        if batch.settlements or any(grant.claims for grant in result.grants):
+            self._health_rows.worked(now)
         if batch.settlements:
             self._diary.ended(batch.settlements, result.lost, clock.now_ms())
         for job_id in result.lost:
@@ -537,6 +562,13 @@ class Node:
 
     # documents for callers
 
+    def _about(self, now: float) -> dict[str, Any]:
+        """Returns what the node's health row tells others: it is left when the node is gone."""
+        return {
+            "machine": socket.gethostname(), "version": __version__, "started_ms": self._started_ms,
+            "rates": self._live.rates(now),
+        }  # fmt: skip
+
     def _past(self) -> list[dict[str, Any]]:
         return self._live.past.view(clock.now_ms())
 
@@ -566,6 +598,7 @@ class Node:
             paused=self._requests.paused,
             unserved=unserved,
             blind=blind,
+            drain=self._requests.drain.state,
             suspect_after=self._plan.jobs.suspect_after,
             verdict=judge(workers, unserved, store_failing=self._failing, blind=blind, gone=self._requests.others.gone),
         )
@@ -589,6 +622,18 @@ class Node:
         log.info("node stopping", event=log.Event.NODE_STOPPING, reason=why)
         self._ledger.close(clock.monotonic())
         self._supervisor.stop()
+
+    def _check_drain(self, now: float) -> None:
+        """Report if the node is drained, and end it if that was asked for: its host starts no other then."""
+        drain = self._requests.drain
+        if not drain.check(self._fleet.places.values(), settled=self._ledger.has_nothing):
+            return
+        ends = drain.ends
+        log.info("node drained", event=log.Event.NODE_DRAINED, node=self._plan.node, ends=ends)
+        self._health_rows.beat_soon(now)
+        if ends:
+            self._tether.send(encode("DRAINED", {}))
+            self.stop("the node is drained")
 
     def watch_signals(self) -> None:
         """Stop gracefully on SIGTERM. SIGINT is left to the host; SIGCHLD only wakes the loop."""

@@ -1,7 +1,7 @@
 """Replies on the node's control socket: each names the call that it answers, and says what became of it."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -9,11 +9,23 @@ from chargehand.errors import ChargehandError
 from chargehand.model.fleet.orders import Answer
 from chargehand.model.fleet.stacks import WorkerStacks
 from chargehand.model.job import Enqueued
-from chargehand.node.loop import Channel
 from chargehand.protocol.frame import encode
 
-Token = tuple[Channel, int]
-"""A caller: the connection, and the number of the call on it."""
+
+class Caller(Protocol):
+    """Whoever is answered: a connection to the control socket, or a request in the store."""
+
+    def send(self, frame: bytes) -> None:
+        """Sends a frame."""
+        ...
+
+    def connected(self) -> bool:
+        """Returns whether the caller still waits for an answer. Any thread may call it."""
+        ...
+
+
+Token = tuple[Caller, int]
+"""A caller, and the number of its call."""
 
 
 def waits(token: Token) -> bool:
@@ -23,8 +35,8 @@ def waits(token: Token) -> bool:
 
 def reply(token: Token, **body: Any) -> None:
     """Answer a call."""
-    channel, call = token
-    channel.send(encode("REPLY", {"call": call, **body}))
+    caller, call = token
+    caller.send(encode("REPLY", {"call": call, **body}))
 
 
 def refuse(token: Token, why: str, kind: str = "ChargehandError") -> None:

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from chargehand import clock, log
 from chargehand.errors import ChargehandError, ConfigurationError, UnknownCrew, summary
 from chargehand.live.bodies import node_worker
-from chargehand.model import chores
+from chargehand.model import chores, routing
 from chargehand.model.access import Deed
 from chargehand.model.batch import Batch, Request, Result
+from chargehand.model.drain import Drain
 from chargehand.model.fleet import orders
 from chargehand.model.fleet.fleet import Fleet
 from chargehand.model.fleet.lifecycle import PausesChanged, WorkWaits
@@ -33,6 +34,8 @@ from chargehand.settings.plan import NodePlan
 
 CLOCK_SKEW_MS = 1000
 """How far the clock may go back before times in the store are corrected."""
+STARTING = (Verb.START, Verb.RESTART, Verb.RESET)
+"""Orders that end the drain of the node, because they start workers. So does `scale`."""
 
 
 class Requests:
@@ -59,6 +62,7 @@ class Requests:
         """When the first pause expires."""
         self.unserved: dict[str, str] = {}
         self.others = OtherNodes()
+        self.drain = Drain()
         self._clock = StoreClock()
         self._recurring: list[RecurringPlan] = []
         self._clock_ms: int | None = None
@@ -93,12 +97,14 @@ class Requests:
                     remedy=f"chargehand reset {mark.component}",
                 )  # fmt: skip
         for scope, left_ms in news.pauses:
+            if routing.local(scope, self._plan.node) is None:
+                continue
             log.warning(
                 "a pause from before this node started is in force", event=log.Event.PAUSE_IN_FORCE, scope=scope,
                 left_s=None if left_ms is None else left_ms / 1000,
                 remedy="chargehand resume" if scope == "*" else f"chargehand resume {scope.removeprefix('worker:')}",
             )  # fmt: skip
-        self._paused(news.pauses, now)
+        self._paused(self._own_pauses(news.pauses), now)
         self._ledger.chore(chores.Recur(tuple(schedule.plans(self._plan.recurring, self._now_ms(now)))), now)
         past = {
             note.component: (restored(note, news.fingerprints.get(note.crew), now), note.restarts_total)
@@ -136,7 +142,7 @@ class Requests:
     def committed(self, batch: Batch, result: Result, now: float) -> None:
         """Apply what a committed batch means for pauses, sleeping workers, and callers that wait for an answer."""
         if result.pauses is not None:
-            self._paused(result.pauses, now)
+            self._paused(self._own_pauses(result.pauses), now)
         for crew, count in self._ledger.waiting().items():
             self._supervisor.tell(WorkWaits(crew, count))
         if result.waiting is not None and not self._fleet.stopping:
@@ -165,10 +171,17 @@ class Requests:
                 self._ledger.hint()
             elif isinstance(chore, chores.QueueFound):
                 self._found(chore.crew, done, now)
+            elif isinstance(chore, chores.Lead):
+                self._ledger.lead(done, now)
             elif isinstance(chore, chores.SetPause):
                 answer_order(chore.token, self._pausing(chore, done))
             elif isinstance(chore, chores.ClearPause):
                 answer_order(chore.token, orders.resumed(self._fleet, chore.scope))
+
+    def _own_pauses(self, pauses: tuple[tuple[str, int | None], ...]) -> tuple[tuple[str, int | None], ...]:
+        """Returns the pauses that concern this node, in the form in which it knows their scopes."""
+        found = ((routing.local(scope, self._plan.node), left) for scope, left in pauses)
+        return tuple((scope, left) for scope, left in found if scope is not None)
 
     def _paused(self, pauses: tuple[tuple[str, int | None], ...], now: float) -> None:
         self._pauses = [scope for scope, _ in pauses]
@@ -303,11 +316,15 @@ class Requests:
             reason=call.reason,
             count=call.count,
         )
+        whole = call.scope in (None, routing.ALL)
+        if call.end and not (verb is Verb.DRAIN and whole):
+            raise ConfigurationError("only a node that is drained as a whole can end: name the node, and no crew")
         match verb:
             case Verb.PAUSE | Verb.RESUME:
                 self._keep_pause(token, verb, call, now)
             case Verb.SCALE:
                 actions, answers = orders.scale(self._fleet, call.scope, call.count, now)
+                self.drain.lift()
                 self._supervisor.act(actions)
                 assert call.scope is not None
                 assert call.count is not None
@@ -316,15 +333,17 @@ class Requests:
             case _:
                 actions, answers = orders.carry_out(self._fleet, verb, call.scope, now)
                 self._supervisor.act(actions)
+                if verb is Verb.DRAIN and whole:
+                    self.drain.order(end=call.end)
+                elif verb in STARTING:
+                    self.drain.lift()
                 answer_order(token, answers)
         in_turn = verb in (Verb.PAUSE, Verb.RESUME)
         self._ledger.chore(chores.KeepDeed(self._deed(verb, call), token if in_turn else None), now)
 
     def _deed(self, verb: Verb, call: Call) -> Deed:
         """Returns the entry for the operator log."""
-        detail = call.reason if call.count is None else f"{call.count} workers"
-        if call.for_ms is not None:
-            detail = f"for {call.for_ms / 1000:g} s" + (f": {detail}" if detail else "")
+        detail = orders.detail_of(call.reason if call.count is None else f"{call.count} workers", call.for_ms)
         target = orders.normal_scope(self._fleet, call.scope)
         return Deed(who=call.who, origin=call.origin, verb=verb.value, target=target, detail=detail)
 

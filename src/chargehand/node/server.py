@@ -20,7 +20,7 @@ from chargehand.model.status import NodeStatus
 from chargehand.node.followers import Followers
 from chargehand.node.log_buffer import LogBuffer, LogEntry
 from chargehand.node.loop import Channel, Loop
-from chargehand.node.replies import refuse, refuse_with, reply
+from chargehand.node.replies import Token, refuse_with, reply
 from chargehand.node.requests import Requests
 from chargehand.node.stacks import StackRequests
 from chargehand.node.subscribers import Subscribers
@@ -30,6 +30,8 @@ from chargehand.system import private
 
 LINES_AT_ONCE = 200
 """Log lines in one reply: a line is cut at 4 KiB, and a reply must stay under 4 MiB."""
+TAIL_LIMIT = 1 << 18
+"""Characters of log lines in one reply that may go through the store."""
 
 _calls = msgspec.json.Decoder(Call)
 
@@ -164,6 +166,23 @@ class Server:
             log.warning("a caller sent a bad request", kind=frame.kind, why=error)
             self._disconnect(channel)
 
+    def carry_out(self, token: Token, kind: str, call: Call) -> None:
+        """Pass on a request that anybody may make, on the socket or through the store. Raises ChargehandError."""
+        match kind:
+            case "DIARY":
+                reply(token, diary=self._documents.diary(call.id))
+            case "STACKS":
+                self._stacks.ask(token, call)
+            case "WAKE":
+                self._requests.wake(call.id)
+                reply(token)
+            case "ORDER":
+                self._requests.order(token, call)
+            case "TAIL":
+                self._send_tail(token, call)
+            case _:
+                raise ChargehandError(f"this node does not know the request {kind}")
+
     def _dispatch(self, channel: Channel, kind: str, call: Call) -> None:
         """Pass a request on. A ChargehandError goes to the caller; a ValueError ends the connection."""
         token = channel, call.call
@@ -177,15 +196,6 @@ class Server:
                 reply(token, status=msgspec.to_builtins(self._documents.status()))
             case "PAST":
                 reply(token, queues=self._documents.past())
-            case "DIARY":
-                reply(token, diary=self._documents.diary(call.id))
-            case "STACKS":
-                self._stacks.ask(token, call)
-            case "WAKE":
-                self._requests.wake(call.id)
-                reply(token)
-            case "ORDER":
-                self._requests.order(token, call)
             case "CANCEL":
                 _check_count(len(call.ids))
                 self._requests.cancel(token, call)
@@ -202,7 +212,7 @@ class Server:
             case "UNFOLLOW":
                 self._followers.remove(channel, call.id)
             case _:
-                refuse(token, f"this node does not know the request {kind}")
+                self.carry_out(token, kind, call)
 
     # the log
 
@@ -214,6 +224,13 @@ class Server:
         reply(token, lines=[], more=False)
         if call.follow:
             self._readers[channel] = call
+
+    def _send_tail(self, token: Token, call: Call) -> None:
+        """Answer with the last lines, or those after the line `last`, as many as fit into one reply."""
+        self._requests.check_scope(call.scope)
+        after = None if call.last is None else int(call.last)
+        entries, last = self._log.tail(call.scope, call.id or None, call.count or 0, after, TAIL_LIMIT)
+        reply(token, lines=[entry.told() for entry in entries], last=str(last))
 
     def _send_to_readers(self, entry: LogEntry) -> None:
         for channel, call in list(self._readers.items()):

@@ -15,6 +15,8 @@ MOST_JOBS = 1000
 MOST_FOLLOWED = 10_000
 """The maximum number of jobs that one caller can wait for at the same time."""
 LONGEST_ADDRESS = 100
+WAKE = "WAKE"
+"""The request to look for items at once."""
 
 
 class Call(msgspec.Struct, frozen=True):
@@ -36,6 +38,8 @@ class Call(msgspec.Struct, frozen=True):
     topics: tuple[str, ...] = ()
     last: str | None = None
     mirror: bool = False
+    end: bool = False
+    """The node ends when it is drained."""
 
 
 @contextmanager

@@ -9,7 +9,7 @@ import msgspec
 from chargehand import codec
 from chargehand.model.access import Scope
 from chargehand.model.job import State
-from chargehand.model.records import Counts, NodeAbout
+from chargehand.model.records import Counts, NodeAbout, NodeCrew
 
 Record = TypeVar("Record", bound=msgspec.Struct)
 
@@ -35,13 +35,23 @@ def _scopes(text: str) -> tuple[Scope, ...]:
     return tuple(Scope(word) for word in json.loads(text))
 
 
+_about = msgspec.json.Decoder(NodeAbout)
+_crews = msgspec.json.Decoder(tuple[NodeCrew, ...])
+
+
+def about_of(text: str) -> NodeAbout:
+    """Returns what a node said about itself when it was registered."""
+    return _about.decode(text)
+
+
 _MADE_FROM: dict[str, Callable[[Any], Any]] = {
     **dict.fromkeys(("payload", "progress", "result", "metadata", "components"), _raw),
     **dict.fromkeys(("flags", "lines", "frames", "tags"), _texts),
     "scopes": _scopes,
     "state": State,
-    "charged": bool,
-    "node_lives": bool,
+    **dict.fromkeys(("charged", "node_lives", "lives"), bool),
+    "about": about_of,
+    "crews": _crews.decode,
 }
 """How to make the value of a field from its column, where they differ. A name means the same in every table."""
 
@@ -57,14 +67,6 @@ def records(kind: type[Record], rows: Iterable[tuple[Any, ...]]) -> list[Record]
             values[at] = None if values[at] is None else make(values[at])
         found.append(kind(**dict(zip(names, values, strict=True))))
     return found
-
-
-_about = msgspec.json.Decoder(NodeAbout)
-
-
-def about_of(text: str) -> NodeAbout:
-    """Returns what a node said about itself when it was registered."""
-    return _about.decode(text)
 
 
 def where(conditions: dict[str, Any]) -> tuple[str, list[Any]]:

@@ -63,6 +63,7 @@ def turn(
         pauses=pauses_of(store) if read_pauses else None,
         waiting=tuple(store.jobs.waiting()) if chores.LookAtQueues in kinds else None,
         recurring=tuple(store.jobs.recurring()) if read_recurring else None,
+        asked=tuple(store.fleet.requests(holder)) if changed else None,
     )
 
 
@@ -136,6 +137,10 @@ def do(chore: chores.Chore, tx: Transaction, holder: Holder, now: float) -> Any:
             return tx.fleet.others(holder)
         case chores.LookAtPauses():
             return None
+        case chores.AnswerRequest(request, answer):
+            tx.fleet.answer(request, answer)
+        case chores.Lead(ready, unready):
+            return tx.fleet.lead(ready, unready, holder)
         case _:
             assert_never(chore)
     return None

@@ -5,16 +5,18 @@ from typing import Literal
 
 import msgspec
 
-from chargehand.host.health import Component
 from chargehand.live.bodies import (
     HealthBody,
     JobBody,
     JobIdentity,
+    NodeBody,
+    NodeIdentity,
     QueueBody,
     QueueIdentity,
     WorkerBody,
     WorkerIdentity,
 )
+from chargehand.live.components import Component
 from chargehand.model.access import Operation
 from chargehand.model.doctor.diagnosis import Diagnosis
 from chargehand.model.fleet.cards import WorkerGpu
@@ -35,7 +37,7 @@ from chargehand.settings.plan import Page
 
 
 class SupervisorInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """The node that serves the store."""
+    """The node beside this process."""
 
     node: str | None
     pid: int | None
@@ -47,7 +49,7 @@ class SupervisorInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CrewInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """A crew: its queue, and its number of workers."""
+    """A crew: its queue, and its number of workers in all nodes."""
 
     crew: str
     queue: str
@@ -61,7 +63,7 @@ class Info(msgspec.Struct, frozen=True, kw_only=True):
     version: str
     node: str
     supervisor: SupervisorInfo | None
-    """Null if no node runs: then no jobs are performed."""
+    """Null if no node runs beside this process; in a store for one node, no jobs are performed then."""
     worker_enabled: bool
     """False while all workers are paused."""
     embed_workers: bool = True
@@ -258,8 +260,14 @@ class Recurring(msgspec.Struct, frozen=True):
     recurring: tuple[RecurringPlan, ...]
 
 
+class Nodes(msgspec.Struct, frozen=True):
+    """Every node that shares the store, by name; also those that are gone."""
+
+    nodes: tuple[NodeBody, ...]
+
+
 class NodeAnswer(msgspec.Struct, frozen=True):
-    """The status of the node; null if no node answers."""
+    """The status of the node beside this process; null if none answers. `nodes` lists all."""
 
     node: NodeStatus | None
 
@@ -360,6 +368,21 @@ class LiveEvent(msgspec.Struct, frozen=True, kw_only=True):
     timestamp_ms: int
 
 
+class NodeUpdate(LiveEvent, frozen=True, kw_only=True):
+    """The current state of a node, where several share the store."""
+
+    type: Literal["node_update"]
+    node: NodeBody
+
+
+class NodeRemoval(LiveEvent, frozen=True, kw_only=True):
+    """A node that was stopped."""
+
+    type: Literal["node_update"]
+    removed: bool
+    node: NodeIdentity
+
+
 class WorkerUpdate(LiveEvent, frozen=True, kw_only=True):
     """The current state of a worker."""
 
@@ -420,7 +443,8 @@ class Resync(LiveEvent, frozen=True, kw_only=True):
 
 
 EVENTS = (
-    WorkerUpdate, WorkerRemoval, QueueUpdate, QueueRemoval, JobUpdate, JobRemoval, HealthUpdate, Resync,
+    NodeUpdate, NodeRemoval, WorkerUpdate, WorkerRemoval, QueueUpdate, QueueRemoval, JobUpdate, JobRemoval,
+    HealthUpdate, Resync,
 )  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 import msgspec
 
+from chargehand.live.bodies import NodeBody, NodeCrewBody
 from chargehand.model.access import Operation
 from chargehand.model.doctor.causes import Finding, Severity
 from chargehand.model.fleet.orders import Answer
@@ -32,6 +33,7 @@ from chargehand.web.answers import (
     Made,
     MadeMany,
     NodeAnswer,
+    Nodes,
     OperationPage,
     Pauses,
     Queue,
@@ -115,6 +117,15 @@ HISTORY = HistoryPage(
         ),
     )
 )
+NODES = Nodes(
+    (
+        NodeBody(
+            name=NODE, status="healthy", machine="studio-1", version="0.1.0", pid=4700, started_ms=AT - 60_000,
+            last_beat_ms=AT, beat_age_ms=1_200,
+            crews=(NodeCrewBody(crew="tag", queue="tag", configured=2, live=2, busy=1),),
+        ),
+    )
+)  # fmt: skip
 INFO = Info(
     version="0.1.0",
     node=NODE,

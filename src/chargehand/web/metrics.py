@@ -1,4 +1,4 @@
-"""Metrics in the text format of Prometheus, or as OpenMetrics. Label values are bounded: crews, queues, codes, GPUs."""
+"""Metrics in the text format of Prometheus, or as OpenMetrics. Label values are bounded: nodes, crews, queues, GPUs."""
 
 import asyncio
 import re
@@ -20,6 +20,8 @@ from prometheus_client.registry import Collector
 
 from chargehand import __version__
 from chargehand.errors import ChargehandError
+from chargehand.live.bodies import NodeBody
+from chargehand.live.components import GONE
 from chargehand.model.fleet.lifecycle import Status
 from chargehand.model.records import Counts, CrashFilter
 from chargehand.model.status import HistogramStatus, NodeStatus, NodeWorker, TallyStatus
@@ -48,16 +50,23 @@ class MetricFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds since the last crash, for each crew that has crashed."""
     dropped: int = 0
     """The number of events that this process has dropped."""
+    shared: bool = False
+    """Whether several nodes may use the store: then the figures of a node have its name as a label."""
+    nodes: Sequence[NodeBody] = ()
+    """All nodes that share the store."""
 
 
 async def gather(hand: "Chargehand", in_thread: ThreadPool, dropped: int) -> MetricFacts:
     """Returns the facts. The node and the store are read concurrently; what does not arrive in time is left out."""
 
-    def ask_store() -> tuple[list[Counts], dict[str, int], dict[str, float]]:
+    shared = hand.location.server is not None
+
+    def ask_store() -> tuple[list[Counts], dict[str, int], dict[str, float], list[NodeBody]]:
         crews = [crew.name for crew in hand.known_crews()]
         newest = {crew: hand.crashes(CrashFilter(crew=crew, limit=1)) for crew in crews}
         since = {crew: found[0].age_ms / 1000 for crew, found in newest.items() if found}
-        return hand.counts(), dict(hand.internal.waiting()), since
+        nodes = hand.internal.nodes() if shared else []
+        return hand.counts(), dict(hand.internal.waiting()), since, nodes
 
     status, stored = await asyncio.gather(
         in_thread(hand.internal.node_status, LIMIT), in_thread(ask_store, LIMIT), return_exceptions=True
@@ -65,9 +74,11 @@ async def gather(hand: "Chargehand", in_thread: ThreadPool, dropped: int) -> Met
     for answer in (status, stored):
         if isinstance(answer, BaseException) and not isinstance(answer, ChargehandError):
             raise answer
-    counts, waiting, since = (None, {}, {}) if isinstance(stored, BaseException) else stored
+    counts, waiting, since, nodes = (None, {}, {}, []) if isinstance(stored, BaseException) else stored
     seen = None if isinstance(status, BaseException) else status
-    return MetricFacts(status=seen, counts=counts, waiting=waiting, since_crash=since, dropped=dropped)
+    return MetricFacts(
+        status=seen, counts=counts, waiting=waiting, since_crash=since, dropped=dropped, shared=shared, nodes=nodes
+    )  # fmt: skip
 
 
 def exposition(facts: MetricFacts, accept: str = "") -> tuple[bytes, str]:
@@ -77,8 +88,11 @@ def exposition(facts: MetricFacts, accept: str = "") -> tuple[bytes, str]:
         def collect(self) -> Iterator[Metric]:
             yield from _of_parts(facts)
             if facts.status is not None:
-                yield from _of_workers(facts.status)
-                yield from _of_tally(facts.status.tally)
+                node = facts.status.node if facts.shared else None
+                yield from _labelled(_of_workers(facts.status), node)
+                yield from _labelled(_of_tally(facts.status.tally), node)
+            if facts.nodes:
+                yield from _of_nodes(facts.nodes)
             yield from _of_queues(facts)
 
     registry = CollectorRegistry(auto_describe=False)
@@ -112,6 +126,31 @@ def _counter(name: str, text: str, labels: Sequence[str], values: Mapping[tuple[
     for label, value in values.items():
         found.add_metric(label, value)
     return found
+
+
+def _labelled(metrics: Iterator[Metric], node: str | None) -> Iterator[Metric]:
+    """Yields the metrics of a node, with its name as a label if others may use the store."""
+    for metric in metrics:
+        if node is not None:
+            metric.samples = [each._replace(labels={"node": node, **each.labels}) for each in metric.samples]
+        yield metric
+
+
+def _of_nodes(nodes: Sequence[NodeBody]) -> Iterator[Metric]:
+    """Yields what the store has of all nodes: every API process returns the same."""
+    about = {(n.name, n.machine or "", n.version or ""): 1.0 for n in nodes}
+    yield _gauge("node_info", "The nodes that share the store.", ("node", "machine", "version"), about)
+    gone = {(n.name,): float(n.status == GONE) for n in nodes}
+    yield _gauge("node_gone", "1 if the node has disappeared without having been stopped.", ("node",), gone)
+    beats = {(n.name,): n.beat_age_ms / 1000 for n in nodes if n.beat_age_ms is not None}
+    yield _gauge("node_last_beat_seconds", "Seconds since the node last wrote its health.", ("node",), beats)
+    workers = {
+        (n.name, crew.crew, state): float(getattr(crew, state))
+        for n in nodes
+        for crew in n.crews
+        for state in ("configured", "live", "busy")
+    }
+    yield _gauge("node_workers", "Workers of each node, from the store.", ("node", "crew", "state"), workers)
 
 
 def _of_parts(facts: MetricFacts) -> Iterator[Metric]:

@@ -33,7 +33,13 @@ def _text(limit: int) -> Any:
 
 
 Name = Annotated[str, Field(min_length=1, max_length=NAME_LIMIT), AfterValidator(_readable)]
-Scope = Annotated[str | None, Field(max_length=2 * NAME_LIMIT, description="A crew, or `worker:crew:0`; null: all.")]
+Scope = Annotated[
+    str | None,
+    Field(
+        max_length=3 * NAME_LIMIT,
+        description="A crew, `worker:crew:0`, or everything (null or `*`); with `node/` in front, of this node alone.",
+    ),
+]
 
 
 class Body(BaseModel):
@@ -98,6 +104,14 @@ class OrderIn(Body):
     scope: Scope = None
 
 
+class DrainIn(OrderIn):
+    """The scope of a drain, and whether the node ends then."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"scope": "gpu-1/*", "end": True}]})
+
+    end: bool = Field(default=False, description="The node ends when it is drained; only for a whole node.")
+
+
 class PauseIn(OrderIn):
     """The scope, the reason and the duration of a pause."""
 
@@ -112,7 +126,9 @@ class ScaleIn(Body):
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"scope": "tag", "count": 4}]})
 
-    scope: Name = Field(description="The crew.")
+    scope: Annotated[str, Field(min_length=1, max_length=2 * NAME_LIMIT), AfterValidator(_readable)] = Field(
+        description="The crew, on each node that has it; with `node/` in front, on this node alone."
+    )
     count: int = Field(ge=0, le=MOST_WORKERS)
 
 

@@ -74,7 +74,8 @@ class Site:
         """Returns whether jobs are performed, from the node and the store."""
         status = self.hand.internal.node_status()
         holder = None if status is not None else nodelock.holder(self.hand.location)
-        return readiness_of(self.hand.known_crews(), status, holder, self.hand.pauses())
+        others = self.hand.internal.elsewhere(status)
+        return readiness_of(self.hand.internal.known_crews(living=True), status, holder, self.hand.pauses(), others)
 
     async def _examine(self) -> Diagnosis:
         return await self.in_thread(lambda: examine.examine(self.hand), DOCTOR_LIMIT)

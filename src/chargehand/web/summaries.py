@@ -1,12 +1,15 @@
 """Combines the rows of the store and the status of the node into responses. The functions do no input or output."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence, Set
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from chargehand import __version__
-from chargehand.host.health import Component
+from chargehand.live.bodies import NodeBody
+from chargehand.live.components import GONE, Component, telemetry
+from chargehand.model import address
 from chargehand.model.fleet.lifecycle import ALIVE, Status
 from chargehand.model.health import APP, is_healthy, shown_status
 from chargehand.model.records import Counts, CrewRow, Pause
@@ -31,16 +34,22 @@ Holder = Mapping[str, Any]
 
 def workers_of(components: Sequence[Component], status: NodeStatus | None, now_ms: int) -> list[WorkerStatus]:
     """Returns every worker, ordered by node, crew and index; the node's own status takes precedence over its rows."""
-    found = {
-        (each.node, each.component): WorkerStatus(**msgspec.structs.asdict(each), index=_index(each.component))
-        for each in components
-        if each.component != APP
-    }
+    found = {(each.node, each.component): _of_row(each) for each in components if each.component != APP}
     if status is not None:
         for worker in status.workers:
             name = (status.node, worker.component)
             found[name] = _updated(found.get(name) or _without_row(worker, status.node, now_ms), worker, now_ms)
     return sorted(found.values(), key=lambda worker: (worker.node, worker.crew or "", worker.index or 0))
+
+
+def _of_row(shown: Component) -> WorkerStatus:
+    beside = telemetry(shown)
+    return WorkerStatus(
+        **msgspec.structs.asdict(shown),
+        index=_index(shown.component),
+        progress=beside.progress if shown.current_job else None,
+        memory=beside.memory if shown.pid else None,
+    )
 
 
 def _index(component: str) -> int | None:
@@ -93,8 +102,12 @@ def info_of(
     holder: Holder | None,
     queues: Sequence[str],
     pages: Sequence[Page] = (),
+    nodes: Sequence[NodeBody] = (),
 ) -> Info:
-    """Returns the versions, the node, the crews and the queues. `holder`: the process that holds the node lock."""
+    """Returns the versions, the node, the crews and the queues.
+
+    `holder`: the process that holds the node lock. `nodes`: those that share the store, if several may.
+    """
     supervisor = None
     if status is not None:
         supervisor = SupervisorInfo(
@@ -105,7 +118,13 @@ def info_of(
         supervisor = SupervisorInfo(
             node=holder.get("node"), pid=holder.get("pid"), version=None, started_ms=None, answers=False
         )
-    live = [worker.crew for worker in _workers(status) if worker.status in ALIVE]
+    live = Counter(worker.crew for worker in _workers(status) if worker.status in ALIVE)
+    configured = {crew.name: _configured(crew) for crew in crews}
+    if nodes:
+        theirs = [crew for node in nodes if status is None or node.name != status.node for crew in node.crews]
+        live.update({crew: sum(each.live for each in theirs if each.crew == crew) for crew in configured})
+        running = [crew for node in nodes if node.status != GONE for crew in node.crews]
+        configured = {crew: sum(each.configured for each in running if each.crew == crew) for crew in configured}
     return Info(
         version=__version__,
         node=node,
@@ -113,7 +132,7 @@ def info_of(
         worker_enabled=not _all_paused(crews, {pause.scope for pause in pauses}),
         embed_workers=embedded,
         workers=tuple(
-            CrewInfo(crew=each.name, queue=each.queue, configured=_configured(each), live=live.count(each.name))
+            CrewInfo(crew=each.name, queue=each.queue, configured=configured[each.name], live=live[each.name])
             for each in crews
         ),
         queues=tuple(sorted({*queues, *(crew.queue for crew in crews)})),
@@ -145,12 +164,11 @@ def queues_of(
     crews: Sequence[CrewRow],
     pauses: Sequence[Pause],
     waiting: Sequence[tuple[str, int]],
-    status: NodeStatus | None,
+    unserved: Mapping[str, str] | None,
 ) -> list[Queue]:
-    """Returns every queue that has jobs or a crew."""
+    """Returns every queue that has jobs or a crew. `unserved`: why no worker takes their jobs; None: no node runs."""
     by_name = {count.queue: count for count in counts}
     paused, due = {pause.scope for pause in pauses}, dict(waiting)
-    reasons = status.unserved if status is not None else {}
     found: list[Queue] = []
     for name in sorted({*by_name, *(crew.queue for crew in crews)}):
         serving = tuple(crew.name for crew in crews if crew.queue == name)
@@ -160,46 +178,71 @@ def queues_of(
                 crews=serving,
                 paused="*" in paused or (bool(serving) and all(crew in paused for crew in serving)),
                 oldest_wait_ms=due.get(name),
-                unserved=reasons.get(name) or ("no node runs" if status is None and name in due else None),
+                unserved=unserved.get(name) if unserved is not None else "no node runs" if name in due else None,
             )
         )
     return found
 
 
 def readiness_of(
-    crews: Sequence[CrewRow], status: NodeStatus | None, holder: Holder | None, pauses: Sequence[Pause]
+    crews: Sequence[CrewRow],
+    status: NodeStatus | None,
+    holder: Holder | None,
+    pauses: Sequence[Pause],
+    elsewhere: Sequence[Component] = (),
 ) -> Readiness:
-    """Returns whether jobs are performed, for each crew."""
+    """Returns whether jobs are performed, for each crew. `elsewhere`: the workers of other nodes that run."""
     reasons: list[str] = []
-    if status is None:
+    runs = status is not None or bool(elsewhere)
+    if status is None and not elsewhere:
         pid = holder.get("pid", "unknown") if holder else None
         reasons.append("no node runs" if holder is None else f"the node (pid {pid}) does not answer")
-    else:
-        if status.stopping:
+    if status is not None:
+        if status.stopping and not elsewhere:
             reasons.append(f"the node is stopping: {status.stopping}")
         if status.store.failing:
             reasons.append(f"the store fails: {status.store.failing}")
         reasons += [f"queue {queue}: {why}" for queue, why in sorted(status.unserved.items())]
     paused = {pause.scope: f"paused by {pause.who}: {pause.reason or 'no reason given'}" for pause in pauses}
-    shown = [_crew_ready(crew, status, paused) for crew in crews]
+    workers = [*(_taker(worker) for worker in _workers(status)), *(_taker_elsewhere(shown) for shown in elsewhere)]
+    shown = [_crew_ready(crew, workers, paused, runs=runs) for crew in crews]
     if not crews:
         reasons.append("no crew is registered")
-    reasons += [f"crew {each.crew}: {each.reason}" for each in shown if not each.ready and status is not None]
+    reasons += [f"crew {each.crew}: {each.reason}" for each in shown if not each.ready and runs]
     ready = not reasons and all(each.ready for each in shown)
     return Readiness(ready=ready, reasons=tuple(reasons), crews=tuple(shown))
 
 
-def _crew_ready(crew: CrewRow, status: NodeStatus | None, paused: Mapping[str, str]) -> CrewReadiness:
-    workers = _workers(status, crew.name)
+class Taker(NamedTuple):
+    """A worker of any node, and whether it takes jobs."""
+
+    name: str
+    crew: str | None
+    shown: str
+    text: str | None
+    takes: bool
+
+
+def _taker(worker: NodeWorker) -> Taker:
+    return Taker(worker.component, worker.crew, _shown(worker), worker.text, _takes_jobs(worker))
+
+
+def _taker_elsewhere(shown: Component) -> Taker:
+    takes = shown.status == Status.HEALTHY or (shown.status == Status.ASLEEP and bool(shown.metadata.get("will_work")))
+    return Taker(address.written(shown.node, shown.component), shown.crew, shown.status, shown.text, takes)
+
+
+def _crew_ready(crew: CrewRow, every: Sequence[Taker], paused: Mapping[str, str], *, runs: bool) -> CrewReadiness:
+    workers = [worker for worker in every if worker.crew == crew.name]
     reason = paused.get(crew.name) or paused.get("*")
-    if reason is None and status is None:
+    if reason is None and not runs:
         reason = "no node answers"
     if reason is None and not workers:
         reason = f"it has no workers: chargehand scale {crew.name} 1"
-    if reason is None and not any(_takes_jobs(worker) for worker in workers):
+    if reason is None and not any(worker.takes for worker in workers):
         first = workers[0]
         why = f" ({first.text})" if first.text else ""
-        reason = f"none of its {len(workers)} workers takes jobs: {first.component} is {_shown(first)}{why}"
+        reason = f"none of its {len(workers)} workers takes jobs: {first.name} is {first.shown}{why}"
     return CrewReadiness(crew=crew.name, queue=crew.queue, ready=reason is None, reason=reason)
 
 

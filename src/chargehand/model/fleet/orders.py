@@ -39,6 +39,13 @@ def replacing(before: Pause | None) -> str:
     return f"; this replaces the pause by {before.who} ({before.reason or 'no reason was given'}), which {end}"
 
 
+def detail_of(text: str | None, for_ms: int | None) -> str | None:
+    """Returns the detail of an order in the operator log: for how long, and why or how many."""
+    if for_ms is None:
+        return text
+    return f"for {for_ms / 1000:g} s" + (f": {text}" if text else "")
+
+
 class AnswerCode(StrEnum):
     """The meaning of an answer, for programs; its text is for people and may change."""
 
@@ -63,6 +70,7 @@ class AnswerCode(StrEnum):
     DELETED = "deleted"
     NOT_DELETED = "not_deleted"
     WOKEN = "woken"
+    NO_ANSWER = "no_answer"
 
 
 class Answer(msgspec.Struct, frozen=True):

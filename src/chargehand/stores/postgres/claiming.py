@@ -71,7 +71,7 @@ class Claiming:
         """Sends the statements of a claim from a queue without limits. The result returns what they did."""
         self._db.send(_SQL["promote"], (self._now, want.queue, PROMOTE_AT_ONCE))
         rows = self._db.send(_SQL["claim"], self._claim_args(want, want.limit, holder, False, (), start))
-        look = self._db.send(_SQL["look"], self._look_args(want, want.asleep, ()))
+        look = self._db.send(_SQL["look"], self._look_args(want, want.asleep, (), holder))
 
         def taken() -> Taken:
             claims, first = self._claims(rows.fetchall())
@@ -94,8 +94,8 @@ class Claiming:
             holder == self._registered, special, numbers(blocked), *start,
         )  # fmt: skip
 
-    def _look_args(self, want: Want, asleep: int, blocked: Sequence[int]) -> tuple[Any, ...]:
-        return (self._now, want.queue, want.crew, asleep, -want.above, want.ahead, numbers(blocked))
+    def _look_args(self, want: Want, asleep: int, blocked: Sequence[int], holder: Holder) -> tuple[Any, ...]:
+        return (self._now, want.queue, want.crew, asleep, -want.above, want.ahead, numbers(blocked), holder.node)
 
     def _claims(self, rows: Sequence[tuple[Any, ...]]) -> tuple[list[Claim], Position | None]:
         """Returns the claims in their order (the rows have none), and the position of the first."""
@@ -122,7 +122,7 @@ class Claiming:
         rows = self._db.rows(_SQL["lock"], ([want.queue],))
         limit_of = Limit(rows[0][1], rows[0][2]) if rows else NO_LIMIT
         blocked, known = self._suspects(want.queue, holder)
-        seen = self._look(want, 0, blocked)
+        seen = self._look(want, 0, blocked, holder)
         if seen.pauses:
             return Grant(want.crew, (), seen.pause_left_ms, limited=True)
         room = self._room(want.queue, limit_of)
@@ -138,19 +138,19 @@ class Claiming:
         next_in: int | None = None
         if limit_of.key is None:
             found = self._db.rows(_SQL["claim"], self._claim_args(want, limit, holder, True, blocked, FRONT))
-            seen = self._look(want, asleep, blocked)
+            seen = self._look(want, asleep, blocked, holder)
             waiting = seen.waiting
         else:
             found, waiting, next_in = self._take_within_key_limits(want, limit, asleep, holder, blocked, limit_of.key)
-            seen = self._look(want, 0, blocked)
+            seen = self._look(want, 0, blocked, holder)
         claims = mark(self._claims(found)[0], known)
         if next_in is None and len(claims) + waiting < limit + asleep:
             next_in = None if seen.next_in_ms is None else max(0, seen.next_in_ms)
         limited = (limit < want.limit) or limit_of.key is not None or bool(blocked)
         return Grant(want.crew, tuple(claims), next_in, waiting, limited, seen.urgent)
 
-    def _look(self, want: Want, asleep: int, blocked: Sequence[int]) -> Look:
-        return Look(*self._db.rows(_SQL["look"], self._look_args(want, asleep, blocked))[0])
+    def _look(self, want: Want, asleep: int, blocked: Sequence[int], holder: Holder) -> Look:
+        return Look(*self._db.rows(_SQL["look"], self._look_args(want, asleep, blocked, holder))[0])
 
     def _room(self, queue: str, limit: Limit) -> int | None:
         if limit.queue is None:

@@ -16,6 +16,8 @@ from chargehand.model.records import (
     GivenUpMark,
     HealthNote,
     Holder,
+    NodeReply,
+    NodeRequest,
     OtherNodes,
     Pause,
     Rescheduling,
@@ -155,6 +157,25 @@ class PostgresFleet:
 
     def snapshot(self) -> None:
         self._db.send(_SQL["snapshot"], (self._now,))
+
+    # other nodes
+
+    def ask(self, requests: Sequence[NodeRequest]) -> None:
+        self._db.send(_SQL["ask"], (self._now, _json(list(requests))))
+
+    def withdraw(self, ids: Sequence[str]) -> list[NodeReply]:
+        return records(NodeReply, self._db.rows(_SQL["withdraw"], (list(ids),)))
+
+    def answer(self, request: str, answer: str | None) -> None:
+        if answer is None:
+            self._db.send(_SQL["forget"], (request,))
+        else:
+            self._db.send(_SQL["answer"], (request, clean(answer)))
+
+    def lead(self, ready: Sequence[str], unready: Sequence[str], holder: Holder) -> list[str]:
+        if unready:
+            self._db.send(_SQL["follow"], (list(unready), holder.life))
+        return [str(crew) for (crew,) in self._db.rows(_SQL["lead"], (list(ready), holder.life))]
 
 
 def _json(value: Any) -> str:

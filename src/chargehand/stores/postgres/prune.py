@@ -10,10 +10,13 @@ from chargehand.stores.surplus import LAST, Surplus
 
 GONE_MS = 86_400_000
 """How long the workers of a node that is gone are shown."""
+LEFT_MS = 60_000
+"""How long requests to nodes are kept whose callers have died."""
 TEXTS_AT_ONCE = 100
 """How many crash reports or snapshots one transaction deletes, at most."""
 
 _SQL = statements.load("store")
+_FLEET = statements.load("fleet")
 
 
 def prune(db: Session, surplus: Surplus, retention: Retention, limit: int) -> int:
@@ -31,6 +34,7 @@ def prune(db: Session, surplus: Surplus, retention: Retention, limit: int) -> in
         db.send(_SQL["prune_remembered"], (now, REMEMBERED_MS, few))
         db.send(_SQL["prune_sessions"], (now, few))
         db.send(_SQL["prune_health"], (now, GONE_MS))
+        db.send(_FLEET["prune_requests"], (now, LEFT_MS))
     return int(gone)
 
 

@@ -1,6 +1,7 @@
 """The reading parts of a PostgreSQL store. They write nothing and take no lock."""
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from chargehand.codec import MARK
@@ -14,9 +15,14 @@ from chargehand.model.records import (
     CrewRow,
     GivenUpMark,
     HealthRow,
+    Holder,
     JobFilter,
     JobSize,
     LastLife,
+    LivingNode,
+    NodeReply,
+    NodeRequest,
+    NodeRow,
     Pause,
     RecurringPlan,
     RestartNote,
@@ -26,7 +32,11 @@ from chargehand.stores.postgres import session, statements
 from chargehand.stores.postgres.statements import NOW
 from chargehand.stores.rows import about_of, clean, columns, counts_of, readable, records, where
 
+LONGEST_REQUEST_MS = 15_000
+"""How old a request to a node may be: its caller waits no longer, and may have died before it could withdraw it."""
+
 _STORE = statements.load("store")
+_FLEET = statements.load("fleet")
 # A job that the node holds ahead is shown as queued: no worker has it.
 _HELD_AHEAD = "t.worker IS NULL AND t.ahead IS TRUE"
 _STATES = {
@@ -122,6 +132,21 @@ _HEALTH_FIELDS = columns(
 _HEALTH = f"""
 SELECT {_HEALTH_FIELDS} FROM chargehand_health h LEFT JOIN chargehand_node n ON n.name = h.node
 ORDER BY node COLLATE "C", component COLLATE "C"
+""".encode()
+_NODE_CREWS = """
+coalesce((SELECT json_agg(json_build_object('name', c.name, 'queue', c.queue, 'workers', coalesce(c.scaled, c.workers))
+  ORDER BY c.name COLLATE "C") FROM chargehand_crew c WHERE c.node = k.name), '[]'::json)::text
+"""
+# A node that is gone has left its health rows behind; one that was stopped has not.
+_NODES = f"""
+WITH known AS (
+  SELECT name, true AS lives, started_ms, about FROM chargehand_node
+  UNION ALL
+  SELECT DISTINCT node, false, NULL::bigint, NULL FROM chargehand_health h
+  WHERE NOT EXISTS (SELECT FROM chargehand_node n WHERE n.name = h.node))
+SELECT {columns(NodeRow, name="k.name", age_ms=f"{NOW} - last_heartbeat_ms", crews=_NODE_CREWS)}
+FROM known k LEFT JOIN chargehand_health a ON a.node = k.name AND a.component = 'app'
+ORDER BY k.name COLLATE "C"
 """.encode()
 _CRASHES = f"SELECT {columns(CrashRecord, age_ms=f'{NOW} - at_ms')} FROM chargehand_crash"
 _GIVEN_UP = f"""
@@ -262,6 +287,9 @@ class PostgresFleetReading:
     def health(self) -> list[HealthRow]:
         return records(HealthRow, self._db.rows(_HEALTH, (self._db.now,)))
 
+    def nodes(self) -> list[NodeRow]:
+        return records(NodeRow, self._db.rows(_NODES, (self._db.now,)))
+
     def crash(self, crash_id: str) -> CrashRecord | None:
         rows = self._db.rows(f"{_CRASHES} WHERE id = $2".encode(), (self._db.now, clean(crash_id)))
         return next(iter(records(CrashRecord, rows)), None)
@@ -291,6 +319,19 @@ class PostgresFleetReading:
 
     def snapshots(self, since_ms: int, limit: int) -> list[Snapshot]:
         return records(Snapshot, self._db.rows(_SNAPSHOTS, (since_ms, limit)))
+
+    def living(self) -> list[LivingNode]:
+        return [
+            LivingNode(name=name, life=life, crews=tuple(crews), workers=tuple(workers))
+            for name, life, crews, workers in self._db.rows(_FLEET["living"])
+        ]
+
+    def requests(self, holder: Holder) -> list[NodeRequest]:
+        rows = self._db.rows(_FLEET["asked"], (self._db.now, holder.life, LONGEST_REQUEST_MS))
+        return records(NodeRequest, rows)
+
+    def replies(self, ids: Sequence[str]) -> list[NodeReply]:
+        return records(NodeReply, self._db.rows(_FLEET["replies"], (list(ids),)))
 
 
 def _restart_note(

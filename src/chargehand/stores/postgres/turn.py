@@ -341,6 +341,7 @@ class _Running:
             pauses=pauses_of(self._store) if read_pauses else None,
             waiting=tuple(jobs.waiting()) if chores.LookAtQueues in kinds else None,
             recurring=tuple(jobs.recurring()) if read_recurring else None,
+            asked=tuple(self._store.fleet.requests(self._holder)) if changed else None,
         )
 
     def _enqueued(self, requests: Sequence[Request]) -> tuple[tuple[Any, tuple[Enqueued, ...]], ...]:

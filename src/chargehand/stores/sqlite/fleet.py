@@ -7,12 +7,15 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from chargehand.errors import StoreError
 from chargehand.model.records import (
     CrashReport,
     CrewRow,
     GivenUpMark,
     HealthNote,
     Holder,
+    NodeReply,
+    NodeRequest,
     OtherNodes,
     Pause,
     Rescheduling,
@@ -161,6 +164,20 @@ class SqliteFleet:
 
     def snapshot(self) -> None:
         self._db.execute(_SNAPSHOT, (self._now,))
+
+    # other nodes: there are none
+
+    def ask(self, requests: Sequence[NodeRequest]) -> None:
+        raise StoreError("a SQLite store has one node: it is reached through its socket")
+
+    def withdraw(self, ids: Sequence[str]) -> list[NodeReply]:
+        return []
+
+    def answer(self, request: str, answer: str | None) -> None:
+        pass
+
+    def lead(self, ready: Sequence[str], unready: Sequence[str], holder: Holder) -> list[str]:
+        return list(ready)
 
 
 def _texts(texts: Sequence[str]) -> str:

@@ -1,6 +1,7 @@
 """The reading parts of an SQLite store. They run beside writers: they take no lock and write nothing."""
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from chargehand.codec import MARK
@@ -14,9 +15,14 @@ from chargehand.model.records import (
     CrewRow,
     GivenUpMark,
     HealthRow,
+    Holder,
     JobFilter,
     JobSize,
     LastLife,
+    LivingNode,
+    NodeReply,
+    NodeRequest,
+    NodeRow,
     Pause,
     RecurringPlan,
     RestartNote,
@@ -92,6 +98,15 @@ WHERE until_ms IS NULL OR until_ms > ?1 ORDER BY scope
 _HEALTH = f"""
 SELECT {columns(HealthRow, age_ms="?1 - last_heartbeat_ms", node_lives="1", boot="NULL", pid_namespace="NULL")}
 FROM chargehand_health ORDER BY node, component
+"""
+_NODE_CREWS = """
+(SELECT json_group_array(json_object('name', c.name, 'queue', c.queue, 'workers', coalesce(c.scaled, c.workers))
+  ORDER BY c.name) FROM chargehand_crew c)
+"""
+# The row of a node that was stopped stays; its health rows do not.
+_NODES = f"""
+SELECT {columns(NodeRow, lives="1", age_ms="?1 - last_heartbeat_ms", crews=_NODE_CREWS)}
+FROM chargehand_node n JOIN chargehand_health a ON a.node = n.name AND a.component = 'app'
 """
 _CRASHES = f"SELECT {columns(CrashRecord, age_ms='?1 - at_ms')} FROM chargehand_crash"
 _GIVEN_UP = f"SELECT {columns(GivenUpMark)} FROM chargehand_given_up ORDER BY component"
@@ -209,6 +224,9 @@ class SqliteFleetReading:
     def health(self) -> list[HealthRow]:
         return records(HealthRow, self._db.all(_HEALTH, (self._db.now_ms(),)))
 
+    def nodes(self) -> list[NodeRow]:
+        return records(NodeRow, self._db.all(_NODES, (self._db.now_ms(),)))
+
     def crash(self, crash_id: str) -> CrashRecord | None:
         rows = self._db.all(f"{_CRASHES} WHERE id = ?", (self._db.now_ms(), crash_id))
         return next(iter(records(CrashRecord, rows)), None)
@@ -253,6 +271,15 @@ class SqliteFleetReading:
 
     def snapshots(self, since_ms: int, limit: int) -> list[Snapshot]:
         return records(Snapshot, self._db.all(_SNAPSHOTS, (since_ms, limit)))
+
+    def living(self) -> list[LivingNode]:
+        return []
+
+    def requests(self, holder: Holder) -> list[NodeRequest]:
+        return []
+
+    def replies(self, ids: Sequence[str]) -> list[NodeReply]:
+        return []
 
 
 class SqliteAccessReading:

@@ -19,6 +19,7 @@ from chargehand.web.answers import (
     Crews,
     Info,
     NodeAnswer,
+    Nodes,
     OperationPage,
     Pauses,
     QueueHistories,
@@ -49,7 +50,10 @@ async def info(site: Here) -> Response:
         holder = None if status is not None else nodelock.holder(hand.location)
         queues = [count.queue for count in hand.counts()]
         embedded, pauses = hand.settings.embed_workers, hand.pauses()
-        return info_of(hand.node_name, embedded, hand.known_crews(), pauses, status, holder, queues, hand.pages)
+        nodes = hand.internal.nodes() if hand.location.server is not None else ()
+        return info_of(
+            hand.node_name, embedded, hand.known_crews(), pauses, status, holder, queues, hand.pages, nodes
+        )  # fmt: skip
 
     return respond(await site.in_thread(read))
 
@@ -60,15 +64,21 @@ async def status(site: Here) -> Response:
     return respond(NodeAnswer(await site.in_thread(site.hand.internal.node_status)))
 
 
+@routes.get("/api/v1/nodes", dependencies=READ, tags=["system"], responses=answers(Nodes, examples.NODES))
+async def nodes(site: Here) -> Response:
+    """Returns every node that shares the store, also those that are gone: machine, version, last heartbeat, crews."""
+    return respond(Nodes(tuple(await site.in_thread(site.hand.internal.nodes))))
+
+
 @routes.get("/api/v1/queues", dependencies=READ, responses=answers(Queues, examples.QUEUES))
 async def queues(site: Here) -> Response:
     """Returns every queue: the number of jobs by state, its crews, and how long the next job has been due."""
 
     def read() -> Queues:
         hand = site.hand
-        found = queues_of(
-            hand.counts(), hand.known_crews(), hand.pauses(), hand.internal.waiting(), hand.internal.node_status()
-        )
+        status = hand.internal.node_status()
+        unserved = status.unserved if status is not None else hand.internal.unserved()
+        found = queues_of(hand.counts(), hand.known_crews(), hand.pauses(), hand.internal.waiting(), unserved)
         return Queues(tuple(found))
 
     return respond(await site.in_thread(read))

@@ -29,10 +29,10 @@ async def logs(
     job: Text = None,
     limit: Annotated[int, Query(ge=1, le=MOST_LINES, description="The number of lines.")] = 100,
 ) -> Response:
-    """Returns the last log lines of the node, a crew, a worker or a job, oldest first; none if no node answers."""
+    """Returns the last log lines of the nodes, a crew, a worker or a job, oldest first; none if no node answers."""
 
     def read() -> LogLines:
-        if site.hand.status() is None:
+        if site.hand.status() is None and not site.hand.internal.reach.elsewhere():
             return LogLines(())
         found = site.hand.logs(scope or None, job=job or None, count=limit)
         return LogLines(tuple(msgspec.convert(line, LogLine) for line in found))

@@ -22,7 +22,7 @@ from chargehand.web.answers import (
 from chargehand.web.deps import CONTROL, PAGE, READ, After, Here, Limit, Text, act, place_of, router
 from chargehand.web.documents import answers, respond
 from chargehand.web.problems import Problem
-from chargehand.web.requests import OrderIn, PauseIn, ScaleIn
+from chargehand.web.requests import DrainIn, OrderIn, PauseIn, ScaleIn
 from chargehand.web.summaries import workers_of
 
 routes = router("workers")
@@ -62,14 +62,17 @@ async def health_history(site: Here, since_ms: Since = 0, limit: Limit = PAGE, a
 
 
 @routes.get(
-    "/api/v1/health/{component}", dependencies=READ, responses=answers(ComponentHealth, examples.COMPONENT, 404)
+    "/api/v1/health/{component:path}", dependencies=READ, responses=answers(ComponentHealth, examples.COMPONENT, 404)
 )
 async def component_health(
     site: Here,
     component: Annotated[str, Path(max_length=500)],
     max_age: Annotated[float, Query(gt=0, le=86_400, description="Maximum age of the heartbeat in seconds.")] = 30.0,
 ) -> Response:
-    """Returns one component (`app` is the node), and whether it is healthy."""
+    """Returns one component, and whether it is healthy: a worker, or a node (`app`).
+
+    Where several nodes have a worker of this name, `node/tag:0` names one of them.
+    """
 
     def read() -> ComponentHealth:
         found = site.hand.component(component)
@@ -82,26 +85,30 @@ async def component_health(
 
 
 @routes.get(
-    "/api/v1/workers/{component}/history",
+    "/api/v1/workers/{component:path}/history",
     dependencies=READ,
     responses=answers(WorkerHistory, examples.WORKER_HISTORY, 404),
 )
 async def history(site: Here, component: Annotated[str, Path(max_length=500)]) -> Response:
-    """Returns the last states and jobs of a worker, and its memory over the last hour, since the node started."""
+    """Returns the last states and jobs of a worker, and its memory over the last hour, since the node started.
+
+    Only for workers of the node beside this process; empty for those of other nodes.
+    """
 
     def read() -> WorkerHistory:
         found = site.hand.worker_history(component)
         if found is not None:
             return msgspec.convert(found, WorkerHistory)
-        if site.hand.component(component) is None:
+        known = site.hand.component(component)
+        if known is None:
             raise Problem(404, "no-such-component", f"there is no component {component!r}; api/v1/health lists all")
-        return WorkerHistory(component=component, at_ms=clock.now_ms())
+        return WorkerHistory(component=known.component, at_ms=clock.now_ms())
 
     return respond(await site.in_thread(read))
 
 
 @routes.get(
-    "/api/v1/workers/{component}/stack",
+    "/api/v1/workers/{component:path}/stack",
     dependencies=CONTROL,
     responses=answers(WorkerStacks, examples.WORKER_STACKS, 404),
 )
@@ -127,11 +134,17 @@ async def scale(request: Request, site: Here, order: ScaleIn) -> Response:
     return await _order(request, lambda: site.hand.scale(order.scope, order.count))
 
 
+@routes.post("/api/web/worker/drain", dependencies=CONTROL, responses=_ANSWERS)
+async def drain(request: Request, site: Here, order: DrainIn | None = None) -> Response:
+    """Stops workers after their running jobs, without a time limit; no new job starts. A whole node may end then."""
+    wanted = order or DrainIn()
+    return await _order(request, lambda: site.hand.drain(wanted.scope, end=wanted.end))
+
+
 _TEXTS = {
     Verb.START: "Starts stopped workers.",
     Verb.STOP: "Stops workers; running jobs that do not finish within the grace period are queued again.",
     Verb.RESUME: "Resumes paused workers. Workers that were given up are not started; the response names them.",
-    Verb.DRAIN: "Stops workers after their running jobs, without a time limit; no new job starts.",
     Verb.RESTART: "Replaces workers within the grace period, including those that were given up.",
     Verb.RESET: "Clears crash histories, and starts workers that were given up.",
 }

@@ -136,11 +136,27 @@ CREATE TABLE chargehand_crew (
   PRIMARY KEY (node, name)
 );
 
+-- The node that calls `discover` for a crew. A row of an incarnation that is gone means nothing.
+CREATE TABLE chargehand_search (crew text PRIMARY KEY, incarnation text NOT NULL);
+
+-- Requests to nodes from callers that reach them only through the store, as on the control socket of a node. The caller
+-- deletes its request; those of callers that have died are pruned.
+CREATE TABLE chargehand_request (
+  id          text   PRIMARY KEY,
+  incarnation text   NOT NULL,                 -- the life of the node that is asked
+  kind        text   NOT NULL,
+  body        text   NOT NULL,                 -- JSON
+  asked_ms    bigint NOT NULL,
+  answer      text                             -- JSON; null: there is none yet
+);
+CREATE INDEX chargehand_request_open ON chargehand_request (incarnation, asked_ms) WHERE answer IS NULL;
+CREATE UNIQUE INDEX chargehand_request_wake ON chargehand_request (incarnation, body) WHERE kind = 'WAKE';
+
 -- What all crews say of a queue together. The row is also the lock that every claim and outcome of the queue takes.
 CREATE TABLE chargehand_limit (queue text PRIMARY KEY, allowed int, allowed_per_key int);
 
 CREATE TABLE chargehand_pause (
-  scope    text   PRIMARY KEY,                 -- a worker, a crew, or * for all
+  scope    text   PRIMARY KEY,                 -- a worker, a crew, or * for all; with node/ in front: of that node
   who      text   NOT NULL,
   reason   text,
   since_ms bigint NOT NULL,

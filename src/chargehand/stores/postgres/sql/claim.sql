@@ -16,7 +16,8 @@ WITH picked AS MATERIALIZED (
     WHERE queue = $2 AND claim IS NULL AND waits IS NULL
       AND (rank, place, seq) >= ($12::int, $13::bigint, $14::bigint) AND seq <> ALL ($11::bigint[])
       AND NOT EXISTS (
-        SELECT FROM chargehand_pause WHERE scope IN ('*', $3) AND (until_ms IS NULL OR until_ms > {now}))
+        SELECT FROM chargehand_pause WHERE scope IN ('*', $3, $7::text || '/*', $7::text || '/' || $3::text)
+          AND (until_ms IS NULL OR until_ms > {now}))
       AND (NOT $9::boolean OR EXISTS (SELECT FROM chargehand_node WHERE incarnation = $6))
       AND ($10::boolean OR NOT EXISTS (SELECT FROM chargehand_limit WHERE queue = $2)
         AND NOT EXISTS (SELECT FROM chargehand_suspect WHERE job > 0))
@@ -40,11 +41,12 @@ RETURNING p.nr, j.id, t.seq, t.queue, j.payload, j.label, t.rank, t.attempts, j.
 
 -- name: look
 -- What a claim must report of its queue: pauses, the next scheduled job, whether there are limits and suspects, and how
--- many jobs are left ($4), and how many of them are more urgent ($6) than a rank ($5).
+-- many jobs are left ($4), and how many of them are more urgent ($6) than a rank ($5). $8 is the node.
 SELECT
-  (SELECT count(*) FROM chargehand_pause WHERE scope IN ('*', $3) AND (until_ms IS NULL OR until_ms > {now})),
+  (SELECT count(*) FROM chargehand_pause WHERE scope IN ('*', $3, $8::text || '/*', $8::text || '/' || $3::text)
+    AND (until_ms IS NULL OR until_ms > {now})),
   (SELECT CASE WHEN bool_or(until_ms IS NULL) THEN NULL ELSE max(until_ms) - {now} END FROM chargehand_pause
-    WHERE scope IN ('*', $3) AND (until_ms IS NULL OR until_ms > {now})),
+    WHERE scope IN ('*', $3, $8::text || '/*', $8::text || '/' || $3::text) AND (until_ms IS NULL OR until_ms > {now})),
   (SELECT min(run_at_ms) FROM chargehand_live WHERE queue = $2 AND waits = 'time') - {now},
   EXISTS (SELECT FROM chargehand_limit WHERE queue = $2) OR EXISTS (SELECT FROM chargehand_suspect WHERE job > 0),
   (SELECT count(*) FROM (

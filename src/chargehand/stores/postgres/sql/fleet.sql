@@ -131,3 +131,53 @@ SELECT {now}, coalesce(json_agg(json_build_object('component', component, 'statu
   'current_job', current_job, 'pid', pid, 'restart_count', restart_count) ORDER BY node, component), '[]'::json)::text
 FROM chargehand_health
 ON CONFLICT (timestamp_ms) DO UPDATE SET components = excluded.components
+
+-- name: living
+SELECT name, incarnation,
+  ARRAY(SELECT c.name FROM chargehand_crew c WHERE c.node = n.name ORDER BY c.name COLLATE "C"),
+  ARRAY(SELECT h.component FROM chargehand_health h WHERE h.node = n.name AND h.component LIKE 'worker:%'
+    ORDER BY h.component COLLATE "C")
+FROM chargehand_node n ORDER BY name COLLATE "C"
+
+-- name: ask
+INSERT INTO chargehand_request (id, incarnation, kind, body, asked_ms)
+SELECT id, life, kind, body, {now} FROM json_to_recordset($2::json) AS e(id text, life text, kind text, body text)
+ON CONFLICT (incarnation, body) WHERE kind = 'WAKE' DO UPDATE SET id = excluded.id, asked_ms = excluded.asked_ms
+
+-- name: asked
+SELECT id, incarnation, kind, body FROM chargehand_request
+WHERE incarnation = $2 AND answer IS NULL AND asked_ms > {now} - $3::bigint ORDER BY asked_ms, id
+
+-- name: replies
+SELECT id, answer, EXISTS (SELECT FROM chargehand_node n WHERE n.incarnation = r.incarnation)
+FROM chargehand_request r WHERE id = ANY ($1::text[])
+
+-- name: withdraw
+DELETE FROM chargehand_request r WHERE id = ANY ($1::text[])
+RETURNING id, answer, EXISTS (SELECT FROM chargehand_node n WHERE n.incarnation = r.incarnation)
+
+-- name: answer
+UPDATE chargehand_request SET answer = $2 WHERE id = $1
+
+-- name: forget
+DELETE FROM chargehand_request WHERE id = $1
+
+-- name: prune_requests
+DELETE FROM chargehand_request WHERE asked_ms < {now} - $2::bigint
+
+-- name: lead
+-- Nothing is written while the node keeps its crews.
+WITH mine AS (SELECT crew FROM chargehand_search WHERE incarnation = $2 AND crew = ANY ($1::text[])),
+taken AS (
+  INSERT INTO chargehand_search AS s (crew, incarnation)
+  SELECT crew, $2 FROM unnest($1::text[]) AS e(crew)
+  WHERE EXISTS (SELECT FROM chargehand_node WHERE incarnation = $2)
+    AND NOT EXISTS (SELECT FROM chargehand_search h JOIN chargehand_node n ON n.incarnation = h.incarnation
+      WHERE h.crew = e.crew)
+  ON CONFLICT (crew) DO UPDATE SET incarnation = excluded.incarnation
+  WHERE NOT EXISTS (SELECT FROM chargehand_node n WHERE n.incarnation = s.incarnation)
+  RETURNING crew)
+SELECT crew FROM mine UNION SELECT crew FROM taken
+
+-- name: follow
+DELETE FROM chargehand_search WHERE incarnation = $2 AND crew = ANY ($1::text[])

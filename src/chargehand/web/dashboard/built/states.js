@@ -42,6 +42,7 @@ const LOOKS = {
   cancelled: ["muted", "square"],
   degraded: ["warn", "triangle"],
   error: ["bad", "cross"],
+  gone: ["bad", "cross"],
   warning: ["warn", "triangle"],
   note: ["info", "ring"],
 };

@@ -3,10 +3,10 @@
 import { useState } from "preact/hooks";
 import { get } from "./api";
 import { lately } from "./live";
-import { Ago, Empty, State, Text, Trouble, useAsked } from "./parts";
+import { Ago, Empty, State, Text, Trouble, useAsked, WorkerLink } from "./parts";
 import { to, toJob } from "./route";
 import type { CrashRecord as Crash } from "./types";
-import { bytes, length, shortName } from "./words";
+import { bytes, length } from "./words";
 
 interface Page {
   crashes: Crash[];
@@ -50,7 +50,7 @@ export function Crashes({ component, again }: { component?: string; again?: numb
               {page.crashes.map((crash) => (
                 <tr key={crash.id}>
                   <td><Ago ms={crash.at_ms} /></td>
-                  <td><a href={to("worker", `${crash.component}@${crash.node}`)}>{shortName(crash.component)}</a></td>
+                  <td><WorkerLink component={crash.component} node={crash.node} /></td>
                   <td><State state="crashed" word={crash.reason} /></td>
                   <td class="what"><a href={to("crash", crash.id)}>{crash.text}</a></td>
                   <td class="what">{crash.follows}</td>
@@ -78,7 +78,7 @@ export function CrashPage({ id }: { id: string }) {
     <>
       <h1 tabIndex={-1}>{crash.text}</h1>
       <dl class="facts">
-        <div><dt>worker</dt><dd><a href={to("worker", `${crash.component}@${crash.node}`)}>{shortName(crash.component)}</a></dd></div>
+        <div><dt>worker</dt><dd><WorkerLink component={crash.component} node={crash.node} /></dd></div>
         <div><dt>when</dt><dd><Ago ms={crash.at_ms} /></dd></div>
         <div><dt>reason</dt><dd>{crash.reason}</dd></div>
         <div><dt>process</dt><dd>{crash.pid ?? "–"}</dd></div>

@@ -6,7 +6,7 @@ import { jobs, jobsTick, now } from "./live";
 import { LogLines } from "./logs";
 import { merged } from "./jobs";
 import { cancelJob, retryJob } from "./orders";
-import { Ago, Bar, Empty, progressWords, Since, State, Tags, Text, Trouble, useAsked } from "./parts";
+import { Ago, Bar, Empty, progressWords, Since, State, Tags, Text, Trouble, useAsked, WorkerLink } from "./parts";
 import { to } from "./route";
 import type { JobDetail } from "./types";
 import { brief, jobName, length, plain, pretty, shortName } from "./words";
@@ -95,7 +95,7 @@ function Facts({ job }: { job: JobDetail }) {
   if (job.started_ms) facts.push(["started", <Ago key="s" ms={job.started_ms} />]);
   if (job.finished_ms) facts.push(["finished", <Ago key="f" ms={job.finished_ms} />]);
   if (job.started_ms && job.state === "running") facts.push(["running for", <Since key="r" ms={job.started_ms} />]);
-  if (job.worker) facts.push(["worker", <a key="w" href={to("worker", job.worker)}>{shortName(job.worker)}</a>]);
+  if (job.worker) facts.push(["worker", <WorkerLink key="w" component={job.worker} node={job.node} />]);
   if (job.reason) facts.push(["reason", job.reason]);
   if (job.tags?.length) facts.push(["tags", <Tags key="t" tags={job.tags} />]);
   if (job.key) facts.push(["unique key", plain(job.key)]);
@@ -149,7 +149,7 @@ function Attempts({ job }: { job: JobDetail }) {
                   <td>
                     <Ago ms={each.started_ms} />
                   </td>
-                  <td>{each.worker ? <a href={to("worker", each.worker)}>{shortName(each.worker)}</a> : "–"}</td>
+                  <td>{each.worker ? <WorkerLink component={each.worker} node={each.node} /> : "–"}</td>
                   <td class="number">{length(each.duration_ms / 1000)}</td>
                   <td>
                     <State state={ENDS[each.outcome] ?? "cancelled"} word={each.outcome} />

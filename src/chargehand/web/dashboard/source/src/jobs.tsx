@@ -5,10 +5,10 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { get, may, post } from "./api";
 import { crews, jobs, jobsTick, now, queueNames, queues } from "./live";
 import { clearFailed, retryFailed } from "./orders";
-import { Ago, ask, Bar, Empty, JOB_FILTERS, progressWords, State, Tags, tell, Trouble, useAsked } from "./parts";
+import { Ago, ask, Bar, Empty, JOB_FILTERS, progressWords, State, Tags, tell, Trouble, useAsked, WorkerLink } from "./parts";
 import { place, to } from "./route";
 import type { JobRecord, JobBody as LiveJob } from "./types";
-import { brief, count, jobName, length, shortName } from "./words";
+import { brief, count, jobName, length } from "./words";
 
 const STATES = ["queued", "running", "done", "failed", "cancelled"] as const;
 /** The reasons of failed jobs, by their name in the URL: the code in the store, and the label. */
@@ -260,8 +260,8 @@ function Table({ rows }: { rows: JobRecord[] }) {
 
 export function merged<T extends JobRecord>(row: T, live: LiveJob | undefined): T {
   if (!live) return row;
-  const { state, reason, failures, crashes, worker, progress } = live;
-  return { ...row, state, reason, failures, crashes, worker, progress, error: live.error ?? row.error };
+  const { state, reason, failures, crashes, worker, node, progress } = live;
+  return { ...row, state, reason, failures, crashes, worker, node, progress, error: live.error ?? row.error };
 }
 
 function Row({ row }: { row: JobRecord }) {
@@ -298,7 +298,7 @@ function Row({ row }: { row: JobRecord }) {
         {job.failures}
         {job.crashes > 0 && <span class="warn"> +{job.crashes} crashed</span>}
       </td>
-      <td>{job.worker && <a href={to("worker", job.worker)}>{shortName(job.worker)}</a>}</td>
+      <td>{job.worker && <WorkerLink component={job.worker} node={job.node} />}</td>
       <td>
         <Ago ms={job.created_ms} />
       </td>

@@ -1,6 +1,6 @@
 // Live state: one event stream for this page, applied once per animation frame, so that bursts cost one update.
 
-import { batch, effect, signal, type Signal } from "@preact/signals";
+import { batch, computed, effect, signal, type Signal } from "@preact/signals";
 import { base, get, refused, session, whoAmI } from "./api";
 import { forget, learnPast, sample } from "./samples";
 import type {
@@ -12,6 +12,9 @@ import type {
   JobRemoval,
   JobUpdate,
   LiveEvent,
+  NodeBody as Node,
+  NodeRemoval,
+  NodeUpdate,
   Pause,
   QueueBody as Queue,
   QueueRemoval,
@@ -56,6 +59,11 @@ const MEMORIES_KEPT = 120;
 export const workers = new Map<string, Kept<Worker>>();
 /** The keys of all workers, sorted; changes only when workers are added or removed. */
 export const workerKeys = signal<string[]>([]);
+export const nodes = new Map<string, Kept<Node>>();
+/** The names of all nodes, sorted; empty if the store is for one node. */
+export const nodeNames = signal<string[]>([]);
+/** Whether several nodes share the store: then workers are named with their nodes. */
+export const several = computed(() => nodeNames.value.length > 1);
 export const pasts = new Map<string, Past[]>();
 export const queues = new Map<string, Kept<Queue>>();
 export const queueNames = signal<string[]>([]);
@@ -118,7 +126,8 @@ function apply(): void {
       if (event.type === "worker_update") {
         come = applyWorker(event) || come;
         moved = true;
-      } else if (event.type === "queue_update") applyQueue(event);
+      } else if (event.type === "node_update") applyNode(event);
+      else if (event.type === "queue_update") applyQueue(event);
       else if (event.type === "job_update") job = applyJob(event) || job;
       else if (event.type === "health_update") health.value = event.health;
     }
@@ -226,6 +235,22 @@ function applyQueue(event: QueueUpdate | QueueRemoval): void {
   queueNames.value = [...queues.keys()].filter(Boolean).sort();
 }
 
+function applyNode(event: NodeUpdate | NodeRemoval): void {
+  if ("removed" in event) nodes.delete(event.node.name);
+  else if (!keep(nodes, event.node.name, event.node)) return;
+  nodeNames.value = [...nodes.keys()].sort();
+}
+
+/** Returns the name of a worker for operations and requests: with its node where several nodes share the store. */
+export const addressOf = (component: string, node: string | undefined): string =>
+  several.value && node !== undefined ? `${node}/${component.replace(/^worker:/, "")}` : component;
+
+/** Whether a node has disappeared without having been stopped. */
+export function isGone(node: string): boolean {
+  void nodeNames.value; // subscribes: the node may become known later
+  return nodes.get(node)?.now.value.status === "gone";
+}
+
 function applyJob(event: JobUpdate | JobRemoval): boolean {
   if ("removed" in event) return jobs.delete(event.job.id);
   keep(jobs, event.job.id, event.job);
@@ -243,11 +268,12 @@ function tellAnew(): void {
 
 function sweep(current: number): void {
   batch(() => {
-    for (const table of [workers, queues, jobs] as Map<string, Kept<unknown>>[]) {
+    for (const table of [nodes, workers, queues, jobs] as Map<string, Kept<unknown>>[]) {
       for (const [key, kept] of table) if (kept.telling !== current) table.delete(key);
     }
     for (const table of [pasts, memories]) for (const key of table.keys()) if (!workers.has(key)) table.delete(key);
     sortWorkers();
+    nodeNames.value = [...nodes.keys()].sort();
     queueNames.value = [...queues.keys()].filter(Boolean).sort();
     workersTick.value++;
     jobsTick.value++;
@@ -256,8 +282,8 @@ function sweep(current: number): void {
 
 // the stream
 
-const ALWAYS = ["queue:status", "queue:*:status", "worker:*:status", "system:health"];
-const KINDS = ["worker_update", "queue_update", "job_update", "health_update", "resync", "message"];
+const ALWAYS = ["queue:status", "queue:*:status", "worker:*:status", "node:*:status", "system:health"];
+const KINDS = ["node_update", "worker_update", "queue_update", "job_update", "health_update", "resync", "message"];
 let source: EventSource | null = null;
 let listening = "";
 let retry: ReturnType<typeof setTimeout> | undefined;

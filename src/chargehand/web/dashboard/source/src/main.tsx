@@ -8,7 +8,8 @@ import { CrashesPage, CrashPage } from "./crashes";
 import { Doctor } from "./doctor";
 import { JobPage } from "./job";
 import { Jobs } from "./jobs";
-import { connection, health, info, listen, lostSince, wanted } from "./live";
+import { connection, health, info, listen, lostSince, nodeNames, wanted } from "./live";
+import { Nodes } from "./nodes";
 import { Operations } from "./operations";
 import { Overview } from "./overview";
 import { Dialog, Mark, tell, Toasts } from "./parts";
@@ -20,6 +21,7 @@ import { WorkerPage } from "./worker";
 
 const PAGES: [page: string, title: string][] = [
   ["", "Overview"],
+  ["nodes", "Nodes"],
   ["jobs", "Jobs"],
   ["crashes", "Crashes"],
   ["operations", "Operations"],
@@ -31,6 +33,8 @@ function Page() {
   switch (page) {
     case "":
       return <Overview />;
+    case "nodes":
+      return <Nodes />;
     case "jobs":
       return <Jobs />;
     case "job":
@@ -78,7 +82,7 @@ function App() {
           <Mark state={lost ? "unknown" : (health.value?.status ?? "unknown")} /> Chargehand
         </strong>
         <nav aria-label="Pages">
-          {PAGES.map(([name, title]) => (
+          {PAGES.filter(([name]) => name !== "nodes" || nodeNames.value.length > 0).map(([name, title]) => (
             <a key={name} href={to(name)} aria-current={active === name ? "page" : undefined}>
               {title}
             </a>

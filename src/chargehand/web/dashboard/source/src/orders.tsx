@@ -25,7 +25,13 @@ const HURTS: Partial<Record<Verb, string>> = {
 };
 
 export const named = (scope: string | null): string =>
-  scope === null || scope === "*" ? "all workers" : scope.startsWith("worker:") ? shortName(scope) : `crew ${scope}`;
+  scope === null || scope === "*"
+    ? "all workers"
+    : scope.startsWith("worker:")
+      ? shortName(scope)
+      : scope.includes("/")
+        ? scope
+        : `crew ${scope}`;
 
 /** Runs an operation and shows its outcome; returns whether it succeeded. */
 export async function doing(title: string, work: () => Promise<string[]>): Promise<boolean> {

@@ -4,13 +4,15 @@ import { useComputed } from "@preact/signals";
 import { memo } from "preact/compat";
 import { may } from "./api";
 import { Chart, type Line } from "./charts";
-import { crews, health, lately, now, pasts, pauses, queueNames, queues, workerKeys, workers, workersTick } from "./live";
+import {
+  crews, health, isGone, lately, now, pasts, pauses, queueNames, queues, several, workerKeys, workers, workersTick,
+} from "./live";
 import { Orders } from "./orders";
-import { Ago, Bar, Empty, Mark, progressWords, Since, State, toneOf } from "./parts";
+import { Ago, Bar, Empty, Mark, progressWords, Since, State, toneOf, WorkerLink } from "./parts";
 import { to, toJob } from "./route";
 import { drawn, reach, REACH } from "./samples";
 import type { QueueBody as Queue, WorkerBody as Worker } from "./types";
-import { bytes, count, gpuMemory, gpuName, length, many, perSecond, plain, shortName, ticking } from "./words";
+import { bytes, count, gpuMemory, gpuName, length, many, perSecond, plain, ticking } from "./words";
 
 const LINES: Line[] = [
   { label: "waiting", tone: "accent", scale: "jobs", fill: true },
@@ -38,15 +40,18 @@ function totals(): { ready: number; busy: number; all: number; down: number; pau
   let down = 0;
   let paused = 0;
   let asleep = 0;
+  let all = 0;
   for (const kept of workers.values()) {
     const worker = kept.now.peek();
+    if (isGone(worker.node)) continue;
+    all++;
     if (worker.status === "healthy") ready++;
     if (worker.current_job) busy++;
     if (worker.status === "failed" || worker.status === "crashed") down++;
     if (worker.status === "paused") paused++;
     if (worker.status === "asleep") asleep++;
   }
-  return { ready, busy, all: workers.size, down, paused, asleep };
+  return { ready, busy, all, down, paused, asleep };
 }
 
 function Verdict() {
@@ -179,7 +184,7 @@ function Lately() {
         {lately.value.map((each) => (
           <li key={`${each.key}${each.at}${each.status}`}>
             <Ago ms={each.at} /> <State state={each.status} />{" "}
-            <a href={to("worker", each.key)}>{shortName(each.component)}</a> <span>{each.text}</span>
+            <WorkerLink component={each.component} node={each.key.slice(each.component.length + 1)} /> <span>{each.text}</span>
           </li>
         ))}
       </ul>
@@ -214,11 +219,14 @@ function Crews() {
 function CrewSection({ crew, keys }: { crew: string; keys: string[] }) {
   const known = crews.value.find((each) => each.name === crew);
   const pause = pauses.value.find((each) => each.scope === crew || each.scope === "*");
+  const here = keys.filter((key) => !isGone(workers.get(key)?.now.peek().node ?? ""));
+  // The number of workers is set for each node.
+  const size = several.value ? (known?.scaled ?? known?.workers ?? here.length) : here.length;
   return (
     <section class="crew" aria-labelledby={`crew-${crew}`}>
       <header>
         <h2 id={`crew-${crew}`}>
-          {crew} <span class="soft">{many(keys.length, "worker")}{known && known.queue !== crew && `, queue ${known.queue}`}</span>
+          {crew} <span class="soft">{many(here.length, "worker")}{known && known.queue !== crew && `, queue ${known.queue}`}</span>
         </h2>
         {pause && (
           <p class="held">
@@ -230,38 +238,59 @@ function CrewSection({ crew, keys }: { crew: string; keys: string[] }) {
             )}
           </p>
         )}
-        <CrewOrders crew={crew} keys={keys} paused={pause !== undefined} />
+        <CrewOrders crew={crew} keys={keys} size={size} paused={pause !== undefined} />
       </header>
       {keys.length === 0 && <Empty>This crew has no workers; its jobs are not processed.</Empty>}
-      <ul class="tiles">
-        {keys.map((key) => (
-          <Tile key={key} name={key} />
-        ))}
-      </ul>
+      {(several.value ? byNode(keys) : [["", keys] as const]).map(([node, own]) => (
+        <div key={node}>
+          {node && (
+            <h3 class="of">
+              <a href={to("nodes")}>{node}</a> {isGone(node) && <State state="gone" />}
+            </h3>
+          )}
+          <ul class="tiles">
+            {own.map((key) => (
+              <Tile key={key} name={key} />
+            ))}
+          </ul>
+        </div>
+      ))}
     </section>
   );
 }
 
-function CrewOrders({ crew, keys, paused }: { crew: string; keys: string[]; paused: boolean }) {
+/** Groups the keys of workers by their nodes. */
+function byNode(keys: string[]): [node: string, keys: string[]][] {
+  const found = new Map<string, string[]>();
+  for (const key of keys) {
+    const node = workers.get(key)?.now.peek().node ?? "?";
+    found.set(node, [...(found.get(node) ?? []), key]);
+  }
+  return [...found].sort(([a], [b]) => a.localeCompare(b));
+}
+
+function CrewOrders({ crew, keys, size, paused }: { crew: string; keys: string[]; size: number; paused: boolean }) {
   const down = useComputed(() => {
     void workersTick.value;
     return keys.some((key) => ["failed", "crashed"].includes(workers.get(key)?.now.peek().status ?? ""));
   });
-  return may("control") ? <Orders scope={crew} paused={paused} down={down.value} size={keys.length} /> : null;
+  return may("control") ? <Orders scope={crew} paused={paused} down={down.value} size={size} /> : null;
 }
 
-/** Returns the state to show: a flag (unresponsive, stalled) has priority over the status. */
+/** Returns the state to show: a node that is gone, or a flag (unresponsive, stalled), has priority over the status. */
 export function stateOf(worker: Worker): string {
+  if (isGone(worker.node)) return "gone";
   if (worker.flags.length) return "flagged";
   return worker.status === "healthy" && worker.current_job ? "busy" : worker.status;
 }
 
 export function wordOf(worker: Worker): string | undefined {
+  if (isGone(worker.node)) return "node gone";
   if (worker.flags.length) return worker.flags.join(", ");
   return worker.status === "healthy" && !worker.current_job ? "idle" : undefined;
 }
 
-const Tile = memo(function Tile({ name }: { name: string }) {
+export const Tile = memo(function Tile({ name }: { name: string }) {
   const worker = workers.get(name)?.now.value;
   if (!worker) return null;
   const state = stateOf(worker);
@@ -298,6 +327,11 @@ const Tile = memo(function Tile({ name }: { name: string }) {
   );
 });
 
+/** The scopes of pauses that are about this worker, or about all workers of its node. */
+function scopesOf({ component, node, crew }: Worker): string[] {
+  return [component, `${node}/${component}`, `${node}/${crew}`, `${node}/*`];
+}
+
 function Doing({ worker }: { worker: Worker }) {
   if (worker.current_job) {
     const words = worker.progress ? progressWords(worker.progress) : plain(worker.current_job);
@@ -314,7 +348,7 @@ function Doing({ worker }: { worker: Worker }) {
     );
   }
   const back = worker.restart_at_ms ? `restart in ${ticking((worker.restart_at_ms - now.value) / 1000)}; ` : "";
-  const held = worker.status === "paused" && pauses.value.find((pause) => pause.scope === worker.component);
+  const held = worker.status === "paused" && pauses.value.find((pause) => scopesOf(worker).includes(pause.scope));
   const why = held ? `by ${held.who}: ${held.reason ?? "no reason given"}` : (worker.text ?? worker.reason ?? "");
   const asleep = worker.status === "asleep" && !worker.shortage;
   const text = worker.status === "healthy" ? "" : asleep ? "the next job starts it" : back + why;

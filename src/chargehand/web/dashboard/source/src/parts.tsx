@@ -3,11 +3,11 @@
 import { effect, signal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
-import { now } from "./live";
+import { addressOf, now } from "./live";
 import { place, to } from "./route";
 import { lookOf, SHAPES } from "./states.js";
 import type { Progress } from "./types";
-import { count, exact, moment, plain, ticking } from "./words";
+import { count, exact, moment, plain, shortName, ticking } from "./words";
 
 export function toneOf(state: string): string {
   return lookOf(state)[0];
@@ -29,6 +29,16 @@ export function State({ state, word }: { state: string; word?: string }) {
       <Mark state={state} />
       {word ?? usual ?? state}
     </span>
+  );
+}
+
+/** A link to a worker; where several nodes share the store, with the name of its node. */
+export function WorkerLink({ component, node }: { component: string; node: string | null | undefined }) {
+  const address = addressOf(component, node ?? undefined);
+  return (
+    <a href={to("worker", node ? `${component}@${node}` : component)}>
+      {address === component ? shortName(component) : address}
+    </a>
   );
 }
 

@@ -2,7 +2,7 @@
 
 import { useRef } from "preact/hooks";
 import { get } from "./api";
-import { now, pasts, type Weights, workers, workersTick } from "./live";
+import { addressOf, now, pasts, type Weights, workers, workersTick } from "./live";
 import { Ago, Empty, State, useAsked, useEvery } from "./parts";
 import { to, toJob } from "./route";
 import type { CrashRecord as Crash, Operation, WorkerHistory, WorkerMoment } from "./types";
@@ -33,9 +33,10 @@ const ENDS: Record<string, [state: string, word?: string]> = {
 
 /** Fetches the history of a worker when the page is opened, and again while the worker changes. */
 export function useHistory(component: string, name: string): WorkerHistory | null {
+  const address = addressOf(component, workers.get(name)?.now.value.node);
   const [found, , ask] = useAsked(
-    () => get<WorkerHistory>(`api/v1/workers/${encodeURIComponent(component)}/history`),
-    [component],
+    () => get<WorkerHistory>(`api/v1/workers/${encodeURIComponent(address)}/history`),
+    [address],
   );
   const seen = useRef({ sign: "", times: 0 });
   useEvery(

@@ -14,7 +14,7 @@ export interface Answers {
 }
 
 export interface Attempt {
-  claim: number;
+  claim: string;
   node: string;
   worker: string | null;
   pid: number | null;
@@ -33,7 +33,7 @@ export interface ClaimRow {
   id: string;
   queue: string;
   label: string | null;
-  claim: number;
+  claim: string;
   node: string;
   worker: string | null;
   started_ms: number;
@@ -244,6 +244,7 @@ export interface JobBody {
   attempts: number;
   crashes: number;
   worker: string | null;
+  node: string | null;
   progress: Progress | null;
   error: string | null;
   result: unknown;
@@ -273,7 +274,7 @@ export interface JobDetail {
   created_ms: number;
   started_ms: number | null;
   finished_ms: number | null;
-  claim: number;
+  claim: string | null;
   node: string | null;
   worker: string | null;
   limit_key: string | null;
@@ -331,7 +332,7 @@ export interface JobRecord {
   created_ms: number;
   started_ms: number | null;
   finished_ms: number | null;
-  claim: number;
+  claim: string | null;
   node: string | null;
   worker: string | null;
   limit_key: string | null;
@@ -382,6 +383,40 @@ export interface NodeAnswer {
   node: NodeStatus | null;
 }
 
+export interface NodeBody {
+  name: string;
+  status: string;
+  reason: string | null;
+  drain: string | null;
+  machine: string | null;
+  version: string | null;
+  pid: number | null;
+  started_ms: number | null;
+  last_beat_ms: number | null;
+  beat_age_ms: number | null;
+  crews: NodeCrewBody[];
+}
+
+export interface NodeCrewBody {
+  crew: string;
+  queue: string;
+  configured: number;
+  live: number;
+  busy: number;
+}
+
+export interface NodeIdentity {
+  name: string;
+}
+
+export interface NodeRemoval {
+  topic: string;
+  timestamp_ms: number;
+  type: "node_update";
+  removed: boolean;
+  node: NodeIdentity;
+}
+
 export interface NodeStatus {
   node: string;
   pid: number;
@@ -398,6 +433,13 @@ export interface NodeStatus {
   blind: Record<string, string>;
   suspect_after: number;
   verdict: Findings;
+}
+
+export interface NodeUpdate {
+  topic: string;
+  timestamp_ms: number;
+  type: "node_update";
+  node: NodeBody;
 }
 
 export interface NodeWorker {
@@ -427,6 +469,10 @@ export interface NodeWorker {
   started_s: number | null;
   ready_s: number | null;
   restart_in_s: number | null;
+}
+
+export interface Nodes {
+  nodes: NodeBody[];
 }
 
 export interface Operation {
@@ -587,7 +633,7 @@ export interface RecurringPlan {
 }
 
 export interface ReleaseIn {
-  claim: number;
+  claim: string;
 }
 
 export interface RestartBudget {
@@ -787,4 +833,4 @@ export interface WorkerUpdate {
   worker: WorkerBody;
 }
 
-export type LiveEvent = WorkerUpdate | WorkerRemoval | QueueUpdate | QueueRemoval | JobUpdate | JobRemoval | HealthUpdate | Resync;
+export type LiveEvent = NodeUpdate | NodeRemoval | WorkerUpdate | WorkerRemoval | QueueUpdate | QueueRemoval | JobUpdate | JobRemoval | HealthUpdate | Resync;

@@ -2,7 +2,7 @@
 
 import { Chart } from "./charts";
 import { Crashes } from "./crashes";
-import { memories, workerKeys, workers } from "./live";
+import { addressOf, isGone, memories, workerKeys, workers } from "./live";
 import { LogLines } from "./logs";
 import { Orders } from "./orders";
 import { stateOf, wordOf } from "./overview";
@@ -21,15 +21,16 @@ export function WorkerPage({ name }: { name: string }) {
   const key = keyOf(name);
   const worker = key ? workers.get(key)?.now.value : undefined;
   const component = name.split("@")[0]!;
+  const address = addressOf(component, worker?.node);
   const told = useHistory(component, key ?? name);
   return (
     <>
       <header class="top">
         <h1 tabIndex={-1}>
-          Worker {shortName(component)} {worker && <State state={stateOf(worker)} word={wordOf(worker)} />}
+          Worker {address === component ? shortName(component) : address} {worker && <State state={stateOf(worker)} word={wordOf(worker)} />}
         </h1>
-        {worker && (
-          <Orders scope={component} paused={worker.status === "paused"} down={["failed", "crashed"].includes(worker.status)} />
+        {worker && !isGone(worker.node) && (
+          <Orders scope={address} paused={worker.status === "paused"} down={["failed", "crashed"].includes(worker.status)} />
         )}
       </header>
       {!worker && <Empty>This worker does not exist now. Its history is below.</Empty>}
@@ -37,7 +38,7 @@ export function WorkerPage({ name }: { name: string }) {
       <Timeline component={component} name={key ?? name} told={told} />
       <section aria-labelledby="logs">
         <h2 id="logs">Log</h2>
-        <LogLines scope={component} />
+        <LogLines scope={address} />
       </section>
       <section aria-labelledby="crashes">
         <h2 id="crashes">Crash reports</h2>

@@ -1,0 +1,112 @@
+// The nodes that share the store, and the workers of each.
+
+import { isGone, nodeNames, nodes, workerKeys, workers } from "./live";
+import { Tile } from "./overview";
+import { Ago, Empty, Since, State } from "./parts";
+import type { NodeBody as Node } from "./types";
+import { many } from "./words";
+
+export function Nodes() {
+  const names = nodeNames.value;
+  const gone = names.filter(isGone).length;
+  return (
+    <>
+      <h1 tabIndex={-1}>
+        Nodes <span class="count soft">{many(names.length, "node")}{gone > 0 && `, ${gone} gone`}</span>
+      </h1>
+      {names.length === 0 && <Empty>Only one node can use this store: nodes share a store on PostgreSQL.</Empty>}
+      {names.length > 0 && <NodeTable names={names} />}
+      {names.map((name) => (
+        <NodeSection key={name} name={name} />
+      ))}
+    </>
+  );
+}
+
+function NodeTable({ names }: { names: string[] }) {
+  return (
+    <div class="scroll" tabIndex={0} role="region" aria-label="Nodes">
+      <table class="nodes">
+        <thead>
+          <tr>
+            <th scope="col">Node</th>
+            <th scope="col">Status</th>
+            <th scope="col">Machine</th>
+            <th scope="col">Version</th>
+            <th scope="col">Process</th>
+            <th scope="col">Up</th>
+            <th scope="col">Last heartbeat</th>
+            <th scope="col">Workers, by crew</th>
+          </tr>
+        </thead>
+        <tbody>
+          {names.map((name) => (
+            <NodeRow key={name} name={name} />
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
+function NodeRow({ name }: { name: string }) {
+  const node = nodes.get(name)?.now.value;
+  if (!node) return null;
+  return (
+    <tr data-node={name} data-state={node.status}>
+      <th scope="row">{name}</th>
+      <td>
+        <State state={node.drain ? "stopping" : node.status} word={node.drain ?? undefined} />
+        {node.reason && <div class="why">{node.reason}</div>}
+      </td>
+      <td>{node.machine ?? "–"}</td>
+      <td>{node.version ?? "–"}</td>
+      <td>{node.pid ?? "–"}</td>
+      <td>{node.started_ms && node.status !== "gone" ? <Since ms={node.started_ms} roughly /> : "–"}</td>
+      <td>{node.last_beat_ms ? <Ago ms={node.last_beat_ms} /> : "–"}</td>
+      <td>{crewWords(node)}</td>
+    </tr>
+  );
+}
+
+function crewWords(node: Node): string {
+  const each = node.crews.map((crew) => {
+    const busy = crew.busy ? ` (${crew.busy} busy)` : "";
+    return `${crew.crew} ${node.status === "gone" ? 0 : crew.live} of ${crew.configured}${busy}`;
+  });
+  return each.join(", ") || "–";
+}
+
+function NodeSection({ name }: { name: string }) {
+  const node = nodes.get(name)?.now.value;
+  const byCrew = new Map<string, string[]>();
+  for (const key of workerKeys.value) {
+    const worker = workers.get(key)?.now.peek();
+    if (worker?.node === name) byCrew.set(worker.crew, [...(byCrew.get(worker.crew) ?? []), key]);
+  }
+  return (
+    <section class="crew" aria-labelledby={`node-${name}`}>
+      <header>
+        <h2 id={`node-${name}`}>
+          {name} <span class="soft">{node?.machine && node.machine !== name && `on ${node.machine}`}</span>
+        </h2>
+        {node?.status === "gone" && (
+          <p class="gone">
+            <State state="gone" /> It disappeared without having been stopped. Its jobs go to other nodes.
+          </p>
+        )}
+      </header>
+      {byCrew.size === 0 && <Empty>This node has no workers.</Empty>}
+      {[...byCrew].map(([crew, keys]) => (
+        <div key={crew}>
+          <h3 class="of">{crew}</h3>
+          <ul class="tiles">
+            {keys.map((key) => (
+              <Tile key={key} name={key} />
+            ))}
+          </ul>
+        </div>
+      ))}
+    </section>
+  );
+}
