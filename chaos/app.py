@@ -38,7 +38,7 @@ def store_of(folder: Path) -> Path | str:
 def insert(table: str, columns: int = 1) -> str:
     """Returns the statement that inserts a row into a table of the test."""
     mark = "%s" if SERVER in os.environ else "?"
-    return f"INSERT INTO {table} VALUES ({', '.join([mark] * columns)})"  # noqa: S608
+    return f"INSERT INTO {table} VALUES ({', '.join([mark] * columns)})"
 
 
 def hand_of(folder: Path, limits: str) -> Chargehand:

@@ -82,7 +82,7 @@ def main(number: Callable[[str, float], float]) -> int:
     numbers = _numbers(number)
     began, results, skipped = clock.monotonic(), dict[str, Any](), dict[str, str]()
     with tempfile.TemporaryDirectory(prefix="chaos-servers-", dir=MEMORY) as place:
-        os.chmod(place, 0o711)  # noqa: S103 - the owner of the servers is another user
+        os.chmod(place, 0o711)
         site = Site(Path(place))
         for name in names:
             scene_of = SCENES.get(name)

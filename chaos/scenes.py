@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 import psycopg
 
-from chaos import app, judge, ledger, processes
+from chaos import judge, ledger, processes
 from chaos.campaign import TABLES, Campaign
 from chaos.judge import Asked, Excuses, Verdict, fields_of
 from chaos.killer import Numbers

@@ -102,7 +102,9 @@ class Server:
 
     def initialise(self, *access: str) -> None:
         """Makes an empty cluster. `access` are lines for pg_hba.conf."""
-        self._site.run("initdb", "-D", self.data, "-A", "trust", "-U", "postgres", "-E", "UTF8", "--no-sync", "--no-locale")
+        self._site.run(
+            "initdb", "-D", self.data, "-A", "trust", "-U", "postgres", "-E", "UTF8", "--no-sync", "--no-locale"
+        )
         file = self.data / "pg_hba.conf"
         lines = [f"local all +{WITH_PASSWORD} scram-sha-256", *access]
         file.write_text("\n".join([*lines, file.read_text()]))

@@ -82,4 +82,6 @@ def test_outcomes_that_a_promotion_has_lost_are_written_again(
     node.kill(signal.SIGTERM)
     assert node.end() == 0
     lines = [json.loads(line) for line in node.log.read_text().splitlines() if Event.STORE_REPLACED in line]
-    assert [(line["outcomes_repeated"], line["outcomes_unknown"], line["jobs_cancelled"]) for line in lines] == [(1, 1, 0)]
+    assert [(line["outcomes_repeated"], line["outcomes_unknown"], line["jobs_cancelled"]) for line in lines] == [
+        (1, 1, 0)
+    ]

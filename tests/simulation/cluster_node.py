@@ -255,12 +255,10 @@ class Node:
             self.act(self.fleet.cancel(component, job, now))
 
     def _compare(self, found: Comparison, now: float) -> None:
-        running, released = self.ledger.compare(found, now)
-        self.world.tally["outcome repeated"] += len(found.repeat)
-        if found.replaced or found.repeat or released:
-            self.world.note(
-                f"{self.name} repeats {len(found.repeat)} outcomes, queues {released} jobs, cancels {running}"
-            )
+        running, repeated, released = self.ledger.compare(found, now)
+        self.world.tally["outcome repeated"] += repeated
+        if found.replaced or repeated or released:
+            self.world.note(f"{self.name} repeats {repeated} outcomes, queues {released} jobs, cancels {running}")
         for component, job in running:
             self.act(self.fleet.cancel(component, job, now))
 

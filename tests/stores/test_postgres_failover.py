@@ -145,7 +145,15 @@ def test_a_server_that_became_read_only_is_left(open_one: Opener) -> None:
 # spec: MN-6
 @pytest.mark.parametrize(
     ("number", "expected"),
-    [("08006", True), ("08P01", True), ("57P01", True), ("57P05", True), ("25006", True), ("57014", False), ("23505", False)],
+    [
+        ("08006", True),
+        ("08P01", True),
+        ("57P01", True),
+        ("57P05", True),
+        ("25006", True),
+        ("57014", False),
+        ("23505", False),
+    ],
 )
 def test_errors_after_which_a_connection_is_of_no_use(number: str, expected: bool) -> None:
     assert errors.unusable(psycopg.errors.lookup(number)("x"), connection_broken=False) is expected

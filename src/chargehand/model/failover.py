@@ -88,9 +88,7 @@ def compare(
     held = {claim.key for claim in claims}
     recent = {(end.seq, end.claim): end for end in ends}
     # A claim that was given back unused leaves no trace: nobody can tell whether the server knows of it.
-    unknown = sum(
-        key not in held and key not in recorded and end.outcome is not None for key, end in recent.items()
-    )
+    unknown = sum(key not in held and key not in recorded and end.outcome is not None for key, end in recent.items())
     repeat = tuple(end for key, end in recent.items() if key in held)
     return Comparison(replaced=replaced, claims=tuple(claims), repeat=repeat, unknown=unknown)
 
