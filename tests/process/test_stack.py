@@ -6,11 +6,12 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from burning_handlers import STOP
 from fault_checks import FAULTY, first_report
 from operating import answered, become, command, pids, said, statuses
 from world import World
 
-from chargehand import Chargehand, JobFailed, LivenessPolicy, StackCode, WorkerStacks
+from chargehand import Chargehand, JobFailed, LivenessPolicy, StackCode, State, WorkerStacks
 from chargehand.testing import eventually
 
 MakeHand = Callable[..., Chargehand]
@@ -26,10 +27,13 @@ def test_stacks_on_request_while_c_code_holds_the_interpreter_and_before_crashes
     make_hand: MakeHand, world: World
 ) -> None:
     hand = make_hand(liveness=NEVER)
-    crew = hand.crew("do", FAULTY, workers=1)
+    crew = hand.crew("do", "burning_handlers:Burning", workers=1)
+    burn = world.folder / "burn"
+    burn.write_bytes(b"\0")
     with hand.running():
-        burning = world.put(crew, fault="burn in c", seconds=1.5)
-        pid = world.started(burning)
+        burning = world.put(crew, burn=str(burn))
+        eventually(lambda: burning.job().state is State.RUNNING)
+        (pid,) = pids(hand).values()
 
         def ask() -> list[WorkerStacks]:
             """The stacks, by three callers at the same time; nothing if the pulse thread wrote them: it had the GIL."""
@@ -42,6 +46,8 @@ def test_stacks_on_request_while_c_code_holds_the_interpreter_and_before_crashes
             assert (stacks.code, stacks.stacks.count("in burn_in_c")) == (StackCode.DUMPED, 1), stacks
             assert "in _turn" in stacks.stacks, "the pulse thread waits"
             assert f"thread {pid} 'python': state " in stacks.threads
+        with burn.open("r+b") as file:  # not truncated: it is mapped
+            file.write(bytes([STOP]))
         burning.wait(30)
         assert world.starts(burning) == [pid], "it went on"
         late = world.put(crew, fault="nap", options={"timeout": 0.2, "max_attempts": 1})
