@@ -17,6 +17,8 @@ def signatures(kind: type[Any]) -> Iterator[dict[str, Any]]:
     """Yields the type hints of the public methods, properties and attributes of a class."""
     resolve: dict[str, Any] = {"Response": Any, "FastAPI": Any, "Crew": Crew, "Transaction": Transaction}
     resolve |= {"JobOptions": JobOptions, "Unpack": typing.Unpack}
+    resolve |= dict.fromkeys(("AlchemyConnection", "AlchemySession"), Any)
+    resolve |= dict.fromkeys(("PsycopgConnection", "scoped_session"), list)  # generic
     for base in kind.__mro__:
         if not base.__module__.startswith("chargehand"):
             continue

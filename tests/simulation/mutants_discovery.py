@@ -97,8 +97,8 @@ DISCOVERY = (
     Mutant(
         name="two look at the same time",
         file="model/search.py",
-        old="        return self.asked is None and not self.storing",
-        new="        return not self.storing",
+        old="        return self.led and self.asked is None and not self.storing",
+        new="        return self.led and not self.storing",
         profile="discovery",
         first=2,
     ),

@@ -21,10 +21,11 @@ from chargehand.model import ledger, search
 from chargehand.model.fleet.place import Place
 from chargehand.model.fleet.policy import restored
 from chargehand.model.records import Holder
+from chargehand.stores.sqlite import jobs
 from chargehand.stores.sqlite.store import SqliteStore
 
 EPOCH_MS = 1_700_000_000_000
-USUAL = (ledger.POLL, search.ENOUGH)
+USUAL = (ledger.POLL, search.ENOUGH, jobs.new_claim)
 """What a world changes in the shipped modules, as it was."""
 TABLES = ("job", "attempt", "pause", "node", "crew", "worker", "suspect")
 
@@ -63,7 +64,7 @@ class Stage:
 
     def close(self) -> None:
         """Nothing is left, not even in the shipped modules: others may need them as they are."""
-        ledger.POLL, search.ENOUGH = USUAL
+        ledger.POLL, search.ENOUGH, jobs.new_claim = USUAL
         self.store.close()
         self.people.close()
         self._folder.cleanup()
@@ -86,7 +87,7 @@ class World(Clockwork):
         self.store_fails_until = 0.0
         self.keys_held_until = 0.0
         """Until then the store postpones every outcome, as if it enqueued a job whose key a caller holds."""
-        self._pids, self.lives, self._item_ids = 100, 0, 0
+        self._pids, self.lives, self._item_ids, self._claims = 100, 0, 0, 0
         self._killed: str | None = None
         """The present life of the node, if it was killed before anybody asked it to stop."""
         self._died: str | None = None
@@ -99,6 +100,7 @@ class World(Clockwork):
         self.folk = People(self)
         ledger.POLL = profile.poll
         search.ENOUGH = profile.enough
+        jobs.new_claim = self.new_claim
         self.discovery = search.DiscoveryPolicy(interval=profile.look_every)
         stage.clear(self)
 
@@ -112,6 +114,10 @@ class World(Clockwork):
     def new_item_id(self) -> str:
         self._item_ids += 1
         return f"i{self._item_ids}"
+
+    def new_claim(self) -> int:
+        self._claims += 1
+        return self._claims
 
     def now_ms(self) -> int:
         return EPOCH_MS + int(self.now * 1000)

@@ -159,7 +159,8 @@ class Turns:
             self._compared &= self._recognised is None
             self._replaced |= change is Change.REPLACED
             self._positions, self._beats = Positions(), Beats()
-            self._db.watch.doubt()
+            if self._recognised is not None:  # what was seen on the former connection says nothing about this one
+                self._db.watch.doubt()
         self._server, self._recognised = found or self._server, self._db.number
 
     def _compare(self, holder: Holder, now: float) -> Holder:
