@@ -210,14 +210,14 @@ def test_claims_and_their_release(world: World, hand: Chargehand) -> None:  # sp
     (held,) = claim(hand, "do", 1)
     here: dict[str, Any] = {"cwd": world.folder}
     (row,) = answered("claims", "--json", **here)
-    assert (row["id"], row["claim"], row["node"], row["label"]) == (held.id, 1, "here", "mine")
+    assert (row["id"], row["claim"], row["node"], row["label"]) == (held.id, str(held.number), "here", "mine")
     assert held.id in chargehand("claims", **here).stdout
     refused = chargehand("claims", "release", held.id, **here)
     assert (refused.returncode, refused.stdout) == (2, "")
     assert "may still run it: if released, it is queued again and may run twice; confirm with --yes" in refused.stderr
     other = chargehand("claims", "release", held.id, "--claim", "7", "--yes", **here)
     assert (other.returncode, other.stdout) == (1, "")
-    assert "claim 7 has ended, the present claim is 1" in other.stderr
+    assert f"claim 7 has ended, the present claim is {held.number}" in other.stderr
     doubtful = chargehand_at_a_keyboard("claims", "release", held.id, typed="n\n", **here)
     assert doubtful.returncode == 1
     assert hand.job(held.id).state == "running"
@@ -229,7 +229,9 @@ def test_claims_and_their_release(world: World, hand: Chargehand) -> None:  # sp
     assert again.returncode == 1
     assert "no worker holds job" in again.stderr
     (held,) = claim(hand, "do", 1)
-    assert answered("claims", "release", held.id, "--claim", "2", "--yes", "--json", **here)["claim"] == 2
+    assert answered("claims", "release", held.id, "--claim", str(held.number), "--yes", "--json", **here)[
+        "claim"
+    ] == str(held.number)
     assert answered("claims", "--json", **here) == []
 
 

@@ -102,7 +102,7 @@ class HeldKeys:
                 return [], [*left, *rest]
         written: list[Written] = []
         for part in rest:
-            if clock.monotonic() - began > MOST:
+            if clock.monotonic() - began > MOST or not part.keys.isdisjoint(self._until):
                 left.append(part)
                 continue
             try:
