@@ -45,7 +45,7 @@ test: $(STAMP) | $(NGINX) $(BROWSER)  ## run the tests
 	@$(BIN)/python -m pytest -m alone  # first, so that in a new clone the parallel run finds cached bytecode
 	@$(BIN)/python -m pytest -n 4 --dist worksteal -m "not alone and not full"
 
-test-full: $(STAMP)  ## run the tests with libraries of songs, with wheels and upgrades
+test-full: $(STAMP) | $(NGINX) $(BROWSER)  ## run the long tests: libraries of songs, wheels, upgrades, several nodes
 	@$(BIN)/python -m pytest -n 4 --dist worksteal -m full
 
 test-all:        ## run all tests with every Python from 3.11 to 3.14 that is present (PYTHONS="3.12 3.13": only these)

@@ -50,6 +50,7 @@ def patiently(condition: Callable[[], Any]) -> Callable[[], Any]:
 
 
 # spec: MN-5, MN-6
+@pytest.mark.full
 def test_outcomes_that_a_promotion_has_lost_are_written_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, servers: tuple[Server, Server]
 ) -> None:

@@ -323,7 +323,8 @@ class StoreMachine(RuleBasedStateMachine):
 
 
 # spec: WK-1, WK-2, WK-3, WK-4, WK-6, WK-8, WK-10, WK-13
-def test_a_store_and_its_model_tell_the_same_story(store_factory: Callable[[], Store]) -> None:
+@pytest.mark.parametrize("histories", [20, pytest.param(60, marks=pytest.mark.full)])
+def test_a_store_and_its_model_tell_the_same_story(store_factory: Callable[[], Store], histories: int) -> None:
     store = store_factory()
 
     class Machine(StoreMachine):
@@ -333,7 +334,7 @@ def test_a_store_and_its_model_tell_the_same_story(store_factory: Callable[[], S
     run_state_machine_as_test(
         Machine,
         settings=settings(
-            max_examples=60,
+            max_examples=histories,
             stateful_step_count=40,
             deadline=None,
             derandomize=True,
