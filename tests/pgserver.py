@@ -100,11 +100,10 @@ def empty(conninfo: str, schema: str) -> None:
         _cleaners[conninfo] = psycopg.connect(conninfo, autocommit=True, prepare_threshold=None)
     connection = _cleaners[conninfo]
     found = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = %s", (schema,)).fetchall()
-    kept = ("chargehand_schema", "chargehand_addition")
     words = [
         f"{'DELETE FROM' if name.startswith('chargehand_') else 'DROP TABLE'} {schema}.{name}"
         for (name,) in found
-        if name not in kept
+        if name != "chargehand_schema"
     ]
     connection.execute(";".join(words).encode())
 
