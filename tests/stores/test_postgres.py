@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import ME, crew, everything, job, put, record, register, state, take, take_one
+from builders import DIRECT, ME, crew, everything, job, put, record, register, state, take, take_one
 
 import pgserver
 from chargehand.errors import ConfigurationError, StoreError
@@ -62,11 +62,6 @@ def open_one(url: str) -> Any:
 Opener = Callable[..., PostgresStore]
 
 
-def admin(sql: str) -> None:
-    with psycopg.connect(pgserver.url(), autocommit=True) as connection:
-        connection.execute(sql.encode())
-
-
 # addresses
 
 
@@ -113,8 +108,15 @@ def test_a_malformed_address_is_refused_without_showing_its_password(url: str) -
 @pytest.mark.parametrize(
     ("change", "code", "says"),
     [
-        (lambda url: url.replace("postgres@", f"nobody:{QUOTED}@"), "bad-login", "refuses this user"),
-        (lambda url: url.replace("/postgres?", "/no_such_database?"), "no-database", "there is no such database"),
+        pytest.param(
+            lambda url: url.replace("postgres@", f"nobody:{QUOTED}@"), "bad-login", "refuses this user", marks=DIRECT
+        ),
+        pytest.param(
+            lambda url: url.replace("/postgres?", "/no_such_database?"),
+            "no-database",
+            "there is no such database",
+            marks=DIRECT,
+        ),
         (lambda url: f"postgresql://u:{QUOTED}@127.0.0.1:1/x", "server-gone", "no server answers there"),
         (lambda url: f"postgresql://u:{QUOTED}@/x?host=/nowhere", "server-gone", "no server answers there"),
         (lambda url: f"{url}&no_such_parameter=1", "bad-address", "the URL is malformed"),
@@ -129,15 +131,16 @@ def test_a_store_that_cannot_be_reached_says_why(url: str, change: Callable[[str
 
 
 # spec: ST-2
+@DIRECT
 def test_a_user_without_rights_and_one_that_may_only_read(url: str) -> None:
     name = f"weak_{os.urandom(4).hex()}"
-    admin(f"CREATE ROLE {name} LOGIN")
+    pgserver.admin(f"CREATE ROLE {name} LOGIN")
     with pytest.raises(StoreError, match=r"no right to it.*\[42501\]"):
         open_store(url.replace("postgres@", f"{name}@"))
-    admin(f"ALTER ROLE {name} SET default_transaction_read_only = on")
+    pgserver.admin(f"ALTER ROLE {name} SET default_transaction_read_only = on")
     with pytest.raises(StoreError, match="the server is read-only"):
         open_store(url.replace("postgres@", f"{name}@"))
-    admin(f"DROP ROLE {name}")
+    pgserver.admin(f"DROP ROLE {name}")
 
 
 # spec: ST-2
@@ -430,18 +433,19 @@ def test_a_claim_that_was_taken_away_stays_lost_after_a_broken_turn(open_one: Op
 
 
 # spec: MN-6
+@DIRECT
 def test_a_connection_that_the_server_ended_is_replaced(open_one: Opener) -> None:
     store, reader = open_one(node=True), open_one()
     register(store)
     put(store, job("one"))
     store.turn(Batch(), ME)  # it looks at other nodes, which it does not do again for a second
     for each in (store, reader):
-        admin(f"SELECT pg_terminate_backend({each.session.backend}, 5000)")
+        pgserver.admin(f"SELECT pg_terminate_backend({each.session.backend}, 5000)")
     with pytest.raises(StoreError):
         store.turn(Batch(wants=WANT), ME)
     assert [one.id for one in everything(reader)] == ["one"], "reading is repeated"
     assert [claim.id for claim in store.turn(Batch(wants=WANT), ME).grants[0].claims] == ["one"]
-    admin(f"SELECT pg_terminate_backend({store.session.backend}, 5000)")
+    pgserver.admin(f"SELECT pg_terminate_backend({store.session.backend}, 5000)")
     put(store, job("two"))
     assert state(store, "two") is State.QUEUED, "a transaction that had not begun is begun again"
 
@@ -640,6 +644,7 @@ def test_what_comes_before_the_position_is_found(open_one: Opener) -> None:
 
 
 # spec: ST-4
+@DIRECT
 def test_a_forked_process_leaves_the_connection_of_its_parent_alone(open_one: Opener) -> None:
     store = open_one()
     put(store, job("before"))

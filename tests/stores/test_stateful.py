@@ -1,6 +1,7 @@
 """Compares a store with a model in memory, for any order of operations."""
 
 import itertools
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -333,7 +334,7 @@ def test_a_store_and_its_model_tell_the_same_story(store_factory: Callable[[], S
     run_state_machine_as_test(
         Machine,
         settings=settings(
-            max_examples=60,
+            max_examples=int(os.environ.get("TEST_EXAMPLES", "60")),
             stateful_step_count=40,
             deadline=None,
             derandomize=True,
