@@ -9,7 +9,7 @@ APT := apt-get -qq -o Acquire::Retries=0 -o Acquire::http::Timeout=10
 # The targets start hundreds of processes; without cached bytecode each would compile every module.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run example test test-full test-all check format lint types imports bench simulate chaos docs dashboard clean help
+.PHONY: run example test test-full test-servers test-all check format lint types imports bench simulate chaos docs dashboard clean help
 
 help:            ## list the targets
 	@grep -E '^[a-z-]+: .*##' Makefile | sed 's/:.*##/\t/' | expand -t 12
@@ -47,6 +47,9 @@ test: $(STAMP) | $(NGINX) $(BROWSER)  ## run the tests
 
 test-full: $(STAMP) | $(NGINX) $(BROWSER)  ## run the long tests: libraries of songs, wheels, upgrades, several nodes
 	@$(BIN)/python -m pytest -n 4 --dist worksteal -m full
+
+test-servers: $(STAMP)  ## run the conformance suite against every PostgreSQL and pooler that is installed
+	@$(BIN)/python tests/servers.py
 
 test-all:        ## run all tests with every Python from 3.11 to 3.14 that is present (PYTHONS="3.12 3.13": only these)
 	@$(PYTHON) tests/every_python.py $(PYTHONS)

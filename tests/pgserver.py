@@ -1,12 +1,17 @@
 """A real PostgreSQL for tests: one server for a whole test run, in memory, started on first use.
 
+TEST_POSTGRES names the folder of another PostgreSQL than the newest of the package, TEST_POOLER the program of a
+PgBouncer through which the tests reach it.
+
 Run as a program, it keeps the server until the process that is named on its command line has ended, however that ends.
 """
 
+import ctypes
 import fcntl
 import os
 import select
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -18,8 +23,22 @@ from typing import Any
 
 from chaos.servers import MEMORY, WITH_PASSWORD, Server, Site, missing
 
-__all__ = ["WITH_PASSWORD", "admin", "empty", "missing", "new_store", "url", "weak_role"]
+__all__ = ["POOLER", "WITH_PASSWORD", "admin", "empty", "missing", "new_store", "url", "weak_role"]
 ROOT = Path(__file__).parent.parent
+POOLER = os.environ.get("TEST_POOLER")
+"""The program of the pooler; None: there is none."""
+_POOLER_SETTINGS = """
+[databases]
+* = host={sockets} port=5432 auth_user=postgres
+[pgbouncer]
+listen_port = 5432
+unix_socket_dir = {folder}
+auth_type = trust
+pool_mode = transaction
+default_pool_size = 60
+max_client_conn = 300
+query_wait_timeout = 20
+"""
 
 
 def owner() -> int:
@@ -30,16 +49,19 @@ def owner() -> int:
 @cache
 def url() -> str:
     """Returns the URL of the server, that of TEST_POSTGRES_URL or one that the first call of a test run starts."""
-    if chosen := os.environ.get("TEST_POSTGRES_URL"):
-        return chosen
+    return os.environ.get("TEST_POSTGRES_URL") or (_folder() / "url").read_text()
+
+
+@cache
+def _folder() -> Path:
+    """Returns the folder of the server, which the first call of a test run starts."""
     folder = Path(MEMORY or tempfile.gettempdir()) / f"chargehand-test-pg-{owner()}"
     folder.mkdir(mode=0o711, exist_ok=True)
-    found = folder / "url"
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not found.exists():
+        if not (folder / "url").exists():
             _start_keeper(folder)
-    return found.read_text()
+    return folder
 
 
 def _start_keeper(folder: Path) -> None:
@@ -65,10 +87,11 @@ def new_store() -> str:
 
 
 def admin(sql: str) -> list[tuple[Any, ...]]:
-    """Returns the rows of a statement that a superuser executes."""
+    """Returns the rows of a statement that a superuser executes, not through the pooler."""
     import psycopg
 
-    with psycopg.connect(url(), autocommit=True) as connection:
+    at = url() if POOLER is None else (_folder() / "direct").read_text()
+    with psycopg.connect(at, autocommit=True) as connection:
         found = connection.execute(sql.encode())
         return found.fetchall() if found.description is not None else []
 
@@ -100,11 +123,10 @@ def empty(conninfo: str, schema: str) -> None:
         _cleaners[conninfo] = psycopg.connect(conninfo, autocommit=True, prepare_threshold=None)
     connection = _cleaners[conninfo]
     found = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = %s", (schema,)).fetchall()
-    kept = ("chargehand_schema", "chargehand_addition")
     words = [
         f"{'DELETE FROM' if name.startswith('chargehand_') else 'DROP TABLE'} {schema}.{name}"
         for (name,) in found
-        if name not in kept
+        if name != "chargehand_schema"
     ]
     connection.execute(";".join(words).encode())
 
@@ -113,10 +135,12 @@ def keep(pid: int, folder: Path) -> None:
     """Starts the server, and stops it when the process has ended."""
     watched = os.pidfd_open(pid)
     try:
-        server = Server(Site(folder), "")
+        site = Site(folder)
+        server = Server(site, "")
         server.initialise()
         server.start()
-        (folder / "url.new").write_text(server.url)
+        (folder / "direct").write_text(server.url)
+        (folder / "url.new").write_text(server.url if POOLER is None else _start_pooler(POOLER, site, server))
         (folder / "url.new").rename(folder / "url")
         os.write(1, b"ready\n")
         os.close(1)
@@ -126,6 +150,23 @@ def keep(pid: int, folder: Path) -> None:
         server.stop()  # at once: nothing in it is needed any more
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _start_pooler(program: str, site: Site, server: Server) -> str:
+    """Starts a pooler in transaction mode, which ends with this process. Returns the URL that leads through it."""
+    folder = site.make_folder("pooler", 0o755)
+    file = site.folder / "pooler.ini"
+    file.write_text(_POOLER_SETTINGS.format(sockets=server.sockets, folder=folder))
+    process = site.start(program, "-q", file, before=_die_with_parent, output=2)
+    while not (folder / ".s.PGSQL.5432").exists():
+        if process.poll() is not None:
+            raise RuntimeError(f"the pooler ended with status {process.returncode}")
+        select.select([], [], [], 0.01)
+    return f"postgresql://postgres@/postgres?host={folder}"
+
+
+def _die_with_parent() -> None:
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
 
 
 if __name__ == "__main__":

@@ -41,7 +41,7 @@ class Garbler(Handler[dict[str, Any], str]):
             case "work":
                 context._send(b"DONE|{half of an outcome\n")
             case _:  # the outcome of a job that it does not have
-                context._send(b'DONE|{"id":"another","claim":1,"result":1}\n')
+                context._send(b'DONE|{"id":"another","fence":1,"result":1}\n')
         while True:
             clock.sleep(60)
 

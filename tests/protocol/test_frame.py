@@ -218,12 +218,12 @@ def test_what_came_out_of_a_job_reads_like_any_other(
     (frame,) = decode(encode_done(job, claim, json.dumps(result), follow), limit=1 << 20)
     assert isinstance(frame, Frame)
     more = {"follow": follow} if follow else {}
-    assert (frame.kind, frame.read()) == ("DONE", {"id": job, "claim": claim, **more, "result": result})
+    assert (frame.kind, frame.read()) == ("DONE", {"id": job, "fence": claim, **more, "result": result})
 
 
 # spec: WP-4
 def test_the_result_is_put_in_as_it_is() -> None:
-    assert encode_done("ü", 7, '[1, "2"]', []) == 'DONE|{"id":"ü","claim":7,"result":[1, "2"]}\n'.encode()
+    assert encode_done("ü", 7, '[1, "2"]', []) == 'DONE|{"id":"ü","fence":7,"result":[1, "2"]}\n'.encode()
 
 
 # spec: WP-4

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
+import pgserver
 from chargehand import clock
 from chargehand.ids import new_id
 from chargehand.model.batch import Grant, Note, Want
@@ -24,6 +25,9 @@ from chargehand.model.job import (
 from chargehand.model.records import Counts, CrewRow, Holder, JobFilter
 from chargehand.store import Store, Transaction
 
+DIRECT = pytest.mark.skipif(
+    pgserver.POOLER is not None, reason="needs sessions, logins or settings that a pooler hides"
+)
 ME = Holder("node-a", "life-2")
 EARLIER_ME = Holder("node-a", "life-1")
 HOUR = 3_600_000

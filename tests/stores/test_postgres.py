@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import ME, crew, everything, job, put, record, register, state, take, take_one
+from builders import DIRECT, ME, crew, everything, job, put, record, register, state, take, take_one
 
 import pgserver
 from chargehand.errors import ConfigurationError, StoreError
@@ -26,7 +26,7 @@ if (packages := pgserver.missing()) is not None:
 
 import psycopg
 
-from chargehand.stores.postgres import beats, driver, keyed, statements
+from chargehand.stores.postgres import beats, driver, keyed, schema, statements
 from chargehand.stores.postgres.store import PostgresStore
 
 SECRET = "p@ss/w:rd%"
@@ -60,11 +60,6 @@ def open_one(url: str) -> Any:
 
 
 Opener = Callable[..., PostgresStore]
-
-
-def admin(sql: str) -> None:
-    with psycopg.connect(pgserver.url(), autocommit=True) as connection:
-        connection.execute(sql.encode())
 
 
 # addresses
@@ -113,8 +108,15 @@ def test_a_malformed_address_is_refused_without_showing_its_password(url: str) -
 @pytest.mark.parametrize(
     ("change", "code", "says"),
     [
-        (lambda url: url.replace("postgres@", f"nobody:{QUOTED}@"), "bad-login", "refuses this user"),
-        (lambda url: url.replace("/postgres?", "/no_such_database?"), "no-database", "there is no such database"),
+        pytest.param(
+            lambda url: url.replace("postgres@", f"nobody:{QUOTED}@"), "bad-login", "refuses this user", marks=DIRECT
+        ),
+        pytest.param(
+            lambda url: url.replace("/postgres?", "/no_such_database?"),
+            "no-database",
+            "there is no such database",
+            marks=DIRECT,
+        ),
         (lambda url: f"postgresql://u:{QUOTED}@127.0.0.1:1/x", "server-gone", "no server answers there"),
         (lambda url: f"postgresql://u:{QUOTED}@/x?host=/nowhere", "server-gone", "no server answers there"),
         (lambda url: f"{url}&no_such_parameter=1", "bad-address", "the URL is malformed"),
@@ -129,15 +131,16 @@ def test_a_store_that_cannot_be_reached_says_why(url: str, change: Callable[[str
 
 
 # spec: ST-2
+@DIRECT
 def test_a_user_without_rights_and_one_that_may_only_read(url: str) -> None:
     name = f"weak_{os.urandom(4).hex()}"
-    admin(f"CREATE ROLE {name} LOGIN")
+    pgserver.admin(f"CREATE ROLE {name} LOGIN")
     with pytest.raises(StoreError, match=r"no right to it.*\[42501\]"):
         open_store(url.replace("postgres@", f"{name}@"))
-    admin(f"ALTER ROLE {name} SET default_transaction_read_only = on")
+    pgserver.admin(f"ALTER ROLE {name} SET default_transaction_read_only = on")
     with pytest.raises(StoreError, match="the server is read-only"):
         open_store(url.replace("postgres@", f"{name}@"))
-    admin(f"DROP ROLE {name}")
+    pgserver.admin(f"DROP ROLE {name}")
 
 
 # spec: ST-2
@@ -179,9 +182,134 @@ def test_several_that_start_at_once_make_one_schema(url: str) -> None:
 # spec: ST-3
 def test_a_newer_schema_is_refused_and_left_alone(open_one: Opener) -> None:
     with open_one().transaction() as tx:
-        tx.execute("INSERT INTO chargehand_schema VALUES (99, '', 0)")
+        tx.execute("INSERT INTO chargehand_schema VALUES (99, '', 0, 99)")
     with pytest.raises(StoreError, match="newer Chargehand"):
         open_one()
+
+
+MORE = schema.Step("ALTER TABLE chargehand_job ADD COLUMN more text", "", 1)
+"""A step that code of the version before can ignore."""
+LESS = schema.Step("ALTER TABLE chargehand_job ADD COLUMN less text", "", 2)
+"""A step after which code of the first version must not use the store."""
+
+
+@pytest.fixture
+def knows(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Makes the code of this process that of another version, which knows these steps after the first."""
+    first = schema.MIGRATIONS[:1]
+    return lambda *more: monkeypatch.setattr(schema, "MIGRATIONS", [*first, *more])
+
+
+class Beating:
+    """A node that takes a turn whenever others look at it."""
+
+    def __init__(self, store: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.store, self._patch = store, monkeypatch
+        register(store)
+        self.live()
+
+    def live(self) -> None:
+        self._patch.setattr(schema, "clock", self)
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+    def sleep(self, _: float) -> None:
+        self.store.turn(Batch(), ME)
+
+
+# spec: ST-4
+def test_a_start_changes_nothing_under_a_node_of_the_version_before(
+    open_one: Opener, knows: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    knows()
+    node = open_one(node=True)
+    Beating(node, monkeypatch)
+    put(node, job("one"))
+    knows(MORE)
+    with pytest.raises(
+        StoreError, match=r"has schema 1, this Chargehand needs 2.*\(node-a\): run `chargehand migrate`"
+    ) as no:
+        open_one()
+    assert no.value.code == "schema-old"
+    with pytest.raises(StoreError, match="this Chargehand needs 2") as no:
+        node.probe()
+    assert no.value.code == "schema-old"
+    asked = open_one(asked=True)
+    assert (asked.migrated.before, asked.migrated.after) == (1, 2)
+    knows()
+    assert [claim.id for claim in node.turn(Batch(wants=WANT), ME).grants[0].claims] == ["one"], "it goes on"
+    old = open_one(node=True)
+    assert (old.migrated.before, old.migrated.after) == (2, 2), "it starts again, too"
+    old.probe()
+    register(old, holder=Holder("node-b", "life-b"))
+
+
+# spec: ST-4
+def test_a_schema_that_shuts_older_code_out_waits_for_the_end_of_older_nodes_and_then_refuses_them(
+    open_one: Opener, knows: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    knows()
+    node, caller = open_one(node=True), open_one()
+    Beating(node, monkeypatch)
+    knows(MORE, LESS)
+    for asked in (False, True):
+        with pytest.raises(StoreError, match="they cannot work with schema 3; stop them") as no:
+            open_one(asked=asked)
+        assert no.value.code == "schema-old"
+    node.leave(ME)
+    assert open_one().migrated.after == 3
+    knows()
+    refused: list[Callable[[], object]] = [open_one, caller.probe, node.join, lambda: register(node)]
+    for use in refused:
+        with pytest.raises(StoreError, match="schema 3, for code that knows schema 2 or newer; this one knows 1") as no:
+            use()
+        assert no.value.code == "schema-new"
+    knows(MORE)
+    open_one().probe()
+
+
+# spec: ST-4
+def test_an_older_node_that_is_dead_does_not_keep_a_start_from_migrating(
+    open_one: Opener, knows: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    knows()
+    node = open_one(node=True)
+    register(node, lease=0.2)
+    knows(LESS)
+    assert open_one().migrated.after == 2
+    knows()
+    with pytest.raises(StoreError, match="this one knows 1"):
+        node.turn(Batch(wants=WANT), ME)
+    assert node.new_life() is None
+
+
+# spec: ST-4
+def test_a_migration_does_not_hold_up_nodes_while_it_waits_for_a_table(
+    open_one: Opener, knows: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    knows()
+    node, other = open_one(node=True), open_one()
+    register(node, lease=0.2)
+    monkeypatch.setattr(schema, "LOCK_TIMEOUT", "50ms")
+    monkeypatch.setattr(schema, "PAUSE", 0.01)
+    monkeypatch.setattr(schema, "PATIENCE", 0.1)
+    knows(MORE)
+    reading = other.transaction()
+    reading.__enter__().execute("SELECT FROM chargehand_job")
+    began = time.monotonic()
+    with pytest.raises(StoreError, match="holds a lock for too long") as busy:
+        open_one(asked=True)
+    assert (busy.value.code, time.monotonic() - began < 20) == ("store-locked", True)
+    reading.__exit__(None, None, None)
+    assert open_one(asked=True).migrated.after == 2
+
+
+# spec: ST-4
+def test_a_step_names_the_oldest_code_that_may_use_it(folder: Path) -> None:
+    for name, text in {"0001_a": "", "0002_b": "-- Adds.\n-- oldest: 1\nSELECT 1", "0003_c": "-- oldest: none"}.items():
+        (folder / f"{name}.sql").write_text(text)
+    assert [step.oldest for step in schema.steps(folder)] == [1, 1, 3]
 
 
 def test_every_statement_is_valid(open_one: Opener) -> None:
@@ -305,18 +433,19 @@ def test_a_claim_that_was_taken_away_stays_lost_after_a_broken_turn(open_one: Op
 
 
 # spec: MN-6
+@DIRECT
 def test_a_connection_that_the_server_ended_is_replaced(open_one: Opener) -> None:
     store, reader = open_one(node=True), open_one()
     register(store)
     put(store, job("one"))
     store.turn(Batch(), ME)  # it looks at other nodes, which it does not do again for a second
     for each in (store, reader):
-        admin(f"SELECT pg_terminate_backend({each.session.backend}, 5000)")
+        pgserver.admin(f"SELECT pg_terminate_backend({each.session.backend}, 5000)")
     with pytest.raises(StoreError):
         store.turn(Batch(wants=WANT), ME)
     assert [one.id for one in everything(reader)] == ["one"], "reading is repeated"
     assert [claim.id for claim in store.turn(Batch(wants=WANT), ME).grants[0].claims] == ["one"]
-    admin(f"SELECT pg_terminate_backend({store.session.backend}, 5000)")
+    pgserver.admin(f"SELECT pg_terminate_backend({store.session.backend}, 5000)")
     put(store, job("two"))
     assert state(store, "two") is State.QUEUED, "a transaction that had not begun is begun again"
 
@@ -519,6 +648,7 @@ def test_what_comes_before_the_position_is_found(open_one: Opener) -> None:
 
 
 # spec: ST-4
+@DIRECT
 def test_a_forked_process_leaves_the_connection_of_its_parent_alone(open_one: Opener) -> None:
     store = open_one()
     put(store, job("before"))

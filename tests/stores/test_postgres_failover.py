@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from builders import EARLIER_ME, ME, everything, job, put, register, state
+from builders import DIRECT, EARLIER_ME, ME, everything, job, put, register, state
 
 import pgserver
 from chargehand.errors import StoreError
@@ -31,6 +31,8 @@ import psycopg
 
 from chargehand.stores.postgres import beats, errors, statements
 from chargehand.stores.postgres.store import PostgresStore
+
+pytestmark = DIRECT
 
 Opener = Callable[..., PostgresStore]
 TABLES = ("job", "live", "end", "attempt", "node")

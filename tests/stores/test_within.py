@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from builders import DIRECT
 
 import pgserver
 from chargehand import Chargehand
@@ -113,8 +114,8 @@ def in_pipeline(connection: Connection) -> AbstractContextManager[Any]:
         ({"row_factory": dict_row}, plain),
         ({"prepare_threshold": 0}, plain),
         ({"cursor_factory": psycopg.ClientCursor}, plain),
-        ({"options": "-c search_path=nowhere"}, plain),
-        ({"options": "-c default_transaction_isolation=serializable"}, plain),
+        pytest.param({"options": "-c search_path=nowhere"}, plain, marks=DIRECT),
+        pytest.param({"options": "-c default_transaction_isolation=serializable"}, plain, marks=DIRECT),
         ({"autocommit": True}, in_transaction),
         ({"autocommit": True}, in_savepoint),
         ({}, in_savepoint),

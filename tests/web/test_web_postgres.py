@@ -80,7 +80,7 @@ def end_sessions(name: str) -> list[int]:
             "disk-full",
         ),
         (
-            "INSERT INTO {0}.chargehand_schema VALUES (99, '', 0)",
+            "INSERT INTO {0}.chargehand_schema VALUES (99, '', 0, 99)",
             "DELETE FROM {0}.chargehand_schema WHERE version = 99",
             "schema-new",
         ),

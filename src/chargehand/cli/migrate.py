@@ -31,7 +31,8 @@ def migrate(
 ) -> None:
     """Migrate the store to the schema of this version, and show from which version to which.
 
-    Every process that opens a store does the same. Make a backup first: an older version refuses a migrated store.
+    Every process that opens a store does the same, on PostgreSQL only if no node of an older version lives. Make a
+    backup first: an older version may refuse a migrated store.
 
     With --from and --to, move a store instead: from SQLite to PostgreSQL, back, or within one of them. Both must be
     stopped. Everything is copied and compared, the source is not changed, and an interrupted move is continued by the
@@ -54,7 +55,9 @@ def migrate(
         show.json(done)
         return
     added = f"; added: {', '.join(done.additions)}" if done.additions else ""
-    if done.before == done.after:
+    if done.before == 0:
+        text = f"was made, with schema {done.after}"
+    elif done.before == done.after:
         text = f"has schema {done.after}{added}" if added else f"has schema {done.after} already: nothing to do"
     else:
         text = f"was migrated from schema {done.before} to {done.after}{added}"

@@ -59,7 +59,7 @@ def _tables(peek: "Peek", found: dict[str, Any], refused: dict[str, str]) -> Ite
     if any(right.startswith(("USAGE", "SELECT")) for right in found.get("lacks", ())):
         return  # the missing rights are a finding
     # The times in the tables are of the server's clock.
-    told = {"knows": known_schema(), "schema": peek.schema() or None}
+    told = {"knows": known_schema(), "schema": peek.schema() or None, "oldest": peek.oldest()}
     yield "tables", {"book": told, "now_ms": peek.now_ms(), "ground": {"exists": told["schema"] is not None}}
     if told["schema"] is None:
         return

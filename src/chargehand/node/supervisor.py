@@ -211,7 +211,7 @@ class Supervisor:
             case CancelJob(component, job):
                 claim = self._ledger.held[component].claims[job]
                 log.info("a running job is asked to cancel", component=component, job=job, item=claim.item)
-                self._tell_pulse(self.handles[component], "CANCEL", {"id": job, "claim": claim.number})
+                self._tell_pulse(self.handles[component], "CANCEL", {"id": job, "fence": claim.number})
             case Dismiss(component):
                 self._ledger.dismiss(component)
             case DumpStacks(component, reason):

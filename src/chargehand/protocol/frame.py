@@ -62,7 +62,7 @@ def encode(kind: str, body: Any) -> bytes:
 def encode_done(job: str, claim: int, result: str, follow: list[dict[str, Any]]) -> bytes:
     """Encodes the DONE frame; the result is JSON already and is inserted unchanged."""
     more = f',"follow":{_encoder.encode(follow)}' if follow else ""
-    text = f'DONE|{{"id":{_encoder.encode(job)},"claim":{claim}{more},"result":{result}}}\n'
+    text = f'DONE|{{"id":{_encoder.encode(job)},"fence":{claim}{more},"result":{result}}}\n'
     return codec.to_utf8(text)
 
 

@@ -22,8 +22,11 @@ from chargehand.model.job import (
     check_payload,
 )
 
+ON_THE_WIRE = {"claim": "fence"}
+"""Fields with another name in frames: after an upgrade, a running node of version 0.1.0 starts workers of this one."""
 
-class JobFrame(msgspec.Struct, frozen=True):
+
+class JobFrame(msgspec.Struct, frozen=True, rename=ON_THE_WIRE):
     """A job that is sent to a worker."""
 
     id: str
@@ -53,7 +56,7 @@ class FoundFrame(msgspec.Struct, frozen=True):
     error: str | None = None
 
 
-class OutcomeFrame(msgspec.Struct, frozen=True):
+class OutcomeFrame(msgspec.Struct, frozen=True, rename=ON_THE_WIRE):
     """The outcome of an attempt, from a worker; which fields are used depends on the kind."""
 
     id: str

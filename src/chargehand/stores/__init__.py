@@ -13,26 +13,29 @@ from chargehand.system.forks import importing
 from chargehand.system.linux import require_linux
 
 
-def open_store(where: str | Location, *, create: bool = True, node: bool = False, synchronous: str = "full") -> Store:
+def open_store(
+    where: str | Location, *, create: bool = True, node: bool = False, asked: bool = False, synchronous: str = "full"
+) -> Store:
     """Returns the store at this address, checked and migrated. `node`: the caller is the node.
 
+    `asked`: the schema is migrated although nodes of an older version live, if they can use it.
     `synchronous` is "full", or "normal", where a power cut may undo the commits that were acknowledged last.
     """
     require_linux()
     location = where if isinstance(where, Location) else locate(where)
     if location.server is not None:
-        return _on_server(location.server, create=create, node=node, synchronous=synchronous)
+        return _on_server(location.server, create=create, node=node, asked=asked, synchronous=synchronous)
     with importing():
         from chargehand.stores.sqlite.store import SqliteStore
 
     return SqliteStore(location.path, create=create, tend=node, synchronous=synchronous)
 
 
-def _on_server(server: Address, *, create: bool, node: bool, synchronous: str) -> Store:
+def _on_server(server: Address, *, create: bool, node: bool, asked: bool, synchronous: str) -> Store:
     with _driver(server):
         from chargehand.stores.postgres.store import PostgresStore
 
-    return PostgresStore(server, create=create, node=node, synchronous=synchronous)
+    return PostgresStore(server, create=create, node=node, asked=asked, synchronous=synchronous)
 
 
 @contextmanager
@@ -76,8 +79,8 @@ def open_writer(location: Location) -> Writer:
 
 
 def migrate(location: Location) -> Migrated:
-    """Brings the schema of an existing store up to date, and returns what was done."""
-    store = open_store(location, create=False)
+    """Brings the schema of a store up to date, and returns what was done. On a server it makes the tables, too."""
+    store = open_store(location, create=location.server is not None, asked=True)
     try:
         return store.migrated
     finally:

@@ -290,7 +290,7 @@ def _garbage(job: "Task", step: "Step") -> None:
 
 @_fault("half a frame", "Writes half of its outcome into the work socket, and sleeps for `seconds` (forever).")
 def _half_a_frame(job: "Task", step: "Step") -> None:
-    frame = encode("DONE", {"id": job.id, "claim": 1, "result": None})
+    frame = encode("DONE", {"id": job.id, "fence": 1, "result": None})
     _worker(job)._send(frame[: len(frame) // 2])  # pyright: ignore[reportPrivateUsage]
     clock.sleep(_seconds(step))
 

@@ -20,8 +20,8 @@ class BatchedJob:
 
     def __init__(self, worker: "Worker", body: dict[str, Any]) -> None:
         self._worker, self.id = worker, str(body["id"])
-        self._claim: int = body["claim"]
-        self._about = {"id": self.id, "claim": self._claim}
+        self._claim: int = body["fence"]
+        self._about = {"id": self.id, "fence": self._claim}
         self._follow: list[dict[str, Any]] = []
 
     def progress(self, done: float | None, total: float | None, stage: str | None, detail: str | None) -> None:

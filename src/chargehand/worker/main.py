@@ -114,7 +114,7 @@ class Worker:
 
     # operations that a job can call
     def progress(self, done: float | None, total: float | None, stage: str | None, detail: str | None) -> None:
-        self.report_progress(self._body["id"], self._body["claim"], done, total, stage, detail)
+        self.report_progress(self._body["id"], self._body["fence"], done, total, stage, detail)
         if self.is_cancelled():
             raise errors.Cancelled(f"job {self.current} was cancelled")
 
@@ -142,7 +142,7 @@ class Worker:
             self.unreported = True
 
     def is_cancelled(self) -> bool:
-        return self.has_cancelled(self._body.get("id"), self._body.get("claim"))
+        return self.has_cancelled(self._body.get("id"), self._body.get("fence"))
 
     def has_cancelled(self, job_id: Any, claim: Any) -> bool:
         """Returns whether the job was cancelled, also in a process that it forked."""
@@ -205,12 +205,12 @@ class Worker:
         body = self._body
         lost = errors.ClaimLost(f"job {body['id']} was given to another worker; nothing was written")
         with self._store.transaction() as tx:
-            if not tx.jobs.holds(body["seq"], body["claim"]):
+            if not tx.jobs.holds(body["seq"], body["fence"]):
                 raise lost
             yield tx
             took = int((clock.monotonic() - self._began) * 1000)
             settlement = Settlement(
-                id=body["id"], seq=body["seq"], claim=body["claim"], queue=body["queue"], state=State.DONE,
+                id=body["id"], seq=body["seq"], claim=body["fence"], queue=body["queue"], state=State.DONE,
                 outcome="done", result=text, worker=self._plan["component"], pid=os.getpid(), duration_ms=took,
                 follow=msgspec.convert(self._follow, tuple[NewJob, ...]),
             )  # fmt: skip
@@ -299,14 +299,14 @@ class Worker:
 
     def _perform(self, body: dict[str, Any], takes: Any) -> int | None:
         """Performs one job and sends its outcome. Returns an exit code if the process must end."""
-        self._begin(body["id"], body, {(body["id"], body["claim"])})
+        self._begin(body["id"], body, {(body["id"], body["fence"])})
         code: int | None = None
         try:
             frame = self._attempt(body, takes)
         except (errors.ConfigurationError, errors.UnrecoverableError) as error:
             frame, code = None, self._fatal(error, error.exit_code)
         except errors.WorkerBroken as error:
-            about = {"id": body["id"], "claim": body["claim"]}
+            about = {"id": body["id"], "fence": body["fence"]}
             self._leave_broken(error, encode("SETTLED", about) if self._settled else b"")
         self._end(frame)
         return code
@@ -317,7 +317,7 @@ class Worker:
             from chargehand.worker.batch import attempt
 
         only = bodies[0] if len(bodies) == 1 else {}
-        self._begin(bodies[0]["id"], only, {(body["id"], body["claim"]) for body in bodies})
+        self._begin(bodies[0]["id"], only, {(body["id"], body["fence"]) for body in bodies})
         frames, fatal = attempt(self, bodies, takes)
         if isinstance(fatal, errors.WorkerBroken):
             self._leave_broken(fatal, b"".join(frames))
@@ -377,7 +377,7 @@ class Worker:
         """Performs one job and returns the frame with its outcome."""
         performer = self.handler
         assert performer is not None
-        about = {"id": body["id"], "claim": body["claim"]}
+        about = {"id": body["id"], "fence": body["fence"]}
         try:
             payload = codec.as_type(body["payload"], takes, f"the payload of job {body['id']}")
             job: Job[Any] = Job(

@@ -124,7 +124,7 @@ def truncate(text: str) -> str:
 
 def done_frame(about: dict[str, Any], result: Any, follow: list[dict[str, Any]], gives: Any) -> bytes:
     """Returns the frame that reports a result and the jobs enqueued with it. Raises PayloadError if it is too large."""
-    frame = encode_done(about["id"], about["claim"], result_text(result, gives), follow)
+    frame = encode_done(about["id"], about["fence"], result_text(result, gives), follow)
     if len(frame) > WORK_FRAME_LIMIT:
         raise errors.PayloadError(
             f"the result and the {len(follow)} jobs that it enqueues have {len(frame):,} bytes; "

@@ -170,7 +170,7 @@ class Pulse(threading.Thread):
                 self._worker.report()
             elif isinstance(frame, Frame) and frame.kind == "CANCEL":
                 body = frame.read()
-                self._worker.cancel(body["id"], body["claim"])
+                self._worker.cancel(body["id"], body["fence"])
             elif isinstance(frame, Frame) and frame.kind == "STACKS":
                 stacks = True  # one dump answers every request that waited while C code held the interpreter
         if stacks:

@@ -177,7 +177,10 @@ CAUSES: dict[str, tuple[str, str]] = {
         "`chargehand crashes --worker CREW:INDEX`",
     ),
     "version-skew": ("The node and the command line have different versions.", "restart the node"),
-    "schema-old": ("The store has an older schema than this version.", "start a node with this version"),
+    "schema-old": (
+        "The store has an older schema than this version.",
+        "`chargehand migrate`, or start a new node",
+    ),
     "orphans": ("Processes of a dead node are still running.", "the next node kills them; or `kill PID`"),
     "clock": ("The store contains times in the future: the clock was set back.", "correct the clock"),
     "unread": ("Part of the store could not be read.", "`chargehand doctor --bundle FILE`, and report it"),

@@ -97,6 +97,8 @@ class Book(msgspec.Struct, frozen=True, kw_only=True):
     schema: int | None = None
     knows: int = 0
     """The schema version of this code."""
+    oldest: int | None = None
+    """The oldest schema version whose code may use the store; None: the version of the store itself."""
     error: str | None = None
     damaged: bool = False
     """Whether the error says that the file is damaged."""

@@ -148,7 +148,7 @@ def _unusable(facts: Facts, text: str, remedy: str) -> Finding:
 
 def _schema(facts: Facts) -> Iterator[Finding]:
     found, known = facts.book.schema, facts.book.knows
-    if found is None or found == known:
+    if found is None or (facts.book.oldest or found) <= known <= found:
         return
     new = found > known
     yield Finding(
@@ -158,7 +158,7 @@ def _schema(facts: Facts) -> Iterator[Finding]:
         short=f"schema {found}, this version supports {known}",
         text=f"{facts.path} was created by {'a newer' if new else 'an older'} version of Chargehand: its schema is "
         f"{found}, version {facts.version} here supports {known}",
-        remedy="pip install --upgrade chargehand" if new else "restart the node with this version, which upgrades it",
+        remedy="pip install --upgrade chargehand" if new else "`chargehand migrate`, or start a node of this version",
     )
 
 

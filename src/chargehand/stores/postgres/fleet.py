@@ -24,7 +24,7 @@ from chargehand.model.records import (
     RestartNote,
 )
 from chargehand.model.succession import name_taken
-from chargehand.stores.postgres import statements
+from chargehand.stores.postgres import schema, statements
 from chargehand.stores.postgres.claiming import set_limits
 from chargehand.stores.postgres.reading import living_crews
 from chargehand.stores.postgres.session import Session
@@ -78,8 +78,9 @@ class PostgresFleet:
 
     def _add_node(self, holder: Holder, about: dict[str, Any], after: str | None) -> None:
         self._db.send(_SQL["remove_nodes"], ([life for life in (holder.life, after) if life is not None],))
-        text = json.dumps(about, default=str)
-        added = self._db.rows(_SQL["add_node"], (self._now, holder.node, holder.life, self._db.backend, text))
+        schema.check(self._db)  # it may have been migrated since the store was opened, or while the node was cut off
+        row = (holder.node, holder.life, self._db.backend, json.dumps(about, default=str), len(schema.MIGRATIONS))
+        added = self._db.rows(_SQL["add_node"], (self._now, *row))
         if not added:
             ((other,),) = self._db.rows(_SQL["about"], (holder.node,))
             raise StoreError(name_taken(holder.node, about_of(other)))

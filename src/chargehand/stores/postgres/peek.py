@@ -121,7 +121,11 @@ class Peek:
 
     def schema(self) -> int:
         """Returns the version of the schema; 0 if there are no tables, or if they are not visible."""
-        return schema.version(self._db)[0]
+        return schema.version(self._db).number
+
+    def oldest(self) -> int:
+        """Returns the oldest schema version whose code may use the store."""
+        return schema.version(self._db).oldest
 
     def peers(self) -> dict[str, Any]:
         """Returns the nodes of the store on all machines."""

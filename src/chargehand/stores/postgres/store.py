@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from typing import Any
 
 from chargehand import clock
-from chargehand.errors import StoreError
 from chargehand.ids import NewIds, new_id, new_ids
 from chargehand.model.batch import Batch, Result
 from chargehand.model.failover import Comparison
@@ -45,6 +44,7 @@ class PostgresStore:
         create: bool = True,
         node: bool = False,
         moving: bool = False,
+        asked: bool = False,
         synchronous: str = "full",
         now_ms: Callable[[], int] | None = None,
         new_ids: NewIds = new_ids,
@@ -67,13 +67,13 @@ class PostgresStore:
         try:
             if not moving:
                 schema.check_finished(self.session)
-            self.migrated = schema.migrate(self.session, create=create)
+            self.migrated = schema.migrate(self.session, create=create, asked=asked)
         except BaseException:
             self.close()
             raise
 
     def migrate(self) -> Migrated:
-        return schema.migrate(self.session, create=True)
+        return schema.migrate(self.session, create=True, asked=True)
 
     def changed(self, *, again: bool = False) -> bool:
         ((snapshot, _),) = self.session.rows(_SQL["snapshot"])
@@ -160,15 +160,8 @@ class PostgresStore:
         return self._surplus.unfinished
 
     def probe(self) -> None:
-        known = len(schema.MIGRATIONS)
         with self.session.transaction():
-            found, _ = schema.version(self.session)
-            if found != known:
-                raise StoreError(
-                    f"{self.session.address.shown} has schema {found} and this Chargehand knows {known}: run one "
-                    "version of the package",
-                    "schema-new" if found > known else "schema-old",
-                )
+            schema.check(self.session)
             self.session.send(_SQL["probe"], (self.session.now,))
 
     def close(self) -> None:

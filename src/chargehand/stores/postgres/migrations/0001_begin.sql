@@ -117,7 +117,8 @@ CREATE TABLE chargehand_node (
   beat        bigint NOT NULL DEFAULT 0,
   started_ms  bigint NOT NULL,
   backend     int,                             -- the server process of the node's connection, if there is no pooler
-  about       text   NOT NULL                  -- JSON: machine, boot, pid, start time, version, lease
+  about       text   NOT NULL,                 -- JSON: machine, boot, pid, start time, version, lease
+  schema      int    NOT NULL                  -- the newest schema version that the node's code knows
 ) WITH (fillfactor = 50);
 
 CREATE TABLE chargehand_crew (

@@ -11,7 +11,8 @@ SELECT about FROM chargehand_node WHERE name = $1
 DELETE FROM chargehand_node WHERE incarnation = ANY ($1::text[])
 
 -- name: add_node
-INSERT INTO chargehand_node (incarnation, name, started_ms, backend, about) VALUES ($3, $2, {now}, $4::int, $5)
+INSERT INTO chargehand_node (incarnation, name, started_ms, backend, about, schema)
+VALUES ($3, $2, {now}, $4::int, $5, $6::int)
 ON CONFLICT DO NOTHING RETURNING incarnation
 
 -- name: beat
@@ -21,6 +22,12 @@ UPDATE chargehand_node SET beat = beat + 1, backend = $2::int WHERE incarnation 
 SELECT incarnation, name, beat, backend IS NOT NULL AND NOT EXISTS (SELECT FROM pg_stat_activity WHERE pid = backend),
   about
 FROM chargehand_node WHERE incarnation <> $1
+
+-- name: older
+-- The nodes whose code knows only schemas before this version.
+SELECT incarnation, name, beat, backend IS NOT NULL AND NOT EXISTS (SELECT FROM pg_stat_activity WHERE pid = backend),
+  about
+FROM chargehand_node WHERE schema < $1::int
 
 -- name: expire
 -- A beat that is under way wins, by the lock of the row: then its number is another one.

@@ -34,22 +34,19 @@ SELECT relnamespace::regnamespace::text FROM pg_class WHERE oid = to_regclass('c
 SELECT to_regclass('chargehand_schema') IS NOT NULL, to_regclass('chargehand_moving') IS NOT NULL
 
 -- name: make_tables
-CREATE TABLE IF NOT EXISTS chargehand_schema (version int PRIMARY KEY, checksum text NOT NULL, applied_ms bigint NOT NULL)
-
--- name: make_additions
-CREATE TABLE IF NOT EXISTS chargehand_addition (name text PRIMARY KEY, checksum text NOT NULL, applied_ms bigint NOT NULL)
+CREATE TABLE IF NOT EXISTS chargehand_schema (
+  version int PRIMARY KEY, checksum text NOT NULL, applied_ms bigint NOT NULL,
+  oldest int NOT NULL  -- the oldest schema version whose code may use the tables
+)
 
 -- name: version
-SELECT coalesce(max(version), 0), (SELECT coalesce(array_agg(name), '{}') FROM chargehand_addition) FROM chargehand_schema
+SELECT coalesce(max(version), 0), coalesce(max(oldest), 0) FROM chargehand_schema
 
 -- name: lock_schema
 SELECT pg_advisory_xact_lock(hashtextextended($1, 0))
 
 -- name: applied
-INSERT INTO chargehand_schema (version, checksum, applied_ms) VALUES ($2::int, $3, {now})
-
--- name: added
-INSERT INTO chargehand_addition (name, checksum, applied_ms) VALUES ($2, $3, {now})
+INSERT INTO chargehand_schema (version, checksum, applied_ms, oldest) VALUES ($2::int, $3, {now}, $4::int)
 
 -- name: probe
 INSERT INTO chargehand_probe (one, at_ms) VALUES (1, {now}) ON CONFLICT (one) DO UPDATE SET at_ms = excluded.at_ms
