@@ -239,7 +239,7 @@ class Node:
         for component, todo in self.ledger.confirm(result, now):
             self.hand_out(component, todo)
         self.world.tally["outcome refused"] += len(result.lost)
-        self.world.oracle.refused(self, [each for each in batch.settlements if each.id in result.lost])
+        self.world.oracle.refused(self, [each for each in batch.settlements if each.claim_name in result.lost])
 
     def _stop_work(self, now: float) -> None:
         running = self.ledger.cut_off(self._stopping_crews, now)

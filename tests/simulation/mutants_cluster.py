@@ -32,8 +32,8 @@ CLUSTER_MUTANTS = (
     Mutant(
         name="what a refused outcome enqueues is enqueued",
         file="cluster_store.py",
-        old="                lost.append(each.id)\n",
-        new="                lost.append(each.id)\n                self.enqueue(each.follow)\n",
+        old="                lost.append(each.claim_name)\n",
+        new="                lost.append(each.claim_name)\n                self.enqueue(each.follow)\n",
         profile="a node that others took for dead",
         simulator=True,
     ),
