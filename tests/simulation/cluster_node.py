@@ -74,9 +74,10 @@ class Worker:
         self.claim = claim
         world = self.node.world
         fate = world.fate(claim)
-        world.after(fate.seconds, lambda: self._end(claim, fate.how))
+        world.after(fate.seconds, lambda: self.end(claim, fate.how))
 
-    def _end(self, claim: Claim, how: str) -> None:
+    def end(self, claim: Claim, how: str) -> None:
+        """The attempt ends in this way, if it still runs."""
         if not self.alive or self.claim is not claim:
             return
         if how == "crash":
