@@ -16,7 +16,7 @@ from chargehand import clock
 from chargehand.model.access import ApiKey, Deed, Operation, OperationFilter, Remembered, Session
 from chargehand.model.batch import Batch, Grant, Note, Result, Want
 from chargehand.model.failover import Comparison
-from chargehand.model.job import DEFAULT_POLICY, Attempt, Enqueued, JobPolicy, JobRecord, NewJob, Settlement
+from chargehand.model.job import DEFAULT_POLICY, Attempt, ClaimName, Enqueued, JobPolicy, JobRecord, NewJob, Settlement
 from chargehand.model.records import (
     CancelResult,
     ClaimRow,
@@ -78,8 +78,8 @@ class JobWriting(Protocol):
         """
         ...
 
-    def settle(self, settlements: Sequence[Settlement], holder: Holder) -> list[str]:
-        """Ends claims that still hold. Returns the ids of the others.
+    def settle(self, settlements: Sequence[Settlement], holder: Holder) -> list[ClaimName]:
+        """Ends claims that still hold. Returns the others.
 
         A job with a cancel request is cancelled where it would be queued again; every other outcome stands. Each
         settled job frees its slots, and for each slot one job that was set aside may be claimed again. The ids of the

@@ -77,7 +77,7 @@ def test_a_state_says_why() -> None:
 
 def test_what_nobody_attempted_or_came_too_late_is_no_job_of_a_worker() -> None:
     diary = Diary()
-    diary.ended([job(1, worker=None), job(2, outcome=None), job(3), job(4)], ("job 3",), 0)
+    diary.ended([job(1, worker=None), job(2, outcome=None), job(3), job(4)], (("job 3", 1), ("job 4", 7)), 0)
     assert whats(diary) == ["job 4"]
 
 

@@ -212,7 +212,7 @@ class Client:
         if not asked:
             return result
         accepted = yield Trip(lambda tx: tx.before(asked), writes=False)
-        known = {each.id for each in asked if (each.seq, each.claim) in accepted}
+        known = {each.claim_name for each in asked if (each.seq, each.claim) in accepted}
         return replace(result, lost=tuple(each for each in result.lost if each not in known))
 
     # servers that replace others
@@ -245,7 +245,7 @@ class Client:
 
     def _keep(self, batch: Batch, result: Result, holder: Holder) -> None:
         refused = set(result.lost)
-        self._ends.add((each for each in batch.settlements if each.id not in refused), self._world.now)
+        self._ends.add((each for each in batch.settlements if each.claim_name not in refused), self._world.now)
         if result.lost or self._registered != holder:
             self._compared = False
 

@@ -74,9 +74,10 @@ class Worker:
         self.claim = claim
         world = self.node.world
         fate = world.fate(claim)
-        world.after(fate.seconds, lambda: self._end(claim, fate.how))
+        world.after(fate.seconds, lambda: self.end(claim, fate.how))
 
-    def _end(self, claim: Claim, how: str) -> None:
+    def end(self, claim: Claim, how: str) -> None:
+        """The attempt ends in this way, if it still runs."""
         if not self.alive or self.claim is not claim:
             return
         if how == "crash":
@@ -239,7 +240,7 @@ class Node:
         for component, todo in self.ledger.confirm(result, now):
             self.hand_out(component, todo)
         self.world.tally["outcome refused"] += len(result.lost)
-        self.world.oracle.refused(self, [each for each in batch.settlements if each.id in result.lost])
+        self.world.oracle.refused(self, [each for each in batch.settlements if each.claim_name in result.lost])
 
     def _stop_work(self, now: float) -> None:
         running = self.ledger.cut_off(self._stopping_crews, now)

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from chargehand.errors import StoreError
 from chargehand.model import limits, suspects
 from chargehand.model.batch import Grant, Note, Want
-from chargehand.model.job import Claim, Enqueued, NewJob, Settlement, State
+from chargehand.model.job import Claim, ClaimName, Enqueued, NewJob, Settlement, State
 from chargehand.model.limits import NO_LIMIT, Limit
 from chargehand.model.records import CrewRow, Holder, LastLife, NodeAbout
 from chargehand.model.succession import name_taken
@@ -194,13 +194,13 @@ class Transaction:
             self._put(Row(seq=seq, new=job, due_ms=self._now_ms + job.delay_ms, waits=waits))
         return answers
 
-    def settle(self, settlements: Sequence[Settlement]) -> list[str]:
-        """Ends claims that hold. Returns the ids of the others."""
-        lost: list[str] = []
+    def settle(self, settlements: Sequence[Settlement]) -> list[ClaimName]:
+        """Ends claims that hold. Returns the others."""
+        lost: list[ClaimName] = []
         for each in settlements:
             row = self.tables.jobs.get(each.seq)
             if row is None or row.claim is None or row.claim != each.claim:
-                lost.append(each.id)
+                lost.append(each.claim_name)
                 continue
             self._end(row, each)
             self.tables.ends[(each.seq, each.claim)] = each.outcome

@@ -32,10 +32,39 @@ CLUSTER_MUTANTS = (
     Mutant(
         name="what a refused outcome enqueues is enqueued",
         file="cluster_store.py",
-        old="                lost.append(each.id)\n",
-        new="                lost.append(each.id)\n                self.enqueue(each.follow)\n",
+        old="                lost.append(each.claim_name)\n",
+        new="                lost.append(each.claim_name)\n                self.enqueue(each.follow)\n",
         profile="a node that others took for dead",
         simulator=True,
+    ),
+    Mutant(
+        name="a refused outcome is named by its job alone",
+        file="model/job.py",
+        old="        return self.id, self.claim\n",
+        new="        return self.id, 0\n",
+        profile="two attempts of one job",
+    ),
+    # failover
+    Mutant(
+        name="outcomes that a failover forgot are not repeated",
+        file="model/failover.py",
+        old="    repeat = tuple(end for key, end in recent.items() if key in held)\n",
+        new="    repeat = tuple(end for key, end in recent.items() if key in held and key in recorded)\n",
+        profile="an outcome that a failover forgot",
+    ),
+    Mutant(
+        name="outcomes are kept for no time",
+        file="model/failover.py",
+        old="KEPT_SECONDS = 60.0\n",
+        new="KEPT_SECONDS = 0.0\n",
+        profile="an outcome that a failover forgot",
+    ),
+    Mutant(
+        name="a claim that only the server knows stays",
+        file="model/ledger.py",
+        old="        strays = [claim for claim in found.claims if claim.key not in known]\n",
+        new="        strays = [claim for claim in found.claims if claim.key in known][:0]\n",
+        profile="a claim that was given back and a failover that forgot it",
     ),
     # expiry
     Mutant(

@@ -110,8 +110,6 @@ class Oracle:
         """A node learns that outcomes were refused."""
         ends = self._world.server.tables.ends
         for each in settlements:
-            if sum(other.id == each.id for other in settlements) > 1:
-                continue  # a result names jobs, not claims: it does not say which of two attempts was refused
             accepted = each.outcome == "done" and ends.get((each.seq, each.claim)) == "done"
             late = not node.client.up_to_date
             self.check(late or not accepted, f"{node.name} takes the outcome of {each.id} for refused, but it counts")

@@ -96,6 +96,26 @@ def a_node_that_others_took_for_dead(_: Stage) -> None:
         assert world.tally["new life"] == 1
 
 
+def two_attempts_of_one_job(_: Stage) -> None:
+    """A node that others took for dead claims its job again while its first attempt runs; both end at once."""
+    with begin({"a": [GO], "b": [FEW]}) as world:
+        world.planned_fates = [Fate(LONG), Fate(LONG)]
+        (job,) = world.enqueue("go", 1)
+        pass_by(world, 2.0)
+        world.isolate("a", 38.0)
+        pass_by(world, 38.0)
+        while len(started(world, job)) == 1:
+            pass_by(world, 0.1)
+        while world.nodes["a"].ledger.in_flight is None:  # so that one batch contains both
+            pass_by(world, 0.0002)
+        for worker in list(world.nodes["a"].workers.values()):
+            assert worker.claim is not None
+            worker.end(worker.claim, "done")
+        pass_by(world, 2.0)
+        assert attempts(world, job) == ["interrupted", "done"]
+        assert world.tally["outcome refused"] == 1
+
+
 def an_outage_costs_no_work(_: Stage) -> None:
     """Long jobs run everywhere while the server is away for 40 s: each is done once, in its first attempt."""
     with begin({"a": [GO], "b": [GO], "c": [GO]}) as world:
@@ -243,6 +263,35 @@ def a_release_that_a_failover_forgot(_: Stage) -> None:
         assert attempts(world, job)[-1] == "done"
 
 
+def an_outcome_that_a_failover_forgot(_: Stage) -> None:
+    """The claim is known to the new server: its node writes the outcome again, and the job does not run again."""
+    with begin({"a": [GO], "b": [FEW]}) as world:
+        world.planned_fates = [Fate(9.0, "child"), Fate(1.0)]
+        (job,) = world.enqueue("go", 1)
+        when(world, job, State.DONE, lambda _: world.after(0.5, lambda: world.outage(0.1, lag=2.0)))
+        pass_by(world, 30.0)
+        assert world.tally["outcome repeated"] == 1
+        assert (len(started(world, job)), attempts(world, job)) == (1, ["done"])
+
+
+def a_claim_that_was_given_back_and_a_failover_that_forgot_it(_: Stage) -> None:
+    """The new server has a claim that its node does not know: the job is queued again, and not stuck."""
+    with begin({"a": [GO]}) as world:
+        world.planned_fates = [Fate(1.0)]
+        (job,) = world.enqueue("go", 1)
+
+        def forget(_: str) -> None:
+            world.after(1e-4, lambda: world.outage(0.1, lag=2e-4))
+
+        def lose_the_answer(name: str) -> None:
+            world.isolate(name, 20.0, deaf=True)
+            when(world, job, State.QUEUED, forget)
+
+        when(world, job, State.RUNNING, lose_the_answer)
+        pass_by(world, 30.0)
+        assert attempts(world, job) == ["interrupted", "done"]
+
+
 def a_failover_while_a_node_is_cut_off(_: Stage) -> None:
     """No session of the old server is left, which proves nothing: the node has its whole lease to stop its work."""
     with begin({"a": [STOP], "b": [STOP]}) as world:
@@ -288,6 +337,7 @@ CLUSTER: dict[str, Callable[[Stage], None]] = {
     for play in (
         a_claim_that_a_failover_forgot,
         a_node_that_others_took_for_dead,
+        two_attempts_of_one_job,
         an_outage_costs_no_work,
         outages_with_a_short_lease,
         work_that_must_not_overlap,
@@ -298,6 +348,8 @@ CLUSTER: dict[str, Callable[[Stage], None]] = {
         an_answer_that_is_lost,
         a_new_life_without_an_answer,
         a_release_that_a_failover_forgot,
+        an_outcome_that_a_failover_forgot,
+        a_claim_that_was_given_back_and_a_failover_that_forgot_it,
         a_failover_while_a_node_is_cut_off,
         limits_of_all_nodes,
         a_node_that_starts_again,

@@ -75,11 +75,11 @@ def take_one(store: Store, *, queue: str = "q", holder: Holder = ME) -> Claim:
 
 
 def end(store: Store, claim: Claim, outcome: Outcome, *, holder: Holder = ME, **where: Any) -> list[str]:
-    """Settles one claim. Returns the ids of claims that no longer held."""
+    """Settles one claim. Returns the ids of jobs whose claims no longer held."""
     settlement = settle(claim, outcome, **where)
     assert settlement is not None
     with store.transaction() as tx:
-        return tx.jobs.settle([settlement], holder)
+        return [job_id for job_id, _ in tx.jobs.settle([settlement], holder)]
 
 
 def cancel(store: Store, *ids: str) -> list[str]:

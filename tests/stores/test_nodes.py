@@ -295,7 +295,7 @@ def test_a_node_that_finds_itself_expired_begins_a_new_life_with_what_it_still_h
     ends = [settle(claim, Done()) for claim in (kept, lost)]
     batch = Batch(settlements=tuple(each for each in ends if each is not None), wants=WANT)
     result = node.turn(batch, life.holder)
-    assert (result.lost, len(result.grants[0].claims)) == (("lost",), 1)
+    assert (result.lost, len(result.grants[0].claims)) == ((("lost", lost.number),), 1)
     assert state(node, "kept") is State.DONE
 
 

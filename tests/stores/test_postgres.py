@@ -429,7 +429,7 @@ def test_a_claim_that_was_taken_away_stays_lost_after_a_broken_turn(open_one: Op
         lose_answers(store, patch)
         with pytest.raises(StoreError):
             store.turn(Batch(settlements=(settlement,)), ME)
-    assert store.turn(Batch(settlements=(settlement,)), ME).lost == ("one",)
+    assert store.turn(Batch(settlements=(settlement,)), ME).lost == (settlement.claim_name,)
 
 
 # spec: MN-6
@@ -593,7 +593,7 @@ def test_a_node_that_beats_no_more_expires_and_its_jobs_are_queued_again(
     assert [claim.id for claim in one.turn(Batch(wants=WANT), ME).grants[0].claims] == ["theirs"]
     late = settle(held, Done())
     assert late is not None
-    assert two.turn(Batch(settlements=(late,)), there).lost == ("theirs",)
+    assert two.turn(Batch(settlements=(late,)), there).lost == (late.claim_name,)
     assert [attempt.node for attempt in one.jobs.attempts("theirs")] == ["node-b"]
 
 

@@ -19,7 +19,7 @@ import pgserver
 from chargehand.errors import StoreError
 from chargehand.model.batch import Batch, Note, Want
 from chargehand.model.failover import Server
-from chargehand.model.job import Claim, Done, Interrupted, Returned, Settlement, State, settle
+from chargehand.model.job import Claim, ClaimName, Done, Interrupted, Returned, Settlement, State, settle
 from chargehand.model.records import Holder
 from chargehand.stores.postgres.address import parse
 from chargehand.testing import eventually
@@ -216,7 +216,7 @@ def test_outcomes_that_a_failover_has_lost_are_repeated_once(open_one: Opener, m
     assert node.comparison() is None
     batch = Batch(settlements=found.repeat)
     assert node.turn(batch, ME).lost == ()
-    assert node.turn(batch, ME).lost == ("lost",), "a second time it changes nothing"
+    assert node.turn(batch, ME).lost == (batch.settlements[0].claim_name,), "a second time it changes nothing"
     assert {(each.id, each.state) for each in everything(other)} == {
         ("kept", State.DONE), ("lost", State.DONE), ("running", State.RUNNING), ("child", State.QUEUED)
     }  # fmt: skip
@@ -242,7 +242,7 @@ def test_an_outcome_never_ends_a_job_that_got_the_number_of_a_lost_one(
     found = node.comparison()
     assert found is not None
     assert (found.repeat, found.unknown) == ((), 1)
-    assert node.turn(Batch(settlements=(ended(lost),)), ME).lost == ("lost",)
+    assert node.turn(Batch(settlements=(ended(lost),)), ME).lost == (ended(lost).claim_name,)
     assert state(other, "stranger") is State.RUNNING
 
 
@@ -274,7 +274,7 @@ def test_a_refused_outcome_makes_the_next_turn_compare(open_one: Opener) -> None
     (one,) = claimed(node, 1)
     with other.transaction() as tx:
         assert tx.jobs.release("one", str(one.number), "by hand")
-    assert node.turn(Batch(settlements=(ended(one),)), ME).lost == ("one",)
+    assert node.turn(Batch(settlements=(ended(one),)), ME).lost == (ended(one).claim_name,)
     assert node.comparison() is None
     node.turn(Batch(), ME)
     assert node.comparison() is not None
@@ -411,7 +411,7 @@ def test_a_claim_that_ends_while_others_write_to_its_row_has_ended(
     settlement = settle(held, outcome)
     assert settlement is not None
 
-    def end() -> list[str]:
+    def end() -> list[ClaimName]:
         with worker.transaction() as tx:
             return tx.jobs.settle([settlement], ME)
 

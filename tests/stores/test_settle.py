@@ -63,7 +63,7 @@ def settlement(claim: Claim, outcome: Outcome, **where: Any) -> Settlement:
 
 def settle_all(store: Store, *settlements: Settlement, holder: Holder = ME) -> list[str]:
     with store.transaction() as tx:
-        return tx.jobs.settle(settlements, holder)
+        return [job_id for job_id, _ in tx.jobs.settle(settlements, holder)]
 
 
 # what is written

@@ -218,7 +218,7 @@ class StoreMachine(RuleBasedStateMachine):
         if how != "retry":
             settlement = msgspec.structs.replace(settlement, delay_ms=0)  # as if the time had passed already
         with self.store.transaction() as tx:
-            assert tx.jobs.settle([settlement], self.holder(life)) == ([] if holds else [claim.id])
+            assert tx.jobs.settle([settlement], self.holder(life)) == ([] if holds else [(claim.id, claim.number)])
         if not holds:
             return
         one.state, one.life = settlement.state, None

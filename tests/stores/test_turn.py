@@ -69,8 +69,21 @@ def test_a_settlement_whose_claim_is_lost_is_named_and_the_rest_is_done(store: S
     with store.transaction() as tx:
         assert tx.jobs.release(held.id, str(held.number), "by hand")
     result = store.turn(Batch(settlements=(settlement,), requests=(Request(1, (job("three"),)),)), ME)
-    assert result.lost == ("one",)
+    assert result.lost == (("one", held.number),)
     assert state(store, "three") is State.QUEUED
+
+
+def test_of_two_attempts_of_one_job_the_refused_one_is_named(store: Store) -> None:
+    """A node that was taken for dead may claim a job again whose first attempt its worker has not ended yet."""
+    put(store, job("one"))
+    late = take_one(store)
+    with store.transaction() as tx:
+        assert tx.jobs.release(late.id, str(late.number), "by hand")
+    present = take_one(store)
+    ends = [settle(each, Done()) for each in (late, present)]
+    result = store.turn(Batch(settlements=tuple(end for end in ends if end)), ME)
+    assert result.lost == (("one", late.number),)
+    assert state(store, "one") is State.DONE
 
 
 def test_a_batch_that_fails_leaves_nothing_behind(store: Store) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from chargehand.model.chores import Chore
-from chargehand.model.job import Claim, Enqueued, NewJob, Settlement
+from chargehand.model.job import Claim, ClaimName, Enqueued, NewJob, Settlement
 from chargehand.model.records import NodeRequest, RecurringPlan
 
 
@@ -94,8 +94,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 
     changed: bool = False
     """The poll found that others have written: every queue may have jobs, even those without a Want."""
-    lost: tuple[str, ...] = ()
-    """Ids of jobs whose claim no longer held: their settlement changed nothing."""
+    lost: tuple[ClaimName, ...] = ()
+    """Claims that no longer held: their settlement changed nothing."""
     enqueued: tuple[tuple[Any, tuple[Enqueued, ...]], ...] = ()
     grants: tuple[Grant, ...] = ()
     done: tuple[Any, ...] = ()

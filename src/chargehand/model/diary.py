@@ -9,7 +9,7 @@ from typing import Any
 
 from chargehand.model.fleet.lifecycle import Status
 from chargehand.model.fleet.place import Place
-from chargehand.model.job import Settlement
+from chargehand.model.job import ClaimName, Settlement
 
 STATES, JOBS = 20, 40
 """The maximum numbers of states and of jobs per worker; kept apart, so that jobs do not displace states."""
@@ -91,7 +91,7 @@ class Diary:
         states.append((at_ms, status, text, pid))
         page.cut(*self._room)
 
-    def ended(self, settlements: Sequence[Settlement], lost: Collection[str], at_ms: int) -> None:
+    def ended(self, settlements: Sequence[Settlement], lost: Collection[ClaimName], at_ms: int) -> None:
         """Records jobs that were settled in one transaction, except those whose claim was lost."""
         seen = settlements
         if len(settlements) > SEEN:
@@ -99,7 +99,7 @@ class Diary:
             slow = [each for each in earlier if each.duration_ms >= SLOW_MS or each.outcome != "done"]
             seen = (*slow[-SLOW_SEEN:], *settlements[-SEEN:])
         for each in seen:
-            if each.worker is not None and each.outcome is not None and each.id not in lost:
+            if each.worker is not None and each.outcome is not None and each.claim_name not in lost:
                 self._did(each.worker, (at_ms, each.outcome, each.id, each.duration_ms))
 
     def done(self, component: str, job: str, duration_ms: int, at_ms: int) -> None:

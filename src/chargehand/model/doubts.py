@@ -9,7 +9,7 @@ from collections.abc import Collection, Sequence
 import msgspec
 
 from chargehand.model.failover import Server
-from chargehand.model.job import Settlement
+from chargehand.model.job import ClaimName, Settlement
 
 
 class Unsure(msgspec.Struct, frozen=True):
@@ -53,7 +53,7 @@ class Doubts:
         """Records that the claims of the first turn were given back."""
         self._outcomes |= self._turns.pop(0).outcomes
 
-    def asked(self, settlements: Sequence[Settlement], lost: Collection[str]) -> list[Settlement]:
+    def asked(self, settlements: Sequence[Settlement], lost: Collection[ClaimName]) -> list[Settlement]:
         """Returns those of the refused settlements that a turn without an answer may have settled; once."""
         doubtful, self._outcomes = self._outcomes, set()
-        return [each for each in settlements if each.id in lost and (each.seq, each.claim) in doubtful]
+        return [each for each in settlements if each.claim_name in lost and (each.seq, each.claim) in doubtful]

@@ -359,6 +359,10 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     label: str | None = None
 
 
+ClaimName = tuple[str, int]
+"""The id of a job, and the number of one of its claims: a batch may settle two claims of the same job."""
+
+
 class Settlement(msgspec.Struct, frozen=True, kw_only=True):
     """What the store writes if, and only if, the claim is still valid."""
 
@@ -383,6 +387,11 @@ class Settlement(msgspec.Struct, frozen=True, kw_only=True):
     duration_ms: int = 0
     item: str | None = None
     """For the log; the store has it."""
+
+    @property
+    def claim_name(self) -> ClaimName:
+        """What identifies the claim that it ends."""
+        return self.id, self.claim
 
 
 def settle(

@@ -148,7 +148,7 @@ class LiveJobs:
         if known is None:
             self._meanwhile.add(settlement.id)
             return settlement.id not in self._ids  # it came and went, unpublished
-        if settlement.state not in FINISHED or settlement.id in result.lost:
+        if settlement.state not in FINISHED or settlement.claim_name in result.lost:
             return False
         self._change(settlement.id, lambda: known().settled(settlement))
         return True

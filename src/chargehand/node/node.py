@@ -500,12 +500,12 @@ class Node:
             self._health_rows.worked(now)
         if batch.settlements:
             self._diary.ended(batch.settlements, result.lost, clock.now_ms())
-        for job_id in result.lost:
+        for job_id, _ in result.lost:
             log.warning("an outcome was refused: its claim no longer holds", event=log.Event.OUTCOME_LATE, job=job_id)
         for settlement in batch.settlements:
             if settlement.outcome == "done" or settlement.state in FINISHED:
                 self._followers.ended(settlement.id)
-            if settlement.outcome not in (None, "done") and settlement.id not in result.lost:
+            if settlement.outcome not in (None, "done") and settlement.claim_name not in result.lost:
                 _tell_failure(settlement)
 
     def _without_postponed(self, batch: Batch, left: Batch) -> Batch:

@@ -13,7 +13,7 @@ from chargehand.errors import Conflict, StoreBusy
 from chargehand.ids import NewIds, claim_of
 from chargehand.model import suspects
 from chargehand.model.batch import Grant, Note, Want
-from chargehand.model.job import DEFAULT_POLICY, Claim, JobPolicy, NewJob, Settlement, State
+from chargehand.model.job import DEFAULT_POLICY, Claim, ClaimName, JobPolicy, NewJob, Settlement, State
 from chargehand.model.records import CancelResult, Discovered, Discovery, Holder, RecurringPlan
 from chargehand.model.suspects import Orphan
 from chargehand.stores.postgres import items, statements
@@ -47,7 +47,7 @@ class PostgresJobs(Adding):
     def claim(self, wants: Sequence[Want], holder: Holder) -> list[Grant]:
         return self._claiming.claim(wants, holder)
 
-    def settle(self, settlements: Sequence[Settlement], holder: Holder) -> list[str]:
+    def settle(self, settlements: Sequence[Settlement], holder: Holder) -> list[ClaimName]:
         if not any(job.key is not None for each in settlements for job in each.follow):
             return self.end(settlements, holder)()
         until = clock.monotonic() + LONGEST_WAIT
@@ -64,10 +64,10 @@ class PostgresJobs(Adding):
     def holds(self, seq: int, claim: int) -> bool:
         return bool(self._db.rows(_END["holds"], (seq, claim)))
 
-    def end(self, settlements: Sequence[Settlement], holder: Holder) -> Callable[[], list[str]]:
-        """Sends the statements that settle. The result returns the ids of the claims that no longer held."""
+    def end(self, settlements: Sequence[Settlement], holder: Holder) -> Callable[[], list[ClaimName]]:
+        """Sends the statements that settle. The result returns the claims that no longer held."""
         if not settlements:
-            return list[str]
+            return list[ClaimName]
         first: dict[tuple[int, int], Settlement] = {}
         for each in settlements:
             first.setdefault((each.seq, each.claim), each)  # only the first settlement of a claim counts
@@ -81,16 +81,16 @@ class PostgresJobs(Adding):
         if children:
             self.add(children, promised=True)
 
-        def lost() -> list[str]:
+        def lost() -> list[ClaimName]:
             kept = set(held.fetchall())
             if len(kept) == len(settlements):
                 return []
-            found: list[str] = []
+            found: list[ClaimName] = []
             for each in settlements:
                 if (each.seq, each.claim) in kept:
                     kept.discard((each.seq, each.claim))
                 else:
-                    found.append(each.id)
+                    found.append(each.claim_name)
             return found
 
         return lost

@@ -24,7 +24,7 @@ from chargehand.model import chores, failover
 from chargehand.model.batch import NOTHING, Batch, Grant, Request, Result, Want
 from chargehand.model.doubts import Doubts
 from chargehand.model.failover import Change, Comparison, Ends, Server, ServerClaim
-from chargehand.model.job import Enqueued, Settlement, State
+from chargehand.model.job import ClaimName, Enqueued, Settlement, State
 from chargehand.model.records import Holder
 from chargehand.store import Store
 from chargehand.stores.postgres import statements
@@ -190,7 +190,7 @@ class Turns:
         if result.lost or result.postponed.settlements:
             refused = set(result.lost)
             left = {(each.seq, each.claim) for each in result.postponed.settlements}
-            accepted = tuple(s for s in accepted if s.id not in refused and (s.seq, s.claim) not in left)
+            accepted = tuple(s for s in accepted if s.claim_name not in refused and (s.seq, s.claim) not in left)
         self._ends.add(accepted, now)
         if result.lost or not self._store.is_registered(holder):
             self._compared = False
@@ -213,7 +213,7 @@ class Turns:
             return result
         rows = [{"seq": s.seq, "claim": s.claim, "outcome": s.outcome} for s in asked]
         accepted = set(self._db.rows(_END["before"], (as_json(rows),)))
-        known = {s.id for s in asked if (s.seq, s.claim) in accepted}
+        known = {s.claim_name for s in asked if (s.seq, s.claim) in accepted}
         return msgspec.structs.replace(result, lost=tuple(each for each in result.lost if each not in known))
 
 
@@ -233,7 +233,7 @@ def beaten(store: Host, holder: Holder, rows: Sequence[Any]) -> Holder:
 class _Written(msgspec.Struct, frozen=True):
     """How to read the answers to what was written for settlements and requests."""
 
-    lost: Callable[[], list[str]]
+    lost: Callable[[], list[ClaimName]]
     created: Callable[[], list[tuple[Any, ...]]]
 
 

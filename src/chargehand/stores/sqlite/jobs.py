@@ -14,7 +14,7 @@ import msgspec
 from chargehand.errors import Conflict
 from chargehand.ids import NewIds, claim_of, new_claim
 from chargehand.model.batch import Grant, Note, Want
-from chargehand.model.job import DEFAULT_POLICY, Claim, Enqueued, JobPolicy, NewJob, Settlement, State
+from chargehand.model.job import DEFAULT_POLICY, Claim, ClaimName, Enqueued, JobPolicy, NewJob, Settlement, State
 from chargehand.model.records import CancelResult, Discovered, Discovery, Holder, RecurringPlan
 from chargehand.model.suspects import mark
 from chargehand.stores.rows import clean, columns, readable
@@ -280,7 +280,7 @@ class SqliteJobs:
                 args = (json.dumps(part), holder.node, holder.life, self._now, ahead, self._number)
                 self._db.execute(_CLAIM, args)
 
-    def settle(self, settlements: Sequence[Settlement], holder: Holder) -> list[str]:
+    def settle(self, settlements: Sequence[Settlement], holder: Holder) -> list[ClaimName]:
         good = [s for s in settlements if s.state is State.DONE and not s.follow]
         if good and self._settle_done(good, holder):
             settlements = [s for s in settlements if s.state is not State.DONE or s.follow]
@@ -303,17 +303,17 @@ class SqliteJobs:
         self._db.execute("RELEASE settle" if kept else "ROLLBACK TO settle; RELEASE settle")
         return kept
 
-    def _settle(self, settlements: Sequence[Settlement], holder: Holder) -> list[str]:
+    def _settle(self, settlements: Sequence[Settlement], holder: Holder) -> list[ClaimName]:
         rows = [self._settle_row(settlement) for settlement in settlements]
         held = set(self._db.executemany(_SETTLE, rows))
         kept: list[Settlement] = []
-        lost: list[str] = []
+        lost: list[ClaimName] = []
         for s in settlements:
             if (s.seq, s.claim) in held:
                 held.discard((s.seq, s.claim))  # only the first settlement of a claim counts
                 kept.append(s)
             else:
-                lost.append(s.id)
+                lost.append(s.claim_name)
         self._db.executemany(
             _ATTEMPT,
             [
