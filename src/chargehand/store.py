@@ -8,7 +8,7 @@ Texts of the application (keys, items, labels, tags, payloads, results) reach a 
 without NUL. A store returns them as they are.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, runtime_checkable
 
@@ -48,6 +48,7 @@ from chargehand.model.records import (
     Retention,
     Snapshot,
 )
+from chargehand.model.wakeups import Wakeup
 
 
 class Enqueueing(Protocol):
@@ -413,6 +414,23 @@ class AccessReading(Protocol):
         ...
 
 
+class Listener(Protocol):
+    """A connection that waits for notifications of what others have written. One object serves one thread."""
+
+    def fileno(self) -> int:
+        """Returns the descriptor that is readable if `receive` has something to return, or to raise."""
+        ...
+
+    def receive(self) -> set[Wakeup]:
+        """Returns what was reported since the last call. Raises StoreError if the connection is lost, or must be
+        replaced, because another one of this process has lost the server."""
+        ...
+
+    def close(self) -> None:
+        """Closes the connection."""
+        ...
+
+
 class Store(Protocol):
     """An open store. One object serves one thread at a time."""
 
@@ -484,6 +502,13 @@ class Store(Protocol):
         """Returns whether others may have written since the last call; True when unsure.
 
         `again`: the next call returns the same, as if this one had not been made.
+        """
+        ...
+
+    def look(self, queues: Collection[str]) -> list[str]:
+        """Returns those of the queues that have jobs which are due, and perhaps those where one soon is. It only reads.
+
+        A claim decides whether one of them can be taken: a limit or a pause may be in the way.
         """
         ...
 

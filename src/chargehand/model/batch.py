@@ -7,6 +7,7 @@ import msgspec
 from chargehand.model.chores import Chore
 from chargehand.model.job import Claim, ClaimName, Enqueued, NewJob, Settlement
 from chargehand.model.records import NodeRequest, RecurringPlan
+from chargehand.model.wakeups import Wakeup
 
 
 class Want(msgspec.Struct, frozen=True):
@@ -58,6 +59,8 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
     """The last poll failed: others may have written before it."""
     hinted: bool = False
     """A caller reported new work. If not, and if no other process has written, a poll has nothing to claim."""
+    wakeups: frozenset[Wakeup] = frozenset()
+    """What other nodes are notified of after the commit; a store for one node has nobody to notify."""
 
     def without(self, left: "Batch") -> "Batch":
         """Returns this batch without the settlements, requests and chores of another one, which is a part of it."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Container, Iterable, Mapping, 
 import msgspec
 
 from chargehand.model.batch import NOTHING, Batch, Note, Request, Result, Want
-from chargehand.model.chores import Chore
+from chargehand.model.chores import CancelJobs, Chore, QueueFound
 from chargehand.model.failover import Comparison, released
 from chargehand.model.held import Held, Pool
 from chargehand.model.job import (
@@ -30,6 +30,7 @@ from chargehand.model.job import (
 from chargehand.model.search import DEFAULT_DISCOVERY, DiscoveryPolicy, Look, Search
 from chargehand.model.tally import Tally
 from chargehand.model.trust import Distrust, Trust
+from chargehand.model.wakeups import Debounce, Wakeup, overflows
 
 ENOUGH_OUTCOMES = 128
 LONGEST_WAIT, AWAITED_WAIT = 0.010, 0.002
@@ -118,6 +119,11 @@ class Ledger:
         self._write_at: float | None = None
         """When the collected outcomes are to be written."""
         self._poll_at = now - UNTOLD
+        self.elsewhere: frozenset[str] = frozenset()
+        """The queues that other nodes serve, too."""
+        self._debounce = Debounce()
+        self._overflow = False
+        """Whether other nodes are to be notified of jobs that this one has added."""
         self._unsure = False
         """Whether a poll failed that the store believes to have succeeded."""
         self.in_flight: Batch | None = None
@@ -567,6 +573,19 @@ class Ledger:
         """Records that other processes have written to the store: a batch is due, and it polls."""
         self._poll_at = now - UNTOLD
 
+    def notified(self, now: float) -> list[str]:
+        """Records that other processes may have added jobs to any queue. Returns the queues to look at: those for which
+        a worker is free, or claims are prefetched. The others are looked at when a worker is free."""
+        found: list[str] = []
+        for pool in self.pools.values():
+            if self.closed or pool.paused:
+                continue
+            room = pool.room(now) if pool.idle else pool.asleep
+            if pool.prefetched or (room and not pool.check_store):
+                found.append(pool.queue)
+            pool.check_store |= not room
+        return found
+
     def hurry(self, now: float) -> None:
         """Writes the collected outcomes sooner, because a caller has started to wait for a job."""
         if self._write_at is not None:
@@ -630,6 +649,8 @@ class Ledger:
             return now
         due = self._poll_at + UNTOLD if not self.closed else now + POLL
         due = min(due, self._postponed_until or due)
+        if self._overflow:
+            due = min(due, self._debounce.next_at)
         if self._chores_since is not None:
             due = min(due, self._chores_since + (CHORE_WAIT if self._busy else 0))
         if self._write_at is not None:
@@ -694,7 +715,7 @@ class Ledger:
         chores: tuple[Chore, ...] = ()
         if self._chores_since is not None and (not self._busy or now - self._chores_since >= CHORE_WAIT):
             chores, self._chores, self._chores_since = tuple(self._chores), [], None
-        self.in_flight = Batch(
+        batch = Batch(
             settlements=(*again.settlements, *self._settlements),
             notes=tuple(notes),
             requests=tuple(self._requests),
@@ -704,9 +725,38 @@ class Ledger:
             unsure=poll and self._unsure,
             hinted=hinted,
         )
+        if self.elsewhere:
+            batch = msgspec.structs.replace(batch, wakeups=self._wakeups(batch, now))
+        self.in_flight = batch
         self._settlements, self._requests, self._write_at = [], [], None
         self.tally.sent(now)
         return self.in_flight
+
+    def _wakeups(self, batch: Batch, now: float) -> frozenset[Wakeup]:
+        """Returns what other nodes are notified of after this batch."""
+        added: dict[str, int] = {}
+        new = [job for request in batch.requests for job in request.jobs]
+        for settlement in batch.settlements:
+            new += settlement.follow
+            if settlement.state is State.QUEUED and not settlement.delay_ms:
+                added[settlement.queue] = added.get(settlement.queue, 0) + 1
+        for job in new:
+            if not job.delay_ms:
+                added[job.queue] = added.get(job.queue, 0) + 1
+        for chore in batch.chores:
+            if isinstance(chore, QueueFound):
+                added[chore.page.queue] = added.get(chore.page.queue, 0) + len(chore.page.found)
+        room: dict[str, int] = {}
+        for want in batch.wants:
+            room[want.queue] = room.get(want.queue, 0) + want.limit - want.early
+        self._overflow |= overflows(added, room, self.elsewhere)
+        found: set[Wakeup] = set()
+        if self._overflow and self._debounce.begin(now):
+            self._overflow = False
+            found.add(Wakeup.JOBS)
+        if any(isinstance(chore, CancelJobs) for chore in batch.chores):
+            found.add(Wakeup.ORDERS)  # the jobs may run elsewhere
+        return frozenset(found)
 
     def _notes(self, now: float) -> list[Note]:
         """Returns which worker has held which job for a while."""

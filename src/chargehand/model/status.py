@@ -84,6 +84,10 @@ class StoreStatus(msgspec.Struct, frozen=True, kw_only=True):
     """The error of the last write; null if it succeeded."""
     waiting_s: float | None = None
     """How long the current call to the store has taken so far; null if there is none."""
+    notified: bool | None = None
+    """Whether the server notifies the node of what others write; null for a store that does not."""
+    unnotified: str | None = None
+    """Why it does not; then the node polls more often."""
 
 
 class UnkillableProcess(msgspec.Struct, frozen=True, kw_only=True):

@@ -30,11 +30,13 @@ from chargehand.model.lease import CutOff, longest_end
 from chargehand.model.ledger import Ledger
 from chargehand.model.records import CrewRow, Holder, NodeAbout
 from chargehand.model.status import NodeStatus, StoreStatus, UnkillableProcess
+from chargehand.model.wakeups import Looks, Wakeup
 from chargehand.node.fingerprint import fingerprint
 from chargehand.node.followers import Followers
 from chargehand.node.gpus import Gpus
 from chargehand.node.health_rows import HealthRows
 from chargehand.node.inbox import Inbox
+from chargehand.node.listening import Listening
 from chargehand.node.live import Live
 from chargehand.node.log_buffer import LogBuffer
 from chargehand.node.loop import Channel, Loop
@@ -46,7 +48,10 @@ from chargehand.node.requests import Requests
 from chargehand.node.server import Documents, Server
 from chargehand.node.stacks import StackRequests
 from chargehand.node.store_thread import (
+    WATCH_EVERY,
+    WATCH_UNNOTIFIED,
     Failure,
+    Looked,
     LostClaims,
     News,
     Opened,
@@ -62,7 +67,7 @@ from chargehand.processes.nvidia import Tool
 from chargehand.processes.record import ProcessRecord
 from chargehand.protocol.frame import BadFrame, Frame, encode
 from chargehand.settings.plan import NodePlan
-from chargehand.stores import open_store
+from chargehand.stores import open_listener, open_store
 from chargehand.stores.location import locate
 
 PLAN_LIMIT = 16 << 20
@@ -142,6 +147,13 @@ class Node:
         self._diary = Diary()
         self._store = self._store_thread(plan)
         self._loop.add(self._store.ready, lambda _: self._hear())
+        self._looks = Looks()
+        self._listening: Listening | None = None
+        """Set if the store notifies its nodes."""
+        if (server := self._location.server) is not None:
+            self._listening = Listening(lambda stale: open_listener(server, stale))
+            self._store.watch_every = WATCH_UNNOTIFIED
+            self._loop.add(self._listening.ready, lambda _: self._notified())
         self._reader = Reader(lambda: open_store(plan.store, create=False))
         self._loop.add(self._reader.ready, lambda _: self._see())
         self._gpus = Gpus(Tool(plan.nvidia_smi), self._fleet)
@@ -233,6 +245,8 @@ class Node:
                 if not self._carry_on():
                     return EXIT_ERROR
         self._gpus.stop()
+        if self._listening is not None:
+            self._listening.stop()
         self._reader.rest(1.0)
         self._store.stop()
         self._store.join(1.0)
@@ -289,6 +303,8 @@ class Node:
         self._check_files(now)
         if self._open and now >= tend_at:
             self._tend(now)
+        if self._listening is not None and (look_at := self._looks.due()) is not None and now >= look_at:
+            self._look(now)
         if self._cut_off is not None and self._open and self._cut_off.is_over(now):
             self._stop_work(now)
         if now >= self._gpus.due():
@@ -359,6 +375,8 @@ class Node:
             due = min(due, self._look_at)
         if self._cut_off is not None and self._open:
             due = min(due, self._cut_off.due() or due)
+        if self._listening is not None:
+            due = min(due, self._looks.due() or due)
         due = min(due, self._live.due(), self._gpus.due(), self._stacks.due(), self._files.due())
         return min(max(0.0, due - now), LONGEST_WAIT)
 
@@ -405,6 +423,8 @@ class Node:
                 if self._cut_off is not None:
                     self._cut_off.beaten(now, now)
                 self._requests.opened(news, now)
+                if self._listening is not None:
+                    self._listening.start()
                 if self._shares_searches:
                     self._ledger.chore(self._lead(now), now, urgent=True)
                 self._tether.send(encode("READY", {"pid": os.getpid()}))
@@ -428,8 +448,33 @@ class Node:
                 self._store_failed(why, now)
             case OthersWrote():
                 self._ledger.others_wrote(now)
+            case Looked(queues, took):
+                if took is not None:
+                    self._looks.ended(found=bool(queues), took=took)
+                for queue in queues:
+                    self._ledger.hint(queue)
             case Result():
                 self._committed(news, now)
+
+    def _notified(self) -> None:
+        """Find out soon what other processes have written."""
+        assert self._listening is not None
+        now = clock.monotonic()
+        for what in self._listening.take():
+            if what is Wakeup.ORDERS:
+                self._ledger.others_wrote(now)
+            else:
+                self._looks.notified(what, now)
+        self._store.watch_every = WATCH_EVERY if self._listening.connected else WATCH_UNNOTIFIED
+
+    def _look(self, now: float) -> None:
+        """Ask the store which queues have jobs for workers that are free."""
+        queues = self._ledger.notified(now)
+        self._looks.begin(now)
+        if queues:
+            self._store.look(queues)
+        else:
+            self._looks.ended(found=False)
 
     def _stop_work(self, now: float) -> None:
         """Cancel the jobs of crews that must not overlap: the lease of this node ends soon."""
@@ -496,8 +541,11 @@ class Node:
         if result.asked is not None:
             self._inbox.receive(result.asked)
         self._live.committed(batch, result, now)
-        if batch.settlements or any(grant.claims for grant in result.grants):
+        claimed = any(grant.claims for grant in result.grants)
+        if batch.settlements or claimed:
             self._health_rows.worked(now)
+        if self._listening is not None and result.grants:
+            self._looks.claimed(any_job=claimed)
         if batch.settlements:
             self._diary.ended(batch.settlements, result.lost, clock.now_ms())
         for job_id, _ in result.lost:
@@ -590,6 +638,8 @@ class Node:
                 address=str(self._location),
                 failing=self._failing,
                 waiting_s=None if busy is None else round(clock.monotonic() - busy, 3),
+                notified=None if self._listening is None else self._listening.connected,
+                unnotified=None if self._listening is None else self._listening.why,
             ),
             unkillable=tuple(UnkillableProcess(component=life.component, pid=life.pid) for life in self._unkillable),
             tally=self._ledger.tally.view(self._live.broker.dropped, self._fleet.restarts()),

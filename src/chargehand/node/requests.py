@@ -116,6 +116,7 @@ class Requests:
 
     def _learn(self, others: OtherNodes, now: float) -> None:
         self.others = others
+        self._ledger.elsewhere = frozenset(others.served)
         if others.now_ms is not None:
             self._clock.read(others.now_ms, now)
 

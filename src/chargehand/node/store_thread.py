@@ -42,6 +42,8 @@ SLOW_ANSWER = 2.0
 WATCH_EVERY = 1.0
 """Seconds between two checks for writes of other processes while there is no batch: the main thread sleeps on if there
 were none."""
+WATCH_UNNOTIFIED = 0.25
+"""The same for a store on a server from which no notifications arrive."""
 
 
 class Opened(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,7 +93,21 @@ class OthersWrote(msgspec.Struct, frozen=True):
     """Other processes have written to the store, or it cannot be told."""
 
 
-News = Opened | Recovered | LostClaims | Comparison | Result | Failure | Unusable | OthersWrote
+class Look(msgspec.Struct, frozen=True):
+    """Asks which of these queues have jobs."""
+
+    queues: tuple[str, ...]
+
+
+class Looked(msgspec.Struct, frozen=True):
+    """These queues have jobs, or it cannot be told."""
+
+    queues: tuple[str, ...]
+    took: float | None
+    """How many seconds it took; None if the main thread has not asked."""
+
+
+News = Opened | Recovered | LostClaims | Comparison | Result | Failure | Unusable | OthersWrote | Looked
 
 
 class StoreThread(threading.Thread):
@@ -114,7 +130,7 @@ class StoreThread(threading.Thread):
         self._open, self._holder, self._crews, self._about = open_store, holder, crews, about
         self._retention, self._fingerprints, self._waits = retention, fingerprints, waits
         self._policy = policy
-        self._inbox: SimpleQueue[Batch | Recover | None] = SimpleQueue()
+        self._inbox: SimpleQueue[Batch | Recover | Look | None] = SimpleQueue()
         self._spare, self._earlier_was_asked = spare, earlier_was_asked
         self._died: str | None = None
         """The life of the node that ended without having been asked to, if the one before this did."""
@@ -122,6 +138,10 @@ class StoreThread(threading.Thread):
         self.ready = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self.busy_since: float | None = None
         """When the present batch was submitted; the main thread shows it."""
+        self.watch_every = WATCH_EVERY
+        """Seconds between two checks for writes of others; set by the main thread."""
+        self._tell_at = 0.0
+        """When the main thread is told again that others have written."""
         self._prune_at = clock.monotonic() + PRUNE_EVERY
         self._stopped = threading.Event()
 
@@ -133,6 +153,10 @@ class StoreThread(threading.Thread):
     def recover(self, spare: tuple[str, ...]) -> None:
         """Releases the claims of earlier lives, except those of `spare`; `take` returns the result later."""
         self._inbox.put(Recover(spare))
+
+    def look(self, queues: Sequence[str]) -> None:
+        """Finds out which of these queues have jobs; `take` returns the result later."""
+        self._inbox.put(Look(tuple(queues)))
 
     def take(self) -> list[News]:
         """Returns all results so far."""
@@ -176,6 +200,9 @@ class StoreThread(threading.Thread):
         while (todo := self._next(store)) is not None:
             if isinstance(todo, Recover):
                 self._recover(store, todo)
+                continue
+            if isinstance(todo, Look):
+                self._look(store, todo)
                 continue
             news = self._turn(store, todo)
             self._follow(store)
@@ -267,26 +294,41 @@ class StoreThread(threading.Thread):
             clock.sleep(RECOVER_AGAIN)
             self._inbox.put(todo)
 
-    def _next(self, store: Store) -> Batch | Recover | None:
+    def _look(self, store: Store, look: Look) -> None:
+        began = clock.monotonic()
+        try:
+            found = tuple(store.look(look.queues))
+        except StoreError:
+            found = look.queues  # the main thread claims, and learns why that fails
+        self._tell(Looked(found, clock.monotonic() - began))
+
+    def _next(self, store: Store) -> Batch | Recover | Look | None:
         """Returns the next batch; while there is none, watches for writes of others, and prunes in small steps."""
-        watch_at = clock.monotonic() + WATCH_EVERY
+        watch_at = clock.monotonic() + self.watch_every
         while True:
             try:
                 return self._inbox.get(timeout=max(0.0, min(watch_at, self._prune_at) - clock.monotonic()))
             except Empty:
                 now = clock.monotonic()
             if now >= watch_at:
-                watch_at = now + WATCH_EVERY
+                watch_at = now + self.watch_every
                 self._watch(store)
             if now >= self._prune_at:
                 self._prune(store)
 
     def _watch(self, store: Store) -> None:
+        now = clock.monotonic()
         try:
             changed = store.changed(again=True)
+            if changed and now < self._tell_at:  # jobs are urgent, the rest is not: to poll, the main thread writes
+                queues = store.look({crew.queue for crew in self._crews})
+                if queues:
+                    self._tell(Looked(tuple(queues), took=None))
+                return
         except StoreError:
             changed = True  # the main thread polls, and learns why that fails
         if changed:
+            self._tell_at = now + WATCH_EVERY
             self._tell(OthersWrote())
 
     def _prune(self, store: Store) -> None:

@@ -1,11 +1,11 @@
 """The stores, each in its own package; all of them implement the contract in `chargehand.store`."""
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
 from chargehand.errors import ConfigurationError
 from chargehand.model.records import Migrated
-from chargehand.store import Store
+from chargehand.store import Listener, Store
 from chargehand.stores.location import Location, locate
 from chargehand.stores.moving import Reader, Writer
 from chargehand.stores.postgres.address import Address
@@ -36,6 +36,15 @@ def _on_server(server: Address, *, create: bool, node: bool, asked: bool, synchr
         from chargehand.stores.postgres.store import PostgresStore
 
     return PostgresStore(server, create=create, node=node, asked=asked, synchronous=synchronous)
+
+
+def open_listener(server: Address, stale: Callable[[], None]) -> Listener:
+    """Returns a connection for notifications. `stale` is called, in any thread, when `receive` is to be called because
+    the connection must be replaced. Raises StoreError."""
+    with _driver(server):
+        from chargehand.stores.postgres.listening import PostgresListener
+
+    return PostgresListener(server, stale)
 
 
 @contextmanager

@@ -92,11 +92,14 @@ class Within(Adding):
 
     def __init__(self, caller: Caller, db: Session, sql: dict[str, bytes]) -> None:
         super().__init__(caller, db.now, sql)
-        self._address = db.address
+        self._db = db
 
     def enqueue(self, jobs: Sequence[NewJob], *, promised: bool = False) -> list[Enqueued]:
-        with failures(self._address):
-            return super().enqueue(jobs, promised=promised)
+        with failures(self._db.address):
+            done = super().enqueue(jobs, promised=promised)
+        # Not in the transaction of the caller: at its commit, a NOTIFY waits for all others that notify.
+        self._db.expect()
+        return done
 
 
 @contextmanager

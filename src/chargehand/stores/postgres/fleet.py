@@ -24,6 +24,7 @@ from chargehand.model.records import (
     RestartNote,
 )
 from chargehand.model.succession import name_taken
+from chargehand.model.wakeups import Wakeup
 from chargehand.stores.postgres import schema, statements
 from chargehand.stores.postgres.claiming import set_limits
 from chargehand.stores.postgres.reading import living_crews
@@ -93,11 +94,13 @@ class PostgresFleet:
         self._db.send(_SQL["scale"], (crew, count, holder.node))
 
     def pause(self, scope: str, who: str, reason: str | None, for_ms: int | None = None) -> Pause | None:
+        self._db.announce(Wakeup.ORDERS)
         before = records(Pause, self._db.rows(_SQL["pause_of"], (self._now, scope)))
         self._db.send(_SQL["pause"], (self._now, scope, readable(who), readable(reason), for_ms))
         return next(iter(before), None)
 
     def resume(self, scope: str) -> bool:
+        self._db.announce(Wakeup.ORDERS)
         return any(held for (held,) in self._db.rows(_SQL["resume"], (self._now, scope)))
 
     def clock_set_back(self, recurring: Sequence[Rescheduling]) -> int:
@@ -162,6 +165,7 @@ class PostgresFleet:
     # other nodes
 
     def ask(self, requests: Sequence[NodeRequest]) -> None:
+        self._db.announce(Wakeup.ORDERS)
         self._db.send(_SQL["ask"], (self._now, _json(list(requests))))
 
     def withdraw(self, ids: Sequence[str]) -> list[NodeReply]:

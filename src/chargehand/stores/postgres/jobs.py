@@ -16,6 +16,7 @@ from chargehand.model.batch import Grant, Note, Want
 from chargehand.model.job import DEFAULT_POLICY, Claim, ClaimName, JobPolicy, NewJob, Settlement, State
 from chargehand.model.records import CancelResult, Discovered, Discovery, Holder, RecurringPlan
 from chargehand.model.suspects import Orphan
+from chargehand.model.wakeups import Wakeup
 from chargehand.stores.postgres import items, statements
 from chargehand.stores.postgres.adding import Adding, as_json, row_of
 from chargehand.stores.postgres.claiming import Claiming
@@ -39,7 +40,12 @@ class PostgresJobs(Adding):
         self._db, self._now, self._new_ids = db, now, new_ids
         self._claiming = Claiming(db, now, registered)
 
+    def add(self, rows: Sequence[dict[str, Any]], *, promised: bool = False) -> Callable[[], list[tuple[Any, ...]]]:
+        self._db.announce(Wakeup.JOBS)
+        return super().add(rows, promised=promised)
+
     def discover(self, pages: Sequence[Discovery]) -> list[Discovered]:
+        self._db.announce(Wakeup.JOBS)
         return [items.discover(self._db, page, self._now, self._new_ids) for page in pages]
 
     # claiming and settling
@@ -72,6 +78,8 @@ class PostgresJobs(Adding):
         for each in settlements:
             first.setdefault((each.seq, each.claim), each)  # only the first settlement of a claim counts
         self._db.send(_CLAIM["lock"], (sorted({each.queue for each in settlements}),))
+        if self._db.announces and any(each.state is State.QUEUED for each in settlements):
+            self._db.announce(Wakeup.JOBS)
         text = as_json([_settle_row(each) for each in first.values()])
         held = self._db.send(_END["settle"], (self._now, text, holder.node))
         self._db.send(_CLAIM["bring_back"], (numbers([seq for seq, _ in first]),))
@@ -101,6 +109,7 @@ class PostgresJobs(Adding):
 
     def cancel(self, ids: Sequence[str]) -> list[CancelResult]:
         wanted = _names(ids)
+        self._db.announce(Wakeup.ORDERS)
         self._db.send(_END["lock_of"], (wanted,))
         rows = self._db.rows(_END["cancel"], (self._now, wanted))
         gone = [seq for _, at_once, _, _, seq in rows if at_once]
@@ -130,6 +139,7 @@ class PostgresJobs(Adding):
                 ((taken,),) = self._db.rows(_ADD["taken"], (asked,))
                 raise Conflict(f"job {job_id} cannot be retried: its key '{readable(key)}' is held by job {taken}")
         if queued:
+            self._db.announce(Wakeup.JOBS)
             self._db.send(_CLAIM["forgive"], (queued,))
         return queued
 

@@ -13,8 +13,10 @@ import psycopg
 from psycopg import pq
 from psycopg.types.numeric import IntDumper
 
+from chargehand import clock, log
 from chargehand.errors import StoreError
 from chargehand.model.failover import Server
+from chargehand.model.wakeups import Debounce, Wakeup
 from chargehand.stores.postgres import driver, statements
 from chargehand.stores.postgres.address import Address
 from chargehand.stores.postgres.driver import Connection, Opened
@@ -35,11 +37,27 @@ class Line:
     one: they are dropped, too.
     """
 
-    losses = 0
+    def __init__(self) -> None:
+        self.losses = 0
+        self.watchers: list[Callable[[], None]] = []
+        """Called in the thread that lost the server, for connections that wait for the server alone."""
+
+    def lost(self) -> None:
+        """Records that a connection has lost the server."""
+        self.losses += 1
+        for watcher in self.watchers:
+            watcher()
 
 
 _lines: dict[str, Line] = {}
 """By address."""
+_debounces: dict[str, tuple[Debounce, Debounce]] = {}
+"""By the URL of the store: limits the notifications of this process, of jobs and of open transactions."""
+
+
+def line_of(address: Address) -> Line:
+    """Returns the line to the server of this address."""
+    return _lines.setdefault(address.conninfo, Line())
 
 
 class Statements(Protocol):
@@ -94,10 +112,22 @@ class Polled:
 class Session:
     """Runs statements, singly, in a transaction, or many in one round trip."""
 
-    def __init__(self, address: Address, settings: dict[str, str], clock: Callable[[], int] | None = None) -> None:
-        self.address, self._settings, self._clock = address, settings, clock
+    def __init__(
+        self,
+        address: Address,
+        settings: dict[str, str],
+        now_ms: Callable[[], int] | None = None,
+        *,
+        announces: bool = False,
+    ) -> None:
+        """`announces`: nodes are notified of what others write with `announce`."""
+        self.address, self._settings, self._now_ms = address, settings, now_ms
+        self.announces = announces
+        self._wakeups: set[Wakeup] = set()
+        """What the nodes are notified of when the present transaction has committed."""
+        self._debounce, self._expecting = _debounces.setdefault(address.url, (Debounce(), Debounce()))
         self._opened: Opened | None = None
-        self._line = _lines.setdefault(address.conninfo, Line())
+        self._line = line_of(address)
         self._losses = 0
         self._in_transaction = False
         self._pipeline: psycopg.Pipeline | None = None
@@ -114,7 +144,7 @@ class Session:
     @property
     def now(self) -> int | None:
         """The first parameter of statements that use the time: None, for the server's clock, except in tests."""
-        return None if self._clock is None else self._clock()
+        return None if self._now_ms is None else self._now_ms()
 
     def open(self) -> Opened:
         """Returns the connection; opens it if there is none. Raises StoreError if the server refuses."""
@@ -222,7 +252,7 @@ class Session:
         """Drops the connection if it is of no use after this error. Returns whether it did."""
         broken = self._opened is None or self._opened.connection.closed or self._opened.connection.broken
         if unusable(error, broken):
-            self._line.losses += 1
+            self._line.lost()
             self.drop()
             return True
         return False
@@ -258,16 +288,83 @@ class Session:
                 raise
             self.send(b"BEGIN")
         self._in_transaction, self._widened = True, False
+        self._wakeups = set()
         self.set_up()
 
     def _commit(self) -> None:
-        if not self.watch.active:
+        late = self._put_off()
+        if not (self.watch.active or self._wakeups):
             self.send(b"COMMIT")
-            return
-        with self.connection.pipeline():
-            seen = self.send(_SQL["snapshot"])
-            self.send(b"COMMIT")
-        self.watch.committed(*seen.fetchall()[0])
+        else:
+            seen = committed = None
+            sent: list[Cursor] = []
+            try:
+                with self.connection.pipeline():
+                    seen = self.send(_SQL["snapshot"]) if self.watch.active else None
+                    committed = self.send(b"COMMIT")
+                    sent = self._notify()
+            except psycopg.Error as error:
+                self._not_notified(committed, error)
+            self._note_own(seen, sent)
+        if late and self._debounce.begin(clock.monotonic()):
+            self._send_now(Wakeup.JOBS)  # the commit took so long that no node will look again for these
+
+    # wake-ups: sent in the same round trip as a COMMIT, but as a transaction of their own. Inside the transaction, a
+    # NOTIFY would keep all others that notify from committing until this one has reached the disk.
+
+    def announce(self, what: Wakeup) -> None:
+        """Notifies the nodes when the present transaction has committed; a node itself decides with `wake`."""
+        if self.announces:
+            self._wakeups.add(what)
+
+    def wake(self, what: Wakeup) -> None:
+        """Notifies the other nodes when the present transaction has committed."""
+        self._wakeups.add(what)
+
+    def expect(self) -> None:
+        """Notifies the nodes that a caller may soon commit jobs on a connection of its own."""
+        if self.announces and not self._in_transaction and self._expecting.begin(clock.monotonic()):
+            self._send_now(Wakeup.OPEN)
+
+    def _put_off(self) -> bool:
+        """Forgets to report jobs if they were reported a moment ago. Returns whether it did."""
+        late = Wakeup.JOBS in self._wakeups and self.announces and not self._debounce.begin(clock.monotonic())
+        if late:
+            self._wakeups.discard(Wakeup.JOBS)
+        return late
+
+    def _notify(self) -> list[Cursor]:
+        """Sends the notifications of a transaction for whose end it has asked."""
+        wakeups, self._wakeups = self._wakeups, set()
+        if wakeups:
+            self.set_up()
+        return [self.send(_SQL["notify"], (str(what),)) for what in sorted(wakeups)]
+
+    def _send_now(self, what: Wakeup) -> None:
+        """Sends a notification, outside a transaction."""
+        self._wakeups = {what}
+        try:
+            with self.connection.pipeline():
+                self._notify()
+        except psycopg.Error as error:
+            self._note_failure(error)
+
+    def _not_notified(self, committed: Cursor | None, error: psycopg.Error) -> None:
+        """Raises the error, unless the transaction has committed, and only its notifications have failed."""
+        if committed is None or committed.statusmessage is None:
+            raise error
+        self._note_failure(error)
+
+    def _note_failure(self, error: psycopg.Error) -> None:
+        self._debounce.failed(clock.monotonic())
+        log.warning("nodes could not be notified; they find what was written by polling", why=error)
+        self._lost(error)
+
+    def _note_own(self, seen: Cursor | None, sent: Sequence[Cursor]) -> None:
+        """Notes that the last transactions were own ones."""
+        for cursor in (seen, *sent):
+            if cursor is not None and cursor.description is not None:
+                self.watch.committed(*cursor.fetchall()[0][:2])
 
     @contextmanager
     def pipeline(self, *, poll: bool = False) -> Generator[Polled]:
@@ -278,7 +375,9 @@ class Session:
         polled = Polled()
         with self.errors():
             opened = self.open()
-            self._in_transaction = True
+            self._in_transaction, self._wakeups = True, set()
+            seen = committed = before = None
+            sent: list[Cursor] = []
             try:
                 with opened.connection.pipeline() as self._pipeline:
                     self.send(b"BEGIN")
@@ -286,7 +385,12 @@ class Session:
                     before = self.send(_SQL["snapshot"]) if poll else None
                     yield polled
                     seen = self.send(_SQL["snapshot"])
-                    self.send(b"COMMIT")
+                    committed = self.send(b"COMMIT")
+                    sent = self._notify()
+            except psycopg.Error as error:
+                if committed is None or committed.statusmessage is None:
+                    self._roll_back(opened)
+                self._not_notified(committed, error)
             except BaseException:
                 self._roll_back(opened)
                 raise
@@ -294,7 +398,7 @@ class Session:
                 self._in_transaction, self._pipeline = False, None
             if before is not None:
                 polled.changed = self.watch.changed(before.fetchall()[0][0])
-            self.watch.committed(*seen.fetchall()[0])
+            self._note_own(seen, sent)
 
     @contextmanager
     def patience(self) -> Generator[None]:

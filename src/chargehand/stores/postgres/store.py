@@ -3,7 +3,7 @@
 The clock of the store is the server's. A store object has one connection and serves one thread at a time.
 """
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Collection, Generator
 from contextlib import contextmanager
 from typing import Any
 
@@ -30,6 +30,8 @@ from chargehand.stores.surplus import Surplus
 
 _SQL = statements.load("store")
 _FLEET = statements.load("fleet")
+SOON_MS = 1000
+"""A look finds jobs that are due within so many ms: the node then knows when."""
 MOST_FORMER = 100
 """How many of its former lives a node remembers."""
 
@@ -54,7 +56,7 @@ class PostgresStore:
         settings = dict(kind)
         if synchronous == "normal":
             settings["synchronous_commit"] = "off"
-        self.session = Session(address, settings, now_ms)
+        self.session = Session(address, settings, now_ms, announces=not node and not moving)
         self._new_ids, self._surplus = new_ids, Surplus()
         self._registration: Registration | None = None
         """The node that was registered through this store, if any."""
@@ -78,6 +80,10 @@ class PostgresStore:
     def changed(self, *, again: bool = False) -> bool:
         ((snapshot, _),) = self.session.rows(_SQL["snapshot"])
         return self.session.watch.changed(snapshot, again=again)
+
+    def look(self, queues: Collection[str]) -> list[str]:
+        rows = self.session.rows(_SQL["look"], (self.session.now, list(queues), SOON_MS))
+        return [str(queue) for (queue,) in rows]
 
     def now_ms(self) -> int:
         return now_ms(self.session)

@@ -90,7 +90,7 @@ class Turns:
         holder = self._compare(holder, monotonic())
         if self._store.is_registered(holder) and self._beats.is_due(clock.monotonic()):
             self._expire_others(holder)
-        has_work = batch.hinted or batch.settlements or batch.notes or batch.requests or batch.chores
+        has_work = batch.hinted or batch.settlements or batch.notes or batch.requests or batch.chores or batch.wakeups
         changed = False
         if batch.poll and not has_work:
             others_wrote, holder = self._poll(holder)
@@ -294,6 +294,8 @@ class _Running:
             for want in batch.wants:
                 start = self._positions.start(want.queue)
                 self._takes.append((want, self._claiming.take(want, holder, start)))
+            for what in batch.wakeups:
+                self._db.wake(what)
         self.committed = True
         beaten(self._store, holder, beat.fetchall())
         self._changed = polled.changed

@@ -8,7 +8,7 @@ import fcntl
 import os
 import sys
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Collection, Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NoReturn
@@ -228,6 +228,9 @@ class SqliteStore:
             if not again:
                 self._data_version = found
             return seen != found
+
+    def look(self, queues: Collection[str]) -> list[str]:
+        return [queue for queue, _ in self.jobs.waiting() if queue in queues]
 
     def now_ms(self) -> int:
         return self._now_ms()

@@ -10,6 +10,22 @@ SELECT pg_current_snapshot()::text, pg_current_xact_id_if_assigned()::text
 -- Waits until the session is gone, so that it can commit nothing any more.
 SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE pid = $1::int AND usename = current_user
 
+-- name: channel
+-- The number of a table: two stores in one database do not wake each other.
+SELECT 'chargehand_' || to_regclass('chargehand_live')::oid::text
+
+-- name: notify
+-- A transaction of its own. It returns its number, and the snapshot before it, as `snapshot` does.
+SELECT pg_current_snapshot()::text, pg_current_xact_id()::text,
+  pg_notify('chargehand_' || to_regclass('chargehand_live')::oid::text, $1)
+
+-- name: look
+-- Those of the queues ($2) that have jobs which are due, or will be within so many ms ($3).
+SELECT queue FROM unnest($2::text[]) AS e(queue)
+WHERE EXISTS (SELECT FROM chargehand_live t WHERE t.queue = e.queue AND claim IS NULL AND waits IS NULL)
+  OR EXISTS (SELECT FROM chargehand_live t
+    WHERE t.queue = e.queue AND waits = 'time' AND run_at_ms <= {now} + $3::bigint)
+
 -- name: settings
 SELECT set_config(name, value, $2::boolean) FROM json_each_text($1::json) AS e(name, value)
 
