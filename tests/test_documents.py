@@ -74,3 +74,17 @@ def test_the_documents_say_how_a_clone_is_installed() -> None:
         text = page.read_text()
         if "pip install 'chargehand[web,cli]'" in text:
             assert "[web,cli]'" in text.replace("'chargehand[web,cli]'", ""), page
+
+
+def test_every_section_that_a_link_names_exists() -> None:
+    for page in PAGES:
+        for link, anchor in re.findall(r"\]\((?!https?://)([^)#\s]*)#([^)\s]+)\)", page.read_text()):
+            target = page.parent / link if link else page
+            assert anchor in _sections(target), (page.name, link, anchor)
+
+
+def _sections(page: Path) -> set[str]:
+    """Returns the anchors of a page, as GitHub makes them of its headings."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", re.sub(r"[`*]", "", each).lower()).replace(" ", "-") for each in headings}

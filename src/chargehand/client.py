@@ -396,11 +396,12 @@ class Client:
         component: str | None = None,
         crew: str | None = None,
         job: str | None = None,
+        node: str | None = None,
         limit: int | None = None,
         after: str | None = None,
     ) -> answers.CrashPage:
         """Returns a page of crash reports, newest first."""
-        asked = {"component": component, "crew": crew, "job": job}
+        asked = {"component": component, "crew": crew, "job": job, "node": node}
         return self._get("/api/v1/crashes", answers.CrashPage, **asked, limit=limit, after=after)
 
     def crash(self, crash_id: str) -> CrashRecord:

@@ -12,7 +12,7 @@ QUICK = LivenessPolicy(
 
 hand = chargehand("unused", liveness=QUICK, discovery=DiscoveryPolicy(interval=60.0))
 do = hand.crew("do", "scripted_handlers:Doer", takes=dict, limit=3)
-gpu = hand.crew("gpu", "scripted_handlers:Doer", takes=dict)
+gpu = hand.crew("gpu", "scripted_handlers:Doer", takes=dict, gpus=int(os.environ.get("TEST_GPUS", "0")))
 alone = hand.crew("alone", "scripted_handlers:Doer", takes=dict, when_cut_off="stop")
 if "TEST_LEDGER" in os.environ:
     hand.recurring("tick", gpu, {"ledger": os.environ["TEST_LEDGER"]}, every=1)

@@ -156,6 +156,7 @@ SMALLEST: dict[str, tuple[Facts, str]] = {
     "dead-rows": (on(vacuum={"table": "chargehand_live", "dead": 50_000}), "warning"),
     "autovacuum-off": (on(settings={"autovacuum": "off"}, vacuum={"table": "chargehand_live"}), "warning"),
     "not-durable": (on(settings={"fsync": "off"}), "warning"),
+    "node-gone": (on(gone=[{"name": "b", "heartbeat_ms": 60_000}]), "warning"),
     "clock-skew": (on(skew_ms=6000), "warning"),
     "driver-slow": (on(driver="python"), "warning"),
     "nodes-elsewhere": (

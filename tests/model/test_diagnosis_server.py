@@ -152,3 +152,15 @@ def test_a_table_that_somebody_has_locked() -> None:
     text, remedy = found_text(on(locked=lock), "store-locked")
     assert text.startswith("pid 5 (psql, user bob, idle) has locked the table chargehand_live for 60 seconds")
     assert remedy.endswith("SELECT pg_terminate_backend(5)")
+
+
+# spec: CL-4 MN-5
+def test_a_node_that_is_gone_is_named_wherever_doctor_runs() -> None:
+    gone = [{"name": "b", "heartbeat_ms": 90_000}]
+    assert causes(on(gone=gone)) == {"node-gone": Severity.WARNING}
+    text, remedy = found_text(on(gone=gone), "node-gone")
+    assert text.startswith("node b disappeared without having been stopped; its last heartbeat was 90 seconds ago")
+    assert remedy.startswith("start it again")
+    peers = [{"name": "a", "connected": True}]
+    elsewhere = facts(node={"held": False, "view": None}, path=URL, server={"peers": peers, "gone": gone}, now_ms=NOW)
+    assert causes(elsewhere) == {"nodes-elsewhere": Severity.NOTE, "node-gone": Severity.WARNING}

@@ -159,3 +159,20 @@ def test_a_resume_answers_what_is_still_paused_by_another_pause() -> None:
     assert [each.code for each in routing.resumed("x", [], [], [], was_paused=True)] == ["resumed"]
     assert routing.also_resumed("b/worker:tag:0") == ["b/worker:tag:0", "worker:tag:0"]
     assert routing.also_resumed("b/tag") == ["b/tag"]
+
+
+# spec: MN-3
+def test_scale_leaves_out_nodes_whose_settings_give_the_crew_no_workers() -> None:
+    """A crew may not be able to run there: only an order that names the node changes that."""
+    spare = LivingNode(name="c", life="3", crews=("tag", "gpu"), without=("gpu", "tag"))
+    bare = LivingNode(name="d", life="4", crews=("gpu",), without=("gpu",))
+
+    def scaled(scope: str, *nodes: LivingNode) -> list[str]:
+        return [each.node.name for each in routing.scaled(routing.split(scope)[1], routing.targets(scope, nodes))]
+
+    assert scaled("tag", A, B, spare) == ["a", "b"]
+    assert scaled("gpu", A, B, spare, bare) == ["b"]
+    assert scaled("c/gpu", A, B, spare) == ["c"], "it is named"
+    assert scaled("gpu", A, spare) == ["c"], "no other node has the crew"
+    with pytest.raises(ConfigurationError, match=r"\(c, d\) give crew 'gpu' no workers: .* as in c/gpu"):
+        scaled("gpu", spare, bare)

@@ -302,6 +302,11 @@ def test_what_the_store_contains(url: str) -> None:
     assert only(found, "nodes-elsewhere").text == "no node runs here, but 1 elsewhere: far"
     assert only(found, "paused").text.startswith("tag was paused by olga")
     assert "2 waiting" in found.headline
+    with store.transaction() as tx:
+        tx.execute(
+            "INSERT INTO chargehand_health (node, component, status, created_at_ms) VALUES ('old', 'app', '', 0)"
+        )
+    assert only(examined(url), "node-gone").text.startswith("node old disappeared without having been stopped")
     store.close()
     eventually(lambda: "no-node" in causes(examined(url)))
 

@@ -1,5 +1,6 @@
 """Tests for several nodes, each with its own host, on one PostgreSQL store."""
 
+import json
 import os
 import signal
 import subprocess
@@ -14,6 +15,7 @@ from world import WORK, World
 
 import pgserver
 from chargehand import Chargehand, ConfigurationError, JobFilter, NobodyServes, clock
+from chargehand.model.access import OperationFilter
 from chargehand.model.job import State
 from chargehand.testing import eventually
 from paths import python_path
@@ -128,6 +130,35 @@ def test_two_nodes_share_the_work_and_one_does_what_the_other_leaves(
     assert {(row.status, row.pid) for row in gone} == {("unknown", None)}
     fired = sorted(job.created_ms for job in hand.internal.jobs(JobFilter(queue="gpu")))
     assert len(fired) <= (fired[-1] - fired[0]) // 1000 + 3, "one for each second, though two nodes declare it"
+
+
+# spec: MN-1, MN-3, MN-7
+def test_a_node_with_a_gpu_and_one_without_run_different_crews_of_one_application(
+    hand: Chargehand, world: World, node: Start
+) -> None:
+    do, gpu = (hand.crew(name, "scripted_handlers:Doer") for name in ("do", "gpu"))
+    card = {
+        "index": 0, "uuid": "GPU-1", "name": "A100", "memory.total": 81920, "memory.free": 81920, "utilization.gpu": 0,
+    }  # fmt: skip
+    smi = world.folder / "nvidia-smi"
+    (world.folder / "gpus.json").write_text(json.dumps({"cards": [card]}))
+    script = f'"{Path(__file__).with_name("nvidia_stand_in.py")}" "{world.folder / "gpus.json"}"'
+    smi.write_text(f'#!/bin/sh\nexec "{sys.executable}" -S {script} "$@"\n')
+    smi.chmod(0o755)
+    node("a", 5.0, {"do": 1}, TEST_GPUS="1", CHARGEHAND_NVIDIA_SMI="none")
+    node("g", 5.0, {"gpu": 1}, TEST_GPUS="1", CHARGEHAND_NVIDIA_SMI=str(smi))
+    healthy(hand, "a", "g")
+    jobs = {"a": [world.put(do) for _ in range(3)], "g": [world.put(gpu) for _ in range(3)]}
+    for name, refs in jobs.items():
+        eventually(lambda refs=refs: all(ref.job().state is State.DONE for ref in refs), what=f"jobs of {name}")
+        assert {attempt.node for ref in refs for attempt in ref.attempts()} == {name}
+    status = hand.status() or {}
+    assert (status["unserved"], status["verdict"]["status"]) == ({}, "healthy")
+
+    assert [each.component for each in hand.scale("do", 2)] == ["a/do:1"], "its settings give node g no such worker"
+    assert [(each.component, each.code) for each in hand.scale("g/do", 1)] == [("g/do:0", "starts")]
+    deeds = OperationFilter(verb="scale")  # written after the answer
+    eventually(lambda: sorted(each.target for each in hand.operations(deeds)) == ["a/do", "g/do"], what="both deeds")
 
 
 # spec: MN-2

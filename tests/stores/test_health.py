@@ -329,6 +329,9 @@ def test_a_filter_lets_through_exactly_the_reports_it_says(store: Store) -> None
     assert ids(store, job="j-2", component="worker:tag:1") == ["b"]
     assert ids(store, crew="tag", before="d", limit=1) == ["b"]
     assert ids(store, crew="none") == []
+    report(store, crash("e", component="worker:tag:0"), holder=Holder("node-z", "z"))
+    assert ids(store, component="worker:tag:0", node="node-z") == ["e"]
+    assert ids(store, component="worker:tag:0", node=ME.node) == ["d", "a"]
 
 
 # spec: HP-2, SV-8

@@ -564,10 +564,10 @@ def leave(store: PostgresStore, *requests: NodeRequest) -> None:
 def test_a_request_reaches_the_life_of_the_node_that_it_names_and_the_answer_its_caller(open_one: Opener) -> None:
     here, there = open_one(node=True), open_one(node=True)
     register(here, crew("q"))
-    register(there, crew("q"), crew("r", queue="r"), holder=THERE)
+    register(there, crew("q"), crew("r", queue="r", workers=0), holder=THERE)
     project(there, worker(), worker("worker:r:0"), HealthNote(component="app", status="healthy"), holder=THERE)
-    assert [(node.name, node.life, node.crews, node.workers) for node in here.fleet.living()] == [
-        ("node-a", "life-2", ("q",), ()), ("node-b", "life-b", ("q", "r"), ("worker:q:0", "worker:r:0")),
+    assert [(node.name, node.life, node.crews, node.workers, node.without) for node in here.fleet.living()] == [
+        ("node-a", "life-2", ("q",), (), ()), ("node-b", "life-b", ("q", "r"), ("worker:q:0", "worker:r:0"), ("r",)),
     ]  # fmt: skip
     there.turn(Batch(poll=True, unsure=True), THERE)
     leave(here, order("1", body='{"text": "\\u0000"}'), order("2"))

@@ -77,11 +77,11 @@ def worker_event(number: int, status: str, node: str = "n", text: str | None = N
     return f"event: worker_update\ndata: {json.dumps(event)}\n\n"
 
 
-def node_event(name: str, status: str) -> str:
+def node_event(name: str, status: str, drain: str | None = None) -> str:
     crew = {"crew": "big", "queue": "big", "configured": 2, "live": 2, "busy": 1}
     node = {
         "name": name, "status": status, "reason": None, "machine": f"machine-{name}", "version": "1.0", "pid": 5,
-        "started_ms": 1, "last_beat_ms": 2, "beat_age_ms": 1, "drain": None, "crews": [crew],
+        "started_ms": 1, "last_beat_ms": 2, "beat_age_ms": 1, "drain": drain, "crews": [crew],
     }  # fmt: skip
     event = {"topic": f"node:{name}:status", "type": "node_update", "timestamp_ms": 1, "node": node}
     return f"event: node_update\ndata: {json.dumps(event)}\n\n"

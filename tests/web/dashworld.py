@@ -64,11 +64,12 @@ def free_port() -> int:
 
 
 class Served:
-    """The application of `dashboard_app` on a store in this folder."""
+    """The application of `dashboard_app` on a store, by default one in this folder."""
 
-    def __init__(self, folder: Path, **environment: str) -> None:
+    def __init__(self, folder: Path, address: str | None = None, **environment: str) -> None:
+        """`address`: the store; by default a file in the folder."""
         self.folder, self.port, self._environment = folder, free_port(), environment
-        self.store = folder / "chargehand.db"
+        self.store = address or str(folder / "chargehand.db")
         self.url = f"http://127.0.0.1:{self.port}/chargehand"
         self.hand = Chargehand(self.store)
         self.steps = self.hand.crew("steps", "dashboard_handlers:Steps", max_attempts=1)
@@ -77,7 +78,7 @@ class Served:
 
     def start(self) -> None:
         path = python_path()
-        env = {**os.environ, **self._environment, "CHARGEHAND_URL": str(self.store), "PYTHONPATH": path}
+        env = {**os.environ, **self._environment, "CHARGEHAND_URL": self.store, "PYTHONPATH": path}
         command = ["-m", "uvicorn", "dashboard_app:app", "--port", str(self.port), "--timeout-graceful-shutdown", "1"]
         with open(self.folder / "uvicorn.log", "ab") as log:
             self.process = subprocess.Popen([sys.executable, *command], env=env, stdout=log, stderr=log)

@@ -9,6 +9,7 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
+from chargehand.live.bodies import NodeBody
 from chargehand.model.job import Done, Raised
 from chargehand.model.records import Counts
 from chargehand.model.status import NodeStatus, NodeWorker
@@ -106,9 +107,10 @@ def _selected(samples: Samples, name: str, matchers: str) -> Vector:
 
 def scraped(
     statuses: tuple[str, ...] = ("healthy", "healthy"), *, restarts: int = 0, done: int = 0, unserved: bool = False,
-    queued: int = 0, node: bool = True,
+    queued: int = 0, node: bool = True, store: bool = True, nodes: dict[str, tuple[str, float]] | None = None,
+    instance: str = "here",
 ) -> Samples:  # fmt: skip
-    """The metrics of a crew, as Prometheus has them after a scrape."""
+    """The metrics of a crew, as Prometheus has them after a scrape. `nodes`: status and age of those on one store."""
     tally = Tally({"tag"})
     for _ in range(done):
         tally.ended("tag", Done("1"), 0.1)
@@ -121,12 +123,28 @@ def scraped(
         unserved={"tag": "no worker"} if unserved else {},
     )  # fmt: skip
     counts = [Counts(queue="tag", queued=queued, done=done)]
-    facts = MetricFacts(status=status if node else None, counts=counts, waiting={}, since_crash={})
+    shared = [
+        NodeBody(name=name, status=status, machine="m", version="1", beat_age_ms=int(age * 1000))
+        for name, (status, age) in (nodes or {}).items()
+    ]
+    facts = MetricFacts(
+        status=status if node else None, counts=counts if store else None, waiting={}, since_crash={},
+        shared=nodes is not None, nodes=shared,
+    )  # fmt: skip
     found: Samples = {}
     for family in text_string_to_metric_families(exposition(facts)[0].decode()):
         for sample in family.samples:
-            labels = frozenset({**sample.labels, "instance": "here"}.items())
+            labels = frozenset({**sample.labels, "instance": instance, "job": "music"}.items())
             found.setdefault(sample.name, {})[labels] = sample.value
+    return found
+
+
+def together(*scrapes: Samples) -> Samples:
+    """The metrics of several processes."""
+    found: Samples = {}
+    for each in scrapes:
+        for name, vector in each.items():
+            found.setdefault(name, {}).update(vector)
     return found
 
 
@@ -135,8 +153,17 @@ def firing(now: Samples, before: Samples | None = None) -> set[str]:
     return {name for name, rule in RULES.items() if Evaluation(rule["expr"], now, earlier).value()}
 
 
+TWO = {"a": ("healthy", 1.0), "b": ("healthy", 4.0)}
+IDLE = {"done": 5, "queued": 3, "nodes": TWO}
 CASES: dict[str, Any] = {
     "ChargehandNodeDown": (scraped(node=False), None),
+    "ChargehandStoreDown": (scraped(store=False), None),
+    "ChargehandNodeGone": (scraped(nodes={"a": ("healthy", 1.0), "b": ("gone", 900.0)}), None),
+    "ChargehandNodeSilent": (scraped(nodes={"a": ("healthy", 1.0), "b": ("unknown", 61.0)}), None),
+    "ChargehandNoProgressOnAnyNode": (
+        together(scraped(**IDLE), scraped(**IDLE, instance="there")),
+        together(scraped(done=5, nodes=TWO), scraped(done=5, nodes=TWO, instance="there")),
+    ),
     "ChargehandWorkerGivenUp": (scraped(("healthy", "failed")), None),
     "ChargehandRestarts": (scraped(restarts=8), scraped(restarts=4)),
     "ChargehandCrewDown": (scraped(("crashed", "stopped")), None),
@@ -158,6 +185,15 @@ def test_each_alert_fires_in_its_case_and_alone(alert: str) -> None:  # spec: CF
         (scraped(("asleep", "asleep")), None),
         (scraped((), restarts=9), scraped(restarts=9)),  # scaled to 0
         (scraped(queued=900, done=7), scraped(done=6)),
+        (scraped(node=False, nodes=TWO), None),  # an API process beside nodes of other machines
+        (  # one of two nodes has done a job, and the API has no node
+            together(
+                scraped(**IDLE),
+                scraped(**{**IDLE, "done": 6}, instance="there"),
+                scraped(**IDLE, node=False, instance="api"),
+            ),
+            together(scraped(done=5, nodes=TWO), scraped(done=5, nodes=TWO, instance="there")),
+        ),
     ],
 )
 def test_no_alert_fires_without_a_cause(now: Samples, before: Samples | None) -> None:  # spec: CF-5
@@ -166,7 +202,7 @@ def test_no_alert_fires_without_a_cause(now: Samples, before: Samples | None) ->
 
 def test_every_metric_and_status_of_the_rules_exists() -> None:  # spec: CF-5
     """A metric or a value of a label that does not exist would make a rule that never fires."""
-    known = scraped(("failed",), queued=1, done=1)
+    known = scraped(("failed",), queued=1, done=1, nodes=TWO)
     for rule in RULES.values():
         for name, matchers in re.findall(r"(chargehand_\w+)(\{[^}]*\})?", rule["expr"]):
             assert name in known

@@ -24,7 +24,7 @@ if WHY_NOT is not None:
     pytest.skip(WHY_NOT, allow_module_level=True)
 
 from dashbrowser import SLOW, Watched, go, node_event, pid_of, sign_in, tab_to, tile, worker_event  # noqa: E402
-from playwright.sync_api import Browser, Page, expect, sync_playwright  # noqa: E402 (it may not be there)
+from playwright.sync_api import Browser, Page, Route, expect, sync_playwright  # noqa: E402 (it may not be there)
 
 MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 PAGES = ("", "jobs", "crashes", "operations", "doctor", "worker/worker:steps:0")
@@ -361,6 +361,44 @@ def test_nodes_that_share_a_store(browser: Browser, served: Served, keys: dict[s
     expect(theirs).to_contain_text("its node b is gone")
     theirs.get_by_role("link").click()
     expect(page.get_by_role("heading", level=1)).to_contain_text("Worker b/big:0")
+    context.close()
+
+
+# spec: DB-4 MN-3
+def test_a_whole_node_is_drained_and_started_again(
+    browser: Browser, served: Served, keys: dict[str, str], watched: Watched
+) -> None:
+    told = [node_event("a", "healthy") + node_event("b", "gone") + worker_event(0, "healthy", "a"), ""]
+    told[1] = node_event("a", "healthy", "drained")
+    asked: list[tuple[str, Any]] = []
+
+    def answer(route: Route) -> None:
+        asked.append((route.request.url.rpartition("/")[2], route.request.post_data_json))
+        route.fulfill(json={"answers": [{"component": "a/big:0", "text": "stops", "code": "stops"}]})
+
+    context = browser.new_context()
+    page = watched.watch(context.new_page())
+    body = "retry: 100\n\n{}"
+    page.route(
+        "**/api/events?*",
+        lambda route: route.fulfill(content_type="text/event-stream", body=body.format(told[len(asked) > 0])),
+    )
+    page.route("**/api/web/worker/*", answer)
+    sign_in(page, served.url, keys["ann"])
+    go(page, "nodes")
+    expect(page.get_by_role("group", name="Actions for node b")).to_have_count(0)
+    page.get_by_role("button", name="Drain node a").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text("other nodes take the jobs that wait")
+    dialog.get_by_role("button", name="Drain").click()
+    page.get_by_role("button", name="Start node a").click()
+    page.get_by_role("button", name="Scale a/big").click()
+    dialog.get_by_label("Workers").fill("3")
+    dialog.get_by_role("button", name="Scale").click()
+    expect(page.get_by_text("Scale a/big", exact=True)).to_be_visible()
+    assert asked == [
+        ("drain", {"scope": "a/*"}), ("start", {"scope": "a/*"}), ("scale", {"scope": "a/big", "count": 3}),
+    ]  # fmt: skip
     context.close()
 
 

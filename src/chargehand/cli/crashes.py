@@ -5,15 +5,17 @@ from typing import Annotated, Any
 import typer
 
 from chargehand.cli import find, hints, show
+from chargehand.model import address, routing
 from chargehand.model.fleet.death import signal_in_words
 from chargehand.model.records import CrashFilter, CrashRecord
 
 
 def crashes(
     id: Annotated[str | None, typer.Argument(help="Show one report in full; without it, reports are listed.")] = None,
-    worker: Annotated[str | None, typer.Option(help="Only of this worker, as crew:index.")] = None,
+    worker: Annotated[str | None, typer.Option(help="Only of this worker, as crew:index or node/crew:index.")] = None,
     crew: Annotated[str | None, typer.Option(help="Only of this crew.")] = None,
     job: Annotated[str | None, typer.Option(help="Only of workers that ran this job.")] = None,
+    node: Annotated[str | None, typer.Option(help="Only of workers of this node.", metavar="NAME")] = None,
     limit: Annotated[int, typer.Option(help="How many, newest first.", min=1, max=1000)] = 20,
     before: Annotated[str | None, typer.Option(help="The page after the one that ended with this id.")] = None,
     app: find.App = None,
@@ -28,8 +30,10 @@ def crashes(
         return
     if before is not None:
         service.crash(before)
-    component = None if worker is None else f"worker:{worker.removeprefix('worker:')}"
-    found = service.crashes(CrashFilter(component=component, crew=crew, job=job, limit=limit, before=before))
+    named, component = routing.split(worker)
+    component = component and address.component_of(component)
+    wanted = CrashFilter(component=component, crew=crew, job=job, node=node or named, limit=limit, before=before)
+    found = service.crashes(wanted)
     if not found:
         hints.about_crew(service, app, crew)
         hints.about_crew(service, app, component and component.split(":")[1])
@@ -44,8 +48,8 @@ def crashes(
 
 def reports(found: list[CrashRecord]) -> None:
     """Prints a table of crash reports."""
-    columns = ("ID", "WHEN", "WORKER", "REASON", "ENDED BY", "JOB", "WHAT FOLLOWED")
-    rows = [(c.id, show.ago(c.at_ms), c.component, c.reason, _ended_by(c), c.job, c.follows) for c in found]
+    columns = ("ID", "WHEN", "WORKER", "NODE", "REASON", "ENDED BY", "JOB", "WHAT FOLLOWED")
+    rows = [(c.id, show.ago(c.at_ms), c.component, c.node, c.reason, _ended_by(c), c.job, c.follows) for c in found]
     show.table(columns, rows) if rows else show.line("no crash reports")
 
 

@@ -113,14 +113,15 @@ def list_jobs(
     if json:
         show.json(jobs)
         return
-    columns = ("ID", "QUEUE", "STATE", "LABEL", "CREATED", "RAISED", "CRASHES", "WORKER", "REASON")
-    show.table(
-        columns,
-        [
-            (j.id, j.queue, j.state.value, j.label, show.ago(j.created_ms), j.failures, j.crashes, j.worker, j.reason)
-            for j in jobs
-        ],
-    )
+    columns = ("ID", "QUEUE", "STATE", "LABEL", "CREATED", "RAISED", "CRASHES", "WORKER", "NODE", "REASON")
+    rows = [
+        (
+            j.id, j.queue, j.state.value, j.label, show.ago(j.created_ms), j.failures, j.crashes,
+            j.worker, j.node, j.reason,
+        )
+        for j in jobs
+    ]  # fmt: skip
+    show.table(columns, rows)
     if len(jobs) == limit:
         show.line(f"more: --before {jobs[-1].id}")
 

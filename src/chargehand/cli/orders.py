@@ -112,7 +112,11 @@ def scale(
     store: find.Store = None,
     json: find.Json = False,
 ) -> None:
-    """Change the number of workers of a crew, on each node that has it. Surplus workers finish their jobs first."""
+    """Change the number of workers of a crew. Surplus workers finish their jobs first.
+
+    Where several nodes share the store, the number is set on each node whose settings give the crew workers; `--node`
+    sets it on one node, whatever its settings are.
+    """
     _show(find.service(app, store).scale(find.scoped(crew, node) or crew, count), json)
 
 

@@ -223,7 +223,7 @@ class Remote:
     def crashes(self, which: CrashFilter | None = None) -> list[CrashRecord]:
         wanted = which or CrashFilter()
         after = None if wanted.before is None else cursor(wanted.before)
-        asked = {"component": wanted.component, "crew": wanted.crew, "job": wanted.job}
+        asked = {"component": wanted.component, "crew": wanted.crew, "job": wanted.job, "node": wanted.node}
         return list(self._client.crashes(**asked, limit=min(500, wanted.limit), after=after).crashes)
 
     def logs(

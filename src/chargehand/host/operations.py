@@ -189,6 +189,8 @@ class Operations(Readings):
         fields["origin"] = actor().origin
         if self.reach.may_be_many or "/" in (scope or ""):
             to = self._targets(scope, f"nothing to {verb.value}")
+            if verb is Verb.SCALE:
+                to = routing.scaled(routing.split(scope)[1], to)
             replies = self.reach.ask("ORDER", to, verb=verb.value, **fields)
             return routing.merged([(target, _answers(reply)) for target, reply in replies])
         try:

@@ -80,6 +80,8 @@ class LivingNode(msgspec.Struct, frozen=True, kw_only=True):
     crews: tuple[str, ...] = ()
     workers: tuple[str, ...] = ()
     """The components of its workers, as its health rows have them."""
+    without: tuple[str, ...] = ()
+    """The crews that its settings give no workers."""
 
 
 class NodeRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -258,6 +260,7 @@ class CrashFilter(Filter, frozen=True, kw_only=True):
     component: str | None = None
     crew: str | None = None
     job: str | None = None
+    node: str | None = None
     before: str | None = None
     limit: int = 20
 

@@ -79,6 +79,23 @@ def _having(scope: str, nodes: Sequence[LivingNode]) -> list[LivingNode]:
     return found
 
 
+def scaled(crew: str | None, found: Sequence[Target]) -> list[Target]:
+    """Returns the nodes whose number of workers a scale changes, of those that its scope concerns.
+
+    A node whose settings give the crew no workers is left out unless it was named, or has the crew alone: the crew may
+    not be able to run there. Raises ConfigurationError if several nodes have the crew, and none is set to run it.
+    """
+    if len(found) < 2:
+        return list(found)
+    chosen = [target for target in found if crew not in target.node.without]
+    if not chosen:
+        raise ConfigurationError(
+            f"the settings of all nodes ({_names([target.node for target in found])}) give crew {crew!r} no workers: "
+            f"name the node that shall run it, as in {written(found[0].node.name, crew or '')}"
+        )
+    return chosen
+
+
 def _names(nodes: Sequence[LivingNode]) -> str:
     return ", ".join(node.name for node in nodes) or "none"
 

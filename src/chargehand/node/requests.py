@@ -346,6 +346,8 @@ class Requests:
         """Returns the entry for the operator log."""
         detail = orders.detail_of(call.reason if call.count is None else f"{call.count} workers", call.for_ms)
         target = orders.normal_scope(self._fleet, call.scope)
+        if self.others.now_ms is not None:  # the store is one for several nodes
+            target = f"{self._plan.node}/{target}"
         return Deed(who=call.who, origin=call.origin, verb=verb.value, target=target, detail=detail)
 
     def _keep_pause(self, token: Token, verb: Verb, call: Call, now: float) -> None:

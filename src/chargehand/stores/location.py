@@ -199,5 +199,7 @@ def _file_of(url: str) -> str:
     if scheme and text.startswith("//"):
         text = text[1:]
     if not text or text.endswith("/"):
-        raise ConfigurationError(f"store {url!r} names no file; give a path or sqlite:///path/to/file.db")
+        raise ConfigurationError(
+            f"store {url!r} names no file; give a path, sqlite:///path/to/file.db or postgresql://user@host/database"
+        )
     return text

@@ -117,6 +117,10 @@ CAUSES: dict[str, tuple[str, str]] = {
         "fsync, full_page_writes or synchronous_commit is off: a crash of the server may lose acknowledged jobs.",
         "switch it on",
     ),
+    "node-gone": (
+        "A node that shares the store disappeared without having been stopped: its machine or its process has ended.",
+        "start it again; its jobs go to other nodes",
+    ),
     "clock-skew": ("The clocks of this machine and of the server differ.", "synchronise both (NTP)"),
     "driver-slow": ("psycopg runs without its C extension.", "`pip install 'psycopg[binary]'`"),
     "no-node": ("No node runs: no jobs are performed.", "`chargehand work APP`, or start your API"),

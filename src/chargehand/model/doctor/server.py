@@ -237,7 +237,15 @@ def _who(
 
 
 def _nodes(facts: Facts, found: ServerFacts) -> Iterator[Finding]:
-    """Yields the nodes on other machines, if none runs here: what their workers do is known only to them."""
+    """Yields the nodes that are gone, and those on other machines, if none runs here: only they know their workers."""
+    for peer in found.gone:
+        seen = "" if peer.heartbeat_ms is None else f"; its last heartbeat was {length(peer.heartbeat_ms / 1000)} ago"
+        yield _found(
+            facts, "node-gone",
+            f"node {peer.name} disappeared without having been stopped{seen}: its jobs go to other nodes",
+            "start it again, or wait: a node that does not come back is forgotten after a day",
+            f"node {peer.name} is gone", Severity.WARNING,
+        )  # fmt: skip
     peers = living(found)
     if facts.node.held or not peers:
         return

@@ -106,6 +106,8 @@ class ServerFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Whether this user may create tables in the schema."""
     locked: TableLock | None = None
     peers: tuple[Peer, ...] = ()
+    gone: tuple[Peer, ...] = ()
+    """The nodes that have disappeared without having been stopped."""
 
     def number(self, setting: str) -> int:
         """Returns a setting that is a number; 0 if it is not known."""

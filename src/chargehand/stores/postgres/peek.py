@@ -128,9 +128,11 @@ class Peek:
         return schema.version(self._db).oldest
 
     def peers(self) -> dict[str, Any]:
-        """Returns the nodes of the store on all machines."""
+        """Returns the nodes of the store on all machines, and those that have disappeared."""
         names = ("name", "version", "connected", "heartbeat_ms")
-        return {"peers": [dict(zip(names, row, strict=True)) for row in self._db.rows(_SQL["peers"])]}
+        return {
+            key: [dict(zip(names, row, strict=True)) for row in self._db.rows(_SQL[key])] for key in ("peers", "gone")
+        }
 
     def tables(self) -> str:
         """Returns the columns of the tables, and the statements that create the indexes."""

@@ -300,6 +300,7 @@ class PostgresFleetReading:
                 "component = ?": clean(which.component),
                 "crew = ?": clean(which.crew),
                 "job = ?": clean(which.job),
+                "node = ?": clean(which.node),
                 "(at_ms, seq) < (SELECT at_ms, seq FROM chargehand_crash WHERE id = ?)": clean(which.before),
             }
         )
@@ -322,8 +323,8 @@ class PostgresFleetReading:
 
     def living(self) -> list[LivingNode]:
         return [
-            LivingNode(name=name, life=life, crews=tuple(crews), workers=tuple(workers))
-            for name, life, crews, workers in self._db.rows(_FLEET["living"])
+            LivingNode(name=name, life=life, crews=tuple(crews), workers=tuple(workers), without=tuple(without))
+            for name, life, crews, workers, without in self._db.rows(_FLEET["living"])
         ]
 
     def requests(self, holder: Holder) -> list[NodeRequest]:

@@ -237,6 +237,7 @@ class SqliteFleetReading:
                 "component = ?": which.component,
                 "crew = ?": which.crew,
                 "job = ?": clean(which.job),
+                "node = ?": clean(which.node),
                 "(at_ms, seq) < (SELECT at_ms, seq FROM chargehand_crash WHERE id = ?)": which.before,
             }
         )

@@ -157,12 +157,13 @@ async def release(request: Request, site: Here, id: Name, which: ReleaseIn) -> R
 
 @routes.get("/api/v1/crashes", dependencies=READ, tags=["crashes"], responses=answers(CrashPage, examples.CRASHES))
 async def crashes(
-    site: Here, component: Text = None, crew: Text = None, job: Text = None, limit: Limit = PAGE, after: After = None
-) -> Response:
+    site: Here, component: Text = None, crew: Text = None, job: Text = None, node: Text = None, limit: Limit = PAGE,
+    after: After = None,
+) -> Response:  # fmt: skip
     """Returns crash reports of workers, newest first."""
     place = place_of(after, str)
     before = place[0] if place else None
-    which = CrashFilter(component=component, crew=crew, job=job, limit=limit + 1, before=before)
+    which = CrashFilter(component=component, crew=crew, job=job, node=node, limit=limit + 1, before=before)
     found = await site.in_thread(lambda: site.hand.crashes(which))
     following = cursor(found[limit - 1].id) if len(found) > limit else None
     return respond(CrashPage(tuple(found[:limit]), following))

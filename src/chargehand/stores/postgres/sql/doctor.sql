@@ -81,6 +81,11 @@ SELECT n.name, n.about::json ->> 'version',
    WHERE h.node = n.name AND h.component = 'app')
 FROM chargehand_node n ORDER BY n.name
 
+-- name: gone
+SELECT h.node, NULL, false, (extract(epoch FROM clock_timestamp()) * 1000)::bigint - h.last_heartbeat_ms
+FROM chargehand_health h
+WHERE h.component = 'app' AND NOT EXISTS (SELECT FROM chargehand_node n WHERE n.name = h.node) ORDER BY h.node
+
 -- name: definitions
 SELECT format('%s.%s %s%s', c.relname, a.attname, format_type(a.atttypid, a.atttypmod),
   CASE WHEN a.attnotnull THEN ' NOT NULL' ELSE '' END)

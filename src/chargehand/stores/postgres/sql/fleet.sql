@@ -143,7 +143,8 @@ ON CONFLICT (timestamp_ms) DO UPDATE SET components = excluded.components
 SELECT name, incarnation,
   ARRAY(SELECT c.name FROM chargehand_crew c WHERE c.node = n.name ORDER BY c.name COLLATE "C"),
   ARRAY(SELECT h.component FROM chargehand_health h WHERE h.node = n.name AND h.component LIKE 'worker:%'
-    ORDER BY h.component COLLATE "C")
+    ORDER BY h.component COLLATE "C"),
+  ARRAY(SELECT c.name FROM chargehand_crew c WHERE c.node = n.name AND c.workers = 0 ORDER BY c.name COLLATE "C")
 FROM chargehand_node n ORDER BY name COLLATE "C"
 
 -- name: ask

@@ -22,12 +22,12 @@ export function CrashesPage() {
   );
 }
 
-export function Crashes({ component, again }: { component?: string; again?: number | undefined }) {
+export function Crashes({ component, node, again }: { component?: string; node?: string; again?: number | undefined }) {
   const [trail, setTrail] = useState<string[]>([]);
   const after = trail[trail.length - 1] ?? null;
   const [page, error] = useAsked<Page>(
-    () => get("api/v1/crashes", { component, limit: 20, after }),
-    [component, after, again],
+    () => get("api/v1/crashes", { component, node, limit: 20, after }),
+    [component, node, after, again],
   );
   return (
     <>
@@ -79,6 +79,7 @@ export function CrashPage({ id }: { id: string }) {
       <h1 tabIndex={-1}>{crash.text}</h1>
       <dl class="facts">
         <div><dt>worker</dt><dd><WorkerLink component={crash.component} node={crash.node} /></dd></div>
+        <div><dt>node</dt><dd>{crash.node ?? "–"}</dd></div>
         <div><dt>when</dt><dd><Ago ms={crash.at_ms} /></dd></div>
         <div><dt>reason</dt><dd>{crash.reason}</dd></div>
         <div><dt>process</dt><dd>{crash.pid ?? "–"}</dd></div>

@@ -1,7 +1,10 @@
 // The nodes that share the store, and the workers of each.
 
-import { isGone, nodeNames, nodes, workerKeys, workers } from "./live";
-import { Tile } from "./overview";
+import { useComputed } from "@preact/signals";
+import { may } from "./api";
+import { isGone, nodeNames, nodes, pauses, workerKeys, workers, workersTick } from "./live";
+import { allOf, named, order, Orders } from "./orders";
+import { Held, Tile } from "./overview";
 import { Ago, Empty, Since, State } from "./parts";
 import type { NodeBody as Node } from "./types";
 import { many } from "./words";
@@ -69,10 +72,12 @@ function NodeRow({ name }: { name: string }) {
   );
 }
 
+/** Returns the numbers of workers; a crew that this node does not run is left out. */
 function crewWords(node: Node): string {
-  const each = node.crews.map((crew) => {
-    const busy = crew.busy ? ` (${crew.busy} busy)` : "";
-    return `${crew.crew} ${node.status === "gone" ? 0 : crew.live} of ${crew.configured}${busy}`;
+  const each = node.crews.filter((crew) => crew.configured || crew.live).map((crew) => {
+    const gone = node.status === "gone";
+    const busy = crew.busy && !gone ? ` (${crew.busy} busy)` : "";
+    return `${crew.crew} ${gone ? 0 : crew.live} of ${crew.configured}${busy}`;
   });
   return each.join(", ") || "–";
 }
@@ -95,11 +100,22 @@ function NodeSection({ name }: { name: string }) {
             <State state="gone" /> It disappeared without having been stopped. Its jobs go to other nodes.
           </p>
         )}
+        {node && node.status !== "gone" && <NodeOrders node={node} keys={[...byCrew.values()].flat()} />}
       </header>
       {byCrew.size === 0 && <Empty>This node has no workers.</Empty>}
       {[...byCrew].map(([crew, keys]) => (
         <div key={crew}>
-          <h3 class="of">{crew}</h3>
+          <h3 class="of">
+            {crew}
+            {node && node.status !== "gone" && may("control") && (
+              <button
+                onClick={() => order("scale", `${name}/${crew}`, configured(node, crew))}
+                aria-label={`Scale ${named(`${name}/${crew}`)}`}
+              >
+                Scale
+              </button>
+            )}
+          </h3>
           <ul class="tiles">
             {keys.map((key) => (
               <Tile key={key} name={key} />
@@ -110,3 +126,20 @@ function NodeSection({ name }: { name: string }) {
     </section>
   );
 }
+
+/** The pause of a whole node, if there is one, and the operations on all its workers. */
+function NodeOrders({ node, keys }: { node: Node; keys: string[] }) {
+  const pause = pauses.value.find((each) => each.scope === allOf(node.name) || each.scope === "*");
+  const down = useComputed(() => {
+    void workersTick.value;
+    return keys.some((key) => ["failed", "crashed"].includes(workers.get(key)?.now.peek().status ?? ""));
+  });
+  return (
+    <>
+      {pause && <Held pause={pause} />}
+      <Orders scope={allOf(node.name)} paused={pause !== undefined} down={down.value} drained={node.drain !== null} />
+    </>
+  );
+}
+
+const configured = (node: Node, crew: string): number => node.crews.find((each) => each.crew === crew)?.configured ?? 0;

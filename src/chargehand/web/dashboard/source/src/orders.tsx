@@ -1,7 +1,7 @@
 // Operations on workers and jobs: shown if the key has the scope, confirmed if they interrupt work.
 
 import { may, post, postNothing } from "./api";
-import { about } from "./live";
+import { about, several } from "./live";
 import { ask, tell, type Field } from "./parts";
 import type { Answer } from "./types";
 import { many, shortName } from "./words";
@@ -23,15 +23,19 @@ const HURTS: Partial<Record<Verb, string>> = {
   drain: "Current jobs finish without a time limit. The workers then stay stopped until they are started.",
   restart: "Current jobs may finish within the grace period; otherwise they are queued again. Then new worker processes start.",
 };
+const DRAINS_NODE =
+  "The node finishes its current jobs without a time limit and takes no more; other nodes take the jobs that wait. Its workers then stay stopped until the node is started or restarted.";
 
-export const named = (scope: string | null): string =>
-  scope === null || scope === "*"
-    ? "all workers"
-    : scope.startsWith("worker:")
-      ? shortName(scope)
-      : scope.includes("/")
-        ? scope
-        : `crew ${scope}`;
+/** The scope of all workers of a node. */
+export const allOf = (node: string): string => `${node}/*`;
+const isNode = (scope: string | null): boolean => scope?.endsWith("/*") ?? false;
+
+export const named = (scope: string | null): string => {
+  if (scope === null || scope === "*") return "all workers";
+  if (isNode(scope)) return `node ${scope.slice(0, -2)}`;
+  if (scope.startsWith("worker:")) return shortName(scope);
+  return scope.includes("/") ? scope : `crew ${scope}`;
+};
 
 /** Runs an operation and shows its outcome; returns whether it succeeded. */
 export async function doing(title: string, work: () => Promise<string[]>): Promise<boolean> {
@@ -68,7 +72,8 @@ export async function order(verb: Verb, scope: string | null, size = 0): Promise
     return give(verb, scope, { reason: said.reason || null, for_s });
   }
   if (verb === "scale") {
-    const text = "Workers that are removed finish their jobs first. The number applies until the configured number changes.";
+    const each = several.value && !scope?.includes("/") ? " The number is set on each node whose settings give the crew workers." : "";
+    const text = `Workers that are removed finish their jobs first. The number applies until the configured number changes.${each}`;
     const field: Field = {
       name: "count", label: "Workers", kind: "number", value: String(size), required: true, min: 0, max: 1000,
     };
@@ -76,25 +81,35 @@ export async function order(verb: Verb, scope: string | null, size = 0): Promise
     if (said) await give(verb, scope, { count: Number(said.count) });
     return;
   }
-  const hurts = HURTS[verb];
+  const hurts = verb === "drain" && isNode(scope) ? DRAINS_NODE : HURTS[verb];
   if (hurts && !(await ask({ title: `${NAMES[verb]} ${named(scope)}?`, text: hurts, button: NAMES[verb], danger: true })))
     return;
   await give(verb, scope);
 }
 
-/** Buttons for the operations on a crew, a worker or all workers; the likely ones first. */
-export function Orders({ scope, paused, down, size }: { scope: string | null; paused: boolean; down: boolean; size?: number }) {
+interface Concerned {
+  scope: string | null;
+  paused: boolean;
+  down: boolean;
+  size?: number;
+  /** Whether the workers of a node finish their jobs and stop, or have stopped so. */
+  drained?: boolean;
+}
+
+/** Buttons for the operations on a crew, a worker, a node or all workers; the likely ones first. */
+export function Orders({ scope, paused, down, size, drained }: Concerned) {
   if (!may("control")) return null;
   const button = (verb: Verb) => (
     <button key={verb} onClick={() => order(verb, scope, size)} aria-label={`${NAMES[verb]} ${named(scope)}`}>
       {NAMES[verb]}
     </button>
   );
-  const first: Verb[] = [paused ? "resume" : "pause", "restart"];
+  const likely: Verb = !isNode(scope) ? "restart" : drained ? "start" : "drain";
+  const first: Verb[] = [paused ? "resume" : "pause", likely];
   if (down) first.push("reset");
-  const rest: Verb[] = [paused ? "pause" : "resume", "drain", "stop", "start"];
-  if (!down) rest.push("reset");
   if (size !== undefined) first.push("scale");
+  const all: Verb[] = [paused ? "pause" : "resume", "drain", "restart", "stop", "start", "reset"];
+  const rest = all.filter((verb) => !first.includes(verb));
   return (
     <div class="orders" role="group" aria-label={`Actions for ${named(scope)}`}>
       {scope === null && <span class="soft">All workers:</span>}

@@ -11,7 +11,7 @@ import { Orders } from "./orders";
 import { Ago, Bar, Empty, Mark, progressWords, Since, State, toneOf, WorkerLink } from "./parts";
 import { to, toJob } from "./route";
 import { drawn, reach, REACH } from "./samples";
-import type { QueueBody as Queue, WorkerBody as Worker } from "./types";
+import type { Pause, QueueBody as Queue, WorkerBody as Worker } from "./types";
 import { bytes, count, gpuMemory, gpuName, length, many, perSecond, plain, ticking } from "./words";
 
 const LINES: Line[] = [
@@ -228,16 +228,7 @@ function CrewSection({ crew, keys }: { crew: string; keys: string[] }) {
         <h2 id={`crew-${crew}`}>
           {crew} <span class="soft">{many(here.length, "worker")}{known && known.queue !== crew && `, queue ${known.queue}`}</span>
         </h2>
-        {pause && (
-          <p class="held">
-            <Mark state="paused" /> paused by {pause.who}: {pause.reason ?? "no reason given"}
-            {pause.until_ms && (
-              <>
-                , until <Ago ms={pause.until_ms} />
-              </>
-            )}
-          </p>
-        )}
+        {pause && <Held pause={pause} />}
         <CrewOrders crew={crew} keys={keys} size={size} paused={pause !== undefined} />
       </header>
       {keys.length === 0 && <Empty>This crew has no workers; its jobs are not processed.</Empty>}
@@ -256,6 +247,20 @@ function CrewSection({ crew, keys }: { crew: string; keys: string[] }) {
         </div>
       ))}
     </section>
+  );
+}
+
+/** Who paused a crew or a node, why, and until when. */
+export function Held({ pause }: { pause: Pause }) {
+  return (
+    <p class="held">
+      <Mark state="paused" /> paused by {pause.who}: {pause.reason ?? "no reason given"}
+      {pause.until_ms && (
+        <>
+          , until <Ago ms={pause.until_ms} />
+        </>
+      )}
+    </p>
   );
 }
 

@@ -2,7 +2,7 @@
 
 import { useRef } from "preact/hooks";
 import { get } from "./api";
-import { addressOf, now, pasts, type Weights, workers, workersTick } from "./live";
+import { addressOf, now, pasts, several, type Weights, workers, workersTick } from "./live";
 import { Ago, Empty, State, useAsked, useEvery } from "./parts";
 import { to, toJob } from "./route";
 import type { CrashRecord as Crash, Operation, WorkerHistory, WorkerMoment } from "./types";
@@ -116,18 +116,27 @@ const ordered = (each: Operation): Moment => ({
   text: `${each.verb} ${each.target} by ${each.who}${each.detail ? `: ${each.detail}` : ""}`,
 });
 
+/** The targets of operations on a worker: where several nodes share the store, an operation names the node. */
+function targetsOf(component: string, node: string | undefined): string[] {
+  const crew = component.split(":")[1] ?? "";
+  const own = [component, crew];
+  return several.value && node !== undefined ? [crew, ...[...own, "*"].map((each) => `${node}/${each}`)] : own;
+}
+
 export function Timeline({ component, name, told }: { component: string; name: string; told: WorkerHistory | null }) {
   void workersTick.value;
-  const restarts = workers.get(name)?.now.value.restart_count ?? 0;
-  const crew = component.split(":")[1] ?? "";
+  const worker = workers.get(name)?.now.value;
+  const restarts = worker?.restart_count ?? 0;
+  const node = worker?.node;
   const [found] = useAsked(async () => {
-    const [crashes, own, all] = await Promise.all([
-      get<{ crashes: Crash[] }>("api/v1/crashes", { component, limit: 20 }),
-      get<{ operations: Operation[] }>("api/v1/operations", { target: component, limit: 20 }),
-      get<{ operations: Operation[] }>("api/v1/operations", { target: crew, limit: 20 }),
+    const [{ crashes }, ...about] = await Promise.all([
+      get<{ crashes: Crash[] }>("api/v1/crashes", { component, node, limit: 20 }),
+      ...targetsOf(component, node).map((target) =>
+        get<{ operations: Operation[] }>("api/v1/operations", { target, limit: 20 }),
+      ),
     ]);
-    return { crashes: crashes.crashes, operations: [...own.operations, ...all.operations] };
-  }, [component, restarts]);
+    return { crashes, operations: about.flatMap((each) => each.operations) };
+  }, [component, node, restarts]);
   const lived = [...seenHere(name, told).reverse(), ...(told?.moments.map(remembered) ?? [])];
   const moments = [...withReports(lived, found?.crashes ?? []), ...(found?.operations.map(ordered) ?? [])];
   moments.sort((a, b) => b.at - a.at);

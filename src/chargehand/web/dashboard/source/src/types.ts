@@ -173,6 +173,11 @@ export interface Diagnosed {
   well: boolean;
 }
 
+export interface DrainIn {
+  scope?: string | null;
+  end?: boolean;
+}
+
 export interface Fault {
   pointer: string;
   detail: string;
@@ -431,6 +436,7 @@ export interface NodeStatus {
   paused: string[];
   unserved: Record<string, string>;
   blind: Record<string, string>;
+  drain: string | null;
   suspect_after: number;
   verdict: Findings;
 }

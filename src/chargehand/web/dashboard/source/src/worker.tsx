@@ -42,7 +42,7 @@ export function WorkerPage({ name }: { name: string }) {
       </section>
       <section aria-labelledby="crashes">
         <h2 id="crashes">Crash reports</h2>
-        <Crashes component={component} again={worker?.restart_count} />
+        <Crashes component={component} node={worker?.node} again={worker?.restart_count} />
       </section>
     </>
   );
