@@ -68,8 +68,8 @@ types: $(STAMP)
 imports: $(STAMP)
 	@$(BIN)/lint-imports
 
-bench: $(STAMP)  ## measure performance next to the limits of the machine
-	@$(BIN)/python -m bench
+bench: $(STAMP)  ## measure performance next to the limits of the machine (STORE=postgres)
+	@$(BIN)/python -m bench --store $(or $(STORE),sqlite)
 
 simulate: $(STAMP)  ## run 10,000 seeded simulations on a virtual clock (SEEDS=)
 	@$(BIN)/python tests/simulation $(or $(SEEDS),10000)

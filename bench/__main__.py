@@ -1,4 +1,4 @@
-"""Measure, print a table, and store the results: `python -m bench [--list] [WORD ...]`."""
+"""Measure, print a table, and store the results: `python -m bench [--store postgres] [--list] [WORD ...]`."""
 
 import argparse
 import json
@@ -7,26 +7,41 @@ import signal
 import sys
 import traceback
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
 from pathlib import Path
 
+from chaos import servers
+
 from bench.row import Measure, Row, register
 
-THEMES = (
-    "throughput",
-    "enqueueing",
-    "latency",
-    "death",
-    "sickness",
-    "claiming",
-    "pruning",
-    "resting",
-    "stopping",
-    "watching",
-    "songs",
-)
-"""Modules with measurements, in the order of execution."""
-LATEST = Path(__file__).parent / "latest.json"
+THEMES = {
+    "sqlite": (
+        "throughput",
+        "enqueueing",
+        "latency",
+        "death",
+        "sickness",
+        "claiming",
+        "pruning",
+        "resting",
+        "stopping",
+        "watching",
+        "songs",
+    ),
+    "postgres": (
+        "postgres.throughput",
+        "postgres.enqueueing",
+        "postgres.latency",
+        "postgres.resting",
+        "postgres.limits",
+        "postgres.pinning",
+        "postgres.claiming",
+    ),
+}
+"""Modules with measurements by store, in the order of execution."""
+LATEST = {"sqlite": "latest.json", "postgres": "postgres.json"}
+"""Where the results are stored: files of this package."""
 BUSY = 0.5
 """Load per core above which the results are not stored, because other processes disturb them."""
 
@@ -43,9 +58,11 @@ def _line(name: str, *cells: str) -> str:
 
 
 def _row_line(row: Row) -> str:
-    goal = f"{'≥' if row.more_is_better else '≤'} {_shown(row.goal)}"
-    cells = _shown(row.value), row.unit, _shown(row.limit), _shown(row.ratio), goal, "yes" if row.meets else "NO"
-    return _line(row.name, *cells)
+    if row.value is None:
+        return _line(row.name, "–", row.unit, "–", "–", "", f"NOT MEASURED: {row.note}")
+    goal = "–" if row.goal is None else f"{'≥' if row.more_is_better else '≤'} {_shown(row.goal)}"
+    meets = {True: "yes", False: "NO", None: ""}[row.meets]
+    return _line(row.name, _shown(row.value), row.unit, _shown(row.limit), _shown(row.ratio), goal, meets)
 
 
 def _measure(measure: Measure, wanted: Sequence[str]) -> list[Row] | None:
@@ -75,23 +92,37 @@ def _is_busy() -> bool:
     return True
 
 
-def _keep(rows: Sequence[Row], why_not: str) -> None:
+def _keep(store: str, rows: Sequence[Row], why_not: str) -> None:
+    latest = Path(__file__).with_name(LATEST[store])
     if why_not:
-        print(f"; {LATEST.name} was not changed: {why_not}")
+        print(f"; {latest.name} was not changed: {why_not}")
         return
-    LATEST.write_text(json.dumps([row.as_json() for row in rows], indent=2, ensure_ascii=False) + "\n")
-    print(f"; written to {LATEST}")
+    latest.write_text(json.dumps([row.as_json() for row in rows], indent=2, ensure_ascii=False) + "\n")
+    print(f"; written to {latest}")
+
+
+def _server(store: str) -> AbstractContextManager[object]:
+    """Returns the server that the measurements need, not yet started."""
+    if store == "sqlite":
+        return nullcontext()
+    if (packages := servers.missing()) is not None:
+        sys.exit(f"the store {store} needs more packages: pip install {packages}")
+    from bench.postgres.server import serving
+
+    return serving()
 
 
 def main() -> int:
     """Runs the benchmark. The exit status tells whether all measurements succeeded, not whether goals are met."""
     parser = argparse.ArgumentParser(prog="bench", description=__doc__)
+    parser.add_argument("--store", choices=THEMES, default="sqlite", help="the store that is measured")
     parser.add_argument("--list", action="store_true", help="only list the rows")
     parser.add_argument("--keep", action="store_true", help="store the results even if other processes use the machine")
     parser.add_argument("words", nargs="*", help="only rows whose name contains one of these")
     options = parser.parse_args()
     words: list[str] = options.words
-    for theme in THEMES:
+    server = _server(options.store)
+    for theme in THEMES[options.store]:
         import_module(f"bench.{theme}")
     wanted = [
         n for names in register.values() for n in names if not words or any(w.lower() in n.lower() for w in words)
@@ -106,15 +137,18 @@ def main() -> int:
         os.environ.pop(name, None)
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # so that all resources are cleaned up
     busy = _is_busy() and not options.keep
-    print(_line("", "value", "", "limit", "÷ limit", "goal", "meets"), flush=True)
-    measured = [_measure(m, wanted) for m, names in register.items() if set(names) & set(wanted)]
+    with server:
+        print(_line("", "value", "", "limit", "÷ limit", "goal", "meets"), flush=True)
+        measured = [_measure(m, wanted) for m, names in register.items() if set(names) & set(wanted)]
     rows = [row for some in measured if some is not None for row in some]
     for row in rows:
-        if not row.meets and row.note:
+        if not row.meets and row.note and row.value is not None:
             print(f"\n{row.name}: {row.note}")
-    print(f"\n{sum(row.meets for row in rows)} of {len(wanted)} meet their goal", end="")
+    with_goal = [row for row in rows if row.goal is not None]
+    print(f"\n{sum(row.meets is True for row in with_goal)} of {len(with_goal)} meet their goal", end="")
     others = "other processes use the machine (--keep stores the results anyway)" if busy else ""
-    _keep(rows, "some rows were not measured" if None in measured or words else others)
+    incomplete = None in measured or any(row.value is None for row in rows) or bool(words)
+    _keep(options.store, rows, "some rows were not measured" if incomplete else others)
     return 1 if None in measured else 0
 
 

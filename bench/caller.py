@@ -14,8 +14,12 @@ import msgspec
 
 from bench.bare import pace
 from bench.hosting import Spec, hand_of
-from bench.scene import ended, interpreter
+from bench.processes import cpu
+from bench.scene import Stage, ended, interpreter
 from chargehand import Crew, clock
+
+SECONDS = 2.0
+"""How long callers enqueue."""
 
 
 def _enqueue(crew: Crew[Any, Any], seconds: float) -> list[float]:
@@ -92,6 +96,18 @@ def ask(count: int, what: str, spec: Spec, number: float) -> list[list[float]]:
         for caller in made:
             caller.go()
         return [json.loads(caller.line()) for caller in made]
+
+
+def rate_of(count: int, on: Stage) -> tuple[float, float]:
+    """Returns jobs per second of this number of callers, each waiting for durability, and the node's CPU seconds per
+    job.
+    """
+    node, _ = on.pids()
+    before = sum(cpu(node))
+    seen = ask(count, "enqueue", on.spec, SECONDS)
+    jobs = sum(number for number, _, _ in seen)
+    took = max(end for _, _, end in seen) - min(begin for _, begin, _ in seen)
+    return jobs / took, (sum(cpu(node)) - before) / jobs
 
 
 if __name__ == "__main__":

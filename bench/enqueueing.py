@@ -3,27 +3,13 @@
 from collections.abc import Iterable
 
 from bench import bare
-from bench.caller import ask
+from bench.caller import rate_of
 from bench.hosting import CrewSpec
-from bench.processes import cpu
 from bench.row import Row, measures, p50
-from bench.scene import Stage, stage
+from bench.scene import stage
 from chargehand import clock
 
-SECONDS = 2.0
 BULK = 100_000
-
-
-def _rate(callers: int, on: Stage) -> tuple[float, float]:
-    """Returns jobs per second of this number of callers, each waiting for durability, and the node's CPU seconds per
-    job.
-    """
-    node, _ = on.pids()
-    before = sum(cpu(node))
-    seen = ask(callers, "enqueue", on.spec, SECONDS)
-    jobs = sum(count for count, _, _ in seen)
-    took = max(end for _, _, end in seen) - min(begin for _, begin, _ in seen)
-    return jobs / took, (sum(cpu(node)) - before) / jobs
 
 
 @measures("enqueue one by one", "8 callers against 1")
@@ -31,9 +17,9 @@ def one_by_one() -> Iterable[Row]:
     """Enqueues from other processes through the node, while no worker runs."""
     with stage(CrewSpec("later", "Nothing", 0)) as on:
         commits = bare.commits(on.folder, 1500)
-        one, _ = _rate(1, on)
-        eight, used = _rate(8, on)
-        again, _ = _rate(1, on)
+        one, _ = rate_of(1, on)
+        eight, used = rate_of(8, on)
+        again, _ = rate_of(1, on)
         commits += bare.commits(on.folder, 1500)
         together = bare.commits(on.folder, 1500, inserts=8)
     one = (one + again) / 2

@@ -1,5 +1,6 @@
 """A host in a separate process: starts a node as any application does, until it is asked to stop."""
 
+import os
 import sys
 from typing import Any
 
@@ -22,6 +23,11 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
     store: str
     crews: tuple[CrewSpec, ...]
     pause: float | None = None
+    node: str | None = None
+    """The name of the node; None: that of the machine."""
+    state: str | None = None
+    """The folder by which a node and its callers find each other if the store is on a server. Processes with different
+    folders find each other as little as on different machines."""
 
 
 def hand_of(spec: Spec) -> Chargehand:
@@ -36,7 +42,9 @@ def hand_of(spec: Spec) -> Chargehand:
             breaker_window=0,
         )
     options: dict[str, Any] = {} if restart is None else {"restart": restart}
-    hand = Chargehand(spec.store, **options)
+    if spec.state is not None:
+        os.environ["XDG_STATE_HOME"] = spec.state
+    hand = Chargehand(spec.store, node=spec.node, **options)
     for crew in spec.crews:
         hand.crew(crew.name, f"bench.handlers:{crew.handler}", workers=crew.workers)
     return hand

@@ -11,31 +11,38 @@ class Row:
     """A measurement. `limit` was measured in the same run with minimal means; None if there is none."""
 
     name: str
-    value: float
+    value: float | None
+    """None: it could not be measured, and the note says why."""
     unit: str
     limit: float | None
-    goal: float
+    goal: float | None
+    """None: the value is only reported."""
     more_is_better: bool = False
     note: str = ""
-    """The bottleneck; shown only if the goal is missed."""
+    """The bottleneck; shown only if the goal is missed, or if there is none."""
 
     @property
-    def meets(self) -> bool:
+    def meets(self) -> bool | None:
+        """Returns whether the goal is met; None if there is none."""
+        if self.goal is None:
+            return None
+        if self.value is None:
+            return False
         return self.value >= self.goal if self.more_is_better else self.value <= self.goal
 
     @property
     def ratio(self) -> float | None:
         """Returns the value divided by the limit, or None."""
-        return self.value / self.limit if self.limit else None
+        return self.value / self.limit if self.limit and self.value is not None else None
 
     def as_json(self) -> dict[str, Any]:
         """Returns the entry for `latest.json`."""
         plain: dict[str, Any] = {
             "name": self.name,
-            "value": rounded(self.value),
+            "value": _rounded(self.value),
             "unit": self.unit,
-            "limit": None if self.limit is None else rounded(self.limit),
-            "goal": rounded(self.goal),
+            "limit": _rounded(self.limit),
+            "goal": _rounded(self.goal),
             "meets": self.meets,
         }
         return plain if self.meets or not self.note else {**plain, "note": self.note}
@@ -59,6 +66,10 @@ def measures(*names: str) -> Callable[[Measure], Measure]:
 def rounded(value: float) -> float:
     """Rounds to three digits: repeated runs agree on fewer."""
     return float(f"{value:.3g}") if abs(value) < 1000 else float(round(value))
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else rounded(value)
 
 
 def p50(samples: Sequence[float]) -> float:

@@ -132,9 +132,9 @@ class Ear:
 class Stage:
     """A node with its host and workers, all in other processes."""
 
-    def __init__(self, path: Path, crews: tuple[CrewSpec, ...], pause: float | None, piped: bool) -> None:
+    def __init__(self, path: Path, spec: Spec, piped: bool) -> None:
         self.folder = path
-        self.spec = Spec(store=str(path / "bench.db"), crews=crews, pause=pause)
+        self.spec = spec
         self.hand: Chargehand = hand_of(self.spec)
         self.ear = Ear()
         self._piped = piped
@@ -228,10 +228,22 @@ class Stage:
 
 
 @contextmanager
-def stage(*crews: CrewSpec, pause: float | None = None, piped: bool = False, healthy: bool = True) -> Generator[Stage]:
-    """A running node with these crews and all workers ready; removes everything afterwards."""
+def stage(
+    *crews: CrewSpec,
+    pause: float | None = None,
+    piped: bool = False,
+    healthy: bool = True,
+    store: str | None = None,
+    node: str | None = None,
+) -> Generator[Stage]:
+    """A running node with these crews and all workers ready; removes everything afterwards, except what is on a server.
+
+    `store` is the URL of a store on a server; by default a new SQLite file is made.
+    """
     with folder() as path:
-        made = Stage(path, crews, pause, piped)
+        where = str(path / "bench.db") if store is None else store
+        spec = Spec(store=where, crews=crews, pause=pause, node=node, state=str(path / "state"))
+        made = Stage(path, spec, piped)
         try:
             made.start()
             if healthy:

@@ -5,49 +5,20 @@ from collections.abc import Iterable
 
 from bench import bare
 from bench.hosting import CrewSpec
-from bench.processes import cpu
 from bench.row import Row, measures, p50
-from bench.scene import PATIENCE, Stage, stage
-from chargehand import clock
-from chargehand.testing import eventually
-
-JOBS = 20_000
-ROUNDS = 3
-
-
-def _work_off(on: Stage, jobs: int) -> float:
-    """Returns the seconds from the resume until all jobs, which were enqueued before, are done.
-
-    Pause and resume go through the node: by polling the store the node would notice them up to a second later.
-    """
-    crew = on.crew
-    on.hand.pause(crew.name)
-    before = sum(counts.done for counts in on.hand.counts())
-    refs = crew.enqueue_many([None] * jobs)
-    began = clock.monotonic()
-    on.hand.resume(crew.name)
-    for ref in refs[-8:]:
-        ref.wait(PATIENCE)
-    # The job before the last may finish after it, in the other worker.
-    eventually(lambda: sum(counts.done for counts in on.hand.counts()) - before == jobs, PATIENCE, what="all are done")
-    return clock.monotonic() - began
-
-
-def _cpu(on: Stage) -> tuple[float, float, float]:
-    """Returns the CPU seconds of the node's main thread, its store thread, and the workers."""
-    node, workers = on.pids()
-    return *cpu(node), sum(sum(cpu(pid)) for pid in workers)
+from bench.scene import PATIENCE, stage
+from bench.working import JOBS, ROUNDS, cpu_of, work_off
 
 
 @measures("jobs per second")
 def jobs_per_second() -> Iterable[Row]:
     """No-op jobs, 2 workers, one job each, enqueued in bulk first; the median of several rounds."""
     with stage(CrewSpec("nothing", "Nothing", 2)) as on:
-        _work_off(on, 1000)
-        before = _cpu(on)
-        rates = [JOBS / _work_off(on, JOBS) for _ in range(ROUNDS)]
+        work_off(on, 1000)
+        before = cpu_of(on)
+        rates = [JOBS / work_off(on, JOBS) for _ in range(ROUNDS)]
         main, store, workers = (
-            (now - then) / (ROUNDS * JOBS) * 1e6 for now, then in zip(_cpu(on), before, strict=True)
+            (now - then) / (ROUNDS * JOBS) * 1e6 for now, then in zip(cpu_of(on), before, strict=True)
         )
         limit = p50([bare.batch_rate(on.folder, JOBS, 50) for _ in range(ROUNDS)])
     cores = p50(rates) * (main + store + workers) / 1e6
