@@ -102,7 +102,7 @@ def test_the_node_refuses_a_payload_that_a_caller_did_not_check(name: str) -> No
 
 
 def test_the_node_refuses_a_result_that_its_worker_did_not_check() -> None:  # spec: SE-3
-    frame = done_frame({"id": "a", "claim": 1}, nested(DEPTH_LIMIT), [], None)
+    frame = done_frame({"id": "a", "fence": 1}, nested(DEPTH_LIMIT), [], None)
     body: OutcomeFrame = outcomes.decode(frame[5:])
     outcome_of("DONE", body)
     deeper: OutcomeFrame = outcomes.decode(frame[5:].replace(b"[]", b"[[]]"))
