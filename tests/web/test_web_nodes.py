@@ -66,7 +66,11 @@ def test_an_api_process_without_a_node_shows_all_nodes(web: Web) -> None:
     web.hand.internal.enqueue([NewJob(id="j1", queue="tag")])
     (queue,) = web.get("/api/v1/queues")["queues"]
     assert (queue["queued"], queue["unserved"]) == (1, None)
-    assert 'chargehand_node_gone{node="b"} 0.0' in web.ask("GET", "/metrics").text
+    web.hand.internal.enqueue([NewJob(id="j2", queue="nobody")])
+    metrics = web.ask("GET", "/metrics").text
+    assert 'chargehand_node_gone{node="b"} 0.0' in metrics
+    assert 'chargehand_queue_unserved{queue="nobody"} 1.0' in metrics
+    assert 'chargehand_queue_unserved{queue="tag"} 0.0' in metrics
     expire(web.hand, "b")
     assert [node["status"] for node in web.get("/api/v1/nodes")["nodes"]] == ["healthy", "gone"]
     assert {each["node"]: each["status"] for each in web.get("/api/web/worker/status")} == {
