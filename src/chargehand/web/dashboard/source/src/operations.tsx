@@ -2,7 +2,7 @@
 
 import { useState } from "preact/hooks";
 import { get } from "./api";
-import { Ago, Empty, Trouble, useAsked, useEvery } from "./parts";
+import { Ago, Empty, Trouble, useAsked, useEvery, WorkerLink } from "./parts";
 import { to } from "./route";
 import type { Operation } from "./types";
 import { shortName } from "./words";
@@ -67,5 +67,8 @@ function Target({ name }: { name: string }) {
   if (kind === "job") return <a href={to("job", what)}>{what.slice(0, 12)}…</a>;
   if (kind === "worker") return <a href={to("worker", name)}>{shortName(name)}</a>;
   if (kind === "queue") return <a href={to("jobs", undefined, { queue: what })}>queue {what}</a>;
+  const [, node, scope] = /^(?!key:)(.+)\/(.+)$/.exec(name) ?? [];
+  if (scope === "*") return <a href={to("nodes")}>node {node}</a>;
+  if (scope?.startsWith("worker:")) return <WorkerLink component={scope} node={node} />;
   return <>{name === "*" ? "all workers" : name}</>;
 }
