@@ -27,7 +27,9 @@ App = Annotated[
     ),
 ]
 RequiredApp = Annotated[str, typer.Argument(help="The application, as module:object.", metavar="APP")]
-Store = Annotated[str | None, typer.Option("--store", "-s", help="The store, as a path or address.", metavar="PATH")]
+Store = Annotated[
+    str | None, typer.Option("--store", "-s", help="The store, as a path or as postgresql://…", metavar="PATH")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 LogLevel = Annotated[str | None, typer.Option(help="DEBUG, INFO, WARNING or ERROR.")]
 Node = Annotated[

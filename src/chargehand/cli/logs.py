@@ -12,7 +12,9 @@ SHOWN_LEVELS = ("warning", "error", "critical")
 
 
 def logs(
-    who: Annotated[str | None, typer.Argument(help="A crew by its name, or a worker as crew:index.")] = None,
+    who: Annotated[
+        str | None, typer.Argument(help="A crew by its name, or a worker as crew:index or node/crew:index.")
+    ] = None,
     job: Annotated[str | None, typer.Option(help="Only lines about this job.")] = None,
     lines: Annotated[int, typer.Option("--lines", "-n", help="How many of the last lines.", min=0, max=5000)] = 100,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Continue with new lines until Ctrl+C.")] = False,

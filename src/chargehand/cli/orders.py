@@ -11,7 +11,9 @@ from chargehand.model.fleet.orders import Answer, AnswerCode
 
 Scope = Annotated[
     str | None,
-    typer.Argument(help="A crew by its name, or a worker as crew:index; default: all workers.", metavar="[WHO]"),
+    typer.Argument(
+        help="A crew by its name, or a worker as crew:index or node/crew:index; default: all workers.", metavar="[WHO]"
+    ),
 ]
 _UNITS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400}
 _LENGTH = re.compile(r"(\d+(?:\.\d+)?)\s*(s|min|m|h|d)?")

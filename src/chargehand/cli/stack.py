@@ -10,7 +10,7 @@ from chargehand.model.fleet.stacks import StackCode, WorkerStacks
 
 
 def stack(
-    worker: Annotated[str, typer.Argument(help="A worker as crew:index.")],
+    worker: Annotated[str, typer.Argument(help="A worker as crew:index or node/crew:index.")],
     node: find.Node = None,
     app: find.App = None,
     store: find.Store = None,

@@ -22,7 +22,8 @@ from chargehand.model.status import NodeStatus, NodeWorker
 def status(app: find.App = None, store: find.Store = None, json: find.Json = False) -> None:
     """Show the node, its workers and the queues; where several nodes share the store, all of them.
 
-    Works from any terminal on the machine, without importing the application. Exit status 1 if no node runs.
+    Works from any terminal on the machine (with PostgreSQL: on any machine), without importing the application. Exit
+    status 1 if no node runs.
     """
     service = find.service(app, store)
     node = service.status()

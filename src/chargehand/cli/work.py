@@ -15,8 +15,9 @@ def work(
 ) -> None:
     """Run the crews of the application until Ctrl+C or SIGTERM.
 
-    If another node serves the same store, this one waits and takes over when that node has ended. The first Ctrl+C
-    lets running jobs finish within the grace period; a second one exits at once.
+    If another node of this machine serves the same store, this one waits and takes over when that node has ended. On
+    PostgreSQL, nodes of several machines share the work: each needs its own name (NODE_NAME, default: the host name).
+    The first Ctrl+C lets running jobs finish within the grace period; a second one exits at once.
     """
     chosen = find.level(log_level)
     hand = find.application(app)
