@@ -1,5 +1,6 @@
 """Assembles the commands. An error is printed as one sentence and becomes the exit status."""
 
+import inspect
 import sys
 from collections.abc import Callable
 from typing import Annotated
@@ -69,6 +70,16 @@ for command in (run_job, check.check, wake.wake, recurring.recurring):
 app.add_typer(jobs.app, name="jobs")
 app.add_typer(claims.app, name="claims")
 app.add_typer(keys.app, name="keys")
+
+
+def _paragraphs(text: str) -> str:
+    """Returns a docstring without the ends of its lines, which would stay in the middle of lines of another width."""
+    return "\n\n".join(" ".join(part.split()) for part in inspect.cleandoc(text).split("\n\n"))
+
+
+for each in (app, jobs.app, claims.app, keys.app):
+    for known in each.registered_commands:
+        known.help = _paragraphs((known.callback and known.callback.__doc__) or "")
 
 
 def _version(wanted: bool) -> None:
