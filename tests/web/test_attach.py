@@ -18,7 +18,7 @@ from fastapi import APIRouter, FastAPI
 from starlette.responses import PlainTextResponse
 from starlette.staticfiles import StaticFiles
 
-from chargehand import Chargehand, ChargehandError, ConfigurationError
+from chargehand import Chargehand, ChargehandError, ConfigurationError, StoreError
 from chargehand.log import Event
 from chargehand.testing import eventually
 from chargehand.web import hosting
@@ -134,6 +134,25 @@ def test_the_users_own_routes_go_first(hand: Chargehand, tmp_path: Path) -> None
     assert get(app, "/readyz") == (200, "theirs, at the root")
     assert get(app, "/chargehand/included/x") == (200, '"x"')
     assert get(app, "/page.html") == (200, "page")
+
+
+@pytest.mark.parametrize(
+    ("handled", "answer"), [(False, (503, "the job queue is not available")), (True, (418, "mine"))]
+)
+def test_a_store_that_is_away_in_the_users_own_route_is_unavailable(
+    hand: Chargehand, handled: bool, answer: tuple[int, str]
+) -> None:
+    app = FastAPI()
+    if handled:
+        app.add_exception_handler(ChargehandError, lambda request, error: PlainTextResponse("mine", 418))
+    hand.attach(app)
+
+    @app.get("/songs")
+    async def submit() -> Any:
+        raise StoreError("cannot connect to postgresql://db/music", "server-gone")
+
+    code, text = get(app, "/songs")
+    assert (code, answer[1] in text, "db/music" in text) == (answer[0], True, False)
 
 
 @pytest.mark.parametrize(("handled", "answer"), [(False, (404, "there is no such job")), (True, (418, "mine"))])

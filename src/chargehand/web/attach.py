@@ -15,7 +15,8 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Match, Mount, Route
 from starlette.types import ASGIApp, Scope
 
-from chargehand.errors import ConfigurationError, JobNotFound
+from chargehand import log
+from chargehand.errors import ConfigurationError, JobNotFound, StoreError
 from chargehand.web import auth
 from chargehand.web.api import create
 from chargehand.web.hosting import hosted
@@ -60,8 +61,9 @@ def attach(hand: "Chargehand", app: FastAPI, prefix: str, *, probes: bool = Fals
     routes.insert(1, _PathRoute(prefix, _to_dashboard(prefix), routes))
     for path in PROBES if probes else ():
         routes.insert(1, _PathRoute(path, api, routes))
-    if not any(kind in app.exception_handlers for kind in JobNotFound.__mro__):
-        app.add_exception_handler(JobNotFound, _no_such_job)
+    for error, handler in ((JobNotFound, _no_such_job), (StoreError, _store_away)):
+        if not any(kind in app.exception_handlers for kind in error.__mro__):
+            app.add_exception_handler(error, handler)
     wrap_lifespan(app, site)
     return site
 
@@ -78,6 +80,12 @@ def _to_dashboard(prefix: str) -> Callable[[Request], Awaitable[Response]]:
 async def _no_such_job(request: Request, error: Exception) -> Response:
     """Returns 404 for a JobNotFound that a route of the application raised, without the path of the store."""
     return JSONResponse({"detail": "there is no such job"}, 404)
+
+
+async def _store_away(request: Request, error: Exception) -> Response:
+    """Returns 503 for a StoreError that a route of the application raised; only the log has its text."""
+    log.error("a route of the application failed: the store cannot be used", path=request.url.path, why=error)
+    return JSONResponse({"detail": "the job queue is not available"}, 503, {"Retry-After": "1"})
 
 
 def wrap_lifespan(app: FastAPI, site: Site) -> None:
