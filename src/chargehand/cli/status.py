@@ -10,7 +10,7 @@ from msgspec.structs import asdict
 from chargehand import clock
 from chargehand.cli import find, show
 from chargehand.cli.nodes import table as node_table
-from chargehand.errors import EXIT_ERROR, summary
+from chargehand.errors import EXIT_ERROR, StoreError, summary
 from chargehand.host.nodelock import RestartPlan
 from chargehand.live.bodies import NodeBody, WorkerBody
 from chargehand.live.components import GONE, Component, worker_of
@@ -23,12 +23,20 @@ def status(app: find.App = None, store: find.Store = None, json: find.Json = Fal
     """Show the node, its workers and the queues; where several nodes share the store, all of them.
 
     Works from any terminal on the machine (with PostgreSQL: on any machine), without importing the application. Exit
-    status 1 if no node runs.
+    status 1 if no node runs. If the store cannot be read, the node of this machine is shown all the same.
     """
     service = find.service(app, store)
     node = service.status()
     known = None if node is None else convert(node, NodeStatus)
-    nodes = service.nodes()
+    try:
+        nodes = service.nodes()
+    except StoreError:
+        if known is not None and not json:
+            show.line(f"store  {service.address}")
+            show.line(f"node   {_node_line(known, None, None)}")
+            show.line("")
+            _workers(known, None)
+        raise
     silent = None if node is not None else service.silent_node()
     others = _others(nodes, known, silent)
     elsewhere = [each for each in service.health() if each.component != APP and each.node in others] if others else []

@@ -1,0 +1,35 @@
+"""Tests for `chargehand status` while the store cannot be read."""
+
+from typing import Any
+
+import pytest
+from msgspec import to_builtins
+from typer.testing import CliRunner
+
+from chargehand.cli import find
+from chargehand.cli.main import app
+from chargehand.errors import StoreError
+from chargehand.model.status import NodeStatus, NodeWorker
+
+
+class Away:
+    """A node that answers, and a store that does not."""
+
+    address = "postgresql://db/music"
+
+    def status(self) -> dict[str, Any]:
+        worker = NodeWorker(component="worker:tag:0", crew="tag", status="healthy", pid=77, heartbeat_s=0.1)
+        return to_builtins(NodeStatus(node="gpu-1", pid=5, workers=(worker,)))
+
+    def nodes(self) -> None:
+        raise StoreError("no server answers", "server-gone")
+
+
+# spec: CL-3 MN-5
+def test_the_node_of_this_machine_is_shown_although_the_store_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(find, "service", lambda *_: Away())
+    told = CliRunner().invoke(app, ["status"])
+    assert isinstance(told.exception, StoreError), "it is reported, and gives the exit status"
+    assert "node   gpu-1, pid 5" in told.stdout
+    assert ["worker:tag:0", "healthy", "77"] in [line.split()[:3] for line in told.stdout.splitlines()]
+    assert CliRunner().invoke(app, ["status", "--json"]).stdout == ""
