@@ -245,6 +245,31 @@ def test_wrong_settings_stop_the_start(make: Make, monkeypatch: pytest.MonkeyPat
         serve(app)
 
 
+# a store that is away
+
+
+def test_a_process_without_a_node_logs_once_that_the_store_is_away(
+    hand: Chargehand, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    asked: list[int] = []
+
+    def waiting() -> list[str]:
+        asked.append(1)
+        if len(asked) == 6:
+            site.closing.set()
+        if len(asked) in (2, 3, 4):
+            raise StoreError("no server answers")
+        return []
+
+    monkeypatch.setattr(hand.internal, "waiting_for_nobody", waiting)
+    monkeypatch.setattr(hosting, "CHECK_INTERVAL", 0.001)
+    site = Site(hand, "")
+    with caplog.at_level("INFO", "chargehand"):
+        asyncio.run(hosting._report_unserved(site))  # pyright: ignore[reportPrivateUsage]
+    told = [record.getMessage() for record in caplog.records if "the store can" in record.getMessage()]
+    assert [text[:24] for text in told] == ["the store cannot be read", "the store can be read ag"]
+
+
 # signals
 
 

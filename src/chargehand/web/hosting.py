@@ -92,11 +92,15 @@ def _reloading() -> bool:
 
 
 async def _report_unserved(site: Site) -> None:
-    """Logs an error if jobs are waiting and no node runs."""
+    """Logs an error if jobs are waiting and no node runs, and when the store begins and ceases to fail."""
     before: list[str] = []
     logged: list[str] = []
+    failing = False
     while not site.closing.is_set():
-        queues = await asyncio.to_thread(_unserved_queues, site.hand)
+        queues = await asyncio.to_thread(_unserved_queues, site.hand, quiet=failing)
+        if failing and queues is not None:
+            log.info("the store can be read again", store=site.hand.location)
+        failing, queues = queues is None, queues or []
         if queues and queues == before and queues != logged:
             why = "no node runs, and this API starts none (EMBED_WORKERS is false): run `chargehand work APP`"
             log.error(
@@ -114,9 +118,11 @@ async def _report_unserved(site: Site) -> None:
             continue
 
 
-def _unserved_queues(hand: Chargehand) -> list[str]:
+def _unserved_queues(hand: Chargehand, *, quiet: bool) -> list[str] | None:
+    """Returns the queues whose jobs nobody takes; None if the store cannot be read, which is logged unless `quiet`."""
     try:
         return hand.internal.waiting_for_nobody()
     except ChargehandError as error:  # requests report it, too; the checks must continue
-        log.warning("the store cannot be read", store=hand.location, why=error)
-        return []
+        if not quiet:
+            log.warning("the store cannot be read", store=hand.location, why=error)
+        return None
