@@ -686,6 +686,8 @@ export interface StoreStatus {
   address: string;
   failing: string | null;
   waiting_s: number | null;
+  notified: boolean | null;
+  unnotified: string | null;
 }
 
 export interface SupervisorInfo {
