@@ -154,16 +154,20 @@ def firing(now: Samples, before: Samples | None = None) -> set[str]:
 
 
 TWO = {"a": ("healthy", 1.0), "b": ("healthy", 4.0)}
-IDLE = {"done": 5, "queued": 3, "nodes": TWO}
+
+
+def shared(instance: str = "here", done: int = 5, *, queued: int = 3, node: bool = True) -> Samples:
+    """The metrics of one of several processes on a store of two nodes."""
+    return scraped(queued=queued, done=done, nodes=TWO, instance=instance, node=node)
+
+
+BEFORE = together(shared(queued=0), shared("there", queued=0))
 CASES: dict[str, Any] = {
     "ChargehandNodeDown": (scraped(node=False), None),
     "ChargehandStoreDown": (scraped(store=False), None),
     "ChargehandNodeGone": (scraped(nodes={"a": ("healthy", 1.0), "b": ("gone", 900.0)}), None),
     "ChargehandNodeSilent": (scraped(nodes={"a": ("healthy", 1.0), "b": ("unknown", 61.0)}), None),
-    "ChargehandNoProgressOnAnyNode": (
-        together(scraped(**IDLE), scraped(**IDLE, instance="there")),
-        together(scraped(done=5, nodes=TWO), scraped(done=5, nodes=TWO, instance="there")),
-    ),
+    "ChargehandNoProgressOnAnyNode": (together(shared(), shared("there")), BEFORE),
     "ChargehandWorkerGivenUp": (scraped(("healthy", "failed")), None),
     "ChargehandRestarts": (scraped(restarts=8), scraped(restarts=4)),
     "ChargehandCrewDown": (scraped(("crashed", "stopped")), None),
@@ -186,14 +190,8 @@ def test_each_alert_fires_in_its_case_and_alone(alert: str) -> None:  # spec: CF
         (scraped((), restarts=9), scraped(restarts=9)),  # scaled to 0
         (scraped(queued=900, done=7), scraped(done=6)),
         (scraped(node=False, nodes=TWO), None),  # an API process beside nodes of other machines
-        (  # one of two nodes has done a job, and the API has no node
-            together(
-                scraped(**IDLE),
-                scraped(**{**IDLE, "done": 6}, instance="there"),
-                scraped(**IDLE, node=False, instance="api"),
-            ),
-            together(scraped(done=5, nodes=TWO), scraped(done=5, nodes=TWO, instance="there")),
-        ),
+        # One of two nodes has done a job, and the API has no node.
+        (together(shared(), shared("there", 6), shared("api", node=False)), BEFORE),
     ],
 )
 def test_no_alert_fires_without_a_cause(now: Samples, before: Samples | None) -> None:  # spec: CF-5
