@@ -290,7 +290,7 @@ def test_the_clock_the_pooler_the_driver_and_the_version(url: str, monkeypatch: 
 def test_what_the_store_contains(url: str) -> None:
     """Crews, pauses, jobs and marks are found as in an SQLite store."""
     from chargehand.model.job import NewJob
-    from chargehand.model.records import CrewRow, Holder
+    from chargehand.model.records import CrewRow, HealthNote, Holder
 
     store = open_store(url)
     crew = CrewRow(name="tag", queue="tag", handler="x:Y", workers=1, max_attempts=3, timeout_ms=None)
@@ -303,9 +303,10 @@ def test_what_the_store_contains(url: str) -> None:
     assert only(found, "paused").text.startswith("tag was paused by olga")
     assert "2 waiting" in found.headline
     with store.transaction() as tx:
-        tx.execute(
-            "INSERT INTO chargehand_health (node, component, status, created_at_ms) VALUES ('old', 'app', '', 0)"
-        )
+        old = Holder("old", "another life")
+        tx.fleet.register(old, [crew], {"version": "1.0", "pid": 1})
+        tx.fleet.project([HealthNote(component="app", status="healthy", heartbeat_age_ms=0)], old)
+        tx.execute("DELETE FROM chargehand_node WHERE name = 'old'")
     assert only(examined(url), "node-gone").text.startswith("node old disappeared without having been stopped")
     store.close()
     eventually(lambda: "no-node" in causes(examined(url)))
