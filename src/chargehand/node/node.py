@@ -30,7 +30,7 @@ from chargehand.model.lease import CutOff, longest_end
 from chargehand.model.ledger import Ledger
 from chargehand.model.records import CrewRow, Holder, NodeAbout
 from chargehand.model.status import NodeStatus, StoreStatus, UnkillableProcess
-from chargehand.model.wakeups import Looks, Wakeup
+from chargehand.model.wakeups import POLL_UNNOTIFIED, Looks, Wakeup
 from chargehand.node.fingerprint import fingerprint
 from chargehand.node.followers import Followers
 from chargehand.node.gpus import Gpus
@@ -49,7 +49,6 @@ from chargehand.node.server import Documents, Server
 from chargehand.node.stacks import StackRequests
 from chargehand.node.store_thread import (
     WATCH_EVERY,
-    WATCH_UNNOTIFIED,
     Failure,
     Looked,
     LostClaims,
@@ -152,7 +151,7 @@ class Node:
         """Set if the store notifies its nodes."""
         if (server := self._location.server) is not None:
             self._listening = Listening(lambda stale: open_listener(server, stale))
-            self._store.watch_every = WATCH_UNNOTIFIED
+            self._store.watch_every = POLL_UNNOTIFIED
             self._loop.add(self._listening.ready, lambda _: self._notified())
         self._reader = Reader(lambda: open_store(plan.store, create=False))
         self._loop.add(self._reader.ready, lambda _: self._see())
@@ -465,7 +464,7 @@ class Node:
                 self._ledger.others_wrote(now)
             else:
                 self._looks.notified(what, now)
-        self._store.watch_every = WATCH_EVERY if self._listening.connected else WATCH_UNNOTIFIED
+        self._store.watch_every = WATCH_EVERY if self._listening.connected else POLL_UNNOTIFIED
 
     def _look(self, now: float) -> None:
         """Ask the store which queues have jobs for workers that are free."""
