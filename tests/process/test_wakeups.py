@@ -57,10 +57,10 @@ def listener(other_than: int | None = None) -> int:
     """Waits until a session listens, and returns its server process."""
     sql = "SELECT pid FROM pg_stat_activity WHERE query LIKE 'LISTEN%' AND state = 'idle'"
 
-    def found() -> int | None:
-        return next((pid for (pid,) in pgserver.admin(sql) if pid != other_than), None)
+    def found() -> list[int]:
+        return [pid for (pid,) in pgserver.admin(sql) if pid != other_than]
 
-    return int(eventually(found, what="a session that listens"))
+    return eventually(found, what="a session that listens")[0]
 
 
 # spec: ST-3

@@ -96,6 +96,8 @@ class World(Clockwork):
         """Of the application."""
         self.lost_notifications = 0.3
         """How many of the notifications are lost."""
+        self.notified_after: Sequence[float] = (0.0005, 0.002, 0.01)
+        """After how many seconds the others arrive."""
         self.calm = False
         self.nodes: dict[str, Node] = {}
         self._plans: dict[str, tuple[str, Sequence[Crew]]] = {}
@@ -223,7 +225,7 @@ class World(Clockwork):
                 self.tally["notification lost"] += name != but
                 continue
             self.tally["notification"] += 1
-            self.after(self._luck.choice([0.0005, 0.002, 0.01]), lambda node=node: node.notified(what))
+            self.after(self._luck.choice(self.notified_after), lambda node=node: node.notified(what))
 
     def served_elsewhere(self, name: str) -> frozenset[str]:
         """The queues that other nodes serve."""

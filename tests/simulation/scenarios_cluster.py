@@ -300,7 +300,7 @@ def notifications_and_their_loss(_: Stage) -> None:
 def jobs_that_come_together(_: Stage) -> None:
     """An application does not report a job that follows another one at once: it starts at once all the same."""
     with begin({"a": [GO], "b": [GO]}) as world:
-        world.lost_notifications = 0.0
+        world.lost_notifications, world.notified_after = 0.0, (0.0001,)
         world.latency = lambda: 0.0001
         world.planned_fates = [Fate(10.0), Fate(10.0)]
         jobs = world.enqueue("go", 1)
