@@ -10,6 +10,7 @@ from world import Started, World
 
 import pgserver
 from chargehand import Chargehand
+from chargehand.stores.postgres.address import parse
 from chargehand.testing import eventually
 from paths import python_path
 
@@ -46,16 +47,17 @@ def hand(world: World) -> Iterator[Chargehand]:
         return len(rows) > 3 and all(row.is_healthy for row in rows)
 
     eventually(ready, what=f"healthy workers: {node.log.read_text()}")
-    listener()
+    listener(world)
     yield made
     node.kill(signal.SIGTERM)
     node.end()
     made.close()
 
 
-def listener(other_than: int | None = None) -> int:
-    """Waits until a session listens, and returns its server process."""
-    sql = "SELECT pid FROM pg_stat_activity WHERE query LIKE 'LISTEN%' AND state = 'idle'"
+def listener(world: World, other_than: int | None = None) -> int:
+    """Waits until a session of the node listens, and returns its server process."""
+    table = f"{parse(world.address).schema}.chargehand_live"
+    sql = f"SELECT pid FROM pg_stat_activity WHERE query = 'LISTEN chargehand_' || '{table}'::regclass::oid"
 
     def found() -> list[int]:
         return [pid for (pid,) in pgserver.admin(sql) if pid != other_than]
@@ -71,7 +73,7 @@ def test_a_node_learns_at_once_what_other_processes_write(hand: Chargehand, worl
     with psycopg.connect(pgserver.url()) as connection:
         later = world.put(do, options={"within": connection})
     world.started(later)
-    before = listener()
+    before = listener(world)
     pgserver.admin(f"SELECT pg_terminate_backend({before})")
-    listener(other_than=before)
+    listener(world, other_than=before)
     world.started(world.put(do))
