@@ -374,8 +374,8 @@ class Node:
             due = min(due, self._look_at)
         if self._cut_off is not None and self._open:
             due = min(due, self._cut_off.due() or due)
-        if self._listening is not None:
-            due = min(due, self._looks.due() or due)
+        if self._listening is not None and (look_at := self._looks.due()) is not None:
+            due = min(due, look_at)
         due = min(due, self._live.due(), self._gpus.due(), self._stacks.due(), self._files.due())
         return min(max(0.0, due - now), LONGEST_WAIT)
 
