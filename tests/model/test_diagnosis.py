@@ -164,6 +164,7 @@ SMALLEST: dict[str, tuple[Facts, str]] = {
         "note",
     ),
     "pooler": (on(pooled=True), "note"),
+    "no-listen": (facts(worker(), view={"store": {"notified": False, "unnotified": "LISTEN is refused"}}), "note"),
     "sessions-hidden": (on(hidden=2, user="anna"), "note"),
     "poison": (facts(worker(), poison=[{"id": "j", "queue": "tag", "crashes": 2, "state": "queued"}]), "warning"),
     "replaced": (facts(worker(), replaced=[{**REPLACED, "at_ms": NOW}]), "warning"),

@@ -21,6 +21,7 @@ from chargehand import ids
 from chargehand.model import ledger
 from chargehand.model.fleet.policy import LivenessPolicy
 from chargehand.model.job import FINISHED, Claim, NewJob
+from chargehand.model.wakeups import Debounce, Wakeup
 
 EPOCH_MS = 1_700_000_000_000
 LONGEST_CALM = 900.0
@@ -71,6 +72,8 @@ class World(Clockwork):
         super().__init__()
         self.seed, self.watch_every = seed, watch_every
         self.chance, self.jitter = random.Random(seed), random.Random(seed + 1)
+        self._luck = random.Random(seed + 2)
+        """Of notifications."""
         self.liveness = LivenessPolicy(
             lease=lease, cancel=cancel, stacks=stacks, first_frame=NO_FRAMES, set_up=NO_FRAMES, silent=NO_FRAMES,
             idle=NO_FRAMES, still=NO_FRAMES,
@@ -89,6 +92,12 @@ class World(Clockwork):
         self.slow_until = 0.0
         self.noticed = (4.0, 10.0)
         """Seconds after which a client notices that nothing comes through any more, at least and at most."""
+        self.debounce = Debounce()
+        """Of the application."""
+        self.lost_notifications = 0.3
+        """How many of the notifications are lost."""
+        self.notified_after: Sequence[float] = (0.0005, 0.002, 0.01)
+        """After how many seconds the others arrive."""
         self.calm = False
         self.nodes: dict[str, Node] = {}
         self._plans: dict[str, tuple[str, Sequence[Crew]]] = {}
@@ -203,9 +212,24 @@ class World(Clockwork):
             key = limit_keys[nr % len(limit_keys)]
             new.append(NewJob(id=f"j{self._jobs}", queue=crew, timeout_ms=None, limit_key=key, max_attempts=5))
         self.server.write(lambda tx: tx.enqueue(new))
+        if self.debounce.begin(self.now):
+            self.notify(Wakeup.JOBS)
         self.enqueued.update(job.id for job in new)
         self.tally["jobs"] += count
         return [job.id for job in new]
+
+    def notify(self, what: Wakeup, but: str = "") -> None:
+        """The server notifies all nodes but one, which reaches some of them."""
+        for name, node in self.nodes.items():
+            if name == but or node.line.deaf or self._luck.random() < self.lost_notifications:
+                self.tally["notification lost"] += name != but
+                continue
+            self.tally["notification"] += 1
+            self.after(self._luck.choice(self.notified_after), lambda node=node: node.notified(what))
+
+    def served_elsewhere(self, name: str) -> frozenset[str]:
+        """The queues that other nodes serve."""
+        return frozenset(crew for other, node in self.nodes.items() if other != name for crew in node.crews)
 
     def disturb(self) -> None:
         """Something happens."""

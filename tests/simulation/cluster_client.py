@@ -95,7 +95,7 @@ class Client:
         registered = self._registered == holder
         if registered and self._beats.is_due(self._world.now):
             yield from self._expire_others(holder)
-        has_work = batch.hinted or batch.settlements or batch.notes or batch.requests or batch.chores
+        has_work = batch.hinted or batch.settlements or batch.notes or batch.requests or batch.chores or batch.wakeups
         changed = False
         if batch.poll and not has_work:
             others_wrote, holder = yield from self._poll(holder)
@@ -128,6 +128,8 @@ class Client:
             return seen, beat, lost, enqueued, taken
 
         seen, beat, lost, enqueued, taken = yield Trip(pipeline)
+        for what in sorted(batch.wakeups):
+            self._world.notify(what, but=holder.node)
         if batch.poll:
             changed |= self._has_changed(seen)
         yield from self._beaten(holder, beat)
@@ -146,6 +148,13 @@ class Client:
     def changed(self) -> bool:
         """Returns whether others have written, as the store thread sees it between two batches."""
         return self._world.server.tables.version != self._version
+
+    def look(self, queues: Sequence[str]) -> Call:
+        """Returns those of the queues that have jobs."""
+        try:
+            return (yield Trip(lambda tx: tx.look(queues), writes=False))
+        except StoreError:
+            return queues
 
     def _poll(self, holder: Holder) -> Call:
         session = yield Open()

@@ -34,6 +34,7 @@ from chargehand.model.job import Claim, Done, NewJob, Outcome, RetryLater, Stopp
 from chargehand.model.lease import CutOff, longest_end
 from chargehand.model.ledger import Ledger, Todo
 from chargehand.model.records import CrewRow, Holder, NodeAbout
+from chargehand.model.wakeups import Looks, Wakeup
 
 if TYPE_CHECKING:
     from cluster import World
@@ -130,6 +131,7 @@ class Node:
         self.ledger = Ledger(
             [(crew.name, crew.name) for crew in crews], world.jitter.random, world.now, limited=limited
         )
+        self.looks, self._looking = Looks(), False
         self.cut_off = CutOff(liveness.lease, longest_end(liveness), world.now) if stops else None
         self._stopping_crews = frozenset(crew.name for crew in crews if crew.stops)
         self._beat = min(liveness.node_beat, liveness.lease / BEATS_A_LEASE)
@@ -175,6 +177,28 @@ class Node:
             self.step()
         self.world.after(self.world.watch_every, self._watch)
 
+    def notified(self, what: Wakeup) -> None:
+        """A notification arrives."""
+        if self.alive and self.open:
+            self.looks.notified(what, self.world.now)
+            self.step()
+
+    def _look(self, now: float) -> None:
+        queues = self.ledger.notified(now)
+        self.looks.begin(now)
+        if not queues:
+            self.looks.ended(found=False)
+            return
+        self._looking = True
+        self.line.run(self.client.look(queues), self._looked)
+
+    def _looked(self, queues: Sequence[str], _: StoreError | None) -> None:
+        self._looking = False
+        self.looks.ended(found=bool(queues))
+        for queue in queues:
+            self.ledger.hint(queue)
+        self.step()
+
     def step(self) -> None:
         """Does what is due, and plans the next step."""
         if not self.alive or not self.open:
@@ -188,8 +212,13 @@ class Node:
             self.ledger.chore(LookAtPauses(), now)
         if self.cut_off is not None and self.cut_off.is_over(now):
             self._stop_work(now)
-        submit_at = self._submit(now)
-        moments = [self.fleet.next_due(), self.cut_off and self.cut_off.due(), submit_at, self._tend_at]
+        self.ledger.elsewhere = self.world.served_elsewhere(self.name)
+        submit_at = None if self._looking else self._submit(now)
+        look_at = None if self._looking or self.ledger.in_flight is not None else self.looks.due()
+        if look_at is not None and look_at <= now:
+            self._look(now)
+            look_at = self.looks.due()
+        moments = [self.fleet.next_due(), self.cut_off and self.cut_off.due(), submit_at, self._tend_at, look_at]
         self._plan(max(now + STEP, min(moment for moment in moments if moment is not None)))
 
     def _plan(self, at: float) -> None:
@@ -237,6 +266,8 @@ class Node:
                 self.ledger.reconnected(now)
             elif self.cut_off.is_over(now):
                 self._stop_work(now)
+        if result.grants:
+            self.looks.claimed(any_job=any(grant.claims for grant in result.grants))
         for component, todo in self.ledger.confirm(result, now):
             self.hand_out(component, todo)
         self.world.tally["outcome refused"] += len(result.lost)

@@ -137,6 +137,11 @@ class Transaction:
             if row.life != life
         ]  # fmt: skip
 
+    def look(self, queues: Sequence[str]) -> list[str]:
+        """Returns those of the queues that have jobs."""
+        rows = self.tables.jobs.values()
+        return [queue for queue in queues if any(row.new.queue == queue and row.ready for row in rows)]
+
     def last_life(self, name: str) -> LastLife | None:
         for row in self.tables.nodes.values():
             if row.name == name:

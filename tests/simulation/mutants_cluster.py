@@ -219,4 +219,19 @@ CLUSTER_MUTANTS = (
         new="    used: dict[str, int] = {}\n",
         profile="limits of all nodes",
     ),
+    # notifications
+    Mutant(
+        name="a notified node looks once",
+        file="model/wakeups.py",
+        old="        self._again_at = now + LOOK_AGAIN\n",
+        new="        self._again_at = None\n",
+        profile="jobs that come together",
+    ),
+    Mutant(
+        name="a notified node does not claim",
+        file="model/ledger.py",
+        old="            if pool.prefetched or (room and not pool.check_store):\n",
+        new="            if pool.prefetched:\n",
+        profile="notifications and their loss",
+    ),
 )

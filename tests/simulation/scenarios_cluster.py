@@ -9,6 +9,7 @@ from cluster_store import Tables
 from stage import Stage
 
 from chargehand.model.job import State
+from chargehand.model.wakeups import NOTIFY_EVERY
 
 LONG = 1000.0
 
@@ -19,7 +20,7 @@ def begin(
 ) -> Generator[World]:
     """A quiet world whose workers are ready."""
     world = World(1, lease, cancel, watch_every=1.0, stacks=stacks)
-    world.noticed = (9.0, 10.0)
+    world.noticed, world.lost_notifications = (9.0, 10.0), 1.0
     with virtual(world):
         for name, crews in nodes.items():
             world.start(name, crews)
@@ -332,6 +333,33 @@ def a_node_that_starts_again(_: Stage) -> None:
             assert soonest <= started(world, job)[1] - killed_at <= latest
 
 
+def notifications_and_their_loss(_: Stage) -> None:
+    """A job starts at once on a node that is notified. If all notifications are lost, it waits for the next poll."""
+    for lost, most in ((0.0, 0.15), (1.0, 1.1)):
+        with begin({"a": [GO], "b": [GO]}) as world:
+            world.lost_notifications = lost
+            for seconds in (0.1, 0.35, 0.6, 0.85) * 3:
+                (job,) = world.enqueue("go", 1)
+                asked_at = world.now
+                world.planned_fates = [Fate(0.01)]
+                pass_by(world, 5.0 + seconds)
+                assert started(world, job)[0] - asked_at <= most
+
+
+def jobs_that_come_together(_: Stage) -> None:
+    """An application does not report a job that follows another one at once: it starts at once all the same."""
+    with begin({"a": [GO], "b": [GO]}) as world:
+        world.lost_notifications, world.notified_after = 0.0, (0.0001,)
+        world.latency = lambda: 0.0001
+        world.planned_fates = [Fate(10.0), Fate(10.0)]
+        jobs = world.enqueue("go", 1)
+        pass_by(world, NOTIFY_EVERY * 0.9)
+        assert started(world, jobs[0])
+        jobs += world.enqueue("go", 1)
+        pass_by(world, 0.05)
+        assert started(world, jobs[1])
+
+
 CLUSTER: dict[str, Callable[[Stage], None]] = {
     play.__name__.replace("_", " "): play
     for play in (
@@ -353,5 +381,7 @@ CLUSTER: dict[str, Callable[[Stage], None]] = {
         a_failover_while_a_node_is_cut_off,
         limits_of_all_nodes,
         a_node_that_starts_again,
+        notifications_and_their_loss,
+        jobs_that_come_together,
     )
 }

@@ -123,7 +123,7 @@ class Operations(Readings):
         return [Answer(scope or "*", "was not paused", AnswerCode.NOT_PAUSED)]
 
     def _pause_in_store(self, scope: str | None, who: str, reason: str | None, for_ms: int | None) -> list[Answer]:
-        """Pauses workers of any node: claims check the flag, and every node reads it within a second."""
+        """Pauses workers of any node: claims check the flag, and every node is notified."""
         found = self._concerned(scope)
         stored = routing.stored(scope, found)
         with self.stores.use(create=False) as store:

@@ -21,7 +21,7 @@ from chargehand.stores.location import Location
 from chargehand.stores.refusal import refusals
 
 LOOK_EVERY = 0.05
-"""Seconds between two looks for an answer in the store. A node looks for requests once a second."""
+"""Seconds between two looks for an answer in the store. A node is notified of requests."""
 
 Reply = dict[str, Any] | ChargehandError
 

@@ -17,6 +17,8 @@ COST = 3
 """A look that takes long is repeated only after so many times as long."""
 AFTER_FAILURE = 1.0
 """Seconds without a notification after one that failed."""
+POLL_UNNOTIFIED = 0.25
+"""The interval of checks for writes of others while no notifications arrive."""
 OPEN_EVERY, OPEN_FOR = 0.25, 60.0
 """The longest interval of looks for jobs in transactions of callers, and for how long a node looks for them."""
 

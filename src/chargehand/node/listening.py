@@ -64,6 +64,8 @@ class Listening:
                 listener = self._open(self._stale)
             except StoreError as error:
                 self._refused(error)
+                if error.code == NO_LISTEN:
+                    pause = LONGEST_PAUSE
             except Exception:
                 log.error("notifications cannot be received: unexpected error", trace=True)
                 return

@@ -30,7 +30,7 @@ from chargehand.model.lease import CutOff, longest_end
 from chargehand.model.ledger import Ledger
 from chargehand.model.records import CrewRow, Holder, NodeAbout
 from chargehand.model.status import NodeStatus, StoreStatus, UnkillableProcess
-from chargehand.model.wakeups import Looks, Wakeup
+from chargehand.model.wakeups import POLL_UNNOTIFIED, Looks, Wakeup
 from chargehand.node.fingerprint import fingerprint
 from chargehand.node.followers import Followers
 from chargehand.node.gpus import Gpus
@@ -49,7 +49,6 @@ from chargehand.node.server import Documents, Server
 from chargehand.node.stacks import StackRequests
 from chargehand.node.store_thread import (
     WATCH_EVERY,
-    WATCH_UNNOTIFIED,
     Failure,
     Looked,
     LostClaims,
@@ -152,7 +151,7 @@ class Node:
         """Set if the store notifies its nodes."""
         if (server := self._location.server) is not None:
             self._listening = Listening(lambda stale: open_listener(server, stale))
-            self._store.watch_every = WATCH_UNNOTIFIED
+            self._store.watch_every = POLL_UNNOTIFIED
             self._loop.add(self._listening.ready, lambda _: self._notified())
         self._reader = Reader(lambda: open_store(plan.store, create=False))
         self._loop.add(self._reader.ready, lambda _: self._see())
@@ -375,8 +374,8 @@ class Node:
             due = min(due, self._look_at)
         if self._cut_off is not None and self._open:
             due = min(due, self._cut_off.due() or due)
-        if self._listening is not None:
-            due = min(due, self._looks.due() or due)
+        if self._listening is not None and (look_at := self._looks.due()) is not None:
+            due = min(due, look_at)
         due = min(due, self._live.due(), self._gpus.due(), self._stacks.due(), self._files.due())
         return min(max(0.0, due - now), LONGEST_WAIT)
 
@@ -465,7 +464,7 @@ class Node:
                 self._ledger.others_wrote(now)
             else:
                 self._looks.notified(what, now)
-        self._store.watch_every = WATCH_EVERY if self._listening.connected else WATCH_UNNOTIFIED
+        self._store.watch_every = WATCH_EVERY if self._listening.connected else POLL_UNNOTIFIED
 
     def _look(self, now: float) -> None:
         """Ask the store which queues have jobs for workers that are free."""

@@ -42,8 +42,6 @@ SLOW_ANSWER = 2.0
 WATCH_EVERY = 1.0
 """Seconds between two checks for writes of other processes while there is no batch: the main thread sleeps on if there
 were none."""
-WATCH_UNNOTIFIED = 0.25
-"""The same for a store on a server from which no notifications arrive."""
 
 
 class Opened(msgspec.Struct, frozen=True, kw_only=True):

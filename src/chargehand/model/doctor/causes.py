@@ -197,7 +197,11 @@ CAUSES: dict[str, tuple[str, str]] = {
         "to examine their workers, run `chargehand doctor` there",
     ),
     "pooler": (
-        "A pooler is in front of the server: prepared statements are not used.",
+        "A pooler is in front of the server: prepared statements are not used, and jobs are found by polling.",
+        "nothing, or give the nodes a URL that leads to the server itself",
+    ),
+    "no-listen": (
+        "The server refuses LISTEN, or cannot be reached for it: jobs are found by polling.",
         "nothing, or give the nodes a URL that leads to the server itself",
     ),
     "sessions-hidden": (

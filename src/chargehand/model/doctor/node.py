@@ -7,6 +7,7 @@ from chargehand.model.doctor.facts import Facts, NodeFacts
 from chargehand.model.doctor.ground import by_others
 from chargehand.model.doctor.server import living
 from chargehand.model.doctor.wording import length, times
+from chargehand.model.wakeups import POLL_UNNOTIFIED
 
 LONG_WAIT = 2.0
 """Seconds of waiting for the store from which on it is reported as slow."""
@@ -174,6 +175,16 @@ def _working(facts: Facts) -> Iterator[Finding]:
             short="the store is slow",
             text=f"the node has waited for the store for {length(view.store.waiting_s or 0)}",
             remedy="check the disk (`iostat`), and which processes write to the file",
+        )
+    elif view.store.notified is False and view.store.unnotified and not (facts.server and facts.server.pooled):
+        yield Finding(
+            severity=Severity.NOTE,
+            cause="no-listen",
+            about=facts.path,
+            short="no notifications arrive",
+            text=f"no notifications arrive at the node ({view.store.unnotified}): it finds jobs of other processes by "
+            f"polling, every {POLL_UNNOTIFIED:g} s",
+            remedy="nothing, or give the nodes a URL that leads to the server itself",
         )
     if view.stopping:
         yield Finding(

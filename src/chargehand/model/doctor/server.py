@@ -7,6 +7,7 @@ from chargehand.model.doctor.facts import Facts
 from chargehand.model.doctor.server_facts import Connections, Holding, Peer, ServerFacts, Vacuum
 from chargehand.model.doctor.wording import length
 from chargehand.model.health import FRESH_MS
+from chargehand.model.wakeups import POLL_UNNOTIFIED
 
 OLD_SNAPSHOT = 300.0
 """The age in seconds of a transaction from which on it is reported."""
@@ -17,7 +18,7 @@ DEAD_ROWS = 50_000
 VACUUM_LATE = 300.0
 """Seconds since the last vacuum from which on it is late."""
 NODE_NEEDS = 3
-"""The connections of a node: for its turns, for readers, and one more while it replaces one."""
+"""The connections of a node: for its turns, for readers, and for notifications."""
 SKEW_MS = 5_000
 """The difference of the clocks that is reported."""
 LONG_LOCK = 1.0
@@ -126,8 +127,9 @@ def _settings(facts: Facts, found: ServerFacts) -> Iterator[Finding]:
     if found.pooled:
         yield _found(
             facts, "pooler",
-            "a pooler is between this machine and the server: prepared statements are not used, and nodes that are "
-            "gone are noticed after 30 s instead of 10 s",
+            "a pooler is between this machine and the server: prepared statements are not used, nodes that are gone "
+            "are noticed after 30 s instead of 10 s, and jobs of other processes are found by polling, every "
+            f"{POLL_UNNOTIFIED:g} s",
             "nothing, or give the nodes a URL that leads to the server itself", "there is a pooler", Severity.NOTE,
         )  # fmt: skip
     if found.connections is not None and found.settings:

@@ -53,6 +53,8 @@ _lines: dict[str, Line] = {}
 """By address."""
 _debounces: dict[str, tuple[Debounce, Debounce]] = {}
 """By the URL of the store: limits the notifications of this process, of jobs and of open transactions."""
+_reported: set[Address] = set()
+"""The stores for which a failed notification was logged."""
 
 
 def line_of(address: Address) -> Line:
@@ -346,7 +348,7 @@ class Session:
         try:
             with self.connection.pipeline():
                 self._notify()
-        except psycopg.Error as error:
+        except (psycopg.Error, StoreError) as error:
             self._note_failure(error)
 
     def _not_notified(self, committed: Cursor | None, error: psycopg.Error) -> None:
@@ -355,10 +357,15 @@ class Session:
             raise error
         self._note_failure(error)
 
-    def _note_failure(self, error: psycopg.Error) -> None:
-        self._debounce.failed(clock.monotonic())
-        log.warning("nodes could not be notified; they find what was written by polling", why=error)
-        self._lost(error)
+    def _note_failure(self, error: psycopg.Error | StoreError) -> None:
+        now = clock.monotonic()
+        self._debounce.failed(now)
+        self._expecting.failed(now)
+        if self.address not in _reported:
+            _reported.add(self.address)
+            log.warning("nodes could not be notified; they find what was written by polling", why=error)
+        if isinstance(error, psycopg.Error):
+            self._lost(error)
 
     def _note_own(self, seen: Cursor | None, sent: Sequence[Cursor]) -> None:
         """Notes that the last transactions were own ones."""
