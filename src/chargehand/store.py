@@ -8,7 +8,7 @@ Texts of the application (keys, items, labels, tags, payloads, results) reach a 
 without NUL. A store returns them as they are.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, runtime_checkable
 
@@ -129,13 +129,14 @@ class JobWriting(Protocol):
         why: str,
         spare: Sequence[str] = (),
         *,
-        died: str | None = None,
+        died: Collection[str] = (),
         policy: JobPolicy = DEFAULT_POLICY,
     ) -> list[Settlement]:
         """Ends, as interruptions, the claims of earlier lives of this node. Call it only after those are dead.
 
         `spare` names workers of those lives that cannot be killed: what they hold, or may hold, stays claimed. `died`
-        is the life that ended without having been asked to: its jobs are suspects (`model/suspects.py`) from then on.
+        are the lives that ended without having been asked to: their jobs are suspects (`model/suspects.py`) from then
+        on.
         `policy` says after how many crashes a job fails.
         """
         ...
@@ -164,6 +165,13 @@ class FleetWriting(Protocol):
 
     def others(self, holder: Holder) -> OtherNodes:
         """Returns what is known of the other nodes; nothing in a store for one node."""
+        ...
+
+    def stopping(self, holder: Holder) -> None:
+        """Records that this node was asked to stop: if it is killed before it has stopped, its jobs are not to blame.
+
+        A store for one node does nothing: the node records it beside the store.
+        """
         ...
 
     def scale(self, crew: str, count: int | None, holder: Holder) -> None:

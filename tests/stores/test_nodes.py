@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from builders import ME, NOON, Wall, crew, job, put, register, state, take_one
+from builders import ME, NOON, Wall, crew, job, put, record, register, state, take_one
 
 import pgserver
 from chargehand.errors import ConfigurationError, NobodyServes, StoreError, UnknownCrew
@@ -19,7 +19,7 @@ from chargehand.host.readings import Readings
 from chargehand.live.bodies import HealthBody, NodeBody, QueueBody
 from chargehand.live.components import component_of
 from chargehand.model.batch import Batch, Want
-from chargehand.model.chores import AnswerRequest, Lead, LookAtQueues
+from chargehand.model.chores import AnswerRequest, Lead, LookAtQueues, RecordStop
 from chargehand.model.health import Verdict
 from chargehand.model.job import Done, JobPolicy, State, settle
 from chargehand.model.records import (
@@ -272,6 +272,56 @@ def test_the_name_of_a_node_elsewhere_is_taken_when_its_lease_is_over(
 
 
 # nodes that disappear
+
+
+# spec: RP-10, MN-2
+def test_a_job_that_ends_its_node_is_found_by_the_nodes_that_expire_it(
+    open_one: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(beats, "LOOK_EVERY", 0.0)
+    watcher = open_one(node=True)
+    register(watcher)
+    put(watcher, job("guilty"), job("innocent"))
+    for number, expected in enumerate(["interrupted", "crashed", "crashed", "crashed"]):
+        node, holder = open_one(node=True), Holder(f"victim-{number}", f"victim's life {number}")
+        register(node, holder=holder, lease=0.01)
+        claims = node.turn(Batch(wants=(Want("q", "q", 2),)), holder).grants[0].claims
+        assert claims[0].id == "guilty"
+        if number == 1:
+            assert [claim.suspect for claim in claims] == [True], "one suspect at a time"
+        eventually(lambda: watcher.turn(Batch(), ME) and not _registered(watcher, holder), what="the node is expired")
+        assert watcher.jobs.attempts("guilty")[-1].outcome == expected
+        with watcher.transaction() as tx:
+            tx.execute("UPDATE chargehand_live SET waits = NULL")  # as if the time had passed
+    assert (state(watcher, "guilty"), record(watcher, "guilty").reason) == (State.FAILED, "poison")
+    assert record(watcher, "innocent").crashes == 0
+
+
+def _registered(store: PostgresStore, holder: Holder) -> bool:
+    return store.fleet.last_life(holder.node) is not None
+
+
+# spec: RP-10, MN-2
+@pytest.mark.parametrize("asked", [False, True])
+def test_a_node_that_was_asked_to_stop_or_returns_makes_no_suspects(
+    open_one: Opener, monkeypatch: pytest.MonkeyPatch, asked: bool
+) -> None:
+    monkeypatch.setattr(beats, "LOOK_EVERY", 0.0)
+    watcher, node = open_one(node=True), open_one(node=True)
+    register(watcher)
+    register(node, holder=THERE, lease=0.01)
+    put(watcher, job("one"), job("two"))
+    assert len(node.turn(Batch(wants=(Want("q", "q", 2),)), THERE).grants[0].claims) == 2
+    if asked:
+        node.turn(Batch(chores=(RecordStop(),)), THERE)
+    eventually(lambda: watcher.turn(Batch(), ME) and not _registered(watcher, THERE), what="the node is expired")
+    wants = Batch(wants=(Want("q", "q", 2),))
+    if asked:
+        assert [claim.suspect for claim in watcher.turn(wants, ME).grants[0].claims] == [False, False]
+        return
+    node.turn(Batch(), THERE)
+    assert node.new_life() is not None, "it had not died"
+    assert [claim.suspect for claim in watcher.turn(wants, ME).grants[0].claims] == [False, False]
 
 
 # spec: MN-2

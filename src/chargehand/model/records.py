@@ -48,6 +48,8 @@ class NodeAbout(msgspec.Struct, frozen=True, kw_only=True):
     """How many seconds without a beat others wait before they take its jobs."""
     stops: bool = False
     """Whether it runs a crew whose jobs end before the lease does (`when_cut_off="stop"`)."""
+    asked: bool = False
+    """Whether it was asked to stop: its end, whatever it is, is not the fault of a job."""
 
 
 class LastLife(msgspec.Struct, frozen=True):

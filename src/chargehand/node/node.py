@@ -191,7 +191,7 @@ class Node:
         )  # fmt: skip
         holder = Holder(plan.node, self._lives.life)
         return StoreThread(
-            lambda: open_store(plan.store, node=True, synchronous=plan.synchronous),
+            lambda: open_store(plan.store, node=True, synchronous=plan.synchronous, policy=plan.jobs),
             holder,
             crews,
             about,
@@ -620,7 +620,10 @@ class Node:
         if not self._files.replaced:
             self._lives.stopping()
         log.info("node stopping", event=log.Event.NODE_STOPPING, reason=why)
-        self._ledger.close(clock.monotonic())
+        now = clock.monotonic()
+        self._ledger.close(now)
+        if self._location.server is not None:
+            self._ledger.chore(chores.RecordStop(), now, urgent=True)
         self._supervisor.stop()
 
     def _check_drain(self, now: float) -> None:

@@ -12,6 +12,7 @@ from chargehand.errors import StoreError
 from chargehand.ids import NewIds, new_id, new_ids
 from chargehand.model.batch import Batch, Result
 from chargehand.model.failover import Comparison
+from chargehand.model.job import DEFAULT_POLICY, JobPolicy
 from chargehand.model.records import Holder, Migrated, NewLife, Retention
 from chargehand.stores.postgres import driver, schema, statements
 from chargehand.stores.postgres.address import Address
@@ -31,6 +32,7 @@ from chargehand.stores.surplus import Surplus
 
 _SQL = statements.load("store")
 _FLEET = statements.load("fleet")
+_CLAIM = statements.load("claim")
 MOST_FORMER = 100
 """How many of its former lives a node remembers."""
 
@@ -46,6 +48,7 @@ class PostgresStore:
         node: bool = False,
         moving: bool = False,
         synchronous: str = "full",
+        policy: JobPolicy = DEFAULT_POLICY,
         now_ms: Callable[[], int] | None = None,
         new_ids: NewIds = new_ids,
     ) -> None:
@@ -62,7 +65,7 @@ class PostgresStore:
         self.jobs = PostgresJobReading(self.session)
         self.fleet = PostgresFleetReading(self.session)
         self.access = PostgresAccessReading(self.session)
-        self._turns = Turns(self, new_ids)
+        self._turns = Turns(self, new_ids, policy)
         self._callers = Callers(self.session)
         try:
             if not moving:
@@ -123,6 +126,7 @@ class PostgresStore:
                 self.session.send(_FLEET["remove_nodes"], (list(lives),))
                 tx.fleet.register(holder, known.crews, known.about)
                 held = self.session.rows(_FLEET["adopt"], (list(lives), holder.life))
+                self.session.send(_CLAIM["acquit"], (list(lives),))
         except BaseException:
             # It may have committed all the same: the next attempt replaces this life, too.
             tried = (*known.former, holder.life)[-MOST_FORMER:]

@@ -24,7 +24,7 @@ from chargehand.model import chores, failover
 from chargehand.model.batch import NOTHING, Batch, Grant, Request, Result, Want
 from chargehand.model.doubts import Doubts
 from chargehand.model.failover import Change, Comparison, Ends, Server, ServerClaim
-from chargehand.model.job import ClaimName, Enqueued, Settlement, State
+from chargehand.model.job import ClaimName, Enqueued, JobPolicy, Settlement, State
 from chargehand.model.records import Holder
 from chargehand.store import Store
 from chargehand.stores.postgres import statements
@@ -36,6 +36,7 @@ from chargehand.stores.postgres.keyed import HeldKeys, Part, joined, part_of, sp
 from chargehand.stores.postgres.position import Positions
 from chargehand.stores.postgres.session import Session
 from chargehand.stores.postgres.transaction import PostgresTransaction
+from chargehand.stores.rows import about_of
 from chargehand.stores.turn import ABOUT_PAUSES, ABOUT_RECURRING, do, pauses_of, token_of, tokens_of, undone
 
 _STORE = statements.load("store")
@@ -66,7 +67,9 @@ class Host(Store, Protocol):
 class Turns:
     """Executes the turns of a node, and remembers between them what must not get lost."""
 
-    def __init__(self, store: Host, new_ids: NewIds) -> None:
+    def __init__(self, store: Host, new_ids: NewIds, policy: JobPolicy) -> None:
+        """`policy` says after how many crashes a job fails that was running on nodes that died."""
+        self._policy = policy
         self._store, self._db, self._new_ids = store, store.session, new_ids
         self._doubts = Doubts()
         self._positions = Positions()
@@ -130,11 +133,17 @@ class Turns:
         if not dead:
             return
         with self._db.transaction(), self._store.parts() as tx:
-            names = [str(name) for (name,) in self._db.rows(_FLEET["expire"], (as_json(dead),))]
-            released = tx.jobs.recover(holder, "the node of the job is gone") if names else []
+            rows = self._db.rows(_FLEET["expire"], (as_json(dead),))
+            names = sorted(str(name) for name, _, _ in rows)
+            died = [str(life) for _, life, about in rows if not about_of(about).asked]
+            why = "the node of the job is gone"
+            released = tx.jobs.recover(holder, why, died=died, policy=self._policy) if rows else []
         if names:
             self._positions.forget({each.queue for each in released})
-            log.warning("nodes are gone; their jobs were queued again", nodes=names, jobs=len(released))
+            log.warning(
+                "nodes are gone; their jobs were queued again", nodes=names, jobs=len(released),
+                charged=sum(each.outcome == "crashed" for each in released),
+            )  # fmt: skip
 
     # servers that replace others
 

@@ -25,10 +25,13 @@ FROM chargehand_node WHERE incarnation <> $1
 -- name: expire
 -- A beat that is under way wins, by the lock of the row: then its number is another one.
 DELETE FROM chargehand_node n USING json_to_recordset($1::json) AS e(incarnation text, beat bigint)
-WHERE n.incarnation = e.incarnation AND n.beat = e.beat RETURNING n.name
+WHERE n.incarnation = e.incarnation AND n.beat = e.beat RETURNING n.name, n.incarnation, n.about
 
 -- name: adopt
 UPDATE chargehand_live SET incarnation = $2 WHERE claim IS NOT NULL AND incarnation = ANY ($1::text[]) RETURNING seq, claim
+
+-- name: stopping
+UPDATE chargehand_node SET about = (about::jsonb || '{"asked": true}')::text WHERE incarnation = $1
 
 -- name: of_others
 -- The queues that are served by workers of other nodes that live, and the nodes that left their health rows behind.
