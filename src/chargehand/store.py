@@ -460,7 +460,8 @@ class Store(Protocol):
         """Executes a node's batch in one transaction, with the reads that go with it.
 
         What would have to wait for the key of a job, because a transaction of others holds it, is left out, and
-        named by the result.
+        named by the result. Raises StoreBusy if something else is locked; a store for many nodes has recorded then that
+        the node lives.
 
         `monotonic` is the clock of the times in the batch. `waits` returns whether the caller behind a token still
         waits; it is called while no other process can write, and nothing is done for a caller that does not.

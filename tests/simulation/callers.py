@@ -120,7 +120,9 @@ class Callers:
             lost = tx.jobs.settle([old], Holder("sim", "an earlier life"))
             tx.jobs.note([note])
             after = tx.execute("SELECT * FROM chargehand_job WHERE id = ?", (old.id,))
-        world.oracle.check(lost == [old.claim_name] and before == after, f"a ghost settles job {old.id}, claim {old.claim}")
+        world.oracle.check(
+            lost == [old.claim_name] and before == after, f"a ghost settles job {old.id}, claim {old.claim}"
+        )
         world.tally["ghost: while running" if jobs.jobs[old.id].state == "running" else "ghost: other"] += 1
 
     # items

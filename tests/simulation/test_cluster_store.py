@@ -139,7 +139,9 @@ class Both:
             Batch(settlements=tuple(real), requests=requests, wants=wants),
             Batch(settlements=tuple(simulated), requests=requests, wants=wants),
         )
-        refused = [[end.claim_name in lost for end in ends] for ends, lost in ((real, one.lost), (simulated, other.lost))]
+        refused = [
+            [end.claim_name in lost for end in ends] for ends, lost in ((real, one.lost), (simulated, other.lost))
+        ]
         assert refused[0] == refused[1]
         assert one.enqueued == other.enqueued
         for want, mine, its in zip(wants, one.grants, other.grants, strict=True):

@@ -262,6 +262,7 @@ class CrashFilter(Filter, frozen=True, kw_only=True):
     job: str | None = None
     before: str | None = None
     limit: int = 20
+    node: str | None = None
 
 
 class GivenUpMark(msgspec.Struct, frozen=True, kw_only=True):
@@ -273,6 +274,8 @@ class GivenUpMark(msgspec.Struct, frozen=True, kw_only=True):
     fingerprint: str
     at_ms: int = 0
     """Set by the store; ignored when the mark is written."""
+    node: str = ""
+    """Likewise; empty in a store for one node."""
 
 
 class RestartNote(msgspec.Struct, frozen=True, kw_only=True):
@@ -288,6 +291,8 @@ class RestartNote(msgspec.Struct, frozen=True, kw_only=True):
     restarts: int = 0
     """Since the last reset, restart by an operator, or rest."""
     restarts_total: int = 0
+    node: str = ""
+    """Set by the store, and ignored when the note is written; empty in a store for one node."""
 
     @property
     def crew(self) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from chargehand import clock, log
-from chargehand.errors import ChargehandError, StoreError
+from chargehand.errors import ChargehandError, StoreBusy, StoreError
 from chargehand.model.batch import Batch, Result
 from chargehand.model.failover import Comparison
 from chargehand.model.job import DEFAULT_POLICY, JobPolicy, Settlement
@@ -79,6 +79,10 @@ class Failure(msgspec.Struct, frozen=True):
     """A batch was not committed and may be repeated."""
 
     why: str
+    code: str | None = None
+    """The code of the error, if it is one of the store."""
+    beaten: bool = False
+    """Whether the node has recorded all the same that it lives."""
 
 
 class Unusable(msgspec.Struct, frozen=True):
@@ -185,8 +189,10 @@ class StoreThread(threading.Thread):
     def _turn(self, store: Store, batch: Batch) -> Result | Failure:
         try:
             return store.turn(batch, self._holder, waits=self._waits)
+        except StoreBusy as error:
+            return Failure(str(error), error.code, beaten=True)
         except StoreError as error:
-            return Failure(str(error))
+            return Failure(str(error), error.code)
         except Exception as error:
             log.error("a store call failed: unexpected error", trace=True)
             return Failure(f"{type(error).__name__}: {error}")

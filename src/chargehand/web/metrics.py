@@ -54,6 +54,8 @@ class MetricFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Whether several nodes may use the store: then the figures of a node have its name as a label."""
     nodes: Sequence[NodeBody] = ()
     """All nodes that share the store."""
+    unserved: Mapping[str, str] = {}
+    """Queues whose jobs no worker of any node takes, if no node beside this process tells."""
 
 
 async def gather(hand: "Chargehand", in_thread: ThreadPool, dropped: int) -> MetricFacts:
@@ -61,12 +63,13 @@ async def gather(hand: "Chargehand", in_thread: ThreadPool, dropped: int) -> Met
 
     shared = hand.location.server is not None
 
-    def ask_store() -> tuple[list[Counts], dict[str, int], dict[str, float], list[NodeBody]]:
+    def ask_store() -> tuple[list[Counts], dict[str, int], dict[str, float], list[NodeBody], dict[str, str]]:
         crews = [crew.name for crew in hand.known_crews()]
         newest = {crew: hand.crashes(CrashFilter(crew=crew, limit=1)) for crew in crews}
         since = {crew: found[0].age_ms / 1000 for crew, found in newest.items() if found}
         nodes = hand.internal.nodes() if shared else []
-        return hand.counts(), dict(hand.internal.waiting()), since, nodes
+        unserved = (hand.internal.unserved() or {}) if shared else {}
+        return hand.counts(), dict(hand.internal.waiting()), since, nodes, unserved
 
     status, stored = await asyncio.gather(
         in_thread(hand.internal.node_status, LIMIT), in_thread(ask_store, LIMIT), return_exceptions=True
@@ -74,10 +77,11 @@ async def gather(hand: "Chargehand", in_thread: ThreadPool, dropped: int) -> Met
     for answer in (status, stored):
         if isinstance(answer, BaseException) and not isinstance(answer, ChargehandError):
             raise answer
-    counts, waiting, since, nodes = (None, {}, {}, []) if isinstance(stored, BaseException) else stored
+    counts, waiting, since, nodes, unserved = (None, {}, {}, [], {}) if isinstance(stored, BaseException) else stored
     seen = None if isinstance(status, BaseException) else status
     return MetricFacts(
-        status=seen, counts=counts, waiting=waiting, since_crash=since, dropped=dropped, shared=shared, nodes=nodes
+        status=seen, counts=counts, waiting=waiting, since_crash=since, dropped=dropped, shared=shared, nodes=nodes,
+        unserved=unserved,
     )  # fmt: skip
 
 
@@ -245,6 +249,6 @@ def _of_queues(facts: MetricFacts) -> Iterator[Metric]:
     yield _gauge("queue_jobs", "Jobs by state; each job is in one of them.", ("queue", "state"), depth)
     oldest = {(queue,): ms / 1000 for queue, ms in list(facts.waiting.items())[:MOST_QUEUES]}
     yield _gauge("queue_oldest_wait_seconds", "Seconds for which the next job has been due.", ("queue",), oldest)
-    why = facts.status.unserved if facts.status is not None else {}
+    why = facts.status.unserved if facts.status is not None else facts.unserved
     unserved = {(counts.queue,): float(counts.queue in why) for counts in facts.counts[:MOST_QUEUES]}
     yield _gauge("queue_unserved", "1 if jobs are waiting and no worker takes them.", ("queue",), unserved)

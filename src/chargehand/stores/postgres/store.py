@@ -139,6 +139,7 @@ class PostgresStore:
     def leave(self, holder: Holder) -> None:
         with self.session.transaction():
             self.session.send(_FLEET["remove_nodes"], ([holder.life],))
+            self.session.send(_FLEET["left_by"], (self.session.now, [holder.node]))
 
     def new_life(self) -> NewLife | None:
         found, self._new_life = self._new_life, None

@@ -136,7 +136,7 @@ CREATE TABLE chargehand_crew (
   allowed         int,
   allowed_per_key int,
   scaled          int,                         -- a count that a person set
-  registered_ms   bigint NOT NULL,
+  registered_ms   bigint NOT NULL,             -- when the node was registered, or was gone
   PRIMARY KEY (node, name)
 );
 
