@@ -130,13 +130,14 @@ class JobWriting(Protocol):
         why: str,
         spare: Sequence[str] = (),
         *,
-        died: str | None = None,
+        died: Collection[str] = (),
         policy: JobPolicy = DEFAULT_POLICY,
     ) -> list[Settlement]:
         """Ends, as interruptions, the claims of earlier lives of this node. Call it only after those are dead.
 
         `spare` names workers of those lives that cannot be killed: what they hold, or may hold, stays claimed. `died`
-        is the life that ended without having been asked to: its jobs are suspects (`model/suspects.py`) from then on.
+        are the lives that ended without having been asked to: their jobs are suspects (`model/suspects.py`) from then
+        on.
         `policy` says after how many crashes a job fails.
         """
         ...
@@ -165,6 +166,13 @@ class FleetWriting(Protocol):
 
     def others(self, holder: Holder) -> OtherNodes:
         """Returns what is known of the other nodes; nothing in a store for one node."""
+        ...
+
+    def stopping(self, holder: Holder) -> None:
+        """Records that this node was asked to stop: if it is killed before it has stopped, its jobs are not to blame.
+
+        A store for one node does nothing: the node records it beside the store.
+        """
         ...
 
     def scale(self, crew: str, count: int | None, holder: Holder) -> None:
@@ -470,7 +478,8 @@ class Store(Protocol):
         """Executes a node's batch in one transaction, with the reads that go with it.
 
         What would have to wait for the key of a job, because a transaction of others holds it, is left out, and
-        named by the result.
+        named by the result. Raises StoreBusy if something else is locked; a store for many nodes has recorded then that
+        the node lives.
 
         `monotonic` is the clock of the times in the batch. `waits` returns whether the caller behind a token still
         waits; it is called while no other process can write, and nothing is done for a caller that does not.

@@ -44,13 +44,14 @@ class World:
         jitter: float = 0.0,
         now: float = 1000.0,
         starts: StartPolicy = AT_ONCE,
+        liveness: LivenessPolicy | None = None,
         crews: dict[str, Terms] | None = None,
         begin: bool = True,
         **terms: Any,
     ) -> None:
         self.now, self.turns = now, 0
         made = crews or {"tag": Terms(workers=workers, **terms)}
-        self.fleet = Fleet(made, RestartPolicy(), LivenessPolicy(), starts, lambda: jitter)
+        self.fleet = Fleet(made, RestartPolicy(), liveness or LivenessPolicy(), starts, lambda: jitter)
         self.begun = self.fleet.begin(now) if begin else []
 
     @property

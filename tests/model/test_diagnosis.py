@@ -180,6 +180,10 @@ SMALLEST: dict[str, tuple[Facts, str]] = {
     "file-gone": (facts(worker(), node={"gone_file": True}), "error"),
     "disk-full": (facts(worker(), ground={"exists": True, "free": 1000}), "error"),
     "store-locked": (facts(worker(), lock={"seconds": 2.0, "holder": {"pid": 9}}), "error"),
+    "former-primary": (
+        facts(worker(), view={"store": {"failing": "old", "code": "former-primary"}}),
+        "error",
+    ),
     "store-failing": (facts(worker(), view={"store": {"failing": "no room"}}), "error"),
     "store-slow": (facts(worker(), view={"store": {"waiting_s": 4}}), "warning"),
     "no-node": (facts(node={"view": None, "held": False}), "error"),

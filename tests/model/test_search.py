@@ -9,7 +9,7 @@ from ledger_builders import T, claims
 from chargehand.model.batch import Grant, Result
 from chargehand.model.job import Claim, Crashed, Done, Interrupted, State
 from chargehand.model.ledger import Ledger
-from chargehand.model.search import ENOUGH, LONGEST_PAUSE, OVERDUE, PAGE, DiscoveryPolicy, Look, Search
+from chargehand.model.search import ENOUGH, LONGEST_PAUSE, OVERDUE, PAGE, PASS_ON_AFTER, DiscoveryPolicy, Look, Search
 
 LOOK_EVERY, LOOK_ASLEEP = DiscoveryPolicy().interval, DiscoveryPolicy().asleep
 
@@ -500,6 +500,21 @@ def test_a_node_searches_for_a_crew_while_it_has_a_worker_for_it() -> None:
     made.pause([], T)
     made.close(T)
     assert not leading(made)
+
+
+# spec: MN-1, WK-10
+def test_a_node_on_which_discover_fails_leaves_the_search_to_others_for_a_while() -> None:
+    made = discovering("w0")
+    search = made.searches["a"]
+    for number in range(PASS_ON_AFTER):
+        assert leading(made), f"it has failed {number} times"
+        search.failed("no route to the database", T)
+        made.looked("w0", T)
+    assert leading(made, shared=False), "there is no other"
+    assert not leading(made)
+    made.lead((), T)
+    assert not leading(made, T + LONGEST_PAUSE - 0.1), "others have time to take it"
+    assert leading(made, T + LONGEST_PAUSE), "nobody has taken it"
 
 
 # spec: MN-1, WK-10

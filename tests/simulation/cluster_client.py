@@ -61,7 +61,7 @@ class Client:
         self._former.update(after)
         while True:
             try:
-                yield Trip(lambda tx: tx.recover(self.holder, "the node ended while the job was running"))
+                yield Trip(lambda tx: tx.recover(self.holder, "the node ended while the job was running", after))
                 return
             except StoreError:
                 yield Wait(RECOVER_AGAIN)
@@ -124,7 +124,7 @@ class Client:
             lost = tx.settle(batch.settlements)
             tx.note(batch.notes)
             enqueued = tuple((each.token, tuple(tx.enqueue(each.jobs))) for each in batch.requests)
-            taken = [None if tx.is_limited(want.queue) else claim(tx, want) for want in batch.wants]
+            taken = [None if tx.is_special(want.queue) else claim(tx, want) for want in batch.wants]
             return seen, beat, lost, enqueued, taken
 
         seen, beat, lost, enqueued, taken = yield Trip(pipeline)
@@ -195,10 +195,11 @@ class Client:
             return
 
         def act(tx: Transaction) -> list[str]:
-            names = tx.expire(dead)
-            if names:
-                tx.recover(holder, "the node of the job is gone")
-            return names
+            gone = tx.expire(dead)
+            if gone:
+                died = [row.life for row in gone if not row.about.asked]
+                tx.recover(holder, "the node of the job is gone", died)
+            return [row.name for row in gone]
 
         names = yield Trip(act)
         if names:

@@ -83,6 +83,10 @@ class Worker:
             return
         if how == "crash":
             self.die()
+        elif how == "end the node":
+            world = self.node.world
+            world.tally["node ended by a job"] += 1
+            world.kill(self.node.name, again=self.node.world.liveness.lease * 2, elsewhere=True)
         elif how == "retry":
             self._report(claim, RetryLater(500, "later"))
         else:

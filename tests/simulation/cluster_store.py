@@ -76,6 +76,8 @@ class Tables(msgspec.Struct):
     limits: dict[str, Limit] = msgspec.field(default_factory=dict[str, Limit])
     ends: dict[tuple[int, int], str | None] = msgspec.field(default_factory=dict[tuple[int, int], str | None])
     """The outcome of every claim that was settled, by seq and number."""
+    suspects: dict[int, str] = msgspec.field(default_factory=dict[int, str])
+    """The seq of each suspect, and the life that died with it."""
     version: int = 0
     at: float = 0.0
     """When it was committed."""
@@ -84,7 +86,7 @@ class Tables(msgspec.Struct):
         """Returns a copy for a transaction; rows are shared."""
         return Tables(
             dict(self.jobs), dict(self.seqs), dict(self.nodes), dict(self.crews), dict(self.limits), dict(self.ends),
-            self.version, self.at,
+            dict(self.suspects), self.version, self.at,
         )  # fmt: skip
 
 
@@ -149,18 +151,20 @@ class Transaction:
                 return LastLife(row.life, row.about, row.beat, ended)
         return None
 
-    def expire(self, dead: Sequence[Seen]) -> list[str]:
+    def expire(self, dead: Sequence[Seen]) -> list[NodeRow]:
         """Removes these nodes, unless they have beaten since."""
-        names: list[str] = []
+        gone: list[NodeRow] = []
         for seen in dead:
             row = self.tables.nodes.get(seen.incarnation)
             if row is not None and row.beat == seen.beat:
                 del self.tables.nodes[seen.incarnation]
-                names.append(row.name)
-        return names
+                gone.append(row)
+        return gone
 
     def adopt(self, former: Collection[str], life: str) -> frozenset[tuple[int, int]]:
-        """Gives the claims of these lives to this one, and returns all that it holds."""
+        """Gives the claims of these lives, which had not died, to this one, and returns all that it holds."""
+        for seq in [seq for seq, of in self.tables.suspects.items() if of in former]:
+            del self.tables.suspects[seq]
         for row in list(self.tables.jobs.values()):
             if row.claim is not None and row.life in former:
                 self._put(replace(row, life=life))
@@ -255,26 +259,46 @@ class Transaction:
             if row.claim == number and row.life == life:
                 self._put(replace(row, state=State.QUEUED, claim=None, life=None, node=None, worker=None))
 
-    def recover(self, holder: Holder, why: str) -> list[Settlement]:
+    def recover(self, holder: Holder, why: str, died: Collection[str]) -> list[Settlement]:
         """Releases the claims of lives that are dead: other incarnations, unless they belong to a node of another name
         that has a row."""
         living = {row.life for row in self.tables.nodes.values() if row.name != holder.node}
         orphans = [
             suspects.Orphan(
                 claim=_claim(row, row.claim, self._now_ms), node=row.node or "", life=row.life or "", worker=row.worker,
-                duration_ms=0, suspect=False,
+                duration_ms=0, suspect=row.seq in self.tables.suspects,
             )
             for row in sorted(self.tables.jobs.values(), key=lambda row: row.seq)
             if row.claim is not None and row.life != holder.life and row.life not in living
         ]  # fmt: skip
-        settlements, _ = suspects.release(orphans, None, why)
+        settlements, new = suspects.release(orphans, died, why)
+        for orphan in new:
+            self.tables.suspects.setdefault(orphan.claim.seq, orphan.life)
         assert self.settle(settlements) == []
         return settlements
 
     # claims
 
-    def is_limited(self, queue: str) -> bool:
-        return queue in self.tables.limits
+    def is_special(self, queue: str) -> bool:
+        """Returns whether a claim must take care of limits or suspects."""
+        return queue in self.tables.limits or bool(self.tables.suspects)
+
+    def _blocked(self, queue: str, holder: Holder) -> list[int]:
+        found: list[suspects.Suspect] = []
+        for seq in self.tables.suspects:
+            row = self.tables.jobs.get(seq)
+            if row is None:
+                found.append(suspects.Suspect(seq=seq, state=None, queue=None, priority=None, ready=False, here=False))
+                continue
+            found.append(
+                suspects.Suspect(
+                    seq=seq, state=row.state, queue=row.new.queue, priority=row.new.priority, ready=row.waits is None,
+                    here=row.life == holder.life,
+                )
+            )  # fmt: skip
+        for seq in suspects.finished(found):
+            del self.tables.suspects[seq]
+        return suspects.blocked(found, queue)
 
     def claim(self, want: Want, holder: Holder, number: int, *, registered: bool) -> Grant:
         """Takes jobs. `registered`: only if the holder has a row."""
@@ -284,6 +308,7 @@ class Transaction:
                 self._put(replace(row, waits=None))
         limit_of = self.tables.limits.get(queue, NO_LIMIT)
         running = [row for row in jobs.values() if row.new.queue == queue and row.claim is not None]
+        blocked, known = self._blocked(queue, holder), set(self.tables.suspects)
         room = limits.room(limit_of, len(running))
         if room == 0 and not want.ahead:
             return Grant(want.crew, (), None, limited=True)
@@ -292,7 +317,8 @@ class Transaction:
             most = min(most, room)
             asleep = min(asleep, room - most)
         ready = sorted(
-            (row for row in jobs.values() if row.new.queue == queue and row.ready), key=lambda row: row.order
+            (row for row in jobs.values() if row.new.queue == queue and row.ready and row.seq not in blocked),
+            key=lambda row: row.order,
         )
         next_in: int | None = None
         if registered and holder.life not in self.tables.nodes:
@@ -310,7 +336,7 @@ class Transaction:
                 self._put(replace(jobs[seq], waits="limit"))
             taken, waiting = [jobs[seq] for seq in chosen.seqs], chosen.waiting
             next_in = 0 if chosen.cut_short else None
-        claims = tuple(_claim(row, number, self._now_ms) for row in taken)
+        claims = tuple(suspects.mark([_claim(row, number, self._now_ms) for row in taken], known))
         for row in taken:
             self._put(
                 replace(
@@ -318,12 +344,13 @@ class Transaction:
                     fence=row.fence + 1, started_ms=self._now_ms,
                 )
             )  # fmt: skip
-        left = [row for row in jobs.values() if row.new.queue == queue and row.ready]
+        left = [row for row in jobs.values() if row.new.queue == queue and row.ready and row.seq not in blocked]
         urgent = min(want.ahead, sum(row.new.priority > want.above for row in left))
         if next_in is None and (most or asleep) and len(claims) + waiting < most + asleep:
             later = [row.due_ms for row in jobs.values() if row.new.queue == queue and row.waits == "time"]
             next_in = max(0, min(later) - self._now_ms) if later else None
-        limited = most < want.limit or (limit_of.key is not None and bool(most or asleep))
+        held_up = limit_of.key is not None or bool(blocked)
+        limited = most < want.limit or (held_up and bool(most or asleep))
         return Grant(want.crew, claims, next_in, waiting, limited, urgent)
 
 

@@ -7,9 +7,9 @@ CLUSTER_MUTANTS = (
     Mutant(
         name="the store counts claims",
         file="cluster_store.py",
-        old="        claims = tuple(_claim(row, number, self._now_ms) for row in taken)\n        for row in taken:\n",
+        old="        claims = tuple(suspects.mark([_claim(row, number, self._now_ms) for row in taken], known))\n",
         new="        number = 1 + max((row.fence for row in taken), default=0)\n"
-        "        claims = tuple(_claim(row, number, self._now_ms) for row in taken)\n        for row in taken:\n",
+        "        claims = tuple(suspects.mark([_claim(row, number, self._now_ms) for row in taken], known))\n",
         profile="a claim that a failover forgot",
         simulator=True,
     ),
@@ -196,6 +196,29 @@ CLUSTER_MUTANTS = (
         old="        return self._cut(taken)\n",
         new="        return [(worker, claim.id) for worker, claim in taken]\n",
         profile="a release that a failover forgot",
+    ),
+    # jobs that end their node
+    Mutant(
+        name="the death of a node is nobody's fault",
+        file="model/suspects.py",
+        old="    there = [orphan for orphan in orphans if orphan.life in died]\n",
+        new="    there = [orphan for orphan in orphans if orphan.life in died][:0]\n",
+        profile="a job that ends its node",
+    ),
+    Mutant(
+        name="every suspect of a node that died is charged",
+        file="model/suspects.py",
+        old="if orphan.suspect and accused[orphan.life] == 1 else",
+        new="if orphan.life in died else",
+        profile="a job that ends its node",
+    ),
+    Mutant(
+        name="a node that returns stays dead for its jobs",
+        file="cluster_store.py",
+        old="            del self.tables.suspects[seq]\n        for row in list(self.tables.jobs.values()):\n",
+        new="            assert seq\n        for row in list(self.tables.jobs.values()):\n",
+        profile="a node that did not die",
+        simulator=True,
     ),
     # limits across nodes
     Mutant(

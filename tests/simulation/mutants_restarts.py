@@ -176,14 +176,14 @@ RESTARTS = (
     Mutant(
         name="the job that ends its node is never charged",
         file="model/suspects.py",
-        old="        outcome = _charge(orphan) if accused == [orphan.claim.seq] else Interrupted(why)\n",
+        old="        outcome = _charge(orphan) if orphan.suspect and accused[orphan.life] == 1 else Interrupted(why)\n",
         new="        outcome = Interrupted(why)\n",
         profile="a job that kills its node",
     ),
     Mutant(
         name="everybody is charged at the first death",
         file="model/suspects.py",
-        old=" if accused == [orphan.claim.seq] else",
+        old=" if orphan.suspect and accused[orphan.life] == 1 else",
         new=" if orphan in there else",
         profile="a job that kills its node",
     ),

@@ -307,6 +307,31 @@ def a_failover_while_a_node_is_cut_off(_: Stage) -> None:
         assert attempts(world, job) == ["interrupted", "done"]
 
 
+def a_job_that_ends_its_node(_: Stage) -> None:
+    """One job ends every node that runs it: it is found and fails, and the others are done."""
+    with begin({name: [GO] for name in "abcdefgh"}) as world:
+        world.planned_fates = [Fate(3.0) for _ in range(20)]
+        jobs = world.enqueue("go", 20)
+        usual = world.fate
+        world.fate = lambda claim: Fate(2.0, "end the node") if claim.id == jobs[7] else usual(claim)
+        pass_by(world, 500.0)
+        assert [attempts(world, job)[-1] for job in jobs if job != jobs[7]] == ["done"] * 19
+        assert attempts(world, jobs[7]) == ["interrupted", "crashed", "crashed", "crashed"]
+        assert world.tally["node ended by a job"] == 4
+
+
+def a_node_that_did_not_die(_: Stage) -> None:
+    """Others took a node for dead that was only cut off: its jobs are not to blame, and run at once when it is back."""
+    with begin({"a": [GO], "b": [FEW]}) as world:
+        world.planned_fates = [Fate(LONG, yields=0.1), Fate(LONG, yields=0.1), Fate(60.0), Fate(60.0)]
+        jobs = world.enqueue("go", 2)
+        pass_by(world, 2.0)
+        world.isolate("a", 40.0)
+        pass_by(world, 50.0)
+        assert [runs_on(world, job) for job in jobs] == ["a", "a"]
+        assert not world.server.tables.suspects
+
+
 def limits_of_all_nodes(_: Stage) -> None:
     """The smallest limit of all nodes counts, for all of them together, and for each key."""
     many = Crew(name="few", workers=4, limit=5, limit_per_key=2)
@@ -379,6 +404,8 @@ CLUSTER: dict[str, Callable[[Stage], None]] = {
         an_outcome_that_a_failover_forgot,
         a_claim_that_was_given_back_and_a_failover_that_forgot_it,
         a_failover_while_a_node_is_cut_off,
+        a_job_that_ends_its_node,
+        a_node_that_did_not_die,
         limits_of_all_nodes,
         a_node_that_starts_again,
         notifications_and_their_loss,

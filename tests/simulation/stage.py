@@ -171,7 +171,7 @@ class World(Clockwork):
         life = f"life {self.lives}"
         spared = {job for worker in occupied.values() for job in worker.hand}
         with self.stage.store.transaction() as tx:
-            ended = tx.jobs.recover(Holder("sim", life), "the node died", tuple(occupied), died=died)
+            ended = tx.jobs.recover(Holder("sim", life), "the node died", tuple(occupied), died=lives(died))
         recovered = [settlement.id for settlement in ended]
         self.note(f"a node starts: {len(recovered)} jobs recovered, unkillable: {list(occupied.values())}")
         self.oracle.node_starts(self.counts, self.given_up)
@@ -209,7 +209,7 @@ class World(Clockwork):
         spared = {job for w in left for job in w.hand}
         with self.stage.store.transaction() as tx:
             ended = tx.jobs.recover(
-                node.store.holder, "the node died", tuple(w.component for w in left), died=self._died
+                node.store.holder, "the node died", tuple(w.component for w in left), died=lives(self._died)
             )
         recovered = [settlement.id for settlement in ended]
         self.note(f"{worker} is gone at last: {len(recovered)} jobs recovered")
@@ -261,3 +261,8 @@ class World(Clockwork):
         node.alive = False
         self.node = None
         self.after(self.chance.uniform(0.05, 3), self.start_node)
+
+
+def lives(died: str | None) -> tuple[str, ...]:
+    """The lives that ended unasked, if one did."""
+    return () if died is None else (died,)

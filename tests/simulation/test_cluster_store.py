@@ -151,13 +151,16 @@ class Both:
     def expire(self) -> None:
         """A node takes another for dead."""
         node, victim = self.chance.sample(self.nodes, 2)
+        died = self.chance.random() < 0.5
         with node.store.transaction() as tx:
-            tx.execute("DELETE FROM chargehand_node WHERE name = %s", (victim.name,))
-            gone = [each.id for each in tx.jobs.recover(node._holder, "gone")]
+            rows = tx.execute("DELETE FROM chargehand_node WHERE name = %s RETURNING incarnation", (victim.name,))
+            ended = tx.jobs.recover(node._holder, "gone", died=[life for (life,) in rows] if died else ())
+            gone = [(each.id, each.outcome) for each in ended]
 
-        def act(tx: Transaction) -> list[str]:
-            tx.expire([each for each in tx.others(node.holder.life) if each.name == victim.name])
-            return [each.id for each in tx.recover(node.holder, "gone")]
+        def act(tx: Transaction) -> list[tuple[str, str | None]]:
+            rows = tx.expire([each for each in tx.others(node.holder.life) if each.name == victim.name])
+            ended = tx.recover(node.holder, "gone", [row.life for row in rows] if died else ())
+            return [(each.id, each.outcome) for each in ended]
 
         assert gone == self.server.write(act)
 

@@ -1,5 +1,6 @@
 """Tests for several nodes on one PostgreSQL store: what is kept for each, names, and nodes that disappear."""
 
+import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -8,7 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from builders import ME, NOON, Wall, crew, job, put, register, state, take_one
+from builders import ME, NOON, Wall, crew, job, put, record, register, state, take_one
 
 import pgserver
 from chargehand.errors import ConfigurationError, NobodyServes, StoreError, UnknownCrew
@@ -19,10 +20,12 @@ from chargehand.host.readings import Readings
 from chargehand.live.bodies import HealthBody, NodeBody, QueueBody
 from chargehand.live.components import component_of
 from chargehand.model.batch import Batch, Want
-from chargehand.model.chores import AnswerRequest, Lead, LookAtQueues
+from chargehand.model.chores import AnswerRequest, Lead, LookAtQueues, RecordStop
 from chargehand.model.health import Verdict
 from chargehand.model.job import Done, JobPolicy, State, settle
 from chargehand.model.records import (
+    CrashFilter,
+    CrashReport,
     GivenUpMark,
     HealthNote,
     Holder,
@@ -44,7 +47,7 @@ from chargehand.testing import eventually
 if (packages := pgserver.missing()) is not None:
     pytest.skip(f"several nodes are NOT tested: pip install {packages}", allow_module_level=True)
 
-from chargehand.node.store_thread import News, Opened, StoreThread, Unusable
+from chargehand.node.store_thread import Failure, News, Opened, StoreThread, Unusable
 from chargehand.stores.postgres import beats
 from chargehand.stores.postgres.reading import LONGEST_REQUEST_MS
 from chargehand.stores.postgres.store import PostgresStore
@@ -128,7 +131,56 @@ def test_marks_budgets_and_counts_are_kept_for_each_node(open_one: Opener) -> No
     assert [each.restarts for each in store.fleet.restarts("node-b")] == [3]
     assert [each.scaled for each in store.fleet.crews("node-a")] == [None]
     assert [each.scaled for each in store.fleet.crews("node-b")] == [5]
-    assert (len(store.fleet.given_up()), len(store.fleet.restarts()), len(store.fleet.crews())) == (1, 2, 1)
+    assert [each.node for each in store.fleet.given_up()] == ["node-b"]
+    assert [each.node for each in store.fleet.restarts()] == ["node-a", "node-b"]
+    assert len(store.fleet.crews()) == 1
+
+
+# spec: MN-1
+def test_what_a_node_has_left_counts_if_it_returns_and_is_deleted_if_it_never_does(open_one: Opener) -> None:
+    wall = Wall()
+    wall.at = NOON
+    store = open_one(now_ms=wall)
+    mark = GivenUpMark(component="worker:q:0", crew="q", reason="why", fingerprint="f")
+    for holder in (ME, THERE):
+        register(store, crew("q", workers=2), holder=holder)
+        project(store, worker(), holder=holder)
+        with store.transaction() as tx:
+            tx.fleet.mark([mark], holder)
+            tx.fleet.keep_restarts([RestartNote(component="worker:q:0", fingerprint="f")], holder)
+            tx.jobs.recur([RecurringPlan(name="nightly", schedule="{}", job="{}", next_run_ms=1)], holder)
+            tx.fleet.lead(["q"], (), holder)
+    wall.at += 100 * DAY
+    store.leave(THERE)
+    wall.at += 29 * DAY
+    store.prune(Retention(), 10)
+    assert [each.node for each in store.fleet.given_up()] == ["node-a", "node-b"], "it was there until a month ago"
+    wall.at += 2 * DAY
+    store.prune(Retention(), 10)
+    assert [each.node for each in store.fleet.given_up()] == ["node-a"]
+    assert [each.node for each in store.fleet.restarts()] == ["node-a"]
+    assert (store.fleet.crews("node-b"), len(store.fleet.crews("node-a"))) == ([], 1)
+    with store.transaction() as tx:
+        assert tx.execute("SELECT nodes FROM chargehand_recurring") == [(["node-a"],)]
+        assert tx.execute("SELECT incarnation FROM chargehand_search") == [(ME.life,)]
+        assert tx.fleet.lead((), ["q"], ME) == []
+    store.leave(ME)
+    store.prune(Retention(), 10)
+    assert len(store.fleet.given_up()) == 1
+
+
+# spec: CL-6
+def test_crash_reports_of_one_node_can_be_listed(open_one: Opener, operations: Operations) -> None:
+    store = open_one()
+    report = CrashReport(
+        id="a", component="worker:q:0", crew="q", job=None, incarnation="1", pid=1, reason="crash", text="",
+        exit_code=None, signal=9, memory=None, uptime_ms=1, charged=True, follows="",
+    )  # fmt: skip
+    with store.transaction() as tx:
+        tx.fleet.report([report], ME)
+        tx.fleet.report([msgspec.structs.replace(report, id="b")], THERE)
+    assert [each.id for each in operations.crashes(CrashFilter(component="node-b/q:0"))] == ["b"]
+    assert len(operations.crashes(CrashFilter(component="worker:q:0"))) == 2
 
 
 # spec: MN-1
@@ -272,6 +324,62 @@ def test_the_name_of_a_node_elsewhere_is_taken_when_its_lease_is_over(
 
 
 # nodes that disappear
+
+
+# spec: RP-10, MN-2
+def test_a_job_that_ends_its_node_is_found_by_the_nodes_that_expire_it(
+    open_one: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(beats, "LOOK_EVERY", 0.0)
+    watcher = open_one(node=True)
+    register(watcher)
+    put(watcher, job("guilty"), job("innocent"))
+    for number, expected in enumerate(["interrupted", "crashed", "crashed", "crashed"]):
+        node, holder = open_one(node=True), Holder(f"victim-{number}", f"victim's life {number}")
+        register(node, holder=holder, lease=0.01)
+        claims = node.turn(Batch(wants=(Want("q", "q", 2),)), holder).grants[0].claims
+        assert claims[0].id == "guilty"
+        if number == 1:
+            assert [claim.suspect for claim in claims] == [True], "one suspect at a time"
+        watch(watcher, holder)
+        assert watcher.jobs.attempts("guilty")[-1].outcome == expected
+        with watcher.transaction() as tx:
+            tx.execute("UPDATE chargehand_live SET waits = NULL")  # as if the time had passed
+    assert (state(watcher, "guilty"), record(watcher, "guilty").reason) == (State.FAILED, "poison")
+    assert record(watcher, "innocent").crashes == 0
+
+
+def watch(watcher: PostgresStore, holder: Holder) -> None:
+    """The watcher takes turns until it takes this node for dead."""
+
+    def expired() -> bool:
+        watcher.turn(Batch(), ME)
+        return watcher.fleet.last_life(holder.node) is None
+
+    eventually(expired, what="the node is expired")
+
+
+# spec: RP-10, MN-2
+@pytest.mark.parametrize("asked", [False, True])
+def test_a_node_that_was_asked_to_stop_or_returns_makes_no_suspects(
+    open_one: Opener, monkeypatch: pytest.MonkeyPatch, asked: bool
+) -> None:
+    monkeypatch.setattr(beats, "LOOK_EVERY", 0.0)
+    watcher, node = open_one(node=True), open_one(node=True)
+    register(watcher)
+    register(node, holder=THERE, lease=0.01)
+    put(watcher, job("one"), job("two"))
+    assert len(node.turn(Batch(wants=(Want("q", "q", 2),)), THERE).grants[0].claims) == 2
+    if asked:
+        node.turn(Batch(chores=(RecordStop(),)), THERE)
+    watch(watcher, THERE)
+    wants = Batch(wants=(Want("q", "q", 2),))
+    if asked:
+        assert [claim.suspect for claim in watcher.turn(wants, ME).grants[0].claims] == [False, False]
+        return
+    node.turn(Batch(), THERE)
+    assert node.new_life() is not None, "it had not died"
+    assert [claim.suspect for claim in watcher.turn(wants, ME).grants[0].claims] == [False, False]
 
 
 # spec: MN-2
@@ -718,6 +826,11 @@ def test_an_order_goes_to_a_node_elsewhere_and_back_comes_what_happened(
             store, {"stacks": {"component": "worker:q:0", "code": "dumped", "text": "", "stacks": "main"}}, scope="q:0"
         )
         assert (dump.result().component, dump.result().stacks) == ("worker:q:0", "main")
+        past = pool.submit(operations.worker_history, "node-b/q:0")
+        diary = {"component": "worker:q:0", "node": "node-b", "at_ms": 1, "moments": []}
+        assert answered(store, {"diary": diary}, scope="q:0")["id"] == "worker:q:0"
+        assert past.result() == diary
+        assert operations.worker_history("nobody/q:0") is None
         logs = pool.submit(lambda: list(operations.logs("node-b/q", count=5)))
         line = {"at_ms": 1, "level": "info", "text": "x", "component": "worker:q:0", "job": None, "event": None}
         assert answered(store, {"lines": [line], "last": "1"}, scope="q")["count"] == 5
@@ -735,8 +848,13 @@ def test_a_node_that_does_not_answer_or_is_gone_is_an_error_in_words(
     with pytest.raises(NobodyServes, match=r"node node-b did not answer within 0\.2 s.*withdrawn"):
         operations.stop("q")
     assert store.fleet.requests(THERE) == [], "it is not carried out later"
+    register(store, crew("q"), holder=Holder("node-c", "life-c"))
+    store.leave(Holder("node-c", "life-c"))
     with pytest.raises(NobodyServes, match="no node 'node-c' that runs; there are: node-b"):
         operations.stop("node-c/q")
+    for act in (operations.stop, operations.pause, operations.stack):
+        with pytest.raises(UnknownCrew, match="there is no node 'nobody', and there was none; there are: node-b"):
+            act("nobody/q")
     monkeypatch.setattr(reach, "CALL_TIMEOUT", 30.0)
     with ThreadPoolExecutor(1) as pool:
         order = pool.submit(operations.stop, "q")
@@ -778,3 +896,27 @@ def test_a_wake_reaches_the_nodes_elsewhere_and_nobody_waits_for_them(open_one: 
     assert (request.kind, msgspec.json.decode(request.body)["id"]) == ("WAKE", "q")
     with pytest.raises(UnknownCrew):
         operations.wake("nothing")
+
+
+# spec: MN-2
+def test_a_turn_that_meets_a_lock_has_beaten(open_one: Opener) -> None:
+    node, caller = open_one(node=True), open_one()
+    register(node)
+    put(node, job("one"))
+    held = take_one(node)
+    end = settle(held, Done())
+    assert end is not None
+    thread = StoreThread(
+        lambda: node, ME, [], NodeAbout(), Retention(), (), True, dict, lambda _: True, JobPolicy()
+    )  # fmt: skip
+    before = node.fleet.last_life(ME.node)
+    with caller.transaction() as tx:
+        tx.jobs.cancel(["one"])
+        failure = thread._turn(node, Batch(settlements=(end,)))
+    after = node.fleet.last_life(ME.node)
+    assert isinstance(failure, Failure)
+    assert (failure.beaten, failure.code) == (True, "store-locked")
+    assert before is not None
+    assert after is not None
+    assert (after.beat or 0) > (before.beat or 0)
+    os.close(thread.ready)

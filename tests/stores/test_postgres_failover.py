@@ -288,8 +288,9 @@ def test_a_former_primary_is_refused(open_one: Opener, monkeypatch: pytest.Monke
     with pytest.MonkeyPatch.context() as patch:
         Lagging(other).promote(node, patch, timeline=-1)
         for _ in range(2):
-            with pytest.raises(StoreError, match="former primary"):
+            with pytest.raises(StoreError, match="former primary") as caught:
                 node.turn(Batch(), ME)
+            assert caught.value.code == "former-primary"
     node.turn(Batch(), ME)
 
 

@@ -14,7 +14,7 @@ LIVES = [Holder("node-a", f"life-{number}") for number in range(6)]
 def die(store: Store, number: int, *, asked: bool = False) -> list[Settlement]:
     """The node of this life is gone, and the next one takes its claims back."""
     with store.transaction() as tx:
-        died = None if asked else LIVES[number].life
+        died = () if asked else (LIVES[number].life,)
         return tx.jobs.recover(LIVES[number + 1], "the node ended", died=died)
 
 

@@ -124,6 +124,7 @@ class Operations(Readings):
 
     def _pause_in_store(self, scope: str | None, who: str, reason: str | None, for_ms: int | None) -> list[Answer]:
         """Pauses workers of any node: claims check the flag, and every node is notified."""
+        self.reach.check_node(scope, self.reach.living())
         found = self._concerned(scope)
         stored = routing.stored(scope, found)
         with self.stores.use(create=False) as store:

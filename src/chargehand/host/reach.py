@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from chargehand import clock
-from chargehand.errors import ChargehandError, NobodyServes, StoreError
+from chargehand.errors import ChargehandError, NobodyServes, StoreError, UnknownCrew
 from chargehand.host import nodelock
 from chargehand.host.calls import CALL_TIMEOUT, Calls, NoNode, error_of
 from chargehand.host.pool import StorePool
@@ -66,7 +66,8 @@ class Reach:
             return False
 
     def targets(self, scope: str | None, *, question: bool = False) -> list[Target]:
-        """Returns the nodes that a scope concerns. Raises what `routing.targets` does, and NoNode if no node runs.
+        """Returns the nodes that a scope concerns. Raises what `routing.targets` does, NoNode if no node
+        runs, and UnknownCrew if the scope names a node that never existed.
 
         The node of this machine is reached by its name also while the store is not. If that is so, a `question`
         concerns it alone; an order must not leave out other nodes.
@@ -82,7 +83,20 @@ class Reach:
             nodes = [own]
         if not nodes:
             raise NoNode(f"no node serves {self._location}")
+        self.check_node(scope, nodes)
         return targets(scope, nodes)
+
+    def check_node(self, scope: str | None, nodes: Sequence[LivingNode]) -> None:
+        """Raises UnknownCrew if the scope names a node that neither lives nor has left anything in the store."""
+        name, _ = split(scope)
+        if name is None or any(node.name == name for node in nodes):
+            return
+        if self.may_be_many:
+            with self._stores.use(create=False) as store:
+                if store.fleet.crews(name):
+                    return
+        known = ", ".join(node.name for node in nodes) or "none"
+        raise UnknownCrew(f"there is no node {name!r}, and there was none; there are: {known}")
 
     def ask(
         self, kind: str, to: Sequence[Target], by_node: Mapping[str, dict[str, Any]] | None = None, **fields: Any

@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 import msgspec
 
 from chargehand import clock
-from chargehand.errors import ChargehandError, CrashNotFound, JobNotFound, StoreError
+from chargehand.errors import ChargehandError, CrashNotFound, JobNotFound, NobodyServes, StoreError, UnknownCrew
 from chargehand.host import nodelock
 from chargehand.host.calls import Calls, NodeLeft, NoNode
 from chargehand.host.feed import Feed
@@ -246,17 +246,29 @@ class Readings:
             return []
 
     def worker_history(self, component: str) -> dict[str, Any] | None:
-        """Returns the last states, jobs and memory of a worker; None unless it belongs to the node of this machine."""
+        """Returns the last states, jobs and memory of a worker; None if no node that answers has it."""
         node, rest = address.split(component)
-        try:
-            found = self.calls.diary(address.component_of(rest))
-        except NoNode:
+        name = address.component_of(rest)
+        with suppress(NoNode):
+            found = self.calls.diary(name)
+            if found is not None and node in (None, found["node"]):
+                return found
+        if not self.reach.may_be_many:
             return None
-        return None if found is None or node not in (None, found["node"]) else found
+        try:
+            elsewhere = self.reach.targets(component, question=True)[:1]
+        except (NoNode, NobodyServes, UnknownCrew):
+            return None
+        replies = [reply for _, reply in self.reach.ask("DIARY", elsewhere, id=name)]
+        return next((reply["diary"] for reply in replies if not isinstance(reply, ChargehandError)), None)
 
     def crashes(self, which: CrashFilter | None = None) -> list[CrashRecord]:
+        which = which or CrashFilter()
+        if which.component is not None and "/" in which.component:
+            node, component = address.split(which.component)
+            which = msgspec.structs.replace(which, node=node, component=address.component_of(component))
         with self.stores.use() as store:
-            return store.fleet.crashes(which or CrashFilter())
+            return store.fleet.crashes(which)
 
     def crash(self, crash_id: str) -> CrashRecord:
         with self.stores.use() as store:

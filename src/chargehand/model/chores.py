@@ -126,6 +126,10 @@ class Wipe(msgspec.Struct, frozen=True):
     """Deletes all health rows of this node, at its graceful shutdown."""
 
 
+class RecordStop(msgspec.Struct, frozen=True):
+    """Records that this node was asked to stop: if it is killed meanwhile, its jobs are not to blame."""
+
+
 class TakeSnapshot(msgspec.Struct, frozen=True):
     """Appends the present health to the history."""
 
@@ -169,6 +173,7 @@ Chore = (
     | KeepRestarts
     | Project
     | Wipe
+    | RecordStop
     | TakeSnapshot
     | LookAtPauses
     | LookAtQueues

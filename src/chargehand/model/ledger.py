@@ -432,11 +432,14 @@ class Ledger:
         """Returns the crews for which this node is ready to call `discover`, and those for which it is not.
 
         `staffed` are the crews with a worker that works or will work, and `shared` the queues that other nodes serve,
-        too. For those a node needs a free worker to begin, and stops if none has been free for a while.
+        too. For those a node needs a free worker to begin, and stops if none has been free for a while, or if
+        `discover` fails here repeatedly.
         """
         ready: list[str] = []
         for crew, search in self.searches.items():
             pool = self.pools[crew]
+            if pool.queue in shared and search.leaves(now):
+                continue
             goes_on = pool.queue not in shared or (search.led and not search.is_stuck(now))
             if crew in staffed and not pool.paused and not self.closed and (pool.idle or pool.asleep or goes_on):
                 ready.append(crew)

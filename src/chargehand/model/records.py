@@ -48,6 +48,8 @@ class NodeAbout(msgspec.Struct, frozen=True, kw_only=True):
     """How many seconds without a beat others wait before they take its jobs."""
     stops: bool = False
     """Whether it runs a crew whose jobs end before the lease does (`when_cut_off="stop"`)."""
+    asked: bool = False
+    """Whether it was asked to stop: its end, whatever it is, is not the fault of a job."""
 
 
 class LastLife(msgspec.Struct, frozen=True):
@@ -274,6 +276,8 @@ class GivenUpMark(msgspec.Struct, frozen=True, kw_only=True):
     fingerprint: str
     at_ms: int = 0
     """Set by the store; ignored when the mark is written."""
+    node: str = ""
+    """Likewise; empty in a store for one node."""
 
 
 class RestartNote(msgspec.Struct, frozen=True, kw_only=True):
@@ -289,6 +293,8 @@ class RestartNote(msgspec.Struct, frozen=True, kw_only=True):
     restarts: int = 0
     """Since the last reset, restart by an operator, or rest."""
     restarts_total: int = 0
+    node: str = ""
+    """Set by the store, and ignored when the note is written; empty in a store for one node."""
 
     @property
     def crew(self) -> str:

@@ -22,6 +22,8 @@ ENOUGH = 100
 LONGEST_PAUSE = 60.0
 OVERDUE = 5.0
 """Seconds after which a node that has no free worker leaves a search that is due to another node."""
+PASS_ON_AFTER = 3
+"""The number of consecutive failures after which a node leaves the search to another node, for LONGEST_PAUSE."""
 SHOWN = 100
 """The number of characters of a key in an error."""
 
@@ -85,6 +87,8 @@ class Search(msgspec.Struct):
     """The last item of page 1, 2, 4, 8 and so on: a search that goes in a circle, however long, returns to it."""
     led: bool = True
     """Whether this node searches for the crew; of several nodes, one does."""
+    leaves_until: float = 0.0
+    """Until when the search is left to other nodes, because it failed here."""
 
     def due(self) -> float | None:
         """Returns when the next page is due; None during a call, or while enough jobs are queued."""
@@ -111,6 +115,12 @@ class Search(msgspec.Struct):
         """Returns whether a search has been due for long: no worker of this node was free for it."""
         due = self.due()
         return due is not None and now - due >= OVERDUE
+
+    def leaves(self, now: float) -> bool:
+        """Returns whether the search is left to another node, because it failed here repeatedly."""
+        if self.led and self.failures >= PASS_ON_AFTER:
+            self.leaves_until = now + LONGEST_PAUSE
+        return now < self.leaves_until
 
     def begin(self, worker: str, now: float) -> Look:
         """Records that this worker calls `discover`, and returns the request."""

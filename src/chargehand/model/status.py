@@ -82,6 +82,8 @@ class StoreStatus(msgspec.Struct, frozen=True, kw_only=True):
     address: str = ""
     failing: str | None = None
     """The error of the last write; null if it succeeded."""
+    code: str | None = None
+    """The code of this error, one of the causes of `doctor`; null if there is none."""
     waiting_s: float | None = None
     """How long the current call to the store has taken so far; null if there is none."""
     notified: bool | None = None

@@ -4,6 +4,7 @@ Pure. Every job that a node had when it died unasked is a suspect until it has f
 at a time, so a suspect that it had at a further such death is the only one that can be to blame.
 """
 
+from collections import Counter
 from collections.abc import Collection, Sequence
 
 import msgspec
@@ -36,7 +37,7 @@ class Suspect(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Orphan(msgspec.Struct, frozen=True, kw_only=True):
-    """A claim of an earlier life of the node."""
+    """A claim of a life that has ended: an earlier one of the node, or one of another node."""
 
     claim: Claim
     node: str
@@ -62,21 +63,21 @@ def blocked(suspects: Sequence[Suspect], queue: str) -> list[int]:
 
 
 def release(
-    orphans: Sequence[Orphan], died: str | None, why: str, policy: JobPolicy = DEFAULT_POLICY
-) -> tuple[list[Settlement], list[int]]:
-    """Returns how the claims of earlier lives end, and which of these jobs are suspects from now on.
+    orphans: Sequence[Orphan], died: Collection[str], why: str, policy: JobPolicy = DEFAULT_POLICY
+) -> tuple[list[Settlement], list[Orphan]]:
+    """Returns how the claims of ended lives end, and which of these jobs are suspects from now on.
 
-    `died` is the life that ended unasked. Only a suspect that was the only one in that life is charged.
+    `died` are the lives that ended unasked. Only a suspect that was the only one in such a life is charged.
     """
-    there = [orphan for orphan in orphans if orphan.life == died]
-    accused = [orphan.claim.seq for orphan in there if orphan.suspect]
+    there = [orphan for orphan in orphans if orphan.life in died]
+    accused = Counter(orphan.life for orphan in there if orphan.suspect)
     settlements: list[Settlement] = []
     for orphan in orphans:
-        outcome = _charge(orphan) if accused == [orphan.claim.seq] else Interrupted(why)
+        outcome = _charge(orphan) if orphan.suspect and accused[orphan.life] == 1 else Interrupted(why)
         settlement = settle(orphan.claim, outcome, worker=orphan.worker, duration_ms=orphan.duration_ms, policy=policy)
         assert settlement is not None
         settlements.append(settlement)
-    return settlements, [orphan.claim.seq for orphan in there]
+    return settlements, there
 
 
 def _charge(orphan: Orphan) -> Crashed:

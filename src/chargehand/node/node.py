@@ -166,7 +166,8 @@ class Node:
         self.began, self.worked, self.heard = self._live.began, self._live.worked, self._live.heard
         self._subscribers = Subscribers(self._live)
         self._requests = Requests(
-            plan, self._fleet, self._ledger, self._supervisor, self._live, self._followers
+            plan, self._fleet, self._ledger, self._supervisor, self._live, self._followers,
+            shared=self._location.server is not None,
         )  # fmt: skip
         self._stacks = StackRequests(self._fleet, self._supervisor.handles)
         self._server = Server(
@@ -181,6 +182,7 @@ class Node:
         self._brisk_until = 0.0
         self._unusable: str | None = None
         self._failing: str | None = None
+        self._failing_code: str | None = None
         self._pause = FIRST_PAUSE
         self._stopping: str | None = None
         self._gone_at: float | None = None
@@ -202,7 +204,7 @@ class Node:
         )  # fmt: skip
         holder = Holder(plan.node, self._lives.life)
         return StoreThread(
-            lambda: open_store(plan.store, node=True, synchronous=plan.synchronous),
+            lambda: open_store(plan.store, node=True, synchronous=plan.synchronous, policy=plan.jobs),
             holder,
             crews,
             about,
@@ -443,8 +445,10 @@ class Node:
                 self._unusable = why
                 log.error("the store cannot be used", why=why)
                 self._tether.send(encode("FAILED", {"code": EXIT_STORE, "why": why}))
-            case Failure(why):
-                self._store_failed(why, now)
+            case Failure(why, code, beaten):
+                if beaten:
+                    self._beaten(now)
+                self._store_failed(why, code, now)
             case OthersWrote():
                 self._ledger.others_wrote(now)
             case Looked(queues, took):
@@ -507,10 +511,10 @@ class Node:
         for component, job in running:
             self._supervisor.act(self._fleet.cancel(component, job, now))
 
-    def _store_failed(self, why: str, now: float) -> None:
+    def _store_failed(self, why: str, code: str | None, now: float) -> None:
         if why != self._failing:
             log.error("the store fails; outcomes are kept and written later", why=why)
-        self._failing = why
+        self._failing, self._failing_code = why, code
         for request in self._ledger.failed(now, self._pause):
             refuse(request.token, why, "StoreError")
         self._pause = min(self._pause * 2, LONGEST_PAUSE)
@@ -520,12 +524,8 @@ class Node:
         assert batch is not None
         if self._failing is not None:
             log.info("the store works again")
-        self._failing, self._pause = None, FIRST_PAUSE
-        if self._cut_off is not None:
-            if self._cut_off.beaten(self._submitted_at, now):
-                self._ledger.reconnected(now)
-            elif self._cut_off.is_over(now):
-                self._stop_work(now)  # before jobs are handed out that could not end in time
+        self._failing, self._failing_code, self._pause = None, None, FIRST_PAUSE
+        self._beaten(now)
         # Hand out jobs first: workers wait for them. Answers to callers come second.
         for component, claim in self._ledger.confirm(result, now):
             self._supervisor.hand_out(component, claim)
@@ -554,6 +554,15 @@ class Node:
                 self._followers.ended(settlement.id)
             if settlement.outcome not in (None, "done") and settlement.claim_name not in result.lost:
                 _tell_failure(settlement)
+
+    def _beaten(self, now: float) -> None:
+        """Record that the last turn has reached the store: other nodes know that this one lives."""
+        if self._cut_off is None:
+            return
+        if self._cut_off.beaten(self._submitted_at, now):
+            self._ledger.reconnected(now)
+        elif self._cut_off.is_over(now):
+            self._stop_work(now)  # before jobs are handed out that could not end in time
 
     def _without_postponed(self, batch: Batch, left: Batch) -> Batch:
         """Refuses the requests that the store could not write, and returns the batch that it has written."""
@@ -636,6 +645,7 @@ class Node:
             store=StoreStatus(
                 address=str(self._location),
                 failing=self._failing,
+                code=self._failing_code,
                 waiting_s=None if busy is None else round(clock.monotonic() - busy, 3),
                 notified=None if self._listening is None else self._listening.connected,
                 unnotified=None if self._listening is None else self._listening.why,
@@ -669,7 +679,10 @@ class Node:
         if not self._files.replaced:
             self._lives.stopping()
         log.info("node stopping", event=log.Event.NODE_STOPPING, reason=why)
-        self._ledger.close(clock.monotonic())
+        now = clock.monotonic()
+        self._ledger.close(now)
+        if self._location.server is not None:
+            self._ledger.chore(chores.RecordStop(), now, urgent=True)
         self._supervisor.stop()
 
     def _check_drain(self, now: float) -> None:

@@ -49,7 +49,11 @@ class Requests:
         supervisor: Supervisor,
         live: Live,
         followers: Followers,
+        *,
+        shared: bool = False,
     ) -> None:
+        """`shared`: other nodes may use the store."""
+        self._shared = shared
         self._plan, self._fleet, self._ledger, self._supervisor = plan, fleet, ledger, supervisor
         self._live, self._followers = live, followers
         self._fingerprints: dict[str, str] = {}
@@ -346,7 +350,7 @@ class Requests:
         """Returns the entry for the operator log."""
         detail = orders.detail_of(call.reason if call.count is None else f"{call.count} workers", call.for_ms)
         target = orders.normal_scope(self._fleet, call.scope)
-        if self.others.now_ms is not None:  # the store is one for several nodes
+        if self._shared:
             target = f"{self._plan.node}/{target}"
         return Deed(who=call.who, origin=call.origin, verb=verb.value, target=target, detail=detail)
 

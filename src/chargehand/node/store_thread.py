@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from chargehand import clock, log
-from chargehand.errors import ChargehandError, StoreError
+from chargehand.errors import ChargehandError, StoreBusy, StoreError
 from chargehand.model.batch import Batch, Result
 from chargehand.model.failover import Comparison
 from chargehand.model.job import DEFAULT_POLICY, JobPolicy, Settlement
@@ -27,7 +27,7 @@ from chargehand.model.records import (
     RestartNote,
     Retention,
 )
-from chargehand.model.succession import Fate, Succession, name_taken
+from chargehand.model.succession import Fate, Succession, is_here, name_taken
 from chargehand.processes import proc
 from chargehand.store import Store
 from chargehand.stores.turn import pauses_of
@@ -79,6 +79,10 @@ class Failure(msgspec.Struct, frozen=True):
     """A batch was not committed and may be repeated."""
 
     why: str
+    code: str | None = None
+    """The code of the error, if it is one of the store."""
+    beaten: bool = False
+    """Whether the node has recorded all the same that it lives."""
 
 
 class Unusable(msgspec.Struct, frozen=True):
@@ -130,8 +134,8 @@ class StoreThread(threading.Thread):
         self._policy = policy
         self._inbox: SimpleQueue[Batch | Recover | Look | None] = SimpleQueue()
         self._spare, self._earlier_was_asked = spare, earlier_was_asked
-        self._died: str | None = None
-        """The life of the node that ended without having been asked to, if the one before this did."""
+        self._died: tuple[str, ...] = ()
+        """The life of the node before this one, if it ended without having been asked to."""
         self._outbox: deque[News] = deque()
         self.ready = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self.busy_since: float | None = None
@@ -210,8 +214,10 @@ class StoreThread(threading.Thread):
     def _turn(self, store: Store, batch: Batch) -> Result | Failure:
         try:
             return store.turn(batch, self._holder, waits=self._waits)
+        except StoreBusy as error:
+            return Failure(str(error), error.code, beaten=True)
         except StoreError as error:
-            return Failure(str(error))
+            return Failure(str(error), error.code)
         except Exception as error:
             log.error("a store call failed: unexpected error", trace=True)
             return Failure(f"{type(error).__name__}: {error}")
@@ -270,23 +276,31 @@ class StoreThread(threading.Thread):
             others=others,
         )
 
-    def _find_died(self, last: LastLife | None) -> str | None:
-        """Returns the last life of the node if it ended without being asked to, other than by the end of the boot."""
-        if last is None or self._earlier_was_asked or last.about.boot != self._about.boot:
-            return None
+    def _find_died(self, last: LastLife | None) -> tuple[str, ...]:
+        """Returns the last life of the node if it ended without being asked to.
+
+        If its process was on this machine, the record of its processes tells, and the end of the boot does not count.
+        Elsewhere it is gone because its lease is over, and the store tells.
+        """
+        if last is None or last.about.asked:
+            return ()
+        if last.beat is not None and not is_here(last.about, self._about):
+            return (last.life,)
+        if self._earlier_was_asked or last.about.boot != self._about.boot:
+            return ()
         if last.about.pid_namespace not in (None, self._about.pid_namespace):
-            return None
+            return ()
         pid, start = last.about.pid, last.about.start
         if pid is not None and start is not None and proc.alive(pid, start):
-            return None  # its lock file was deleted: it did not die, it was replaced
-        return last.life
+            return ()  # its lock file was deleted: it did not die, it was replaced
+        return (last.life,)
 
     def _recover(self, store: Store, todo: Recover) -> None:
         try:
             with store.transaction() as tx:
                 why = "the node ended while the job was running"
                 recovered = tx.jobs.recover(self._holder, why, todo.spare, died=self._died, policy=self._policy)
-            self._report(Recovered(tuple(recovered), self._died is not None))
+            self._report(Recovered(tuple(recovered), bool(self._died)))
         except Exception as error:
             log.error("the claims of an earlier node could not be released yet", why=error)
             clock.sleep(RECOVER_AGAIN)

@@ -4,6 +4,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
 from chargehand.errors import ConfigurationError
+from chargehand.model.job import DEFAULT_POLICY, JobPolicy
 from chargehand.model.records import Migrated
 from chargehand.store import Listener, Store
 from chargehand.stores.location import Location, locate
@@ -14,28 +15,37 @@ from chargehand.system.linux import require_linux
 
 
 def open_store(
-    where: str | Location, *, create: bool = True, node: bool = False, asked: bool = False, synchronous: str = "full"
+    where: str | Location,
+    *,
+    create: bool = True,
+    node: bool = False,
+    asked: bool = False,
+    synchronous: str = "full",
+    policy: JobPolicy = DEFAULT_POLICY,
 ) -> Store:
     """Returns the store at this address, checked and migrated. `node`: the caller is the node.
 
     `asked`: the schema is migrated although nodes of an older version live, if they can use it.
     `synchronous` is "full", or "normal", where a power cut may undo the commits that were acknowledged last.
+    `policy` is that of the node, for jobs of other nodes that have died.
     """
     require_linux()
     location = where if isinstance(where, Location) else locate(where)
     if location.server is not None:
-        return _on_server(location.server, create=create, node=node, asked=asked, synchronous=synchronous)
+        return _on_server(
+            location.server, create=create, node=node, asked=asked, synchronous=synchronous, policy=policy
+        )
     with importing():
         from chargehand.stores.sqlite.store import SqliteStore
 
     return SqliteStore(location.path, create=create, tend=node, synchronous=synchronous)
 
 
-def _on_server(server: Address, *, create: bool, node: bool, asked: bool, synchronous: str) -> Store:
+def _on_server(server: Address, *, create: bool, node: bool, asked: bool, synchronous: str, policy: JobPolicy) -> Store:
     with _driver(server):
         from chargehand.stores.postgres.store import PostgresStore
 
-    return PostgresStore(server, create=create, node=node, asked=asked, synchronous=synchronous)
+    return PostgresStore(server, create=create, node=node, asked=asked, synchronous=synchronous, policy=policy)
 
 
 def open_listener(server: Address, stale: Callable[[], None]) -> Listener:

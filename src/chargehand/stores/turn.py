@@ -116,6 +116,8 @@ def do(chore: chores.Chore, tx: Transaction, holder: Holder, now: float) -> Any:
             return tx.fleet.pause(chore.scope, chore.who, chore.reason, chore.for_ms)
         case chores.ClearPause():
             tx.fleet.resume(chore.scope)
+        case chores.RecordStop():
+            tx.fleet.stopping(holder)
         case chores.KeepScale(crew, count):
             tx.fleet.scale(crew, count, holder)
         case chores.KeepReport(report):

@@ -76,6 +76,10 @@ CAUSES: dict[str, tuple[str, str]] = {
         "The server is a standby, or default_transaction_read_only is set: nothing can be written.",
         "name the primary, or several hosts, in the URL",
     ),
+    "former-primary": (
+        "The server of the store is a former primary: what was committed since its replacement is missing.",
+        "stop it, or make it a standby; if it is the right one, restart the nodes",
+    ),
     "no-rights": ("The user lacks rights on the schema or the tables.", "grant them, see the finding's text"),
     "schema-new": ("A newer version of Chargehand created the store.", "upgrade this installation"),
     "node-elsewhere": ("The node runs in another container.", "run both in one container, or use separate stores"),

@@ -31,7 +31,7 @@ GLOBAL = frozenset(
     }
     | {"node-silent", "file-gone", "disk-full", "store-locked", "store-failing", "no-node"}
     | {"server-gone", "server-starting", "server-refuses", "bad-login", "bad-address", "no-database", "no-connections"}
-    | {"server-read-only", "server-old", "no-rights", "no-driver"}
+    | {"server-read-only", "former-primary", "server-old", "no-rights", "no-driver"}
 )
 """Causes that stop all jobs."""
 

@@ -10,6 +10,7 @@ from chargehand.model.doctor.wording import length, times
 from chargehand.model.wakeups import POLL_UNNOTIFIED
 
 LONG_WAIT = 2.0
+FORMER_PRIMARY = "former-primary"
 """Seconds of waiting for the store from which on it is reported as slow."""
 YOUNG = 10.0
 """The age in seconds below which a node that does not answer may still be starting."""
@@ -161,7 +162,7 @@ def _working(facts: Facts) -> Iterator[Finding]:
     if view.store.failing and not facts.node.gone_file:
         yield Finding(
             severity=Severity.ERROR,
-            cause="store-failing",
+            cause=FORMER_PRIMARY if view.store.code == FORMER_PRIMARY else "store-failing",
             about=facts.path,
             short="the store cannot be written",
             text=f"the node cannot write to the store: {view.store.failing}",

@@ -90,6 +90,9 @@ class PostgresFleet:
         ((served, gone, now_ms),) = self._db.rows(_SQL["of_others"], (self._now, holder.life))
         return OtherNodes(tuple(served), tuple(gone), now_ms)
 
+    def stopping(self, holder: Holder) -> None:
+        self._db.send(_SQL["stopping"], (holder.life,))
+
     def scale(self, crew: str, count: int | None, holder: Holder) -> None:
         self._db.send(_SQL["scale"], (crew, count, holder.node))
 

@@ -3,7 +3,7 @@
 Part of a transaction: it neither begins nor ends one.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import msgspec
@@ -149,7 +149,7 @@ class PostgresJobs(Adding):
         why: str,
         spare: Sequence[str] = (),
         *,
-        died: str | None = None,
+        died: Collection[str] = (),
         policy: JobPolicy = DEFAULT_POLICY,
     ) -> list[Settlement]:
         rows = self._db.rows(_CLAIM["orphans"], (self._now, holder.life, list(spare), holder.node))
@@ -165,7 +165,8 @@ class PostgresJobs(Adding):
         ]  # fmt: skip
         settlements, new = suspects.release(orphans, died, why, policy)
         if new:
-            self._db.send(_CLAIM["add_suspects"], (self._now, numbers(new)))
+            rows = as_json([{"job": orphan.claim.seq, "incarnation": orphan.life} for orphan in new])
+            self._db.send(_CLAIM["add_suspects"], (self._now, rows))
         for name in {orphan.node for orphan in orphans}:
             ended = [s for orphan, s in zip(orphans, settlements, strict=True) if orphan.node == name]
             self.settle(ended, Holder(name, holder.life))

@@ -10,6 +10,8 @@ from chargehand.stores.surplus import LAST, Surplus
 
 GONE_MS = 86_400_000
 """How long the workers of a node that is gone are shown."""
+NODE_MS = 30 * 86_400_000
+"""How long the crews, restart budgets and marks of a node are kept that is gone: if it returns, they count."""
 LEFT_MS = 60_000
 """How long requests to nodes are kept whose callers have died."""
 TEXTS_AT_ONCE = 100
@@ -35,6 +37,7 @@ def prune(db: Session, surplus: Surplus, retention: Retention, limit: int) -> in
         db.send(_SQL["prune_sessions"], (now, few))
         db.send(_SQL["prune_health"], (now, GONE_MS))
         db.send(_FLEET["prune_requests"], (now, LEFT_MS))
+        db.send(_FLEET["prune_nodes"], (now, NODE_MS))
     return int(gone)
 
 

@@ -184,7 +184,7 @@ WITH RECURSIVE
 SELECT queue, {NOW} - min(since_ms) FROM due WHERE since_ms <= {NOW} GROUP BY queue ORDER BY queue COLLATE "C"
 """.encode()
 _RESTARTS = f"""
-SELECT component, {NOW}, written_ms, fingerprint, charged, streak, rested_ms, restarts, restarts_total
+SELECT node, component, {NOW}, written_ms, fingerprint, charged, streak, rested_ms, restarts, restarts_total
 FROM chargehand_worker WHERE written_ms IS NOT NULL AND node = coalesce($2, node)
 ORDER BY component COLLATE "C", node COLLATE "C"
 """.encode()
@@ -297,10 +297,10 @@ class PostgresFleetReading:
     def crashes(self, which: CrashFilter) -> list[CrashRecord]:
         condition, bindings = where(
             {
+                "node = ?": clean(which.node),
                 "component = ?": clean(which.component),
                 "crew = ?": clean(which.crew),
                 "job = ?": clean(which.job),
-                "node = ?": clean(which.node),
                 "(at_ms, seq) < (SELECT at_ms, seq FROM chargehand_crash WHERE id = ?)": clean(which.before),
             }
         )
@@ -336,12 +336,13 @@ class PostgresFleetReading:
 
 
 def _restart_note(
-    component: str, now: int, written: int, fingerprint: str, charged: str, streak: int, rested: int | None,
+    node: str, component: str, now: int, written: int, fingerprint: str, charged: str, streak: int, rested: int | None,
     restarts: int, total: int,
 ) -> RestartNote:  # fmt: skip
     # The times were written together, so the clock may have been set since only between them and now.
     since = max(0, now - written)
     return RestartNote(
+        node=node,
         component=component,
         fingerprint=fingerprint,
         charged_age_ms=tuple(since + written - at for at in json.loads(charged)),

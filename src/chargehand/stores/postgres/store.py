@@ -11,6 +11,7 @@ from chargehand import clock
 from chargehand.ids import NewIds, new_id, new_ids
 from chargehand.model.batch import Batch, Result
 from chargehand.model.failover import Comparison
+from chargehand.model.job import DEFAULT_POLICY, JobPolicy
 from chargehand.model.records import Holder, Migrated, NewLife, Retention
 from chargehand.stores.postgres import driver, schema, statements
 from chargehand.stores.postgres.address import Address
@@ -30,6 +31,7 @@ from chargehand.stores.surplus import Surplus
 
 _SQL = statements.load("store")
 _FLEET = statements.load("fleet")
+_CLAIM = statements.load("claim")
 SOON_MS = 1000
 """A look finds jobs that are due within so many ms: the node then knows when."""
 MOST_FORMER = 100
@@ -48,6 +50,7 @@ class PostgresStore:
         moving: bool = False,
         asked: bool = False,
         synchronous: str = "full",
+        policy: JobPolicy = DEFAULT_POLICY,
         now_ms: Callable[[], int] | None = None,
         new_ids: NewIds = new_ids,
     ) -> None:
@@ -64,7 +67,7 @@ class PostgresStore:
         self.jobs = PostgresJobReading(self.session)
         self.fleet = PostgresFleetReading(self.session)
         self.access = PostgresAccessReading(self.session)
-        self._turns = Turns(self, new_ids)
+        self._turns = Turns(self, new_ids, policy)
         self._callers = Callers(self.session)
         try:
             if not moving:
@@ -129,6 +132,7 @@ class PostgresStore:
                 self.session.send(_FLEET["remove_nodes"], (list(lives),))
                 tx.fleet.register(holder, known.crews, known.about)
                 held = self.session.rows(_FLEET["adopt"], (list(lives), holder.life))
+                self.session.send(_CLAIM["acquit"], (list(lives),))
         except BaseException:
             # It may have committed all the same: the next attempt replaces this life, too.
             tried = (*known.former, holder.life)[-MOST_FORMER:]
@@ -141,6 +145,7 @@ class PostgresStore:
     def leave(self, holder: Holder) -> None:
         with self.session.transaction():
             self.session.send(_FLEET["remove_nodes"], ([holder.life],))
+            self.session.send(_FLEET["left_by"], (self.session.now, [holder.node]))
 
     def new_life(self) -> NewLife | None:
         found, self._new_life = self._new_life, None

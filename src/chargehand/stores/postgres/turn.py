@@ -24,7 +24,7 @@ from chargehand.model import chores, failover
 from chargehand.model.batch import NOTHING, Batch, Grant, Request, Result, Want
 from chargehand.model.doubts import Doubts
 from chargehand.model.failover import Change, Comparison, Ends, Server, ServerClaim
-from chargehand.model.job import ClaimName, Enqueued, Settlement, State
+from chargehand.model.job import ClaimName, Enqueued, JobPolicy, Settlement, State
 from chargehand.model.records import Holder
 from chargehand.store import Store
 from chargehand.stores.postgres import statements
@@ -36,6 +36,7 @@ from chargehand.stores.postgres.keyed import HeldKeys, Part, joined, part_of, sp
 from chargehand.stores.postgres.position import Positions
 from chargehand.stores.postgres.session import Session
 from chargehand.stores.postgres.transaction import PostgresTransaction
+from chargehand.stores.rows import about_of
 from chargehand.stores.turn import ABOUT_PAUSES, ABOUT_RECURRING, do, pauses_of, token_of, tokens_of, undone
 
 _STORE = statements.load("store")
@@ -66,7 +67,9 @@ class Host(Store, Protocol):
 class Turns:
     """Executes the turns of a node, and remembers between them what must not get lost."""
 
-    def __init__(self, store: Host, new_ids: NewIds) -> None:
+    def __init__(self, store: Host, new_ids: NewIds, policy: JobPolicy) -> None:
+        """`policy` says after how many crashes a job fails that was running on nodes that died."""
+        self._policy = policy
         self._store, self._db, self._new_ids = store, store.session, new_ids
         self._doubts = Doubts()
         self._positions = Positions()
@@ -89,7 +92,10 @@ class Turns:
         self._make_sure(holder)
         holder = self._compare(holder, monotonic())
         if self._store.is_registered(holder) and self._beats.is_due(clock.monotonic()):
-            self._expire_others(holder)
+            try:
+                self._expire_others(holder)
+            except StoreBusy as error:
+                log.warning("dead nodes were not removed yet: rows of their jobs are locked", why=error)
         has_work = batch.hinted or batch.settlements or batch.notes or batch.requests or batch.chores or batch.wakeups
         changed = False
         if batch.poll and not has_work:
@@ -109,7 +115,7 @@ class Turns:
             if running.committed or not self._db.connected:
                 self._doubts.add(running.claim, self._db.last_backend, self._server, batch.settlements)
             elif isinstance(error, StoreBusy):
-                self._poll(holder)  # a caller that keeps a key locked must not make the node look dead
+                self._beat(holder)  # a caller that keeps rows locked must not make the node look dead
                 self._db.watch.doubt()
             raise
         result = self._without_accepted(batch.settlements, result)
@@ -123,6 +129,13 @@ class Turns:
         holder = beaten(self._store, holder, beat.fetchall())
         return polled.changed, holder
 
+    def _beat(self, holder: Holder) -> None:
+        """Beats. Raises StoreError, and not StoreBusy, which means that the node has beaten."""
+        try:
+            self._poll(holder)
+        except StoreBusy as error:
+            raise StoreError(str(error), error.code) from error
+
     def _expire_others(self, holder: Holder) -> None:
         """Removes dead nodes, and queues their jobs again. Any number of nodes may do this at once."""
         rows = self._db.rows(_FLEET["others"], (holder.life,))
@@ -130,11 +143,18 @@ class Turns:
         if not dead:
             return
         with self._db.transaction(), self._store.parts() as tx:
-            names = [str(name) for (name,) in self._db.rows(_FLEET["expire"], (as_json(dead),))]
-            released = tx.jobs.recover(holder, "the node of the job is gone") if names else []
+            rows = self._db.rows(_FLEET["expire"], (as_json(dead),))
+            names = sorted(str(name) for name, _, _ in rows)
+            self._db.send(_FLEET["left_by"], (self._db.now, names))
+            died = [str(life) for _, life, about in rows if not about_of(about).asked]
+            why = "the node of the job is gone"
+            released = tx.jobs.recover(holder, why, died=died, policy=self._policy) if rows else []
         if names:
             self._positions.forget({each.queue for each in released})
-            log.warning("nodes are gone; their jobs were queued again", nodes=names, jobs=len(released))
+            log.warning(
+                "nodes are gone; their jobs were queued again", nodes=names, jobs=len(released),
+                charged=sum(each.outcome == "crashed" for each in released),
+            )  # fmt: skip
 
     # servers that replace others
 
@@ -153,7 +173,8 @@ class Turns:
             self._db.drop()
             raise StoreError(
                 f"the server of {self._db.address.shown} is a former primary, which lacks what was committed since its "
-                "replacement: stop it, or make it a standby; if it is the right one, restart the nodes"
+                "replacement: stop it, or make it a standby; if it is the right one, restart the nodes",
+                "former-primary",
             )
         if change is Change.REPLACED or not known:
             self._compared &= self._recognised is None

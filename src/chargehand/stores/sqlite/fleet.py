@@ -109,6 +109,9 @@ class SqliteFleet:
     def others(self, holder: Holder) -> OtherNodes:
         return OtherNodes()
 
+    def stopping(self, holder: Holder) -> None:
+        """Does nothing: the node records it beside the store."""
+
     def scale(self, crew: str, count: int | None, holder: Holder) -> None:
         self._db.execute("UPDATE chargehand_crew SET scaled = ? WHERE name = ?", (count, crew))
 

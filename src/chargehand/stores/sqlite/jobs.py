@@ -4,7 +4,7 @@ Part of a transaction: it neither begins nor ends one, and takes no lock.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import chain
 from typing import Any
 
@@ -406,7 +406,7 @@ class SqliteJobs:
         why: str,
         spare: Sequence[str] = (),
         *,
-        died: str | None = None,
+        died: Collection[str] = (),
         policy: JobPolicy = DEFAULT_POLICY,
     ) -> list[Settlement]:
         # A file has one node, so every other life is an earlier life of it, even under another name.

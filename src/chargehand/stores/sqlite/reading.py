@@ -109,7 +109,7 @@ SELECT {columns(NodeRow, lives="1", age_ms="?1 - last_heartbeat_ms", crews=_NODE
 FROM chargehand_node n JOIN chargehand_health a ON a.node = n.name AND a.component = 'app'
 """
 _CRASHES = f"SELECT {columns(CrashRecord, age_ms='?1 - at_ms')} FROM chargehand_crash"
-_GIVEN_UP = f"SELECT {columns(GivenUpMark)} FROM chargehand_given_up ORDER BY component"
+_GIVEN_UP = f"SELECT {columns(GivenUpMark, node=None)} FROM chargehand_given_up ORDER BY component"
 _KEYS = f"SELECT {columns(ApiKey)} FROM chargehand_key ORDER BY created_ms, id"
 _SESSIONS = f"SELECT {columns(Session)} FROM chargehand_session WHERE expires_ms > ?"
 _OPERATIONS = f"SELECT {columns(Operation)} FROM chargehand_operation"
@@ -234,10 +234,10 @@ class SqliteFleetReading:
     def crashes(self, which: CrashFilter) -> list[CrashRecord]:
         condition, bindings = where(
             {
+                "node = ?": clean(which.node),
                 "component = ?": which.component,
                 "crew = ?": which.crew,
                 "job = ?": clean(which.job),
-                "node = ?": clean(which.node),
                 "(at_ms, seq) < (SELECT at_ms, seq FROM chargehand_crash WHERE id = ?)": which.before,
             }
         )

@@ -4,7 +4,7 @@ Part of a transaction. Suspects are few and seldom: a claim asks only whether th
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from chargehand.model import suspects
@@ -50,7 +50,7 @@ class Suspects:
         self._db.executemany(sql, [(job_id,) for job_id in ids])
 
     def release(
-        self, holder: Holder, spare: Sequence[str], died: str | None, why: str, policy: JobPolicy
+        self, holder: Holder, spare: Sequence[str], died: Collection[str], why: str, policy: JobPolicy
     ) -> list[tuple[str, Settlement]]:
         """Returns how the claims of earlier lives end, each with the node that had it, and keeps new suspects."""
         rows = self._db.execute(_ORPHANS, (holder.life, json.dumps(list(spare)))).fetchall()
@@ -66,5 +66,5 @@ class Suspects:
         ]  # fmt: skip
         settlements, new = suspects.release(orphans, died, why, policy)
         sql = "INSERT OR IGNORE INTO chargehand_suspect (job, since_ms) VALUES (?, ?)"
-        self._db.executemany(sql, [(seq, self._now) for seq in new])
+        self._db.executemany(sql, [(orphan.claim.seq, self._now) for orphan in new])
         return [(orphan.node, settlement) for orphan, settlement in zip(orphans, settlements, strict=True)]

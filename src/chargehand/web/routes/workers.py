@@ -92,7 +92,7 @@ async def component_health(
 async def history(site: Here, component: Annotated[str, Path(max_length=500)]) -> Response:
     """Returns the last states and jobs of a worker, and its memory over the last hour, since the node started.
 
-    Only for workers of the node beside this process; empty for those of other nodes.
+    Empty if the node of the worker does not answer.
     """
 
     def read() -> WorkerHistory:

@@ -107,7 +107,11 @@ CREATE TABLE chargehand_alias (id text PRIMARY KEY, job bigint NOT NULL);
 CREATE INDEX chargehand_alias_job ON chargehand_alias (job);
 
 -- Jobs that a node had when it died unasked, until they have finished. Usually empty.
-CREATE TABLE chargehand_suspect (job bigint PRIMARY KEY, since_ms bigint NOT NULL);
+CREATE TABLE chargehand_suspect (
+  job         bigint PRIMARY KEY,
+  since_ms    bigint NOT NULL,
+  incarnation text                             -- the life of the node that died; null: unknown, after a move
+);
 
 -- A node that lives: `beat` grows with every turn. Others watch it by their own monotonic clocks; no time of day decides.
 -- A claim of an incarnation without a row belongs to nobody.
@@ -117,7 +121,7 @@ CREATE TABLE chargehand_node (
   beat        bigint NOT NULL DEFAULT 0,
   started_ms  bigint NOT NULL,
   backend     int,                             -- the server process of the node's connection, if there is no pooler
-  about       text   NOT NULL,                 -- JSON: machine, boot, pid, start time, version, lease
+  about       text   NOT NULL,                 -- JSON: machine, boot, pid, start time, version, lease, stop requested
   schema      int    NOT NULL                  -- the newest schema version that the node's code knows
 ) WITH (fillfactor = 50);
 
@@ -133,7 +137,7 @@ CREATE TABLE chargehand_crew (
   allowed         int,
   allowed_per_key int,
   scaled          int,                         -- a count that a person set
-  registered_ms   bigint NOT NULL,
+  registered_ms   bigint NOT NULL,             -- when the node was registered, or was gone
   PRIMARY KEY (node, name)
 );
 

@@ -113,7 +113,12 @@ DELETE FROM chargehand_suspect WHERE job = ANY ($1::bigint[])
 DELETE FROM chargehand_suspect WHERE job IN (SELECT seq FROM chargehand_job WHERE id = ANY ($1::text[]))
 
 -- name: add_suspects
-INSERT INTO chargehand_suspect (job, since_ms) SELECT job, {now} FROM unnest($2::bigint[]) AS job ON CONFLICT DO NOTHING
+INSERT INTO chargehand_suspect (job, since_ms, incarnation)
+SELECT job, {now}, incarnation FROM json_to_recordset($2::json) AS e(job bigint, incarnation text) ON CONFLICT DO NOTHING
+
+-- name: acquit
+-- These lives had not died: their node was only cut off.
+DELETE FROM chargehand_suspect WHERE incarnation = ANY ($1::text[])
 
 -- name: orphans
 -- Claims of other incarnations, unless they belong to a living node of another name. The workers in $3 cannot be killed.

@@ -32,10 +32,17 @@ FROM chargehand_node WHERE schema < $1::int
 -- name: expire
 -- A beat that is under way wins, by the lock of the row: then its number is another one.
 DELETE FROM chargehand_node n USING json_to_recordset($1::json) AS e(incarnation text, beat bigint)
-WHERE n.incarnation = e.incarnation AND n.beat = e.beat RETURNING n.name
+WHERE n.incarnation = e.incarnation AND n.beat = e.beat RETURNING n.name, n.incarnation, n.about
+
+-- name: left_by
+-- From now on it counts for how long these nodes have been gone.
+UPDATE chargehand_crew SET registered_ms = {now} WHERE node = ANY ($2::text[])
 
 -- name: adopt
 UPDATE chargehand_live SET incarnation = $2 WHERE claim IS NOT NULL AND incarnation = ANY ($1::text[]) RETURNING seq, claim
+
+-- name: stopping
+UPDATE chargehand_node SET about = (about::jsonb || '{"asked": true}')::text WHERE incarnation = $1
 
 -- name: of_others
 -- The queues that are served by workers of other nodes that live, and the nodes that left their health rows behind.
@@ -172,6 +179,24 @@ DELETE FROM chargehand_request WHERE id = $1
 
 -- name: prune_requests
 DELETE FROM chargehand_request WHERE asked_ms < {now} - $2::bigint
+
+-- name: prune_nodes
+-- What nodes have left that have been gone for so long ($2). A node without crews counts by its workers.
+WITH gone AS MATERIALIZED (
+  SELECT node FROM (
+    SELECT node, registered_ms AS at_ms FROM chargehand_crew
+    UNION ALL SELECT node, coalesce(written_ms, created_ms) FROM chargehand_worker
+    UNION ALL SELECT node, at_ms FROM chargehand_given_up) AS traces
+  WHERE node NOT IN (SELECT name FROM chargehand_node)
+  GROUP BY node HAVING max(at_ms) < {now} - $2::bigint),
+crews AS (DELETE FROM chargehand_crew WHERE node IN (SELECT node FROM gone)),
+workers AS (DELETE FROM chargehand_worker WHERE node IN (SELECT node FROM gone)),
+marks AS (DELETE FROM chargehand_given_up WHERE node IN (SELECT node FROM gone)),
+searches AS (
+  DELETE FROM chargehand_search WHERE incarnation NOT IN (SELECT incarnation FROM chargehand_node))
+UPDATE chargehand_recurring
+SET nodes = ARRAY(SELECT name FROM unnest(nodes) AS name WHERE name NOT IN (SELECT node FROM gone))
+WHERE nodes && ARRAY(SELECT node FROM gone)
 
 -- name: lead
 -- Nothing is written while the node keeps its crews.
