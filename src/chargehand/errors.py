@@ -27,6 +27,13 @@ class ConfigurationError(ChargehandError):
     exit_code = EXIT_CONFIGURATION
 
 
+class NoDriver(ConfigurationError):
+    """The driver for the store is not installed."""
+
+    code = "no-driver"
+    """The cause, as in StoreError."""
+
+
 class UnrecoverableError(ChargehandError):
     """Raised by a handler: the process cannot continue, and restarting it cannot help."""
 

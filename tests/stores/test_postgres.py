@@ -12,7 +12,7 @@ import pytest
 from builders import DIRECT, ME, crew, everything, job, put, record, register, state, take, take_one
 
 import pgserver
-from chargehand.errors import ConfigurationError, StoreError
+from chargehand.errors import ConfigurationError, NoDriver, StoreError
 from chargehand.model import chores
 from chargehand.model.batch import Batch, Request, Want
 from chargehand.model.job import Done, Enqueued, Found, Interrupted, NewJob, Settlement, State, settle
@@ -20,6 +20,7 @@ from chargehand.model.records import Discovered, Discovery, Firing, Holder, JobF
 from chargehand.stores import open_store
 from chargehand.stores.location import locate
 from chargehand.stores.postgres.address import parse
+from chargehand.web.routes.probes import not_ready
 
 if (packages := pgserver.missing()) is not None:
     pytest.skip(f"the PostgreSQL store is NOT tested: pip install {packages}", allow_module_level=True)
@@ -144,6 +145,19 @@ def test_a_user_without_rights_and_one_that_may_only_read(url: str) -> None:
 
 
 # spec: ST-2
+@DIRECT
+def test_a_schema_that_the_user_may_not_use_is_not_taken_for_an_empty_one(url: str) -> None:
+    open_store(url).close()
+    name = f"weak_{os.urandom(4).hex()}"
+    pgserver.admin(f"CREATE ROLE {name} LOGIN")
+    for create in (True, False):
+        with pytest.raises(StoreError, match="may not use the schema 'test_.*grant USAGE") as caught:
+            open_store(url.replace("postgres@", f"{name}@"), create=create)
+        assert caught.value.code == "no-rights"
+    pgserver.admin(f"DROP ROLE {name}")
+
+
+# spec: ST-2
 def test_a_server_that_is_too_old_is_refused(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(driver, "OLDEST_SERVER", 990000)
     with pytest.raises(StoreError, match="the oldest supported version is 99"):
@@ -163,8 +177,9 @@ def test_a_missing_driver_names_the_extra(url: str, monkeypatch: pytest.MonkeyPa
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "chargehand.stores.postgres.driver", None)
     monkeypatch.delattr("chargehand.stores.postgres.driver")
-    with pytest.raises(ConfigurationError, match=r"pip install 'chargehand\[postgres\]'"):
+    with pytest.raises(NoDriver, match=r"pip install 'chargehand\[postgres\]'") as caught:
         open_store(url)
+    assert not_ready(caught.value) == "no-driver"
 
 
 # the schema

@@ -25,9 +25,10 @@ def test_a_store_on_another_server_keeps_the_contract(server: servers.Server) ->
         pytest.skip(f"{server.name} is NOT tested, it is not installed: {server.missing}")
     left_out = ("PYTEST_", "CHARGEHAND_TEST_RUN")
     environment = {name: text for name, text in os.environ.items() if not name.startswith(left_out)}
+    environment |= server.environment
     files = [f"tests/stores/{name}.py" for name in PART]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *files, "-k", "postgres", "-m", "not full"],
-        env={**environment, **server.environment}, cwd=ROOT, capture_output=True, text=True, check=False, timeout=100,
+        env=environment, cwd=ROOT, capture_output=True, text=True, check=False, timeout=100,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]

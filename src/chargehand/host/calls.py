@@ -67,6 +67,8 @@ def _check_peer(sock: socket.socket, location: Location) -> None:
 def error_of(reply: dict[str, Any]) -> ChargehandError:
     """Returns the error of a reply as the exception that the node raised."""
     found: Any = getattr(errors, str(reply["kind"]), None)
+    if found is errors.StoreError:
+        return errors.StoreError(reply["error"], reply.get("code"))  # a node of version 0.1.0 sends no code
     known = isinstance(found, type) and issubclass(found, ChargehandError)
     return (found if known else ChargehandError)(reply["error"])
 

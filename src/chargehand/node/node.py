@@ -511,12 +511,12 @@ class Node:
         for component, job in running:
             self._supervisor.act(self._fleet.cancel(component, job, now))
 
-    def _store_failed(self, why: str, code: str | None, now: float) -> None:
+    def _store_failed(self, why: str, code: str, now: float) -> None:
         if why != self._failing:
             log.error("the store fails; outcomes are kept and written later", why=why)
         self._failing, self._failing_code = why, code
         for request in self._ledger.failed(now, self._pause):
-            refuse(request.token, why, "StoreError")
+            refuse(request.token, why, "StoreError", code=code)
         self._pause = min(self._pause * 2, LONGEST_PAUSE)
 
     def _committed(self, result: Result, now: float) -> None:

@@ -39,9 +39,9 @@ def reply(token: Token, **body: Any) -> None:
     caller.send(encode("REPLY", {"call": call, **body}))
 
 
-def refuse(token: Token, why: str, kind: str = "ChargehandError") -> None:
-    """Answer that the request was not carried out. `kind` names the exception that the caller raises."""
-    reply(token, error=why, kind=kind)
+def refuse(token: Token, why: str, kind: str = "ChargehandError", **more: str) -> None:
+    """Answer that the request was not carried out. `kind` names the exception that the caller raises, with `more`."""
+    reply(token, error=why, kind=kind, **more)
 
 
 def refuse_with(token: Token, error: ChargehandError) -> None:

@@ -79,8 +79,8 @@ class Failure(msgspec.Struct, frozen=True):
     """A batch was not committed and may be repeated."""
 
     why: str
-    code: str | None = None
-    """The code of the error, if it is one of the store."""
+    code: str = StoreError.code
+    """The cause, as in StoreError."""
     beaten: bool = False
     """Whether the node has recorded all the same that it lives."""
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
-from chargehand.errors import ConfigurationError
+from chargehand.errors import NoDriver
 from chargehand.model.job import DEFAULT_POLICY, JobPolicy
 from chargehand.model.records import Migrated
 from chargehand.store import Listener, Store
@@ -59,12 +59,12 @@ def open_listener(server: Address, stale: Callable[[], None]) -> Listener:
 
 @contextmanager
 def _driver(server: Address) -> Generator[None]:
-    """Raises ConfigurationError if an import in the block fails for want of the driver."""
+    """Raises NoDriver if an import in the block fails for want of the driver."""
     with importing():
         try:
             yield
         except ImportError as error:
-            raise ConfigurationError(
+            raise NoDriver(
                 f"the store {server.shown} needs the driver psycopg ({error}): pip install 'chargehand[postgres]'"
             ) from error
 

@@ -34,8 +34,11 @@ _CAUSES = {
         "hosts in the URL",
     ),
     "28000": Cause("bad-login", "the server refuses this user or host; check the user, and pg_hba.conf on the server"),
-    "28P01": Cause("bad-login", "the password is wrong; check the URL (CHARGEHAND_URL), PGPASSWORD or ~/.pgpass"),
+    "28P01": Cause(
+        "bad-login", "the user or the password is wrong; check the URL (CHARGEHAND_URL), PGPASSWORD or ~/.pgpass"
+    ),
     "3D000": Cause("no-database", "there is no such database: create it (createdb), or name another in the URL"),
+    "3F000": Cause("no-rights", "this user may not use the schema of the tables: grant USAGE and CREATE on it"),
     "42501": Cause("no-rights", "this user has no right to it; grant it (for the first start: CREATE on the schema)"),
     "42P01": Cause("no-store", "the tables are missing: run `chargehand migrate`"),
     "42703": Cause(

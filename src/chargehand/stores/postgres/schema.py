@@ -112,6 +112,8 @@ def migrate(db: Session, *, create: bool, asked: bool = False) -> Migrated:
     if found.number >= known:
         _check(db, found)
         return Migrated(before=found.number, after=found.number)
+    if found.number == 0 and db.address.schema is not None:
+        _check_usable(db, db.address.schema)
     if found.number == 0 and not create:
         raise StoreError(
             f"there is no store at {db.address.shown}: start a node, or name the right one with CHARGEHAND_URL",
@@ -128,6 +130,16 @@ def migrate(db: Session, *, create: bool, asked: bool = False) -> Migrated:
                 raise
             clock.sleep(PAUSE)
         found = version(db)
+
+
+def _check_usable(db: Session, name: str) -> None:
+    """Raises StoreError if the user may not see what is in the schema."""
+    if db.rows(_SQL["usable"], (name,)) == [(False,)]:
+        raise StoreError(
+            f"the user may not use the schema {name!r} of {db.address.shown}: grant USAGE on it, and the rights on its "
+            "tables (for the first start: CREATE on the schema)",
+            "no-rights",
+        )
 
 
 def _dead_nodes(db: Session, needed: int) -> list[Seen]:

@@ -10,7 +10,7 @@ from fastapi import Request, Response
 from fastapi.responses import PlainTextResponse
 
 from chargehand import log
-from chargehand.errors import ChargehandError, StoreError
+from chargehand.errors import ChargehandError, NoDriver, StoreError
 from chargehand.model.doctor.causes import CAUSES
 from chargehand.processes import proc
 from chargehand.web import examples
@@ -54,7 +54,7 @@ def not_ready(error: ChargehandError) -> str:
     match error:
         case Overdue():
             return "store-hung"
-        case StoreError():
+        case StoreError() | NoDriver():
             return error.code
         case _:
             return StoreError.code

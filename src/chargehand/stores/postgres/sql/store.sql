@@ -49,6 +49,9 @@ SELECT relnamespace::regnamespace::text FROM pg_class WHERE oid = to_regclass('c
 -- name: tables
 SELECT to_regclass('chargehand_schema') IS NOT NULL, to_regclass('chargehand_moving') IS NOT NULL
 
+-- name: usable
+SELECT has_schema_privilege(oid, 'USAGE') FROM pg_namespace WHERE nspname = $1
+
 -- name: make_tables
 CREATE TABLE IF NOT EXISTS chargehand_schema (
   version int PRIMARY KEY, checksum text NOT NULL, applied_ms bigint NOT NULL,
