@@ -151,7 +151,7 @@ def test_a_schema_that_the_user_may_not_use_is_not_taken_for_an_empty_one(url: s
     name = f"weak_{os.urandom(4).hex()}"
     pgserver.admin(f"CREATE ROLE {name} LOGIN")
     for create in (True, False):
-        with pytest.raises(StoreError, match="may not use the schema 'test_.*grant USAGE") as caught:
+        with pytest.raises(StoreError, match=r"may not use the schema 'test_.*grant USAGE") as caught:
             open_store(url.replace("postgres@", f"{name}@"), create=create)
         assert caught.value.code == "no-rights"
     pgserver.admin(f"DROP ROLE {name}")
