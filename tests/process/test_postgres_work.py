@@ -12,18 +12,25 @@ from scripted_app import chargehand
 from world import Started, World
 
 import pgserver
-from chargehand import Chargehand, JobFailed, clock
+from chargehand import Chargehand, JobFailed, StoreError, clock
 from chargehand.doctor import looks, server
 from chargehand.doctor.examine import facts_from
 from chargehand.model.doctor.diagnosis import diagnose
 from chargehand.model.job import State
 from chargehand.stores.location import locate_unread
+from chargehand.stores.postgres.address import parse
 from chargehand.testing import eventually
 
 if (packages := pgserver.missing()) is not None:
     pytest.skip(f"nodes on PostgreSQL are NOT tested: pip install {packages}", allow_module_level=True)
 
 import psycopg
+
+FULL_DISK = """
+CREATE FUNCTION {0}.full() RETURNS trigger LANGUAGE plpgsql AS
+$$ BEGIN RAISE 'No space left on device' USING ERRCODE = '53100'; END $$;
+CREATE TRIGGER full_disk BEFORE INSERT ON {0}.chargehand_job FOR EACH ROW EXECUTE FUNCTION {0}.full()
+"""
 
 
 @pytest.fixture
@@ -76,6 +83,11 @@ def test_jobs_run_and_those_of_a_killed_node_run_again(
     done = world.put(do)
     eventually(lambda: done.job().state is State.DONE, what="the first job done")
     assert doctor_finds(world.address) == {"not-durable"}, "the server of the tests has fsync off"
+    pgserver.admin(FULL_DISK.format(parse(world.address).schema))
+    with pytest.raises(StoreError, match="the server's disk is full") as full:
+        world.put(do)
+    assert full.value.code == "disk-full", "as the node was told"
+    pgserver.admin(f"DROP FUNCTION {parse(world.address).schema}.full CASCADE")
     gate = world.gate()
     held = world.put(do, gate)
     world.started(held)
