@@ -291,8 +291,15 @@ def test_an_older_node_that_is_dead_does_not_keep_a_start_from_migrating(
     knows()
     node = open_one(node=True)
     register(node, lease=0.2)
-    knows(LESS)
-    assert open_one().migrated.after == 2
+    node.session.drop()
+    knows(MORE)
+    assert open_one().migrated.after == 2, "it has ended without leaving"
+    knows()
+    register(node, lease=0.2)
+    knows(MORE, LESS)
+    with pytest.raises(StoreError, match=r"\(node-a\): they cannot work with schema 3"):
+        open_one()  # it has a session: it may live
+    assert open_one(asked=True).migrated.after == 3, "it does not beat"
     knows()
     with pytest.raises(StoreError, match="this one knows 1"):
         node.turn(Batch(wants=WANT), ME)

@@ -122,7 +122,7 @@ def migrate(db: Session, *, create: bool, asked: bool = False) -> Migrated:
     needed = max(step.oldest for step in MIGRATIONS) if asked else known
     until = clock.monotonic() + PATIENCE
     while True:
-        dead = _dead_nodes(db, needed) if found.number else []
+        dead = _dead_nodes(db, needed, patient=asked) if found.number else []
         try:
             return _migrate(db, dead, needed)
         except StoreBusy:
@@ -142,17 +142,20 @@ def _check_usable(db: Session, name: str) -> None:
         )
 
 
-def _dead_nodes(db: Session, needed: int) -> list[Seen]:
+def _dead_nodes(db: Session, needed: int, *, patient: bool) -> list[Seen]:
     """Returns the nodes whose code knows only schemas before `needed`: all are dead. Waits until that is certain.
 
-    Raises StoreError if one of them lives.
+    Raises StoreError if one of them lives, or may live because it has a session; `patient`: only if it beats.
     """
     beats, first = Beats(), dict[str, int]()
     warned = False
     while True:
-        rows = [Seen(*row) for row in db.rows(_FLEET["older"], (needed,))]
-        if living := [node.name for node in rows if first.setdefault(node.incarnation, node.beat) != node.beat]:
-            raise StoreError(_lives(db, living), "schema-old")
+        found = [(Seen(*row), known) for *row, known in db.rows(_FLEET["older"], (needed,))]
+        rows = [node for node, _ in found]
+        living = {node.name for node in rows if first.setdefault(node.incarnation, node.beat) != node.beat}
+        living |= {node.name for node, known in found if known and not node.gone and not patient}
+        if living:
+            raise StoreError(_lives(db, sorted(living)), "schema-old")
         dead = beats.dead(rows, clock.monotonic(), db.number)
         if len(dead) == len(rows):
             return dead

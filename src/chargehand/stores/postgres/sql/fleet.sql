@@ -24,9 +24,9 @@ SELECT incarnation, name, beat, backend IS NOT NULL AND NOT EXISTS (SELECT FROM 
 FROM chargehand_node WHERE incarnation <> $1
 
 -- name: older
--- The nodes whose code knows only schemas before this version.
+-- The nodes whose code knows only schemas before this version; at last, whether their sessions are known.
 SELECT incarnation, name, beat, backend IS NOT NULL AND NOT EXISTS (SELECT FROM pg_stat_activity WHERE pid = backend),
-  about
+  about, backend IS NOT NULL
 FROM chargehand_node WHERE schema < $1::int
 
 -- name: expire
