@@ -16,6 +16,9 @@ def main() -> None:
             raise
         sys.stderr.write("chargehand: the command line needs an extra: pip install 'chargehand[cli]'\n")
         sys.exit(EXIT_CONFIGURATION)
+    except ConfigurationError as error:  # another package of the extra
+        sys.stderr.write(f"chargehand: {error}\n")
+        sys.exit(error.exit_code)
     except KeyboardInterrupt:
         sys.exit(EXIT_INTERRUPTED)
     run()

@@ -8,7 +8,6 @@ from types import TracebackType
 from typing import Any, Self, TypedDict, TypeVar, Unpack
 from urllib.parse import quote
 
-import httpx
 import msgspec
 
 from chargehand import clock, codec, errors
@@ -19,7 +18,11 @@ from chargehand.model.fleet.orders import Answer
 from chargehand.model.fleet.stacks import WorkerStacks
 from chargehand.model.job import JobRecord, State
 from chargehand.model.records import ClaimRow, CrashRecord, CrewRow, Pause, RecurringPlan
+from chargehand.system.extras import required
 from chargehand.web import answers
+
+with required("cli", "chargehand.client"):
+    import httpx
 
 RECONNECT_AFTER = 1.0
 """Seconds before an event stream that has ended is opened again."""

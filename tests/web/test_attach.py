@@ -1,6 +1,7 @@
 """What `hand.attach(app)` does to an application: nothing of the user's is shadowed, lost or left running."""
 
 import asyncio
+import importlib
 import logging
 import os
 import signal
@@ -55,9 +56,10 @@ def hand(make: Make) -> Chargehand:
         ("fastapi", "chargehand.web.attach", "web", lambda hand: hand.attach(FastAPI())),
         ("fastapi", "chargehand.web.attach", "web", lambda hand: hand.requires("read")),
         ("starlette.responses", "chargehand.web.sse", "web", lambda hand: hand.crew("c", FAULTY).ref("x").sse()),
+        ("httpx", "chargehand.client", "cli", lambda _: importlib.import_module("chargehand.client")),
         ("cronsim", "cronsim", "cron", lambda hand: hand.recurring("r", hand.crew("c", FAULTY), cron="* * * * *")),
     ],
-    ids=["attach", "requires", "sse", "cron"],
+    ids=["attach", "requires", "sse", "client", "cron"],
 )
 def test_a_missing_extra_is_named(
     hand: Chargehand, monkeypatch: pytest.MonkeyPatch, missing: str, home: str, extra: str, use: Callable[[Any], None]
