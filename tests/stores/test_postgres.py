@@ -285,6 +285,7 @@ def test_a_schema_that_shuts_older_code_out_waits_for_the_end_of_older_nodes_and
 
 
 # spec: ST-4
+@DIRECT
 def test_an_older_node_that_is_dead_does_not_keep_a_start_from_migrating(
     open_one: Opener, knows: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
