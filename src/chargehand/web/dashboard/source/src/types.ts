@@ -685,6 +685,7 @@ export type State = "cancelled" | "done" | "failed" | "queued" | "running";
 export interface StoreStatus {
   address: string;
   failing: string | null;
+  code: string | null;
   waiting_s: number | null;
   notified: boolean | null;
   unnotified: string | null;
