@@ -132,8 +132,8 @@ def test_two_nodes_share_the_work_and_one_does_what_the_other_leaves(
     assert len(fired) <= (fired[-1] - fired[0]) // 1000 + 3, "one for each second, though two nodes declare it"
 
 
-@pytest.mark.full
 # spec: MN-1, MN-3, MN-7
+@pytest.mark.full
 def test_a_node_with_a_gpu_and_one_without_run_different_crews_of_one_application(
     hand: Chargehand, world: World, node: Start
 ) -> None:
