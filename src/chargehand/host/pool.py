@@ -3,12 +3,16 @@
 from collections.abc import Generator
 from contextlib import contextmanager
 
+from chargehand import clock
 from chargehand.host import nodelock
 from chargehand.store import Store
 from chargehand.stores import open_store
 from chargehand.stores.location import Location
 from chargehand.stores.refusal import refusals
 from chargehand.system import forks
+
+KEPT = 60.0
+"""Seconds after which a store that is not used is closed, when another one is returned; servers have few sessions."""
 
 
 class StorePool:
@@ -18,7 +22,8 @@ class StorePool:
         self._location, self._synchronous = location, synchronous
         self.may_create = True
         """Whether a store that does not exist is created; False for commands that are given only its address."""
-        self._idle: list[Store] = []
+        self._idle: list[tuple[Store, float]] = []
+        """Each with the time since which it is not used. The last one is used first, so the first one is the oldest."""
         forks.in_child(self._after_fork)
 
     @contextmanager
@@ -26,7 +31,7 @@ class StorePool:
         """Lends a store to the block. With `create=False` a store that does not exist is an error."""
         idle = self._idle  # in a process forked inside the block, the store does not come back to `self._idle`
         try:
-            store = idle.pop()
+            store, _ = idle.pop()
         except IndexError:
             with refusals(self._location.node):
                 nodelock.check_namespace(self._location)
@@ -34,12 +39,27 @@ class StorePool:
         try:
             yield store
         finally:
-            idle.append(store)
+            now = clock.monotonic()
+            idle.append((store, now))
+            if idle is self._idle and len(idle) > 1:  # a forked process must not close what its parent uses
+                _close_oldest(idle, now)
 
     def close(self) -> None:
         """Closes the stores that are not in use."""
         while self._idle:
-            self._idle.pop().close()
+            self._idle.pop()[0].close()
 
     def _after_fork(self) -> None:
         self._idle = []
+
+
+def _close_oldest(idle: list[tuple[Store, float]], now: float) -> None:
+    """Closes the store that was not used for the longest time, if that is long."""
+    try:
+        store, since = idle.pop(0)  # taken away first: other threads use the list
+    except IndexError:
+        return
+    if now - since < KEPT:
+        idle.insert(0, (store, since))
+    else:
+        store.close()
