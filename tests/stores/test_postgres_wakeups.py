@@ -131,6 +131,7 @@ def test_writers_report_what_concerns_nodes_after_their_commit(url: str, store: 
             assert tx.jobs.retry(["one"])
         assert received(by) == JOBS
         roll_back(store, lambda tx: tx.jobs.enqueue([job()]))
+        stopped.now += 1
         with store.transaction() as tx:
             tx.jobs.delete(["nobody"])
         assert nothing(url, by), "what was rolled back, or concerns no node"
@@ -221,23 +222,14 @@ def test_a_notification_that_fails_changes_nothing(
         hand.close()
 
 
-def test_a_connection_that_ends_during_the_notification_is_replaced(
-    url: str, store: PostgresStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    dying = b"SELECT pg_terminate_backend(pg_backend_pid()), $1"
-    monkeypatch.setitem(session._SQL, "notify", dying)  # pyright: ignore[reportPrivateUsage]
-    assert put(store, job("one"))[0].created
-    assert state(store, "one") is State.QUEUED
-    assert store.session.number == 2
-
-
 def test_behind_a_pooler_writers_notify_but_nobody_listens(
     url: str, open_one: Callable[..., PostgresStore], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = driver.connect
 
     def pooled(address: Any, settings: dict[str, str], **options: Any) -> driver.Opened:
-        opened = real(address, {"search_path": "pg_catalog"}, **options)
+        opened = real(address, settings, **options)
+        opened.connection.execute(b"SET search_path = pg_catalog", prepare=False)
         text = msgspec.json.encode({**settings, "search_path": address.schema}).decode()
         return msgspec.structs.replace(opened, backend=None, settings=text)
 
