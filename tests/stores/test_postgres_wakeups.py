@@ -186,6 +186,7 @@ def test_a_node_reports_only_what_its_ledger_says(url: str, node: PostgresStore)
         assert nothing(url, by)
         node.turn(Batch(requests=(Request("t", (job("two"),)),), wakeups=frozenset(JOBS)), ME)
         assert received(by) == JOBS
+        node.turn(Batch(poll=True), ME)
         node.turn(Batch(poll=True, wakeups=frozenset({Wakeup.JOBS, Wakeup.ORDERS})), ME)
         assert received(by) == JOBS | ORDERS
         assert not node.changed(), "its own notifications are no writes of others"
