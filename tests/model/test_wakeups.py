@@ -32,6 +32,8 @@ def test_jobs_are_reported_at_once_and_then_only_now_and_then() -> None:
     assert debounce.begin(T)
     assert not debounce.begin(T + NOTIFY_EVERY * 0.99)
     assert debounce.begin(T + NOTIFY_EVERY)
+    debounce.undo()
+    assert debounce.begin(T + NOTIFY_EVERY), "its transaction has failed"
     debounce.failed(T + 1)
     assert not debounce.begin(T + 1 + AFTER_FAILURE / 2)
     assert debounce.begin(T + 1 + AFTER_FAILURE)

@@ -171,6 +171,26 @@ def test_a_commit_that_takes_long_is_reported_all_the_same(
         assert received(by) == JOBS
 
 
+def spoilt(store: PostgresStore) -> None:
+    """Enqueues in a transaction that the server refuses to commit."""
+    with store.transaction() as tx:
+        tx.jobs.enqueue([job()])
+        tx.execute("INSERT INTO song VALUES (1), (1)")
+
+
+def test_a_commit_that_fails_reports_nothing_and_the_next_one_is_reported(
+    url: str, store: PostgresStore, stopped: Clock
+) -> None:
+    with store.transaction() as tx:
+        tx.execute("CREATE TABLE song (id int UNIQUE DEFERRABLE INITIALLY DEFERRED)")
+    with listener(url) as by:
+        with pytest.raises(StoreError):
+            spoilt(store)
+        assert nothing(url, by)
+        put(store, job())
+        assert received(by) == JOBS
+
+
 def test_stores_in_one_database_do_not_wake_each_other(url: str, store: PostgresStore) -> None:
     other = PostgresStore(parse(pgserver.new_store()))
     with listener(url) as by:
