@@ -32,6 +32,8 @@ def test_jobs_are_reported_at_once_and_then_only_now_and_then() -> None:
     assert debounce.begin(T)
     assert not debounce.begin(T + NOTIFY_EVERY * 0.99)
     assert debounce.begin(T + NOTIFY_EVERY)
+    debounce.undo()
+    assert debounce.begin(T + NOTIFY_EVERY), "its transaction has failed"
     debounce.failed(T + 1)
     assert not debounce.begin(T + 1 + AFTER_FAILURE / 2)
     assert debounce.begin(T + 1 + AFTER_FAILURE)
@@ -139,10 +141,14 @@ def test_a_node_looks_only_for_workers_that_are_free() -> None:
     committed(made)
     assert made.notified(T) == ["queue-a", "queue-b"]
     assert made.pools["c"].check_store, "its first worker asks"
-    made.pause(["b"], T)
+    made.pause(["b", "c"], T)
+    made.pools["c"].asleep = 1
     assert made.notified(T) == ["queue-a"]
     made.hint("queue-a")
     assert made.notified(T) == [], "it is about to claim"
+    made = ledger()
+    serve(made, "w0")
+    committed(made)
     made.close(T)
     assert made.notified(T) == []
 
@@ -152,8 +158,10 @@ def test_a_busy_node_asks_for_what_it_was_notified_of_when_a_worker_is_free() ->
     made.pools["a"].check_store = False
     assert made.notified(T) == []
     assert (made.batch_due(T + 0.001) or 0) > T + 0.01, "nobody is free"
-    made.finished("w0", Done("1"), T + 1, pid=1)
-    assert committed(made, T + 1).wants
+    made.finished("w0", Done("1"), T + 0.1, pid=1)
+    batch = committed(made, T + 0.1)
+    assert batch.wants
+    assert not batch.poll
 
 
 def test_a_node_with_prefetched_claims_looks_for_more_urgent_jobs() -> None:

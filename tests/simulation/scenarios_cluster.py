@@ -377,6 +377,7 @@ def jobs_that_come_together(_: Stage) -> None:
         world.lost_notifications, world.notified_after = 0.0, (0.0001,)
         world.latency = lambda: 0.0001
         world.planned_fates = [Fate(10.0), Fate(10.0)]
+        pass_by(world, 0.2)  # the nodes poll at other times
         jobs = world.enqueue("go", 1)
         pass_by(world, NOTIFY_EVERY * 0.9)
         assert started(world, jobs[0])

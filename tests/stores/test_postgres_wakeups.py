@@ -131,6 +131,7 @@ def test_writers_report_what_concerns_nodes_after_their_commit(url: str, store: 
             assert tx.jobs.retry(["one"])
         assert received(by) == JOBS
         roll_back(store, lambda tx: tx.jobs.enqueue([job()]))
+        stopped.now += 1
         with store.transaction() as tx:
             tx.jobs.delete(["nobody"])
         assert nothing(url, by), "what was rolled back, or concerns no node"
@@ -170,6 +171,26 @@ def test_a_commit_that_takes_long_is_reported_all_the_same(
         assert received(by) == JOBS
 
 
+def spoilt(store: PostgresStore) -> None:
+    """Enqueues in a transaction that the server refuses to commit."""
+    with store.transaction() as tx:
+        tx.jobs.enqueue([job()])
+        tx.execute("INSERT INTO song VALUES (1), (1)")
+
+
+def test_a_commit_that_fails_reports_nothing_and_the_next_one_is_reported(
+    url: str, store: PostgresStore, stopped: Clock
+) -> None:
+    with store.transaction() as tx:
+        tx.execute("CREATE TABLE song (id int UNIQUE DEFERRABLE INITIALLY DEFERRED)")
+    with listener(url) as by:
+        with pytest.raises(StoreError):
+            spoilt(store)
+        assert nothing(url, by)
+        put(store, job())
+        assert received(by) == JOBS
+
+
 def test_stores_in_one_database_do_not_wake_each_other(url: str, store: PostgresStore) -> None:
     other = PostgresStore(parse(pgserver.new_store()))
     with listener(url) as by:
@@ -185,6 +206,7 @@ def test_a_node_reports_only_what_its_ledger_says(url: str, node: PostgresStore)
         assert nothing(url, by)
         node.turn(Batch(requests=(Request("t", (job("two"),)),), wakeups=frozenset(JOBS)), ME)
         assert received(by) == JOBS
+        node.turn(Batch(poll=True), ME)
         node.turn(Batch(poll=True, wakeups=frozenset({Wakeup.JOBS, Wakeup.ORDERS})), ME)
         assert received(by) == JOBS | ORDERS
         assert not node.changed(), "its own notifications are no writes of others"
@@ -221,23 +243,14 @@ def test_a_notification_that_fails_changes_nothing(
         hand.close()
 
 
-def test_a_connection_that_ends_during_the_notification_is_replaced(
-    url: str, store: PostgresStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    dying = b"SELECT pg_terminate_backend(pg_backend_pid()), $1"
-    monkeypatch.setitem(session._SQL, "notify", dying)  # pyright: ignore[reportPrivateUsage]
-    assert put(store, job("one"))[0].created
-    assert state(store, "one") is State.QUEUED
-    assert store.session.number == 2
-
-
 def test_behind_a_pooler_writers_notify_but_nobody_listens(
     url: str, open_one: Callable[..., PostgresStore], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = driver.connect
 
     def pooled(address: Any, settings: dict[str, str], **options: Any) -> driver.Opened:
-        opened = real(address, {"search_path": "pg_catalog"}, **options)
+        opened = real(address, settings, **options)
+        opened.connection.execute(b"SET search_path = pg_catalog", prepare=False)
         text = msgspec.json.encode({**settings, "search_path": address.schema}).decode()
         return msgspec.structs.replace(opened, backend=None, settings=text)
 

@@ -52,6 +52,10 @@ class Debounce:
         self.next_at = now + NOTIFY_EVERY
         return True
 
+    def undo(self) -> None:
+        """Records that what was being reported is not: its transaction has failed."""
+        self.next_at = 0.0
+
     def failed(self, now: float) -> None:
         """Records that a notification failed."""
         self.next_at = now + AFTER_FAILURE

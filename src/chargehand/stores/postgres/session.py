@@ -354,6 +354,7 @@ class Session:
     def _not_notified(self, committed: Cursor | None, error: psycopg.Error) -> None:
         """Raises the error, unless the transaction has committed, and only its notifications have failed."""
         if committed is None or committed.statusmessage is None:
+            self._debounce.undo()
             raise error
         self._note_failure(error)
 
