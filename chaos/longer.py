@@ -176,7 +176,7 @@ class HeldKey(Scene):
     def _load(self) -> Generator[list[str]]:
         """Enqueues jobs at an even rate, and the key in three ways: through a node, directly, and from a handler."""
         over, refused = threading.Event(), list[str]()
-        direct = Chargehand(self.server.url, folder=self.folder / "state-caller")
+        direct = Chargehand(f"{self.server.url}&application_name=caller", folder=self.folder)  # finds no node beside it
         direct.crew("work", "chaos.handlers:Worker", max_attempts=app.MANY_ATTEMPTS)
         threads = [
             threading.Thread(target=self._enqueue_evenly, args=(over,)),
