@@ -100,7 +100,7 @@ def serving() -> Generator[Machine]:
     try:
         os.chmod(place, 0o711)
         with (place / "log").open("wb") as log:
-            server = Server(Site(place), "", output=log.fileno(), **SETTINGS)
+            server = Server(Site(place), "", before=None, output=log.fileno(), **SETTINGS)
             server.initialise()
             server.start()
             try:
