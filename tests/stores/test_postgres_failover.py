@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from builders import DIRECT, EARLIER_ME, ME, everything, job, put, register, state
+from builders import DIRECT, EARLIER_ME, ME, everything, job, put, register, state, take_one
 
 import pgserver
 from chargehand.errors import StoreError
@@ -30,6 +30,7 @@ if (packages := pgserver.missing()) is not None:
 import psycopg
 
 from chargehand.stores.postgres import beats, errors, statements
+from chargehand.stores.postgres.session import numbers
 from chargehand.stores.postgres.store import PostgresStore
 
 pytestmark = DIRECT
@@ -450,3 +451,56 @@ def waits(store: PostgresStore) -> bool:
     """Whether the session of this store waits for a lock."""
     asked = f"SELECT wait_event_type = 'Lock' FROM pg_stat_activity WHERE pid = {store.session.backend}"
     return pgserver.admin(asked) == [(True,)]
+
+
+# rows that others write to
+
+
+# spec: ST-3
+@pytest.mark.parametrize("by", ["delete", "prune"])
+def test_a_job_that_is_deleted_while_it_is_retried_is_gone(open_one: Opener, by: str) -> None:
+    store, person = open_one(), open_one()
+    put(store, job("one"))
+    with store.transaction() as tx:
+        tx.jobs.cancel(["one"])
+
+    def retry() -> list[str]:
+        with person.transaction() as tx:
+            return tx.jobs.retry(["one"])
+
+    with ThreadPoolExecutor(1) as pool:
+        with store.transaction() as tx:
+            if by == "delete":
+                assert tx.jobs.delete(["one"]) == ["one"]
+            else:
+                (seq,) = store.session.rows(b"SELECT seq FROM chargehand_end")[0]
+                store.session.send(statements.load("store")["prune_jobs"], (numbers([seq]),))
+            retried = pool.submit(retry)
+            eventually(lambda: waits(person), what="the retry waits for the deletion")
+        assert retried.result(10) == []
+    assert store.session.rows(b"SELECT seq FROM chargehand_live") == []
+    assert store.jobs.counts() == []
+
+
+# spec: MN-2
+def test_a_job_that_another_node_has_claimed_meanwhile_is_not_released(open_one: Opener) -> None:
+    """Two nodes release the jobs of a dead one, and a node that has just started claims one of them in between."""
+    first, second, new = open_one(), open_one(), open_one()
+    put(first, job("one"))
+    take_one(first, holder=Holder("dead", "dead"))
+    late = Holder("late", "late")
+
+    def release() -> list[Settlement]:
+        with second.transaction() as tx:
+            return tx.jobs.recover(Holder("second", "second"), "gone")
+
+    with ThreadPoolExecutor(1) as pool:
+        with first.transaction() as tx:
+            assert len(tx.jobs.recover(Holder("first", "first"), "gone")) == 1
+            released = pool.submit(release)
+            eventually(lambda: waits(second), what="the second one waits for the first")
+            register(new, holder=late)
+            (grant,) = tx.jobs.claim([Want("q", "q", 1)], late)  # as if at once after the commit
+            assert len(grant.claims) == 1
+        assert released.result(10) == []
+    assert [each.node for each in first.jobs.claims()] == ["late"]

@@ -153,6 +153,11 @@ class PostgresJobs(Adding):
         policy: JobPolicy = DEFAULT_POLICY,
     ) -> list[Settlement]:
         rows = self._db.rows(_CLAIM["orphans"], (self._now, holder.life, list(spare), holder.node))
+        if rows:
+            # If a row was released by others, and claimed again, while the statement waited for it, its new life may be
+            # one of a node that had not been registered when the statement began.
+            living = {life for (life,) in self._db.rows(_CLAIM["living_of"], ([row[6] for row in rows], holder.node))}
+            rows = [row for row in rows if row[6] not in living]
         orphans = [
             Orphan(
                 claim=Claim(

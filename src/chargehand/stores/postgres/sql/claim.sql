@@ -130,6 +130,10 @@ WHERE t.claim IS NOT NULL AND t.incarnation <> $2
   AND (cardinality($3::text[]) = 0 OR t.worker IS NOT NULL AND t.worker <> ALL ($3::text[]))
 ORDER BY t.seq FOR UPDATE OF t
 
+-- name: living_of
+-- Those of these lives that belong to a living node of another name.
+SELECT incarnation FROM chargehand_node WHERE incarnation = ANY ($1::text[]) AND name <> $2
+
 -- name: give_back
 -- Ends claims of a turn whose commit was not acknowledged: no worker ever had these jobs.
 UPDATE chargehand_live SET claim = NULL, incarnation = NULL, node = NULL, worker = NULL, ahead = NULL

@@ -7,7 +7,8 @@
 WITH e AS MATERIALIZED (
   SELECT * FROM json_to_recordset($2::json) AS e(
     seq bigint, claim bigint, state text, delay_ms bigint, result text, error text, reason text, failures int,
-    crashes int, interruptions int, failed_in text, worker text, pid int, duration_ms bigint, outcome text)),
+    crashes int, interruptions int, failed_in text, worker text, pid int, duration_ms bigint, outcome text)
+  ORDER BY seq),  -- as everybody locks these rows
 h AS MATERIALIZED (
   SELECT e.seq, e.claim, e.delay_ms, e.result, e.error, e.failures, e.worker, e.pid, e.duration_ms, e.outcome,
     t.queue, t.started_ms, t.run_at_ms, t.cancel_ms, t.retried_ms, t.progress,
@@ -59,10 +60,12 @@ FROM json_to_recordset($2::json) AS e(seq bigint, claim bigint, worker text, age
 WHERE t.seq = e.seq AND t.claim IS NOT DISTINCT FROM e.claim
 
 -- name: cancel
-WITH h AS MATERIALIZED (
-  SELECT e.nr, j.id, t.*
-  FROM unnest($2::text[]) WITH ORDINALITY AS e(id, nr) JOIN chargehand_job j ON j.id = e.id
-    CROSS JOIN LATERAL (SELECT * FROM chargehand_live l WHERE l.seq = j.seq FOR UPDATE) AS t),
+WITH j AS MATERIALIZED (
+  SELECT e.nr, j.id, j.seq FROM unnest($2::text[]) WITH ORDINALITY AS e(id, nr) JOIN chargehand_job j ON j.id = e.id
+  ORDER BY j.seq),  -- as everybody locks these rows
+h AS MATERIALIZED (
+  SELECT j.nr, j.id, t.*
+  FROM j CROSS JOIN LATERAL (SELECT * FROM chargehand_live l WHERE l.seq = j.seq FOR UPDATE) AS t),
 gone AS (DELETE FROM chargehand_live WHERE seq = ANY (ARRAY(SELECT seq FROM h WHERE claim IS NULL))),
 fin AS (
   INSERT INTO chargehand_end (seq, finished_ms, started_ms, run_at_ms, cancel_ms, retried_ms, attempts, crashes,
@@ -85,11 +88,13 @@ SELECT t.seq, t.queue, t.node, t.incarnation, t.worker, greatest(0, {now} - t.st
 FROM chargehand_job j JOIN chargehand_live t ON t.seq = j.seq WHERE j.id = $2 AND t.claim = $3::bigint FOR UPDATE OF t
 
 -- name: retry
-WITH made AS (
+-- The row is locked first: the job may be about to be deleted.
+WITH ended AS MATERIALIZED (
+  SELECT j.*, x.started_ms FROM chargehand_job j JOIN chargehand_end x ON x.seq = j.seq
+  WHERE j.id = $2 AND x.state IN ('failed', 'cancelled') FOR UPDATE OF x),
+made AS (
   INSERT INTO chargehand_live (seq, place, rank, queue, key, limit_key, run_at_ms, retried_ms, started_ms)
-  SELECT j.seq, j.seq, j.rank, j.queue, {lookup j.key}, {lookup j.limit_key}, {now}, {now}, x.started_ms
-  FROM chargehand_job j JOIN chargehand_end x ON x.seq = j.seq
-  WHERE j.id = $2 AND x.state IN ('failed', 'cancelled')
+  SELECT seq, seq, rank, queue, {lookup key}, {lookup limit_key}, {now}, {now}, started_ms FROM ended
   ON CONFLICT DO NOTHING RETURNING seq),
 gone AS (DELETE FROM chargehand_end WHERE seq IN (SELECT seq FROM made))
 SELECT seq FROM made
@@ -139,7 +144,7 @@ SELECT t.seq, a.claim, a.ended_ms - {now}
 FROM chargehand_live t CROSS JOIN LATERAL (
   SELECT claim, started_ms + duration_ms AS ended_ms FROM chargehand_attempt WHERE job = t.seq
   ORDER BY nr DESC LIMIT 1) AS a
-WHERE t.waits = 'time' AND a.ended_ms > {now} + $2::bigint
+WHERE t.waits = 'time' AND t.started_ms IS NOT NULL AND a.ended_ms > {now} + $2::bigint
 
 -- name: retry_earlier
 UPDATE chargehand_live SET run_at_ms = run_at_ms - $2::bigint WHERE seq = $1::bigint
