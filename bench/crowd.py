@@ -1,12 +1,11 @@
 """A store with very many jobs of one state, created quickly and processed as a node does."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from chargehand import Chargehand, Crew, clock
 from chargehand.model.batch import Batch, Grant, Want
-from chargehand.model.job import Done, Settlement, settle
+from chargehand.model.job import ClaimName, Done, Settlement, settle
 from chargehand.model.records import CrewRow, Holder
 from chargehand.stores import open_store
 
@@ -81,7 +80,7 @@ class Crowd:
         """Returns a batch that settles the held jobs and claims as many."""
         return Batch(settlements=self._held, wants=(Want("later", "later", SIZE),))
 
-    def took(self, grant: Grant, lost: Sequence[object] = ()) -> None:
+    def took(self, grant: Grant, lost: tuple[ClaimName, ...] = ()) -> None:
         """Takes the result of the batch, and refills the queue."""
         if len(grant.claims) != SIZE or lost:
             raise RuntimeError(f"a claim of {SIZE} returned {len(grant.claims)}, {len(lost)} were lost")

@@ -1,14 +1,21 @@
 """Tests for the requests that reach a node through the store: each is carried out once, and answered."""
 
+from types import SimpleNamespace
+from typing import Any
+
 import msgspec
 
 from chargehand.errors import UnknownCrew
 from chargehand.model import chores
+from chargehand.model.fleet.fleet import Fleet
+from chargehand.model.fleet.orders import Verb
+from chargehand.model.fleet.policy import LivenessPolicy, RestartPolicy, StartPolicy, Terms
 from chargehand.model.ledger import Ledger
 from chargehand.model.records import NodeRequest
 from chargehand.node import inbox
 from chargehand.node.inbox import Inbox
 from chargehand.node.replies import Token, reply, waits
+from chargehand.node.requests import Requests
 from chargehand.protocol.control import Call
 
 
@@ -74,3 +81,12 @@ def test_an_answer_that_is_too_long_is_refused() -> None:
     assert len(desk.receive(request("1", "a" * (inbox.ANSWER_LIMIT - 100)))["1"] or "") > inbox.ANSWER_LIMIT - 100
     answer = msgspec.json.decode(desk.receive(request("2", "a" * inbox.ANSWER_LIMIT))["2"] or "")
     assert "bytes" in answer["error"]
+
+
+# spec: SE-5, MN-3
+def test_the_operator_log_names_the_node_of_an_order_if_there_may_be_several() -> None:
+    fleet = Fleet({"q": Terms(workers=1)}, RestartPolicy(), LivenessPolicy(), StartPolicy(), lambda: 0.0)
+    for shared, target in ((False, "q"), (True, "studio/q")):
+        anything: Any = SimpleNamespace(node="studio", crews=())
+        requests = Requests(anything, fleet, Desk().ledger, anything, anything, anything, shared=shared)
+        assert requests._deed(Verb.STOP, Call(call=1, scope="q", who="me")).target == target

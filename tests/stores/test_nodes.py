@@ -29,6 +29,7 @@ from chargehand.model.records import (
     GivenUpMark,
     HealthNote,
     Holder,
+    LastLife,
     NodeAbout,
     NodeRequest,
     OtherNodes,
@@ -48,7 +49,7 @@ if (packages := pgserver.missing()) is not None:
     pytest.skip(f"several nodes are NOT tested: pip install {packages}", allow_module_level=True)
 
 from chargehand.node.store_thread import Failure, News, Opened, StoreThread, Unusable
-from chargehand.stores.postgres import beats
+from chargehand.stores.postgres import beats, driver
 from chargehand.stores.postgres.reading import LONGEST_REQUEST_MS
 from chargehand.stores.postgres.store import PostgresStore
 
@@ -935,3 +936,38 @@ def test_a_turn_that_meets_a_lock_has_beaten(open_one: Opener) -> None:
     assert after is not None
     assert (after.beat or 0) > (before.beat or 0)
     os.close(thread.ready)
+
+
+# spec: RP-10, MN-1
+def test_a_node_whose_name_is_taken_over_from_another_machine_died_unless_it_was_asked_to_stop() -> None:
+    own = msgspec.structs.replace(OWN, machine="here")
+    thread = StoreThread(
+        PostgresStore, ME, [], own, Retention(), (), True, dict, lambda _: True, JobPolicy()
+    )  # fmt: skip
+    elsewhere = NodeAbout(pid=1, start=1, boot="another", pid_namespace="1")
+    asked = msgspec.structs.replace(elsewhere, asked=True)
+    assert thread._find_died(LastLife("there", elsewhere, beat=7)) == ("there",)
+    assert thread._find_died(LastLife("there", asked, beat=7)) == ()
+    assert thread._find_died(LastLife("here", own, beat=7)) == (), "the record of its processes says that it was asked"
+    assert thread._find_died(LastLife("earlier boot", elsewhere)) == (), "in a store for one node"
+    assert thread._find_died(None) == ()
+    os.close(thread.ready)
+
+
+# spec: WK-12
+def test_a_limit_that_is_lifted_may_bring_back_any_number_of_jobs(
+    open_one: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(driver.NODE_SETTINGS, "statement_timeout", "1s")
+    store = open_one(node=True)
+    register(store, crew("q", limit_per_key=1))
+    put(store, *(job(f"j{number}", limit_key="x") for number in range(3)))
+    assert len(store.turn(Batch(wants=(Want("q", "q", 3),)), ME).grants[0].claims) == 1
+    pgserver.admin(
+        f"""CREATE FUNCTION {store.session.address.schema}.slow() RETURNS trigger LANGUAGE plpgsql
+        AS $$ BEGIN IF old.waits = 'limit' THEN PERFORM pg_sleep(0.6); END IF; RETURN new; END $$;
+        CREATE TRIGGER slow BEFORE UPDATE ON {store.session.address.schema}.chargehand_live
+        FOR EACH ROW EXECUTE FUNCTION {store.session.address.schema}.slow()"""
+    )
+    register(store, crew("q"))
+    assert len(store.turn(Batch(wants=(Want("q", "q", 3),)), ME).grants[0].claims) == 2

@@ -114,6 +114,14 @@ def test_what_nobody_answered_is_left_out_and_said_so() -> None:  # spec: HT-5
     assert "queue_jobs" not in found
 
 
+def test_a_process_without_a_node_knows_from_the_store_which_queues_nobody_serves() -> None:  # spec: HT-5
+    counts = [Counts(queue="served", queued=1), Counts(queue="waits", queued=1)]
+    facts = MetricFacts(
+        status=None, counts=counts, waiting={}, since_crash={}, shared=True, unserved={"waits": "no crew serves it"}
+    )
+    assert samples(facts)["queue_unserved"] == {"queue=served": 0, "queue=waits": 1}
+
+
 def test_no_name_can_break_the_format() -> None:  # spec: SE-4
     strange = 'a"b\\c\nd'
     found = samples(MetricFacts(status=STATUS, counts=[Counts(queue=strange, queued=1)], waiting={}, since_crash={}))

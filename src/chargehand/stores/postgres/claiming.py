@@ -200,4 +200,5 @@ def set_limits(db: Session, crews: Sequence[CrewRow]) -> None:
         elif limit != before.get(queue):
             db.send(_SQL["set_limit"], (queue, limit.queue, limit.key))
     for queue in limits.relaxed(before, after):
-        db.send(_SQL["bring_all_back"], (queue,))
+        with db.unhurried():  # there may be millions
+            db.send(_SQL["bring_all_back"], (queue,))

@@ -419,6 +419,14 @@ class Session:
             connection.silence = usual
 
     @contextmanager
+    def unhurried(self) -> Generator[None]:
+        """Sets no limit for the duration of the statements of the block, inside a transaction."""
+        with self.patience():
+            self._set_locally("statement_timeout", "0")
+            yield
+            self._set_locally("statement_timeout", self._settings.get("statement_timeout", "0"))
+
+    @contextmanager
     def attempt(self, patience_ms: int) -> Generator[None]:
         """Waits only so long for locks in the block, inside a transaction or a pipeline.
 
@@ -427,10 +435,10 @@ class Session:
         connection, pipeline = self.connection, self._pipeline
         usual = self._settings.get("lock_timeout", "0")
         begun = self.send(b"SAVEPOINT attempt")
-        self._set_lock_timeout(f"{patience_ms}ms")
+        self._set_locally("lock_timeout", f"{patience_ms}ms")
         try:
             yield
-            self._set_lock_timeout(usual)
+            self._set_locally("lock_timeout", usual)
             self.send(b"RELEASE SAVEPOINT attempt")
             if pipeline is not None:
                 pipeline.sync()
@@ -448,8 +456,8 @@ class Session:
             connection.execute(b"RELEASE SAVEPOINT attempt", prepare=False)
             raise described(error, self.address) from error
 
-    def _set_lock_timeout(self, value: str) -> None:
-        self.send(_SQL["settings"], (as_setting("lock_timeout", value), True))
+    def _set_locally(self, name: str, value: str) -> None:
+        self.send(_SQL["settings"], (as_setting(name, value), True))
 
     def _roll_back(self, opened: Opened | None) -> None:
         if opened is None or opened is not self._opened or opened.connection.closed:
