@@ -24,6 +24,10 @@ LEASE = 6.0
 LEASED = msgspec.structs.replace(LIVELY, lease=LEASE, node_beat=0.5, cancel=2.0)
 """For several nodes: how long each waits for the others."""
 
+SHIPPED, CAREFUL, CHURN = "shipped", "careful", "churn"
+"""Further limits. SHIPPED and CAREFUL: the default leases, without and with a crew whose jobs stop if their node is cut
+off. CHURN: as 'lifted', with one more crew for tens of thousands of jobs."""
+
 MANY_ATTEMPTS = 30
 """A job that settles itself fails whenever the server is away."""
 WORK, SETTLE = 4, 2
@@ -42,15 +46,23 @@ def insert(table: str, columns: int = 1) -> str:
 
 
 def hand_of(folder: Path, limits: str) -> Chargehand:
-    """Returns the application, equal in hosts, enqueuer and test; `limits` is 'lifted' or 'default'."""
+    """Returns the application, equal in hosts, enqueuer and test; `limits` is 'default', 'lifted' or one of those."""
     if limits == "default":
         hand = Chargehand(store_of(folder), restart=HASTY, liveness=LIVELY)
         hand.crew("idle", "chaos.handlers:Worker", workers=2)
         return hand
-    hand = Chargehand(store_of(folder), restart=LIFTED, liveness=LEASED if SERVER in os.environ else LIVELY)
+    shipped = limits in (SHIPPED, CAREFUL)
+    lively = None if shipped else LEASED if SERVER in os.environ else LIVELY
+    hand = Chargehand(store_of(folder), restart=LIFTED, liveness=lively)
     tries = MANY_ATTEMPTS if SERVER in os.environ else DEFAULT_MAX_ATTEMPTS
     hand.crew("work", "chaos.handlers:Worker", workers=WORK, max_attempts=tries)
     hand.crew("settle", "chaos.handlers:Settler", workers=SETTLE, transactional=True, max_attempts=tries)
+    if shipped:
+        hand.crew("long", "chaos.handlers:Long", workers=1, max_attempts=tries)
+    if limits == CHURN:
+        hand.crew("churn", "chaos.handlers:Churn", workers=1)
+    if limits == CAREFUL:
+        hand.crew("careful", "chaos.handlers:Long", workers=1, max_attempts=tries, when_cut_off="stop")
     return hand
 
 

@@ -1,4 +1,7 @@
-"""The handlers. Each job has a file with the lines `start`, then `end` or `raise`, written before any report."""
+"""The handlers. Each job has a file with the lines `start`, then `end` or `raise`, written before any report.
+
+Their times are those of the monotonic clock, which all processes of a machine share.
+"""
 
 import os
 import subprocess
@@ -8,7 +11,11 @@ from typing import Any
 from chaos import ledger
 from chaos.app import FOLDER, insert
 from chargehand import Handler, Job, clock
+from chargehand.crew import JobOptions
 from chargehand.processes import proc
+
+TICK, AGAIN = 0.1, 0.5
+"""Seconds between two lines of a long job, and seconds that such a job takes if it was interrupted before."""
 
 
 class AsTold(Exception):
@@ -39,13 +46,14 @@ class Worker(Handler[dict[str, Any], int]):
         payload = job.payload
         if payload["do"] == "child":
             self.start_child(payload["child"])
-        if payload["do"] == "follow":
-            follower = job.enqueue("work", {"do": "nothing", "ms": 1.0, "parent": job.id})
+        if payload["do"] in ("follow", "follow held"):
+            options: JobOptions = {"key": payload["key"]} if "key" in payload else {}
+            follower = job.enqueue("work", {"do": "nothing", "ms": 1.0, "parent": job.id}, **options)
             self.note(job.id, "follow", follower)
         clock.sleep(payload["ms"] / 1000)
         if payload["do"] == "raise" and job.attempt == 1:
             raise AsTold("once")
-        self.note(job.id, "end", self.pid)
+        self.note(job.id, "end", self.pid, clock.monotonic())
 
     def note(self, job_id: str, *words: object) -> None:
         """Appends a line to the file of the job."""
@@ -53,7 +61,7 @@ class Worker(Handler[dict[str, Any], int]):
 
     def begin(self, job_id: str) -> None:
         """Records that this process runs the job, and whether another live process runs it too."""
-        self.note(job_id, "start", self.pid, self.start, clock.monotonic())
+        self.note(job_id, "start", self.pid, self.start, clock.monotonic(), os.environ.get("CHARGEHAND_NODE", ""))
         others = executions(ledger.read(self.folder / "jobs" / job_id))
         others.remove((self.pid, self.start))
         for pid, start in others:
@@ -87,8 +95,30 @@ class Settler(Worker):
         with job.settle(self.pid) as tx:
             tx.execute(insert("chaos_row", 2), (job.id, self.pid))
             clock.sleep(job.payload["hold"] / 1000)
-            self.note(job.id, "end", self.pid)
+            self.note(job.id, "end", self.pid, clock.monotonic())
         clock.sleep(job.payload["linger"] / 1000)  # done, but not yet reported to the node
+
+
+class Churn(Handler[dict[str, Any], None]):
+    """Does nothing."""
+
+    def perform(self, job: Job[dict[str, Any]]) -> None:
+        pass
+
+
+class Long(Worker):
+    """Runs for seconds, and writes all the time that it does. A job that was interrupted is short the next time."""
+
+    def act(self, job: Job[dict[str, Any]]) -> None:
+        payload = job.payload
+        starts = sum(kind == "start" for kind, *_ in ledger.read(self.folder / "jobs" / job.id))
+        until = clock.monotonic() + (payload["seconds"] if starts == 1 else AGAIN)
+        while clock.monotonic() < until:
+            self.note(job.id, "at", self.pid, clock.monotonic())
+            if payload["do"] == "yield":
+                job.progress(0.5)  # raises an exception if the job was cancelled
+            clock.sleep(TICK)
+        self.note(job.id, "end", self.pid, clock.monotonic())
 
 
 def executions(lines: list[list[str]]) -> list[tuple[int, int]]:

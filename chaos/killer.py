@@ -78,6 +78,8 @@ class Killer:
         self._stopped: dict[int, Stopped] = {}
         self.counts: Counter[str] = Counter()
         self.wrong: list[str] = []
+        self.killed_at: list[float] = []
+        """When nodes and hosts were killed."""
         self._struck_at = 0.0
 
     @property
@@ -100,7 +102,8 @@ class Killer:
             enqueuer.kill()
             struck = True
         elif kind in ("node", "host", "both"):
-            struck = self._world.kill(kind)
+            now, struck = clock.monotonic(), self._world.kill(kind)
+            self.killed_at += [now] * struck
         else:
             struck = self._strike(kind, (view or {}).get("workers", []))
         if struck:

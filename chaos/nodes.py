@@ -5,7 +5,7 @@ import random
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,16 +37,39 @@ ON_SERVER = Questions(
 class Nodes(World):
     """The nodes, their hosts and their folders."""
 
-    def __init__(self, folder: Path, url: str, names: Sequence[str], workers: tuple[int, int], seed: int) -> None:
-        """`url` is the store. `workers` are the numbers of workers of the two crews on each node."""
-        os.environ |= {app.SERVER: url, "XDG_STATE_HOME": str(folder / f"state-{names[0]}")}
-        super().__init__(folder, "lifted")
-        self._names, self._chance = tuple(names), random.Random(seed)
-        crews = zip(("WORK", "SETTLE"), workers, strict=True)
-        self._workers = {f"CHARGEHAND_CREW_{crew}_WORKERS": str(count) for crew, count in crews}
+    def __init__(
+        self,
+        folder: Path,
+        url: str,
+        names: Sequence[str],
+        workers: Mapping[str, int],
+        seed: int,
+        *,
+        limits: str = "lifted",
+        own_url: str | None = None,
+    ) -> None:
+        """`url` is the store for the nodes, `own_url` for this process. `workers` are the numbers of workers on each
+        node."""
+        own_url = own_url or url
+        os.environ |= {app.SERVER: own_url, "XDG_STATE_HOME": str(folder / f"state-{names[0]}")}
+        super().__init__(folder, limits)
+        self._url, self._names, self._chance = url, tuple(names), random.Random(seed)
+        self._workers = dict(workers)
         self._hosts: dict[str, subprocess.Popen[bytes]] = {}
         self.elsewhere: dict[str, tuple[tuple[str, ...], str]] = {}
         """By node: a command that runs a program on another network, and the URL of the store there."""
+        self.environments: dict[str, dict[str, str]] = {}
+        """By node: variables of its environment."""
+
+    def _crews(self, name: str) -> dict[str, int]:
+        """Returns the crews of a node, and their numbers of workers."""
+        limits = self.environments.get(name, {}).get(app.LIMITS, self._limits)
+        return {crew: count for crew, count in self._workers.items() if crew != "careful" or limits == app.CAREFUL}
+
+    @property
+    def count(self) -> int:
+        """The number of workers of all nodes."""
+        return sum(sum(self._crews(name).values()) for name in self._names)
 
     def kept(self) -> Kept:
         with psycopg.connect(str(self.store), autocommit=True) as connection:
@@ -64,17 +87,25 @@ class Nodes(World):
         ]
         return {"workers": workers}
 
+    def start(
+        self, *arguments: str, log: str, program: tuple[str, ...] = (sys.executable,), **environment: str
+    ) -> "subprocess.Popen[bytes]":
+        """Starts a process of this run, on the store of the nodes."""
+        return super().start(*arguments, log=log, program=program, **{app.SERVER: self._url, **environment})
+
     def start_host(self) -> None:
         """Starts the hosts of all nodes."""
         for name in self._names:
-            self._start(name)
+            self.start_node(name)
 
-    def _start(self, name: str) -> None:
-        prefix, url = self.elsewhere.get(name, ((), str(self.store)))
+    def start_node(self, name: str) -> None:
+        """Starts the host of a node."""
+        prefix, url = self.elsewhere.get(name, ((), self._url))
+        crews = {f"CHARGEHAND_CREW_{crew.upper()}_WORKERS": str(count) for crew, count in self._crews(name).items()}
         own = {"CHARGEHAND_NODE": name, "XDG_STATE_HOME": str(self.folder / f"state-{name}"), app.SERVER: url}
         self._hosts[name] = self.start(
             "-m", "chargehand", "work", "chaos.app:hand", log=f"host-{name}-{len(self._started)}",
-            program=(*prefix, sys.executable), **own, **self._workers,
+            program=(*prefix, sys.executable), **own, **crews, **self.environments.get(name, {}),
         )  # fmt: skip
 
     def watch_host(self) -> None:
@@ -82,7 +113,7 @@ class Nodes(World):
         for name, host in list(self._hosts.items()):
             if host.poll() is not None:
                 self.wrong.append(f"host {name} exited on its own with {host.returncode}")
-                self._start(name)
+                self.start_node(name)
 
     def pid_of(self, name: str) -> int | None:
         """Returns the pid of a node, if its health row names one."""
@@ -103,9 +134,17 @@ class Nodes(World):
             host.kill()
         struck = node is None or processes.send(node, signal.SIGKILL, self.run)
         if host is not None:
-            self._start(name)
+            self.start_node(name)
             host.wait()
         return struck
+
+    def kill_for_good(self, name: str) -> None:
+        """Kills a node and its host at once with SIGKILL, and starts no other."""
+        node, host = self.pid_of(name), self._hosts.pop(name)
+        host.kill()
+        if node is None or not processes.send(node, signal.SIGKILL, self.run):
+            self.wrong.append(f"node {name} was not there to be killed")
+        host.wait()
 
     def stop(self) -> None:
         """Stops all hosts gracefully."""

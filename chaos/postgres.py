@@ -15,7 +15,9 @@ from typing import Any
 
 from chaos.judge import Verdict
 from chaos.killer import Numbers
-from chaos.scenes import SCENES, Kills
+from chaos.longer import LONGER
+from chaos.scene import Scene
+from chaos.scenes import NINE, Kills
 from chaos.servers import MEMORY, Site
 from chargehand import clock
 
@@ -40,11 +42,18 @@ def _numbers(number: Callable[[str, float], float]) -> Numbers:
     )
 
 
+SCENES: dict[str, type[Scene]] = NINE | LONGER
+USUAL = ("kills", *NINE, "outage")
+"""What runs by default, within 8 minutes."""
+
+
 def _chosen() -> list[str]:
     known = ["kills", *SCENES]
-    names = [name.strip() for name in os.environ.get("ONLY", "").split(",") if name.strip()] or known
+    names = [name.strip() for name in os.environ.get("ONLY", "").split(",") if name.strip()] or list(USUAL)
+    if names == ["all"]:
+        return known
     if unknown := [name for name in names if name not in known]:
-        sys.exit(f"ONLY={','.join(unknown)} is unknown; the scenes are {', '.join(known)}")
+        sys.exit(f"ONLY={','.join(unknown)} is unknown; the scenes are all, {', '.join(known)}")
     return names
 
 
@@ -66,14 +75,14 @@ def _report(verdict: Verdict, times: dict[str, float], counts: dict[str, int]) -
     }  # fmt: skip
     print("  " + ", ".join(f"{name}: {value:,}" for name, value in figures.items()))
     for what, seconds in times.items():
-        print(f"  work goes on {what}: {seconds:.2f} s")
+        print(f"  {what}: {seconds:.2f} s")
     for kind in VIOLATIONS:
         lines: list[str] = getattr(verdict, kind)
         for line in lines[:SHOWN]:
             print(f"  {kind.upper()}: {line[:500]}")
         if len(lines) > SHOWN:
             print(f"  {kind.upper()}: and {len(lines) - SHOWN} more")
-    return {**figures, "seconds until work goes on": {what: round(took, 2) for what, took in times.items()}}
+    return {**figures, "seconds": {what: round(took, 2) for what, took in times.items()}}
 
 
 def main(number: Callable[[str, float], float]) -> int:
@@ -91,7 +100,7 @@ def main(number: Callable[[str, float], float]) -> int:
                 skipped[name] = why
                 continue
             with _folder(name) as folder:
-                scene = Kills(site, folder, seed, numbers) if scene_of is None else scene_of(site, folder, seed)
+                scene = Kills(site, folder, seed, numbers) if scene_of is None else scene_of(site, folder, seed, number)
                 print(f"{name}: {scene.title} (seed {seed})", flush=True)
                 start = clock.monotonic()
                 verdict = scene.run()
@@ -99,5 +108,7 @@ def main(number: Callable[[str, float], float]) -> int:
                 print(f"  {'good' if verdict.good else 'BAD'} ({clock.monotonic() - start:.0f} s)", flush=True)
     good = all(result["good"] for result in results.values())
     seconds = round(clock.monotonic() - began)
-    print(json.dumps({"seed": seed, "seconds": seconds, "good": good, "skipped": skipped, "scenes": results}))
+    not_run = [name for name in ("kills", *SCENES) if name not in names]
+    summary = {"seed": seed, "seconds": seconds, "good": good, "skipped": skipped, "not run": not_run}
+    print(json.dumps({**summary, "scenes": results}))
     return 0 if good else 1

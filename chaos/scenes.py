@@ -1,176 +1,25 @@
-"""The scenes of the chaos test on PostgreSQL: what happens to the server, its clients and the network."""
+"""The nine scenes of the chaos test on PostgreSQL: what happens to the server, its clients and the network."""
 
-import os
-import random
-import shutil
 import signal
-import subprocess
 import threading
-from collections.abc import Generator
-from contextlib import ExitStack, contextmanager, suppress
+from bisect import bisect
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, ClassVar
 
 import psycopg
 
-from chaos import judge, ledger, processes
-from chaos.campaign import TABLES, Campaign
-from chaos.judge import Asked, Excuses, Verdict, fields_of
+from chaos import app, ledger
+from chaos.campaign import Campaign
+from chaos.judge import Asked, Verdict, ends_of, fields_of
 from chaos.killer import Numbers
+from chaos.networks import Network
 from chaos.nodes import Nodes
-from chaos.servers import Server, Site
-from chargehand import StoreError, clock
+from chaos.scene import HUNG, NAMES, Scene, new_server, through_pooler
+from chaos.servers import Site
+from chargehand import clock
 from chargehand.log import Event
-from chargehand.model.job import NewJob, State
-from chargehand.model.records import JobFilter
-from chargehand.processes.prctl import die_with_parent
 from chargehand.testing import eventually
-
-DURABLE = {"synchronous_commit": "on", "max_connections": "100"}
-READY = 30.0
-HUNG = 60.0
-"""Seconds after which a job that should be done, or a node that should work, counts as hung."""
-ENDED = 30.0
-NAMES = ("a", "b")
-
-
-def new_server(site: Site, folder: Path, settings: dict[str, str], *access: str) -> Server:
-    """Returns a new server that runs, and ends with this process. Its log is in the folder."""
-    me = os.getpid()
-    with open(folder / "server-log", "wb") as log:
-        output = os.dup(log.fileno())
-    server = Server(site, f"-{folder.name}", before=lambda: die_with_parent(me), output=output, **(DURABLE | settings))
-    server.initialise(*access)
-    server.start()
-    return server
-
-
-class Scene:
-    """A server, two nodes, a process that enqueues, and something that goes wrong."""
-
-    title: ClassVar[str] = ""
-    jobs: ClassVar[int] = 400
-    seconds: ClassVar[float] = 6.0
-    """How long the jobs are enqueued; what goes wrong does so in this time."""
-    settings: ClassVar[dict[str, str]] = {}
-    access: ClassVar[tuple[str, ...]] = ()
-
-    def __init__(self, site: Site, folder: Path, seed: int) -> None:
-        self.site, self.folder, self.seed = site, folder, seed
-        self.chance = random.Random(seed)
-        self.times: dict[str, float] = {}
-        """Seconds until work went on, by what had happened."""
-        self.counts: dict[str, int] = {}
-        self.wrong: list[str] = []
-        self.excuses = Excuses(outages=True)
-
-    @classmethod
-    def impossible(cls) -> str | None:
-        """Returns why this machine cannot run the scene; None if it can."""
-        return None
-
-    def run(self) -> Verdict:
-        """Runs the scene, and accounts for every job."""
-        self.server = new_server(self.site, self.folder, self.settings, *self.access)
-        with ExitStack() as stack:
-            stack.callback(lambda: self.server.process and self.server.stop())
-            url = self.prepare(stack)
-            self.world = stack.enter_context(Nodes(self.folder, url, NAMES, (2, 1), self.seed))
-            self.move_away(stack)
-            try:
-                self._act()
-            except AssertionError as error:
-                self.wrong.append(f"HUNG: {error}; {self._state()}")
-            verdict = judge.judge(self.folder, self.world.kept(), self.excuses)
-        verdict.unexpected += [*self.wrong, *self.world.wrong]
-        verdict.orphans += [f"process {pid} was left at the end" for pid in self._left]
-        return verdict
-
-    def _act(self) -> None:
-        world, self._left = self.world, list[int]()
-        with world.hand.transaction() as tx:
-            tx.execute(TABLES)
-        world.start_host()
-        eventually(lambda: self._ready() == 3 * len(NAMES), READY, what="all workers healthy at the start")
-        words = (os.getpid(), self.folder, self.jobs, clock.monotonic(), self.seconds, self.seed)
-        enqueuer = world.start("-m", "chaos.enqueuer", *map(str, words), log="enqueuer")
-        clock.sleep(self.seconds / 4)
-        self.play()
-        eventually(lambda: enqueuer.poll() is not None, HUNG, what="the enqueuing process has ended")
-        if enqueuer.returncode:
-            self.wrong.append(f"the enqueuing process exited with {enqueuer.returncode}")
-        eventually(self._is_done, HUNG, what="all jobs done")
-        eventually(lambda: self._ready() == 3 * len(NAMES), HUNG, what="all workers healthy at the end")
-        world.watch_host()
-        world.stop()
-        world.hand.close()
-        self._left = processes.all_of(world.run)
-
-    def _state(self) -> str:
-        """Returns what is not done, for people."""
-        try:
-            counts = [(each.queue, each.queued, each.running) for each in self.world.hand.counts()]
-            return f"(queue, queued, running): {counts}; claims: {self.world.hand.claims()[:3]}"
-        except StoreError as error:
-            return str(error)
-
-    def _ready(self) -> int:
-        view = self.world.view() or {"workers": []}
-        return sum(worker["status"] == "healthy" for worker in view["workers"])
-
-    def _is_done(self) -> bool:
-        with suppress(StoreError):
-            return all(count.queued == count.running == 0 for count in self.world.hand.counts())
-        return False
-
-    # what scenes define
-
-    def prepare(self, stack: ExitStack) -> str:
-        """Returns the URL of the store, after what must exist before the nodes."""
-        return self.server.url
-
-    def move_away(self, stack: ExitStack) -> None:
-        """Moves nodes to other networks, before they start."""
-
-    def play(self) -> None:
-        """Does what goes wrong."""
-        raise NotImplementedError
-
-    # what scenes use
-
-    def new_job(self, **options: Any) -> NewJob:
-        """Returns a job that does nothing, and notes it in the ledger as tried."""
-        job = self.world.hand.find_crew("work").new_job({"ms": 0.0, "do": "nothing"}, **options)
-        ledger.append(self.folder / "ledger", [("try", job.id, "one")])
-        return job
-
-    def accepted(self, *jobs: NewJob) -> None:
-        """Notes in the ledger that these jobs were enqueued."""
-        ledger.append(self.folder / "ledger", [("ack", job.id, job.id) for job in jobs])
-
-    def goes_on(self, what: str, since: float | None = None) -> None:
-        """Waits until a new job is done, and notes how long that took; the longest time counts."""
-        began = clock.monotonic() if since is None else since
-        job, made = self.new_job(priority=9), False
-        until = clock.monotonic() + HUNG
-        while clock.monotonic() < until:
-            with suppress(StoreError):
-                if not made:
-                    self.world.hand.internal.enqueue([job])
-                    made = True
-                    self.accepted(job)
-                if self.world.hand.jobs(JobFilter(ids=(job.id,), state=State.DONE)):
-                    self.times[what] = max(self.times.get(what, 0.0), clock.monotonic() - began)
-                    return
-            clock.sleep(0.01)
-        self.wrong.append(f"HUNG: {what}: no work within {HUNG:g} s")
-
-    def during(self, what: str, seconds: float) -> None:
-        """Watches for some seconds that work goes on meanwhile."""
-        until = clock.monotonic() + seconds
-        while clock.monotonic() < until:
-            self.goes_on(what)
-            clock.sleep(0.2)
 
 
 class Restart(Scene):
@@ -266,7 +115,7 @@ class Promotion(Scene):
         self.standby.promote()
         self.counts["jobs that the standby never had"] = len(self.excuses.gone)
         self.goes_on("after the loss of the primary", began)
-        self.times.pop("before")
+        self.times.pop("work goes on before")
         eventually(self._noticed, HUNG, what="both nodes have compared their claims")
 
     def _noticed(self) -> bool:
@@ -283,9 +132,16 @@ class Promotion(Scene):
 
 
 class IdleInTransaction(Scene):
-    """A caller keeps a transaction open that has enqueued a job with a key; another keeps a snapshot."""
+    """A caller keeps a transaction open that has enqueued a job with a key; another keeps a snapshot. Meanwhile tens of
+    thousands of jobs leave dead rows behind, which the server cannot remove: the effect of minutes."""
 
     title = "a caller keeps its transaction open"
+    limits = app.CHURN
+    workers: ClassVar[dict[str, int]] = {"work": 2, "settle": 1, "churn": 1}
+    settings: ClassVar[dict[str, str]] = {"autovacuum_naptime": "1s"}
+    churned: ClassVar[int] = 20_000
+    slower: ClassVar[float] = 2.0
+    """How many times slower the last jobs may be than the first."""
 
     def play(self) -> None:
         work = self.world.hand.find_crew("work")
@@ -294,9 +150,32 @@ class IdleInTransaction(Scene):
             reader.execute("SELECT count(*) FROM chargehand_job")
             ref = work.enqueue({"ms": 0.0, "do": "nothing"}, key="key-1", within=caller)
             ledger.append(self.folder / "ledger", [("try", ref.id, "one")])
-            self.during("meanwhile", 8.0)
+            self.during("at first", 1.0)
+            self._churn()
+            self.during("at the end", 1.0)
             caller.commit()
             ledger.append(self.folder / "ledger", [("ack", ref.id, ref.id)])
+
+    def _churn(self) -> None:
+        """Runs thousands of jobs in parts, for IDLE_SECONDS at least, and checks that the last are not slower."""
+        until, size = clock.monotonic() + self.number("IDLE_SECONDS", 0.0), self.churned // 10
+        rates: list[float] = []
+        while len(rates) < 10 or clock.monotonic() < until:
+            self.enqueue([self.new_job("churn", {"do": "churn"}) for _ in range(size)])
+            began = clock.monotonic()
+            self.goes_on("meanwhile")
+            eventually(self._has_churned, HUNG, what="the jobs done while the transaction is open")
+            rates.append(size / (clock.monotonic() - began))
+        self.counts["jobs done meanwhile"] = size * len(rates)
+        dead = "SELECT sum(n_dead_tup)::int FROM pg_stat_user_tables WHERE relname LIKE 'chargehand%'"
+        ((self.counts["dead rows that cannot be removed"],),) = self.server.execute(dead)
+        first, last = max(rates[:3]), max(rates[-3:])
+        self.counts |= {"jobs/s at first": round(first), "jobs/s at the end": round(last)}
+        if last * self.slower < first:
+            self.wrong.append(f"{last:.0f} jobs/s at the end, {first:.0f} at first")
+
+    def _has_churned(self) -> bool:
+        return not any(each.queued + each.running for each in self.world.hand.counts() if each.queue == "churn")
 
 
 class Readers(Scene):
@@ -340,13 +219,10 @@ class Burst(Scene):
     def play(self) -> None:
         jobs = [self.new_job() for _ in range(self.many)]
         began = clock.monotonic()
-        for start in range(0, len(jobs), 500):
-            part = jobs[start : start + 500]
-            self.world.hand.internal.enqueue(part)
-            self.accepted(*part)
+        self.enqueue(jobs)
         self.goes_on("for an urgent job")
-        eventually(self._is_done, HUNG, what="all jobs of the burst done")
-        self.times["for all of them"] = clock.monotonic() - began
+        eventually(self.is_done, HUNG, what="all jobs of the burst done")
+        self.times["work goes on for all of them"] = clock.monotonic() - began
 
 
 class Partition(Scene):
@@ -354,76 +230,36 @@ class Partition(Scene):
 
     title = "a node is cut off from the network"
     seconds = 12.0
-    here, there = "10.99.77.1", "10.99.77.2"
-    settings: ClassVar[dict[str, str]] = {"listen_addresses": here}
-    access: ClassVar[tuple[str, ...]] = (f"host all all {there}/32 trust",)
+    network: ClassVar[Network] = Network(1)
+    settings: ClassVar[dict[str, str]] = {"listen_addresses": network.addresses}
+    access: ClassVar[tuple[str, ...]] = network.access
 
     @classmethod
     def impossible(cls) -> str | None:
-        if os.geteuid() != 0:
-            return "only root can make network namespaces"
-        missing = [name for name in ("ip", "nsenter") if shutil.which(name) is None]
-        return f"these programs are missing: {missing}" if missing else None
+        return cls.network.impossible()
 
     def run(self) -> Verdict:
-        with self._network():
+        with self.network:
             return super().run()
 
-    @contextmanager
-    def _network(self) -> Generator[None]:
-        """Makes a network namespace with a line to it."""
-        self.space = f"chaos{os.getpid()}"
-        self._line = f"ch{os.getpid()}"
-        _ip("netns", "add", self.space)
-        try:
-            _ip("link", "add", self._line, "type", "veth", "peer", "name", "v", "netns", self.space)
-            _ip("addr", "add", f"{self.here}/24", "dev", self._line)
-            _ip("link", "set", self._line, "up")
-            _ip("-n", self.space, "addr", "add", f"{self.there}/24", "dev", "v")
-            _ip("-n", self.space, "link", "set", "v", "up")
-            _ip("-n", self.space, "link", "set", "lo", "up")
-            yield
-        finally:
-            _ip("link", "delete", self._line)
-            _ip("netns", "delete", self.space)
-
     def move_away(self, stack: ExitStack) -> None:
-        prefix = ("nsenter", f"--net=/run/netns/{self.space}")
-        self.world.elsewhere["b"] = (prefix, f"postgresql://postgres@{self.here}/postgres")
-
-    @contextmanager
-    def _cut(self) -> Generator[None]:
-        """Drops all packets in both directions, without a word to either side."""
-        routes = (("route", "{}", "blackhole", self.there), ("-n", self.space, "route", "{}", "blackhole", self.here))
-        for words in routes:
-            _ip(*(word.format("add") for word in words))
-        try:
-            yield
-        finally:
-            for words in routes:
-                _ip(*(word.format("delete") for word in words))
+        self.world.elsewhere["b"] = self.network.place(0)
 
     def _holders(self) -> set[str]:
         return {claim.node for claim in self.world.hand.claims()}
 
     def play(self) -> None:
         eventually(lambda: "b" in self._holders(), HUNG, what="the node has a job")
-        with self._cut():
+        with self.network.cut(0):
             began = clock.monotonic()
             self.goes_on("on the other node", began)
             eventually(lambda: "b" not in self._holders(), HUNG, what="the jobs of the node were taken back")
-            self.times["until its jobs were taken back"] = clock.monotonic() - began
+            self.times["its jobs were taken back after"] = clock.monotonic() - began
             clock.sleep(1.0)
         began = clock.monotonic()
-        late = [self.new_job() for _ in range(200)]
-        self.world.hand.internal.enqueue(late)
-        self.accepted(*late)
-        eventually(lambda: self._ready() == 3 * len(NAMES), HUNG, what="the node is back")
-        self.times["until the node was back"] = clock.monotonic() - began
-
-
-def _ip(*words: str) -> None:
-    subprocess.run(["ip", *words], check=True)
+        self.enqueue([self.new_job() for _ in range(200)])
+        eventually(self.all_healthy, HUNG, what="the node is back")
+        self.times["the node was back after"] = clock.monotonic() - began
 
 
 class Kills:
@@ -438,12 +274,14 @@ class Kills:
 
     def run(self) -> Verdict:
         """Runs the campaign on two nodes."""
-        server = new_server(self._site, self._folder, {})
-        try:
-            world = Nodes(self._folder, server.url, NAMES, (3, 1), self._seed)
-            verdict = _Killing(self._folder, self._numbers, self._seed, world).run()
-        finally:
-            server.stop()
+        with ExitStack() as stack:
+            server = new_server(self._site, self._folder, {})
+            stack.callback(server.stop)
+            url = through_pooler(stack, self._site, server, server.url)
+            world = Nodes(self._folder, url, NAMES, {"work": 3, "settle": 1}, self._seed, own_url=server.url)
+            campaign = _Killing(self._folder, self._numbers, self._seed, world)
+            verdict = campaign.run()
+        self.times["work goes on after a kill of a node or host, at most"] = campaign.longest_pause()
         self.counts = verdict.struck
         return verdict
 
@@ -454,8 +292,13 @@ class _Killing(Campaign):
     def _look_for_ghosts(self, view: dict[str, Any] | None) -> None:
         pass
 
+    def longest_pause(self) -> float:
+        """Returns the longest time from a kill of a node or host to the next end of a job."""
+        ends = sorted(ends_of(self._world.folder))
+        return max((ends[bisect(ends, at)] - at for at in self._killer.killed_at if at < ends[-1]), default=0.0)
 
-SCENES: dict[str, type[Scene]] = {
+
+NINE: dict[str, type[Scene]] = {
     "restart": Restart,
     "terminated": Terminated,
     "exhausted": Exhausted,

@@ -12,12 +12,15 @@ import subprocess
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
+
+from chargehand import clock
 
 MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 NOBODY = 65534
 WITH_PASSWORD = "with_password"
 """The members of this role must give their password; all others are trusted. A test that needs the role creates it."""
+POOLER_PORT = 6432
 SETTINGS = {
     "fsync": "off", "synchronous_commit": "off", "full_page_writes": "off", "max_connections": "200",
     "autovacuum_naptime": "1d", "listen_addresses": "", "shared_buffers": "64MB", "dynamic_shared_memory_type": "mmap",
@@ -73,12 +76,19 @@ class Site:
         ).returncode  # fmt: skip
 
     def start(
-        self, name: str, *words: object, before: Callable[[], object] | None, output: int
+        self,
+        name: str | Path,
+        *words: object,
+        before: Callable[[], object] | None,
+        output: int,
+        environment: dict[str, str] | None = None,
     ) -> "subprocess.Popen[bytes]":
-        """Starts one of the programs, which writes to the file `output`. `before` is called in the new process."""
+        """Starts one of the programs, or another one by its path, which writes to the file `output`. `before` is called
+        in the new process."""
         return subprocess.Popen(
             [self._programs / name, *map(str, words)], stdout=output, stderr=output, cwd=self.folder,
-            preexec_fn=before, user=self._user, group=self._user, extra_groups=self._groups,
+            env={**os.environ, **(environment or {})}, preexec_fn=before, user=self._user, group=self._user,
+            extra_groups=self._groups,
         )  # fmt: skip
 
 
@@ -94,6 +104,8 @@ class Server:
         self.data = site.make_folder(f"data{name}", 0o700)
         self.sockets = site.make_folder(f"sockets{name}", 0o755)
         self.process: subprocess.Popen[bytes] | None = None
+        self.environment: dict[str, str] = {}
+        """Variables of the environment in which it starts."""
 
     @property
     def url(self) -> str:
@@ -114,8 +126,9 @@ class Server:
         settings = {**SETTINGS, **self._settings}
         options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
         self.process = self._site.start(
-            "postgres", "-D", self.data, "-k", self.sockets, *options, before=self._before, output=self._output
-        )
+            "postgres", "-D", self.data, "-k", self.sockets, *options, before=self._before, output=self._output,
+            environment=self.environment,
+        )  # fmt: skip
         while self._site.run("pg_isready", "-q", "-h", self.sockets, check=False) != 0:
             if self.process.poll() is not None:
                 raise RuntimeError(f"PostgreSQL ended with status {self.process.returncode}")
@@ -152,3 +165,45 @@ class Server:
     def promote(self) -> None:
         """Makes a standby the primary."""
         self.execute("SELECT pg_promote()")
+
+
+class Pooler:
+    """A PgBouncer in front of a server, in transaction mode."""
+
+    def __init__(self, site: Site, server: Server, name: str, program: str, before: Callable[[], object]) -> None:
+        """`before` is called in the new process."""
+        self._site, self._program, self._before = site, Path(program), before
+        self._sockets = site.make_folder(f"pooler{name}", 0o755)
+        self._file = self._sockets / "ini"
+        self._file.write_text(
+            f"""[databases]
+postgres = host={server.sockets} port=5432 user=postgres dbname=postgres
+[pgbouncer]
+unix_socket_dir = {self._sockets}
+listen_port = {POOLER_PORT}
+auth_type = any
+pool_mode = transaction
+max_client_conn = 500
+default_pool_size = 20
+ignore_startup_parameters = extra_float_digits
+"""
+        )
+        self._file.chmod(0o644)
+
+    @property
+    def url(self) -> str:
+        """The URL of the database through the pooler."""
+        return f"postgresql://postgres@/postgres?host={self._sockets}&port={POOLER_PORT}"
+
+    def __enter__(self) -> Self:
+        with open(self._site.folder / f"{self._sockets.name}-log", "ab") as log:
+            self._process = self._site.start(self._program, self._file, before=self._before, output=log.fileno())
+        while not (self._sockets / f".s.PGSQL.{POOLER_PORT}").exists():
+            if self._process.poll() is not None:
+                raise RuntimeError(f"PgBouncer ended with status {self._process.returncode}")
+            clock.sleep(0.01)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.terminate()
+        self._process.wait()
