@@ -13,7 +13,7 @@ import psycopg
 
 from chaos import app, ledger
 from chaos.hosts import ROOT
-from chaos.judge import Kept, Verdict, ends_of
+from chaos.judge import Kept, Verdict
 from chaos.networks import Network
 from chaos.scene import HUNG, Scene
 from chargehand import Chargehand, LivenessPolicy, StoreBusy, StoreError, clock
@@ -145,7 +145,8 @@ class HeldKey(Scene):
 
     title = "a caller holds a key for a minute"
     limits = app.SHIPPED
-    workers: ClassVar[dict[str, int]] = {"work": 2, "settle": 1}
+    workers: ClassVar[dict[str, int]] = {"work": 2, "settle": 1, "long": 1}
+    jobs, seconds = 40, 1.0
     held: ClassVar[float] = 60.0
     rate: ClassVar[int] = 40
     key: ClassVar[str] = "held"
@@ -155,9 +156,11 @@ class HeldKey(Scene):
     """By how many seconds the longest gap may be longer than that of the minute before."""
 
     def play(self) -> None:
+        self._even: set[str] = set()
+        """Jobs that have nothing to do with the key."""
         held, work = self.number("HELD_SECONDS", self.held), self.world.hand.find_crew("work")
         with Heartbeats(self.server.url) as beats, self._load() as refused:
-            clock.sleep(2.0)
+            clock.sleep(3.0)
             before = clock.monotonic()
             clock.sleep(held)
             with psycopg.connect(self.server.url) as caller:
@@ -180,8 +183,10 @@ class HeldKey(Scene):
         direct.crew("work", "chaos.handlers:Worker", max_attempts=app.MANY_ATTEMPTS)
         threads = [
             threading.Thread(target=self._enqueue_evenly, args=(over,)),
-            threading.Thread(target=self._enqueue_key, args=(over, self.world.hand, refused)),
-            threading.Thread(target=self._enqueue_key, args=(over, direct, refused)),
+            *(
+                threading.Thread(target=self._enqueue_key, args=(over, hand, refused))
+                for hand in (self.world.hand, direct) * 2
+            ),
         ]
         for thread in threads:
             thread.start()
@@ -196,9 +201,13 @@ class HeldKey(Scene):
     def _enqueue_evenly(self, over: threading.Event) -> None:
         began, made = clock.monotonic(), 0
         while not over.wait(max(0.0, began + made / self.rate - clock.monotonic())):
-            payload = {"ms": 1.0, "do": "nothing" if made % self.rate else "follow held", "key": self.key}
-            self.enqueue([self.new_job("work", payload)])
             made += 1
+            if made % self.rate == 0:
+                self.enqueue([self.new_job("work", {"ms": 1.0, "do": "follow held", "key": self.key})])
+                continue
+            job = self.new_job("work", {"ms": 1.0, "do": "nothing"})
+            self._even.add(job.id)
+            self.enqueue([job])
 
     def _enqueue_key(self, over: threading.Event, hand: Chargehand, refused: list[str]) -> None:
         while not over.wait(0.1):
@@ -212,7 +221,9 @@ class HeldKey(Scene):
                 ledger.append(self.folder / "ledger", [("ack", job.id, got.id)])
 
     def _compare(self, beats: Heartbeats, before: float, meanwhile: float, over: float) -> None:
-        ends = list(ends_of(self.folder))
+        offset = clock.now_ms() / 1000 - clock.monotonic()
+        rows = self.server.execute("SELECT j.id, x.finished_ms FROM chargehand_end x JOIN chargehand_job j USING (seq)")
+        ends = [finished_ms / 1000 - offset for job, finished_ms in rows if job in self._even]
         counts: list[float] = []
         gaps: list[dict[str, float]] = []
         for name, since, until in (("before", before, meanwhile), ("meanwhile", meanwhile, over)):

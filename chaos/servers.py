@@ -185,7 +185,7 @@ auth_type = any
 pool_mode = transaction
 max_client_conn = 500
 default_pool_size = 20
-ignore_startup_parameters = extra_float_digits
+server_login_retry = 1
 """
         )
         self._file.chmod(0o644)
