@@ -109,13 +109,18 @@ class Outage(Scene):
         eventually(self._all_run, HUNG, what="all long jobs run")
         with Heartbeats(self.server.url) as beats:
             clock.sleep(1.0)
-            self._stopped_at = clock.monotonic()
-            self.server.stop()
         self._beats = {name: seen[-1][0] for name, seen in beats.seen.items()}
+        self.stop_server()
         clock.sleep(away)
         began = clock.monotonic()
-        self.server.start()
+        self.start_server()
         self.goes_on("after the server is back", began)
+
+    def stop_server(self) -> None:
+        self.server.stop()
+
+    def start_server(self) -> None:
+        self.server.start()
 
     def _executions(self, job: NewJob) -> list[Execution]:
         return executions_of(self.folder / "jobs" / job.id)

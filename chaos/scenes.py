@@ -139,7 +139,7 @@ class IdleInTransaction(Scene):
     limits = app.CHURN
     workers: ClassVar[dict[str, int]] = {"work": 2, "settle": 1, "churn": 1}
     settings: ClassVar[dict[str, str]] = {"autovacuum_naptime": "1s"}
-    churned: ClassVar[int] = 20_000
+    churned: ClassVar[int] = 30_000
     slower: ClassVar[float] = 2.0
     """How many times slower the last jobs may be than the first."""
 
