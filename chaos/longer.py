@@ -325,16 +325,6 @@ class Three(Scene):
         self.goes_on("after the restart of the server", began)
         self._set_clocks(0, 0)
         self.during("after the clocks are right", 3.0)
-        self._release_late()
-
-    def _release_late(self) -> None:
-        """Sets the clock of the server forward for jobs that wait for a time which it had before it was set back."""
-        waiting = self.server.execute(
-            "SELECT count(*) FROM chargehand_live WHERE waits = 'time' "
-            "AND run_at_ms > 60000 + 1000 * extract(epoch FROM clock_timestamp())"
-        )
-        self.counts["jobs that wait because the clock was set back"] = int(waiting[0][0])
-        self._set_clocks(2, 0)
 
     def _long_jobs(self, node: str, seconds: float, careful: float | None = None) -> list[NewJob]:
         """Enqueues long jobs for all nodes, waits until one has them, and returns those that must not overlap."""
