@@ -146,6 +146,12 @@ def test_tables_that_are_missing_or_may_not_be_made() -> None:
     assert "CREATE on the schema" in found_text(old, "no-rights")[0]
 
 
+# spec: CL-4, ST-4
+def test_a_newer_schema_that_this_code_may_use_is_no_finding() -> None:
+    assert "schema-new" not in causes(facts(worker(), book={"schema": 4, "knows": 3, "oldest": 3}))
+    assert "schema-new" in causes(facts(worker(), book={"schema": 5, "knows": 3, "oldest": 4}))
+
+
 # spec: CL-4
 def test_a_table_that_somebody_has_locked() -> None:
     lock = {"pid": 5, "table": "chargehand_live", "application": "psql", "user": "bob", "state": "idle", "age_s": 60.0}

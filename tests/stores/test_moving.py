@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 from builders import (
+    DIRECT,
     EARLIER_ME,
     HOUR,
     ME,
@@ -112,8 +113,8 @@ def run(where: Location, *statements: str) -> list[Any]:
             connection.close()
     import psycopg
 
-    with psycopg.connect(where.server.conninfo, autocommit=True) as connection:
-        connection.execute(f"SET search_path = {where.server.schema}".encode())
+    with psycopg.connect(where.server.conninfo) as connection:
+        connection.execute(f"SET LOCAL search_path = {where.server.schema}".encode())
         found = [connection.execute(each.encode()) for each in statements][-1]
         return found.fetchall() if found.description is not None else []
 
@@ -233,7 +234,7 @@ def view(store: Store) -> dict[str, Any]:
         "crews": store.fleet.crews(),
         "pauses": store.fleet.pauses(),
         "crashes": store.fleet.crashes(CrashFilter()),
-        "given up": store.fleet.given_up(),
+        "given up": [msgspec.structs.replace(each, node="") for each in store.fleet.given_up()],
         "restarts": store.fleet.restarts(),
         "history": store.fleet.snapshots(0, 10),
         "keys": store.access.api_keys(),
@@ -492,6 +493,7 @@ def _start() -> int:
     return found.start
 
 
+@DIRECT
 @pytest.mark.parametrize("used", ["source", "target"])
 def test_stores_with_a_node_on_another_machine_are_refused(  # spec: ST-5
     place: Place, opened: Open, monkeypatch: pytest.MonkeyPatch, used: str

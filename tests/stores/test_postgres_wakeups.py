@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from builders import ME, job, put, register, roll_back, state
+from builders import DIRECT, ME, job, put, register, roll_back, state
 
 import pgserver
 from chargehand import Chargehand
@@ -30,6 +30,8 @@ from chargehand.stores import open_listener
 from chargehand.stores.postgres import driver, listening, session
 from chargehand.stores.postgres.listening import PostgresListener
 from chargehand.stores.postgres.store import PostgresStore
+
+pytestmark = DIRECT  # notifications need a session
 
 # spec: ST-3 (all tests of this file)
 JOBS, ORDERS, OPEN = {Wakeup.JOBS}, {Wakeup.ORDERS}, {Wakeup.OPEN}

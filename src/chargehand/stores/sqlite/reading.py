@@ -109,7 +109,8 @@ SELECT {columns(NodeRow, lives="1", age_ms="?1 - last_heartbeat_ms", crews=_NODE
 FROM chargehand_node n JOIN chargehand_health a ON a.node = n.name AND a.component = 'app'
 """
 _CRASHES = f"SELECT {columns(CrashRecord, age_ms='?1 - at_ms')} FROM chargehand_crash"
-_GIVEN_UP = f"SELECT {columns(GivenUpMark, node=None)} FROM chargehand_given_up ORDER BY component"
+_NO_NODE = "''"
+_GIVEN_UP = f"SELECT {columns(GivenUpMark, node=_NO_NODE)} FROM chargehand_given_up ORDER BY component"
 _KEYS = f"SELECT {columns(ApiKey)} FROM chargehand_key ORDER BY created_ms, id"
 _SESSIONS = f"SELECT {columns(Session)} FROM chargehand_session WHERE expires_ms > ?"
 _OPERATIONS = f"SELECT {columns(Operation)} FROM chargehand_operation"
