@@ -3,7 +3,7 @@
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -415,6 +415,36 @@ def test_a_turn_whose_commit_was_not_acknowledged_loses_and_repeats_nothing(open
     assert [one.id for one in everything(store)] == ["new", "follow", "two", "one"]
     assert [attempt.outcome for attempt in store.jobs.attempts("one")] == ["done"]
     assert store.jobs.attempts("two") == []
+
+
+# spec: ST-3, MN-6
+def test_a_beat_without_an_answer_does_not_hold_up_the_next_ones(open_one: Opener) -> None:
+    store = open_one(node=True)
+    register(store)
+    store.turn(Batch(poll=True), ME)
+    send, kept = store.session.send, list[int]()
+
+    def cut(sql: bytes, args: Sequence[Any] = ()) -> Any:
+        """Cuts the line before the commit; the server does not notice."""
+        if sql != b"COMMIT":
+            return send(sql, args)
+        assert store.session._pipeline is not None
+        store.session._pipeline.sync()
+        line = store.session.connection.fileno()
+        kept.append(os.dup(line))
+        with Path(os.devnull).open() as nowhere:
+            os.dup2(nowhere.fileno(), line, inheritable=False)
+        store.session.connection.close()
+        raise psycopg.OperationalError("the connection was cut")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(store.session, "send", cut)
+        with pytest.raises(StoreError, match="was lost"):
+            store.turn(Batch(poll=True), ME)
+    before = beat_of(store)
+    store.turn(Batch(poll=True), ME)
+    assert beat_of(store) > before
+    os.close(kept[0])
 
 
 # spec: WK-4, MN-6

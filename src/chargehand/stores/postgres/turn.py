@@ -11,15 +11,15 @@ On a new connection, the first turn looks which server it leads to, and compares
 the server has (`model.failover`): it may have replaced another one, and lack the last commits of that.
 """
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Generator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol
 
 import msgspec
 
 from chargehand import clock, log
 from chargehand.errors import StoreBusy, StoreError
-from chargehand.ids import NewIds
+from chargehand.ids import NewIds, new_claim
 from chargehand.model import chores, failover
 from chargehand.model.batch import NOTHING, Batch, Grant, Request, Result, Want
 from chargehand.model.doubts import Doubts
@@ -124,10 +124,23 @@ class Turns:
 
     def _poll(self, holder: Holder) -> tuple[bool, Holder]:
         """Beats, and returns whether others have written, and the life as which the node goes on."""
-        with self._db.pipeline(poll=True) as polled:
+        with self._ended_if_lost(), self._db.pipeline(poll=True) as polled:
             beat = self._db.send(_FLEET["beat"], (holder.life, self._db.backend))
         holder = beaten(self._store, holder, beat.fetchall())
         return polled.changed, holder
+
+    @contextmanager
+    def _ended_if_lost(self) -> Generator[None]:
+        """Lets the next turn end the session of the block if its connection is lost.
+
+        The server may not notice for long that nobody listens to the session, which keeps the row of this node locked.
+        """
+        try:
+            yield
+        except StoreError:
+            if not self._db.connected:
+                self._doubts.add(new_claim(), self._db.last_backend, self._server, ())
+            raise
 
     def _beat(self, holder: Holder) -> None:
         """Beats. Raises StoreError, and not StoreBusy, which means that the node has beaten."""
@@ -189,7 +202,7 @@ class Turns:
         the node goes on."""
         if self._compared or not self._store.is_registered(holder):
             return holder
-        with self._db.pipeline():
+        with self._ended_if_lost(), self._db.pipeline():
             beat = self._db.send(_FLEET["beat"], (holder.life, self._db.backend))
         holder = beaten(self._store, holder, beat.fetchall())
         claims = [ServerClaim(*row) for row in self._db.rows(_CLAIM["held_by"], (holder.life,))]
