@@ -583,6 +583,21 @@ def test_a_worker_of_several_nodes_is_named_with_its_node(open_one: Opener, read
     assert (readings.component("node-b/q:0") or found).status == "unknown"
 
 
+# spec: MN-1
+def test_a_node_of_this_machine_whose_process_has_ended_is_gone_before_its_lease_is_over(
+    open_one: Opener, readings: Readings
+) -> None:
+    store = open_one(node=True)
+    two_nodes(store)
+    assert readings.verdict().reasons == ()
+    about = msgspec.structs.asdict(OWN)
+    for life, name, start in (("life-y", "node-y", OWN.start or 0), ("life-z", "node-z", (OWN.start or 0) + 1)):
+        register(store, crew("q"), holder=Holder(name, life), **about)
+        note = HealthNote(component="app", status="healthy", heartbeat_age_ms=0, pid=1, pid_start=start)
+        project(store, note, holder=Holder(name, life))
+    assert readings.verdict().reasons == ("node node-z is gone: its jobs go to other nodes",)
+
+
 # spec: MN-1, MN-7
 def test_a_process_without_a_node_shows_the_nodes_workers_and_throughput_of_all(
     open_one: Opener, readings: Readings

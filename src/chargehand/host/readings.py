@@ -192,15 +192,19 @@ class Readings:
         with self.stores.use() as store:
             rows = [(row, component_of(row)) for row in store.fleet.health()]
             waiting, crews, pauses = store.jobs.waiting(), store.fleet.crews(living=True), store.fleet.pauses()
-        gone = sorted({row.node for row, _ in rows if not row.node_lives})
-        rows = [each for each in rows if each[0].node_lives]
+        gone = {row.node for row, _ in rows if not row.node_lives}
+        if (
+            self.location.server is not None
+        ):  # a process of this machine that has ended is known before its lease is over
+            gone |= {row.node for row, _ in rows if row.component == APP and live_pid(row) is None}
+        rows = [each for each in rows if each[0].node not in gone]
         node = any(row.component == APP and is_healthy(row.status, (), row.age_ms) and live_pid(row) for row, _ in rows)
         workers = [shown for row, shown in rows if row.component != APP]
         failing = next((row.reason for row, _ in rows if row.component == APP and row.reason), None)
         queues = {crew.name: crew.queue for crew in crews}
         members = [member_of_component(shown) for row, shown in rows if row.component != APP]
         nobody = unserved(waiting, queues, members, [pause.scope for pause in pauses]) if node else None
-        return judge(addressed(workers), nobody or {}, node=node, store_failing=failing, gone=gone), nobody
+        return judge(addressed(workers), nobody or {}, node=node, store_failing=failing, gone=sorted(gone)), nobody
 
     def waiting_for_nobody(self) -> list[str]:
         """Returns the queues that have due jobs while no node runs."""
