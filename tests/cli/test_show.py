@@ -67,3 +67,11 @@ def test_a_traceback_does_not_control_the_terminal() -> None:  # spec: SE-4
 @pytest.mark.parametrize("name", [NAME, escape(NAME)], ids=["as the application has it", "as a store has it"])
 def test_a_table_shows_the_bytes_of_a_name(encoding: str, name: str) -> None:  # spec: CL-4
     assert "caf\\xe9 " in written(encoding, lambda: show.table(("LABEL",), [(name,)]))
+
+
+# spec: CL-3 MN-1
+def test_crews_that_a_node_does_not_run_are_left_out() -> None:
+    assert (
+        show.staff([("encode", 2, 2), ("tag", 0, 0), ("scan", 0, 1), ("old", 1, 0)]) == "encode 2/2, scan 0/1, old 1/0"
+    )
+    assert show.staff([("tag", 0, 0)]) == ""

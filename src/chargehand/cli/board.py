@@ -148,7 +148,7 @@ def _worker(worker: dict[str, Any], *, gpus: bool) -> list[Any]:
 
 
 def _node(node: dict[str, Any]) -> list[Any]:
-    crews = ", ".join(f"{crew['crew']} {crew['live']}/{crew['configured']}" for crew in node["crews"])
+    crews = show.staff((crew["crew"], crew["live"], crew["configured"]) for crew in node["crews"])
     status = f"{node['status']} ({node['drain']})" if node["drain"] else node["status"]
     times = [show.ago(node[name]) for name in ("started_ms", "last_beat_ms")]
     return [node["name"], status, node["machine"], node["pid"], node["version"], *times, crews, node["reason"]]

@@ -98,7 +98,7 @@ def _worker(worker: dict[str, Any]) -> str:
 
 def _node(node: dict[str, Any]) -> str:
     where = f" on {node['machine']}" if node["machine"] else ""
-    crews = ", ".join(f"{crew['crew']} {crew['live']}/{crew['configured']}" for crew in node["crews"])
+    crews = show.staff((crew["crew"], crew["live"], crew["configured"]) for crew in node["crews"])
     why = f": {summary(node['reason'])}" if node["reason"] else ""
     return f"is {node['status']}{where}{f', {crews}' if crews else ''}{why}"
 

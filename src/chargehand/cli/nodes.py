@@ -34,8 +34,7 @@ def table(found: Sequence[NodeBody]) -> None:
 
 def _row(node: NodeBody) -> list[str | int | None]:
     beat = None if node.beat_age_ms is None else f"{show.span(max(0, node.beat_age_ms) / 1000)} ago"
-    run = [crew for crew in node.crews if crew.configured or crew.live]
-    crews = ", ".join(f"{crew.crew} {crew.live}/{crew.configured}" for crew in run)
+    crews = show.staff((crew.crew, crew.live, crew.configured) for crew in node.crews)
     status = f"{node.status} ({node.drain})" if node.drain else node.status
     about = [node.name, status, node.machine, node.pid, node.version, show.ago(node.started_ms), beat]
     return [*about, crews or None, node.reason]

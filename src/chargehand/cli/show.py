@@ -1,7 +1,7 @@
 """Output of commands. Control characters are escaped, so that the label of a job cannot control the terminal."""
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from json.encoder import encode_basestring_ascii
 from traceback import format_exc
 from typing import Any
@@ -89,6 +89,11 @@ def line(text: str) -> None:
     """Prints one line, or several, with control characters escaped, and flushes."""
     sys.stdout.write("\n".join(map(safe, text.split("\n"))) + "\n")
     sys.stdout.flush()
+
+
+def staff(crews: Iterable[tuple[str, int, int]]) -> str:
+    """Returns the live and the configured workers of a node by crew, without the crews that it does not run."""
+    return ", ".join(f"{crew} {live}/{configured}" for crew, live, configured in crews if live or configured)
 
 
 def ago(ms: int | None) -> str:
