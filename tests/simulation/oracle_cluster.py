@@ -177,7 +177,8 @@ class Oracle:
         lease = row.about.lease / 3 if ended else row.about.lease
         silent = world.now - max(self._beat_at[row.life], world.server.up_since)
         self.check(silent >= lease - EPS, f"{row.name} is expired after {silent:.3f} s of {lease} s without a beat")
-        near = world.now - world.troubled_at.get(row.name, -1e9) <= 2 * row.about.lease
+        noticed = world.noticed[1]  # a node waits so long for an answer that does not come
+        near = world.now - world.troubled_at.get(row.name, -1e9) <= 2 * row.about.lease + noticed
         near |= not world.is_alive(row.about.pid or 0, 0)
         self.check(near, f"{row.name} is expired, though nothing but the server was away")
 

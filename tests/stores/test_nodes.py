@@ -942,7 +942,7 @@ def test_a_turn_that_meets_a_lock_has_beaten(open_one: Opener) -> None:
 def test_a_node_whose_name_is_taken_over_from_another_machine_died_unless_it_was_asked_to_stop() -> None:
     own = msgspec.structs.replace(OWN, machine="here")
     thread = StoreThread(
-        PostgresStore, ME, [], own, Retention(), (), True, dict, lambda _: True, JobPolicy()
+        lambda: pytest.fail("it is not opened"), ME, [], own, Retention(), (), True, dict, lambda _: True, JobPolicy()
     )  # fmt: skip
     elsewhere = NodeAbout(pid=1, start=1, boot="another", pid_namespace="1")
     asked = msgspec.structs.replace(elsewhere, asked=True)
