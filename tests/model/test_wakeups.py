@@ -13,7 +13,9 @@ from chargehand.model.records import Discovery
 from chargehand.model.wakeups import (
     AFTER_FAILURE,
     COST,
+    LAST_LOOK,
     LONGEST_PACE,
+    LONGEST_SILENCE,
     LOOK_AGAIN,
     LOOK_EVERY,
     NOTIFY_EVERY,
@@ -34,6 +36,15 @@ def test_jobs_are_reported_at_once_and_then_only_now_and_then() -> None:
     assert debounce.begin(T + NOTIFY_EVERY)
     debounce.undo()
     assert debounce.begin(T + NOTIFY_EVERY), "its transaction has failed"
+    now = T + 0.5
+    silences: list[float] = []
+    for _ in range(5):
+        assert debounce.begin(now)
+        silences.append(round(debounce.next_at - now, 6))
+        now = debounce.next_at + NOTIFY_EVERY / 2
+    assert silences == [0.005, 0.01, 0.02, 0.02, LONGEST_SILENCE], "while it goes on"
+    assert debounce.begin(now + LONGEST_SILENCE)
+    assert debounce.next_at == pytest.approx(now + LONGEST_SILENCE + NOTIFY_EVERY)
     debounce.failed(T + 1)
     assert not debounce.begin(T + 1 + AFTER_FAILURE / 2)
     assert debounce.begin(T + 1 + AFTER_FAILURE)
@@ -58,7 +69,8 @@ def test_a_notified_node_looks_at_once_and_again_after_the_sender_may_have_been_
     assert looks.due() is None, "one is under way"
     looks.ended(found=True)
     assert looks.due() == T + LOOK_AGAIN > T + NOTIFY_EVERY
-    assert looked(looks, T + 10) == [LOOK_AGAIN * 1000]
+    assert looked(looks, T + 10) == [6.0, 21.0]
+    assert LAST_LOOK > LONGEST_SILENCE
     assert looks.due() is None
 
 
@@ -66,7 +78,7 @@ def test_whatever_a_process_commits_is_seen_by_a_look_after_it() -> None:
     """A sender and a receiver whose clocks are the same, and a line without a delay: the worst case."""
     debounce, looks = Debounce(), Looks()
     seen: list[float] = []
-    commits = [T + ms / 1000 for ms in (0, 1, 4.9, 5, 9, 11, 30, 34.99)]
+    commits = [T + ms / 1000 for ms in (0, 1, 4.9, 5, 9, 14.9, 16, 30, 34.99, 36, 55, 70, 200, 204)]
     for now, following in pairwise((*commits, T + 1)):
         if debounce.begin(now):
             looks.notified(Wakeup.JOBS, now)
@@ -75,7 +87,7 @@ def test_whatever_a_process_commits_is_seen_by_a_look_after_it() -> None:
             looks.begin(seen[-1])
             looks.ended(found=False)
     for now in commits:
-        assert min(look - now for look in seen if look >= now) <= LOOK_AGAIN + 1e-9
+        assert min(look - now for look in seen if look >= now) <= LAST_LOOK + 1e-9
 
 
 def test_an_open_transaction_is_looked_for_at_growing_intervals_for_a_while() -> None:
@@ -89,7 +101,7 @@ def test_an_open_transaction_is_looked_for_at_growing_intervals_for_a_while() ->
     assert len(found) < 260
     looks.notified(Wakeup.OPEN, T + 1000)
     looks.notified(Wakeup.JOBS, T + 1000.001)
-    assert looked(looks, T + 1000.1)[1] == pytest.approx(1000007)
+    assert looked(looks, T + 1000.1)[1:3] == [pytest.approx(1000007), pytest.approx(1000022)]
     assert looks.due() is not None, "the transaction may still be open"
 
 

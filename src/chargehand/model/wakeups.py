@@ -7,9 +7,10 @@ Times are monotonic seconds of one process: clocks of different processes are no
 from collections.abc import Mapping
 from enum import StrEnum
 
-NOTIFY_EVERY = 0.005
-"""A process reports jobs at most once in so many seconds. What it commits in between is not reported."""
-LOOK_AGAIN = NOTIFY_EVERY + 0.001
+NOTIFY_EVERY, LONGEST_SILENCE = 0.005, 0.02
+"""A process reports jobs at most once in so many seconds: the former, and the latter if it goes on adding jobs. What it
+commits in between is not reported."""
+LOOK_AGAIN, LAST_LOOK = NOTIFY_EVERY + 0.001, LONGEST_SILENCE + 0.001
 """Seconds after a notification at which a node looks once more, for what was committed in between."""
 LOOK_EVERY, LONGEST_PACE = NOTIFY_EVERY, 0.1
 """The interval of looks: it grows while they cost much, or find jobs that then cannot be claimed."""
@@ -40,16 +41,19 @@ class Debounce:
     def __init__(self) -> None:
         self.next_at = 0.0
         """When jobs may be reported again."""
+        self._silence = NOTIFY_EVERY
 
     def begin(self, now: float) -> bool:
         """Returns whether jobs may be reported now; if so, they are being reported.
 
-        Whatever commits within NOTIFY_EVERY from now is found by the second look of the nodes, because they receive the
-        notification later than now.
+        Whatever commits until `next_at` is found by a later look of the nodes, because they receive the notification
+        later than now.
         """
         if now < self.next_at:
             return False
-        self.next_at = now + NOTIFY_EVERY
+        goes_on = now - self.next_at < self._silence
+        self._silence = min(2 * self._silence, LONGEST_SILENCE) if goes_on else NOTIFY_EVERY
+        self.next_at = now + self._silence
         return True
 
     def undo(self) -> None:
@@ -70,13 +74,14 @@ def overflows(added: Mapping[str, int], room: Mapping[str, int], elsewhere: froz
 class Looks:
     """When a notified node looks whether its queues have jobs.
 
-    After a notification of jobs: at once, and once more after LOOK_AGAIN. After one of an open transaction, whose end
-    nobody reports: at intervals that grow with the time that has passed.
+    After a notification of jobs: at once, after LOOK_AGAIN, and after LAST_LOOK. After one of an open transaction,
+    whose end nobody reports: at intervals that grow with the time that has passed.
     """
 
     def __init__(self) -> None:
         self._wanted = False
         self._again_at: float | None = None
+        self._jobs_at = -LAST_LOOK
         self._open_at, self._open_until = 0.0, 0.0
         self._next_at = 0.0
         self._began = 0.0
@@ -91,6 +96,8 @@ class Looks:
         self._again_at = now + LOOK_AGAIN
         if what is Wakeup.OPEN:
             self._open_at, self._open_until = now, now + OPEN_FOR
+        else:
+            self._jobs_at = now
 
     def due(self) -> float | None:
         """Returns when the next look is due; None if none is, or one is under way."""
@@ -102,8 +109,15 @@ class Looks:
         """Records that a look begins."""
         self._looking, self._began, self._wanted = True, now, False
         if self._again_at is not None and self._again_at <= now:
-            since = now - self._open_at
-            self._again_at = now + min(max(since, LOOK_AGAIN), OPEN_EVERY) if now < self._open_until else None
+            self._again_at = self._following(now)
+
+    def _following(self, now: float) -> float | None:
+        """Returns when to look after a look that begins now."""
+        if now < self._jobs_at + LAST_LOOK:
+            return self._jobs_at + LAST_LOOK
+        if now < self._open_until:
+            return now + min(max(now - self._open_at, LOOK_AGAIN), OPEN_EVERY)
+        return None
 
     def ended(self, *, found: bool, took: float = 0.0) -> None:
         """Records the end of a look, whether it found jobs, and how many seconds the store took for it."""
