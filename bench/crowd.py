@@ -80,7 +80,7 @@ class Crowd:
         """Returns a batch that settles the held jobs and claims as many."""
         return Batch(settlements=self._held, wants=(Want("later", "later", SIZE),))
 
-    def took(self, grant: Grant, lost: tuple[str, ...] = ()) -> None:
+    def took(self, grant: Grant, lost: tuple[object, ...] = ()) -> None:
         """Takes the result of the batch, and refills the queue."""
         if len(grant.claims) != SIZE or lost:
             raise RuntimeError(f"a claim of {SIZE} returned {len(grant.claims)}, {len(lost)} were lost")
