@@ -16,7 +16,7 @@ from bench.processes import cpu
 from chargehand.processes import proc
 from chargehand.stores.sqlite.files import filesystem_of
 
-SETTINGS = {
+SETTINGS: dict[str, Any] = {
     "fsync": "on", "synchronous_commit": "on", "full_page_writes": "on", "shared_buffers": "512MB",
     "dynamic_shared_memory_type": "posix", "autovacuum_naptime": "1min",
     # No checkpoint during a measurement: the first change of each page after it would be counted as well.

@@ -77,13 +77,15 @@ ORDER BY rank, place, seq LIMIT $2::bigint
 UPDATE chargehand_live SET waits = 'limit' WHERE seq = ANY ($1::bigint[]) AND claim IS NULL AND waits IS NULL
 
 -- name: bring_back
--- Each of these jobs has freed a slot of its key: the next job of the key may be claimed again.
+-- Each of these jobs has freed a slot of its key: the next job of the key may be claimed again. The last condition is
+-- tested once: without limits of keys, no job is read.
 UPDATE chargehand_live SET waits = NULL WHERE ctid = ANY (ARRAY(
   SELECT n.at FROM (
     SELECT j.queue, {lookup j.limit_key} AS limit_key, count(*) AS free
     FROM unnest($1::bigint[]) AS e(seq) JOIN chargehand_job j ON j.seq = e.seq
       JOIN chargehand_limit l ON l.queue = j.queue
-    WHERE j.limit_key IS NOT NULL AND l.allowed_per_key IS NOT NULL GROUP BY 1, 2) AS f
+    WHERE j.limit_key IS NOT NULL AND l.allowed_per_key IS NOT NULL
+      AND EXISTS (SELECT FROM chargehand_limit WHERE allowed_per_key IS NOT NULL) GROUP BY 1, 2) AS f
   CROSS JOIN LATERAL (
     SELECT ctid AS at FROM chargehand_live t WHERE t.queue = f.queue AND t.limit_key = f.limit_key AND waits = 'limit'
     ORDER BY rank, place, seq LIMIT f.free FOR UPDATE) AS n))
