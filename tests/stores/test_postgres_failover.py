@@ -428,6 +428,24 @@ def test_a_claim_that_ends_while_others_write_to_its_row_has_ended(
     assert sum(each.queued + each.running for each in node.jobs.counts()) == (settlement.state is State.QUEUED)
 
 
+# spec: WK-4
+def test_a_worker_that_hangs_before_its_own_commit_does_not_hold_up_its_node(open_one: Opener) -> None:
+    node, worker = open_one(node=True), open_one()
+    register(node)
+    put(node, job("hangs"), job("other"))
+    hangs, other = claimed(node, 2)
+    done = [settle(each, Done()) for each in (hangs, other)]
+    assert done[0] is not None
+    assert done[1] is not None
+    with worker.transaction() as tx:
+        assert tx.jobs.settle([done[0]], ME) == []
+        notes = tuple(Note(seq=each.seq, claim=each.number, worker="w", age_ms=0) for each in (hangs, other))
+        node.turn(Batch(notes=notes), ME)
+        assert {claim.id: claim.worker for claim in node.jobs.claims()} == {hangs.id: None, other.id: "w"}
+        assert node.turn(Batch(settlements=(done[1],), notes=notes[:1]), ME).lost == ()
+    assert node.jobs.claims() == []
+
+
 # spec: WK-8
 def test_a_job_that_is_cancelled_while_it_is_claimed_is_not_forgotten(open_one: Opener) -> None:
     node, person = open_one(node=True), open_one()

@@ -55,9 +55,15 @@ WHERE EXISTS (SELECT FROM chargehand_attempt a WHERE a.job = e.seq AND a.claim =
   OR EXISTS (SELECT FROM chargehand_end x WHERE x.seq = e.seq AND x.claim IS NOT DISTINCT FROM e.claim)
 
 -- name: note
-UPDATE chargehand_live t SET worker = e.worker, started_ms = {now} - e.age_ms, progress = coalesce(e.progress, t.progress)
-FROM json_to_recordset($2::json) AS e(seq bigint, claim bigint, worker text, age_ms bigint, progress text)
-WHERE t.seq = e.seq AND t.claim IS NOT DISTINCT FROM e.claim
+-- Leaves out rows that others have locked: a worker that settles its job itself and hangs before the commit must not hold
+-- up the turns of its node.
+WITH h AS MATERIALIZED (
+  SELECT e.* FROM json_to_recordset($2::json) AS e(seq bigint, claim bigint, worker text, age_ms bigint, progress text)
+    CROSS JOIN LATERAL (
+      SELECT FROM chargehand_live l WHERE l.seq = e.seq AND l.claim IS NOT DISTINCT FROM e.claim
+      FOR UPDATE SKIP LOCKED) AS t)
+UPDATE chargehand_live t SET worker = h.worker, started_ms = {now} - h.age_ms, progress = coalesce(h.progress, t.progress)
+FROM h WHERE t.seq = h.seq
 
 -- name: cancel
 WITH j AS MATERIALIZED (
