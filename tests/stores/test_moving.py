@@ -235,7 +235,7 @@ def view(store: Store) -> dict[str, Any]:
         "pauses": store.fleet.pauses(),
         "crashes": store.fleet.crashes(CrashFilter()),
         "given up": [msgspec.structs.replace(each, node="") for each in store.fleet.given_up()],
-        "restarts": store.fleet.restarts(),
+        "restarts": [msgspec.structs.replace(each, node="") for each in store.fleet.restarts()],
         "history": store.fleet.snapshots(0, 10),
         "keys": store.access.api_keys(),
         "operations": store.access.operations(OperationFilter()),
