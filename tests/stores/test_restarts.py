@@ -36,7 +36,7 @@ def test_what_is_kept_outlives_the_node_and_ages(store: Store, wall: Wall) -> No
     (note,) = store.fleet.restarts()
     assert note == RestartNote(
         component=ONE, fingerprint="f", charged_age_ms=(HOUR + 500, 2500, 500), streak=3, rested_age_ms=2500,
-        restarts=2, restarts_total=7,
+        restarts=2, restarts_total=7, node=note.node,
     )  # fmt: skip
     keep(store, RestartNote(component=ONE, fingerprint="g", restarts_total=8))
     assert store.fleet.restarts() == [RestartNote(component=ONE, fingerprint="g", restarts_total=8)]
