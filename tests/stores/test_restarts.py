@@ -39,7 +39,7 @@ def test_what_is_kept_outlives_the_node_and_ages(store: Store, wall: Wall) -> No
         restarts=2, restarts_total=7, node=note.node,
     )  # fmt: skip
     keep(store, RestartNote(component=ONE, fingerprint="g", restarts_total=8))
-    assert store.fleet.restarts() == [RestartNote(component=ONE, fingerprint="g", restarts_total=8)]
+    assert store.fleet.restarts() == [RestartNote(component=ONE, fingerprint="g", restarts_total=8, node=note.node)]
 
 
 # spec: RP-9
