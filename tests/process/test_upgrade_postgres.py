@@ -63,7 +63,7 @@ class Cluster:
     def environment(self, version: int, name: str = "here") -> dict[str, str]:
         first = [folder] if (folder := self.versions[version]) else []
         own = {"CHARGEHAND_NODE": name, "XDG_STATE_HOME": str(self.world.folder / name), "TEST_LEASE": "10"}
-        crews = {"CHARGEHAND_CREW_DO_WORKERS": "2", "CHARGEHAND_CREW_GPU_WORKERS": "0"}
+        crews = {"CHARGEHAND_CREW_DO_WORKERS": "1", "CHARGEHAND_CREW_GPU_WORKERS": "0"}
         one = {"CHARGEHAND_URL": self.world.address, "CHARGEHAND_CREW_ALONE_WORKERS": "0"}
         return {**os.environ, **own, **crews, **one, "PYTHONPATH": python_path(*first)}
 
@@ -99,7 +99,7 @@ class Flow(threading.Thread):
         self._ended = threading.Event()
 
     def run(self) -> None:
-        while not self._ended.wait(0.02):
+        while not self._ended.wait(0.05):
             self.refs.append(self._world.put(self._do))
 
     def end(self) -> None:
