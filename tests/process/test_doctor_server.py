@@ -287,7 +287,7 @@ def test_the_clock_the_pooler_the_driver_and_the_version(url: str, monkeypatch: 
 
 
 # spec: CL-4
-def test_what_the_store_contains(url: str) -> None:
+def test_what_the_store_contains(url: str) -> None:  # cause: node-gone
     """Crews, pauses, jobs and marks are found as in an SQLite store."""
     from chargehand.model.job import NewJob
     from chargehand.model.records import CrewRow, HealthNote, Holder

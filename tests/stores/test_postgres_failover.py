@@ -282,6 +282,7 @@ def test_a_refused_outcome_makes_the_next_turn_compare(open_one: Opener) -> None
 
 
 # spec: MN-6
+# cause: former-primary
 def test_a_former_primary_is_refused(open_one: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
     node, other = open_one(node=True), open_one()
     register(node)

@@ -267,6 +267,7 @@ def test_behind_a_pooler_writers_notify_but_nobody_listens(
     assert caught.value.code == "no-listen"
 
 
+# cause: no-listen
 def test_if_listen_is_refused_the_error_says_so(
     url: str, store: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
