@@ -20,7 +20,7 @@ from chargehand.errors import StoreError
 from chargehand.model.batch import Batch, Note, Want
 from chargehand.model.failover import Server
 from chargehand.model.job import Claim, ClaimName, Done, Interrupted, Returned, Settlement, State, settle
-from chargehand.model.records import Holder
+from chargehand.model.records import Holder, NodeAbout
 from chargehand.stores.postgres.address import parse
 from chargehand.testing import eventually
 
@@ -29,7 +29,7 @@ if (packages := pgserver.missing()) is not None:
 
 import psycopg
 
-from chargehand.stores.postgres import beats, errors, statements
+from chargehand.stores.postgres import beats, driver, errors, statements
 from chargehand.stores.postgres.session import numbers
 from chargehand.stores.postgres.store import PostgresStore
 
@@ -427,6 +427,34 @@ def test_a_claim_that_ends_while_others_write_to_its_row_has_ended(
     assert node.jobs.claims() == []
     assert state(node, "one") is settlement.state
     assert sum(each.queued + each.running for each in node.jobs.counts()) == (settlement.state is State.QUEUED)
+
+
+# spec: MN-2, ST-3
+def test_a_node_that_is_cut_off_in_a_transaction_keeps_no_row_locked(
+    open_one: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(driver.NODE_SETTINGS, "idle_in_transaction_session_timeout", "100ms")
+    monkeypatch.setitem(driver.NODE_SETTINGS, "lock_timeout", "10s")
+    cut_off, other = open_one(node=True), open_one(node=True)
+    register(cut_off)
+    put(cut_off, job("one"))
+    (held,) = claimed(cut_off, 1)
+    begun = cut_off.transaction()
+    assert begun.__enter__().jobs.settle([ended(held)], ME) == []
+    with other.transaction() as tx:  # it waits for the server to end the other session
+        assert tx.jobs.release("one", str(held.number), "its node is gone")
+    with pytest.raises(StoreError):
+        begun.__exit__(None, None, None)
+    assert state(other, "one") is State.QUEUED
+
+
+# spec: MN-2, ST-3
+def test_all_sessions_let_the_server_look_for_clients_that_are_gone(open_one: Opener) -> None:
+    """Whether the server does: on a Unix socket it has no need to."""
+    for store in (open_one(node=True), open_one()):
+        ends_after = [int(store.session._settings[f"tcp_keepalives_{name}"]) for name in ("idle", "interval", "count")]
+        idle, interval, count = ends_after
+        assert idle + interval * count < NodeAbout().lease
 
 
 # spec: WK-4

@@ -28,13 +28,27 @@ _LIBPQ: dict[str, Any] = {
 # Without generic plans every claim would be planned again; without the settings of scans and joins, a plan made
 # while a table was empty would stay in use when it is full. Up to version 17, a scan that is switched off and used all
 # the same has so high a cost that the server would compile the plan, which takes longer than running it.
-NODE_SETTINGS = {
+_PLANS = {
     "plan_cache_mode": "force_generic_plan", "enable_seqscan": "off", "enable_bitmapscan": "off",
-    "enable_hashjoin": "off", "enable_mergejoin": "off", "jit": "off", "statement_timeout": "5s", "lock_timeout": "1s",
+    "enable_hashjoin": "off", "enable_mergejoin": "off", "jit": "off",
 }  # fmt: skip
-OTHER_SETTINGS = {"statement_timeout": "30s"}
+# The server ends the session of a client that it cannot reach any more: otherwise the rows which that has locked would
+# stay locked for hours, and other nodes could not take over its jobs. It finds this out after 25 s at most, which is
+# less than a lease; of a node, whose transactions never wait for anything, after 10 s, also where a pooler is between.
+_REACHABLE = {
+    "tcp_keepalives_idle": "10", "tcp_keepalives_interval": "5", "tcp_keepalives_count": "3",
+    "tcp_user_timeout": "25000",
+}  # fmt: skip
+NODE_SETTINGS = {
+    **_PLANS, **_REACHABLE, "statement_timeout": "5s", "lock_timeout": "1s",
+    "idle_in_transaction_session_timeout": "10s",
+}  # fmt: skip
+OTHER_SETTINGS = {**_REACHABLE, "statement_timeout": "30s"}
 # A move reads page by page, by primary keys: the planner must not read whole tables for each page.
-MOVE_SETTINGS = {**NODE_SETTINGS, "plan_cache_mode": "auto", "statement_timeout": "0", "lock_timeout": "10s"}
+MOVE_SETTINGS = {
+    **NODE_SETTINGS, "plan_cache_mode": "auto", "statement_timeout": "0", "lock_timeout": "10s",
+    "idle_in_transaction_session_timeout": "0",
+}  # fmt: skip
 
 SILENCE = 10.0
 """For how many seconds beyond the limit of a statement a server may send nothing.
