@@ -192,7 +192,7 @@ class Client:
         asked_at = self._world.now
         seen = yield Trip(lambda tx: tx.others(holder.life), writes=False)
         connection = self._line.number
-        dead = self._beats.dead(seen, asked_at, connection)
+        dead = self._beats.dead(seen, self._world.now, connection, asked_at)
         if not dead:
             return
 

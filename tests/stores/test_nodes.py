@@ -999,3 +999,13 @@ def test_what_was_observed_on_a_lost_connection_expires_nobody(
     watcher.turn(Batch(), ME)
     watcher.turn(Batch(), ME)
     assert watcher.fleet.last_life(THERE.node) is None, "on the new connection it is observed anew"
+
+
+# spec: MN-2
+def test_a_late_answer_makes_no_node_older_than_it_is() -> None:
+    """A beat was seen when the answer came, and stood still until the question was asked."""
+    seen, watched = beats.Seen("life", "node", 7, False, '{"lease": 3}'), beats.Beats()
+    assert watched.dead([seen], 10.0, 1, asked_at=0.0) == []
+    assert watched.dead([seen], 11.0, 1, asked_at=10.5) == [], "it was read 0.5 s before"
+    assert watched.dead([seen], 99.0, 1, asked_at=12.9) == [], "it may have been read at 12.9"
+    assert watched.dead([seen], 99.0, 1, asked_at=13.0) == [seen]

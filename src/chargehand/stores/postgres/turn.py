@@ -154,7 +154,7 @@ class Turns:
         asked_at = clock.monotonic()  # an answer may be late
         rows = self._db.rows(_FLEET["others"], (holder.life,))
         connection = self._db.number
-        dead = self._beats.dead([Seen(*row) for row in rows], asked_at, connection)
+        dead = self._beats.dead([Seen(*row) for row in rows], clock.monotonic(), connection, asked_at)
         if not dead:
             return
         with self._db.transaction(), self._store.parts() as tx:
