@@ -189,12 +189,16 @@ class Client:
         return holder
 
     def _expire_others(self, holder: Holder) -> Call:
+        asked_at = self._world.now
         seen = yield Trip(lambda tx: tx.others(holder.life), writes=False)
-        dead = self._beats.dead(seen, self._world.now, self._line.number)
+        connection = self._line.number
+        dead = self._beats.dead(seen, self._world.now, connection, asked_at)
         if not dead:
             return
 
         def act(tx: Transaction) -> list[str]:
+            if self._line.number != connection:
+                return []
             gone = tx.expire(dead)
             if gone:
                 died = [row.life for row in gone if not row.about.asked]

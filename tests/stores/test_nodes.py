@@ -971,3 +971,41 @@ def test_a_limit_that_is_lifted_may_bring_back_any_number_of_jobs(
     )
     register(store, crew("q"))
     assert len(store.turn(Batch(wants=(Want("q", "q", 3),)), ME).grants[0].claims) == 2
+
+
+# spec: MN-2
+def test_what_was_observed_on_a_lost_connection_expires_nobody(
+    open_one: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server may have been away since, so that the other node could not beat."""
+    monkeypatch.setattr(beats, "LOOK_EVERY", 0.0)
+    watcher = open_one(node=True)
+    register(watcher)
+    register(watcher, holder=THERE, lease=0.0)
+    register(watcher)  # the last one is the node of this store
+    usual, lost = beats.Beats.dead, [True]
+
+    def dead(self: beats.Beats, *seen: Any) -> list[beats.Seen]:
+        found = usual(self, *seen)
+        if found and lost.pop():
+            watcher.session.drop()
+        return found
+
+    monkeypatch.setattr(beats.Beats, "dead", dead)
+    while lost:
+        watcher.turn(Batch(), ME)
+    assert watcher.fleet.last_life(THERE.node) is not None
+    lost.append(False)
+    watcher.turn(Batch(), ME)
+    watcher.turn(Batch(), ME)
+    assert watcher.fleet.last_life(THERE.node) is None, "on the new connection it is observed anew"
+
+
+# spec: MN-2
+def test_a_late_answer_makes_no_node_older_than_it_is() -> None:
+    """A beat was seen when the answer came, and stood still until the question was asked."""
+    seen, watched = beats.Seen("life", "node", 7, False, '{"lease": 3}'), beats.Beats()
+    assert watched.dead([seen], 10.0, 1, asked_at=0.0) == []
+    assert watched.dead([seen], 11.0, 1, asked_at=10.5) == [], "it was read 0.5 s before"
+    assert watched.dead([seen], 99.0, 1, asked_at=12.9) == [], "it may have been read at 12.9"
+    assert watched.dead([seen], 99.0, 1, asked_at=13.0) == [seen]

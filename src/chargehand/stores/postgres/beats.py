@@ -40,17 +40,22 @@ class Beats:
         """Returns whether it is time to look at the others again."""
         return now >= self._look_at
 
-    def dead(self, nodes: Iterable[Seen], now: float, connection: int) -> list[Seen]:
-        """Returns the nodes that are dead. `connection` identifies the connection on which they were read."""
+    def dead(self, nodes: Iterable[Seen], now: float, connection: int, asked_at: float | None = None) -> list[Seen]:
+        """Returns the nodes that are dead. `connection` identifies the connection on which they were read.
+
+        They were read between `asked_at` and now: a beat is as old as the answer says at most, and stands still until
+        the question at least.
+        """
         if connection != self._connection:
             self._connection, self._since = connection, {}
         self._look_at = now + LOOK_EVERY
         since: dict[str, tuple[int, float]] = {}
         found: list[Seen] = []
+        still_at = now if asked_at is None else asked_at
         for node in nodes:
             beat, at = self._since.get(node.incarnation, (None, now))
             since[node.incarnation] = (node.beat, at if beat == node.beat else now)
-            if beat == node.beat and now - at >= patience(about_of(node.about), session_ended=node.gone):
+            if beat == node.beat and still_at - at >= patience(about_of(node.about), session_ended=node.gone):
                 found.append(node)
         self._since = since
         return found

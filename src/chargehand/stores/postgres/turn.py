@@ -151,11 +151,15 @@ class Turns:
 
     def _expire_others(self, holder: Holder) -> None:
         """Removes dead nodes, and queues their jobs again. Any number of nodes may do this at once."""
+        asked_at = clock.monotonic()  # an answer may be late
         rows = self._db.rows(_FLEET["others"], (holder.life,))
-        dead = self._beats.dead([Seen(*row) for row in rows], clock.monotonic(), self._db.number)
+        connection = self._db.number
+        dead = self._beats.dead([Seen(*row) for row in rows], clock.monotonic(), connection, asked_at)
         if not dead:
             return
         with self._db.transaction(), self._store.parts() as tx:
+            if self._db.number != connection:
+                return  # the server may have been away meanwhile, and nobody could beat
             rows = self._db.rows(_FLEET["expire"], (as_json(dead),))
             names = sorted(str(name) for name, _, _ in rows)
             self._db.send(_FLEET["left_by"], (self._db.now, names))
