@@ -34,6 +34,8 @@ class Machine:
 
     def __init__(self, server: Server) -> None:
         self._server = server
+        self.state = server.data.with_name("state")
+        """A folder for the files that belong to stores on this server."""
         self.admin = psycopg.connect(server.url, autocommit=True)
 
     def rows(self, sql: str, *args: Any) -> list[tuple[Any, ...]]:

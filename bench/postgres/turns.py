@@ -1,5 +1,6 @@
 """A queue that is filled by SQL, and a node without workers that settles and claims its jobs."""
 
+import os
 from time import thread_time
 
 from bench.postgres.server import Machine, schema_of
@@ -47,6 +48,7 @@ class Turns:
         self._machine, self.url = server, server.new_store()
         self._key = f"'key ' || n %% {keys}" if keys else "NULL"
         self._last = 0
+        os.environ["XDG_STATE_HOME"] = str(server.state)  # that of the last stage is deleted
         self.store = open_store(self.url, node=True)
         row = CrewRow(
             name="later", queue="later", handler="bench.handlers:Nothing", workers=2, max_attempts=3, timeout_ms=None,
