@@ -20,6 +20,8 @@ from chargehand.model.job import State
 from chargehand.testing import eventually
 from paths import python_path
 
+pytestmark = pytest.mark.full
+
 
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
@@ -133,7 +135,6 @@ def test_two_nodes_share_the_work_and_one_does_what_the_other_leaves(
 
 
 # spec: MN-1, MN-3, MN-7
-@pytest.mark.full
 def test_a_node_with_a_gpu_and_one_without_run_different_crews_of_one_application(
     hand: Chargehand, world: World, node: Start
 ) -> None:
@@ -163,7 +164,6 @@ def test_a_node_with_a_gpu_and_one_without_run_different_crews_of_one_applicatio
 
 
 # spec: MN-2
-@pytest.mark.full
 def test_a_node_that_is_cut_off_stops_the_jobs_that_must_not_overlap(
     hand: Chargehand, world: World, node: Start
 ) -> None:
@@ -192,7 +192,6 @@ def test_a_node_that_is_cut_off_stops_the_jobs_that_must_not_overlap(
 
 
 # spec: MN-1, MN-3, WK-10, PD-2
-@pytest.mark.full
 def test_orders_reach_a_node_elsewhere_and_a_node_that_is_drained_leaves_its_work_to_others(
     hand: Chargehand, world: World, node: Start
 ) -> None:

@@ -196,6 +196,7 @@ def both(request: pytest.FixtureRequest) -> Iterator[Both]:
 
 
 # spec: WK-4, WK-12, MN-2
+@pytest.mark.full
 def test_the_simulated_store_and_postgresql_do_the_same(both: Both) -> None:
     for step in range(120):
         both.now_ms += both.chance.choice([0, 10, 1000])

@@ -45,6 +45,16 @@ def postgres_url() -> str:
 STORES: dict[str, Callable[[Path, Wall], StoreFactory]] = {"sqlite": sqlite, "postgres": postgres}
 
 
+EXHAUSTIVE = {"test_limiting", "test_settle", "test_transitions"}
+"""Files with hundreds of cases: on a server, `make check` runs them after `make test`."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.stem in EXHAUSTIVE and item.path.parent == Path(__file__).parent and "postgres" in item.name:
+            item.add_marker(pytest.mark.full)
+
+
 MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 """A folder in memory: these tests commit thousands of times, and a disk would only slow them down."""
 

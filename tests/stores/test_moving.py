@@ -61,9 +61,13 @@ from chargehand.stores.location import Location, locate
 from chargehand.stores.moving import JOBS, PARTS, TRIED, Move, Moved, Row, Writer
 from chargehand.stores.sqlite.store import SqliteStore
 
-pytestmark = pytest.mark.skipif(
-    (packages := pgserver.missing()) is not None, reason=f"the PostgreSQL store is NOT tested: pip install {packages}"
-)
+pytestmark = [
+    pytest.mark.full,
+    pytest.mark.skipif(
+        (packages := pgserver.missing()) is not None,
+        reason=f"the PostgreSQL store is NOT tested: pip install {packages}",
+    ),
+]
 Place = Callable[[str, str], Location]
 """Returns the location of a new store: of this kind and role."""
 ACROSS = [("sqlite", "postgres"), ("postgres", "sqlite")]

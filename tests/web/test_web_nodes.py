@@ -82,6 +82,7 @@ def test_an_api_process_without_a_node_shows_all_nodes(web: Web) -> None:
 
 
 # spec: MN-1
+@pytest.mark.full
 def test_a_worker_is_addressed_with_its_node_where_several_have_one(web: Web) -> None:
     refused = web.ask("GET", "/api/v1/health/worker:tag:0")
     assert (refused.status_code, refused.json()["detail"]) == (

@@ -13,6 +13,8 @@ from chargehand import Chargehand
 from chargehand.model.doctor.causes import CAUSES
 from chargehand.testing import eventually
 
+pytestmark = pytest.mark.full
+
 if (packages := pgserver.missing()) is not None:
     pytest.skip(f"readiness on PostgreSQL is NOT tested: pip install {packages}", allow_module_level=True)
 
