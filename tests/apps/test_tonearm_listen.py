@@ -35,6 +35,7 @@ def worst(heard: Heard, field: str) -> float:
     return max(float(np.abs(np.subtract(heard.scores[model], REFERENCE[model][field])).max()) for model in MODELS)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("provider", ["numpy", "cpu"])
 def test_the_networks_hear_what_the_original_heard(song: Path, weights_folder: Path, provider: str) -> None:
     # spec: TA-3

@@ -17,6 +17,7 @@ def test_the_promises_hold_in_seeded_histories(part: int) -> None:
     assert broken is None, broken
 
 
+@pytest.mark.full
 def test_a_history_is_told_again_exactly() -> None:
     stage = Stage()
     try:

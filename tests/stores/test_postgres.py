@@ -20,6 +20,7 @@ from chargehand.model.records import Discovered, Discovery, Firing, Holder, JobF
 from chargehand.stores import open_store
 from chargehand.stores.location import locate
 from chargehand.stores.postgres.address import parse
+from chargehand.testing import eventually
 from chargehand.web.routes.probes import not_ready
 
 if (packages := pgserver.missing()) is not None:
@@ -292,7 +293,10 @@ def test_an_older_node_that_is_dead_does_not_keep_a_start_from_migrating(
     knows()
     node = open_one(node=True)
     register(node, lease=0.2)
+    backend = node.session.backend
     node.session.drop()
+    sessions = f"SELECT 1 FROM pg_stat_activity WHERE pid = {backend}"
+    eventually(lambda: not pgserver.admin(sessions), what="its session ended")
     knows(MORE)
     assert open_one().migrated.after == 2, "it has ended without leaving"
     knows()

@@ -108,6 +108,7 @@ count.enqueue(Words(counts={}))
 """
 
 
+@pytest.mark.full
 def test_a_type_checker_sees_what_crews_take_and_give(tmp_path: Path) -> None:
     """In a project of its own, strict: what init writes has no error; a wrong payload is one."""
     init(tmp_path)

@@ -55,6 +55,7 @@ def check(case: Any, answer: httpx.Response) -> None:
     case.validate_response(answer, checks=[CHECKS.get_one(name) for name in WANTED])
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("mode", ["positive", "negative"])
 def test_no_answer_is_one_that_is_not_described(still: Web, described: Any, mode: str) -> None:
     # spec: HT-1 HT-2 HT-3 HT-5 SE-3
