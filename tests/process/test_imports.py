@@ -13,6 +13,7 @@ from chargehand import Chargehand
 from paths import ROOT, python_path
 
 
+@pytest.mark.full
 def test_only_workers_import_what_a_handler_needs(hand: Chargehand, world: World) -> None:  # spec: WP-2
     """The heavy module writes down every process that imports it: workers, and nobody else."""
     (world.folder / "heavy_model.py").write_text(

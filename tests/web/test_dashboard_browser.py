@@ -491,6 +491,7 @@ def grave(page: Page, *rules: str) -> list[Any]:
     ]
 
 
+@pytest.mark.full
 def test_axe_finds_nothing_serious(page: Page, served: Served) -> None:  # spec: DB-8
     for theme, rules in (("light", ()), ("dark", ("color-contrast",))):  # the rest is the same in both
         page.get_by_label("Theme").select_option(theme)

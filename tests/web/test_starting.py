@@ -73,6 +73,7 @@ def test_the_service_in_the_readme_works_as_it_stands(start: Start, tmp_path: Pa
     follow(server, section, '{"scores":{"a.flac":1.0}}')
 
 
+@pytest.mark.full
 def test_what_init_writes_works_as_it_stands(  # spec: CL-5
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
