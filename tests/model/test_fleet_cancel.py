@@ -5,7 +5,6 @@ from fleet_world import ONE, TWO, condemned, killed, pause_of, started, told
 
 from chargehand.model.fleet.death import Death, Reason, last_outcome
 from chargehand.model.fleet.lifecycle import CancelJob, Replace, Report, Spawn, Status, StopAsked
-from chargehand.model.fleet.policy import LivenessPolicy
 from chargehand.model.job import Interrupted, Stopped
 
 CANCEL = 10.0
@@ -38,20 +37,6 @@ def test_whoever_has_it_not_or_is_ending_is_told_nothing(when: str) -> None:
             pass
     assert world.fleet.cancel(ONE, "job-1", world.now) == []
     assert world.place.cancel_at is None
-
-
-# spec: WK-8, MN-2
-def test_a_stopping_worker_has_no_more_time_than_others() -> None:
-    """Its grace period may be longer than the lease of its node, which may be cut off from the store."""
-    world = started(liveness=LivenessPolicy(grace=3600.0, cancel=CANCEL))
-    world.work("job-1")
-    world.tell(StopAsked())
-    assert world.fleet.cancel(ONE, "job-1", world.now) == [CancelJob(ONE, "job-1")]
-    assert world.fleet.cancel(ONE, "job-1", world.now) == []
-    assert world.after(CANCEL - 1) == []
-    assert world.after(1) == killed("stopped")
-    world.exit(signal=9)
-    assert world.place.status is Status.STOPPED
 
 
 # spec: WK-8

@@ -42,11 +42,6 @@ class Ending:
         self._stage(place, 3, now + self._policy.terminate)
         return [Dismiss(place.component), Kill(place.component, reason)]
 
-    def hasten(self, place: Place, now: float) -> None:
-        """Gives a worker that was asked to exit, and whose job is cancelled, no more time than other cancelled jobs."""
-        if place.stage == 1 and place.press_at is not None:
-            place.stage, place.press_at = 2, min(place.press_at, now + self._policy.cancel)
-
     def press(self, place: Place, now: float) -> list[Action]:
         """Takes a worker that has not exited yet to the next stage."""
         self._stage(place, place.stage + 1, now + self._policy.terminate)

@@ -251,13 +251,10 @@ class Fleet(Roster):
         """Cancels a job that this worker holds; the worker is replaced if the job does not end in time."""
         place = self.places[component]
         has = job == place.job or job in place.others
-        at_work = place.status in AT_WORK or place.asked
-        if not has or not at_work or place.verdict is not None or job in place.recalled:
+        if not has or place.status not in AT_WORK or place.verdict is not None or job in place.recalled:
             return []
         place.recalled.add(job)
-        if place.asked:
-            self._ending.hasten(place, now)
-        elif place.cancel_at is None:
+        if place.cancel_at is None:
             place.cancel_at = now + self._liveness.cancel
         return [CancelJob(component, job)]
 
