@@ -28,7 +28,7 @@ class Server(msgspec.Struct, frozen=True):
     """Identifies a server and the history of its data."""
 
     system: str
-    """The same for a primary and its standbys."""
+    """The identifier of the database cluster, which a primary and its standbys share."""
     timeline: int
     """Higher after every promotion."""
     started: str
@@ -39,7 +39,7 @@ class Change(Enum):
     """What the server of a new connection is, compared with that of the last one."""
 
     SAME = "same"
-    """The same server, or one that cannot be told from it. It may have been restarted."""
+    """No other server, as far as it identifies itself; it may have been restarted."""
     REPLACED = "replaced"
     OUTDATED = "outdated"
     """A former primary: what was committed since its replacement is not there."""

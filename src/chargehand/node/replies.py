@@ -13,7 +13,7 @@ from chargehand.protocol.frame import encode
 
 
 class Caller(Protocol):
-    """Whoever is answered: a connection to the control socket, or a request in the store."""
+    """Receives an answer: a connection to the control socket, or a request in the store."""
 
     def send(self, frame: bytes) -> None:
         """Sends a frame."""

@@ -102,7 +102,7 @@ class Look(msgspec.Struct, frozen=True):
 
 
 class Looked(msgspec.Struct, frozen=True):
-    """These queues have jobs, or it cannot be told."""
+    """Reports the queues that have jobs; all that were asked for, if the store did not answer."""
 
     queues: tuple[str, ...]
     took: float | None

@@ -12,7 +12,7 @@ from chargehand.model.wakeups import POLL_UNNOTIFIED
 OLD_SNAPSHOT = 300.0
 """The age in seconds of a transaction from which on it is reported."""
 OLD_TRANSACTIONS = 100_000
-"""The same in transactions, for one whose age this user may not see."""
+"""The number of transactions from which on one is reported whose age in seconds this user may not see."""
 DEAD_ROWS = 50_000
 """The number of dead rows from which on they are reported; autovacuum begins at 5,000."""
 VACUUM_LATE = 300.0

@@ -20,7 +20,7 @@ from chargehand.stores.postgres.session import Session
 PATIENCE_MS = 100
 """How long all parts together wait for keys: turns of other nodes hold them no longer."""
 SHORT_MS = 10
-"""The same for a single part, and for all while a key is known to be held."""
+"""How long a single part waits for its keys, and all parts together while a key is known to be held."""
 MOST = 0.2
 """Seconds after which a turn tries no further part."""
 REMEMBER = 0.5
