@@ -120,6 +120,8 @@ class Oracle(LivenessPromises):
         """A worker begins a job that it was sent ahead."""
         life = self.life(worker)
         self.check(life.ahead.pop(claim.id, None) is claim, f"{worker} begins job {claim.id}, which was called back")
+        paused = self.applied & {"*", worker.crew, worker.component}
+        self.check(not paused, f"{worker} begins job {claim.id} though {paused} is paused")
         others = [w for w in self.world.processes if w is not worker and claim.id in w.hand]
         self.check(not others, f"job {claim.id} is in two living hands: {others}")
         self.jobs.handed(claim)
@@ -151,8 +153,7 @@ class Oracle(LivenessPromises):
             for other in self.crew(record.crew):
                 free = other.life is not None and not other.life.known and not other.life.busy and other.life.idle_since
                 if other.life is not None and free and self._takes(other):
-                    since = max(free, life.heard_end_at, life.handed_at)
-                    self.check(now - since <= CALLED_BACK, f"{other.component} is idle, {list(life.ahead)} wait")
+                    self.check(now - free <= CALLED_BACK, f"{other.component} is idle, {list(life.ahead)} wait")
 
     def _takes(self, record: Record) -> bool:
         life = record.life

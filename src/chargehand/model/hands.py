@@ -4,7 +4,7 @@ Pure. A worker performs the jobs in its hand one after the other, in order. Only
 for its death; all others can be called back at any moment, because a worker needs a permit to begin one.
 """
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from chargehand.model.held import Held, Pool
 from chargehand.model.job import Claim, JobPolicy
@@ -26,22 +26,23 @@ def most(pool: Pool, policy: JobPolicy, now: float) -> int:
     return max(1, min(policy.most_in_hand, int(policy.seconds_in_hand / max(pool.mean, 1e-5))))
 
 
-def room(pool: Pool, held: Held, policy: JobPolicy, left: int | None, now: float) -> int:
+def room(pool: Pool, held: Held, others: Sequence[Held], policy: JobPolicy, left: int | None, now: float) -> int:
     """Returns how many of the prefetched claims this worker is handed now, beside what it holds.
 
-    Its hand is filled when it is half empty, with its fair share of what is there. `left`: how many jobs the worker
-    may still end before it is replaced.
+    Its hand is filled when it is half empty, with its fair share of all that nobody has begun. `others` is what the
+    workers of the crew hold, with this one; `left` is how many jobs the worker may still end before it is replaced.
     """
     limit = most(pool, policy, now)
     has = 1 + len(held.ahead)
     late = now - held.since >= LONG
     if limit == 1 or has > (limit + 1) // 2 or late or not _may_wait(held.claim):
         return 0
-    share = -(-len(pool.prefetched) // max(1, len(pool.available)))
+    waiting = len(pool.prefetched) + sum(len(each.ahead) for each in others)
+    share = -(-waiting // max(1, len(pool.available))) - len(held.ahead)
     return max(0, min(limit - has, share, limit if left is None else left - has))
 
 
-def choose(pool: Pool, held: Iterable[Held], count: int) -> list[Claim]:
+def choose(pool: Pool, others: Sequence[Held], count: int) -> list[Claim]:
     """Removes up to so many claims from the front of the pool and returns them.
 
     None, if jobs of different priority wait here or in the hands of the crew: the most urgent one goes to whoever is
@@ -53,7 +54,7 @@ def choose(pool: Pool, held: Iterable[Held], count: int) -> list[Claim]:
     priority = pool.prefetched[0].priority
     if pool.prefetched[-1].priority != priority:
         return chosen
-    if any(each.ahead[0].priority != priority for each in held if each.ahead):
+    if any(each.ahead[0].priority != priority for each in others if each.ahead):
         return chosen
     size = 0
     while pool.prefetched and len(chosen) < count:
@@ -74,7 +75,7 @@ def recall_at(pool: Pool, held: Held) -> float | None:
     if not held.unsure:
         return None
     due = held.since + LONG
-    if pool.alone_until > held.since or pool.paused:
+    if pool.alone_until > held.since:
         return held.since
     if pool.idle and not pool.prefetched:
         due = min(due, pool.idle_since + SPARED)

@@ -413,12 +413,17 @@ class Ledger:
             return None
         if worker not in pool.available or pool.paused:
             return None
-        count = hands.room(pool, held, self._policy, self._left.get(worker), now)
+        others = self._hands_of(pool)
+        count = hands.room(pool, held, others, self._policy, self._left.get(worker), now)
         if not count:
             return None
-        ahead = hands.choose(pool, self._hands_of(pool), count)
+        ahead = hands.choose(pool, others, count)
         held.ahead.extend(ahead)
         return Hand(None, tuple(ahead)) if ahead else None
+
+    def _sent_ahead(self, pool: Pool) -> bool:
+        """Whether workers of a pool have jobs that they may not have begun."""
+        return any(held.ahead for held in self._hands_of(pool))
 
     def _hands_of(self, pool: Pool) -> list[Held]:
         """Returns what the workers of a pool hold."""
@@ -509,13 +514,11 @@ class Ledger:
 
     def overtaken(self, result: Result) -> list[str]:
         """Returns the workers whose jobs are called back before this result is confirmed: others are more urgent."""
-        found: list[str] = []
-        for grant in result.grants:
-            for worker in self.hands((grant.crew,)):
-                ahead = self.held[worker].ahead
-                if ahead and (grant.urgent or any(claim.priority > ahead[-1].priority for claim in grant.claims[:1])):
-                    found.append(worker)
-        return found
+        most = {grant.crew: grant.claims[0].priority for grant in result.grants if grant.claims}
+        return [
+            worker for worker, held in self.held.items()
+            if held.ahead and held.ahead[-1].priority < most.get(self._crew_of[worker], held.ahead[-1].priority)
+        ]  # fmt: skip
 
     def recalled(self, worker: str, count: int, now: float) -> bool:
         """Records that the last `count` jobs of a worker were called back: it has not begun them, and will not.
@@ -840,7 +843,7 @@ class Ledger:
                 if pool.surplus(now):
                     return now
                 due = min(due, pool.surplus_at(now) or due)
-            if (pool.stirred or pool.due_at is not None) and self._waiting_here(pool)[0]:
+            if (pool.stirred or pool.due_at is not None) and (pool.prefetched or self._sent_ahead(pool)):
                 due = min(due, pool.due_at or due)
                 if pool.stirred:
                     due = min(due, now if self._write_at is None else self._write_at)
@@ -884,11 +887,12 @@ class Ledger:
                 pool.due_at, pool.check_store, pool.stirred = None, True, True
             room = 0 if self.closed else pool.room(now)
             asleep = 0 if self.closed or pool.paused else pool.asleep
-            ahead, lowest = self._waiting_here(pool) if pool.stirred else (0, 0)
+            ahead = len(pool.prefetched) if pool.stirred else 0
             claims = (room or asleep) and (pool.check_store or poll)
             if claims or ahead:
                 hinted |= pool.check_store or pool.stirred
-                wants.append(Want(crew, pool.queue, room, asleep, ahead, lowest, pool.early(room)))
+                above = pool.prefetched[-1].priority if ahead else 0
+                wants.append(Want(crew, pool.queue, room, asleep, ahead, above, pool.early(room)))
             if claims:
                 pool.check_store = False  # until this claim is granted in full, or a hint arrives
             pool.stirred = False
@@ -911,12 +915,6 @@ class Ledger:
         self._settlements, self._requests, self._write_at = [], [], None
         self.tally.sent(now)
         return self.in_flight
-
-    def _waiting_here(self, pool: Pool) -> tuple[int, int]:
-        """Returns how many claims of a pool no worker has begun, and the lowest of their priorities."""
-        last = [held.ahead for held in self._hands_of(pool) if held.ahead]
-        lowest = [claims[-1].priority for claims in (pool.prefetched, *last) if claims]
-        return len(pool.prefetched) + sum(map(len, last)), min(lowest, default=0)
 
     def _wakeups(self, batch: Batch, now: float) -> frozenset[Wakeup]:
         """Returns what other nodes are notified of after this batch."""
