@@ -15,6 +15,7 @@ import msgspec
 
 from chargehand import clock, errors, log
 from chargehand.errors import ChargehandError
+from chargehand.host import nodelock
 from chargehand.model.fleet.stacks import WorkerStacks
 from chargehand.model.job import Enqueued, NewJob
 from chargehand.protocol.control import FRAME_LIMIT
@@ -143,24 +144,28 @@ class Connection:
 
 
 class Calls:
-    """Calls to a node from any thread. Each call has its own connection, which is kept for the next call."""
+    """Calls to the node of this machine from any thread. Each call has its own connection, which is kept for the next
+    call."""
 
     def __init__(self, location: Location) -> None:
         self._location, self._path = location, location.socket
-        self._lines: list[Connection] = []
+        self._lines: dict[Location, list[Connection]] = {}
+        """By the node: several may run on this machine, and the one of this process may start later than others."""
         forks.in_child(self._after_fork)
 
     @contextmanager
     def line(self) -> Generator[Connection]:
         """Yields a connection, which is kept for later calls, or closed if the block raises."""
-        lines = self._lines  # in a process forked inside the block, the connection does not come back to `self._lines`
+        where = nodelock.nearest(self._location)
+        # In a process forked inside the block, the connection does not come back to `self._lines`.
+        lines = self._lines.setdefault(where, [])
         line: Connection | None = None
         while line is None and lines:
             line = lines.pop()
             if not line.idle():
                 line.close()
                 line = None
-        line = line or Connection(self._location, CALL_TIMEOUT)
+        line = line or Connection(where, CALL_TIMEOUT)
         try:
             yield line
         except BaseException:
@@ -205,7 +210,7 @@ class Calls:
 
     def logs(self, scope: str | None, job: str | None, count: int, follow: bool) -> Iterator[dict[str, Any]]:
         """Yields the last log lines of the node; with `follow`, new ones as they come, until the node ends."""
-        line = Connection(self._location, CALL_TIMEOUT)
+        line = Connection(nodelock.nearest(self._location), CALL_TIMEOUT)
         try:
             call = line.send("LOGS", scope=scope, id=job or "", count=count, follow=follow)
             limit = CALL_TIMEOUT
@@ -256,15 +261,20 @@ class Calls:
             line.send("UNFOLLOW", id=job_id)
 
     def close(self) -> None:
-        while self._lines:
-            self._lines.pop().close()
+        for lines in list(self._lines.values()):
+            while lines:
+                lines.pop().close()
 
     def _after_fork(self) -> None:
-        self._lines = []
+        self._lines = {}
 
 
 async def connect(location: Location) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """Connects to a node, for event loops. Forked processes do not share the connection. Raises OSError or NoNode."""
+    """Connects to the node of this machine, for event loops. Forked processes do not share the connection.
+
+    Raises OSError or NoNode.
+    """
+    location = nodelock.nearest(location)
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     sock.setblocking(False)
     forks.close_in_child(sock)

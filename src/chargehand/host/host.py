@@ -52,7 +52,7 @@ class Host:
     def __init__(self, plan: NodePlan, *, give_up: bool = False) -> None:
         require_linux()
         self._plan, self._give_up = plan, give_up
-        self._store = locate(plan.store)
+        self._store = locate(plan.store, plan.node)
         self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._thread = threading.Thread(target=self._run, name="chargehand-host", daemon=True)
         self._stopping = self._killing = False

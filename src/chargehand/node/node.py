@@ -93,7 +93,7 @@ class Node:
         self._started_ms = clock.now_ms()
         self._loop = Loop()
         self._tether = Channel(self._loop, tether, PLAN_LIMIT, self._on_tether, lambda _: self.stop("the host is gone"))
-        self._location = locate(plan.store)
+        self._location = locate(plan.store, plan.node)
         self._lives = ProcessRecord(self._location.lives, self._location.mark)
         self._unkillable = self._lives.end_earlier(TAKEOVER_LIMIT)
         self._look_at = now = clock.monotonic()
