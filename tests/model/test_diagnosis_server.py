@@ -41,6 +41,15 @@ def test_what_is_as_it_should_be_is_no_finding(server: dict[str, Any]) -> None:
     assert causes(on(**server)) == {}
 
 
+# spec: CL-4, MN-1
+def test_a_worker_that_was_replaced_is_named_with_its_node() -> None:
+    row = {"node": "b", "component": "worker:tag:0", "crew": "tag", "reason": "suspect", "text": "x", "at_ms": NOW}
+    found = facts(worker(), path=URL, server={"user": "anna"}, replaced=[row])
+    text, remedy = found_text(found, "replaced")
+    assert text.startswith("b/tag:0 was replaced")
+    assert remedy.endswith("crashes --worker b/tag:0")
+
+
 # spec: CL-4
 def test_the_oldest_transaction_is_named_with_what_it_does() -> None:
     psql = {

@@ -91,17 +91,17 @@ def _crashes(peek: Peek) -> list[dict[str, Any]]:
 
 def _replaced(peek: Peek) -> list[dict[str, Any]]:
     """Returns the last replacement of each worker that was broken or suspect, and how many jobs have failed since."""
-    newest: dict[str, dict[str, Any]] = {}
+    newest: dict[tuple[str, str], dict[str, Any]] = {}
     queues = {crew.name: crew.queue for crew in peek.fleet.crews()}
     for crash in peek.fleet.crashes(CrashFilter(limit=MOST_CRASHES)):
         if (
             crash.reason in (Reason.SUSPECT, Reason.BROKEN)
             and crash.age_ms < RECENT_MS
-            and crash.component not in newest
+            and (crash.node, crash.component) not in newest
         ):
-            known = {name: getattr(crash, name) for name in ("component", "crew", "reason", "text", "at_ms")}
+            known = {name: getattr(crash, name) for name in ("node", "component", "crew", "reason", "text", "at_ms")}
             failed = peek.failed_since(queues.get(crash.crew, crash.crew), crash.at_ms)
-            newest[crash.component] = {**known, "failed_since": failed}
+            newest[crash.node, crash.component] = {**known, "failed_since": failed}
     return list(newest.values())
 
 

@@ -157,6 +157,7 @@ class PoisonFact(msgspec.Struct, frozen=True, kw_only=True):
 class Replaced(msgspec.Struct, frozen=True, kw_only=True):
     """A worker that was replaced because its process was broken, or failed jobs that others can do."""
 
+    node: str = ""
     component: str
     crew: str
     reason: str
