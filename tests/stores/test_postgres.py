@@ -12,7 +12,7 @@ import pytest
 from builders import DIRECT, ME, crew, everything, job, put, record, register, state, take, take_one
 
 import pgserver
-from chargehand.errors import ConfigurationError, NoDriver, StoreError
+from chargehand.errors import ConfigurationError, NoDriver, StoreBusy, StoreError
 from chargehand.host import nodelock
 from chargehand.host.moving import move
 from chargehand.model import chores
@@ -483,7 +483,20 @@ def test_a_beat_without_an_answer_does_not_hold_up_the_next_ones(open_one: Opene
         with pytest.raises(StoreError, match="was lost"):
             store.turn(Batch(poll=True), ME)
     before = beat_of(store)
-    store.turn(Batch(poll=True), ME)
+
+    def beats() -> bool:
+        """Returns whether the turn went well; behind a pooler the node does not know which session it would have to
+        end, and the server ends it, because it is idle in a transaction."""
+        try:
+            store.turn(Batch(poll=True), ME)
+        except StoreBusy:
+            return False
+        return True
+
+    if pgserver.POOLER is None:
+        assert beats()
+    else:
+        eventually(beats, 25, what="a beat before the lease is over")
     assert beat_of(store) > before
     os.close(kept[0])
 
