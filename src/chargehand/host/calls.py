@@ -9,6 +9,7 @@ import select
 import socket
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
+from itertools import repeat
 from typing import Any
 
 import msgspec
@@ -28,6 +29,20 @@ CALL_TIMEOUT = 5.0
 LONGEST_WAIT = 3600.0
 LONGEST_RECV = 1.0
 """The longest system call, in seconds: a Ctrl+C just before it is handled only after it."""
+
+
+TOLD = 1.0
+"""Seconds between two looks for the end of a job that a node of this machine reports, in a store for one node."""
+FIRST_LOOK, LONGEST_LOOK = 0.01, 0.25
+"""Seconds between looks for the end of a job that nobody may report: doubled until they are the longest."""
+
+
+def looks() -> Iterator[float]:
+    """Yields the pauses between looks for the end of a job: a short job is not waited for much longer than it takes."""
+    pause = FIRST_LOOK
+    while True:
+        yield pause
+        pause = min(2 * pause, LONGEST_LOOK)
 
 
 class NoNode(ChargehandError):
@@ -248,15 +263,17 @@ class Calls:
     def wait(self, job_id: str, ended: Callable[[], bool], until: float | None) -> None:
         """Returns when `ended`, which reads the store, is true, or when the node reports the end of the job.
 
-        Raises TimeoutError at `until`.
+        The job may run on another node, which the one of this machine knows of only later. Raises TimeoutError at
+        `until`.
         """
+        pauses = looks() if self._location.server is not None else repeat(TOLD)
         with self.line() as line:
             call = line.send("FOLLOW", id=job_id)
             while not ended():
-                left = 1.0 if until is None else until - clock.monotonic()
+                left = TOLD if until is None else until - clock.monotonic()
                 if left <= 0:
                     raise TimeoutError(f"job {job_id} did not end in time")
-                if line.reply(call, min(left, 1.0)) is not None:
+                if line.reply(call, min(left, next(pauses))) is not None:
                     return
             line.send("UNFOLLOW", id=job_id)
 
@@ -292,8 +309,10 @@ async def connect(location: Location) -> tuple[asyncio.StreamReader, asyncio.Str
 async def follow(location: Location, job_id: str) -> AsyncGenerator[Callable[[float], Awaitable[None]]]:
     """Yields, for event loops, a function that returns when the job may have ended, or after a given time.
 
-    With a node it waits for a message, for one second at most; without a node it sleeps for the given time.
+    With a node it waits for a message, in a store for one node for one second at most; without a node it sleeps for the
+    given time.
     """
+    longest = None if location.server is not None else TOLD
     writer: asyncio.StreamWriter | None = None
     try:
         reader, writer = await connect(location)
@@ -307,7 +326,7 @@ async def follow(location: Location, job_id: str) -> AsyncGenerator[Callable[[fl
             await asyncio.sleep(otherwise)
             return
         try:
-            async with asyncio.timeout(1.0):
+            async with asyncio.timeout(longest or otherwise):
                 if not await reader.readline():
                     reader = None
         except TimeoutError:
