@@ -50,6 +50,14 @@ def test_a_worker_that_was_replaced_is_named_with_its_node() -> None:
     assert remedy.endswith("crashes --worker b/tag:0")
 
 
+# spec: CL-4, MN-1
+def test_another_node_is_a_remedy_for_a_queue_without_a_crew() -> None:
+    found = facts(worker(), path=URL, server={"user": "anna"}, waiting={"typo": 1})
+    _, remedy = found_text(found, "no-crew")
+    assert "another NODE_NAME" in remedy
+    assert "only waits" not in remedy
+
+
 # spec: CL-4
 def test_the_oldest_transaction_is_named_with_what_it_does() -> None:
     psql = {

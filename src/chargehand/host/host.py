@@ -153,7 +153,9 @@ class Host:
                 crews=", ".join(missing),
                 pid=pid,
                 store=self._store,
-                remedy="give each application its own store, or declare all crews in one application",
+                remedy="give each application its own store"
+                + (", or its node another name (NODE_NAME)" if self._store.server is not None else "")
+                + ", or declare all crews in one application",
             )
 
     def _pause(self, seconds: float) -> None:

@@ -10,6 +10,15 @@ from chargehand.model.job import State
 MOST_NAMED = 3
 """How many jobs a finding names."""
 
+_ONE_NODE = (
+    "declare its crew in the application that runs (a second one on the same store only waits), give the other "
+    "application its own store, or use the right queue name"
+)
+_SEVERAL_NODES = (
+    "declare its crew in an application that runs, start a node of the application that has it (on a machine with "
+    "another node, with another NODE_NAME), or use the right queue name"
+)
+
 
 def queues(facts: Facts) -> Iterator[Finding]:
     """Yields the findings about queues."""
@@ -22,10 +31,7 @@ def queues(facts: Facts) -> Iterator[Finding]:
                 about=queue,
                 short=f"no crew serves {queue}",
                 text=f"queue {queue}: {jobs(max(1, facts.count(queue).due))} waiting, but no crew serves it",
-                remedy=(
-                    "declare its crew in the application that runs (a second one on the same store only waits), "
-                    "give the other application its own store, or use the right queue name"
-                ),
+                remedy=_ONE_NODE if facts.server is None else _SEVERAL_NODES,
             )
     running, future = (sum(getattr(row, name) for row in facts.queues) for name in ("running", "future"))
     if future and not facts.waits and not running:
