@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 from chargehand.errors import ChargehandError, StoreBusy
+from chargehand.live.components import component_of, member_of_component
 from chargehand.model.doctor.wording import place_in
 from chargehand.model.fleet.death import Reason
-from chargehand.model.health import APP
+from chargehand.model.health import APP, unserved
 from chargehand.model.records import CrashFilter
 from chargehand.store import FleetReading, JobReading
 
@@ -105,6 +106,14 @@ def _replaced(peek: Peek) -> list[dict[str, Any]]:
     return list(newest.values())
 
 
+def _unserved(peek: Peek) -> dict[str, str]:
+    """Returns the queues with due jobs that no worker of a node that lives will take, each with the reason."""
+    rows = [row for row in peek.fleet.health() if row.node_lives and row.component != APP]
+    queues = {crew.name: crew.queue for crew in peek.fleet.crews(living=True)}
+    members = [member_of_component(component_of(row)) for row in rows]
+    return unserved(peek.jobs.waiting(), queues, members, [pause.scope for pause in peek.fleet.pauses()])
+
+
 def _last_done(peek: Peek) -> dict[str, int]:
     names = {row.queue for row in peek.fleet.crews()} | {queue for queue, _ in peek.jobs.waiting()}
     found = {name: peek.last_done(name) for name in names}
@@ -116,6 +125,7 @@ _LOOKS: dict[str, Callable[[Peek], Any]] = {
     "crews": lambda peek: peek.fleet.crews(),
     "given_up": lambda peek: peek.fleet.given_up(),
     "waiting": lambda peek: dict(peek.jobs.waiting()),
+    "unserved": _unserved,
     "last_beat_ms": lambda peek: max(
         (r.last_heartbeat_ms or 0 for r in peek.fleet.health() if r.component == APP), default=None
     ),

@@ -104,7 +104,9 @@ def _remembered(facts: Facts) -> Iterator[Finding]:
 def _crew(facts: Facts, crew: str, members: Sequence[NodeWorker], breaker: str | None) -> Iterator[Finding]:
     waiting = facts.waits_for(crew)
     if not members:
-        if waiting:
+        view = facts.node.view
+        others_serve = facts.server is not None and view is not None and facts.queue_of(crew) not in view.unserved
+        if waiting and not others_serve:
             yield Finding(
                 severity=Severity.ERROR,
                 cause="no-workers",

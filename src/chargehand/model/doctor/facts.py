@@ -229,6 +229,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     queues: tuple[QueueFacts, ...] = ()
     waiting: dict[str, int] = {}
     """For each queue with a due job, for how many ms the oldest one has waited."""
+    unserved: dict[str, str] = {}
+    """The queues with due jobs that no worker of a node that lives will take, each with the reason, from the store."""
     last_done: dict[str, int] = {}
     next_run: dict[str, int] = {}
     """For each queue with scheduled jobs, in how many ms the first one is due."""
