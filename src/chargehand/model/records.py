@@ -128,6 +128,10 @@ class CrewRow(msgspec.Struct, frozen=True, kw_only=True):
     """How many jobs of the crew's queue may run at a time, in the whole cluster."""
     limit_per_key: int | None = None
     """How many jobs that share a `limit_key` may run at a time."""
+    rate: str | None = None
+    """How many jobs of the crew's queue may be started within a period, in the whole cluster: `600/min`."""
+    rate_per_key: str | None = None
+    """How many jobs that share a `limit_key` may be started within a period."""
     scaled: int | None = None
     """The worker count that an operator set while the crew ran; it holds until the configured count changes."""
 
@@ -433,6 +437,18 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True):
     cancelled: int = 0
     last_done_ms: int | None = None
     """When the last job that is done ended."""
+
+
+class RateWait(msgspec.Struct, frozen=True, kw_only=True):
+    """A queue in which no further job may be started now, because of its rate or that of keys."""
+
+    queue: str
+    left_ms: int | None
+    """In how many ms the rate of the queue admits another job; None: it does now."""
+    keys: int = 0
+    """How many keys have jobs that wait for the rate of their key."""
+    keys_left_ms: int | None = None
+    """In how many ms the rate of the first of these keys admits another job."""
 
 
 class Migrated(msgspec.Struct, frozen=True, kw_only=True):

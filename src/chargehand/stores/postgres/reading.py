@@ -24,11 +24,13 @@ from chargehand.model.records import (
     NodeRequest,
     NodeRow,
     Pause,
+    RateWait,
     RecurringPlan,
     RestartNote,
     Snapshot,
 )
 from chargehand.stores.postgres import session, statements
+from chargehand.stores.postgres.rates import rate_waits
 from chargehand.stores.postgres.statements import NOW
 from chargehand.stores.rows import about_of, clean, columns, counts_of, readable, records, where
 
@@ -270,6 +272,9 @@ class PostgresJobReading:
 
     def waiting(self) -> list[tuple[str, int]]:
         return [(str(queue), int(age)) for queue, age in self._db.rows(_WAITING, (self._db.now,))]
+
+    def rate_waits(self) -> list[RateWait]:
+        return rate_waits(self._db)
 
 
 class PostgresFleetReading:

@@ -24,12 +24,14 @@ from chargehand.model.records import (
     NodeRequest,
     NodeRow,
     Pause,
+    RateWait,
     RecurringPlan,
     RestartNote,
     Snapshot,
 )
 from chargehand.stores.rows import about_of, clean, columns, counts_of, readable, records, where
 from chargehand.stores.sqlite.database import Database
+from chargehand.stores.sqlite.rates import rate_waits
 
 # A job that the node holds ahead is shown as queued: no worker has it.
 _HELD_AHEAD = "state = 'running' AND worker IS NULL AND ahead"
@@ -208,6 +210,9 @@ class SqliteJobReading:
 
     def waiting(self) -> list[tuple[str, int]]:
         return [(str(queue), int(age)) for queue, age in self._db.all(_WAITING, (self._db.now_ms(),))]
+
+    def rate_waits(self) -> list[RateWait]:
+        return rate_waits(self._db)
 
 
 class SqliteFleetReading:
