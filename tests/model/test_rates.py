@@ -10,8 +10,9 @@ from chargehand.model.batch import Grant, Result
 from chargehand.model.job import Done
 from chargehand.model.ledger import Ledger
 from chargehand.model.limits import Limit, choose, limits_of, relaxed
-from chargehand.model.rates import Rate, Reopened, Standing, opens_in, parse, reopen, room, standing, together, waits
+from chargehand.model.rates import Rate, Reopened, Standing, opens_in, parse, reopen, room, together, waits
 from chargehand.model.records import CrewRow, RateWait
+from standings import standing
 
 NOW = 1_800_000_000_000
 PER_SECOND, PER_MINUTE = Rate(3, 1000), Rate(20, 60_000)

@@ -19,6 +19,7 @@ from chargehand.model.limits import NO_LIMIT, Limit
 from chargehand.model.records import CrewRow, Holder, LastLife, NodeAbout
 from chargehand.model.succession import name_taken
 from chargehand.stores.postgres.beats import Seen
+from standings import standing
 
 Answer = TypeVar("Answer")
 Starts = tuple[tuple[int, int], ...]
@@ -379,7 +380,7 @@ class Transaction:
     # rates
 
     def _standings(self, queue: str, key: str, its: rates.Rates) -> list[rates.Standing]:
-        return [rates.standing(rate, self.tables.starts.get((queue, key), ()), self._now_ms) for rate in its]
+        return [standing(rate, self.tables.starts.get((queue, key), ()), self._now_ms) for rate in its]
 
     def _start(self, limit: Limit, rows: Sequence[Row]) -> None:
         """Counts these jobs as started now."""

@@ -88,19 +88,6 @@ class Standing(msgspec.Struct, frozen=True):
     counts, or a later one if there are more than the rate allows. None if none counts."""
 
 
-def standing(rate: Rate, starts: Sequence[tuple[int, int]], now_ms: int) -> Standing:
-    """Returns the standing from all starts as pairs of time and number, oldest first. Stores with SQL compute the same
-    from running totals."""
-    recent = [(at_ms, count) for at_ms, count in starts if at_ms > now_ms - rate.period_ms and count]
-    started = sum(count for _, count in recent)
-    too_many, passed = max(0, started - rate.count), 0
-    for at_ms, count in recent:
-        passed += count
-        if passed > too_many:
-            return Standing(rate, started, at_ms)
-    return Standing(rate, started, None)
-
-
 def room(standings: Iterable[Standing]) -> int | None:
     """Returns how many jobs may be started now; None: any number."""
     return min((max(0, each.rate.count - each.started) for each in standings), default=None)
