@@ -1,5 +1,7 @@
 """Tests for rates: which hold together, how many jobs may be started, and when the next one may."""
 
+from collections.abc import Sequence
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,10 +14,15 @@ from chargehand.model.ledger import Ledger
 from chargehand.model.limits import Limit, choose, limits_of, relaxed
 from chargehand.model.rates import Rate, Reopened, Standing, opens_in, parse, reopen, room, together, waits
 from chargehand.model.records import CrewRow, RateWait
-from standings import standing
 
 NOW = 1_800_000_000_000
 PER_SECOND, PER_MINUTE = Rate(3, 1000), Rate(20, 60_000)
+
+
+def standing(rate: Rate, starts: Sequence[tuple[int, int]], now_ms: int) -> Standing:
+    """Counts starts, as pairs of time and number, one by one; the stores compute the same from running totals."""
+    times = [at_ms for at_ms, count in starts for _ in range(count) if at_ms > now_ms - rate.period_ms]
+    return Standing(rate, len(times), times[max(0, len(times) - rate.count)] if times else None)
 
 
 # what is said
