@@ -284,7 +284,7 @@ CLUSTER_MUTANTS = (
         file="model/rates.py",
         old="            waits.append(oldest + each.rate.period_ms - now_ms)\n",
         new="            waits.append(oldest + 2 * each.rate.period_ms - now_ms)\n",
-        profile="rates of all nodes",
+        profile="a claim that is a start",
     ),
     Mutant(
         name="jobs of a queue with a rate are claimed ahead",

@@ -390,15 +390,16 @@ def rates_and_kills(_: Stage) -> None:
 
 
 def a_claim_that_is_a_start(_: Stage) -> None:
-    """However short the jobs are, none is claimed before a worker is free for it."""
-    with begin({"a": [Crew(name="paced", rate="100/min")]}) as world:
+    """However short the jobs are, none is claimed before a worker is free for it, and each when its rate admits it."""
+    with begin({"a": [Crew(name="paced", rate="10/min")]}) as world:
         world.latency = lambda: 0.0001
-        world.planned_fates = [Fate(0.005) for _ in range(20)]
-        jobs = world.enqueue("paced", 20)
-        pass_by(world, 5.0)
+        world.planned_fates = [Fate(0.005) for _ in range(25)]
+        jobs = world.enqueue("paced", 25)
+        pass_by(world, 125.0)
         begun = sorted(when for job in jobs for when in started(world, job))
         claimed = sorted(at_ms for at_ms, *_ in world.oracle.starts().values())
         assert all(at - at_ms / 1000 < 0.002 for at, at_ms in zip(begun, claimed, strict=True)), (begun, claimed)
+        assert all(59.99 < later - at < 60.01 for at, later in zip(begun, begun[10:], strict=False)), begun
 
 
 def a_start_that_is_given_back(_: Stage) -> None:
