@@ -42,7 +42,6 @@ from chargehand.model.records import (
     NodeRow,
     OtherNodes,
     Pause,
-    RateWait,
     RecurringPlan,
     Rescheduling,
     RestartNote,
@@ -341,11 +340,6 @@ class JobReading(Protocol):
         A scheduled job that has been due for longer, and that no claim has seen since, counts as that job. The cost
         grows with the number of queues, not of jobs.
         """
-        ...
-
-    def rate_waits(self) -> list[RateWait]:
-        """Returns the queues with a rate that admits no further job now, or with keys that have such a rate and jobs
-        that wait for it, by name."""
         ...
 
 

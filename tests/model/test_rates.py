@@ -12,8 +12,8 @@ from chargehand.model.batch import Grant, Result
 from chargehand.model.job import Done
 from chargehand.model.ledger import Ledger
 from chargehand.model.limits import Limit, choose, limits_of, relaxed
-from chargehand.model.rates import Rate, Reopened, Standing, opens_in, parse, reopen, room, together, waits
-from chargehand.model.records import CrewRow, RateWait
+from chargehand.model.rates import Rate, Reopened, Standing, next_ms, opens_in, parse, reopen, room, together
+from chargehand.model.records import CrewRow
 
 NOW = 1_800_000_000_000
 PER_SECOND, PER_MINUTE = Rate(3, 1000), Rate(20, 60_000)
@@ -192,13 +192,13 @@ def test_as_many_jobs_of_a_key_come_back_as_may_start() -> None:
 
 
 # spec: WK-19
-def test_readers_see_only_what_waits() -> None:
+def test_readers_see_when_the_next_job_may_start() -> None:
     full, free = standing(PER_SECOND, [(NOW - 300, 3)], NOW), standing(PER_SECOND, [], NOW)
-    assert waits("q", [free], 0, None, NOW) is None
-    assert waits("q", [], 0, None, NOW) is None
-    assert waits("q", [full], 0, None, NOW) == RateWait(queue="q", left_ms=700)
-    assert waits("q", [free], 2, NOW + 5, NOW) == RateWait(queue="q", left_ms=None, keys=2, keys_left_ms=5)
-    assert waits("q", [], 1, NOW - 5, NOW) == RateWait(queue="q", left_ms=None, keys=1, keys_left_ms=0)
+    assert next_ms([free], None, NOW) is None
+    assert next_ms([], None, NOW) is None
+    assert next_ms([full], None, NOW) == NOW + 700
+    assert next_ms([full], NOW + 5, NOW) == NOW + 700
+    assert next_ms([free], NOW + 5, NOW) == NOW + 5
 
 
 # the ledger

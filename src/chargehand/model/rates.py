@@ -10,8 +10,6 @@ from functools import lru_cache
 
 import msgspec
 
-from chargehand.model.records import RateWait
-
 UNITS = {"s": 1000, "min": 60_000, "h": 3_600_000, "day": 86_400_000}
 """The periods of rates, in milliseconds."""
 MOST_STARTS = 1_000_000
@@ -104,13 +102,12 @@ def opens_in(standings: Iterable[Standing], taken: int, now_ms: int) -> int:
     return max(waits)
 
 
-def waits(queue: str, standings: Sequence[Standing], keys: int, opens_ms: int | None, now_ms: int) -> RateWait | None:
-    """Returns what readers see of a queue; None if nothing waits. So many keys wait, the first until `opens_ms`."""
-    left = opens_in(standings, 0, now_ms) if room(standings) == 0 else None
-    if left is None and not keys:
-        return None
-    keys_left = None if opens_ms is None else max(0, opens_ms - now_ms)
-    return RateWait(queue=queue, left_ms=left, keys=keys, keys_left_ms=keys_left)
+def next_ms(standings: Sequence[Standing], opens_ms: int | None, now_ms: int) -> int | None:
+    """Returns when the next job of a queue may be started, for readers; None if no rate prevents it now.
+
+    `opens_ms` is when the first key with jobs that wait for its rate has room.
+    """
+    return now_ms + opens_in(standings, 0, now_ms) if room(standings) == 0 else opens_ms
 
 
 class Reopened(msgspec.Struct, frozen=True):

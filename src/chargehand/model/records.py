@@ -424,7 +424,7 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True):
     """How many jobs of a queue are in each state.
 
     Of the queued jobs, `future` wait for their time, and `limited` were set aside because their key has as many running
-    jobs as its limit allows.
+    jobs as its limit allows, or was started as often as its rate allows.
     """
 
     queue: str
@@ -437,18 +437,8 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True):
     cancelled: int = 0
     last_done_ms: int | None = None
     """When the last job that is done ended."""
-
-
-class RateWait(msgspec.Struct, frozen=True, kw_only=True):
-    """A queue in which no further job may be started now, because of its rate or that of keys."""
-
-    queue: str
-    left_ms: int | None
-    """In how many ms the rate of the queue admits another job; None: it does now."""
-    keys: int = 0
-    """How many keys have jobs that wait for the rate of their key."""
-    keys_left_ms: int | None = None
-    """In how many ms the rate of the first of these keys admits another job."""
+    rate_next_ms: int | None = None
+    """When a rate admits the next job, by the store's clock; None if no job waits for a rate."""
 
 
 class Migrated(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,7 +10,6 @@ from collections.abc import Collection, Mapping, Sequence
 from chargehand.model import rates
 from chargehand.model.limits import LOOK_AT_ONCE, Limit
 from chargehand.model.rates import ANY_KEY, Rates, Standing
-from chargehand.model.records import RateWait
 from chargehand.stores.postgres import statements
 from chargehand.stores.postgres.adding import as_json
 from chargehand.stores.postgres.session import Session
@@ -88,13 +87,14 @@ def give_back(db: Session, now: int | None, claims: Sequence[tuple[int, int]]) -
     db.send(SQL["unstart"], (now, as_json(rows)))
 
 
-def rate_waits(db: Session) -> list[RateWait]:
-    """Returns what readers see of the queues with a rate, outside a transaction."""
-    found: list[RateWait] = []
-    for queue, text, keys, opens_ms, now_ms in db.rows(SQL["rated"], (db.now,)):
+def rate_next(db: Session) -> dict[str, int]:
+    """Returns when the next job of a queue may be started, if a rate prevents it now; outside a transaction."""
+    found: dict[str, int] = {}
+    for queue, text, opens_ms, now_ms in db.rows(SQL["rated"], (db.now,)):
         of = _standings(db, now_ms, queue, (ANY_KEY,), rates.from_text(text))[ANY_KEY]
-        waits = rates.waits(queue, of, keys, opens_ms, now_ms)
-        found += [] if waits is None else [waits]
+        next_ms = rates.next_ms(of, opens_ms, now_ms)
+        if next_ms is not None:
+            found[str(queue)] = next_ms
     return found
 
 

@@ -13,7 +13,6 @@ from chargehand.model import rates
 from chargehand.model.job import Settlement
 from chargehand.model.limits import LOOK_AT_ONCE, Limit
 from chargehand.model.rates import ANY_KEY, Rates, Standing
-from chargehand.model.records import RateWait
 from chargehand.stores.sqlite.database import Database
 
 SWEEP_AT_LEAST = 20
@@ -60,9 +59,8 @@ WHERE queue = ?1 AND key = ?2 AND at_ms >= ?3
   AND (SELECT jobs FROM chargehand_start WHERE queue = ?1 AND key = ?2 AND at_ms = ?3) > 0
 """
 _RATED = """
-SELECT queue, rate, (SELECT count(*) FROM chargehand_opening AS o WHERE o.queue = r.queue),
-  (SELECT min(opens_ms) FROM chargehand_opening AS o WHERE o.queue = r.queue)
-FROM chargehand_rate AS r ORDER BY queue
+SELECT queue, rate, (SELECT min(opens_ms) FROM chargehand_opening AS o WHERE o.queue = r.queue)
+FROM chargehand_rate AS r
 """
 _RETURNED = "SELECT limit_key, started_ms FROM chargehand_job WHERE seq = ?"
 _OPEN_NOW = "UPDATE chargehand_opening SET opens_ms = min(opens_ms, ?3) WHERE queue = ?1 AND key = ?2"
@@ -147,16 +145,16 @@ class RateBook:
             self._db.executemany(_OPEN_NOW, [(each.queue, key, self._now) for key in keys[1:]])
 
 
-def rate_waits(db: Database) -> list[RateWait]:
-    """Returns what readers see of the queues with a rate, outside a transaction."""
-    now, found = db.now_ms(), list[RateWait]()
-    for queue, text, keys, opens_ms in db.all(_RATED):
+def rate_next(db: Database) -> dict[str, int]:
+    """Returns when the next job of a queue may be started, if a rate prevents it now; outside a transaction."""
+    now, found = db.now_ms(), dict[str, int]()
+    for queue, text, opens_ms in db.all(_RATED):
         its, of = rates.from_text(text), list[Standing]()
         if its:
-            rows = db.all(_STANDINGS, _asked(queue, (ANY_KEY,), its, now))
-            of = _standings(rows, (ANY_KEY,), its)[ANY_KEY]
-        waits = rates.waits(queue, of, keys, opens_ms, now)
-        found += [] if waits is None else [waits]
+            of = _standings(db.all(_STANDINGS, _asked(queue, (ANY_KEY,), its, now)), (ANY_KEY,), its)[ANY_KEY]
+        next_ms = rates.next_ms(of, opens_ms, now)
+        if next_ms is not None:
+            found[queue] = next_ms
     return found
 
 

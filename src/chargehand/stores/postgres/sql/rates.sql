@@ -1,4 +1,4 @@
--- Statements about the rates of queues and keys. All but `waits` follow the lock of the queue's row in chargehand_limit,
+-- Statements about the rates of queues and keys. All but `rated` follow the lock of the queue's row in chargehand_limit,
 -- and their time is that after the lock: a transaction may have waited for it.
 
 -- name: now
@@ -89,7 +89,5 @@ back AS (
 SELECT key FROM n WHERE nr > n.back
 
 -- name: rated
-SELECT queue, rate, (SELECT count(*) FROM chargehand_opening o WHERE o.queue = l.queue),
-  (SELECT min(opens_ms) FROM chargehand_opening o WHERE o.queue = l.queue),
-  coalesce($1::bigint, (extract(epoch FROM now()) * 1000)::bigint)
-FROM chargehand_limit l WHERE rate IS NOT NULL OR rate_per_key IS NOT NULL ORDER BY queue COLLATE "C"
+SELECT queue, rate, (SELECT min(opens_ms) FROM chargehand_opening o WHERE o.queue = l.queue), {now}
+FROM chargehand_limit l WHERE rate IS NOT NULL OR rate_per_key IS NOT NULL
