@@ -224,8 +224,8 @@ CLUSTER_MUTANTS = (
     Mutant(
         name="the largest limit counts",
         file="model/limits.py",
-        old="    return min((limit for limit in (one, other) if limit is not None), default=None)\n",
-        new="    return max((limit for limit in (one, other) if limit is not None), default=None)\n",
+        old="    return min((number for number in numbers if number is not None), default=None)\n",
+        new="    return max((number for number in numbers if number is not None), default=None)\n",
         profile="limits of all nodes",
     ),
     Mutant(
