@@ -128,7 +128,7 @@ class Chargehand:
         given |= {"jobs": jobs, "discovery": discovery}
         self.settings: Settings = read_settings(Path(folder).resolve(), {**given, "log_level": log_level})
         """The settings, read once: arguments, `chargehand.toml`, `.env` and environment."""
-        self.location = locate(self.settings.url)
+        self.location = locate(self.settings.url, self.settings.node)
         """Where the store is; `str` gives its address."""
         self.url = self.location.url
         self.node_name, self.log_level = self.settings.node, self.settings.log_level

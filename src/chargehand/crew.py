@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypedDict, TypeVar, U
 
 from chargehand import clock, codec
 from chargehand.errors import JobCancelled, JobFailed, JobNotFound, PayloadError, summary
-from chargehand.host.calls import follow
+from chargehand.host.calls import follow, looks
 from chargehand.host.operations import Operations
 from chargehand.ids import new_ids
 from chargehand.model.job import FINISHED, Attempt, JobRecord, NewJob, State, restored
@@ -32,8 +32,6 @@ Within: TypeAlias = (
     "Transaction | PsycopgConnection[Any] | AlchemyConnection | AlchemySession | scoped_session[Any] | None"
 )
 """Where a job may be enqueued instead of in a transaction of its own."""
-POLL = 0.25
-"""Seconds between two reads of a job while no node reports its end."""
 
 
 class JobOptions(TypedDict, total=False):
@@ -95,11 +93,12 @@ class Ref(Generic[Result]):
 
     async def _result(self) -> Result:
         async with follow(self._operations.location, self.id) as news:
+            pauses = looks()
             while True:
                 job = await asyncio.to_thread(self.job)
                 if job.state in FINISHED:
                     return outcome(job, self._gives)
-                await news(POLL)
+                await news(next(pauses))
 
     async def events(self) -> AsyncGenerator[dict[str, Any]]:
         """Yields the events of this job, its present state first, until it has ended. Raises JobNotFound."""
@@ -125,6 +124,7 @@ def wait_for_end(service: "Service", job_id: str, timeout: float | None) -> JobR
     """Waits until the job has ended, and returns it. Raises TimeoutError after `timeout` seconds."""
     limit = None if timeout is None else milliseconds("timeout", timeout) / 1000
     until = None if limit is None else clock.monotonic() + limit
+    pauses = looks()
     while True:
         service.await_end(job_id, until)
         job = service.job(job_id)
@@ -132,7 +132,8 @@ def wait_for_end(service: "Service", job_id: str, timeout: float | None) -> JobR
             return job
         if until is not None and clock.monotonic() >= until:
             raise late(service, job, timeout)
-        clock.sleep(POLL)
+        pause = next(pauses)
+        clock.sleep(pause if until is None else max(0.0, min(pause, until - clock.monotonic())))
 
 
 def late(service: "Service", job: JobRecord, timeout: float | None) -> TimeoutError:

@@ -41,6 +41,45 @@ def test_what_is_as_it_should_be_is_no_finding(server: dict[str, Any]) -> None:
     assert causes(on(**server)) == {}
 
 
+# spec: CL-4, MN-1
+def test_a_worker_that_was_replaced_is_named_with_its_node() -> None:
+    row = {"node": "b", "component": "worker:tag:0", "crew": "tag", "reason": "suspect", "text": "x", "at_ms": NOW}
+    found = facts(worker(), path=URL, server={"user": "anna"}, replaced=[row])
+    text, remedy = found_text(found, "replaced")
+    assert text.startswith("b/tag:0 was replaced")
+    assert remedy.endswith("crashes --worker b/tag:0")
+
+
+# spec: CL-4, SV-12
+def test_a_crew_without_workers_here_is_no_finding_while_another_node_serves_its_queue() -> None:
+    crews = [{"name": "tag", "queue": "tag", "workers": 1}, {"name": "gpu", "queue": "gpu"}]
+    waits: dict[str, Any] = {"waiting": {"gpu": 5000}, "crews": crews, "path": URL, "server": {"user": "anna"}}
+    assert "no-workers" not in causes(facts(worker(), **waits))
+    nobody = facts(worker(), view={"unserved": {"gpu": "its crew gpu has no workers"}}, **waits)
+    assert causes(nobody)["no-workers"] is Severity.ERROR
+
+
+# spec: CL-4, SV-12
+def test_a_queue_that_no_node_serves_is_found_also_where_none_runs() -> None:
+    server = {"user": "anna", "peers": [{"name": "b", "connected": True}]}
+    found = facts(
+        node={"held": False, "view": None}, path=URL, server=server, crews=[{"name": "tag", "queue": "tag"}],
+        waiting={"tag": 1, "typo": 2}, unserved={"tag": "all workers of tag are stopped", "typo": "no crew serves it"},
+    )  # fmt: skip
+    assert causes(found) == {
+        "no-workers": Severity.ERROR, "no-crew": Severity.ERROR, "nodes-elsewhere": Severity.NOTE,
+    }  # fmt: skip
+    assert "no worker of any node takes: all workers of tag are stopped" in found_text(found, "no-workers")[0]
+
+
+# spec: CL-4, MN-1
+def test_another_node_is_a_remedy_for_a_queue_without_a_crew() -> None:
+    found = facts(worker(), path=URL, server={"user": "anna"}, waiting={"typo": 1})
+    _, remedy = found_text(found, "no-crew")
+    assert "another NODE_NAME" in remedy
+    assert "only waits" not in remedy
+
+
 # spec: CL-4
 def test_the_oldest_transaction_is_named_with_what_it_does() -> None:
     psql = {

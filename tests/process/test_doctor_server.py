@@ -305,6 +305,7 @@ def test_what_the_store_contains(url: str) -> None:  # cause: node-gone
     assert only(found, "nodes-elsewhere").text == "no node runs here, but 1 elsewhere: far"
     assert only(found, "paused").text.startswith("tag was paused by olga")
     assert "2 waiting" in found.headline
+    assert only(found, "no-crew").about == "other", "also seen where no node runs"
     with store.transaction() as tx:
         old = Holder("old", "another life")
         tx.fleet.register(old, [crew], {"version": "1.0", "pid": 1})

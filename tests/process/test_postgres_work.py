@@ -47,12 +47,12 @@ def hand(world: World) -> Iterator[Chargehand]:
 
 
 @pytest.fixture
-def work(world: World) -> Iterator[Callable[[], Started]]:
+def work(world: World) -> Iterator[Callable[..., Started]]:
     """Starts `chargehand work`; what still runs at the end of the test is stopped."""
     started: list[Started] = []
 
-    def start() -> Started:
-        started.append(Started(world))
+    def start(node: str = "") -> Started:
+        started.append(Started(world, NODE_NAME=node) if node else Started(world))
         return started[-1]
 
     yield start
@@ -96,6 +96,33 @@ def test_jobs_run_and_those_of_a_killed_node_run_again(
     gate.touch()
     eventually(lambda: held.job().state is State.DONE, what="the job of the killed node done")
     assert [attempt.outcome for attempt in held.attempts()] == ["interrupted", "done"]
+
+
+# spec: MN-1, SV-11
+def test_two_nodes_of_one_machine_need_only_different_names(
+    hand: Chargehand, world: World, work: Callable[..., Started]
+) -> None:
+    hand.crew("do", "scripted_handlers:Doer", workers=2)
+    one, _ = work("one"), work("two")
+
+    def pids(name: str) -> list[int | None]:
+        rows = [row for row in hand.internal.health() if row.node == name]
+        return [row.pid for row in rows] if len(rows) == 4 and all(row.is_healthy for row in rows) else []
+
+    first, second = (eventually(lambda name=name: pids(name), what=f"node {name}") for name in ("one", "two"))
+    assert (hand.status() or {})["node"] in ("one", "two"), "a process of another name uses a node that runs here"
+    named = chargehand(world.address, node="two")
+    assert (named.status() or {})["node"] == "two"
+    (app,) = {row.pid for row in hand.internal.health() if (row.node, row.component) == ("one", "app")}
+    assert app is not None
+    os.kill(app, signal.SIGKILL)  # the next node of this name ends what is left of it, and nothing else
+    eventually(lambda: pids("one") not in ([], first), what="the next node of this name")
+    assert pids("two") == second
+    assert doctor_finds(world.address) == {"not-durable"}
+    one.kill(signal.SIGTERM)
+    one.end()
+    assert (hand.status() or {})["node"] == "two"
+    named.close()
 
 
 # spec: WK-4, WK-10

@@ -117,6 +117,37 @@ def test_a_server_that_stops_answering_is_not_ready_until_it_goes_on(web: Web, r
     eventually(lambda: cause(web) is None)
 
 
+# spec: SE-1
+def test_the_token_of_a_machine_counts_on_all_until_there_is_a_key(
+    web: Web, role: tuple[str, str], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    look = "/api/v1/info"
+    token = str(web.token)
+    web.get(look)
+    monkeypatch.setenv("XDG_STATE_HOME", str(folder / "elsewhere"))
+    other = Web(folder, Chargehand(role[1]))
+    try:
+        assert other.token not in (None, token)
+        other.get(look, key=token)
+        other.get(look)
+        web.site.keyring.forget()
+        web.get(look, key=other.token)
+        signed = web.ask("POST", "/api/web/session", json={"key": other.token}, key=None)
+        cookie = {"Cookie": signed.headers["set-cookie"].partition(";")[0]}
+        other.site.keyring.forget()
+        other.get(look, headers=cookie)
+        as_cookie = {"Cookie": f"{web.site.cookie}={token}"}
+        assert web.ask("GET", look, headers=as_cookie).status_code == 401, "a token is no session"
+        assert token not in str(pgserver.admin(f"SELECT * FROM {role[0]}.chargehand_session")), "only its digest"
+        other.key("read")
+        web.site.keyring.forget()
+        assert [web.ask("GET", look, key=each).status_code for each in (token, other.token)] == [401, 401]
+        assert web.ask("GET", look, headers=cookie).status_code == 401
+        assert pgserver.admin(f"SELECT count(*) FROM {role[0]}.chargehand_session") == [(0,)]
+    finally:
+        other.close()
+
+
 # spec: SE-3
 def test_metrics_do_not_name_the_password(web: Web) -> None:
     text = web.ask("GET", "/metrics").text

@@ -20,6 +20,7 @@ from chargehand import __version__, clock
 from chargehand.errors import ConfigurationError
 from chargehand.model.doctor.diagnosis import Diagnosis, diagnose
 from chargehand.model.doctor.facts import Facts, Other, facts_of
+from chargehand.settings.known import Settings
 from chargehand.settings.layers import read
 from chargehand.stores.location import Location, locate_unread
 
@@ -70,12 +71,12 @@ def _running(found: dict[str, Any]) -> tuple[Other, ...]:
 def _named(address: str | None) -> tuple[dict[Location, str], tuple[str, ...]]:
     """Returns the configured stores, most specific first, each with its source; and which sources name none."""
     if address is not None:
-        return {locate_unread(address): "--store"}, ()
+        return {locate_unread(address, _node()): "--store"}, ()
     found: dict[Location, str] = {}
     vain: list[str] = []
     url, here = _set(), _here()
     if url:
-        found[locate_unread(url)] = "the store set by CHARGEHAND_URL"
+        found[locate_unread(url, _node())] = "the store set by CHARGEHAND_URL"
     else:
         vain.append("CHARGEHAND_URL is not set")
     if here is None:
@@ -97,21 +98,32 @@ def _here() -> Path | None:
 
 def _set() -> str | None:
     """Returns the store that the environment, `.env` or chargehand.toml sets."""
-    here = _here()
-    try:
-        settings = None if here is None else read(here, {})
-    except ConfigurationError:  # the other commands report the error
-        settings = None
+    settings = _settings()
     if settings is None:
         return os.environ.get("CHARGEHAND_URL")
     return settings.url if "url" in settings.origins else None
+
+
+def _node() -> str | None:
+    """Returns the name of this machine's node, as the same sources set it; None if they cannot be read."""
+    settings = _settings()
+    return None if settings is None else settings.node
+
+
+def _settings() -> Settings | None:
+    """Returns the settings of processes that are started here; None if they cannot be read."""
+    here = _here()
+    try:
+        return None if here is None else read(here, {})
+    except ConfigurationError:  # the other commands report the error
+        return None
 
 
 def _is_plain(location: Location) -> bool:
     """Whether commands that run here without `--store` use this store."""
     here = _here()
     plain = _set() or (None if here is None else str(here / "chargehand.db"))
-    return plain is not None and location == locate_unread(plain)
+    return plain is not None and str(location) == str(locate_unread(plain))
 
 
 def _worst(running: tuple[Other, ...], looked_in: tuple[str, ...], patience: float) -> Diagnosis:
@@ -145,8 +157,8 @@ _left: "list[subprocess.Popen[bytes]]" = []
 def look(location: Location, patience: float = PATIENCE, *, with_nodes: bool = False) -> dict[str, Any]:
     """Returns the facts about one store that were found before the timeout; `stuck` names the step that hung."""
     more = ("nodes",) if with_nodes else ()
-    what = "store" if location.server is None else "server"
-    return {"path": str(location), **_told(patience, what, *more, url=location.url)}
+    words = ("store",) if location.server is None else ("server", location.path.name)
+    return {"path": str(location), **_told(patience, words[0], *words[1:], *more, url=location.url)}
 
 
 def sections(store: str, patience: float, given: str | None = None) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from chargehand.doctor.looks import ASKED, asked, holder
 from chargehand.doctor.redaction import HIDDEN, SECRET_NAME, Hiding, log_line, without_words
 from chargehand.doctor.tables import Peek
 from chargehand.errors import ChargehandError
+from chargehand.host import nodelock
 from chargehand.host.calls import Connection, NoNode
 from chargehand.model.records import CrashFilter
 from chargehand.stores.location import Location, locate_unread
@@ -32,7 +33,7 @@ OURS = ("CHARGEHAND_", "EMBED_WORKERS", "WORKER_PROCESSES", "PIPELINE_THREADS_PE
 
 def sections(name: str) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yields the files of the bundle, one at a time."""
-    location = locate_unread(name).resolved()
+    location = nodelock.nearest(locate_unread(name).resolved())
     node = holder(location)
     theirs = _environment(node.get("pid"))
     hide = Hiding({**theirs, **os.environ})

@@ -8,26 +8,36 @@ from typing import TYPE_CHECKING, Any
 
 from chargehand.doctor import looks, tables
 from chargehand.errors import StoreError
+from chargehand.host import nodelock
 from chargehand.stores.location import Location, locate_unread
 
 if TYPE_CHECKING:
     from chargehand.stores.postgres.peek import Peek
 
 
-def store(url: str, *more: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Examines one store and its node on this machine; with `more`, first all running nodes."""
+def store(url: str, name: str = "store", *more: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Examines one store and its node on this machine; with `more`, first all running nodes.
+
+    `name` is that of the files of the node; if it does not run, another one of the store is examined.
+    """
     if more:
         yield from looks.nodes()
     location = locate_unread(url)
+    location = Location(location.path.with_name(name), location.server)
     yield "state folder", {"path": str(location)}
-    location = location.resolved()
+    location = nodelock.nearest(location.resolved())
     node = looks.holder(location)
     yield "node", {"node": node}
     if node["held"] and not node["elsewhere"] and not node.get("refused"):
         node |= looks.asked(location)
     yield "connection", {"node": node, "server": {}}
     yield from _server(location)
-    yield "", {"orphans": [] if node["held"] else looks.orphans(location)}
+    orphans = (
+        []
+        if node["held"]
+        else [found for each in (location, *location.of_other_nodes) for found in looks.orphans(each)]
+    )
+    yield "", {"orphans": orphans}
 
 
 def _server(location: Location) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 from chargehand.errors import ChargehandError, StoreBusy
+from chargehand.live.components import component_of, member_of_component
 from chargehand.model.doctor.wording import place_in
 from chargehand.model.fleet.death import Reason
-from chargehand.model.health import APP
+from chargehand.model.health import APP, unserved
 from chargehand.model.records import CrashFilter
 from chargehand.store import FleetReading, JobReading
 
@@ -91,18 +92,26 @@ def _crashes(peek: Peek) -> list[dict[str, Any]]:
 
 def _replaced(peek: Peek) -> list[dict[str, Any]]:
     """Returns the last replacement of each worker that was broken or suspect, and how many jobs have failed since."""
-    newest: dict[str, dict[str, Any]] = {}
+    newest: dict[tuple[str, str], dict[str, Any]] = {}
     queues = {crew.name: crew.queue for crew in peek.fleet.crews()}
     for crash in peek.fleet.crashes(CrashFilter(limit=MOST_CRASHES)):
         if (
             crash.reason in (Reason.SUSPECT, Reason.BROKEN)
             and crash.age_ms < RECENT_MS
-            and crash.component not in newest
+            and (crash.node, crash.component) not in newest
         ):
-            known = {name: getattr(crash, name) for name in ("component", "crew", "reason", "text", "at_ms")}
+            known = {name: getattr(crash, name) for name in ("node", "component", "crew", "reason", "text", "at_ms")}
             failed = peek.failed_since(queues.get(crash.crew, crash.crew), crash.at_ms)
-            newest[crash.component] = {**known, "failed_since": failed}
+            newest[crash.node, crash.component] = {**known, "failed_since": failed}
     return list(newest.values())
+
+
+def _unserved(peek: Peek) -> dict[str, str]:
+    """Returns the queues with due jobs that no worker of a node that lives will take, each with the reason."""
+    rows = [row for row in peek.fleet.health() if row.node_lives and row.component != APP]
+    queues = {crew.name: crew.queue for crew in peek.fleet.crews(living=True)}
+    members = [member_of_component(component_of(row)) for row in rows]
+    return unserved(peek.jobs.waiting(), queues, members, [pause.scope for pause in peek.fleet.pauses()])
 
 
 def _last_done(peek: Peek) -> dict[str, int]:
@@ -116,6 +125,7 @@ _LOOKS: dict[str, Callable[[Peek], Any]] = {
     "crews": lambda peek: peek.fleet.crews(),
     "given_up": lambda peek: peek.fleet.given_up(),
     "waiting": lambda peek: dict(peek.jobs.waiting()),
+    "unserved": _unserved,
     "last_beat_ms": lambda peek: max(
         (r.last_heartbeat_ms or 0 for r in peek.fleet.health() if r.component == APP), default=None
     ),

@@ -9,12 +9,14 @@ import select
 import socket
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
+from itertools import repeat
 from typing import Any
 
 import msgspec
 
 from chargehand import clock, errors, log
 from chargehand.errors import ChargehandError
+from chargehand.host import nodelock
 from chargehand.model.fleet.stacks import WorkerStacks
 from chargehand.model.job import Enqueued, NewJob
 from chargehand.protocol.control import FRAME_LIMIT
@@ -27,6 +29,20 @@ CALL_TIMEOUT = 5.0
 LONGEST_WAIT = 3600.0
 LONGEST_RECV = 1.0
 """The longest system call, in seconds: a Ctrl+C just before it is handled only after it."""
+
+
+TOLD = 1.0
+"""Seconds between two looks for the end of a job that a node of this machine reports, in a store for one node."""
+FIRST_LOOK, LONGEST_LOOK = 0.01, 0.25
+"""Seconds between looks for the end of a job that nobody may report: doubled until they are the longest."""
+
+
+def looks() -> Iterator[float]:
+    """Yields the pauses between looks for the end of a job: a short job is not waited for much longer than it takes."""
+    pause = FIRST_LOOK
+    while True:
+        yield pause
+        pause = min(2 * pause, LONGEST_LOOK)
 
 
 class NoNode(ChargehandError):
@@ -143,24 +159,28 @@ class Connection:
 
 
 class Calls:
-    """Calls to a node from any thread. Each call has its own connection, which is kept for the next call."""
+    """Calls to the node of this machine from any thread. Each call has its own connection, which is kept for the next
+    call."""
 
     def __init__(self, location: Location) -> None:
         self._location, self._path = location, location.socket
-        self._lines: list[Connection] = []
+        self._lines: dict[Location, list[Connection]] = {}
+        """By the node: several may run on this machine, and the one of this process may start later than others."""
         forks.in_child(self._after_fork)
 
     @contextmanager
     def line(self) -> Generator[Connection]:
         """Yields a connection, which is kept for later calls, or closed if the block raises."""
-        lines = self._lines  # in a process forked inside the block, the connection does not come back to `self._lines`
+        where = nodelock.nearest(self._location)
+        # In a process forked inside the block, the connection does not come back to `self._lines`.
+        lines = self._lines.setdefault(where, [])
         line: Connection | None = None
         while line is None and lines:
             line = lines.pop()
             if not line.idle():
                 line.close()
                 line = None
-        line = line or Connection(self._location, CALL_TIMEOUT)
+        line = line or Connection(where, CALL_TIMEOUT)
         try:
             yield line
         except BaseException:
@@ -205,7 +225,7 @@ class Calls:
 
     def logs(self, scope: str | None, job: str | None, count: int, follow: bool) -> Iterator[dict[str, Any]]:
         """Yields the last log lines of the node; with `follow`, new ones as they come, until the node ends."""
-        line = Connection(self._location, CALL_TIMEOUT)
+        line = Connection(nodelock.nearest(self._location), CALL_TIMEOUT)
         try:
             call = line.send("LOGS", scope=scope, id=job or "", count=count, follow=follow)
             limit = CALL_TIMEOUT
@@ -243,28 +263,35 @@ class Calls:
     def wait(self, job_id: str, ended: Callable[[], bool], until: float | None) -> None:
         """Returns when `ended`, which reads the store, is true, or when the node reports the end of the job.
 
-        Raises TimeoutError at `until`.
+        The job may run on another node, which the one of this machine knows of only later. Raises TimeoutError at
+        `until`.
         """
+        pauses = looks() if self._location.server is not None else repeat(TOLD)
         with self.line() as line:
             call = line.send("FOLLOW", id=job_id)
             while not ended():
-                left = 1.0 if until is None else until - clock.monotonic()
+                left = TOLD if until is None else until - clock.monotonic()
                 if left <= 0:
                     raise TimeoutError(f"job {job_id} did not end in time")
-                if line.reply(call, min(left, 1.0)) is not None:
+                if line.reply(call, min(left, next(pauses))) is not None:
                     return
             line.send("UNFOLLOW", id=job_id)
 
     def close(self) -> None:
-        while self._lines:
-            self._lines.pop().close()
+        for lines in list(self._lines.values()):
+            while lines:
+                lines.pop().close()
 
     def _after_fork(self) -> None:
-        self._lines = []
+        self._lines = {}
 
 
 async def connect(location: Location) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """Connects to a node, for event loops. Forked processes do not share the connection. Raises OSError or NoNode."""
+    """Connects to the node of this machine, for event loops. Forked processes do not share the connection.
+
+    Raises OSError or NoNode.
+    """
+    location = nodelock.nearest(location)
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     sock.setblocking(False)
     forks.close_in_child(sock)
@@ -282,8 +309,10 @@ async def connect(location: Location) -> tuple[asyncio.StreamReader, asyncio.Str
 async def follow(location: Location, job_id: str) -> AsyncGenerator[Callable[[float], Awaitable[None]]]:
     """Yields, for event loops, a function that returns when the job may have ended, or after a given time.
 
-    With a node it waits for a message, for one second at most; without a node it sleeps for the given time.
+    With a node it waits for a message, in a store for one node for one second at most; without a node it sleeps for the
+    given time.
     """
+    longest = None if location.server is not None else TOLD
     writer: asyncio.StreamWriter | None = None
     try:
         reader, writer = await connect(location)
@@ -297,7 +326,7 @@ async def follow(location: Location, job_id: str) -> AsyncGenerator[Callable[[fl
             await asyncio.sleep(otherwise)
             return
         try:
-            async with asyncio.timeout(1.0):
+            async with asyncio.timeout(longest or otherwise):
                 if not await reader.readline():
                     reader = None
         except TimeoutError:

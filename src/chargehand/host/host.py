@@ -52,7 +52,7 @@ class Host:
     def __init__(self, plan: NodePlan, *, give_up: bool = False) -> None:
         require_linux()
         self._plan, self._give_up = plan, give_up
-        self._store = locate(plan.store)
+        self._store = locate(plan.store, plan.node)
         self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._thread = threading.Thread(target=self._run, name="chargehand-host", daemon=True)
         self._stopping = self._killing = False
@@ -153,7 +153,9 @@ class Host:
                 crews=", ".join(missing),
                 pid=pid,
                 store=self._store,
-                remedy="give each application its own store, or declare all crews in one application",
+                remedy="give each application its own store"
+                + (", or its node another name (NODE_NAME)" if self._store.server is not None else "")
+                + ", or declare all crews in one application",
             )
 
     def _pause(self, seconds: float) -> None:

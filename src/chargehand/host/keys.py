@@ -8,6 +8,7 @@ import hashlib
 import re
 import secrets
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from chargehand import clock
@@ -15,7 +16,17 @@ from chargehand.errors import ConfigurationError, StoreError
 from chargehand.host.actor import log_deeds
 from chargehand.host.pool import StorePool
 from chargehand.ids import new_id
-from chargehand.model.access import ApiKey, Deed, Operation, OperationFilter, Scope, Session, StoredAccess
+from chargehand.model.access import (
+    SESSION_MS,
+    SHARED_ID,
+    ApiKey,
+    Deed,
+    Operation,
+    OperationFilter,
+    Scope,
+    Session,
+    StoredAccess,
+)
 from chargehand.model.job import NAME_LIMIT
 from chargehand.settings.plan import milliseconds
 from chargehand.stores import notes
@@ -80,18 +91,32 @@ class Keys:
             return store.access.api_keys()
 
     def access(self) -> StoredAccess:
-        """Returns all keys and sessions, and the digest of the token while no key exists."""
+        """Returns all keys and sessions, and the digests of the tokens while no key exists."""
         with self._stores.use() as store:
             keys, sessions = store.access.api_keys(), store.access.sessions()
         try:
             token = None if keys else self._read_token()
         except StoreError:  # a file that others may read is no token; `make_token` says so
             token = None
+        own = () if token is None else (digest(token),)
+        shared = {session.digest: session.expires_ms for session in sessions if session.key == SHARED_ID}
+        if own and self._location.server is not None:
+            self._share(*own, shared.get(*own))
         return StoredAccess(
             keys=tuple(keys),
-            sessions={session.digest: session for session in sessions},
-            token=None if token is None else digest(token),
+            sessions={session.digest: session for session in sessions if session.key != SHARED_ID},
+            tokens=() if keys else tuple(dict.fromkeys((*own, *shared))),
         )
+
+    def _share(self, token: str, until_ms: int | None) -> None:
+        """Makes the digest of this machine's token known to the servers of other machines, for half a day."""
+        now = clock.now_ms()
+        if until_ms is not None and until_ms - now > SESSION_MS // 2:
+            return
+        session = Session(digest=token, key=SHARED_ID, created_ms=now, expires_ms=now + SESSION_MS)
+        # On this machine the token counts in any case; the next look tries again to make it known.
+        with suppress(StoreError), self._stores.use() as store, store.transaction() as tx:
+            tx.access.sign_in(session)
 
     # the token
 

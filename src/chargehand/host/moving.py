@@ -34,7 +34,16 @@ def move(source: Location, target: Location, report: Report, *, start_over: bool
 
 @contextmanager
 def _node_lock(store: Location) -> Generator[None]:
-    """Holds the node lock for the block. Raises StoreError if a node has it, or if a host is about to start one."""
+    """Holds the locks of all nodes of this machine for the block. Raises StoreError if a node has one, or if a host is
+    about to start one."""
+    with ExitStack() as stack:
+        for each in (store, *store.of_other_nodes):
+            stack.enter_context(_one_lock(each))
+        yield
+
+
+@contextmanager
+def _one_lock(store: Location) -> Generator[None]:
     with refusals(store.node):
         plan = nodelock.announced(store)
         lock = None if plan is not None else nodelock.take(store)

@@ -120,6 +120,21 @@ def holder(store: Location) -> dict[str, Any] | None:
     return None
 
 
+def nearest(store: Location) -> Location:
+    """Returns the location of the node of this machine that a process uses: that of its own name, if it runs, otherwise
+    another one of the store that does, and its own location if there is none."""
+    others = store.of_other_nodes
+    return store if not others or _is_held(store) else next(filter(_is_held, others), store)
+
+
+def _is_held(store: Location) -> bool:
+    """Returns whether the lock is held; False if it cannot be read."""
+    try:
+        return holder(store) is not None
+    except (OSError, StoreError):
+        return False
+
+
 def _read(text: bytes) -> dict[str, Any]:
     """Returns the decoded content of the lock file; an empty dict if it is incomplete."""
     try:

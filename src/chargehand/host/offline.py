@@ -45,7 +45,7 @@ def states(readings: "Readings", wanted: Patterns) -> list[Shown]:
 
 def _health(readings: "Readings") -> HealthBody:
     verdict = readings.verdict()
-    silent = nodelock.holder(readings.location)
+    silent = nodelock.holder(nodelock.nearest(readings.location))
     if silent is None:
         return HealthBody.of(verdict)
     pid = silent.get("pid", "unknown")

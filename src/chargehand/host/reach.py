@@ -40,7 +40,7 @@ class Reach:
     def here(self) -> dict[str, Any]:
         """Returns what the node of this machine wrote into its lock file; empty if there is none."""
         with refusals(self._location.node):
-            return nodelock.holder(self._location) or {}
+            return nodelock.holder(nodelock.nearest(self._location)) or {}
 
     def living(self) -> list[LivingNode]:
         """Returns the nodes that live. That of this machine is one of them also while it starts."""

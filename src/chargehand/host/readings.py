@@ -230,7 +230,7 @@ class Readings:
 
     def silent_node(self) -> dict[str, Any] | None:
         with refusals(self.location.node):
-            return nodelock.holder(self.location)
+            return nodelock.holder(nodelock.nearest(self.location))
 
     def next_node(self) -> RestartPlan | None:
         return nodelock.announced(self.location)

@@ -49,6 +49,9 @@ class ApiKey(msgspec.Struct, frozen=True, kw_only=True):
 
 ADMIN_ID, TOKEN_ID = "admin", "token"
 """The ids of the key from the environment and of the token, which are not among the stored keys."""
+SHARED_ID = "shared token"
+"""In a store for several machines, the token of each is among the sessions, as one of this key, so that all accept it.
+It is renewed while a server runs there, and is not accepted as a cookie."""
 
 
 class Session(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,11 +65,12 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StoredAccess(msgspec.Struct, frozen=True, kw_only=True):
-    """All keys, the sessions that have not expired, by digest, and the digest of the token while no key exists."""
+    """All keys, the sessions that have not expired, by digest, and the digests of the tokens while no key exists."""
 
     keys: tuple[ApiKey, ...]
     sessions: dict[str, Session]
-    token: str | None = None
+    tokens: tuple[str, ...] = ()
+    """That of this machine first."""
 
 
 class Deed(msgspec.Struct, frozen=True, kw_only=True):

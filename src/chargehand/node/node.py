@@ -95,7 +95,7 @@ class Node:
         self._tether = Channel(
             self._loop, tether, PLAN_LIMIT, one_by_one(self._on_tether), lambda _: self.stop("the host is gone")
         )
-        self._location = locate(plan.store)
+        self._location = locate(plan.store, plan.node)
         self._lives = ProcessRecord(self._location.lives, self._location.mark)
         self._unkillable = self._lives.end_earlier(TAKEOVER_LIMIT)
         self._look_at = now = clock.monotonic()

@@ -1,6 +1,7 @@
 """The identity of a store: made from its address once, and used wherever a store is named, locked or reached."""
 
 import os
+import re
 import sys
 from pathlib import Path
 from urllib.parse import unquote
@@ -20,14 +21,16 @@ LONGEST_PATH = 4000
 _NODE = "-node"
 _FOLDER, _STATE = "chargehand", "store"
 """The folder of all stores on servers, and the beginning of the names of files in the folder of each."""
+_OF_NODE = re.compile(r"node-[0-9a-f]{8}")
+"""The beginning of the names of the files of one node in that folder: several may run on one machine."""
 
 
 class Location(msgspec.Struct, frozen=True):
     """Where a store is, and the files through which its processes on this machine find each other."""
 
     path: Path
-    """The database file; for a store on a server, a name in a folder of this user's state, where no file is. The files
-    below stand beside it: they have its name and a suffix."""
+    """The database file; for a store on a server, a name in a folder of this user's state, where no file is: one for
+    each node, by its name. The files below stand beside it: they have its name and a suffix."""
     server: Address | None = None
     """The server that holds the store; None for an SQLite store."""
 
@@ -59,17 +62,30 @@ class Location(msgspec.Struct, frozen=True):
     @property
     def token(self) -> Path:
         """The token with which HTTP is used while no key exists."""
-        return self._beside("-token")
+        return self._of_all_nodes("-token")
 
     @property
     def site(self) -> Path:
         """Where a server of this machine serves the dashboard, and its process."""
-        return self._beside("-site")
+        return self._of_all_nodes("-site")
 
     @property
     def in_state_folder(self) -> bool:
         """Whether the files are those of a store on a server; `server` is unknown if only a file was found."""
-        return self.path.name == _STATE and self.path.parents[1].name == _FOLDER
+        name = self.path.name
+        return self.path.parents[1].name == _FOLDER and (name == _STATE or _OF_NODE.fullmatch(name) is not None)
+
+    @property
+    def of_other_nodes(self) -> "list[Location]":
+        """The locations of all other nodes of this store that have run on this machine. It reads from the disk."""
+        if self.server is None:
+            return []
+        try:
+            found = {file.removesuffix(_NODE) for file in os.listdir(self.path.parent) if file.endswith(_NODE)}
+        except OSError:  # there is no such folder yet
+            return []
+        names = sorted(name for name in found - {self.path.name} if _OF_NODE.fullmatch(name))
+        return [Location(self.path.with_name(name), self.server) for name in names]
 
     @property
     def mark(self) -> str:
@@ -78,6 +94,10 @@ class Location(msgspec.Struct, frozen=True):
 
     def _beside(self, suffix: str) -> Path:
         return Path(f"{self.path}{suffix}")
+
+    def _of_all_nodes(self, suffix: str) -> Path:
+        """Returns a file that all nodes of the store on this machine share."""
+        return Path(f"{self.path.with_name(_STATE) if self.in_state_folder else self.path}{suffix}")
 
     def secure(self) -> None:
         """Makes all files of the store private to this user. Raises StoreError if another user could replace them."""
@@ -117,13 +137,14 @@ class Location(msgspec.Struct, frozen=True):
         return str(self.path) if self.server is None else self.server.shown
 
 
-def locate(url: str) -> Location:
-    """Returns the location of a store: one file with one set of locks, whatever links lead to it.
+def locate(url: str, node: str | None = None) -> Location:
+    """Returns the location of a store: one file with one set of locks, whatever links lead to it. On a server, a store
+    has such a set for each node of this machine: `node` is its name.
 
     Raises ConfigurationError for an address of an unknown kind, and StoreError for a name that cannot be used.
     """
     if is_postgres(url):
-        found = _on_server(url)
+        found = _on_server(url, node)
         found.secure()
         return found.resolved()
     named = Path(_file_of(url)).expanduser()
@@ -146,23 +167,24 @@ def locate(url: str) -> Location:
     return Location(path)
 
 
-def locate_unread(url: str) -> Location:
+def locate_unread(url: str, node: str | None = None) -> Location:
     """Returns the location of a store without reading from a disk, which may hang: no link is followed.
 
     Raises StoreError for a path that is not UTF-8.
     """
     if is_postgres(url):
-        return _on_server(url)
+        return _on_server(url, node)
     path = Path(os.path.abspath(os.path.expanduser(_file_of(url))))
     _check_encoding(path)
     return Location(path)
 
 
-def _on_server(url: str) -> Location:
+def _on_server(url: str, node: str | None = None) -> Location:
     """Returns the location of a store on a server: the files of its processes are in a folder of this user's state."""
     server = parse(url)
     state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
-    return Location(Path(state).expanduser().absolute() / _FOLDER / server.digest / _STATE, server)
+    name = _STATE if node is None else f"node-{sha256(node.encode(errors='surrogatepass')).hexdigest()[:8]}"
+    return Location(Path(state).expanduser().absolute() / _FOLDER / server.digest / name, server)
 
 
 def _check_encoding(path: Path) -> None:

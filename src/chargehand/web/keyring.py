@@ -63,19 +63,19 @@ class Keyring:
         found: StoredAccess = await self._found.get()
         return self._admin is None and not found.keys
 
-    def _unstored(self, found: StoredAccess) -> ApiKey | None:
-        """Returns the key that is not in the store: the one from the environment or, while no key exists, the token."""
+    def _unstored(self, found: StoredAccess) -> tuple[ApiKey, ...]:
+        """Returns the keys that are not in the store: the one from the environment or, while no key exists, the tokens
+        of this and other machines."""
         if self._admin is not None:
-            return self._admin
-        if found.keys or found.token is None:
-            return None
-        return ApiKey(id=TOKEN_ID, name=TOKEN_ID, digest=found.token, scopes=SCOPES, created_ms=0)
+            return (self._admin,)
+        tokens = () if found.keys else found.tokens
+        return tuple(ApiKey(id=TOKEN_ID, name=TOKEN_ID, digest=each, scopes=SCOPES, created_ms=0) for each in tokens)
 
     async def _match(self, secret: str) -> ApiKey | None:
         found: StoredAccess = await self._found.get()
-        digest, other = keys.digest(secret), self._unstored(found)
+        digest, others = keys.digest(secret), self._unstored(found)
         # All keys are compared, so that the duration does not depend on the match.
-        match = [key for key in (*found.keys, *([other] if other else [])) if hmac.compare_digest(key.digest, digest)]
+        match = [key for key in (*found.keys, *others) if hmac.compare_digest(key.digest, digest)]
         return match[0] if match else None
 
     async def by_key(self, secret: str) -> Caller | str:
@@ -86,8 +86,7 @@ class Keyring:
     async def by_cookie(self, secret: str) -> Caller | str:
         """Returns the caller with this cookie, or the reason why it is rejected."""
         found: StoredAccess = await self._found.get()
-        other = self._unstored(found)
-        for key in (other, None) if other is not None else (None,):
+        for key in (*self._unstored(found), None):
             session = found.sessions.get(_session_digest(secret, key))
             if session is None or session.expires_ms <= clock.now_ms():
                 continue
@@ -146,8 +145,8 @@ class Keyring:
 
     async def sign_out(self, cookie: str, caller: Caller, origin: str) -> None:
         """Ends a session."""
-        other = self._unstored(await self._found.get())
-        digests = [_session_digest(cookie, None), *([_session_digest(cookie, other)] if other is not None else [])]
+        others = self._unstored(await self._found.get())
+        digests = [_session_digest(cookie, key) for key in (None, *others)]
 
         def end() -> None:
             with acting_as(caller.name, origin):

@@ -73,7 +73,7 @@ class Site:
     def ready(self) -> Readiness:
         """Returns whether jobs are performed, from the node and the store."""
         status = self.hand.internal.node_status()
-        holder = None if status is not None else nodelock.holder(self.hand.location)
+        holder = None if status is not None else nodelock.holder(nodelock.nearest(self.hand.location))
         others = self.hand.internal.elsewhere(status)
         return readiness_of(self.hand.internal.known_crews(living=True), status, holder, self.hand.pauses(), others)
 

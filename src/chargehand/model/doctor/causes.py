@@ -154,7 +154,7 @@ CAUSES: dict[str, tuple[str, str]] = {
     "stopped": ("An operator stopped or drained a crew.", "`chargehand start CREW`"),
     "no-workers": ("A crew has no workers.", "`chargehand scale CREW 1`"),
     "no-crew": (
-        "A queue has waiting jobs, but the running node has no crew for it. A second application on the store waits.",
+        "A queue has waiting jobs, but no node has a crew for it. On SQLite, a second application waits.",
         "declare all crews in one application, or give each application its own store",
     ),
     "node-stopping": ("The node is stopping.", "restart its host"),
@@ -164,7 +164,7 @@ CAUSES: dict[str, tuple[str, str]] = {
         "`chmod g-w` the folder, unless every member is trusted",
     ),
     "two-stores": (
-        "Another store is in use than the one examined: jobs may be enqueued in the wrong file.",
+        "Another store is in use than the one examined: jobs may be enqueued in the wrong one.",
         "set `--store` or `CHARGEHAND_URL`",
     ),
     "unkillable": (

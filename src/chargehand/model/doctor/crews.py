@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from chargehand.errors import summary
+from chargehand.model.address import written
 from chargehand.model.doctor.causes import Finding, Severity
 from chargehand.model.doctor.facts import Crash, Facts, QueueFacts
 from chargehand.model.doctor.wording import SIGNALS, jobs, length, times
@@ -38,13 +39,16 @@ def crews(facts: Facts) -> Iterator[Finding]:
 def replaced(facts: Facts) -> Iterator[Finding]:
     """Yields the workers that were replaced lately, and the crews whose fresh processes fail, too."""
     for row in facts.replaced:
-        name, ago = row.component.removeprefix("worker:"), length(max(0, facts.now_ms - row.at_ms) / 1000)
+        shared = facts.server is not None  # other nodes may have workers of the same name
+        name = written(row.node, row.component) if shared else row.component.removeprefix("worker:")
+        ago = length(max(0, facts.now_ms - row.at_ms) / 1000)
+        why = summary(row.text.removeprefix(f"{row.reason}: "))
         yield Finding(
             severity=Severity.WARNING,
             cause="replaced",
             about=row.component,
             short=f"{name} was replaced",
-            text=f"{row.component} was replaced {ago} ago: {summary(row.text.removeprefix(f'{row.reason}: '))}",
+            text=f"{name if shared else row.component} was replaced {ago} ago: {why}",
             remedy=facts.command(f"crashes --worker {name}"),
             since_ms=row.at_ms,
         )
@@ -100,7 +104,9 @@ def _remembered(facts: Facts) -> Iterator[Finding]:
 def _crew(facts: Facts, crew: str, members: Sequence[NodeWorker], breaker: str | None) -> Iterator[Finding]:
     waiting = facts.waits_for(crew)
     if not members:
-        if waiting:
+        view = facts.node.view
+        others_serve = facts.server is not None and view is not None and facts.queue_of(crew) not in view.unserved
+        if waiting and not others_serve:
             yield Finding(
                 severity=Severity.ERROR,
                 cause="no-workers",

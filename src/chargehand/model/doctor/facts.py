@@ -159,6 +159,7 @@ class PoisonFact(msgspec.Struct, frozen=True, kw_only=True):
 class Replaced(msgspec.Struct, frozen=True, kw_only=True):
     """A worker that was replaced because its process was broken, or failed jobs that others can do."""
 
+    node: str = ""
     component: str
     crew: str
     reason: str
@@ -232,6 +233,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     queues: tuple[QueueFacts, ...] = ()
     waiting: dict[str, int] = {}
     """For each queue with a due job, for how many ms the oldest one has waited."""
+    unserved: dict[str, str] = {}
+    """The queues with due jobs that no worker of a node that lives will take, each with the reason, from the store."""
     last_done: dict[str, int] = {}
     next_run: dict[str, int] = {}
     """For each queue with scheduled jobs, in how many ms the first one is due."""

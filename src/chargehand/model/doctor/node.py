@@ -50,7 +50,7 @@ def _absent(facts: Facts) -> Iterator[Finding]:
             about=elsewhere.path,
             short="a node serves another store",
             text=f"no node serves {facts.path}, but another node of this user (pid {elsewhere.pid}) serves "
-            f"{elsewhere.path}: are jobs enqueued in the wrong file?",
+            f"{elsewhere.path}: are jobs enqueued in the wrong store?",
             remedy=f"export CHARGEHAND_URL={elsewhere.path}, if that is the right store",
         )
     plan = facts.node.restarts

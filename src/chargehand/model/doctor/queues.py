@@ -4,11 +4,36 @@ from collections.abc import Iterator
 
 from chargehand.model.doctor.causes import Finding, Severity
 from chargehand.model.doctor.facts import Facts
+from chargehand.model.doctor.server import living
 from chargehand.model.doctor.wording import in_future, jobs, length, times
 from chargehand.model.job import State
 
 MOST_NAMED = 3
 """How many jobs a finding names."""
+
+_ONE_NODE = (
+    "declare its crew in the application that runs (a second one on the same store only waits), give the other "
+    "application its own store, or use the right queue name"
+)
+_SEVERAL_NODES = (
+    "declare its crew in an application that runs, start a node of the application that has it (on a machine with "
+    "another node, with another NODE_NAME), or use the right queue name"
+)
+
+
+def _elsewhere(facts: Facts, known: set[str]) -> Iterator[Finding]:
+    """Yields the queues that no node serves, while nodes run on other machines only."""
+    for queue, why in sorted(facts.unserved.items()):
+        count = jobs(max(1, facts.count(queue).due))
+        status = f"{facts.command('status')} shows the workers of all nodes; `chargehand doctor` there says more"
+        yield Finding(
+            severity=Severity.ERROR,
+            cause="no-workers" if queue in known else "no-crew",
+            about=queue,
+            short=f"no node serves {queue}",
+            text=f"queue {queue}: {count} waiting that no worker of any node takes: {why}",
+            remedy=status if queue in known else _SEVERAL_NODES,
+        )
 
 
 def queues(facts: Facts) -> Iterator[Finding]:
@@ -22,11 +47,10 @@ def queues(facts: Facts) -> Iterator[Finding]:
                 about=queue,
                 short=f"no crew serves {queue}",
                 text=f"queue {queue}: {jobs(max(1, facts.count(queue).due))} waiting, but no crew serves it",
-                remedy=(
-                    "declare its crew in the application that runs (a second one on the same store only waits), "
-                    "give the other application its own store, or use the right queue name"
-                ),
+                remedy=_ONE_NODE if facts.server is None else _SEVERAL_NODES,
             )
+    elif facts.server is not None and living(facts.server):
+        yield from _elsewhere(facts, served)
     running, future = (sum(getattr(row, name) for row in facts.queues) for name in ("running", "future"))
     if future and not facts.waits and not running:
         first = min(facts.next_run.values(), default=None)

@@ -9,7 +9,16 @@ from collections.abc import Sequence
 import msgspec
 
 from chargehand.errors import Conflict
-from chargehand.model.access import MOST_SESSIONS, REMEMBERED_MS, TOKEN_ID, ApiKey, Deed, Remembered, Session
+from chargehand.model.access import (
+    MOST_SESSIONS,
+    REMEMBERED_MS,
+    SHARED_ID,
+    TOKEN_ID,
+    ApiKey,
+    Deed,
+    Remembered,
+    Session,
+)
 from chargehand.stores.postgres import session, statements
 from chargehand.stores.rows import readable, records
 
@@ -27,7 +36,7 @@ class PostgresAccess:
         row = (key.id, key.name, key.digest, scopes, key.created_ms, key.expires_ms, key.used_ms, key.revoked_ms)
         if not self._db.rows(_SQL["add_key"], row):
             raise Conflict(f"there is a key {key.name!r} already: choose another name, or revoke that one")
-        self._end_sessions([TOKEN_ID])
+        self._end_sessions([TOKEN_ID, SHARED_ID])
 
     def revoke_key(self, name: str) -> bool:
         gone = [str(key_id) for (key_id,) in self._db.rows(_SQL["revoke_key"], (self._now, name))]

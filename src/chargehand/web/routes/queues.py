@@ -47,7 +47,7 @@ async def info(site: Here) -> Response:
     def read() -> Info:
         hand = site.hand
         status = hand.internal.node_status()
-        holder = None if status is not None else nodelock.holder(hand.location)
+        holder = None if status is not None else nodelock.holder(nodelock.nearest(hand.location))
         queues = [count.queue for count in hand.counts()]
         embedded, pauses = hand.settings.embed_workers, hand.pauses()
         nodes = hand.internal.nodes() if hand.location.server is not None else ()
