@@ -83,6 +83,8 @@ class CrewOptions(TypedDict, total=False):
     discovers: bool
     limit: int | None
     limit_per_key: int | None
+    rate: str | None
+    rate_per_key: str | None
     threads: int
     batch: int
     batch_wait_ms: int

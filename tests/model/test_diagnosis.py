@@ -219,6 +219,7 @@ SMALLEST: dict[str, tuple[Facts, str]] = {
     "unread": (facts(worker(), refused={"pauses": "no such table"}), "warning"),
     "unexplained": (facts(worker(), waiting={"tag": 60_000}), "warning"),
     "busy": (facts(worker(current_job="j", job_s=9), waiting={"tag": 60_000}), "note"),
+    "rate": (facts(worker(), queues=[{"queue": "tag", "queued": 3, "limited": 1, "rate_next_ms": 5000}]), "note"),
     "limit": (facts(worker(), queues=[{"queue": "tag", "queued": 3, "limited": 3, "running": 1}]), "note"),
     "future": (facts(worker(), queues=[{"queue": "tag", "queued": 3, "future": 3}], next_run={"tag": 5000}), "note"),
     "failed-jobs": (facts(worker(), queues=[{"queue": "tag", "failed": 3}]), "note"),

@@ -27,12 +27,14 @@ def crew(name: str, queue: str, limit: int | None = None, limit_per_key: int | N
 def test_jobs_of_a_full_key_are_set_aside_and_others_taken_in_order() -> None:
     ready = [(1, "full"), (2, "a"), (3, None), (4, "a"), (5, "a"), (6, "b")]
     chosen = choose(ready, {"full": 2, "a": 1}, allowed=2, limit=3, asleep=5)
-    assert chosen == Chosen(seqs=[2, 3, 6], waiting=0, over=[1, 4, 5], cut_short=False)
+    fit = {"a": 1, "b": 1}
+    assert chosen == Chosen([2, 3, 6], 0, [1, 4, 5], cut_short=False, keys=["a", None, "b"], fit=fit, late=set())
 
 
 def test_what_could_be_taken_beyond_the_limit_is_counted_and_nothing_after_it_is_read() -> None:
     ready = [(seq, None) for seq in range(10)]
-    assert choose(ready, {}, allowed=1, limit=2, asleep=3) == Chosen([0, 1], 3, [], False)
+    chosen = choose(ready, {}, allowed=1, limit=2, asleep=3)
+    assert chosen == Chosen([0, 1], 3, [], cut_short=False, keys=[None, None], fit={}, late=set())
     assert choose([*ready[:5], (99, "full")], {"full": 1}, allowed=1, limit=2, asleep=3).over == []
 
 

@@ -23,11 +23,13 @@ import pgserver
 from chargehand import Chargehand, clock
 from chargehand.crew import Ref
 from chargehand.model.job import State
+from chargehand.stores.postgres.schema import MIGRATIONS
 from chargehand.testing import eventually
 from paths import python_path
 
 pytestmark = pytest.mark.full
 
+KNOWN = len(MIGRATIONS)
 STORE_ERROR = 4
 """The exit status of a command whose store cannot be used."""
 ADDS = "-- oldest: {}\nALTER TABLE chargehand_node ADD COLUMN renewed boolean"
@@ -156,7 +158,8 @@ def test_nodes_are_upgraded_one_after_the_other_while_jobs_flow(
         assert cluster.start("c", 1).wait(30) == STORE_ERROR
         assert "nodes of an older version use it (" in cluster.log("c").read_text()
         migrated = cluster.command(1, "migrate")
-        assert (migrated.returncode, "was migrated from schema 1 to 2" in migrated.stdout) == (0, True), migrated.stderr
+        told = f"was migrated from schema {KNOWN} to {KNOWN + 1}"
+        assert (migrated.returncode, told in migrated.stdout) == (0, True), migrated.stderr
         # One after the other; a node of the version before may be restarted, too.
         assert cluster.stop("a") == 0
         cluster.start("a", 1)
@@ -166,7 +169,10 @@ def test_nodes_are_upgraded_one_after_the_other_while_jobs_flow(
         works("a", "b", renewed=1)
         # The version after that would remove what b uses.
         refused = cluster.command(2, "migrate")
-        assert (refused.returncode, "(b): they cannot work with schema 3" in refused.stderr) == (STORE_ERROR, True)
+        assert (refused.returncode, f"(b): they cannot work with schema {KNOWN + 2}" in refused.stderr) == (
+            STORE_ERROR,
+            True,
+        )
         assert cluster.stop("b") == 0
         cluster.start("b", 1)
         works("a", "b", renewed=2)
@@ -179,7 +185,8 @@ def test_nodes_are_upgraded_one_after_the_other_while_jobs_flow(
     assert rows(done) == {(job_id,) for job_id in ids}
     # Now it may, and the first version is refused.
     assert cluster.command(2, "migrate").returncode == 0
-    old, words = cluster.start("c", 0), "for code that knows schema 2 or newer; this one knows 1): upgrade the package"
+    words = f"for code that knows schema {KNOWN + 1} or newer; this one knows {KNOWN}): upgrade the package"
+    old = cluster.start("c", 0)
     for command in (["status"], ["jobs", "list"], ["migrate"]):
         told = terminal.chargehand(*command, CHARGEHAND_URL=world.address)
         assert (told.returncode, words in told.stderr) == (STORE_ERROR, True), told.stderr

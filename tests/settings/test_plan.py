@@ -86,6 +86,32 @@ def test_a_sound_crew_is_accepted(options: dict[str, Any]) -> None:
         ({"workers": True}, "^crew 'tag': workers is True; must be a whole number$"),
         ({"workers": object()}, "^crew 'tag': workers is <object .*>; must be a whole number$"),
         ({"limit": "1"}, "^crew 'tag': limit is '1'; must be a whole number or None$"),
+        *(
+            (
+                {name: text},
+                f"^crew 'tag': {name} is '{text}'; must be a number of jobs .1 to 1000000., a slash and one of ",
+            )
+            for name in ("rate", "rate_per_key")
+            for text in (
+                "",
+                "600",
+                "min",
+                "/min",
+                "0/min",
+                "-1/min",
+                "1.5/s",
+                "10/fortnight",
+                "10/2min",
+                "10/S",
+                "10 per s",
+                "1000001/day",
+                "9999999999/day",
+                "10/s, 20/min",
+                "١/s",
+            )
+        ),
+        ({"rate": 600}, "^crew 'tag': rate is 600; must be a string or None$"),
+        ({"rate_per_key": -1}, "^crew 'tag': rate_per_key is -1; must be a string or None$"),
         ({"idle_exit": "1h"}, "^crew 'tag': idle_exit is '1h'; must be a number or None$"),
         ({"when_cut_off": "wait"}, "^crew 'tag': when_cut_off is 'wait'; must be 'go on' or 'stop'$"),
         ({"discovers": "no"}, "^crew 'tag': discovers is 'no'; must be True or False$"),
@@ -102,6 +128,13 @@ def test_a_sound_crew_is_accepted(options: dict[str, Any]) -> None:
 def test_a_wrong_setting_is_refused_with_its_name_and_what_is_allowed(options: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigurationError, match=words):
         check_crew(plan(**options))
+
+
+# spec: WK-19
+@pytest.mark.parametrize("text", ["600/min", "10/s", "5000/h", "1/day", " 1000000 / day "])
+def test_a_rate_is_a_number_of_jobs_within_a_unit_of_time(text: str) -> None:
+    made = plan(rate=text, rate_per_key=text)
+    assert check_crew(made) is made
 
 
 # spec: CF-1, WK-7

@@ -35,6 +35,9 @@ USUAL_POLL = ledger.POLL
 GO = Crew(name="go", workers=2)
 STOP = Crew(name="stop", stops=True)
 FEW = Crew(name="few", workers=2, limit=3, limit_per_key=1)
+PACED = Crew(name="paced", workers=2, rate="12/min", rate_per_key="5/min")
+KEYED = ("few", "paced")
+"""The crews whose jobs have keys."""
 WEIGHTS = {
     "enqueue": 8, "cut": 3, "deaf": 2, "kill": 2, "elsewhere": 0.5, "outage": 1.5, "failover": 3, "slow": 1,
 }  # fmt: skip
@@ -240,8 +243,8 @@ class World(Clockwork):
         span = self.liveness.lease * chance.choice([0.05, 0.3, 0.6, 0.9, 1.1, 2.0]) * chance.uniform(0.8, 1.2)
         match what:
             case "enqueue":
-                crew = chance.choice(["go", "stop", "few"])
-                self.enqueue(crew, chance.choice([1, 2, 5]), ["x", "y", None] if crew == "few" else [None])
+                crew = chance.choice(["go", "stop", "few", "paced"])
+                self.enqueue(crew, chance.choice([1, 2, 5]), ["x", "y", None] if crew in KEYED else [None])
             case "cut" | "deaf":
                 self.isolate(name, span, deaf=what == "deaf")
             case "kill" | "elsewhere":
@@ -294,10 +297,11 @@ def simulate_cluster(seed: int, told: int = 80) -> World:
         try:
             chance = world.chance
             for number in range(chance.choice([2, 3, 3])):
-                world.start("abc"[number], [crew for crew in (GO, STOP, FEW) if number == 0 or chance.random() < 0.8])
+                crews = [crew for crew in (GO, STOP, FEW, PACED) if number == 0 or chance.random() < 0.8]
+                world.start("abc"[number], crews)
             world.run(2.0)
-            for crew in ("go", "stop", "few"):
-                world.enqueue(crew, chance.choice([1, 3, 6]), ["x", "y", None] if crew == "few" else [None])
+            for crew in ("go", "stop", "few", "paced"):
+                world.enqueue(crew, chance.choice([1, 3, 6]), ["x", "y", None] if crew in KEYED else [None])
             for _ in range(chance.randint(4, 14)):
                 world.disturb()
                 world.run(world.now + lease * chance.choice([0.01, 0.05, 0.2, 0.5, 1.0]) * chance.uniform(0.5, 1.5))

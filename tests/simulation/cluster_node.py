@@ -54,11 +54,13 @@ class Crew(msgspec.Struct, frozen=True, kw_only=True):
     """Whether it is one with `when_cut_off="stop"`."""
     limit: int | None = None
     limit_per_key: int | None = None
+    rate: str | None = None
+    rate_per_key: str | None = None
 
     def row(self) -> CrewRow:
         return CrewRow(
             name=self.name, queue=self.name, handler="", workers=self.workers, max_attempts=3, timeout_ms=None,
-            limit=self.limit, limit_per_key=self.limit_per_key,
+            limit=self.limit, limit_per_key=self.limit_per_key, rate=self.rate, rate_per_key=self.rate_per_key,
         )  # fmt: skip
 
 
@@ -132,8 +134,9 @@ class Node:
         terms = {crew.name: Terms(workers=crew.workers) for crew in crews}
         self.fleet = Fleet(terms, LIFTED, liveness, StartPolicy(), world.jitter.random)
         limited = {crew.name for crew in crews if crew.limit is not None or crew.limit_per_key is not None}
+        rated = {crew.name for crew in crews if crew.rate is not None or crew.rate_per_key is not None}
         self.ledger = Ledger(
-            [(crew.name, crew.name) for crew in crews], world.jitter.random, world.now, limited=limited,
+            [(crew.name, crew.name) for crew in crews], world.jitter.random, world.now, limited=limited, rated=rated,
             policy=JobPolicy(most_in_hand=1),
         )  # fmt: skip
         self.looks, self._looking = Looks(), False

@@ -12,15 +12,17 @@ import msgspec
 from msgspec.structs import replace
 
 from chargehand.errors import StoreError
-from chargehand.model import limits, suspects
+from chargehand.model import limits, rates, suspects
 from chargehand.model.batch import Grant, Note, Want
 from chargehand.model.job import Claim, ClaimName, Enqueued, NewJob, Settlement, State
 from chargehand.model.limits import NO_LIMIT, Limit
 from chargehand.model.records import CrewRow, Holder, LastLife, NodeAbout
 from chargehand.model.succession import name_taken
 from chargehand.stores.postgres.beats import Seen
+from standings import standing
 
 Answer = TypeVar("Answer")
+Starts = tuple[tuple[int, int], ...]
 KEPT = 400
 """How many states are kept for failovers."""
 
@@ -78,6 +80,10 @@ class Tables(msgspec.Struct):
     """The outcome of every claim that was settled, by seq and number."""
     suspects: dict[int, str] = msgspec.field(default_factory=dict[int, str])
     """The seq of each suspect, and the life that died with it."""
+    starts: dict[tuple[str, str], Starts] = msgspec.field(default_factory=dict[tuple[str, str], Starts])
+    """What was started of a queue (key '') or a key in it: times and numbers, oldest first."""
+    openings: dict[tuple[str, str], int] = msgspec.field(default_factory=dict[tuple[str, str], int])
+    """When to look again at a queue's key whose jobs wait for its rate."""
     version: int = 0
     at: float = 0.0
     """When it was committed."""
@@ -86,7 +92,7 @@ class Tables(msgspec.Struct):
         """Returns a copy for a transaction; rows are shared."""
         return Tables(
             dict(self.jobs), dict(self.seqs), dict(self.nodes), dict(self.crews), dict(self.limits), dict(self.ends),
-            dict(self.suspects), self.version, self.at,
+            dict(self.suspects), dict(self.starts), dict(self.openings), self.version, self.at,
         )  # fmt: skip
 
 
@@ -121,6 +127,8 @@ class Transaction:
             for row in list(self.tables.jobs.values()):
                 if row.new.queue == queue and row.waits == "limit":
                     self._put(replace(row, waits=None))
+            for which in [which for which in self.tables.openings if which[0] == queue]:
+                del self.tables.openings[which]
 
     def beat(self, life: str, session: int | None) -> bool:
         """Returns whether the node has a row."""
@@ -211,10 +219,14 @@ class Transaction:
             if row is None or row.claim is None or row.claim != each.claim:
                 lost.append(each.claim_name)
                 continue
+            if each.outcome is None:
+                self._unstart(row)
             self._end(row, each)
             self.tables.ends[(each.seq, each.claim)] = each.outcome
-            self._bring_back(row)
             self.enqueue(each.follow)
+        for seq, _ in {(each.seq, each.claim): None for each in settlements}:  # those of lost claims, too
+            if seq in self.tables.jobs:
+                self._bring_back(self.tables.jobs[seq])
         return lost
 
     def _end(self, row: Row, end: Settlement) -> None:
@@ -234,13 +246,8 @@ class Transaction:
         limit = self.tables.limits.get(freed.new.queue, NO_LIMIT)
         if limit.key is None or freed.new.limit_key is None:
             return
-        waiting = [
-            row
-            for row in self.tables.jobs.values()
-            if row.waits == "limit" and (row.new.queue, row.new.limit_key) == (freed.new.queue, freed.new.limit_key)
-        ]
-        if waiting:
-            self._put(replace(min(waiting, key=lambda row: row.order), waits=None))
+        for row in self._aside(freed.new.queue, freed.new.limit_key)[:1]:
+            self._put(replace(row, waits=None))
 
     def before(self, settlements: Sequence[Settlement]) -> set[tuple[int, int]]:
         """Returns those of these claims that were settled with the same outcome before."""
@@ -257,6 +264,7 @@ class Transaction:
         """Ends the claims of a turn whose commit was not acknowledged."""
         for row in list(self.tables.jobs.values()):
             if row.claim == number and row.life == life:
+                self._unstart(row)
                 self._put(replace(row, state=State.QUEUED, claim=None, life=None, node=None, worker=None))
 
     def recover(self, holder: Holder, why: str, died: Collection[str]) -> list[Settlement]:
@@ -312,18 +320,24 @@ class Transaction:
         room = limits.room(limit_of, len(running))
         if room == 0 and not want.ahead:
             return Grant(want.crew, (), None, limited=True)
-        most, asleep = want.limit, want.asleep
-        if room is not None:
-            most = min(most, room)
-            asleep = min(asleep, room - most)
+        of_queue = self._standings(queue, rates.ANY_KEY, limit_of.rates)
+        may_start = rates.room(of_queue)
+        opens_in = rates.opens_in(of_queue, 0, self._now_ms) if may_start == 0 else None
+        if may_start == 0 and not want.ahead:
+            return Grant(want.crew, (), opens_in, limited=True)
+        slots = limits.within(room, want.limit, want.asleep)
+        most, asleep = limits.within(may_start, *slots)
+        if (most or asleep) and limit_of.key_rates:
+            self._reopen(queue, limit_of.key_rates)
         ready = sorted(
             (row for row in jobs.values() if row.new.queue == queue and row.ready and row.seq not in blocked),
             key=lambda row: row.order,
         )
-        next_in: int | None = None
-        if registered and holder.life not in self.tables.nodes:
+        next_in = opens_in
+        unknown = registered and holder.life not in self.tables.nodes
+        if unknown and not limit_of.of_keys:
             taken, waiting = list[Row](), min(len(ready), asleep)
-        elif limit_of.key is None or not (most or asleep):
+        elif not limit_of.of_keys or not (most or asleep):
             taken, waiting = ready[:most], len(ready[most : most + asleep])
         else:
             used: dict[str, int] = {}
@@ -331,12 +345,20 @@ class Transaction:
                 if row.new.limit_key is not None:
                     used[row.new.limit_key] = used.get(row.new.limit_key, 0) + 1
             near = [(row.seq, row.new.limit_key) for row in ready[: limits.jobs_needed(most, asleep)]]
-            chosen = limits.choose(near, used, limit_of.key, most, asleep)
+            keys = {key for _, key in near if key is not None} if limit_of.key_rates else set[str]()
+            by_key = {key: self._standings(queue, key, limit_of.key_rates) for key in keys}
+            rooms = {key: rates.room(its) or 0 for key, its in by_key.items()} if limit_of.key_rates else None
+            chosen = limits.choose(near, used, limit_of.key, most, asleep, rooms)
             for seq in chosen.over:
                 self._put(replace(jobs[seq], waits="limit"))
-            taken, waiting = [jobs[seq] for seq in chosen.seqs], chosen.waiting
-            next_in = 0 if chosen.cut_short else None
+            for key, opens_ms in rates.closed(by_key, chosen.fit, chosen.late, self._now_ms).items():
+                self.tables.openings[queue, key] = opens_ms
+            taken, waiting = [] if unknown else [jobs[seq] for seq in chosen.seqs], chosen.waiting
+            opens = [opens_ms for (of, _), opens_ms in self.tables.openings.items() if of == queue]
+            next_in = max(0, min(opens) - self._now_ms) if opens else None
+            next_in = 0 if chosen.cut_short else next_in
         claims = tuple(suspects.mark([_claim(row, number, self._now_ms) for row in taken], known))
+        self._start(limit_of, taken)
         for row in taken:
             self._put(
                 replace(
@@ -346,12 +368,59 @@ class Transaction:
             )  # fmt: skip
         left = [row for row in jobs.values() if row.new.queue == queue and row.ready and row.seq not in blocked]
         urgent = min(want.ahead, sum(row.new.priority > want.above for row in left))
-        if next_in is None and (most or asleep) and len(claims) + waiting < most + asleep:
+        if (most or asleep) and len(claims) + waiting < most + asleep:
             later = [row.due_ms for row in jobs.values() if row.new.queue == queue and row.waits == "time"]
-            next_in = max(0, min(later) - self._now_ms) if later else None
-        held_up = limit_of.key is not None or bool(blocked)
+            next_in = limits.least(next_in, max(0, min(later) - self._now_ms) if later else None)
+        elif (most or asleep) and (most, asleep) != slots:
+            next_in = rates.opens_in(of_queue, len(claims) + waiting, self._now_ms)
+        held_up = limit_of.of_keys or bool(blocked)
         limited = most < want.limit or (held_up and bool(most or asleep))
         return Grant(want.crew, claims, next_in, waiting, limited, urgent)
+
+    # rates
+
+    def _standings(self, queue: str, key: str, its: rates.Rates) -> list[rates.Standing]:
+        return [standing(rate, self.tables.starts.get((queue, key), ()), self._now_ms) for rate in its]
+
+    def _start(self, limit: Limit, rows: Sequence[Row]) -> None:
+        """Counts these jobs as started now."""
+        for row in rows:
+            keys = [rates.ANY_KEY] if limit.rates else []
+            keys += [row.new.limit_key] if limit.key_rates and row.new.limit_key is not None else []
+            for which in ((row.new.queue, key) for key in keys):
+                self.tables.starts[which] = (*self.tables.starts.get(which, ()), (self._now_ms, 1))
+
+    def _unstart(self, row: Row) -> None:
+        """Counts a job as not started that no worker had."""
+        limit = self.tables.limits.get(row.new.queue, NO_LIMIT)
+        keys = [rates.ANY_KEY] if limit.rates else []
+        keys += [row.new.limit_key] if limit.key_rates and row.new.limit_key is not None else []
+        for key in keys:
+            which, start = (row.new.queue, key), (row.started_ms or 0, 1)
+            known = self.tables.starts.get(which, ())
+            if start in known:
+                at = known.index(start)
+                self.tables.starts[which] = known[:at] + known[at + 1 :]
+            if which in self.tables.openings:
+                self.tables.openings[which] = min(self.tables.openings[which], self._now_ms)
+
+    def _reopen(self, queue: str, its: rates.Rates) -> None:
+        """Brings back the next jobs of keys that have room again."""
+        due = sorted((at, key) for (of, key), at in self.tables.openings.items() if of == queue and at <= self._now_ms)
+        by_key = {key: self._standings(queue, key, its) for _, key in due[: limits.LOOK_AT_ONCE]}
+        for each in rates.reopen(by_key, limits.LOOK_AT_ONCE, self._now_ms):
+            aside = self._aside(queue, each.key)
+            for row in aside[: each.back]:
+                self._put(replace(row, waits=None))
+            if len(aside) > each.back:
+                self.tables.openings[queue, each.key] = each.opens_ms
+            else:
+                del self.tables.openings[queue, each.key]
+
+    def _aside(self, queue: str, key: str | None) -> list[Row]:
+        rows = self.tables.jobs.values()
+        found = [row for row in rows if row.waits == "limit" and (row.new.queue, row.new.limit_key) == (queue, key)]
+        return sorted(found, key=lambda row: row.order)
 
 
 def _claim(row: Row, number: int, now_ms: int) -> Claim:

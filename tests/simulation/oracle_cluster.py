@@ -21,6 +21,9 @@ Key = tuple[int, int]
 """A claim: the seq of the job, and the number."""
 FINISHED = (State.DONE, State.FAILED, State.CANCELLED)
 EPS = 1e-6
+Pace = tuple[int, int]
+"""A rate: so many starts, within so many ms."""
+UNITS = {"s": 1000, "min": 60_000, "h": 3_600_000, "day": 86_400_000}
 
 
 class Running(msgspec.Struct, frozen=True):
@@ -51,6 +54,11 @@ class Oracle:
         self._gone: set[str] = set()
         """Lives that were removed: by their own node, or because they were silent for long enough."""
         self._allowed: dict[str, tuple[int | None, int | None]] = {}
+        self._rates: dict[str, tuple[set[Pace], set[Pace]]] = {}
+        """The rates of each queue, and of each key in it."""
+        self._starts: dict[Key, tuple[int, str, str | None]] = {}
+        """The time in ms, the queue and the key of each claim; without those that were given back and never begun."""
+        self._begun: set[Key] = set()
 
     def check(self, kept: bool, promise: str) -> None:
         if not kept:
@@ -70,6 +78,7 @@ class Oracle:
             overlap = others if key not in self._forgotten else []
             self.check(not overlap, f"{claim.id} must not run in two places at once: {node.name}, and {overlap}")
         there.append(Running(key, node.name, worker.component))
+        self._begun.add(key)
 
     def ended(self, worker: "Worker", claim: Claim, outcome: Outcome | None) -> None:
         """A worker ends a job, or is ended with it."""
@@ -133,17 +142,21 @@ class Oracle:
                 key = (seq, row.claim)
                 self.check(key not in self._issued, f"{row.new.id}: a number is given to a second claim")
                 self._issued[key] = (row.new.id, after.version)
+                self._starts[key] = (int(self._world.now * 1000), row.new.queue, row.new.limit_key)
                 self.check(row.life in after.nodes, f"{row.new.id} is claimed by {row.life}, which is not registered")
                 claimed.add(row.new.queue)
         self._nodes(before, after)
         for queue in claimed:
             self._limits(queue, after)
+            self._paced(queue)
 
     def _released(self, old: Row, row: Row, before: Tables, after: Tables) -> None:
         """A claim has ended."""
         assert old.claim is not None
         key, job = (old.seq, old.claim), row.new.id
         self.check(key not in before.ends, f"{job}: a claim has ended twice")
+        if after.ends.get(key) is None and key not in self._begun:
+            self._starts.pop(key, None)
         if key not in after.ends:
             there = [each for each in self._running.get(job, []) if each.key == key]
             self.check(not there, f"{job} is given back, though a worker has it: {there}")
@@ -184,11 +197,14 @@ class Oracle:
 
     def _declared(self, tables: Tables) -> None:
         """A node has registered: the limits are those of all nodes that live."""
-        self._allowed = {}
+        self._allowed, self._rates = {}, {}
         for node in tables.nodes.values():
             for crew in tables.crews[node.name]:
                 most, per_key = self._allowed.get(crew.queue, (None, None))
                 self._allowed[crew.queue] = (_least(most, crew.limit), _least(per_key, crew.limit_per_key))
+                of_queue, of_keys = self._rates.setdefault(crew.queue, (set(), set()))
+                of_queue |= _paces(crew.rate)
+                of_keys |= _paces(crew.rate_per_key)
 
     def _limits(self, queue: str, tables: Tables) -> None:
         most, per_key = self._allowed.get(queue, (None, None))
@@ -197,6 +213,24 @@ class Oracle:
         keys = Counter(row.new.limit_key for row in running if row.new.limit_key is not None)
         self.check(per_key is None or max(keys.values(), default=0) <= per_key, f"{keys} of {queue} run, of {per_key}")
 
+    def _paced(self, queue: str) -> None:
+        """Jobs were claimed: no period that ends now has more starts than a rate allows."""
+        of_queue, of_keys = self._rates.get(queue, (set[Pace](), set[Pace]()))
+        now = int(self._world.now * 1000)
+        recent = [(at, key) for at, of, key in self._starts.values() if of == queue]
+        for most, period in of_queue:
+            started = sum(at > now - period for at, _ in recent)
+            self.check(started <= most, f"{started} jobs of {queue} were started within {period} ms, of {most}")
+        for most, period in of_keys:
+            keys = Counter(key for at, key in recent if key is not None and at > now - period)
+            self.check(
+                max(keys.values(), default=0) <= most, f"{keys} of {queue} were started within {period} ms, of {most}"
+            )
+
+    def starts(self) -> dict[Key, tuple[int, str, str | None]]:
+        """Returns the time in ms, the queue and the key of every start."""
+        return dict(self._starts)
+
     def failed_over(self, before: Tables, after: Tables) -> None:
         """The server has forgotten its last commits."""
         world = self._world
@@ -204,6 +238,7 @@ class Oracle:
         self._issued = {
             key: (job, 0 if key in self._forgotten else version) for key, (job, version) in self._issued.items()
         }
+        self._starts = {key: start for key, start in self._starts.items() if key not in self._forgotten}
         self.lost |= before.seqs.keys() - after.seqs.keys()
         self._declared(after)
         world.note(f"the server forgets {before.version - after.version} commits, of {before.at - after.at:.3f} s")
@@ -234,3 +269,10 @@ class Oracle:
 
 def _least(one: int | None, other: int | None) -> int | None:
     return other if one is None else one if other is None else min(one, other)
+
+
+def _paces(text: str | None) -> set[Pace]:
+    if text is None:
+        return set()
+    most, unit = text.split("/")
+    return {(int(most), UNITS[unit])}

@@ -344,6 +344,75 @@ def limits_of_all_nodes(_: Stage) -> None:
         assert [attempts(world, job) for job in jobs] == [["done"]] * 12
 
 
+def rates_of_all_nodes(_: Stage) -> None:
+    """All rates of all nodes count, for all of them together, whatever is killed; a job starts when they admit it."""
+    slow, burst = Crew(name="paced", workers=3, rate="4/min"), Crew(name="paced", workers=3, rate="2/s")
+    with begin({"a": [slow], "b": [burst], "c": [burst]}) as world:
+        world.planned_fates = [Fate(0.02) for _ in range(40)]
+        world.run(10.0)
+        jobs = world.enqueue("paced", 9)
+        world.run(20.0)
+        world.kill("b", 5.0)
+        world.run(40.0)
+        world.kill("c", 1.0)
+        world.run(140.0)
+        times = sorted(when for job in jobs for when in started(world, job))
+        assert len(times) == 9
+        assert all(later - at >= 0.95 for at, later in zip(times, times[2:], strict=False)), times
+        assert all(59.95 <= later - at < 60.1 for at, later in zip(times, times[4:], strict=False)), times
+
+
+def rates_of_keys(_: Stage) -> None:
+    """Each key has its own rate: its jobs wait for it, and those of others do not wait for them."""
+    paced = Crew(name="paced", workers=8, rate_per_key="2/min")
+    with begin({"a": [paced], "b": [paced]}) as world:
+        world.planned_fates = [Fate(0.02) for _ in range(40)]
+        world.run(10.0)
+        of_x = world.enqueue("paced", 5, ["x"])
+        others = world.enqueue("paced", 4, ["y", None])
+        world.run(140.0)
+        times = sorted(when for job in of_x for when in started(world, job))
+        expected = [10.0, 10.0, 70.0, 70.0, 130.0]
+        assert all(0 <= when - at < 0.5 for when, at in zip(times, expected, strict=True)), times
+        assert all(started(world, job)[0] < 11.5 for job in others)
+
+
+def rates_and_kills(_: Stage) -> None:
+    """A node is killed with the jobs that its workers have just begun: these count as started in its next life."""
+    paced = Crew(name="paced", workers=3, rate="3/min")
+    with begin({"a": [paced]}) as world:
+        world.planned_fates = [Fate(LONG), Fate(LONG), Fate(LONG), *(Fate(0.02) for _ in range(20))]
+        jobs = world.enqueue("paced", 5)
+        when(world, jobs[0], State.RUNNING, lambda name: world.after(0.03, lambda: world.kill(name, 1.0)))
+        pass_by(world, 300.0)
+        assert [attempts(world, job)[0] for job in jobs] == ["interrupted"] * 3 + ["done"] * 2
+        assert all(attempts(world, job)[-1] == "done" for job in jobs)
+
+
+def a_claim_that_is_a_start(_: Stage) -> None:
+    """However short the jobs are, none is claimed before a worker is free for it, and each when its rate admits it."""
+    with begin({"a": [Crew(name="paced", rate="10/min")]}) as world:
+        world.latency = lambda: 0.0001
+        world.planned_fates = [Fate(0.005) for _ in range(25)]
+        jobs = world.enqueue("paced", 25)
+        pass_by(world, 125.0)
+        begun = sorted(when for job in jobs for when in started(world, job))
+        claimed = sorted(at_ms for at_ms, *_ in world.oracle.starts().values())
+        assert all(at - at_ms / 1000 < 0.002 for at, at_ms in zip(begun, claimed, strict=True)), (begun, claimed)
+        assert all(59.99 < later - at < 60.01 for at, later in zip(begun, begun[10:], strict=False)), begun
+
+
+def a_start_that_is_given_back(_: Stage) -> None:
+    """A node is cut off when its claim is committed: no worker has the job, and its start does not count."""
+    paced = Crew(name="paced", rate="1/h")
+    with begin({"a": [paced]}) as world:
+        world.planned_fates = [Fate(0.02)]
+        (job,) = world.enqueue("paced", 1)
+        when(world, job, State.RUNNING, lambda name: world.isolate(name, 20.0, deaf=True))
+        pass_by(world, 60.0)
+        assert attempts(world, job) == ["done"]
+
+
 def a_node_that_starts_again(_: Stage) -> None:
     """On the same machine its predecessor is proven dead, and its jobs go on at once; elsewhere the lease decides."""
     for elsewhere, soonest, latest in ((False, 1.0, 4.0), (True, 10.0, 14.0)):
@@ -408,6 +477,11 @@ CLUSTER: dict[str, Callable[[Stage], None]] = {
         a_job_that_ends_its_node,
         a_node_that_did_not_die,
         limits_of_all_nodes,
+        rates_of_all_nodes,
+        rates_of_keys,
+        rates_and_kills,
+        a_claim_that_is_a_start,
+        a_start_that_is_given_back,
         a_node_that_starts_again,
         notifications_and_their_loss,
         jobs_that_come_together,

@@ -36,7 +36,13 @@ from chargehand.stores.postgres.position import Positions
 from chargehand.stores.postgres.store import PostgresStore
 
 ABOUT = NodeAbout(lease=1000.0)
-QUEUES = ("plain", "few")
+QUEUES = ("plain", "few", "rated")
+RATES: dict[int, dict[str, Any]] = {
+    1: {"rate": "4/s", "rate_per_key": "6/min"},
+    3: {"rate": "40/min", "rate_per_key": "30/min", "limit_per_key": 2},
+    5: {"rate": "2/s", "rate_per_key": "15/min"},
+}
+"""The rates that a node declares with each limit. The longest period is the same: older starts are deleted."""
 
 
 class Pair:
@@ -51,7 +57,7 @@ class Pair:
         self.register(5)
 
     def register(self, limit: int) -> None:
-        crews = [_crew("plain"), _crew("few", limit=limit, limit_per_key=1)]
+        crews = [_crew("plain"), _crew("few", limit=limit, limit_per_key=1), _crew("rated", **RATES[limit])]
         with self.store.transaction() as tx:
             tx.fleet.register(self._holder, crews, msgspec.structs.asdict(ABOUT))
         client = cast(Any, self.client)
@@ -179,7 +185,7 @@ class Both:
             node.store.close()
 
 
-def _crew(name: str, **limits: int) -> CrewRow:
+def _crew(name: str, **limits: Any) -> CrewRow:
     return CrewRow(name=name, queue=name, handler="", workers=1, max_attempts=3, timeout_ms=None, **limits)
 
 
@@ -199,7 +205,7 @@ def both(request: pytest.FixtureRequest) -> Iterator[Both]:
 @pytest.mark.full
 def test_the_simulated_store_and_postgresql_do_the_same(both: Both) -> None:
     for step in range(120):
-        both.now_ms += both.chance.choice([0, 10, 1000])
+        both.now_ms += both.chance.choice([0, 10, 100, 1000])
         what = both.chance.random()
         if what < 0.06:
             both.expire()

@@ -136,8 +136,8 @@ def resume(store: Store, scope: str) -> bool:
         return tx.fleet.resume(scope)
 
 
-def crew(name: str, queue: str = "q", workers: int = 1, timeout_ms: int | None = 5, **limits: int | None) -> CrewRow:
-    """Returns a crew; `limits` may have `limit` and `limit_per_key`."""
+def crew(name: str, queue: str = "q", workers: int = 1, timeout_ms: int | None = 5, **limits: Any) -> CrewRow:
+    """Returns a crew; `limits` may have `limit`, `rate`, and both per key."""
     return CrewRow(
         name=name, queue=queue, handler="m:H", workers=workers, max_attempts=3, timeout_ms=timeout_ms, priority=2,
         **limits,

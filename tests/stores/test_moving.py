@@ -154,7 +154,7 @@ def moved(source: Location, target: Location, **options: bool) -> Moved:
 def fill(store: Store, wall: Wall) -> None:
     """Writes rows of every kind, and jobs in every state except `running`, with every kind of history."""
     wall.at = NOON
-    register(store, crew("tag", workers=2, limit_per_key=1), crew("mail", "r", limit=4))
+    register(store, crew("tag", workers=2, limit_per_key=1, rate="900/day"), crew("mail", "r", limit=4))
     bring(store, State.DONE, label="done at once", tags=("nightly", "größe: 日本", "nightly"))
     twice = bring(store, State.RUNNING, id="twice", payload='{"a": "\\u0000"}')
     end(store, twice, Raised("Traceback: x"), worker="worker:tag:1", pid=7, duration_ms=20)
@@ -408,6 +408,27 @@ def test_a_move_that_is_interrupted_anywhere_goes_on_where_it_was(  # spec: ST-5
 
 
 @across
+def test_starts_count_in_the_target(  # spec: ST-5, WK-19
+    place: Place, opened: Open, wall: Wall, kind: str, to: str
+) -> None:
+    wall.at = NOON
+    source, target = place(kind, "source"), place(to, "target")
+    store = opened(source)
+    register(store, crew("q", rate="3/h", rate_per_key="1/h"))
+    put(store, *(job(name, limit_key=name[0]) for name in ("a1", "a2", "b1", "c1", "d1")))
+    for claim in take(store, 2):
+        end(store, claim, Done())
+    store.close()
+    moved(source, target)
+    wall.at = NOON + HOUR // 2
+    copy = opened(target)
+    register(copy, crew("q", rate="3/h", rate_per_key="1/h"), holder=OTHER)
+    assert [claim.id for claim in take(copy, 9, holder=OTHER)] == ["c1"]
+    wall.at = NOON + HOUR
+    assert [claim.id for claim in take(copy, 9, holder=OTHER)] == ["a2", "d1"]
+
+
+@across
 def test_a_move_that_was_killed_after_its_end_says_that_it_is_done(  # spec: ST-5
     place: Place, opened: Open, wall: Wall, kind: str, to: str
 ) -> None:
@@ -617,11 +638,15 @@ LEFT_OUT = {
         "worker": {"node"},
         "given_up": {"node"},
         "recurring": {"nodes"},
+        "limit": {"rate", "rate_per_key"},  # a node that starts declares them again
         "suspect": {"incarnation"},  # the node that had the job, which does not return to the target
     },
 }
-NOT_MOVED = {"schema", "addition", "node", "health", "session", "probe", "tag", "search", "request"}
-"""Tables that describe the store itself, its running nodes and sign-ins; tags are made from the jobs."""
+NOT_MOVED = {
+    "schema", "addition", "node", "health", "session", "probe", "tag", "search", "request", "rate", "opening",
+}  # fmt: skip
+"""Tables that describe the store itself, its running nodes and sign-ins; tags are made from the jobs, a node declares
+its rates again when it starts, and the first claim decides which jobs wait for them."""
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])

@@ -227,7 +227,7 @@ def test_a_missing_driver_names_the_extra(url: str, monkeypatch: pytest.MonkeyPa
 def test_several_that_start_at_once_make_one_schema(url: str) -> None:
     with ThreadPoolExecutor(6) as pool:
         stores = list(pool.map(lambda _: PostgresStore(parse(url)), range(6)))
-    assert sorted(store.migrated.before for store in stores) == [0, 1, 1, 1, 1, 1]
+    assert sorted(store.migrated.before for store in stores) == [0, *[KNOWN] * 5]
     for store in stores:
         store.close()
 
@@ -240,17 +240,19 @@ def test_a_newer_schema_is_refused_and_left_alone(open_one: Opener) -> None:
         open_one()
 
 
-MORE = schema.Step("ALTER TABLE chargehand_job ADD COLUMN more text", "", 1)
+KNOWN = len(schema.MIGRATIONS)
+"""The schema version that this code knows."""
+MORE = schema.Step("ALTER TABLE chargehand_job ADD COLUMN more text", "", KNOWN)
 """A step that code of the version before can ignore."""
-LESS = schema.Step("ALTER TABLE chargehand_job ADD COLUMN less text", "", 2)
-"""A step after which code of the first version must not use the store."""
+LESS = schema.Step("ALTER TABLE chargehand_job ADD COLUMN less text", "", KNOWN + 1)
+"""A step after which code of the present version must not use the store."""
 
 
 @pytest.fixture
 def knows(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Makes the code of this process that of another version, which knows these steps after the first."""
-    first = schema.MIGRATIONS[:1]
-    return lambda *more: monkeypatch.setattr(schema, "MIGRATIONS", [*first, *more])
+    """Makes the code of this process that of another version, which knows these steps after the present ones."""
+    present = schema.MIGRATIONS
+    return lambda *more: monkeypatch.setattr(schema, "MIGRATIONS", [*present, *more])
 
 
 class Beating:
@@ -281,19 +283,20 @@ def test_a_start_changes_nothing_under_a_node_of_the_version_before(
     put(node, job("one"))
     knows(MORE)
     with pytest.raises(
-        StoreError, match=r"has schema 1, this Chargehand needs 2.*\(node-a\): run `chargehand migrate`"
+        StoreError,
+        match=rf"has schema {KNOWN}, this Chargehand needs {KNOWN + 1}.*\(node-a\): run `chargehand migrate`",
     ) as no:
         open_one()
     assert no.value.code == "schema-old"
-    with pytest.raises(StoreError, match="this Chargehand needs 2") as no:
+    with pytest.raises(StoreError, match=f"this Chargehand needs {KNOWN + 1}") as no:
         node.probe()
     assert no.value.code == "schema-old"
     asked = open_one(asked=True)
-    assert (asked.migrated.before, asked.migrated.after) == (1, 2)
+    assert (asked.migrated.before, asked.migrated.after) == (KNOWN, KNOWN + 1)
     knows()
     assert [claim.id for claim in node.turn(Batch(wants=WANT), ME).grants[0].claims] == ["one"], "it goes on"
     old = open_one(node=True)
-    assert (old.migrated.before, old.migrated.after) == (2, 2), "it starts again, too"
+    assert (old.migrated.before, old.migrated.after) == (KNOWN + 1, KNOWN + 1), "it starts again, too"
     old.probe()
     register(old, holder=Holder("node-b", "life-b"))
 
@@ -307,15 +310,16 @@ def test_a_schema_that_shuts_older_code_out_waits_for_the_end_of_older_nodes_and
     Beating(node, monkeypatch)
     knows(MORE, LESS)
     for asked in (False, True):
-        with pytest.raises(StoreError, match="they cannot work with schema 3; stop them") as no:
+        with pytest.raises(StoreError, match=f"they cannot work with schema {KNOWN + 2}; stop them") as no:
             open_one(asked=asked)
         assert no.value.code == "schema-old"
     node.leave(ME)
-    assert open_one().migrated.after == 3
+    assert open_one().migrated.after == KNOWN + 2
     knows()
     refused: list[Callable[[], object]] = [open_one, caller.probe, node.join, lambda: register(node)]
     for use in refused:
-        with pytest.raises(StoreError, match="schema 3, for code that knows schema 2 or newer; this one knows 1") as no:
+        words = f"schema {KNOWN + 2}, for code that knows schema {KNOWN + 1} or newer; this one knows {KNOWN}"
+        with pytest.raises(StoreError, match=words) as no:
             use()
         assert no.value.code == "schema-new"
     knows(MORE)
@@ -335,15 +339,15 @@ def test_an_older_node_that_is_dead_does_not_keep_a_start_from_migrating(
     sessions = f"SELECT 1 FROM pg_stat_activity WHERE pid = {backend}"
     eventually(lambda: not pgserver.admin(sessions), what="its session ended")
     knows(MORE)
-    assert open_one().migrated.after == 2, "it has ended without leaving"
+    assert open_one().migrated.after == KNOWN + 1, "it has ended without leaving"
     knows()
     register(node, lease=0.2)
     knows(MORE, LESS)
-    with pytest.raises(StoreError, match=r"\(node-a\): they cannot work with schema 3"):
+    with pytest.raises(StoreError, match=rf"\(node-a\): they cannot work with schema {KNOWN + 2}"):
         open_one()  # it has a session: it may live
-    assert open_one(asked=True).migrated.after == 3, "it does not beat"
+    assert open_one(asked=True).migrated.after == KNOWN + 2, "it does not beat"
     knows()
-    with pytest.raises(StoreError, match="this one knows 1"):
+    with pytest.raises(StoreError, match=f"this one knows {KNOWN}"):
         node.turn(Batch(wants=WANT), ME)
     assert node.new_life() is None
 
@@ -366,7 +370,24 @@ def test_a_migration_does_not_hold_up_nodes_while_it_waits_for_a_table(
         open_one(asked=True)
     assert (busy.value.code, time.monotonic() - began < 20) == ("store-locked", True)
     reading.__exit__(None, None, None)
-    assert open_one(asked=True).migrated.after == 2
+    assert open_one(asked=True).migrated.after == KNOWN + 1
+
+
+# spec: ST-4, WK-19
+def test_a_node_of_the_first_schema_goes_on_beside_rates(open_one: Opener) -> None:
+    """Its statements know nothing of rates. It ignores them, and the next registration restores what it removes."""
+    store = open_one()
+    register(store, crew("q", rate="1/day", rate_per_key="1/day"))
+    put(store, job("one"), job("two"))
+    with store.transaction() as tx:  # as the first version registers
+        tx.execute(
+            "INSERT INTO chargehand_crew (node, name, queue, handler, workers, max_attempts, timeout_ms, priority, "
+            "allowed, allowed_per_key, registered_ms) VALUES ('old', 'q', 'q', '', 1, 1, 1, 0, NULL, NULL, 1)"
+        )
+        tx.execute("DELETE FROM chargehand_limit WHERE queue = 'q'")
+    assert len(take(store)) == 1
+    register(store, crew("q", rate="1/day"))
+    assert (len(take(store)), len(take(store))) == (1, 0)
 
 
 # spec: ST-4
@@ -380,7 +401,7 @@ def test_every_statement_is_valid(open_one: Opener) -> None:
     """A statement that is used seldom must not fail when it is needed."""
     store = open_one(node=True)
     with store.session.transaction():
-        for topic in ("enqueue", "claim", "settle", "fleet", "access", "store", "doctor"):
+        for topic in ("enqueue", "claim", "rates", "settle", "fleet", "access", "store", "doctor"):
             for name, sql in statements.load(topic).items():
                 store.session.send(b"PREPARE p AS " + sql) if not name.startswith("make_") else None
                 store.session.send(b"DEALLOCATE ALL")

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from builders import HOUR, ME, ask, cancel, crew, end, job, jobs, put, register, release, retry, take
 
+from chargehand import clock
 from chargehand.model.batch import Note, Want
-from chargehand.model.job import Done, Found, NewJob, Raised, settle
+from chargehand.model.job import Done, Found, NewJob, Raised, Returned, settle
 from chargehand.model.limits import LOOK_AT_ONCE
 from chargehand.model.records import CrashReport, Discovery, JobFilter, RecurringPlan, Retention
 from chargehand.stores.sqlite import reading, suspects
@@ -444,3 +445,54 @@ def test_a_page_of_jobs_with_a_tag_is_read_in_the_order_of_the_tags(store: Sqlit
     steps = plan(store, sql, bindings)
     assert steps[0].startswith("SEARCH chargehand_tag USING PRIMARY KEY (tag=?)")
     assert steps[1:] == ["SEARCH chargehand_job USING INTEGER PRIMARY KEY (rowid=?)"]
+
+
+def rated(store: SqliteStore, count: int) -> None:
+    """Creates a queue with so many starts, a key with as many jobs that were set aside, and other keys with one job."""
+    register(store, crew("q", rate=f"{count * 9}/day", rate_per_key=f"{count}/day"))
+    put(store, *jobs(count, limit_key="k", priority=3))
+    for number in range(count):
+        with store.transaction() as tx:
+            tx.execute("INSERT INTO chargehand_start VALUES ('q', '', ?1, 1, ?1), ('q', 'k', ?1, 1, ?1)", (number + 1,))
+    with store.transaction() as tx:  # within the last day, one in each millisecond
+        tx.execute("UPDATE chargehand_start SET at_ms = at_ms + ?", (clock.now_ms() - HOUR,))
+    while ask(store, 1).next_in_ms == 0:
+        pass
+    put(store, *(job(limit_key=f"key-{number}") for number in range(20)))
+
+
+# spec: WK-19
+@pytest.mark.parametrize("analysed", [False, True])
+def test_a_claim_from_a_queue_with_a_rate_costs_the_same_however_much_waits_and_was_started(
+    folder: Path, analysed: bool
+) -> None:
+    steps: list[int] = []
+    for count in (250, 4000):
+        store = SqliteStore(folder / f"{count}.db")
+        rated(store, count)
+        assert store.jobs.counts()[0].limited == count
+        if analysed:
+            analyse(store)
+        steps.append(steps_of(store, lambda store=store: take(store, 2)))
+        claim = take(store, 1)[0]
+        steps.append(steps_of(store, lambda store=store, claim=claim: end(store, claim, Returned())))
+        store.close()
+    claimed, given_back, claimed_later, given_back_later = steps
+    assert claimed > 20, "the counter counts"
+    assert claimed_later <= claimed * 1.2
+    assert given_back_later <= given_back * 1.2
+
+
+# spec: WK-19
+def test_queues_without_a_rate_pay_nothing_for_it(store: SqliteStore) -> None:
+    register(store, crew("q"), crew("limited", queue="limited", limit=9, limit_per_key=9))
+    put(store, *jobs(9), *jobs(9, queue="limited", limit_key="k"))
+
+    def work() -> None:
+        for queue in ("q", "limited"):
+            first, second = take(store, 2, queue=queue)
+            end(store, first, Done())
+            end(store, second, Returned())
+
+    about = [sql for sql, _ in statements_of(store, work) if "chargehand_start" in sql or "chargehand_opening" in sql]
+    assert about == []

@@ -114,6 +114,9 @@ def drawn(board: Board, height: int | None = None) -> RenderableType:
     if len(workers) > room:
         parts.append(Text(f"… and {len(workers) - room} more workers", "dim"))
     parts += [Text(""), _table(QUEUES, [_queue(queue) for queue in queues])]
+    for queue in queues:
+        if queue.get("rate_next_ms") is not None:
+            parts.append(Text(show.safe(f"queue {queue['name']}: {show.rate_wait(queue['rate_next_ms'])}"), "dim"))
     if board.failures:
         parts += [Text(""), _table(FAILED, [_failure(job) for job in board.failures])]
     return Group(*parts)

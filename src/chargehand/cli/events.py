@@ -115,7 +115,8 @@ def _job(job: dict[str, Any]) -> str:
 def _queue(queue: dict[str, Any]) -> str:
     counts = ", ".join(f"{queue[name]} {name}" for name in ("queued", "running", "done", "failed"))
     eta = "" if not queue["eta_s"] else f", done in {show.span(queue['eta_s'])}"
-    return f"{counts}; {queue['rate']:g} a second{eta}"
+    rated = "" if queue.get("rate_next_ms") is None else f"; {show.rate_wait(queue['rate_next_ms'])}"
+    return f"{counts}; {queue['rate']:g} a second{eta}{rated}"
 
 
 def _health(health: dict[str, Any]) -> str:

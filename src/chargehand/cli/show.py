@@ -119,6 +119,11 @@ def span(seconds: float) -> str:
     return f"{seconds:.1f} s"
 
 
+def rate_wait(next_ms: int) -> str:
+    """Returns that a queue is limited by its rate, and when the next job may start."""
+    return f"limited by rate, next in {span(max(0, next_ms - clock.now_ms()) / 1000)}"
+
+
 def progress(report: dict[str, Any]) -> str | None:
     """Returns the progress of a job as text."""
     done, total, stage, detail = (report.get(name) for name in ("done", "total", "stage", "detail"))

@@ -69,6 +69,9 @@ def status(app: find.App = None, store: find.Store = None, json: find.Json = Fal
         show.line("")
         names = ("queue", "queued", "future", "running", "done", "failed", "cancelled")
         show.table([n.upper() for n in names], [[getattr(count, n) for n in names] for count in counts])
+        for count in counts:
+            if count.rate_next_ms is not None:
+                show.line(f"queue {show.safe(count.queue)}: {show.rate_wait(count.rate_next_ms)}")
     if node is None and not others:
         raise typer.Exit(EXIT_ERROR)
 

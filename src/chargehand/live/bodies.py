@@ -364,7 +364,7 @@ class QueueBody(msgspec.Struct, frozen=True, kw_only=True):
     future: int = 0
     """Queued jobs that are not due yet."""
     limited: int = 0
-    """Queued jobs that wait for a slot of their limit key."""
+    """Queued jobs that wait for a slot of their limit key, or for its rate."""
     running: int = 0
     done: int = 0
     failed: int = 0
@@ -377,6 +377,8 @@ class QueueBody(msgspec.Struct, frozen=True, kw_only=True):
     oldest_wait_s: float | None = None
     """How long the job that is taken next has been due; null if none is."""
     last_done_ms: int | None = None
+    rate_next_ms: int | None = None
+    """When a rate admits the next job, by the store's clock; null if no job waits for a rate."""
 
     @classmethod
     def of(cls, count: Counts, wait_ms: int | None, share: Share) -> "QueueBody":
@@ -388,7 +390,7 @@ class QueueBody(msgspec.Struct, frozen=True, kw_only=True):
             mean_duration_s=rounded(share.mean),
             eta_s=rounded(eta(count.queued - count.future, share.rate)),
             oldest_wait_s=None if wait_ms is None else wait_ms / 1000,
-            last_done_ms=count.last_done_ms,
+            last_done_ms=count.last_done_ms, rate_next_ms=count.rate_next_ms,
         )  # fmt: skip
 
     @classmethod
@@ -411,6 +413,7 @@ class QueueBody(msgspec.Struct, frozen=True, kw_only=True):
             eta_s=max(etas, default=0.0) if len(etas) == len(queues) else None,
             oldest_wait_s=max((q.oldest_wait_s for q in queues if q.oldest_wait_s is not None), default=None),
             last_done_ms=max((q.last_done_ms for q in queues if q.last_done_ms is not None), default=None),
+            rate_next_ms=min((q.rate_next_ms for q in queues if q.rate_next_ms is not None), default=None),
         )
 
     @property

@@ -117,6 +117,8 @@ class Pool(msgspec.Struct):
     """The maximum number of jobs per batch."""
     batch_wait: float = 0.0
     """How many seconds a job may wait for others to form a batch."""
+    prefetches: bool = True
+    """Whether jobs are claimed before a worker is free for them."""
     idle: deque[str] = msgspec.field(default_factory=deque[str])
     prefetched: deque[Claim] = msgspec.field(default_factory=deque[Claim])
     available: set[str] = msgspec.field(default_factory=set[str])
@@ -178,7 +180,7 @@ class Pool(msgspec.Struct):
 
     def _ahead(self, now: float, within: float) -> int:
         """Returns how many claims are needed `within` seconds if jobs take as long as recent ones."""
-        if self.mean is None:
+        if self.mean is None or not self.prefetches:
             return 0
         late, soon = self._late_before(now), now - self.mean + SECONDS_AHEAD
         if self.mean > SECONDS_AHEAD:

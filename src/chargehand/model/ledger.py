@@ -89,14 +89,17 @@ class Ledger:
         awaited: Container[str] = (),
         policy: JobPolicy = DEFAULT_POLICY,
         discovery: DiscoveryPolicy = DEFAULT_DISCOVERY,
+        rated: Collection[str] = (),
     ) -> None:
         """`batching` maps crews that take batches to their size and the seconds to wait for a full one.
 
-        `limited` are the queues with limits, where the end of a job may admit another. `awaited` are the jobs that a
-        caller waits for.
+        `limited` are the queues with limits, where the end of a job may admit another. `rated` are those with rates,
+        where a claim counts as a start, so that each must be one. `awaited` are the jobs that a caller waits for.
         """
         self._awaited = awaited
-        self._limited = frozenset(limited)
+        self._freeing = frozenset(limited)
+        self._limited = frozenset(limited) | frozenset(rated)
+        """The queues with limits or rates."""
         self._policy = policy
         self.searches = {crew: Search(crew, discovery, look_at=now) for crew in discovering}
         self.pools = {crew: Pool(queue) for crew, queue in crews}
@@ -104,6 +107,8 @@ class Ledger:
             self.pools[crew].batch, self.pools[crew].batch_wait = most, wait
         for pool in self.pools.values():
             pool.one_by_one = pool.queue in self._limited
+            if pool.queue in rated:
+                pool.prefetches, pool.batch_wait = False, 0.0
         self._gathering = [pool for pool in self.pools.values() if pool.batch > 1]
         self._jitter = jitter
         self.tally = Tally({pool.queue for pool in self.pools.values()})
@@ -726,7 +731,7 @@ class Ledger:
                 self._returned(settlement.queue)
             else:
                 self._expect_jobs(settlement.queue, now + settlement.delay_ms / 1000, now)
-        elif settlement.queue in self._limited:
+        elif settlement.queue in self._freeing:
             self._expect_jobs(settlement.queue, now, now)  # another job may take its slot
         for job in settlement.follow:
             self._expect_jobs(job.queue, now + job.delay_ms / 1000, now)

@@ -128,6 +128,10 @@ class CrewRow(msgspec.Struct, frozen=True, kw_only=True):
     """How many jobs of the crew's queue may run at a time, in the whole cluster."""
     limit_per_key: int | None = None
     """How many jobs that share a `limit_key` may run at a time."""
+    rate: str | None = None
+    """How many jobs of the crew's queue may be started within a period, in the whole cluster: `600/min`."""
+    rate_per_key: str | None = None
+    """How many jobs that share a `limit_key` may be started within a period."""
     scaled: int | None = None
     """The worker count that an operator set while the crew ran; it holds until the configured count changes."""
 
@@ -420,7 +424,7 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True):
     """How many jobs of a queue are in each state.
 
     Of the queued jobs, `future` wait for their time, and `limited` were set aside because their key has as many running
-    jobs as its limit allows.
+    jobs as its limit allows, or was started as often as its rate allows.
     """
 
     queue: str
@@ -433,6 +437,8 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True):
     cancelled: int = 0
     last_done_ms: int | None = None
     """When the last job that is done ended."""
+    rate_next_ms: int | None = None
+    """When a rate admits the next job, by the store's clock; None if no job waits for a rate."""
 
 
 class Migrated(msgspec.Struct, frozen=True, kw_only=True):

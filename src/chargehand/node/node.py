@@ -111,6 +111,7 @@ class Node:
         batching = {crew.name: (crew.batch, crew.batch_wait_ms / 1000) for crew in plan.crews}
         queues = [(crew.name, crew.queue) for crew in plan.crews]
         limited = {crew.queue for crew in plan.crews if crew.limit is not None or crew.limit_per_key is not None}
+        rated = {crew.queue for crew in plan.crews if crew.rate is not None or crew.rate_per_key is not None}
         self._followers = Followers()
         self._ledger = Ledger(
             queues,
@@ -122,6 +123,7 @@ class Node:
             self._followers.by_job,
             plan.jobs,
             plan.discovery,
+            rated,
         )
         self._supervisor = Supervisor(self._loop, plan, self._fleet, self._ledger, self._lives, self)
         self._supervisor.keep_free(self._unkillable)
@@ -194,6 +196,7 @@ class Node:
             CrewRow(
                 name=c.name, queue=c.queue, handler=c.handler, workers=c.workers, max_attempts=c.max_attempts,
                 timeout_ms=c.timeout_ms, priority=c.priority, limit=c.limit, limit_per_key=c.limit_per_key,
+                rate=c.rate, rate_per_key=c.rate_per_key,
             )
             for c in plan.crews
         ]  # fmt: skip

@@ -10,6 +10,7 @@ import msgspec
 from chargehand import codec
 from chargehand.errors import ConfigurationError, PayloadError
 from chargehand.ids import new_id
+from chargehand.model import rates
 from chargehand.model.fleet.cards import VISIBLE, Need
 from chargehand.model.fleet.orders import MOST_WORKERS
 from chargehand.model.fleet.policy import LivenessPolicy, RestartPolicy, StartPolicy, Terms
@@ -52,6 +53,7 @@ _KINDS: dict[Any, str] = {
     int: "a whole number",
     int | None: "a whole number or None",
     float | None: "a number or None",
+    str | None: "a string or None",
     bool: "True or False",
     dict[str, str]: "a dict of strings by names",
 }
@@ -88,6 +90,10 @@ class CrewPlan(msgspec.Struct, frozen=True, kw_only=True):
     discovers: bool = False
     limit: int | None = None
     limit_per_key: int | None = None
+    rate: str | None = None
+    """How many jobs of the queue may be started within a period, such as `600/min`."""
+    rate_per_key: str | None = None
+    """How many jobs of each `limit_key` may be started within a period."""
     threads: int = 1
     batch: int = 1
     """The maximum number of jobs that a worker receives at once; above 1 the handler needs `perform_batch`."""
@@ -178,6 +184,8 @@ def check_crew(plan: CrewPlan) -> CrewPlan:
         )
     for name in ("recycle_jobs", "limit", "limit_per_key"):
         _at_least(name, plan, 1)
+    for name in ("rate", "rate_per_key"):
+        _check_rate(name, plan)
     for name in ("idle_exit", "recycle_memory", "memory", "gpu_memory"):
         _at_least(name, plan, 0)
     _within("gpus", plan, 0, MOST_GPUS)
@@ -229,6 +237,15 @@ def _at_least(name: str, plan: CrewPlan, least: int) -> None:
     value = getattr(plan, name)
     if value is not None and not value >= least:
         raise ConfigurationError(f"crew {plan.name!r}: {name} is {value!r}; must be {least} or more")
+
+
+def _check_rate(name: str, plan: CrewPlan) -> None:
+    value = getattr(plan, name)
+    try:
+        if value is not None:
+            rates.parse(value)
+    except ValueError as error:
+        raise ConfigurationError(f"crew {plan.name!r}: {name} is {value!r}; {error}") from None
 
 
 def _within(name: str, plan: CrewPlan, least: int, most: int) -> None:

@@ -82,10 +82,12 @@ PARTS = (
     _part("recurring", "name", "name schedule job next_run_ms last_job"),
     _part("pause", "scope", "scope who reason since_ms until_ms"),
     _part("limit", "queue", "queue allowed allowed_per_key"),
+    _part("start", "queue key at_ms", "queue key at_ms jobs total"),
     _part(
         "crew",
         "name",
-        "name queue handler workers max_attempts timeout_ms priority allowed allowed_per_key scaled registered_ms",
+        "name queue handler workers max_attempts timeout_ms priority allowed allowed_per_key rate rate_per_key "
+        "scaled registered_ms",
     ),
     _part(
         "worker",

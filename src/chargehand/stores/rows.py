@@ -1,7 +1,7 @@
 """Converts rows to records, and texts to what a store can hold. It runs no statement and knows no engine."""
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 import msgspec
@@ -75,8 +75,9 @@ def where(conditions: dict[str, Any]) -> tuple[str, list[Any]]:
     return " AND ".join(("1 = 1", *asked)), list(asked.values())
 
 
-def counts_of(rows: Iterable[tuple[Any, ...]]) -> list[Counts]:
-    """Returns the counts of each queue, from rows of queue, state, number and last end."""
+def counts_of(rows: Iterable[tuple[Any, ...]], rate_next: Mapping[str, int]) -> list[Counts]:
+    """Returns the counts of each queue, from rows of queue, state, number and last end, and from the times at which
+    rates admit the next job."""
     found: dict[str, dict[str, int]] = {}
     for queue, state, number, last in rows:
         of_queue = found.setdefault(str(queue), {})
@@ -85,6 +86,10 @@ def counts_of(rows: Iterable[tuple[Any, ...]]) -> list[Counts]:
         elif state == "done":
             of_queue["last_done_ms"] = int(last)
         of_queue[str(state)] = of_queue.get(str(state), 0) + int(number)
+    for queue, next_ms in rate_next.items():
+        states = found.get(queue, {})
+        if states.get("queued", 0) > states.get("future", 0):
+            states["rate_next_ms"] = next_ms
     return [Counts(queue=queue, **states) for queue, states in sorted(found.items())]
 
 

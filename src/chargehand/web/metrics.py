@@ -249,6 +249,8 @@ def _of_queues(facts: MetricFacts) -> Iterator[Metric]:
     yield _gauge("queue_jobs", "Jobs by state; each job is in one of them.", ("queue", "state"), depth)
     oldest = {(queue,): ms / 1000 for queue, ms in list(facts.waiting.items())[:MOST_QUEUES]}
     yield _gauge("queue_oldest_wait_seconds", "Seconds for which the next job has been due.", ("queue",), oldest)
+    rated = {(counts.queue,): float(counts.rate_next_ms is not None) for counts in facts.counts[:MOST_QUEUES]}
+    yield _gauge("queue_rate_limited", "1 if jobs are waiting for a rate.", ("queue",), rated)
     why = facts.status.unserved if facts.status is not None else facts.unserved
     unserved = {(counts.queue,): float(counts.queue in why) for counts in facts.counts[:MOST_QUEUES]}
     yield _gauge("queue_unserved", "1 if jobs are waiting and no worker takes them.", ("queue",), unserved)

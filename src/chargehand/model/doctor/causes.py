@@ -218,6 +218,10 @@ CAUSES: dict[str, tuple[str, str]] = {
         "The maximum number of jobs of a queue or a key is running.",
         "raise `limit` or `limit_per_key` of the crew",
     ),
+    "rate": (
+        "As many jobs of a queue or a key were started as its rate allows.",
+        "wait, or raise `rate` or `rate_per_key` of the crew",
+    ),
     "future": ("All waiting jobs are scheduled for later.", "nothing; `chargehand jobs list`"),
     "failed-jobs": ("Jobs have failed permanently.", "`chargehand jobs list --state failed`"),
 }

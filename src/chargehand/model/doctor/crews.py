@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from chargehand.errors import summary
 from chargehand.model.address import written
 from chargehand.model.doctor.causes import Finding, Severity
-from chargehand.model.doctor.facts import Crash, Facts
+from chargehand.model.doctor.facts import Crash, Facts, QueueFacts
 from chargehand.model.doctor.wording import SIGNALS, jobs, length, times
 from chargehand.model.fleet.death import Reason
 from chargehand.model.fleet.lifecycle import Status
@@ -239,6 +239,9 @@ def _busy(facts: Facts, crew: str, left: Sequence[NodeWorker], waiting: int) -> 
     if waiting and allowed is not None and count.running >= allowed:
         yield _limited(facts, queue, f"{count.running} jobs are running, the limit is {allowed}", waiting)
         return
+    if count.rate_next_ms is not None and not _is_paused(facts, crew):
+        yield _rated(facts, queue, count)
+        return
     if count.limited:
         yield _limited(facts, queue, "the limit per key is reached", count.limited)
     at_work = [worker for worker in left if worker.status == Status.HEALTHY]
@@ -276,6 +279,22 @@ def _limited(facts: Facts, queue: str, why: str, waiting: int) -> Finding:
         short=f"the limit of {queue} is reached",
         text=f"queue {queue}: {why}; {jobs(waiting)} waiting",
         remedy=f"{facts.command('claims')} shows the running jobs; to allow more, raise limit or limit_per_key",
+    )
+
+
+def _rated(facts: Facts, queue: str, count: QueueFacts) -> Finding:
+    own = [row for row in facts.crews if row.queue == queue]
+    said = [f"rate={row.rate}" for row in own if row.rate is not None]
+    said += [f"rate_per_key={row.rate_per_key}" for row in own if row.rate_per_key is not None]
+    wait = max(0, (count.rate_next_ms or 0) - facts.now_ms) / 1000
+    return Finding(
+        severity=Severity.NOTE,
+        cause="rate",
+        about=queue,
+        short=f"{queue} is limited by rate, next in {length(wait)}",
+        text=f"queue {queue}: limited by rate ({', '.join(dict.fromkeys(said)) or 'of another node'}), next in "
+        f"{length(wait)}; {jobs(count.queued - count.future)} waiting",
+        remedy="wait; to allow more, raise rate or rate_per_key of the crew",
     )
 
 

@@ -122,6 +122,8 @@ class CrewFact(msgspec.Struct, frozen=True, kw_only=True):
     workers: int = 0
     limit: int | None = None
     limit_per_key: int | None = None
+    rate: str | None = None
+    rate_per_key: str | None = None
 
 
 class Mark(msgspec.Struct, frozen=True, kw_only=True):
@@ -168,8 +170,8 @@ class Replaced(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class QueueFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """The numbers of jobs of a queue; `future` and `limited` are queued jobs that are scheduled for later or held by
-    a limit."""
+    """The numbers of jobs of a queue; `future` and `limited` are queued jobs that are scheduled for later, or held by
+    a limit or a rate of their key."""
 
     queue: str
     queued: int = 0
@@ -178,6 +180,8 @@ class QueueFacts(msgspec.Struct, frozen=True, kw_only=True):
     running: int = 0
     done: int = 0
     failed: int = 0
+    rate_next_ms: int | None = None
+    """When a rate admits the next job; None if no job waits for a rate."""
 
     @property
     def due(self) -> int:

@@ -1,7 +1,7 @@
 """Claims jobs from PostgreSQL. Part of a transaction: it neither begins nor ends one.
 
 A claim from a queue without limits, while there are no suspects, is decided by one statement. In all other cases the
-model decides (`model.limits`, `model.suspects`), while the row of the queue's limit is locked.
+model decides (`model.limits`, `model.rates`, `model.suspects`), while the row of the queue's limit is locked.
 """
 
 from collections.abc import Callable, Sequence
@@ -10,13 +10,14 @@ from typing import Any
 import msgspec
 
 from chargehand.ids import new_claim
-from chargehand.model import limits, suspects
+from chargehand.model import limits, rates, suspects
 from chargehand.model.batch import Grant, Want
 from chargehand.model.job import Claim, State
-from chargehand.model.limits import NO_LIMIT, Limit
+from chargehand.model.limits import NO_LIMIT, Chosen, Limit, least, within
 from chargehand.model.records import CrewRow, Holder
 from chargehand.model.suspects import Suspect, mark
 from chargehand.stores.postgres import statements
+from chargehand.stores.postgres.rates import RateBook, Standings
 from chargehand.stores.postgres.session import Session, numbers
 
 PROMOTE_AT_ONCE = 200
@@ -70,7 +71,7 @@ class Claiming:
     def take(self, want: Want, holder: Holder, start: Position = FRONT) -> Callable[[], Taken]:
         """Sends the statements of a claim from a queue without limits. The result returns what they did."""
         self._db.send(_SQL["promote"], (self._now, want.queue, PROMOTE_AT_ONCE))
-        rows = self._db.send(_SQL["claim"], self._claim_args(want, want.limit, holder, False, (), start))
+        rows = self._db.send(_SQL["claim"], self._claim_args(self._now, want, want.limit, holder, False, (), start))
         look = self._db.send(_SQL["look"], self._look_args(want, want.asleep, (), holder))
 
         def taken() -> Taken:
@@ -87,10 +88,17 @@ class Claiming:
         return taken
 
     def _claim_args(
-        self, want: Want, limit: int, holder: Holder, special: bool, blocked: Sequence[int], start: Position
+        self,
+        now: int | None,
+        want: Want,
+        limit: int,
+        holder: Holder,
+        special: bool,
+        blocked: Sequence[int],
+        start: Position,
     ) -> tuple[Any, ...]:
         return (
-            self._now, want.queue, want.crew, limit, self.number, holder.life, holder.node, want.limit - want.early,
+            now, want.queue, want.crew, limit, self.number, holder.life, holder.node, want.limit - want.early,
             holder == self._registered, special, numbers(blocked), *start,
         )  # fmt: skip
 
@@ -118,35 +126,44 @@ class Claiming:
     # limits and suspects
 
     def claim_special(self, want: Want, holder: Holder) -> Grant:
-        """Takes jobs for a Want from a queue with limits, or while there are suspects."""
+        """Takes jobs for a Want from a queue with limits or a rate, or while there are suspects."""
         rows = self._db.rows(_SQL["lock"], ([want.queue],))
-        limit_of = Limit(rows[0][1], rows[0][2]) if rows else NO_LIMIT
+        of = _limit(*rows[0][1:]) if rows else NO_LIMIT
         blocked, known = self._suspects(want.queue, holder)
         seen = self._look(want, 0, blocked, holder)
         if seen.pauses:
             return Grant(want.crew, (), seen.pause_left_ms, limited=True)
-        room = self._room(want.queue, limit_of)
+        room = self._room(want.queue, of)
         if room == 0 and not want.ahead:
             return Grant(want.crew, (), None, limited=True)  # the next claim after a slot is freed finds it
+        book = RateBook(self._db, want.queue, of) if of.rated else None
+        standings = [] if book is None else book.of_queue()
+        may_start = rates.room(standings)
+        now = self._now if book is None else book.now_ms
+        opens_in = rates.opens_in(standings, 0, now or 0) if may_start == 0 else None
+        if may_start == 0 and not want.ahead:
+            return Grant(want.crew, (), opens_in, limited=True)
         self._db.send(_SQL["promote"], (self._now, want.queue, PROMOTE_AT_ONCE))
-        limit, asleep = want.limit, want.asleep
-        if room is not None:
-            limit = min(limit, room)
-            asleep = min(asleep, room - limit)
+        slots = within(room, want.limit, want.asleep)
+        limit, asleep = within(may_start, *slots)
         if not (limit or asleep):
-            return Grant(want.crew, (), None, limited=limit < want.limit, urgent=seen.urgent)
+            return Grant(want.crew, (), opens_in, limited=limit < want.limit, urgent=seen.urgent)
         next_in: int | None = None
-        if limit_of.key is None:
-            found = self._db.rows(_SQL["claim"], self._claim_args(want, limit, holder, True, blocked, FRONT))
+        if not of.of_keys:
+            found = self._db.rows(_SQL["claim"], self._claim_args(now, want, limit, holder, True, blocked, FRONT))
+            if book is not None:
+                book.start([None] * len(found))
             seen = self._look(want, asleep, blocked, holder)
             waiting = seen.waiting
         else:
-            found, waiting, next_in = self._take_within_key_limits(want, limit, asleep, holder, blocked, limit_of.key)
+            found, waiting, next_in = self._take_within_key_limits(want, limit, asleep, holder, blocked, of, book)
             seen = self._look(want, 0, blocked, holder)
         claims = mark(self._claims(found)[0], known)
-        if next_in is None and len(claims) + waiting < limit + asleep:
-            next_in = None if seen.next_in_ms is None else max(0, seen.next_in_ms)
-        limited = (limit < want.limit) or limit_of.key is not None or bool(blocked)
+        if len(claims) + waiting < limit + asleep:
+            next_in = least(next_in, None if seen.next_in_ms is None else max(0, seen.next_in_ms))
+        elif (limit, asleep) != slots:  # because of the rate
+            next_in = rates.opens_in(standings, len(claims) + waiting, now or 0)
+        limited = (limit < want.limit) or of.of_keys or bool(blocked)
         return Grant(want.crew, tuple(claims), next_in, waiting, limited, seen.urgent)
 
     def _look(self, want: Want, asleep: int, blocked: Sequence[int], holder: Holder) -> Look:
@@ -159,20 +176,52 @@ class Claiming:
         return limits.room(limit, running)
 
     def _take_within_key_limits(
-        self, want: Want, limit: int, asleep: int, holder: Holder, blocked: Sequence[int], allowed: int
+        self,
+        want: Want,
+        limit: int,
+        asleep: int,
+        holder: Holder,
+        blocked: Sequence[int],
+        of: Limit,
+        book: RateBook | None,
     ) -> tuple[list[tuple[Any, ...]], int, int | None]:
-        running = {str(key): int(count) for key, count in self._db.rows(_SQL["running_by_key"], (want.queue,))}
-        asked = (want.queue, limits.jobs_needed(limit, asleep), numbers(blocked))
-        ready = [(int(seq), key) for seq, key in self._db.rows(_SQL["ready"], asked)]
-        chosen = limits.choose(ready, running, allowed, limit, asleep)
-        if chosen.over:
-            self._db.send(_SQL["set_aside"], (numbers(chosen.over),))
+        chosen = self._choose(want.queue, limit, asleep, blocked, of, book)
+        now = self._now if book is None else book.now_ms
         args = (
-            self._now, numbers(chosen.seqs), self.number, holder.life, holder.node, want.limit - want.early,
+            now, numbers(chosen.seqs), self.number, holder.life, holder.node, want.limit - want.early,
             holder == self._registered,
         )  # fmt: skip
         found = self._db.rows(_SQL["claim_these"], args)
-        return found, chosen.waiting, 0 if chosen.cut_short else None
+        next_in = None
+        if book is not None:
+            key_of = dict(zip(chosen.seqs, chosen.keys, strict=True))
+            book.start([key_of[row[2]] for row in found])
+            next_in = book.next_in() if of.key_rates else None
+        return found, chosen.waiting, 0 if chosen.cut_short else next_in
+
+    def _choose(
+        self, queue: str, limit: int, asleep: int, blocked: Sequence[int], of: Limit, book: RateBook | None
+    ) -> Chosen:
+        """Chooses the next jobs whose keys have a free slot, and sets aside the others."""
+        keyed = book if of.key_rates else None
+        if keyed is not None:
+            keyed.reopen()
+        running: dict[str, int] = {}
+        if of.key is not None:
+            running = {str(key): int(count) for key, count in self._db.rows(_SQL["running_by_key"], (queue,))}
+        asked = (queue, limits.jobs_needed(limit, asleep), numbers(blocked))
+        ready = [(int(seq), key) for seq, key in self._db.rows(_SQL["ready"], asked)]
+        standings: Standings = {}
+        rooms: dict[str, int] | None = None
+        if keyed is not None:
+            standings = keyed.of_keys({key for _, key in ready if key is not None})
+            rooms = {key: rates.room(its) or 0 for key, its in standings.items()}
+        chosen = limits.choose(ready, running, of.key, limit, asleep, rooms)
+        if chosen.over:
+            self._db.send(_SQL["set_aside"], (numbers(chosen.over),))
+        if chosen.late and keyed is not None:
+            keyed.close(rates.closed(standings, chosen.fit, chosen.late, keyed.now_ms))
+        return chosen
 
     def _suspects(self, queue: str, holder: Holder) -> tuple[list[int], set[int]]:
         """Returns the jobs that a claim from this queue must leave, and all suspects; forgets finished ones."""
@@ -191,14 +240,23 @@ class Claiming:
 
 def set_limits(db: Session, crews: Sequence[CrewRow]) -> None:
     """Replaces all limits by those of these crews."""
-    before = {str(queue): Limit(*allowed) for queue, *allowed in db.rows(_SQL["limits"])}
+    before = {str(queue): _limit(*row) for queue, *row in db.rows(_SQL["limits"])}
     after = {queue: limit for queue, limit in limits.limits_of(crews).items() if limit != NO_LIMIT}
     for queue in sorted(before.keys() | after.keys()):
         limit = after.get(queue)
         if limit is None:
             db.send(_SQL["drop_limit"], (queue,))
         elif limit != before.get(queue):
-            db.send(_SQL["set_limit"], (queue, limit.queue, limit.key))
-    for queue in limits.relaxed(before, after):
+            its = (rates.to_text(limit.rates), rates.to_text(limit.key_rates))
+            db.send(_SQL["set_limit"], (queue, limit.queue, limit.key, *its))
+    # Code that knows no rates may have removed the limit of the queue since.
+    waiting = {str(queue) for (queue,) in db.rows(_SQL["waiting_keys"])}
+    unrated = {queue for queue in waiting if not after.get(queue, NO_LIMIT).key_rates}
+    for queue in sorted({*limits.relaxed(before, after), *unrated}):
         with db.unhurried():  # there may be millions
             db.send(_SQL["bring_all_back"], (queue,))
+            db.send(_SQL["open_all"], (queue,))
+
+
+def _limit(queue: int | None, key: int | None, rate: str | None, rate_per_key: str | None) -> Limit:
+    return Limit(queue, key, rates.from_text(rate), rates.from_text(rate_per_key))

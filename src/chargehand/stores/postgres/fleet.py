@@ -66,7 +66,8 @@ class PostgresFleet:
             {
                 "name": c.name, "queue": c.queue, "handler": c.handler, "workers": c.workers,
                 "max_attempts": c.max_attempts, "timeout_ms": c.timeout_ms, "priority": c.priority, "allowed": c.limit,
-                "allowed_per_key": c.limit_per_key, "scaled": scaled.get((c.name, c.workers)),
+                "allowed_per_key": c.limit_per_key, "rate": c.rate, "rate_per_key": c.rate_per_key,
+                "scaled": scaled.get((c.name, c.workers)),
             }
             for c in crews
         ]  # fmt: skip

@@ -17,7 +17,7 @@ from chargehand.model.job import DEFAULT_POLICY, Claim, ClaimName, JobPolicy, Ne
 from chargehand.model.records import CancelResult, Discovered, Discovery, Holder, RecurringPlan
 from chargehand.model.suspects import Orphan
 from chargehand.model.wakeups import Wakeup
-from chargehand.stores.postgres import items, statements
+from chargehand.stores.postgres import items, rates, statements
 from chargehand.stores.postgres.adding import Adding, as_json, row_of
 from chargehand.stores.postgres.claiming import Claiming
 from chargehand.stores.postgres.session import Session, numbers
@@ -80,6 +80,9 @@ class PostgresJobs(Adding):
         self._db.send(_CLAIM["lock"], (sorted({each.queue for each in settlements}),))
         if self._db.announces and any(each.state is State.QUEUED for each in settlements):
             self._db.announce(Wakeup.JOBS)
+        returned = [claim for claim, each in first.items() if each.outcome is None]
+        if returned:
+            rates.give_back(self._db, self._now, returned)
         text = as_json([_settle_row(each) for each in first.values()])
         held = self._db.send(_END["settle"], (self._now, text, holder.node))
         self._db.send(_CLAIM["bring_back"], (numbers([seq for seq, _ in first]),))
@@ -114,7 +117,7 @@ class PostgresJobs(Adding):
         rows = self._db.rows(_END["cancel"], (self._now, wanted))
         gone = [seq for _, at_once, _, _, seq in rows if at_once]
         if gone:
-            self._db.send(_CLAIM["bring_back"], (numbers(gone),))
+            self._db.send(_CLAIM["bring_back_next"], (numbers(gone),))
         return [CancelResult(job_id, at_once, claim) for job_id, at_once, claim, _, _ in rows]
 
     def release(self, job_id: str, claim: str, why: str) -> bool:

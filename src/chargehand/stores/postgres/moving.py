@@ -167,6 +167,8 @@ class PostgresWriter:
                 self._write_jobs(rows)
             elif part.name in _OF_NODES:
                 self._insert(part.name, ("node", *part.columns), [row | {"node": node} for row in rows])
+            elif part.name == "start":
+                self._db.send(_SQL["add_starts"], (_json(part.columns, rows),))
             elif part.name == "recurring":
                 self._insert(part.name, ("nodes", *part.columns), [row | {"nodes": [node]} for row in rows])
             else:

@@ -58,8 +58,9 @@ class Peek:
             raise described(error, address) from error
         opened = Opened(connection, None, text, "") if self.pooled else Opened(connection, backend, "", "")
         self._db = _One(address, opened)
-        self.jobs = PostgresJobReading(self._db)
-        self.fleet = PostgresFleetReading(self._db)
+        ((rated,),) = self._db.rows(_SQL["rated"])  # a version without rates may have made the store
+        self.jobs = PostgresJobReading(self._db, rated=rated)
+        self.fleet = PostgresFleetReading(self._db, rated=rated)
 
     # the server
 

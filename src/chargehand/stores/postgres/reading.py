@@ -29,6 +29,7 @@ from chargehand.model.records import (
     Snapshot,
 )
 from chargehand.stores.postgres import session, statements
+from chargehand.stores.postgres.rates import rate_next
 from chargehand.stores.postgres.statements import NOW
 from chargehand.stores.rows import about_of, clean, columns, counts_of, readable, records, where
 
@@ -112,14 +113,18 @@ SELECT {_CLAIM_FIELDS} FROM chargehand_live t JOIN chargehand_job j ON j.seq = t
 WHERE t.claim IS NOT NULL ORDER BY t.started_ms, t.seq LIMIT $1::bigint
 """.encode()
 _RECURRING = f'SELECT {columns(RecurringPlan)} FROM chargehand_recurring ORDER BY name COLLATE "C"'.encode()
-_CREW_FIELDS = columns(CrewRow, limit="allowed", limit_per_key="allowed_per_key")
+_CREW = {"limit": "allowed", "limit_per_key": "allowed_per_key"}
+_CREW_FIELDS = columns(CrewRow, **_CREW)
 _LIVING = "node IN (SELECT name FROM chargehand_node)"
 # Several nodes may serve one crew: the last registration describes it.
-_CREWS = f"""
-SELECT DISTINCT ON (name COLLATE "C") {_CREW_FIELDS} FROM chargehand_crew
+_CREWS, _CREWS_WITHOUT_RATES = (
+    f"""
+SELECT DISTINCT ON (name COLLATE "C") {fields} FROM chargehand_crew
 WHERE node = coalesce($1, node) AND (NOT $2::boolean OR {_LIVING})
 ORDER BY name COLLATE "C", registered_ms DESC, node
 """.encode()
+    for fields in (_CREW_FIELDS, columns(CrewRow, **_CREW, rate="NULL", rate_per_key="NULL"))
+)
 _LIVING_CREWS = f"SELECT {_CREW_FIELDS} FROM chargehand_crew WHERE {_LIVING}".encode()
 _PAUSES = f"""
 SELECT {columns(Pause, left_ms=f"until_ms - {NOW}")} FROM chargehand_pause
@@ -214,8 +219,9 @@ def _numbered(sql: str) -> bytes:
 class PostgresJobReading:
     """Implements `chargehand.store.JobReading`."""
 
-    def __init__(self, db: session.Session) -> None:
-        self._db = db
+    def __init__(self, db: session.Session, *, rated: bool = True) -> None:
+        """`rated`: the store has the tables of rates."""
+        self._db, self._rated = db, rated
 
     def get(self, job_id: str) -> JobRecord | None:
         rows = self._db.rows(_GET, (clean(job_id),)) or self._db.rows(_GET_BY_ALIAS, (clean(job_id),))
@@ -257,7 +263,7 @@ class PostgresJobReading:
         return records(Attempt, self._db.rows(_ATTEMPTS, (clean(job_id),)))
 
     def counts(self) -> list[Counts]:
-        return counts_of(self._db.rows(_COUNTS))
+        return counts_of(self._db.rows(_COUNTS), rate_next(self._db) if self._rated else {})
 
     def cancelling(self) -> list[tuple[str, int]]:
         return [(str(job_id), int(claim)) for job_id, claim in self._db.rows(_CANCELLING)]
@@ -275,11 +281,12 @@ class PostgresJobReading:
 class PostgresFleetReading:
     """Implements `chargehand.store.FleetReading`."""
 
-    def __init__(self, db: session.Session) -> None:
-        self._db = db
+    def __init__(self, db: session.Session, *, rated: bool = True) -> None:
+        """`rated`: the store has the columns of rates."""
+        self._db, self._rated = db, rated
 
     def crews(self, node: str | None = None, *, living: bool = False) -> list[CrewRow]:
-        return records(CrewRow, self._db.rows(_CREWS, (node, living)))
+        return records(CrewRow, self._db.rows(_CREWS if self._rated else _CREWS_WITHOUT_RATES, (node, living)))
 
     def pauses(self) -> list[Pause]:
         return records(Pause, self._db.rows(_PAUSES, (self._db.now,)))

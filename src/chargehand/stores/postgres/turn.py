@@ -27,7 +27,7 @@ from chargehand.model.failover import Change, Comparison, Ends, Server, ServerCl
 from chargehand.model.job import ClaimName, Enqueued, JobPolicy, Settlement, State
 from chargehand.model.records import Holder
 from chargehand.store import Store
-from chargehand.stores.postgres import statements
+from chargehand.stores.postgres import rates, statements
 from chargehand.stores.postgres.adding import as_json, row_of
 from chargehand.stores.postgres.beats import Beats, Seen
 from chargehand.stores.postgres.claiming import Claiming, Taken
@@ -241,7 +241,10 @@ class Turns:
             if broken.may_run_on(self._server, self._db.backend):
                 self._db.rows(_STORE["terminate"], (broken.session,))
             with self._db.transaction():
-                self._db.send(_CLAIM["give_back"], (broken.claim, holder.life))
+                its = (broken.claim, holder.life)
+                if self._db.rows(_CLAIM["limited_of"], its):
+                    rates.give_back(self._db, self._db.now, self._db.rows(_CLAIM["claimed_under"], its))
+                self._db.send(_CLAIM["give_back"], its)
             self._doubts.made_sure()
 
     def _without_accepted(self, settlements: Sequence[Settlement], result: Result) -> Result:

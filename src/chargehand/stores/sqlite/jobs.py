@@ -13,8 +13,10 @@ import msgspec
 
 from chargehand.errors import Conflict
 from chargehand.ids import NewIds, claim_of, new_claim
+from chargehand.model import rates
 from chargehand.model.batch import Grant, Note, Want
 from chargehand.model.job import DEFAULT_POLICY, Claim, ClaimName, Enqueued, JobPolicy, NewJob, Settlement, State
+from chargehand.model.limits import least, within
 from chargehand.model.records import CancelResult, Discovered, Discovery, Holder, RecurringPlan
 from chargehand.model.suspects import mark
 from chargehand.stores.rows import clean, columns, readable
@@ -222,25 +224,32 @@ class SqliteJobs:
         room = self._limits.room(want.queue)
         if room == 0 and not want.ahead:
             return Grant(want.crew, (), None, limited=True)  # the next claim after a slot is freed finds it
+        standings = self._limits.standings(want.queue)
+        may_start = rates.room(standings)
+        opens_in = rates.opens_in(standings, 0, self._now) if may_start == 0 else None
+        if may_start == 0 and not want.ahead:
+            return Grant(want.crew, (), opens_in, limited=True)
         if run_at is not None and run_at <= self._now:
             self._db.execute(_PROMOTE, (want.queue, self._now, PROMOTE_AT_ONCE))
             ((run_at,),) = self._all(_NEXT, (want.queue,))
-        limit, asleep = want.limit, want.asleep
-        if room is not None:
-            limit = min(limit, room)
-            asleep = min(asleep, room - limit)
+        slots = within(room, want.limit, want.asleep)
+        limit, asleep = within(may_start, *slots)
         blocked, suspects = self._suspects.blocked(want.queue, holder) if accused else ([], set[int]())
         if not (limit or asleep):
-            return Grant(want.crew, (), None, limited=limit < want.limit, urgent=self._more_urgent(want, blocked))
-        if self._limits.of(want.queue).key is None:
+            urgent = self._more_urgent(want, blocked)
+            return Grant(want.crew, (), opens_in, limited=limit < want.limit, urgent=urgent)
+        of = self._limits.of(want.queue)
+        if not of.of_keys:
             claims, waiting, next_in = *self._take(want, limit, asleep, holder, blocked), None
         else:
             claims, waiting, next_in = self._take_within_key_limits(want, limit, asleep, holder, blocked)
         if suspects:
             claims = mark(claims, suspects)
-        if next_in is None and len(claims) + waiting < limit + asleep:
-            next_in = None if run_at is None else max(0, run_at - self._now)
-        limited = (limit < want.limit) or self._limits.of(want.queue).key is not None or bool(blocked)
+        if len(claims) + waiting < limit + asleep:
+            next_in = least(next_in, None if run_at is None else max(0, run_at - self._now))
+        elif (limit, asleep) != slots:  # because of the rate
+            next_in = rates.opens_in(standings, len(claims) + waiting, self._now)
+        limited = (limit < want.limit) or of.of_keys or bool(blocked)
         return Grant(want.crew, tuple(claims), next_in, waiting, limited, self._more_urgent(want, blocked))
 
     def _more_urgent(self, want: Want, blocked: Sequence[int]) -> int:
@@ -259,6 +268,7 @@ class SqliteJobs:
             ((found,),) = self._all(_FIND, (want.queue, limit, self._now, self._number))
         claims = _claims.decode(found)
         self._hold([claim.seq for claim in claims], want, holder)
+        self._limits.started(want.queue, [None] * len(claims))
         waiting = 0
         if asleep:
             ((waiting,),) = self._all(_WAITING, (want.queue, json.dumps(blocked), asleep))
@@ -271,7 +281,9 @@ class SqliteJobs:
         ((found,),) = self._all(_FIND_THESE, (json.dumps(chosen.seqs), None, self._now, self._number))
         claims = {claim.seq: claim for claim in _claims.decode(found)}
         self._hold(chosen.seqs, want, holder)
-        return [claims[seq] for seq in chosen.seqs], chosen.waiting, 0 if chosen.cut_short else None
+        self._limits.started(want.queue, chosen.keys)
+        next_in = 0 if chosen.cut_short else self._limits.opens_in(want.queue)
+        return [claims[seq] for seq in chosen.seqs], chosen.waiting, next_in
 
     def _hold(self, seqs: Sequence[int], want: Want, holder: Holder) -> None:
         at_once = want.limit - want.early
@@ -333,6 +345,7 @@ class SqliteJobs:
             ],
         )
         self._limits.freed((s.queue, s.seq) for s in kept)
+        self._limits.returned(kept)
         follow = [job for s in kept for job in s.follow]
         if follow:
             self.enqueue(follow, promised=True)
@@ -353,7 +366,7 @@ class SqliteJobs:
 
     def cancel(self, ids: Sequence[str]) -> list[CancelResult]:
         rows = list(self._db.executemany(_CANCEL, [(job_id, self._now) for job_id in ids]))
-        self._limits.freed((queue, seq) for _, at_once, _, queue, seq in rows if at_once)
+        self._limits.withdrawn((queue, seq) for _, at_once, _, queue, seq in rows if at_once)
         return [CancelResult(job_id, bool(at_once), claim) for job_id, at_once, claim, _, _ in rows]
 
     def release(self, job_id: str, claim: str, why: str) -> bool:

@@ -57,8 +57,9 @@ class Peek:
             connection = apsw.Connection(str(path), apsw.SQLITE_OPEN_READONLY)
             connection.set_busy_timeout(BUSY_MS)
         self._db = Database(path, connection, clock.now_ms, nullcontext())
-        self.jobs = SqliteJobReading(self._db)
-        self.fleet = SqliteFleetReading(self._db)
+        rated = "chargehand_rate" in self.tables()  # a version without rates may have made the store
+        self.jobs = SqliteJobReading(self._db, rated=rated)
+        self.fleet = SqliteFleetReading(self._db, rated=rated)
 
     def schema(self) -> int:
         """Returns the version of the schema; 0 if the store has none yet."""

@@ -30,6 +30,7 @@ from chargehand.model.records import (
 )
 from chargehand.stores.rows import about_of, clean, columns, counts_of, readable, records, where
 from chargehand.stores.sqlite.database import Database
+from chargehand.stores.sqlite.rates import rate_next
 
 # A job that the node holds ahead is shown as queued: no worker has it.
 _HELD_AHEAD = "state = 'running' AND worker IS NULL AND ahead"
@@ -88,9 +89,11 @@ SELECT {columns(ClaimRow, claim="CAST(fence AS TEXT)")} FROM chargehand_job INDE
 WHERE state = 'running' ORDER BY started_ms, seq LIMIT ?
 """
 _RECURRING = f"SELECT {columns(RecurringPlan)} FROM chargehand_recurring ORDER BY name"
-_CREWS = (
-    f"SELECT {columns(CrewRow, limit='allowed', limit_per_key='allowed_per_key')} FROM chargehand_crew ORDER BY name"
-)
+_CREW = {"limit": "allowed", "limit_per_key": "allowed_per_key"}
+_CREWS = f"SELECT {columns(CrewRow, **_CREW)} FROM chargehand_crew ORDER BY name"
+_CREWS_WITHOUT_RATES = f"""
+SELECT {columns(CrewRow, **_CREW, rate="NULL", rate_per_key="NULL")} FROM chargehand_crew ORDER BY name
+"""
 _PAUSES = f"""
 SELECT {columns(Pause, left_ms="until_ms - ?1")} FROM chargehand_pause
 WHERE until_ms IS NULL OR until_ms > ?1 ORDER BY scope
@@ -155,8 +158,9 @@ WHERE written_ms IS NOT NULL ORDER BY component
 class SqliteJobReading:
     """Implements `chargehand.store.JobReading`."""
 
-    def __init__(self, db: Database) -> None:
-        self._db = db
+    def __init__(self, db: Database, *, rated: bool = True) -> None:
+        """`rated`: the store has the tables of rates."""
+        self._db, self._rated = db, rated
 
     def get(self, job_id: str) -> JobRecord | None:
         rows = self._db.all(_GET, (job_id,)) or self._db.all(_GET_BY_ALIAS, (job_id,))
@@ -195,7 +199,7 @@ class SqliteJobReading:
         return records(Attempt, self._db.all(_ATTEMPTS, (job_id,)))
 
     def counts(self) -> list[Counts]:
-        return counts_of(self._db.all(_COUNTS))
+        return counts_of(self._db.all(_COUNTS), rate_next(self._db) if self._rated else {})
 
     def cancelling(self) -> list[tuple[str, int]]:
         return [(str(job_id), int(claim)) for job_id, claim in self._db.all(_CANCELLING)]
@@ -213,11 +217,12 @@ class SqliteJobReading:
 class SqliteFleetReading:
     """Implements `chargehand.store.FleetReading`."""
 
-    def __init__(self, db: Database) -> None:
-        self._db = db
+    def __init__(self, db: Database, *, rated: bool = True) -> None:
+        """`rated`: the store has the columns of rates."""
+        self._db, self._rated = db, rated
 
     def crews(self, node: str | None = None, *, living: bool = False) -> list[CrewRow]:
-        return records(CrewRow, self._db.all(_CREWS))
+        return records(CrewRow, self._db.all(_CREWS if self._rated else _CREWS_WITHOUT_RATES))
 
     def pauses(self) -> list[Pause]:
         return records(Pause, self._db.all(_PAUSES, (self._db.now_ms(),)))

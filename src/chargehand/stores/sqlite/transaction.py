@@ -23,7 +23,7 @@ class SqliteTransaction:
     """Implements `chargehand.store.Transaction`."""
 
     def __init__(self, db: Any, now_ms: int, new_ids: NewIds) -> None:
-        limits = Limits(db)
+        limits = Limits(db, now_ms)
         self._db = db
         self.jobs = SqliteJobs(db, now_ms, limits, new_ids)
         self.fleet = SqliteFleet(db, now_ms, limits)

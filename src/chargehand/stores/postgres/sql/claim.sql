@@ -59,7 +59,8 @@ SELECT
 
 -- name: lock
 -- First in its transaction and in a statement of its own: what follows must see what was committed before the lock.
-SELECT queue, allowed, allowed_per_key FROM chargehand_limit WHERE queue = ANY ($1::text[]) ORDER BY queue FOR UPDATE
+SELECT queue, allowed, allowed_per_key, rate, rate_per_key FROM chargehand_limit WHERE queue = ANY ($1::text[])
+ORDER BY queue FOR UPDATE
 
 -- name: running
 SELECT count(*) FROM chargehand_live WHERE queue = $1 AND claim IS NOT NULL
@@ -90,18 +91,38 @@ UPDATE chargehand_live SET waits = NULL WHERE ctid = ANY (ARRAY(
     SELECT ctid AS at FROM chargehand_live t WHERE t.queue = f.queue AND t.limit_key = f.limit_key AND waits = 'limit'
     ORDER BY rank, place, seq LIMIT f.free FOR UPDATE) AS n))
 
+-- name: bring_back_next
+-- As `bring_back`, for jobs that waited: the next one takes their place with the limit of their key, or with its rate.
+UPDATE chargehand_live SET waits = NULL WHERE ctid = ANY (ARRAY(
+  SELECT n.at FROM (
+    SELECT j.queue, {lookup j.limit_key} AS limit_key, count(*) AS free
+    FROM unnest($1::bigint[]) AS e(seq) JOIN chargehand_job j ON j.seq = e.seq
+      JOIN chargehand_limit l ON l.queue = j.queue
+    WHERE j.limit_key IS NOT NULL AND (l.allowed_per_key IS NOT NULL OR l.rate_per_key IS NOT NULL)
+    GROUP BY 1, 2) AS f
+  CROSS JOIN LATERAL (
+    SELECT ctid AS at FROM chargehand_live t WHERE t.queue = f.queue AND t.limit_key = f.limit_key AND waits = 'limit'
+    ORDER BY rank, place, seq LIMIT f.free FOR UPDATE) AS n))
+
 -- name: bring_all_back
 UPDATE chargehand_live SET waits = NULL WHERE queue = $1 AND waits = 'limit'
 
 -- name: limits
-SELECT queue, allowed, allowed_per_key FROM chargehand_limit ORDER BY queue FOR UPDATE
+SELECT queue, allowed, allowed_per_key, rate, rate_per_key FROM chargehand_limit ORDER BY queue FOR UPDATE
 
 -- name: set_limit
-INSERT INTO chargehand_limit (queue, allowed, allowed_per_key) VALUES ($1, $2::int, $3::int)
-ON CONFLICT (queue) DO UPDATE SET allowed = excluded.allowed, allowed_per_key = excluded.allowed_per_key
+INSERT INTO chargehand_limit (queue, allowed, allowed_per_key, rate, rate_per_key) VALUES ($1, $2::int, $3::int, $4, $5)
+ON CONFLICT (queue) DO UPDATE SET allowed = excluded.allowed, allowed_per_key = excluded.allowed_per_key,
+  rate = excluded.rate, rate_per_key = excluded.rate_per_key
 
 -- name: drop_limit
 DELETE FROM chargehand_limit WHERE queue = $1
+
+-- name: open_all
+DELETE FROM chargehand_opening WHERE queue = $1
+
+-- name: waiting_keys
+SELECT DISTINCT queue FROM chargehand_opening
 
 -- name: suspects
 SELECT s.job, coalesce(x.state, CASE WHEN t.seq IS NULL THEN NULL WHEN t.claim IS NULL THEN 'queued' ELSE 'running' END),
@@ -136,10 +157,18 @@ ORDER BY t.seq FOR UPDATE OF t
 -- Those of these lives that belong to a living node of another name.
 SELECT incarnation FROM chargehand_node WHERE incarnation = ANY ($1::text[]) AND name <> $2
 
+-- name: limited_of
+-- The lock of the limited queues with jobs of this claim; see `lock`.
+SELECT l.queue FROM chargehand_limit l
+WHERE queue IN (SELECT queue FROM chargehand_live WHERE claim = $1::bigint AND incarnation = $2) ORDER BY queue FOR UPDATE
+
 -- name: give_back
 -- Ends claims of a turn whose commit was not acknowledged: no worker ever had these jobs.
 UPDATE chargehand_live SET claim = NULL, incarnation = NULL, node = NULL, worker = NULL, ahead = NULL
 WHERE claim = $1::bigint AND incarnation = $2
+
+-- name: claimed_under
+SELECT seq, claim FROM chargehand_live WHERE claim = $1::bigint AND incarnation = $2
 
 -- name: held_by
 SELECT j.id, t.seq, t.claim, t.queue FROM chargehand_live t JOIN chargehand_job j ON j.seq = t.seq

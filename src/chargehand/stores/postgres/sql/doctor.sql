@@ -120,3 +120,6 @@ known (id, queue, crashes, state, seq) AS (
     LEFT JOIN chargehand_live t ON t.seq = j.seq LEFT JOIN chargehand_end e ON e.seq = j.seq)
 SELECT id, queue, crashes, state FROM known WHERE crashes >= $1::int AND state IN ('queued', 'running', 'failed')
 ORDER BY state = 'failed', seq DESC
+
+-- name: rated
+SELECT to_regclass('chargehand_start') IS NOT NULL

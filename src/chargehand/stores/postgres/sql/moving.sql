@@ -24,6 +24,10 @@ SELECT seq, run_at_ms, started_ms, cancel_ms, retried_ms, coalesce(place, seq), 
   waits, queue, {lookup key}, {lookup limit_key}, error, failed_in
 FROM json_populate_recordset(NULL::chargehand_live, $1::json)
 
+-- name: add_starts
+INSERT INTO chargehand_start (queue, key, at_ms, jobs, total)
+SELECT queue, {lookup key}, at_ms, jobs, total FROM json_populate_recordset(NULL::chargehand_start, $1::json)
+
 -- name: node
 SELECT node FROM chargehand_crew ORDER BY registered_ms DESC, node LIMIT 1
 

@@ -8,7 +8,7 @@ import {
   crews, health, isGone, lately, now, pasts, pauses, queueNames, queues, several, workerKeys, workers, workersTick,
 } from "./live";
 import { Orders } from "./orders";
-import { Ago, Bar, Empty, Mark, progressWords, Since, State, toneOf, WorkerLink } from "./parts";
+import { Ago, Bar, Empty, Mark, progressWords, Since, State, toneOf, Until, WorkerLink } from "./parts";
 import { to, toJob } from "./route";
 import { drawn, reach, REACH } from "./samples";
 import type { Pause, QueueBody as Queue, WorkerBody as Worker } from "./types";
@@ -129,6 +129,11 @@ const QueueCard = memo(function QueueCard({ name }: { name: string }) {
         <span class="soft">{queue.running ? `${count(queue.running)} running` : "idle"}</span>
       </h3>
       <Figures queue={queue} name={name} />
+      {queue.rate_next_ms !== null && (
+        <p class="paced">
+          limited by rate, next in <Until ms={queue.rate_next_ms} />
+        </p>
+      )}
       <Chart
         lines={LINES}
         reach={REACH[reach.value]}

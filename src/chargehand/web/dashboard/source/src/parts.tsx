@@ -92,6 +92,11 @@ export function Since({ ms, roughly }: { ms: number; roughly?: boolean }) {
   return <span ref={span} />;
 }
 
+/** The time until a moment, updated every second. */
+export function Until({ ms }: { ms: number }) {
+  return <span>{ticking(Math.ceil(Math.max(0, ms - now.value) / 1000))}</span>;
+}
+
 interface Counted {
   element: HTMLElement;
   ms: number;

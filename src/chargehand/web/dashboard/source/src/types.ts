@@ -156,6 +156,8 @@ export interface CrewRow {
   priority: number;
   limit: number | null;
   limit_per_key: number | null;
+  rate: string | null;
+  rate_per_key: string | null;
   scaled: number | null;
 }
 
@@ -562,6 +564,7 @@ export interface Queue {
   failed: number;
   cancelled: number;
   last_done_ms: number | null;
+  rate_next_ms: number | null;
   crews: string[];
   paused: boolean;
   oldest_wait_ms: number | null;
@@ -582,6 +585,7 @@ export interface QueueBody {
   eta_s: number | null;
   oldest_wait_s: number | null;
   last_done_ms: number | null;
+  rate_next_ms: number | null;
 }
 
 export interface QueueHistories {
