@@ -18,6 +18,7 @@ from bench.row import Measure, Row, register
 THEMES = {
     "sqlite": (
         "throughput",
+        "waiting",
         "enqueueing",
         "latency",
         "death",

@@ -16,6 +16,15 @@ class Nothing(Handler[Any, None]):
         return None
 
 
+class Wait(Handler[float, None]):
+    """Waits for the given seconds, and lets other jobs of the worker go on."""
+
+    async def perform(self, job: Job[float]) -> None:
+        import asyncio  # only here: it would count as memory of the other workers
+
+        await asyncio.sleep(job.payload)
+
+
 class Who(Handler[Any, int]):
     """Returns which worker ran the job."""
 

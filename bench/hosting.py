@@ -15,6 +15,7 @@ class CrewSpec(msgspec.Struct, frozen=True):
     name: str
     handler: str
     workers: int
+    concurrency: int = 1
 
 
 class Spec(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,7 +51,7 @@ def hand_of(spec: Spec) -> Chargehand:
         os.environ["XDG_STATE_HOME"] = spec.state
     hand = Chargehand(spec.store, node=spec.node, **options)
     for crew in spec.crews:
-        hand.crew(crew.name, f"bench.handlers:{crew.handler}", workers=crew.workers)
+        hand.crew(crew.name, f"bench.handlers:{crew.handler}", workers=crew.workers, concurrency=crew.concurrency)
     return hand
 
 

@@ -151,7 +151,8 @@ def page() -> str:
         "## Workers\n\n" + transitions(lifecycle.TRANSITIONS, whole(STATUS, lifecycle.Status), "status"),
         (
             "A worker can also have flags: `unresponsive` (it sends no heartbeats but uses CPU time, because C code holds the "
-            "GIL) and `stalled` (its main thread makes no progress in a job without a timeout, but the process uses CPU time). "
+            "GIL) and `stalled` (its main thread makes no progress in a job without a timeout, but the process uses CPU time; "
+            "with `concurrency`: a job blocks the event loop, so that the others wait). "
             "A worker with a flag is not shown as healthy, and is not killed because of the flag."
         ),
         "## Reasons\n\nWhy a worker does not run:\n\n" + table(("reason", "meaning"), reasons),

@@ -88,6 +88,7 @@ class CrewOptions(TypedDict, total=False):
     threads: int
     batch: int
     batch_wait_ms: int
+    concurrency: int
     recycle_jobs: int | None
     recycle_memory: int | str | None
     idle_exit: float | None

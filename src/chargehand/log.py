@@ -57,6 +57,7 @@ class Event(StrEnum):
     WORKER_STILL_GIVEN_UP = "worker-still-given-up"
     WORKER_FORGIVEN = "worker-forgiven"
     WORKER_OUTPUT = "worker-output"
+    LOOP_BLOCKED = "loop-blocked"
     BREAKER_OPENED = "breaker-opened"
     CREW_SCALED = "crew-scaled"
     CLOCK_SET_BACK = "clock-set-back"

@@ -70,7 +70,7 @@ def test_a_full_batch_goes_at_once() -> None:  # spec: WK-3
     made = crew(3, workers=2)
     assert give(made, *claims(1, 2, 3, 4)) == ["w0 job-1 job-2 job-3"]
     assert list(made.held["w0"].claims) == ["job-1", "job-2", "job-3"]
-    assert made.gathered_due() == T + WAIT
+    assert made.gathered_due(T) == T + WAIT
 
 
 def test_many_idle_workers_get_full_batches_and_the_rest_waits() -> None:  # spec: WK-3
@@ -82,17 +82,17 @@ def test_many_idle_workers_get_full_batches_and_the_rest_waits() -> None:  # spe
 def test_a_few_wait_and_go_when_the_time_is_over() -> None:  # spec: WK-3
     made = crew()
     assert give(made, *claims(1, 2)) == []
-    assert made.gathered_due() == T + WAIT
+    assert made.gathered_due(T) == T + WAIT
     assert made.gathered(T + WAIT / 2) == []
     assert words(made.gathered(T + WAIT)) == ["w0 job-1 job-2"]
-    assert made.gathered_due() is None
+    assert made.gathered_due(T) is None
 
 
 def test_those_that_come_meanwhile_join_and_do_not_prolong_the_wait() -> None:  # spec: WK-3
     made = crew()
     assert give(made, *claims(1)) == []
     assert give(made, *claims(2), now=T + WAIT / 2) == []
-    assert made.gathered_due() == T + WAIT
+    assert made.gathered_due(T) == T + WAIT
     assert words(made.gathered(T + WAIT)) == ["w0 job-1 job-2"]
 
 
@@ -100,7 +100,7 @@ def test_whoever_completes_the_batch_sends_it_off() -> None:  # spec: WK-3
     made = crew()
     give(made, *claims(1, 2, 3))
     assert give(made, *claims(4, 5), now=T + 0.001) == ["w0 job-1 job-2 job-3 job-4"]
-    assert made.gathered_due() is None  # nobody is idle
+    assert made.gathered_due(T) is None  # nobody is idle
 
 
 def test_without_a_wait_whatever_is_there_goes_at_once() -> None:  # spec: WK-3
@@ -111,11 +111,11 @@ def test_the_wait_begins_when_somebody_is_idle() -> None:  # spec: WK-3
     made = busy(2)
     made.pools["a"].mean = 0.001
     assert give(made, *claims(7)) == []
-    assert made.gathered_due() is None
+    assert made.gathered_due(T) is None
     now = T + 5
     assert made.finished("w0", Done(), now, 1, "job-0") is None
     assert made.finished("w0", Done(), now, 1, "job-1") is None
-    assert made.gathered_due() == now + WAIT
+    assert made.gathered_due(T) == now + WAIT
     assert words(made.gathered(now + WAIT)) == ["w0 job-7"]
 
 
@@ -131,9 +131,9 @@ def test_after_what_waited_is_gone_the_next_waits_anew() -> None:  # spec: WK-8
     made = crew()
     give(made, *claims(1))
     made.cancelled(["job-1"], T)
-    assert made.gathered_due() is None
+    assert made.gathered_due(T) is None
     assert give(made, *claims(2), now=T + 1) == []
-    assert made.gathered_due() == T + 1 + WAIT
+    assert made.gathered_due(T) == T + 1 + WAIT
 
 
 @pytest.mark.parametrize("how", ["pause", "close", "gone"])

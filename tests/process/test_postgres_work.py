@@ -168,3 +168,20 @@ def test_a_caller_with_an_open_transaction_delays_only_jobs_with_its_key(hand: C
             assert [ref.wait(20) for ref in (theirs, ours.result(20))] == [1, 1]
         (child,) = parent.wait(20)
         assert do.ref(child).wait(20) == 1
+
+
+def test_several_jobs_at_the_same_time(hand: Chargehand, world: World) -> None:  # spec: WP-15
+    """One of them crashes its worker: only it ends in quarantine; another times out, and its worker goes on."""
+    crew = hand.crew("many", "concurrent_handlers:Waiter", takes=dict, workers=2, concurrency=30, max_attempts=1)
+    bad = world.put(crew, waits=0.3, end="exit")
+    refs = [world.put(crew, waits=0.05) for _ in range(60)]
+    late = world.put(crew, world.gate(), options={"timeout": 0.3})
+    with hand.running():
+        for ref in refs:
+            ref.wait(60)
+        with pytest.raises(JobFailed, match="poison"):
+            bad.wait(60)
+        with pytest.raises(JobFailed, match="timed out"):
+            late.wait(60)
+    assert {ref.job().state for ref in refs} == {State.DONE}
+    assert max(ref.job().crashes for ref in (*refs, late)) <= 1

@@ -56,6 +56,8 @@ class Worker:
         self.look: Look | None = None
         self.cancelled: set[tuple[str, int]] = set()
         """Jobs, and the numbers of their claims, of which the node said that a person cancelled them."""
+        self.swallowing: set[str] = set()
+        """Jobs, of several at the same time, that go on though they are told to end."""
         self.stop_told = self.leaving = False
         self.stuck = False
         """The working thread does not come back to its socket."""
@@ -146,6 +148,11 @@ class Worker:
         self.frozen = True
         self.world.after(self.unkillable_for, lambda: self.die(signal=9))
 
+    @property
+    def goes_on(self) -> bool:
+        """Whether jobs can do something now."""
+        return True
+
     # what it says
 
     def report(self) -> None:
@@ -234,6 +241,10 @@ class Worker:
     def told_cancelled(self, job_id: str, number: int) -> None:
         """CANCEL came on the pulse: the job sees it when it next says how far it is, if it ever does."""
         self.cancelled.add((job_id, number))
+
+    def told_late(self, job_id: str, number: int) -> None:
+        """A job of several has had its time."""
+        raise NotImplementedError
 
     def is_cancelled(self, claim: Claim) -> bool:
         return (claim.id, claim.number) in self.cancelled

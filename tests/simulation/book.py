@@ -70,6 +70,10 @@ class Book:
     def crew(self, name: str) -> list[Record]:
         return [record for record in self.records.values() if record.crew == name]
 
+    def several(self, crew: str) -> bool:
+        """Whether workers of this crew perform several jobs at the same time."""
+        return self.world.profile.crews[crew].concurrency > 1
+
     # the node
 
     def node_starts(self, counts: dict[str, int], given_up: Iterable[str]) -> None:

@@ -36,7 +36,8 @@ class Node(Supervision):
         self._orders: list[Callable[[], object]] = []
         self._planned = self.wake_at = self._supervise_at = world.now
         self._sleeping = [crew for crew, terms in world.profile.crews.items() if terms.idle_exit is not None]
-        self._looks_or_gathers = bool(world.profile.discovers or world.profile.batching)
+        several = any(terms.concurrency > 1 for terms in world.profile.crews.values())
+        self._looks_or_gathers = bool(world.profile.discovers or world.profile.batching or several)
         self._readings = Readings(self)
         self._still_until = 0.0
         self._gone_at: float | None = None
@@ -147,7 +148,7 @@ class Node(Supervision):
         self._supervise_at = now + 60.0 if due is None else due
         due_at, others = min(self._supervise_at, submit_at), (None, None)
         if self._looks_or_gathers:
-            others = (self.ledger.looks_due(), self.ledger.gathered_due())
+            others = (self.ledger.looks_due(), self.ledger.gathered_due(now))
             due_at = min(due_at, *(NEVER if moment is None else moment for moment in others))
         recall_at = self.ledger.recalls_due()
         due_at = due_at if recall_at is None else min(due_at, recall_at)

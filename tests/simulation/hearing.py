@@ -17,7 +17,7 @@ from chargehand.model.held import Held, longest
 from chargehand.model.job import Claim, Done, Found, JobPolicy
 from chargehand.model.ledger import SUCCESSES, Hand, Ledger, Todo
 from chargehand.model.records import Discovery
-from chargehand.model.search import Look
+from chargehand.model.search import Look, look_name
 
 if TYPE_CHECKING:
     from stage import World
@@ -37,6 +37,7 @@ class Hearing:
         self.ledger = Ledger(
             queues, world.jitter.random, world.now, profile.discovers, profile.batching, discovery=world.discovery,
             policy=JobPolicy(most_in_hand=profile.most_in_hand),
+            concurrency={crew: found.concurrency for crew, found in terms.items()},
         )  # fmt: skip
         self.alive = True
         self.workers: dict[str, Worker] = {}
@@ -61,7 +62,9 @@ class Hearing:
 
     def hand_out(self, component: str, todo: Todo) -> None:
         worker, now = self.workers[component], self.world.now
-        if isinstance(todo, Hand):
+        if self.fleet.places[component].concurrency > 1:
+            self._hand_out_each(worker, todo)
+        elif isinstance(todo, Hand):
             if todo.first is not None:
                 self.world.note(f"{worker} gets job {todo.first.id}, claim {todo.first.number}")
                 self.oracle.handed(worker, [todo.first])
@@ -81,6 +84,21 @@ class Hearing:
             self.oracle.handed(worker, [todo])
             self._began(component, todo)
         worker.receive(todo)
+
+    def _hand_out_each(self, worker: Worker, todo: Todo) -> None:
+        """Several at the same time: each by itself."""
+        now = self.world.now
+        if isinstance(todo, Look):
+            self.world.note(f"{worker} is to look after {todo.after}")
+            self.oracle.asked_to_look(worker, todo)
+            self.fleet.began(worker.component, look_name(todo.crew), self.world.discovery.timeout, now)
+            return
+        assert isinstance(todo, list)
+        for claim in todo:
+            self.world.note(f"{worker} gets job {claim.id}, claim {claim.number}, beside {len(worker.hand)}")
+            self.oracle.handed(worker, [claim])
+            timeout = None if claim.timeout_ms is None else claim.timeout_ms / 1000
+            self.fleet.began(worker.component, claim.id, timeout, now)
 
     def _began(self, component: str, claim: Claim) -> None:
         timeout = None if claim.timeout_ms is None else claim.timeout_ms / 1000
@@ -173,7 +191,11 @@ class Hearing:
                 place = self.fleet.places[worker.component]
                 early = place.status is Status.STARTING and status in ("healthy", "paused")
                 self.oracle.heard(worker, status, memory)
+                flags = place.flags
                 self.tell(Framed(worker.component, "starting" if early else status, turns, memory))
+                if place.concurrency > 1 and place.flags != flags:
+                    self.ledger.block(worker.component, place.stalled)
+                    self.world.tally["blocked"] += place.stalled
             case _:
                 self._noisy[worker] = self._noisy.get(worker, 0) + 1
                 if self._noisy[worker] >= MOST_BAD_FRAMES:
@@ -228,6 +250,12 @@ class Hearing:
                 timeout_ms=self.world.profile.item_timeout,
             )  # fmt: skip
             self.ledger.chore(QueueFound(worker.crew, page, search.looked_at), now, urgent=True)
+        if self.fleet.places[component].concurrency > 1:
+            if not self.fleet.slot_ended(component, look_name(worker.crew), now, work=False):
+                self.dismiss(component)
+            self.ledger.looked(component, now)
+            self._perhaps_let_go(component)
+            return
         if not self.fleet.ended(component, now, job=False):
             self.dismiss(component)
         self._go_on(worker, self.ledger.looked(component, now))
@@ -248,6 +276,9 @@ class Hearing:
         if not isinstance(outcome, SUCCESSES):
             self._take_back(worker)
         self.oracle.performed(worker, claim, outcome)
+        if self.fleet.places[component].concurrency > 1:
+            self._one_of_several(worker, claim, outcome)
+            return
         if held.others:
             self.fleet.one_ended(component, claim.id, now)
             self.ledger.finished(component, outcome, now, worker.pid, claim.id)
@@ -257,6 +288,19 @@ class Hearing:
         following = self.ledger.finished(component, outcome, now, worker.pid)
         self.replace_distrusted()
         self._go_on(worker, following)
+
+    def _one_of_several(self, worker: Worker, claim: Claim, outcome: Any) -> None:
+        now, component = self.world.now, worker.component
+        if not self.fleet.slot_ended(component, claim.id, now):
+            self.dismiss(component)
+        self.ledger.block(component, False)
+        self.ledger.finished(component, outcome, now, worker.pid, claim.id)
+        self.replace_distrusted()
+        self._perhaps_let_go(component)
+
+    def _perhaps_let_go(self, component: str) -> None:
+        if self.fleet.places[component].job is None:
+            self.act(self.fleet.let_go(component, self.world.now))
 
     def replace_distrusted(self) -> None:
         """Has the workers replaced whose processes the ledger does not trust."""

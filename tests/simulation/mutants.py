@@ -6,6 +6,7 @@ Every one is a patch: the old text must stand in the shipped file exactly once, 
 from mutants_batches import BATCHES
 from mutants_cancel import CANCEL
 from mutants_cluster import CLUSTER_MUTANTS
+from mutants_concurrency import CONCURRENCY
 from mutants_discovery import DISCOVERY
 from mutants_hands import HANDS
 from mutants_liveness import LIVENESS
@@ -13,4 +14,6 @@ from mutants_restarts import RESTARTS
 from mutants_trust import TRUST
 from mutants_work import WORK
 
-MUTANTS = (*WORK, *RESTARTS, *LIVENESS, *DISCOVERY, *CANCEL, *BATCHES, *HANDS, *TRUST, *CLUSTER_MUTANTS)
+MUTANTS = (
+    *WORK, *RESTARTS, *LIVENESS, *DISCOVERY, *CANCEL, *BATCHES, *HANDS, *CONCURRENCY, *TRUST, *CLUSTER_MUTANTS
+)  # fmt: skip

@@ -193,8 +193,8 @@ WORK = (
     Mutant(
         name="a dead worker's job is forgotten",
         file="model/ledger.py",
-        old="            if self._record(claim, now - held.since, its, now, worker=worker, pid=pid) is State.FAILED:\n",
-        new="            if claim.failures > 99:\n",
+        old="            if self._record(claim, now - held.since_of(job), its, now, worker=worker, pid=pid)",
+        new="            if claim.failures > 99 and State.FAILED",
         profile="poison",
         first=0,
     ),

@@ -7,11 +7,12 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from actors import Worker
+from book import EPS, HICCUP
 from oracle_liveness import LivenessPromises
 from record import Life, Record
 
 from chargehand.model.fleet.fleet import AFTER_A_LOOK
-from chargehand.model.job import Claim, Outcome
+from chargehand.model.job import Claim, Outcome, TimedOut
 from chargehand.model.search import Look
 from chargehand.model.trust import Distrust
 
@@ -54,7 +55,15 @@ class Oracle(LivenessPromises):
     def _may_get(self, worker: Worker, what: str) -> Life:
         """Somebody is handed something: it must be free, ready, wanted and not paused."""
         life, terms = self.life(worker), self.world.profile.crews[worker.crew]
-        self.check(not worker.busy and not life.busy, f"{worker} gets {what}, but is busy: {life.hand}")
+        if terms.concurrency == 1:
+            self.check(not worker.busy and not life.busy, f"{worker} gets {what}, but is busy: {life.hand}")
+        else:
+            full = len(life.hand) + life.looks >= terms.concurrency
+            self.check(not full, f"{worker} gets {what}, but has {len(life.hand)} in hand: {life.hand}")
+            alone = [job for job, claim in life.hand.items() if claim.crashes]
+            self.check(not alone, f"{worker} gets {what} beside {alone}, whose next crash it would pay for")
+            stalled = self.world.places()[worker.component].stalled
+            self.check(not stalled, f"{worker} gets {what}, though its loop is known to be blocked")
         self.check(life.ready_at is not None, f"{worker} gets {what} before it said that it is ready")
         self.check(not self.stopping, f"{worker} gets {what} though the node stops")
         self.check(life.asked_at is None, f"{worker} gets {what} after it was asked to stop")
@@ -78,6 +87,7 @@ class Oracle(LivenessPromises):
             self.check(not hands, f"job {claim.id} is in two living hands: {hands}")
             self.check(worker.crew == claim.queue, f"{worker} gets a job of {claim.queue}")
             alone = len(claims) == 1 or not (claim.crashes or claim.failures)
+            alone = alone and not (claim.crashes and life.hand)
             self.check(alone, f"{worker} gets job {claim.id} with others, which would pay for its next crash")
             heard = (claim.id, claim.number) in self._cancels
             self.check(not heard, f"{worker} gets job {claim.id}, though the node knows that it is cancelled")
@@ -86,6 +96,15 @@ class Oracle(LivenessPromises):
         life.first = claims[0].id
         limits = [claim.timeout_ms for claim in claims if claim.timeout_ms is not None]
         life.limit = max(limits) / 1000 if len(limits) == len(claims) else None
+        if self.several(worker.crew):
+            if len(life.hand) > 1:
+                self.world.tally["beside others"] += 1
+            elif claims[0].crashes:
+                self.world.tally["alone after a crash"] += 1
+            for claim in claims:
+                limit = None if claim.timeout_ms is None else claim.timeout_ms / 1000
+                life.deadlines[claim.id] = (self.world.now, limit)
+            life.limit = _least_patient(life)
         self.world.tally["jobs handed out"] += len(claims)
 
     # short jobs that are sent ahead (WK-18)
@@ -167,10 +186,18 @@ class Oracle(LivenessPromises):
         life.known.pop(claim.id, None)
         life.heard_end_at = self.world.now
         self.check(life.hand.get(claim.id) == claim, f"{worker} ends job {claim.id}, but has {life.hand}")
-        self.jobs.performed(worker, life.first, claim, outcome)
+        several = self.several(worker.crew)
+        if isinstance(outcome, TimedOut):
+            self.check(claim.id in life.expired, f"{worker} ends job {claim.id} for its timeout, which it has")
+        self.jobs.performed(worker, claim.id if several else life.first, claim, outcome)
         del life.hand[claim.id]
         life.recalled.pop(claim.id, None)
-        life.idle_since = None if life.hand else self.world.now
+        life.expired.pop(claim.id, None)
+        life.idle_since = None if life.hand or life.looks else self.world.now
+        if several:
+            del life.deadlines[claim.id]
+            life.limit = _least_patient(life)
+            life.idle_before = self.world.now
         life.jobs += 1
         self.done[worker.crew] += 1
 
@@ -211,6 +238,18 @@ class Oracle(LivenessPromises):
         life.recalled[job] = self.world.now
         self.world.tally["told of a cancel"] += 1
 
+    def expired(self, worker: Worker, job: str) -> None:
+        """A worker is told that one of several jobs has had its time: not too early, not too late, and once."""
+        life, now = self.life(worker), self.world.now
+        self.world.note(f"{worker} is told that {job} has had its time")
+        self.check(job in life.deadlines, f"{worker} is to end {job}, but has {list(life.deadlines)}")
+        self.check(job not in life.expired and job not in life.recalled, f"{worker} is told twice to end {job}")
+        since, limit = life.deadlines[job]
+        over = -1.0 if limit is None else now - since - limit - self.slack(since)
+        self.check(-EPS <= over <= HICCUP, f"{worker} is to end {job}, whose timeout of {limit} was {over:.3f} s ago")
+        life.expired[job] = now
+        self.world.tally["told of a timeout"] += 1
+
     def watch(self) -> None:
         super().watch()
         node = self.world.node
@@ -235,17 +274,26 @@ class Oracle(LivenessPromises):
         others = [r.component for r in self.crew(worker.crew) if r.life is not None and r.life.looks]
         self.check(not others, f"{worker} is to look while {others} does")
         self.jobs.looks(worker.crew)
-        life.looks, life.limit = True, LONGEST_LOOK
+        life.looks = True
+        if self.several(worker.crew):
+            life.deadlines[f"{worker.crew}/?"] = (self.world.now, LONGEST_LOOK)
+        life.limit = _least_patient(life) if self.several(worker.crew) else LONGEST_LOOK
         self.world.tally["looks"] += 1
 
     def has_looked(self, worker: Worker) -> None:
         life = self.life(worker)
         self.check(life.looks, f"{worker} has looked, but nobody asked it to")
         life.looks = False
+        life.deadlines.pop(f"{worker.crew}/?", None)
+        life.expired.pop(f"{worker.crew}/?", None)
+        if self.several(worker.crew):
+            life.limit = _least_patient(life)
         idle_exit = self.world.profile.crews[worker.crew].idle_exit
         stays = 0.0 if idle_exit is None else min(idle_exit, AFTER_A_LOOK) - idle_exit
         before = self.world.now if life.idle_before is None else life.idle_before
         life.idle_since = max(before, self.world.now + stays)  # at least so long, for what it may have found
+        if life.hand:
+            life.idle_since = None
 
     # people
 
@@ -319,3 +367,9 @@ class Oracle(LivenessPromises):
         for index in range(count):
             if f"worker:{crew}:{index}" not in self.records:
                 self.add(crew, index)
+
+
+def _least_patient(life: Life) -> float | None:
+    """None if one of the jobs has no timeout."""
+    limits = [limit for _, limit in life.deadlines.values()]
+    return None if None in limits else max((limit for limit in limits if limit is not None), default=None)

@@ -25,6 +25,7 @@ from chargehand.model.job import (
     RetryLater,
     Settlement,
     Stopped,
+    TimedOut,
 )
 from chargehand.model.records import CancelResult
 
@@ -35,7 +36,14 @@ if TYPE_CHECKING:
 POISON = 3
 SICK = "this process can do nothing any more"
 """What a sick worker says of every job."""
-KINDS: dict[type, str] = {Done: "done", Raised: "raised", RetryLater: "retry", GaveUp: "gave up", Stopped: "cancelled"}
+KINDS: dict[type, str] = {
+    Done: "done",
+    Raised: "raised",
+    RetryLater: "retry",
+    GaveUp: "gave up",
+    Stopped: "cancelled",
+    TimedOut: "timed out",
+}
 _ROWS = """
 SELECT id, state, run_at_ms, attempts, crashes, interruptions, fence, reason, life IS NOT NULL, cancel_ms IS NOT NULL
 FROM chargehand_job WHERE id IN (SELECT value FROM json_each(?))
@@ -234,7 +242,11 @@ class JobPromises:
         self.check(job.number == settlement.claim and job.state == "running", f"a ghost settles: {settlement}")
         self._follows(job, end)
         if how == "returned" and settlement.delay_ms:
-            self.check(job.attempts >= job.max_attempts, f"job {job.id} waits though it is not on its extra attempt")
+            alone = job.crashes > 0 and self._world.profile.crews[job.queue].concurrency > 1
+            extra = job.attempts >= job.max_attempts
+            self.check(
+                extra or alone, f"job {job.id} waits though it is not on its extra attempt, and need not be alone"
+            )
             due = self._world.now_ms() + settlement.delay_ms
             job.due = (due, due)
         if end.pid is not None:

@@ -81,11 +81,23 @@ class LivenessPromises(RestartPromises):
                 mute = worker.sent_at is None and now - worker.born >= live.first_frame - EPS
                 self.check(life.ready_at is None and (mute or now >= worker.load_until - EPS), f"{worker} may load on")
             case "job timeout":
-                self._timed_out(worker, life)
+                if self.several(worker.crew):
+                    self._told_in_vain(worker, life)
+                else:
+                    self._timed_out(worker, life)
             case "cancelled":
                 self._recalled_in_vain(worker, life)
             case _:
                 self.check(False, f"{worker} is condemned: {reason}")
+
+    def _told_in_vain(self, worker: Worker, life: Life) -> None:
+        """One that is replaced for a timeout of several jobs was told to end one, had its time, and has not done it."""
+        told = {job: when for job, when in life.expired.items() if job in life.deadlines}
+        self.check(bool(told), f"{worker} is replaced for a timeout, but was told of none")
+        waited = self.world.now - min(told.values())
+        self.check(waited >= self.world.profile.liveness.cancel - EPS, f"{worker} had only {waited:.2f} s for {told}")
+        said = {m[1] for m in worker.work if m[0] == "outcome"}
+        self.check(not set(told) <= said, f"{worker} is condemned, but has already said how {told} ended")
 
     def _timed_out(self, worker: Worker, life: Life) -> None:
         now, what = self.world.now, ", ".join(life.hand) or "a look"
@@ -143,7 +155,9 @@ class LivenessPromises(RestartPromises):
     def _watch(self, worker: Worker, life: Life, slack: float) -> None:
         now, live = self.world.now, self.world.profile.liveness
         place = self.world.places()[worker.component]
-        if life.busy and life.limit is not None:
+        if self.several(worker.crew):
+            self._watch_deadlines(worker, life, slack)
+        elif life.busy and life.limit is not None:
             over = now - life.handed_at - life.limit
             self.check(over <= slack, f"{worker} has had {list(life.hand) or 'a look'} for too long")
         for job, when in life.recalled.items():
@@ -160,7 +174,18 @@ class LivenessPromises(RestartPromises):
         if place.unresponsive:
             self.check(now - heard_at >= live.silent - EPS, f"{worker} is flagged as unresponsive, but it spoke")
         if place.stalled:
-            self.check(now - worker.turned_at >= live.stalled - EPS, f"{worker} is flagged as stalled, but it turned")
+            least = live.lag if self.several(worker.crew) else live.stalled
+            self.check(now - worker.turned_at >= least - EPS, f"{worker} is flagged as stalled, but it turned")
+
+    def _watch_deadlines(self, worker: Worker, life: Life, slack: float) -> None:
+        """Each of several jobs is told when its time is over, and the worker is replaced if that does not help."""
+        now, live = self.world.now, self.world.profile.liveness
+        for job, (since, limit) in life.deadlines.items():
+            if job in life.expired:
+                over = now - life.expired[job] - live.cancel
+                self.check(over <= slack, f"{worker} still has {job}, though it was told that its time is over")
+            elif limit is not None and job not in life.recalled:
+                self.check(now - since - limit <= slack, f"{worker} has had {job} for too long, and was not told")
 
     def _found(self, worker: Worker, life: Life, slack: float) -> None:
         """Hung is found; busy is flagged."""
@@ -176,6 +201,8 @@ class LivenessPromises(RestartPromises):
                 self.check(place.unresponsive, f"{worker} is silent and busy, but not flagged as unresponsive")
         elif worker.stuck and life.ready_at is not None and not worker.mute:
             still = now - worker.turned_at
+            if self.several(worker.crew) and life.busy and still > live.lag + live.beat + slack:
+                self.check(place.stalled, f"the loop of {worker} is blocked, but it is not flagged as stalled")
             if not life.busy:
                 self.check(still <= live.idle + 2 * live.beat + slack, f"{worker} does not turn: hung")
             elif life.limit is None and rests is not None:

@@ -172,6 +172,8 @@ class RestartPromises(Book):
             how = "interrupted"
         for job, claim in life.hand.items():
             its = "cancelled" if reason == "cancelled" and job in life.recalled else how
+            if reason == "job timeout" and self.several(crew) and job not in life.expired:
+                its = "interrupted"
             self.done[crew] += self.jobs.would_fail(claim, its)
             self.jobs.ended(claim, End(its))
 

@@ -33,7 +33,7 @@ class Performances(Loads):
 
     def _says(self, worker: Worker, claims: Claims) -> bool:
         """The jobs say how far they are, and so hear whether they are cancelled; whether any is left."""
-        for claim in claims:
+        for claim in claims if worker.goes_on else ():
             if worker.hand.get(claim.id) is claim:
                 worker.turn()
                 if worker.is_cancelled(claim):
@@ -182,6 +182,11 @@ class Performances(Loads):
         self.endless.update(claim.id for claim in claims)
         self._after(worker, pause, go_on)
 
+    def _swallows(self, worker: Worker, claims: Claims, took: float) -> None:
+        """It never ends, and goes on though its task is cancelled; others that are in the same hand go on, too."""
+        worker.swallowing.update(claim.id for claim in claims)
+        self.endless.update(claim.id for claim in claims)
+
     def _deaf(self, worker: Worker, claims: Claims, took: float) -> None:
         """It never ends, and hears nothing; with or without the interpreter in its hands."""
         worker.mute, worker.stuck = self._chance.random() < 0.5, True
@@ -194,5 +199,5 @@ class Performances(Loads):
         "crash": _crash, "oom": _oom, "exits": _exits, "fatal": _fatal, "silent": _silent, "wakes late": _wakes_late,
         "brink": _brink, "interpreter": _interpreter, "deadlock": _deadlock, "stalled": _stalled,
         "garbage": _garbage, "noise": _noise, "late outcome": _late_outcome, "last words": _last_words,
-        "endless": _endless, "deaf": _deaf, "sick": _sick, "broken": _broken,
+        "endless": _endless, "deaf": _deaf, "swallows": _swallows, "sick": _sick, "broken": _broken,
     }  # fmt: skip

@@ -48,6 +48,12 @@ class Life(msgspec.Struct):
     limit: float | None = None
     """Seconds that what it has may take."""
     handed_at: float = 0.0
+    deadlines: dict[str, tuple[float, float | None]] = msgspec.field(
+        default_factory=dict[str, tuple[float, float | None]]
+    )
+    """Of a worker that performs several at the same time: when it was handed each, and the seconds that it may take."""
+    expired: dict[str, float] = msgspec.field(default_factory=dict[str, float])
+    """Which of these it was told have had their time, and when."""
     unsure: float = 0.0
     """Seconds before that at which the node may have believed so: it need not know when a job is begun that it sent
     ahead."""

@@ -8,9 +8,10 @@ from typing import Any
 
 from actors import Worker
 from hearing import Hearing
+from several import Several
 
 from chargehand.model.chores import KeepRestarts
-from chargehand.model.fleet.death import Death, Reason, last_outcome
+from chargehand.model.fleet.death import Death, last_outcome
 from chargehand.model.fleet.lifecycle import (
     Action,
     Ask,
@@ -23,6 +24,7 @@ from chargehand.model.fleet.lifecycle import (
     Examine,
     Examined,
     Exited,
+    ExpireJob,
     Forgiven,
     GivenUp,
     Kill,
@@ -80,6 +82,11 @@ class Supervision(Hearing):
                 number = self.ledger.held[component].claims[job].number
                 oracle.recalled(self.workers[component], job)
                 self.workers[component].told_cancelled(job, number)
+            case ExpireJob(component, job):
+                held = self.ledger.held.get(component)
+                claim = held and held.find(job)
+                oracle.expired(self.workers[component], job)
+                self.workers[component].told_late(job, claim.number if claim else 0)
             case Dismiss(component):
                 self.dismiss(component)
             case DumpStacks(component, reason):
@@ -126,7 +133,8 @@ class Supervision(Hearing):
             self.tell(NotStarted(component, "not started: no memory for a process"))
             self.oracle.after_burial(component, component.split(":")[1])
             return
-        worker = Worker(world, self, component, world.new_pid(), self.fleet.places[component].paused)
+        kind_of = Several if self.fleet.places[component].concurrency > 1 else Worker
+        worker = kind_of(world, self, component, world.new_pid(), self.fleet.places[component].paused)
         world.note(f"spawn {worker}, which loads: {kind}")
         world.processes.append(worker)
         self.workers[component] = worker
@@ -168,7 +176,6 @@ class Supervision(Hearing):
         )
         outcome = last_outcome(death, place.verdict, repr(worker), asked=place.asked)
         self.oracle.buried(worker)
-        cancelled = place.recalled if place.verdict is Reason.CANCELLED else None
-        self.ledger.gone(component, outcome, now, worker.pid, cancelled)
+        self.ledger.gone(component, outcome, now, worker.pid, place.blamed)
         self.tell(Exited(component=component, death=death, crew_done=self.ledger.pools[worker.crew].done))
         self.oracle.after_burial(component, worker.crew)

@@ -147,7 +147,7 @@ def _worker(worker: dict[str, Any], *, gpus: bool) -> list[Any]:
     progress = show.progress({**(worker["progress"] or {}), "detail": None})
     first = [worker["component"], status, worker["pid"], memory]
     first += [show.gpus(worker.get("gpus") or ())] if gpus else []
-    return [*first, worker["jobs"], worker["restart_count"], left, busy_for, worker["current_job"], progress, reason]
+    return [*first, worker["jobs"], worker["restart_count"], left, busy_for, show.in_hand(worker), progress, reason]
 
 
 def _node(node: dict[str, Any]) -> list[Any]:

@@ -41,7 +41,8 @@ def _examined(crew: Crew[Any, Any], set_up: bool, limit: float) -> dict[str, Any
     ask.progress(f"{show.safe(plan.name)}: importing {show.safe(plan.handler)} …")
     about = {
         "handler": plan.handler, "discovers": plan.discovers, "threads": plan.threads, "python_path": list(sys.path),
-        "set_up": set_up, "batch": crew.plan.batch, "takes": described(crew.takes), "gives": described(crew.gives),
+        "set_up": set_up, "batch": plan.batch, "concurrency": plan.concurrency, "takes": described(crew.takes),
+        "gives": described(crew.gives),
     }  # fmt: skip
     found = examine(about, plan.environment_of(0), limit)
     ask.progress("")

@@ -90,7 +90,9 @@ def _name(kind: str, body: dict[str, Any], *, several: bool) -> str:
 
 def _worker(worker: dict[str, Any]) -> str:
     flags = f" ({', '.join(worker['flags'])})" if worker["flags"] else ""
-    job = f", runs {worker['current_job']}" if worker["current_job"] else ""
+    several = worker.get("concurrency", 1) > 1 and worker.get("in_hand")
+    runs = f"{worker['in_hand']} of {worker['concurrency']} jobs" if several else worker["current_job"]
+    job = f", runs {runs}" if runs else ""
     progress = show.progress(worker["progress"] or {})
     why = f": {summary(worker['text'])}" if worker["text"] else ""
     return f"is {worker['status']}{flags}{job}{f', {progress}' if progress else ''}{why}"

@@ -124,6 +124,12 @@ def rate_wait(next_ms: int) -> str:
     return f"limited by rate, next in {span(max(0, next_ms - clock.now_ms()) / 1000)}"
 
 
+def in_hand(worker: Mapping[str, Any]) -> str | None:
+    """Returns what a worker has in hand: its job, or the number of its jobs (`12 of 100`)."""
+    most = worker.get("concurrency", 1)
+    return worker["current_job"] if most == 1 else f"{worker.get('in_hand', 0)} of {most}"
+
+
 def progress(report: dict[str, Any]) -> str | None:
     """Returns the progress of a job as text."""
     done, total, stage, detail = (report.get(name) for name in ("done", "total", "stage", "detail"))

@@ -119,7 +119,7 @@ def _row_elsewhere(worker: WorkerBody, *, gpus: bool) -> list[Any]:
     memory = f"{worker.memory / 2**20:.0f} MiB" if worker.memory else None
     progress = show.progress({**(asdict(worker.progress) if worker.progress else {}), "detail": None})
     first = [worker.component, worker.status, worker.pid, memory, *([None] if gpus else [])]
-    return [*first, worker.current_job, progress, worker.restart_count, None, summary(worker.text) or None]
+    return [*first, show.in_hand(asdict(worker)), progress, worker.restart_count, None, summary(worker.text) or None]
 
 
 def _pause_line(pause: Pause) -> str:
@@ -146,4 +146,4 @@ def _worker_row(worker: NodeWorker, *, gpus: bool) -> list[Any]:
         reason = f"{reason}; back in {show.span(worker.restart_in_s)}"
     first = [worker.component, status, worker.pid, memory]
     first += [show.gpus([asdict(gpu) for gpu in worker.gpus])] if gpus else []
-    return [*first, worker.current_job, progress, worker.restart_count, left, reason]
+    return [*first, show.in_hand(asdict(worker)), progress, worker.restart_count, left, reason]

@@ -6,10 +6,12 @@ module describes; it reads nothing, keeps nothing and decides nothing.
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from itertools import islice
 from typing import Any, Protocol
 
 import msgspec
 
+from chargehand.model.concurrent import SlotHand
 from chargehand.model.figures import Share, eta, rounded
 from chargehand.model.fleet.cards import WorkerGpu
 from chargehand.model.fleet.place import Place
@@ -29,6 +31,8 @@ ERROR_SHOWN = 2000
 """Characters of an error in an event; of a longer one the beginning and the end are kept."""
 DETAIL_SHOWN = 300
 """Characters of a progress text in an event."""
+JOBS_SHOWN = 100
+"""Names of jobs in an event or a status, of a worker that performs several at the same time."""
 MEMORY_STEP = 1 << 20
 """Bytes to which memory is rounded, at least: otherwise every page that a process allocates would be an event."""
 
@@ -121,7 +125,9 @@ def _fields(
         "shortage": place.shortage,
         "pid": _live_pid(process),
         "current_job": job_name(held, place.crew),
-        "batch_jobs": tuple(_name(each, place.crew) for each in held.claims.values()) if held and held.others else (),
+        "batch_jobs": _all_jobs(held, place.crew),
+        "in_hand": _count(held),
+        "concurrency": place.concurrency,
         "jobs": place.jobs,
         "restart_count": place.history.restarts,
         "restarts_total": place.restarts_total,
@@ -144,6 +150,8 @@ def health_note(place: Place, process: WorkerProcess | None, held: Held | None, 
         "restarts_total": place.restarts_total,
         "progress": short_progress(health.progress) if health and held and health.progress else None,
     }
+    if place.concurrency > 1:
+        telemetry |= {"concurrency": place.concurrency, "in_hand": _count(held)}
     return HealthNote(
         component=place.component,
         status=place.status.value,
@@ -165,6 +173,19 @@ def health_note(place: Place, process: WorkerProcess | None, held: Held | None, 
 def job_name(held: Held | None, crew: str) -> str | None:
     """Returns the name of the current job (of a batch the first): its id, or `crew/item` for an item."""
     return None if held is None else _name(held.claim, crew)
+
+
+def _count(held: Held | None) -> int:
+    """Returns how many jobs a worker has begun."""
+    return 1 + len(held.others or ()) if held else 0
+
+
+def _all_jobs(held: Held | None, crew: str) -> tuple[str, ...]:
+    """Returns the names of the jobs that a worker has, if there are several; at most JOBS_SHOWN unless a batch."""
+    if held is None or not held.others:
+        return ()
+    most = JOBS_SHOWN if isinstance(held, SlotHand) else None
+    return tuple(_name(claim, crew) for claim in islice(held.claims.values(), most))
 
 
 def _name(claim: Claim, crew: str) -> str:

@@ -52,6 +52,9 @@ class Telemetry(msgspec.Struct, frozen=True, kw_only=True):
     memory: int | None = None
     done: int = 0
     progress: Progress | None = None
+    concurrency: int = 1
+    in_hand: int | None = None
+    """The number of jobs, of a worker that performs several at the same time."""
     machine: str | None = None
     version: str | None = None
     started_ms: int | None = None
@@ -64,6 +67,11 @@ class Telemetry(msgspec.Struct, frozen=True, kw_only=True):
 def telemetry(shown: Component) -> Telemetry:
     """Returns what the node of a component wrote beside its health."""
     return msgspec.convert(shown.metadata, Telemetry)
+
+
+def jobs_of(shown: Component, beside: Telemetry) -> int:
+    """Returns how many jobs a worker had when its health was written."""
+    return int(shown.current_job is not None) if beside.in_hand is None else beside.in_hand
 
 
 @cache
@@ -120,6 +128,8 @@ def worker_of(shown: Component) -> WorkerBody:
         pid=shown.pid,
         current_job=shown.current_job,
         progress=beside.progress if shown.current_job else None,
+        concurrency=beside.concurrency,
+        in_hand=jobs_of(shown, beside),
         memory=rounded_memory(beside.memory) if shown.pid else None,
         jobs=beside.done,
         restart_count=shown.restart_count,

@@ -75,6 +75,15 @@ class Held(msgspec.Struct):
             kept = self.progress.get(self.claim.id)
             self.progress = None if kept is None else {self.claim.id: kept}
 
+    def since_of(self, job: str) -> float:
+        """Returns when the job was handed over."""
+        return self.since
+
+    @property
+    def note_since(self) -> float:
+        """When the first job was handed over whose worker is not written yet."""
+        return self.since
+
     def take(self, job: str | None) -> Claim:
         """Removes and returns the claim on this job (None: the first) of a batch."""
         assert self.others
@@ -146,6 +155,11 @@ class Pool(msgspec.Struct):
     one_by_one: bool = False
     """Whether a claim must be a start, because the queue has a limit: its workers are handed one job at a time."""
     paused: bool = False
+
+    @property
+    def per_worker(self) -> int:
+        """How many waiting jobs are worth the start of one sleeping worker."""
+        return 1
 
     def remove(self, worker: str) -> None:
         """Stops giving jobs to this worker."""

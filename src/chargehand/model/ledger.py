@@ -12,6 +12,7 @@ import msgspec
 from chargehand.model import hands
 from chargehand.model.batch import NOTHING, Batch, Note, Request, Result, Want
 from chargehand.model.chores import CancelJobs, Chore, QueueFound
+from chargehand.model.concurrent import SlotHand, SlotPool, must_be_alone
 from chargehand.model.failover import Comparison, released
 from chargehand.model.held import Held, Pool
 from chargehand.model.job import (
@@ -90,8 +91,10 @@ class Ledger:
         policy: JobPolicy = DEFAULT_POLICY,
         discovery: DiscoveryPolicy = DEFAULT_DISCOVERY,
         rated: Collection[str] = (),
+        concurrency: Mapping[str, int] | None = None,
     ) -> None:
-        """`batching` maps crews that take batches to their size and the seconds to wait for a full one.
+        """`batching` maps crews that take batches to their size and the seconds to wait for a full one; `concurrency`
+        maps crews whose workers perform several jobs at the same time to their number.
 
         `limited` are the queues with limits, where the end of a job may admit another. `rated` are those with rates,
         where a claim counts as a start, so that each must be one. `awaited` are the jobs that a caller waits for.
@@ -102,7 +105,10 @@ class Ledger:
         """The queues with limits or rates."""
         self._policy = policy
         self.searches = {crew: Search(crew, discovery, look_at=now) for crew in discovering}
-        self.pools = {crew: Pool(queue) for crew, queue in crews}
+        many = {crew: most for crew, most in (concurrency or {}).items() if most > 1}
+        self.pools = {
+            crew: SlotPool(queue, concurrency=many[crew]) if crew in many else Pool(queue) for crew, queue in crews
+        }
         for crew, (most, wait) in (batching or {}).items():
             self.pools[crew].batch, self.pools[crew].batch_wait = most, wait
         for pool in self.pools.values():
@@ -110,6 +116,7 @@ class Ledger:
             if pool.queue in rated:
                 pool.prefetches, pool.batch_wait = False, 0.0
         self._gathering = [pool for pool in self.pools.values() if pool.batch > 1]
+        self._slots = [pool for pool in self.pools.values() if isinstance(pool, SlotPool)]
         self._jitter = jitter
         self.tally = Tally({pool.queue for pool in self.pools.values()})
         """The counters for metrics."""
@@ -167,6 +174,8 @@ class Ledger:
         self._crew_of[worker] = crew
         self._trust[crew].ready(worker, process or worker)
         pool = self.pools[crew]
+        if isinstance(pool, SlotPool):
+            pool.welcome(worker)
         if worker not in self._paused_workers and worker not in self._dismissed:
             pool.available.add(worker)
         pool.check_store |= pool.owed
@@ -189,6 +198,8 @@ class Ledger:
         """
         held, crew = self.held[worker], self._crew_of[worker]
         pool = self.pools[crew]
+        if isinstance(held, SlotHand):
+            return self._finished_one(worker, held, outcome, now, pid, job or held.claim.id)
         took = _bounded(seconds, held, now)
         if held.others:
             claim, last = held.take(job), False
@@ -208,6 +219,28 @@ class Ledger:
         else:
             self._record(claim, took, outcome, now, worker=worker, pid=pid, credible=credible, failed_in=failed_in)
         return following
+
+    def _finished_one(
+        self, worker: str, held: SlotHand, outcome: Outcome, now: float, pid: int | None, job: str
+    ) -> None:
+        """Records the outcome of one of the jobs that a worker performs at the same time; `gathered` returns what it
+        receives next."""
+        crew = self._crew_of[worker]
+        pool, since = self.pools[crew], held.since_of(job)
+        assert isinstance(pool, SlotPool)
+        last = not held.others
+        claim = held.take(job)
+        if last:
+            del self.held[worker]
+        pool.ended(worker, now)
+        pool.record_duration(now - since)
+        pool.done += 1
+        credible, failed_in = True, None
+        if isinstance(outcome, SUCCESSES):
+            self._trust[crew].succeeded(worker)
+        elif isinstance(outcome, Raised):
+            credible, failed_in = self._judge(worker, held, claim)
+        self._record(claim, now - since, outcome, now, worker=worker, pid=pid, credible=credible, failed_in=failed_in)
 
     def finished_all(
         self, worker: str, ends: Sequence[tuple[Done, float | None]], now: float, pid: int | None
@@ -257,7 +290,8 @@ class Ledger:
         trial = trust.judge(worker, claim)
         if not trial.jobs_own:
             trust.failed(worker, held.first or claim.id)
-        distrust = trust.suspect(worker) if worker not in self.held else None
+        judged = worker not in self._dismissed if isinstance(held, SlotHand) else worker not in self.held
+        distrust = trust.suspect(worker) if judged else None
         last = claim.last_attempt and not claim.extra_attempt and claim.max_attempts > 1
         if distrust is None and last and not trial.credible and self.pools[crew].available <= {worker}:
             distrust = trust.probe(worker, f"job {claim.id} failed {claim.failures + 1} times, each time in it")
@@ -377,6 +411,8 @@ class Ledger:
         if search is not None and search.asked == worker:
             search.failed(f"{worker} ended during discover", now)
         pool.remove(worker)
+        if isinstance(pool, SlotPool):
+            pool.forget(worker)
         self._left.pop(worker, None)
         held = self.held.pop(worker, None)
         if held is None:
@@ -385,8 +421,8 @@ class Ledger:
             self._record(claim, 0.0, Interrupted(f"{worker} exited"), now, worker=worker, pid=pid)
         for job, claim in held.claims.items():
             meant = cancelled is None or job in cancelled
-            its = outcome if meant else Interrupted(f"{worker} was replaced because of another job of its batch")
-            if self._record(claim, now - held.since, its, now, worker=worker, pid=pid) is State.FAILED:
+            its = outcome if meant else Interrupted(f"{worker} was replaced because of another job that it held")
+            if self._record(claim, now - held.since_of(job), its, now, worker=worker, pid=pid) is State.FAILED:
                 pool.done += 1
         return list(held.claims.values())
 
@@ -395,6 +431,9 @@ class Ledger:
         crew = self._crew_of[worker]
         pool = self.pools[crew]
         if worker in self._dismissed or worker in self._paused_workers:
+            return None
+        if isinstance(pool, SlotPool):
+            pool.offer(worker)
             return None
         search = self.searches.get(crew)
         if search is not None and self._should_look(search, pool, now):
@@ -475,11 +514,56 @@ class Ledger:
         return distrust is not None
 
     def gathered(self, now: float) -> list[tuple[str, Todo]]:
-        """Returns the batches to send to idle workers, because they have waited long enough for further jobs."""
-        return [each for pool in self._gathering for each in self._assign(pool, now)]
+        """Returns the batches to send to idle workers, because they have waited long enough for further jobs, and the
+        jobs for workers that perform several at the same time and have ended some."""
+        handed = [each for pool in self._gathering for each in self._assign(pool, now)]
+        for pool in self._slots:
+            pool.tidy(now)
+            handed += self._fill_slots(pool, now)
+        return handed
+
+    def _fill_slots(self, pool: SlotPool, now: float) -> list[tuple[str, Todo]]:
+        """Returns the jobs to send to workers that perform several at the same time."""
+        handed: dict[str, list[Claim]] = {}
+        while pool.prefetched:
+            claim = pool.prefetched[0]
+            takers = pool.takers(claim)
+            if not takers and not must_be_alone(claim):
+                break
+            pool.prefetched.popleft()
+            if not takers:
+                delay = pool.postpone(claim, now)
+                self._return(claim, now, int(delay * 1000))
+                pool.due_at = now + delay if pool.due_at is None else min(pool.due_at, now + delay)
+                continue
+            worker = takers[0]
+            if claim.failed_in is not None:
+                trust = self._trust[self._crew_of[worker]]
+                worker = next((each for each in takers if not trust.failed_here(each, claim)), worker)
+                if self._needs_another(worker, pool, claim):
+                    self._return(claim, now, AWAY_MS)
+                    continue
+            held = self.held.get(worker)
+            if isinstance(held, SlotHand):
+                held.add(claim, now)
+            else:
+                self.held[worker] = SlotHand.of(claim, now)
+            pool.began(worker, claim)
+            self.tally.started(pool.queue, claim)
+            handed.setdefault(worker, []).append(claim)
+        return list(handed.items())
+
+    def block(self, worker: str, blocked: bool) -> None:
+        """Gives no jobs to a worker whose event loop is blocked, until it runs again."""
+        crew = self._crew_of.get(worker)
+        pool = None if crew is None else self.pools[crew]
+        if isinstance(pool, SlotPool) and (worker in pool.blocked) is not blocked:
+            pool.block(worker, blocked)
 
     def _assign(self, pool: Pool, now: float) -> list[tuple[str, Todo]]:
         """Returns the jobs to send to each idle worker."""
+        if isinstance(pool, SlotPool):
+            return self._fill_slots(pool, now)
         handed: list[tuple[str, Todo]] = []
         while pool.prefetched and pool.idle:
             worker = self._choose(pool)
@@ -581,11 +665,12 @@ class Ledger:
         trust = self._trust[self._crew_of[pool.idle[0]]]
         return next((worker for worker in pool.idle if not trust.failed_here(worker, claim)), pool.idle[0])
 
-    def gathered_due(self) -> float | None:
-        """Returns when `gathered` is to be called next; None if no batch waits."""
-        if not self._gathering:
+    def gathered_due(self, now: float) -> float | None:
+        """Returns when `gathered` is to be called next; None if nothing waits."""
+        if not self._gathering and not self._slots:
             return None
         due = [pool.gather_until for pool in self._gathering if pool.idle and pool.prefetched]
+        due += [now if pool.can_fill else pool.line_at(now) for pool in self._slots]
         return min((moment for moment in due if moment is not None), default=None)
 
     def _should_look(self, search: Search, pool: Pool, now: float) -> bool:
@@ -600,6 +685,9 @@ class Ledger:
             pool = self.pools[crew]
             if pool.idle and self._should_look(search, pool, now):
                 worker = pool.idle.popleft()
+                if isinstance(pool, SlotPool):  # it goes on with its jobs, and may receive others
+                    pool.idle.append(worker)
+                    pool.began(worker)
                 found.append((worker, search.begin(worker, now)))
         return found
 
@@ -643,6 +731,9 @@ class Ledger:
 
     def looked(self, worker: str, now: float) -> Todo | None:
         """Returns what a worker receives after a call of `discover`."""
+        pool = self.pools[self._crew_of[worker]]
+        if isinstance(pool, SlotPool):
+            pool.ended(worker, now)
         return self._next(worker, now)
 
     def dismiss(self, worker: str) -> None:
@@ -677,6 +768,7 @@ class Ledger:
             self.pools[self._crew_of[worker]].available.add(worker)
             search = self.searches.get(self._crew_of[worker])
             busy = worker in self.held or (search is not None and search.asked == worker)
+            busy = busy and not isinstance(self.pools[self._crew_of[worker]], SlotPool)
             claim = None if busy else self._next(worker, now)
             if claim is not None:
                 handed.append((worker, claim))
@@ -859,7 +951,7 @@ class Ledger:
             due = min(due, pool.due_at or due)
         for held in self.held.values():
             if not held.noted:
-                moment = held.since + NOTE_AFTER
+                moment = held.note_since + NOTE_AFTER
             elif held.progress is not None:
                 moment = held.progress_at
             else:
@@ -891,7 +983,7 @@ class Ledger:
             if pool.due_at is not None and pool.due_at <= now:
                 pool.due_at, pool.check_store, pool.stirred = None, True, True
             room = 0 if self.closed else pool.room(now)
-            asleep = 0 if self.closed or pool.paused else pool.asleep
+            asleep = 0 if self.closed or pool.paused else pool.asleep * pool.per_worker
             ahead = len(pool.prefetched) if pool.stirred else 0
             claims = (room or asleep) and (pool.check_store or poll)
             if claims or ahead:
@@ -951,7 +1043,7 @@ class Ledger:
         """Returns which worker has held which job for a while."""
         notes: list[Note] = []
         for worker, held in self.held.items():
-            new = not held.noted and (held.early or now - held.since >= NOTE_AFTER / 2)
+            new = not held.noted and (held.early or now - held.note_since >= NOTE_AFTER / 2)
             if new or (held.noted and held.progress is not None and held.progress_at <= now):
                 notes += held.notes(worker, now)
         return notes
@@ -976,7 +1068,7 @@ class Ledger:
                 short = len(grant.claims) < wanted[grant.crew] and not grant.limited
                 self.searches[grant.crew].taken(new, short=short)
             if grant.waiting:
-                self._waiting[grant.crew] = grant.waiting
+                self._waiting[grant.crew] = -(-grant.waiting // pool.per_worker)
                 pool.owed = True
             if grant.claims and len(grant.claims) >= wanted[grant.crew]:
                 pool.check_store = True

@@ -54,6 +54,11 @@ class Look(msgspec.Struct, frozen=True):
     limit: int = PAGE
 
 
+def look_name(crew: str) -> str:
+    """Returns what is shown, in place of a job, of a worker that calls `discover`."""
+    return f"{crew}/?"
+
+
 class Search(msgspec.Struct):
     """The state of one crew's search, page by page."""
 

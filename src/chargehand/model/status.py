@@ -45,7 +45,12 @@ class WorkerFields(msgspec.Struct, frozen=True, kw_only=True):
     current_job: str | None = None
     """The id of the current job, or `crew/item` for an item; of a batch, the first."""
     batch_jobs: tuple[str, ...] = ()
-    """All jobs of the current batch; empty if the worker has one job or none."""
+    """All jobs of the current batch, or the first 100 that the worker performs at the same time; empty if it has one
+    job or none."""
+    in_hand: int = 0
+    """How many jobs the worker has."""
+    concurrency: int = 1
+    """How many jobs the worker can perform at the same time."""
     progress: Progress | None = None
     memory: int | None = None
     gpus: tuple[WorkerGpu, ...] = ()

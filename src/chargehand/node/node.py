@@ -124,6 +124,7 @@ class Node:
             plan.jobs,
             plan.discovery,
             rated,
+            {crew.name: crew.concurrency for crew in plan.crews},
         )
         self._supervisor = Supervisor(self._loop, plan, self._fleet, self._ledger, self._lives, self)
         self._supervisor.keep_free(self._unkillable)
@@ -345,7 +346,7 @@ class Node:
         if self._gone_at is None:
             ledger, requests = self._ledger, self._requests
             fire_at = None if self._fleet.stopping else requests.fire_due(now)
-            others = (requests.pauses_due, ledger.looks_due(), ledger.gathered_due(), ledger.recalls_due(), fire_at)
+            others = (requests.pauses_due, ledger.looks_due(), ledger.gathered_due(now), ledger.recalls_due(), fire_at)
             for moment in (self._health_rows.due(), *others):
                 if moment is not None and moment < due:
                     due = moment

@@ -11,7 +11,7 @@ import msgspec
 
 from chargehand import clock, codec, log
 from chargehand.ids import new_id
-from chargehand.model.fleet.death import Death, Evidence, Reason, last_outcome
+from chargehand.model.fleet.death import Death, Evidence, last_outcome
 from chargehand.model.fleet.fleet import Fleet
 from chargehand.model.fleet.lifecycle import Exited, Report
 from chargehand.model.ledger import Ledger
@@ -113,8 +113,7 @@ class Reaper:
         who = f"{handle.who}, which held {place.doing}," if place.others else handle.who
         outcome = last_outcome(death, place.verdict, who, asked=place.asked, stacks=stacks)
         now = clock.monotonic()
-        cancelled = place.recalled if place.verdict is Reason.CANCELLED else None
-        claims = self._ledger.gone(handle.component, outcome, now, handle.child.pid, cancelled)
+        claims = self._ledger.gone(handle.component, outcome, now, handle.child.pid, place.blamed)
         job, item = (claims[0].id, claims[0].item) if claims else (None, None)
         log.info(
             "worker exited", event=log.Event.WORKER_EXITED, component=handle.component, pid=handle.child.pid,

@@ -29,6 +29,7 @@ from chargehand.model.fleet.lifecycle import (
     Examine,
     Examined,
     Exited,
+    ExpireJob,
     Forgiven,
     Framed,
     GivenUp,
@@ -49,13 +50,14 @@ from chargehand.model.fleet.lifecycle import (
     Tick,
     Unsound,
 )
+from chargehand.model.fleet.place import Place
 from chargehand.model.held import longest
-from chargehand.model.job import Claim, Done, Found, Settled
+from chargehand.model.job import Claim, Done, Found, Outcome, Settled
 from chargehand.model.ledger import SUCCESSES, Begun, Hand, Ledger, Todo
 from chargehand.model.records import Discovery
-from chargehand.model.search import Look
+from chargehand.model.search import Look, look_name
 from chargehand.node.handle import Handle, start_worker
-from chargehand.node.loop import Loop
+from chargehand.node.loop import Channel, Loop
 from chargehand.node.output import OutputLine
 from chargehand.node.reaper import Reaper, crash_report
 from chargehand.processes import proc
@@ -225,6 +227,12 @@ class Supervisor:
                 claim = self._ledger.held[component].claims[job]
                 log.info("a running job is asked to cancel", component=component, job=job, item=claim.item)
                 self._tell_pulse(self.handles[component], "CANCEL", {"id": job, "fence": claim.number})
+            case ExpireJob(component, job):
+                held = self._ledger.held.get(component)
+                claim = held and held.find(job)
+                log.warning("a running job has exceeded its timeout and is asked to end", component=component, job=job)
+                about = {"id": job, "fence": claim.number if claim else 0, "late": True}
+                self._tell_pulse(self.handles[component], "CANCEL", about)
             case Dismiss(component):
                 self._dismiss(component)
             case DumpStacks(component, reason):
@@ -359,8 +367,11 @@ class Supervisor:
             "paused": self._fleet.places[component].paused,
             "threads": crew.threads,
             "batch": crew.batch,
-            "beat": plan.liveness.beat,
+            "concurrency": crew.concurrency,
+            # The heartbeats of a worker with several jobs show whether its event loop runs.
+            "beat": plan.liveness.beat if crew.concurrency == 1 else min(plan.liveness.beat, plan.liveness.lag / 2),
             "turn": min(MOST_IDLE_TURN, plan.liveness.idle / 4),
+            "lag": plan.liveness.lag,
             "grace": plan.liveness.grace + plan.liveness.terminate,
             "node": plan.node,
             "node_life": self._lives.life,
@@ -375,6 +386,9 @@ class Supervisor:
         """Send the worker a job, several jobs, or a request to look for items."""
         handle = self.handles[component]
         assert handle.work is not None
+        if self._crews[handle.crew].concurrency > 1:
+            self._hand_out_each(handle, handle.work, todo)
+            return
         others: Sequence[str] = ()
         if isinstance(todo, Hand):
             ahead = ahead_frame(handle.permits.give(len(todo.ahead)), todo.ahead)
@@ -388,7 +402,7 @@ class Supervisor:
             job, timeout = todo.id, None if todo.timeout_ms is None else todo.timeout_ms / 1000
         elif isinstance(todo, Look):
             handle.work.send(encode("LOOK", {"after": todo.after, "limit": todo.limit}))
-            job, timeout = f"{todo.crew}/?", self._plan.discovery.timeout
+            job, timeout = look_name(todo.crew), self._plan.discovery.timeout
         else:
             handle.work.send(batch_frame(todo))
             job, timeout, others = todo[0].id, longest(todo), [other.id for other in todo[1:]]
@@ -408,6 +422,23 @@ class Supervisor:
         if timeout is not None and (self._planned is None or now + timeout < self._planned):
             self._planned = now + timeout
         self._events.began(component, todo)
+
+    def _hand_out_each(self, handle: Handle, work: Channel, todo: Todo) -> None:
+        """Send jobs, or a request to look for items, to a worker that performs several at the same time."""
+        if isinstance(todo, Look):
+            work.send(encode("LOOK", {"after": todo.after, "limit": todo.limit}))
+            begun: list[tuple[str, float | None]] = [(look_name(todo.crew), self._plan.discovery.timeout)]
+        else:
+            assert isinstance(todo, list)
+            claims = todo
+            work.send(b"".join(job_frame(claim) for claim in claims))
+            begun = [(claim.id, None if claim.timeout_ms is None else claim.timeout_ms / 1000) for claim in claims]
+        now = clock.monotonic()
+        for job, timeout in begun:
+            self._fleet.began(handle.component, job, timeout, now)
+            if timeout is not None and (self._planned is None or now + timeout < self._planned):
+                self._planned = now + timeout
+        self._events.began(handle.component, todo)
 
     # jobs that workers have not begun
 
@@ -588,6 +619,9 @@ class Supervisor:
                 window_ms=round(self._plan.discovery.window * 1000),
             )  # fmt: skip
             self._ledger.chore(chores.QueueFound(handle.crew, page, search.looked_at), now, urgent=True)
+        if self._crews[handle.crew].concurrency > 1:
+            self._looked_beside_jobs(handle, now)
+            return
         if not self._fleet.ended(handle.component, now, job=False):
             self._dismiss(handle.component)
         self._go_on(handle, self._ledger.looked(handle.component, now), now)
@@ -610,6 +644,13 @@ class Supervisor:
         outcome = outcome_of(kind, body)
         since = held.since
         now = clock.monotonic()
+        if self._crews[handle.crew].concurrency > 1:
+            since = held.since_of(body.id)
+            self._one_of_several(handle, outcome, body.id, now)
+            self._events.worked(handle.component)
+            if isinstance(outcome, Settled):
+                self._events.ended(handle.component, body.id, now - since)
+            return
         if not isinstance(outcome, SUCCESSES):
             self._take_back(handle)  # it begins no other job until it is handed one
         if held.others:
@@ -626,6 +667,28 @@ class Supervisor:
         self._events.worked(handle.component)
         if isinstance(outcome, Settled):
             self._events.ended(handle.component, body.id, now - since)
+
+    def _one_of_several(self, handle: Handle, outcome: Outcome, job: str, now: float) -> None:
+        """Handle the end of one of the jobs that a worker performs at the same time."""
+        if not self._fleet.slot_ended(handle.component, job, now):
+            self._dismiss(handle.component)
+        self._ledger.block(handle.component, False)
+        self._ledger.finished(handle.component, outcome, now, handle.child.pid, job)
+        if self._ledger.distrusted:
+            self.replace_distrusted()
+        self._perhaps_let_go(handle, now)
+
+    def _looked_beside_jobs(self, handle: Handle, now: float) -> None:
+        """Handle the end of a call of `discover` in a worker that performs several jobs at the same time."""
+        if not self._fleet.slot_ended(handle.component, look_name(handle.crew), now, work=False):
+            self._dismiss(handle.component)
+        self._ledger.looked(handle.component, now)
+        self._perhaps_let_go(handle, now)
+
+    def _perhaps_let_go(self, handle: Handle, now: float) -> None:
+        """Have a worker stopped that holds nothing any more, if it is to leave."""
+        if self._fleet.places[handle.component].job is None:
+            self.act(self._fleet.let_go(handle.component, now))
 
     def _pulsed(self, handle: Handle, frame: Frame | BadFrame) -> None:
         try:
@@ -650,6 +713,10 @@ class Supervisor:
         ended = before is None or (health.done, health.errors) != (before.done, before.errors)
         handle.strays.look(active=ended or health.current_job is not None)
         self._events.heard(handle.component, health.current_job, health.progress if news else None)
+        for other in health.others:
+            text = msgspec.json.encode(other.progress).decode()
+            self._ledger.progress(handle.component, text, clock.monotonic(), other.job)
+            self._events.heard(handle.component, other.job, other.progress)
         heard_at, handle.heard_at = handle.heard_at, clock.monotonic()
         if handle.pulse is not None and not handle.pulse.deaf and handle.heard_at - heard_at < IN_A_ROW:
             handle.pulse.listen(False)
@@ -662,6 +729,19 @@ class Supervisor:
         self.tell(Framed(handle.component, status, health.turns, health.memory))
         if (place.status, place.flags) != shown:
             self._events.changed(handle.component)
+            self._check_loop(handle, place)
+
+    def _check_loop(self, handle: Handle, place: Place) -> None:
+        """Give no jobs to a worker whose event loop is blocked."""
+        if place.concurrency == 1:
+            return
+        self._ledger.block(handle.component, place.stalled)
+        if place.stalled:
+            log.warning(
+                "worker's event loop is blocked: a job of the crew calls code that does not await",
+                event=log.Event.LOOP_BLOCKED, component=handle.component, pid=handle.child.pid, job=place.doing,
+                remedy=f"chargehand stack {handle.component}",
+            )  # fmt: skip
 
     def _rest(self, then: Callable[[], object]) -> None:
         """Call this after a short rest."""

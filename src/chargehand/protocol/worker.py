@@ -18,6 +18,7 @@ from chargehand.model.job import (
     RetryLater,
     Settled,
     Stopped,
+    TimedOut,
     check,
     check_payload,
 )
@@ -78,6 +79,13 @@ class ProgressFrame(msgspec.Struct, frozen=True):
     detail: str | None = None
 
 
+class JobProgress(msgspec.Struct, frozen=True):
+    """The progress of one of several jobs."""
+
+    job: str
+    progress: ProgressFrame
+
+
 class HealthFrame(msgspec.Struct, frozen=True):
     """A worker's current state."""
 
@@ -92,6 +100,8 @@ class HealthFrame(msgspec.Struct, frozen=True):
     pulse: int = 0
     """The id of the thread that sends heartbeats: its CPU time is no work."""
     progress: ProgressFrame | None = None
+    others: tuple[JobProgress, ...] = ()
+    """With `concurrency`: the progress of other jobs since the last report."""
 
 
 class MoreTimeFrame(msgspec.Struct, frozen=True):
@@ -176,5 +186,7 @@ def outcome_of(kind: str, body: OutcomeFrame) -> Outcome:
             return GaveUp(codec.readable(body.error))
         case "CANCELLED":
             return Stopped(codec.readable(body.error))
+        case "TIMEDOUT":
+            return TimedOut(codec.readable(body.error))
         case _:
             raise ValueError(f"unknown kind {kind}")

@@ -43,7 +43,7 @@ THREAD_LIMITS = (
 )
 """The environment variables that limit the threads of numeric libraries, which read them when they are loaded."""
 MOST_AT_ONCE = 1000
-"""The maximum number of jobs in a batch."""
+"""The maximum number of jobs in a batch, and of jobs that a worker performs at the same time."""
 LONGEST_BATCH_WAIT_MS = 60_000
 MOST_GPUS = 64
 WhenCutOff = Literal["go on", "stop"]
@@ -99,6 +99,8 @@ class CrewPlan(msgspec.Struct, frozen=True, kw_only=True):
     """The maximum number of jobs that a worker receives at once; above 1 the handler needs `perform_batch`."""
     batch_wait_ms: int = 20
     """How long a job may wait for others to form a batch."""
+    concurrency: int = 1
+    """How many jobs a worker performs at the same time; above 1 the handler needs `async def perform`."""
     recycle_jobs: int | None = None
     recycle_memory: int | None = None
     idle_exit: float | None = None
@@ -120,6 +122,7 @@ class CrewPlan(msgspec.Struct, frozen=True, kw_only=True):
             memory=self.memory,
             gpu_memory=self.gpu_memory,
             gpus=self._gpus(),
+            concurrency=self.concurrency,
         )
 
     def _gpus(self) -> Need | None:
@@ -181,6 +184,12 @@ def check_crew(plan: CrewPlan) -> CrewPlan:
         raise ConfigurationError(
             f"crew {plan.name!r}: batch is {plan.batch} and transactional is True; the two cannot be combined: "
             "a job of a batch cannot be settled in a transaction of its handler"
+        )
+    _within("concurrency", plan, 1, MOST_AT_ONCE)
+    if plan.batch > 1 and plan.concurrency > 1:
+        raise ConfigurationError(
+            f"crew {plan.name!r}: batch is {plan.batch} and concurrency is {plan.concurrency}; the two cannot be "
+            "combined: use batch for one call with many jobs, concurrency for many calls at the same time"
         )
     for name in ("recycle_jobs", "limit", "limit_per_key"):
         _at_least(name, plan, 1)

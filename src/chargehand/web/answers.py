@@ -82,6 +82,12 @@ class WorkerStatus(Component, frozen=True, kw_only=True):
     memory: int | None = None
     gpus: tuple[WorkerGpu, ...] = ()
     """The GPUs that the node assigned to the worker."""
+    in_hand: int = 0
+    """How many jobs the worker has."""
+    concurrency: int = 1
+    """How many jobs the worker can perform at the same time."""
+    batch_jobs: tuple[str, ...] = ()
+    """The jobs that the worker has, if there are several; of more than 100 at the same time the first 100."""
     jobs: int | None = None
     budget: RestartBudget | None = None
     restart_in_s: float | None = None

@@ -8,7 +8,7 @@ import msgspec
 
 from chargehand import __version__
 from chargehand.live.bodies import NodeBody
-from chargehand.live.components import GONE, Component, telemetry
+from chargehand.live.components import GONE, Component, jobs_of, telemetry
 from chargehand.model import address
 from chargehand.model.fleet.lifecycle import ALIVE, Status
 from chargehand.model.health import APP, is_healthy, shown_status
@@ -48,6 +48,8 @@ def _of_row(shown: Component) -> WorkerStatus:
         **msgspec.structs.asdict(shown),
         index=_index(shown.component),
         progress=beside.progress if shown.current_job else None,
+        in_hand=jobs_of(shown, beside),
+        concurrency=beside.concurrency,
         memory=beside.memory if shown.pid else None,
     )
 
@@ -87,6 +89,9 @@ def _updated(row: WorkerStatus, worker: NodeWorker, now_ms: int) -> WorkerStatus
         progress=worker.progress,
         memory=worker.memory,
         gpus=worker.gpus,
+        in_hand=worker.in_hand,
+        concurrency=worker.concurrency,
+        batch_jobs=worker.batch_jobs,
         jobs=worker.jobs,
         budget=worker.budget,
         restart_in_s=worker.restart_in_s,

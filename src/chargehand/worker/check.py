@@ -26,7 +26,7 @@ def main(report_fd: int, parent: int) -> None:
     before, began = memory(), clock.monotonic()
     found: dict[str, Any] = {"wrong": []}
     try:
-        kind = perform.load(plan["handler"], plan["batch"])
+        kind = perform.load(plan["handler"], plan["batch"], plan["concurrency"])
         found |= {"seconds": clock.monotonic() - began, "memory": max(0, memory() - before)}
         found["wrong"] = faults(kind, plan)
         if plan["set_up"]:

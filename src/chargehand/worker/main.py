@@ -100,6 +100,10 @@ class Worker:
     def report(self) -> None:
         """Sends the current state to the node."""
         self.unreported, self.reported_at = False, clock.monotonic()
+        self.outlet.send(encode("HEALTH", self.health()))
+
+    def health(self) -> dict[str, Any]:
+        """Returns the current state, as it is sent to the node."""
         body: dict[str, Any] = {
             "component_id": self._plan["component"],
             "incarnation": self._plan["life"],
@@ -113,7 +117,7 @@ class Worker:
         }
         if self._progress is not None:
             body["current_job"], body["progress"] = self._progress
-        self.outlet.send(encode("HEALTH", body))
+        return body
 
     # operations that a job can call
     def progress(self, done: float | None, total: float | None, stage: str | None, detail: str | None) -> None:
@@ -125,7 +129,7 @@ class Worker:
         self, job: str, claim: int, done: float | None, total: float | None, stage: str | None, detail: str | None
     ) -> None:
         """Reports a job's progress."""
-        how_far = {
+        how_far: dict[str, Any] = {
             "done": perform.number("done", done),
             "total": perform.number("total", total),
             "stage": None if stage is None else str(stage)[:TEXT_LIMIT],
@@ -134,14 +138,22 @@ class Worker:
         if self.detached:
             self._link.send(job, claim, how_far)
             return
-        self.turns += 1
-        self._progress = job, how_far
+        self.progressed()
+        self.keep_progress(job, how_far)
         self.changed()
+
+    def progressed(self) -> None:
+        """Advances the counter of turns, because a job reports progress."""
+        self.turns += 1
+
+    def keep_progress(self, job: str, how_far: dict[str, Any]) -> None:
+        """Keeps a job's progress for the next report."""
+        self._progress = job, how_far
 
     def relay(self, job_id: str, claim: int, how_far: dict[str, Any]) -> None:
         """Reports progress that a process forked by the job has sent; called by the pulse thread."""
         if (job_id, claim) in self._claims:
-            self._progress = job_id, how_far
+            self.keep_progress(job_id, how_far)
             self.unreported = True
 
     def is_cancelled(self) -> bool:
@@ -161,6 +173,10 @@ class Worker:
         task, runner = self._task, self._runner
         if self.is_cancelled() and task is not None and runner is not None:
             runner.get_loop().call_soon_threadsafe(task.cancel)
+
+    def expire(self, job_id: str, claim: int) -> None:
+        """Ends a job that has exceeded its timeout; sent only to workers that perform several at the same time."""
+        self.cancel(job_id, claim)
 
     def enqueue(self, crew: Any, payload: Any, options: dict[str, Any]) -> str:
         if self._settled:
@@ -191,6 +207,14 @@ class Worker:
 
     @contextmanager
     def settle(self, result: Any) -> Generator[Any]:
+        with self.settling(self._body, self._began, self._follow, result) as tx:
+            yield tx
+        self._follow = []
+        self._settled = True
+
+    @contextmanager
+    def settling(self, body: dict[str, Any], began: float, follow: list[dict[str, Any]], result: Any) -> Generator[Any]:
+        """Opens a transaction that ends a job, which began then, with this result and the jobs that it enqueued."""
         self._not_detached("job.settle()", "call it there, after the processes that it forked have ended")
         if self._plan.get("store") is None:
             raise errors.ConfigurationError(
@@ -205,30 +229,27 @@ class Worker:
         text = perform.result_text(result, self.gives)
         if self._store is None:
             self._store = open_store(self._plan["store"], create=False, synchronous=self._plan["synchronous"])
-        body = self._body
         lost = errors.ClaimLost(f"job {body['id']} was given to another worker; nothing was written")
         with self._store.transaction() as tx:
             if not tx.jobs.holds(body["seq"], body["fence"]):
                 raise lost
             yield tx
-            took = int((clock.monotonic() - self._began) * 1000)
+            took = int((clock.monotonic() - began) * 1000)
             settlement = Settlement(
                 id=body["id"], seq=body["seq"], claim=body["fence"], queue=body["queue"], state=State.DONE,
                 outcome="done", result=text, worker=self._plan["component"], pid=os.getpid(), duration_ms=took,
-                follow=msgspec.convert(self._follow, tuple[NewJob, ...]),
+                follow=msgspec.convert(follow, tuple[NewJob, ...]),
             )  # fmt: skip
             # At the end, so that a transaction that takes long locks no row of the job, which the node writes as well.
             if tx.jobs.settle([settlement], Holder(self._plan["node"], self._plan["node_life"])):
                 raise lost
-        self._follow = []
-        self._settled = True
 
     # the work
 
     def serve(self) -> int:
         """Sets up the handler, performs jobs until asked to stop, and tears down. Returns the exit code."""
         try:
-            self.handler = perform.load(self._plan["handler"], self._plan["batch"])()
+            self.handler = perform.load(self._plan["handler"], self._plan["batch"], self._plan.get("concurrency", 1))()
             self.handler.ask_for_time = self._more_time
             self.handler.threads = self._plan["threads"]
             self._forward_logging()
@@ -240,6 +261,16 @@ class Worker:
         self.status = "healthy"
         self.report()
         self._send(encode("READY", {}))
+        code = self._work_until_stopped(takes)
+        if code is not None:
+            return code
+        self.status = "stopping"
+        self.report()
+        self.call(self.handler.tear_down)
+        return 0
+
+    def _work_until_stopped(self, takes: Any) -> int | None:
+        """Performs jobs until asked to stop. Returns an exit code if the process must end."""
         for frame in self._frames:
             if frame.kind == "STOP":
                 break
@@ -250,10 +281,7 @@ class Worker:
                 code = handle(self, frame.read_restored(), takes)
                 if code is not None:
                     return code
-        self.status = "stopping"
-        self.report()
-        self.call(self.handler.tear_down)
-        return 0
+        return None
 
     def _forward_logging(self) -> None:
         """Sends log records with the job's id, once the handler's code has imported `logging` and not configured it."""
@@ -262,9 +290,11 @@ class Worker:
             with spare_descriptor(), suppress(ImportError, OSError):
                 from chargehand.worker.logs import forward
 
-                self._forwarding = forward(
-                    lambda: self.current if self._body else None, self._plan.get("log_secret", "")
-                )
+                self._forwarding = forward(self.logging_job, self._plan.get("log_secret", ""))
+
+    def logging_job(self) -> str | None:
+        """Returns the job to which a log record belongs that is made now; None if it belongs to no single job."""
+        return self.current if self._body else None
 
     def _more_time(self, seconds: float) -> None:
         self._not_detached("more_time()", "call it there")
@@ -383,22 +413,31 @@ class Worker:
         limit: int = body["limit"]
         try:
             found = self.call(self.handler.discover, body["after"], limit)
-            items = [perform.item_of(each) for each in found]
-            if len(items) > limit:
-                raise errors.ConfigurationError(f"discover returned {len(items)} items; the limit was {limit}")
-            frame = encode("FOUND", {"items": items, "more": len(items) == limit})
-            if len(frame) > WORK_FRAME_LIMIT:
-                raise errors.PayloadError(
-                    f"a page of {len(items)} items has {len(frame):,} bytes; the maximum is {WORK_FRAME_LIMIT:,}"
-                )
+            frame = self._found_frame(found, limit)
         except Exception as error:
-            broken = culprit(error)
-            if broken is not None:
-                self._leave_broken(broken)
-            self.errors += 1
-            frame = encode("FOUND", {"error": perform.truncate(describe(error))})
+            frame = self._not_found_frame(error)
         self.turns += 1
         self._send(frame)
+
+    def _found_frame(self, found: Any, limit: int) -> bytes:
+        """Returns the frame with the items that `discover` returned."""
+        items = [perform.item_of(each) for each in found]
+        if len(items) > limit:
+            raise errors.ConfigurationError(f"discover returned {len(items)} items; the limit was {limit}")
+        frame = encode("FOUND", {"items": items, "more": len(items) == limit})
+        if len(frame) > WORK_FRAME_LIMIT:
+            raise errors.PayloadError(
+                f"a page of {len(items)} items has {len(frame):,} bytes; the maximum is {WORK_FRAME_LIMIT:,}"
+            )
+        return frame
+
+    def _not_found_frame(self, error: BaseException) -> bytes:
+        """Returns the frame that reports an exception of `discover`. Does not return if the process is broken."""
+        broken = culprit(error)
+        if broken is not None:
+            self._leave_broken(broken)
+        self.errors += 1
+        return encode("FOUND", {"error": perform.truncate(describe(error))})
 
     def _attempt(self, body: dict[str, Any], takes: Any) -> bytes:
         """Performs one job and returns the frame with its outcome."""
@@ -430,14 +469,9 @@ class Worker:
 
     def check_sound(self, error: BaseException) -> None:
         """Raises WorkerBroken if the process can do no job after this exception, by its kind or by a self-test."""
-        broken = culprit(error)
-        if isinstance(broken, errors.WorkerBroken):
-            raise broken
-        if broken is not None:
-            raise errors.WorkerBroken("it raised an error after which no job can succeed") from broken
-        assert self.handler is not None
-        if not perform.has_own(type(self.handler), "is_sound") or not perform.is_failure(error) or self.is_cancelled():
+        if not self._needs_test(error) or self.is_cancelled():
             return
+        assert self.handler is not None
         self.turns += 1
         try:
             sound = self.call(self.handler.is_sound)
@@ -445,6 +479,17 @@ class Worker:
             raise errors.WorkerBroken(f"is_sound raised {type(unsound).__name__}: {message(unsound)}") from unsound
         if not sound:
             raise errors.WorkerBroken("is_sound returned False after a failure") from error
+
+    def _needs_test(self, error: BaseException) -> bool:
+        """Returns whether the handler's self-test is to run after this exception. Raises WorkerBroken if its kind shows
+        that the process can do no job."""
+        broken = culprit(error)
+        if isinstance(broken, errors.WorkerBroken):
+            raise broken
+        if broken is not None:
+            raise errors.WorkerBroken("it raised an error after which no job can succeed") from broken
+        assert self.handler is not None
+        return perform.has_own(type(self.handler), "is_sound") and perform.is_failure(error)
 
     def _leave_broken(self, error: BaseException, frames: bytes = b"") -> NoReturn:
         """Sends outcomes and the report that this process is broken, and exits at once: nothing else in it is safe."""
@@ -502,10 +547,19 @@ def main(
     reading, writing = catch_signals()
     link = ForkLink()
     hand = None if permits_fd is None else Hand(permits_fd)
-    worker = Worker(work_fd, pulse_fd, inbox, frames, plan, writing, link, hand)
+    worker = _kind(plan)(work_fd, pulse_fd, inbox, frames, plan, writing, link, hand)
     ForkGuard(worker, link, (*own, reading, writing))
     Pulse(worker, pulse_fd, reading, link, asked, plan["beat"], plan["grace"]).start()
     _exit(_serve(worker))
+
+
+def _kind(plan: dict[str, Any]) -> type[Worker]:
+    """Returns the class of a worker that performs one job, one batch, or several jobs at the same time."""
+    if plan.get("concurrency", 1) == 1:  # a node of an earlier version does not send it
+        return Worker
+    from chargehand.worker.concurrent import ConcurrentWorker
+
+    return ConcurrentWorker
 
 
 def _enable_stack_dumps(crash_fd: int, asked: StackFile) -> None:

@@ -17,7 +17,7 @@ ERROR_LIMIT = 64 * 1024
 LONGEST_RETRY = 100 * 365 * 86_400
 
 
-def load(name: str, batch: int = 1) -> type[Handler[Any, Any]]:
+def load(name: str, batch: int = 1, concurrency: int = 1) -> type[Handler[Any, Any]]:
     """Imports a handler class by its name, 'module:Class'. Raises ConfigurationError if it cannot be used."""
     module, _, attribute = name.partition(":")
     try:
@@ -36,6 +36,14 @@ def load(name: str, batch: int = 1) -> type[Handler[Any, Any]]:
         raise errors.ConfigurationError(f"handler {name!r} has no perform_batch(jobs), but its crew has batch={batch}")
     if batch == 1 and not has_own(kind, "perform"):
         raise errors.ConfigurationError(f"handler {name!r} has no perform(job)")
+    if concurrency > 1:
+        import inspect
+
+        if not inspect.iscoroutinefunction(kind.perform):
+            raise errors.ConfigurationError(
+                f"handler {name!r} has a plain perform(job), but its crew has concurrency={concurrency}: declare "
+                "`async def perform`, or remove concurrency and give the crew more workers"
+            )
     return kind
 
 
@@ -151,6 +159,12 @@ def is_cancellation(error: BaseException) -> bool:
 def cancelled_frame(about: dict[str, Any], error: BaseException) -> bytes:
     """Returns the frame that reports that the job ended because it was cancelled."""
     return encode("CANCELLED", {**about, "error": truncate(message(error))})
+
+
+def timed_out_frame(about: dict[str, Any], error: BaseException) -> bytes:
+    """Returns the frame that reports that one of several jobs ended because it exceeded its timeout."""
+    where = truncate(describe(error))
+    return encode("TIMEDOUT", {**about, "error": f"the job took longer than its timeout, and was cancelled\n{where}"})
 
 
 def is_failure(error: BaseException) -> bool:

@@ -8,6 +8,7 @@ import os
 import select
 import signal
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any, NoReturn, Protocol
@@ -34,6 +35,7 @@ class Reporter(Protocol):
 
     def report(self) -> None: ...
     def cancel(self, job_id: str, claim: int) -> None: ...
+    def expire(self, job_id: str, claim: int) -> None: ...
     def relay(self, job_id: str, claim: int, how_far: dict[str, Any]) -> None: ...
 
 
@@ -46,13 +48,16 @@ class FrameWriter:
         self._rest = b""
         self._lock = threading.Lock()
 
-    def send(self, frame: bytes) -> None:
-        """Sends a frame, or drops it if the node is not reading. Completes a partially sent frame first."""
+    def send(self, frame: bytes) -> bool:
+        """Sends a frame, or drops it if the node is not reading. Completes a partially sent frame first. Returns
+        whether the frame was sent."""
         with self._lock:
             self._rest = self._push(self._rest)
-            if not self._rest:
-                rest = self._push(frame)
-                self._rest = rest if len(rest) < len(frame) else b""
+            if self._rest:
+                return False
+            rest = self._push(frame)
+            self._rest = rest if len(rest) < len(frame) else b""
+            return len(rest) < len(frame)
 
     def _push(self, data: bytes) -> bytes:
         """Sends what the socket accepts, and returns the rest."""
@@ -72,6 +77,8 @@ class Inbox:
         self._poller = select.poll()
         self._poller.register(descriptor, select.POLLIN)
         self._turn: float | None = None
+        self._decoder = Decoder(WORK_FRAME_LIMIT)
+        self._received: deque[Frame] = deque()
         self.turns = 0
 
     def turn_every(self, seconds: float) -> None:
@@ -79,16 +86,25 @@ class Inbox:
         self._turn = seconds * 1000
 
     def __iter__(self) -> Iterator[Frame]:
-        decoder = Decoder(WORK_FRAME_LIMIT)
         while True:
             self.turns += 1
             # Not a blocking recv: the kernel would wake it whenever the node has read what this process sent.
             if not self._poller.poll(self._turn):
                 continue
-            for frame in decoder.feed(receive(self._descriptor)):
-                if isinstance(frame, BadFrame):
-                    raise RuntimeError(f"the node sent a bad frame: {frame.why}")
-                yield frame
+            self.receive()
+            yield from self.received()
+
+    def receive(self) -> None:
+        """Reads what the node has sent; waits if there is nothing."""
+        for frame in self._decoder.feed(receive(self._descriptor)):
+            if isinstance(frame, BadFrame):
+                raise RuntimeError(f"the node sent a bad frame: {frame.why}")
+            self._received.append(frame)
+
+    def received(self) -> Iterator[Frame]:
+        """Iterates over the frames that were read; those that the caller leaves come first next time."""
+        while self._received:
+            yield self._received.popleft()
 
 
 class StackFile:
@@ -170,7 +186,8 @@ class Pulse(threading.Thread):
                 self._worker.report()
             elif isinstance(frame, Frame) and frame.kind == "CANCEL":
                 body = frame.read()
-                self._worker.cancel(body["id"], body["fence"])
+                end = self._worker.expire if body.get("late") else self._worker.cancel
+                end(body["id"], body["fence"])
             elif isinstance(frame, Frame) and frame.kind == "STACKS":
                 stacks = True  # one dump answers every request that waited while C code held the interpreter
         if stacks:

@@ -302,6 +302,12 @@ def _is_paused(facts: Facts, crew: str) -> bool:
     return any(pause.scope in ("*", crew) for pause in facts.pauses)
 
 
+def _why_not_killed(worker: NodeWorker, doing: str) -> str:
+    if worker.concurrency == 1:
+        return f"{doing}, but uses CPU time, so it is not killed"
+    return f": one of its {jobs(worker.in_hand)} blocks the event loop, and the others wait; their timeouts apply"
+
+
 def _worker(facts: Facts, worker: NodeWorker) -> Iterator[Finding]:
     name = worker.component.removeprefix("worker:")
     if worker.flags and worker.status in AT_WORK:
@@ -311,8 +317,10 @@ def _worker(facts: Facts, worker: NodeWorker) -> Iterator[Finding]:
             cause="stuck",
             about=worker.component,
             short=f"{name} is {worker.flags[0]}",
-            text=f"{worker.component} is {', '.join(worker.flags)}{doing}, but uses CPU time, so it is not killed",
-            remedy=f"wait, or {facts.command(f'restart {name}')}",
+            text=f"{worker.component} is {', '.join(worker.flags)}{_why_not_killed(worker, doing)}",
+            remedy=f"wait, or {facts.command(f'restart {name}')}"
+            if worker.concurrency == 1
+            else f"{facts.command(f'stack {name}')} shows the code that blocks: await it, or use asyncio.to_thread",
         )
     if worker.budget is None or worker.status == Status.FAILED or not worker.restart_count:
         return

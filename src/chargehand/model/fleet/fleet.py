@@ -213,6 +213,11 @@ class Fleet(Roster):
     def began(self, component: str, job: str, timeout: float | None, now: float, others: Collection[str] = ()) -> None:
         """Records that the worker was given this job, and the others of its batch."""
         place = self.places[component]
+        if place.concurrency > 1:
+            place.sleep_at = None
+            if self._slots.began(place, job, timeout, now):
+                self._watch.turned(place, now)
+            return
         place.job, place.endless = job, timeout is None
         if others:
             place.others.update(others)
@@ -248,12 +253,26 @@ class Fleet(Roster):
                 place.cancel_at = now + self._liveness.cancel if place.recalled else None
         self._watch.turned(place, now)
 
+    def slot_ended(self, component: str, job: str, now: float, *, work: bool = True) -> bool:
+        """Records that one of several jobs (`work`) or a call of `discover` has ended; returns whether the worker may
+        receive another job."""
+        place = self.places[component]
+        self._slots.ended(place, job)
+        if work:
+            place.jobs += 1
+            rest = self.crews[place.crew].idle_exit
+            place.rest_at = None if rest is None else now + rest
+        self._watch.turned(place, now)
+        return place.status in AT_WORK and place.verdict is None and not self._worn(place)
+
     def cancel(self, component: str, job: str, now: float) -> list[Action]:
         """Cancels a job that this worker holds; the worker is replaced if the job does not end in time."""
         place = self.places[component]
         has = job == place.job or job in place.others
         if not has or place.status not in AT_WORK or place.verdict is not None or job in place.recalled:
             return []
+        if place.slots:
+            return self._slots.cancel(place, job, now)
         place.recalled.add(job)
         if place.cancel_at is None:
             place.cancel_at = now + self._liveness.cancel
@@ -349,6 +368,9 @@ class Fleet(Roster):
             self.start(place)
         elif place.press_at is not None and place.press_at <= now:
             return self._ending.press(place, now)
+        elif place.slots and place.job_until is not None and place.job_until <= now:
+            late = self._slots.due(place, now)
+            return self._ending.condemn(place, late, now) if isinstance(late, Reason) else late
         elif place.job_until is not None and place.job_until <= now:
             return self._ending.condemn(place, Reason.JOB_TIMEOUT, now)
         elif place.cancel_at is not None and place.cancel_at <= now:

@@ -184,6 +184,13 @@ class CancelJob(msgspec.Struct, frozen=True):
     job: str
 
 
+class ExpireJob(msgspec.Struct, frozen=True):
+    """Notify the worker that one of several jobs (or its call of `discover`) has exceeded its timeout."""
+
+    component: str
+    job: str
+
+
 class Dismiss(msgspec.Struct, frozen=True):
     """Give this worker no more jobs; it may finish those it holds."""
 
@@ -281,6 +288,7 @@ Action = (
     | Ask
     | SetPaused
     | CancelJob
+    | ExpireJob
     | Dismiss
     | DumpStacks
     | Terminate

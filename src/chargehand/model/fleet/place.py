@@ -36,12 +36,35 @@ class Shortage(StrEnum):
     """The crew declares more than the limit, or more than any GPU of the node has."""
 
 
+class Slot(msgspec.Struct):
+    """The deadlines of one of several jobs that a worker performs at the same time."""
+
+    until: float | None
+    """When its timeout is over; None: it has none."""
+    end_at: float | None = None
+    """When the worker is replaced if the job, which was asked to end, has not ended."""
+    expired: bool = False
+    """Whether it was asked to end because of its timeout."""
+
+    @property
+    def due(self) -> float | None:
+        """The next deadline."""
+        return self.until if self.end_at is None else self.end_at
+
+    def shift(self, late: float) -> None:
+        """Extends the deadlines."""
+        self.until = None if self.until is None else self.until + late
+        self.end_at = None if self.end_at is None else self.end_at + late
+
+
 class Place(msgspec.Struct):
     """One worker's place, across all its incarnations. Times are monotonic seconds; None: nothing is planned."""
 
     component: str
     crew: str
     index: int
+    concurrency: int = 1
+    """How many jobs it performs at the same time."""
     status: Status = Status.STOPPED
     reason: Reason | None = None
     """Why the worker is not running, or last was not."""
@@ -92,8 +115,11 @@ class Place(msgspec.Struct):
     stalled: bool = False
     job: str | None = None
     others: set[str] = msgspec.field(default_factory=set[str])
-    """The other jobs of its batch."""
+    """The other jobs of its batch, or those that it performs at the same time."""
+    slots: dict[str, Slot] = msgspec.field(default_factory=dict[str, Slot])
+    """With `concurrency`: the jobs that it performs, and a call of `discover`."""
     job_until: float | None = None
+    """When its job times out; with `concurrency`, the next deadline of a slot, or an earlier time."""
     recalled: set[str] = msgspec.field(default_factory=set[str])
     """The jobs it holds that were cancelled."""
     cancel_at: float | None = None
@@ -144,6 +170,15 @@ class Place(msgspec.Struct):
         return f"{self.job} and {len(self.others)} more" if self.others else self.job
 
     @property
+    def blamed(self) -> set[str] | None:
+        """The jobs because of which the worker is replaced; None: all that it holds."""
+        if self.verdict is Reason.CANCELLED:
+            return self.recalled
+        if self.verdict is Reason.JOB_TIMEOUT and self.slots:
+            return {job for job, slot in self.slots.items() if slot.expired}
+        return None
+
+    @property
     def flags(self) -> tuple[str, ...]:
         """The flags shown beside the status."""
         return tuple(name for name in ("unresponsive", "stalled") if getattr(self, name))
@@ -175,6 +210,8 @@ class Place(msgspec.Struct):
             moment = getattr(self, name)
             if moment is not None:
                 setattr(self, name, moment + late)
+        for slot in self.slots.values():
+            slot.shift(late)
 
     def begin(self, now: float, load_limit: float) -> None:
         """Resets the place for a new process."""
@@ -200,6 +237,6 @@ class Place(msgspec.Struct):
         """Clears what concerned the process, which has ended."""
         self.pid = self.ready_at = self.well_at = self.look_at = self.sleep_at = self.press_at = None
         self.job_until = self.cancel_at = None
-        self.job, self.others, self.recalled, self.endless = None, set(), set(), False
+        self.job, self.others, self.recalled, self.slots, self.endless = None, set(), set(), {}, False
         self.gpus = ()
         self.unresponsive = self.stalled = False

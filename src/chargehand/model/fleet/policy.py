@@ -56,10 +56,14 @@ class LivenessPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """Without a job timeout: a worker that makes no progress and uses no CPU time for this long is hung."""
     stalled: float = 600.0
     """Without a job timeout: a worker that makes no progress for this long, but uses CPU time, is flagged."""
+    lag: Annotated[float, msgspec.Meta(ge=0.1)] = 3.0
+    """With `concurrency`: a worker that holds jobs, and whose event loop does not run for this long, is flagged
+    `stalled` and receives no more jobs until the loop runs again."""
     stacks: float = 0.25
     """How long a worker that is about to be killed may take to write its stack traces."""
     cancel: float = 10.0
-    """How long a cancelled job may take to end before its worker is replaced."""
+    """How long a cancelled job, or with `concurrency` one that has exceeded its timeout, may take to end before its
+    worker is replaced."""
     grace: float = 10.0
     """How long a job may take to finish when its worker is asked to stop."""
     terminate: float = 2.0
@@ -90,6 +94,8 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     gpu_memory: int | None = None
     gpus: Need | None = None
     """The GPUs that each worker needs; None if the node assigns none."""
+    concurrency: int = 1
+    """How many jobs a worker performs at the same time."""
 
 
 class History(msgspec.Struct):

@@ -35,6 +35,7 @@ from chargehand.model.fleet.policy import (
     Terms,
     after_crash,
 )
+from chargehand.model.fleet.slots import Slots
 from chargehand.model.fleet.watch import Watch
 
 AT_WORK = (Status.HEALTHY, Status.PAUSED)
@@ -53,6 +54,7 @@ class Roster:
     ) -> None:
         self.crews, self._restart, self._liveness, self._jitter = dict(crews), restart, liveness, jitter
         self._watch, self._ending, self._breakers = Watch(liveness), Ending(liveness), Breakers(restart)
+        self._slots = Slots(liveness)
         self._admission = Admission(starts, self.crews)
         self._pauses: Collection[str] = ()
         self._begun = self.stopping = False
@@ -70,7 +72,7 @@ class Roster:
 
     def add(self, crew: str, index: int) -> Place:
         """Adds an empty place."""
-        place = Place(f"worker:{crew}:{index}", crew, index)
+        place = Place(f"worker:{crew}:{index}", crew, index, concurrency=self.crews[crew].concurrency)
         place.life = self._lives.get(place.component, 0)
         place.restarts_total = self._totals.get(place.component, 0)
         place.paused = self._is_paused(place)

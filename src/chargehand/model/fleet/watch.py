@@ -39,6 +39,8 @@ class Watch:
             return []
         if place.job is None:
             return Reason.HUNG if now - place.turned_at >= self._policy.idle else []
+        if place.slots and now - place.turned_at >= self._policy.lag:
+            place.stalled = True  # a job blocks the event loop, which would have advanced the counter
         if not place.endless:
             return []  # the job's timeout applies
         if place.still_cpu is None or now - place.still_since >= self._policy.still:
@@ -106,5 +108,5 @@ class Watch:
         if abs(cpu - place.still_cpu) <= IDLE_CPU + IDLE_SHARE * passed:
             return Reason.HUNG
         place.still_cpu, place.still_since = cpu, now
-        place.stalled = now - place.turned_at >= self._policy.stalled
+        place.stalled |= now - place.turned_at >= self._policy.stalled
         return None

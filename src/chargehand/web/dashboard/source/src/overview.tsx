@@ -343,6 +343,15 @@ function scopesOf({ component, node, crew }: Worker): string[] {
 }
 
 function Doing({ worker }: { worker: Worker }) {
+  if (worker.current_job && worker.concurrency > 1) {
+    const share = { done: worker.in_hand, total: worker.concurrency, stage: null, detail: null };
+    return (
+      <div class="doing">
+        <div class="line"><span>{worker.in_hand} of {worker.concurrency} jobs</span></div>
+        <Bar progress={share} label={`Jobs in hand of ${worker.component}`} />
+      </div>
+    );
+  }
   if (worker.current_job) {
     const words = worker.progress ? progressWords(worker.progress) : plain(worker.current_job);
     return (

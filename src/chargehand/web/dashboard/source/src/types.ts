@@ -462,6 +462,8 @@ export interface NodeWorker {
   pid: number | null;
   current_job: string | null;
   batch_jobs: string[];
+  in_hand: number;
+  concurrency: number;
   progress: Progress | null;
   memory: number | null;
   gpus: WorkerGpu[];
@@ -734,6 +736,8 @@ export interface WorkerBody {
   pid: number | null;
   current_job: string | null;
   batch_jobs: string[];
+  in_hand: number;
+  concurrency: number;
   progress: Progress | null;
   memory: number | null;
   gpus: WorkerGpu[];
@@ -827,6 +831,9 @@ export interface WorkerStatus {
   progress: Progress | null;
   memory: number | null;
   gpus: WorkerGpu[];
+  in_hand: number;
+  concurrency: number;
+  batch_jobs: string[];
   jobs: number | null;
   budget: RestartBudget | null;
   restart_in_s: number | null;

@@ -48,6 +48,25 @@ export function WorkerPage({ name }: { name: string }) {
   );
 }
 
+/** The jobs of a worker that performs several at the same time. */
+function InHand({ worker }: { worker: Worker }) {
+  const names = worker.batch_jobs.length ? worker.batch_jobs : worker.current_job ? [worker.current_job] : [];
+  const more = worker.in_hand - names.length;
+  return (
+    <section aria-labelledby="now">
+      <h2 id="now">
+        Jobs in hand: {worker.in_hand} of {worker.concurrency}
+      </h2>
+      <ul class="in-hand">
+        {names.map((job) => (
+          <li key={job}><a href={toJob(job)}>{plain(job)}</a></li>
+        ))}
+        {more > 0 && <li class="soft">and {more} more</li>}
+      </ul>
+    </section>
+  );
+}
+
 function Facts({ worker, name, told }: { worker: Worker; name: string; told: WorkerHistory | null }) {
   return (
     <>
@@ -56,7 +75,8 @@ function Facts({ worker, name, told }: { worker: Worker; name: string; told: Wor
         <p class="trouble">{worker.text ?? worker.reason}</p>
       )}
       {worker.status === "asleep" && worker.shortage && <p class="trouble">{worker.text}</p>}
-      {worker.current_job && (
+      {worker.concurrency > 1 && worker.in_hand > 0 && <InHand worker={worker} />}
+      {worker.concurrency === 1 && worker.current_job && (
         <section aria-labelledby="now">
           <h2 id="now">
             Current job: <a href={toJob(worker.current_job)}>{plain(worker.current_job)}</a>
