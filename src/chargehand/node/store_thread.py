@@ -109,7 +109,14 @@ class Looked(msgspec.Struct, frozen=True):
     """How many seconds it took; None if the main thread has not asked."""
 
 
-News = Opened | Recovered | LostClaims | Comparison | Result | Failure | Unusable | OthersWrote | Looked
+class Unanswered(msgspec.Struct, frozen=True):
+    """Reports callers whose jobs are durable, and that could not be answered at once."""
+
+    enqueued: tuple[Any, ...]
+    """As in Result."""
+
+
+News = Opened | Recovered | LostClaims | Comparison | Result | Failure | Unusable | OthersWrote | Looked | Unanswered
 
 
 class StoreThread(threading.Thread):
@@ -127,11 +134,13 @@ class StoreThread(threading.Thread):
         fingerprints: Callable[[], dict[str, str]],
         waits: Callable[[Any], bool],
         policy: JobPolicy = DEFAULT_POLICY,
+        answer: Callable[[Result], tuple[Any, ...]] = lambda _: (),
     ) -> None:
+        """`answer` answers callers after a commit, and returns what the main thread must answer instead."""
         super().__init__(name="store", daemon=True)
         self._open, self._holder, self._crews, self._about = open_store, holder, crews, about
         self._retention, self._fingerprints, self._waits = retention, fingerprints, waits
-        self._policy = policy
+        self._policy, self._answer = policy, answer
         self._inbox: SimpleQueue[Batch | Recover | Look | None] = SimpleQueue()
         self._spare, self._earlier_was_asked = spare, earlier_was_asked
         self._died: tuple[str, ...] = ()
@@ -208,7 +217,10 @@ class StoreThread(threading.Thread):
                 continue
             news = self._turn(store, todo)
             self._follow(store)
+            # The main thread wakes up while this one answers; a caller that wakes up may take this one's core.
             self._report(news)
+            if isinstance(news, Result) and (left := self._answer(news)):
+                self._tell(Unanswered(left))
         self._leave(store)
 
     def _turn(self, store: Store, batch: Batch) -> Result | Failure:
