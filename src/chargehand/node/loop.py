@@ -66,8 +66,8 @@ class Channel:
         self._unsent = bytearray()
         self.open = True
         self._guard = threading.Lock()
-        """Held while the descriptor is closed, examined or written to: after the close, the number may belong to another
-        socket, and two threads may send."""
+        """Held while the descriptor is closed, examined or written to: two threads may send, and after the close the
+        number may belong to another socket."""
         self.deaf = False
         self.on_sent: Callable[[], None] | None = None
         """Called when the send buffer is empty again."""
