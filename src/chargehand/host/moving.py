@@ -5,7 +5,7 @@ from contextlib import ExitStack, closing, contextmanager
 
 from chargehand import clock
 from chargehand.errors import StoreError
-from chargehand.host import nodelock
+from chargehand.host import nodelock, restart_plan
 from chargehand.stores import open_reader, open_writer
 from chargehand.stores.location import Location
 from chargehand.stores.moving import Move, Moved, Reader, Report
@@ -36,7 +36,7 @@ def move(source: Location, target: Location, report: Report, *, start_over: bool
 def _node_lock(store: Location) -> Generator[None]:
     """Holds the node lock for the block. Raises StoreError if a node has it, or if a host is about to start one."""
     with refusals(store.node):
-        plan = nodelock.announced(store)
+        plan = restart_plan.announced(store)
         lock = None if plan is not None else nodelock.take(store)
     if lock is None:
         if plan is not None:
