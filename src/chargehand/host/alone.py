@@ -33,7 +33,7 @@ class Traces(NamedTuple):
     @classmethod
     def now(cls) -> "Traces":
         """Returns what there is now."""
-        with open(f"/proc/self/task/{threading.main_thread().native_id}/children") as file:
+        with open(f"/proc/self/task/{os.getpid()}/children") as file:
             children = file.read()
         numbers = sorted(signal.valid_signals())
         return cls(
