@@ -216,6 +216,7 @@ class Node:
             waits,
             plan.jobs,
             answer_at_once,
+            self._location.written,
         )
 
     def _spare(self) -> tuple[str, ...]:

@@ -89,4 +89,5 @@ def answer_at_once(result: Result) -> tuple[Answered, ...]:
 
 
 def _durable(token: Token, enqueued: Sequence[Enqueued]) -> bytes:
-    return encode("REPLY", {"call": token[1], "enqueued": [[job.id, job.created] for job in enqueued]})
+    body = {"call": token[1], "enqueued": [(job.id, job.created) for job in enqueued]}
+    return b"REPLY|%b\n" % msgspec.json.encode(body)

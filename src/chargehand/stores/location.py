@@ -35,6 +35,11 @@ class Location(Beside, msgspec.Struct, frozen=True):
         return str(self.path) if self.server is None else self.server.url
 
     @property
+    def written(self) -> Path | None:
+        """The file that every write to the store changes; None for a store on a server."""
+        return Path(f"{self.path}-wal") if self.server is None else None
+
+    @property
     def in_state_folder(self) -> bool:
         """Whether the files are those of a store on a server; `server` is unknown if only a file was found."""
         return self.path.name == _STATE and self.path.parents[1].name == _FOLDER
