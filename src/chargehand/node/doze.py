@@ -1,4 +1,4 @@
-"""Lets the store thread of an idle node sleep until another process writes to the store, instead of looking each second.
+"""Lets the store thread of an idle node sleep until another process writes to the store, instead of looking often.
 
 inotify reports a write before its commit, and the thread's own ones, too. So what was reported is a reason to look a
 little later, never an answer.
