@@ -8,7 +8,6 @@ import msgspec
 
 from chargehand import Chargehand, RestartPolicy, clock
 
-
 SPEC = "BENCH_SPEC"
 """The environment variable that contains the configuration of an application as JSON."""
 

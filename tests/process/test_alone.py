@@ -4,7 +4,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -99,7 +99,7 @@ def test_an_application_that_would_miss_its_process_keeps_it(world: World, what:
 
 
 @contextmanager
-def handler_of(number: int) -> Iterator[None]:
+def handler_of(number: int) -> Generator[None]:
     before = signal.signal(number, lambda *_: None)
     try:
         yield
