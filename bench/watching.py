@@ -25,7 +25,7 @@ from chargehand import clock
 from chargehand.live.bodies import WorkerBody
 from chargehand.live.broker import Broker
 from chargehand.model.status import Progress, RestartBudget
-from chargehand.node.loop import Channel, Loop
+from chargehand.node.loop import Channel, Loop, one_by_one
 from chargehand.node.subscribers import Subscribers
 from chargehand.protocol.control import FRAME_LIMIT, Call, address_of
 from chargehand.protocol.frame import BadFrame, Frame
@@ -160,7 +160,9 @@ class Pretender(threading.Thread):
         return 0
 
     def _accept(self, _: int) -> None:
-        Channel(self._loop, self._listener.accept()[0], FRAME_LIMIT, self._called, self._outlets.unsubscribe)
+        Channel(
+            self._loop, self._listener.accept()[0], FRAME_LIMIT, one_by_one(self._called), self._outlets.unsubscribe
+        )
 
     def _called(self, channel: Channel, frame: Frame | BadFrame) -> None:
         assert isinstance(frame, Frame)

@@ -1,6 +1,6 @@
 """What the tests of the ledger share: ledgers with workers, claims, requests and answers of a store."""
 
-from collections.abc import Container
+from collections.abc import Collection, Container
 from typing import Any
 
 import msgspec
@@ -8,17 +8,25 @@ import msgspec
 from chargehand.model.batch import Grant, Request, Result
 from chargehand.model.job import (
     Claim,
+    JobPolicy,
     NewJob,
 )
-from chargehand.model.ledger import Ledger, Todo
+from chargehand.model.ledger import Hand, Ledger, Todo
 from chargehand.model.search import Look
 
 T = 1000.0
 
 
-def ledger(*crews: str, batching: dict[str, tuple[int, float]] | None = None, awaited: Container[str] = ()) -> Ledger:
+def ledger(
+    *crews: str,
+    batching: dict[str, tuple[int, float]] | None = None,
+    awaited: Container[str] = (),
+    most_in_hand: int = 1,
+    limited: Collection[str] = (),
+) -> Ledger:
     names = [(crew, f"queue-{crew}") for crew in crews or ("a",)]
-    return Ledger(names, lambda: 0.0, T, batching=batching, awaited=awaited)
+    policy = JobPolicy(most_in_hand=most_in_hand)
+    return Ledger(names, lambda: 0.0, T, batching=batching, awaited=awaited, policy=policy, limited=limited)
 
 
 def claims(*numbers: int, crew: str = "a", **about: Any) -> tuple[Claim, ...]:
@@ -44,8 +52,10 @@ def grant(of: Ledger, *numbers: int, crew: str = "a", next_in_ms: int | None = N
 
 
 def named(todo: Todo | None) -> str:
-    """What was handed out, as words: ids, with blanks between those that go together."""
+    """What was handed out, as words: ids, with blanks between those that go together, and + before those for later."""
     assert not isinstance(todo, Look)
+    if isinstance(todo, Hand):
+        return " ".join([*([] if todo.first is None else [todo.first.id]), *(f"+{claim.id}" for claim in todo.ahead)])
     return "nothing" if todo is None else " ".join(claim.id for claim in (todo if isinstance(todo, list) else [todo]))
 
 

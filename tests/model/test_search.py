@@ -7,7 +7,7 @@ import pytest
 from ledger_builders import T, claims
 
 from chargehand.model.batch import Grant, Result
-from chargehand.model.job import Claim, Crashed, Done, Interrupted, State
+from chargehand.model.job import Claim, Crashed, Done, Interrupted, JobPolicy, State
 from chargehand.model.ledger import Ledger
 from chargehand.model.search import ENOUGH, LONGEST_PAUSE, OVERDUE, PAGE, PASS_ON_AFTER, DiscoveryPolicy, Look, Search
 
@@ -367,7 +367,7 @@ def test_one_that_is_paused_and_resumed_while_it_looks_is_handed_one_thing_at_a_
 
 # spec: WK-8
 def test_what_waits_in_memory_is_cancelled_unattempted_and_who_has_the_others_is_said() -> None:
-    made = Ledger([("a", "queue-a")], lambda: 0.0, T)
+    made = Ledger([("a", "queue-a")], lambda: 0.0, T, policy=JobPolicy(most_in_hand=1))
     made.welcome("w0", "a", T)
     made.pools["a"].mean = 0.001
     assert grant(made, 1, 2, 3) == ["w0 job-1"]

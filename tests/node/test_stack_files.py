@@ -37,7 +37,7 @@ def test_a_worker_that_has_another_file_in_place_of_its_stacks_is_not_signalled(
     pipe: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with subprocess.Popen(command, pass_fds=[asked], **pipe) as process:
         child: Any = Child(process.pid)
-        handle = Handle("worker:do:0", "do", child, crash, asked, None)  # pyright: ignore[reportArgumentType]
+        handle = Handle("worker:do:0", "do", child, crash, asked, None, None)  # pyright: ignore[reportArgumentType]
         assert process.stdout is not None
         assert process.stdin is not None
         process.stdout.readline()
@@ -58,7 +58,7 @@ def test_a_request_does_not_repeat_the_last_dump_of_a_worker() -> None:
     crash, asked = os.memfd_create("crash"), os.memfd_create("asked")
     fcntl.fcntl(asked, fcntl.F_SETFL, os.O_APPEND)
     child: Any = Child(os.getpid())
-    handle = Handle("worker:do:0", "do", child, crash, asked, None)  # pyright: ignore[reportArgumentType]
+    handle = Handle("worker:do:0", "do", child, crash, asked, None, None)  # pyright: ignore[reportArgumentType]
     os.write(asked, b"requested")
     assert handle.stacks() == "", "a requested dump is no part of a crash"
     os.write(crash, b"Fatal")
@@ -76,7 +76,7 @@ def test_a_dump_that_ends_while_the_node_looks_is_returned_whole(monkeypatch: py
     crash, asked = os.memfd_create("crash"), os.memfd_create("asked")
     fcntl.fcntl(asked, fcntl.F_SETFL, os.O_APPEND)
     child: Any = Child(os.getpid())
-    handle = Handle("worker:do:0", "do", child, crash, asked, None)  # pyright: ignore[reportArgumentType]
+    handle = Handle("worker:do:0", "do", child, crash, asked, None, None)  # pyright: ignore[reportArgumentType]
     rest: list[bytes] = []
 
     def signal_state(pid: int, number: int) -> SignalState:

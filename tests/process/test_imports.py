@@ -116,6 +116,7 @@ def test_a_worker_loads_few_modules() -> None:
         "chargehand.worker",
         "chargehand.worker.failures",
         "chargehand.worker.forked",
+        "chargehand.worker.hand",
         "chargehand.worker.main",
         "chargehand.worker.perform",
         "chargehand.worker.pulse",

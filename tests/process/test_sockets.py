@@ -57,7 +57,7 @@ def test_health_is_dropped_not_torn_when_the_node_does_not_read(  # spec: WP-5
 
 def channel(loop: Loop, sock: socket.socket, got: Got, limit: int = 1 << 22) -> tuple[Channel, list[str]]:
     ended: list[str] = []
-    made = Channel(loop, sock, limit, lambda _, frame: got.append(frame), lambda _: ended.append("end"))
+    made = Channel(loop, sock, limit, lambda _, frames: got.extend(frames), lambda _: ended.append("end"))
     return made, ended
 
 

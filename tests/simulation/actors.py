@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from chargehand.model.fleet.usage import ThreadUsage, Usage
 from chargehand.model.job import Claim, Done, Found, Outcome
-from chargehand.model.ledger import Todo
+from chargehand.model.ledger import Begun, Hand, Todo
 from chargehand.model.search import Look
 
 if TYPE_CHECKING:
@@ -49,6 +49,10 @@ class Worker:
         self.memory = 100 << 20
         self.hand: dict[str, Claim] = {}
         """What it performs, by the job's id; several in crews that take several at once."""
+        self.ahead: list[Claim] = []
+        """Short jobs that it was sent and has not begun: it takes a permit for each, unless the node takes it back."""
+        self.halted = False
+        """It failed a job, and begins no other of those that it has until it is handed one."""
         self.look: Look | None = None
         self.cancelled: set[tuple[str, int]] = set()
         """Jobs, and the numbers of their claims, of which the node said that a person cancelled them."""
@@ -236,17 +240,42 @@ class Worker:
 
     def receive(self, todo: Todo) -> None:
         """A job came, or several, or the wish that it looks for some."""
+        if isinstance(todo, Hand):
+            self.ahead.extend(todo.ahead)
+            if todo.first is None:
+                self.begin_next()
+                return
+            todo = todo.first
         if isinstance(todo, Look):
             self.look = todo
         else:
+            self.halted = False
             claims = todo if isinstance(todo, list) else [todo]
             self.hand = {claim.id: claim for claim in claims}
+        self._begin(todo)
+
+    def _begin(self, todo: Begun) -> None:
         if self.stuck or not self.runs:
             return
         self.turn()
         self.report()
         self.use(0.8)
         self.world.fates.begin(self, todo)
+
+    def begin_next(self) -> None:
+        """It takes the next permit, if there is one and nothing else to do."""
+        if self.runs and self.ahead and not (self.busy or self.halted or self.stuck or self.mute or self.leaving):
+            claim = self.ahead.pop(0)
+            self.world.note(f"{self} begins job {claim.id}, claim {claim.number}")
+            self.world.oracle.begins(self, claim)
+            self.hand = {claim.id: claim}
+            self._begin(claim)
+
+    def give_back(self) -> int:
+        """The node takes back the permits that it has not taken: how many."""
+        count = len(self.ahead)
+        self.ahead.clear()
+        return count
 
     def outcome(self, claim: Claim, outcome: Outcome | None = None) -> None:
         """The attempt ends, and the node is told."""
@@ -258,8 +287,19 @@ class Worker:
         if not self.hand:
             self._through()
         self.tell("outcome", claim.id, claim.number, outcome)
-        if not self.hand:
+        if self.hand:
+            return
+        self.halted = not isinstance(outcome, Done)
+        if self.ahead and not self.halted:
+            self.world.after(self.world.chance.choice([0.0, 0.0, 0.0, 0.0003]), self._goes_on)
+        else:
             self.report()
+            self.rest()
+
+    def _goes_on(self) -> None:
+        """It begins its next job, if it still has one."""
+        self.begin_next()
+        if not self.busy and self.runs:
             self.rest()
 
     def found(self, items: list[Found] | None, more: bool = False) -> None:

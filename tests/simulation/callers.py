@@ -42,6 +42,8 @@ class Callers:
             )
             for n in range(count or self._chance.choice(profile.batches))
         ]
+        if profile.most_in_hand > 1:  # jobs of different priority or time are not handed out together
+            options = {"priority": jobs[0].priority, "delay_ms": jobs[0].delay_ms, **options}
         jobs = [msgspec.structs.replace(job, **options) for job in jobs]
         with world.stage.people.transaction() as tx:
             tx.jobs.enqueue(jobs)
@@ -58,6 +60,9 @@ class Callers:
 
             node.order(hint)
         return [job.id for job in jobs]
+
+    def _urgent(self) -> None:
+        self.enqueue(self._chance.choice([1, 3]), priority=9, delay_ms=0)
 
     def _poison(self) -> None:
         self._world.fates.poison.update(self.enqueue(1, timeout_ms=None))

@@ -30,7 +30,7 @@ from chargehand.model.fleet.lifecycle import (
     Tick,
 )
 from chargehand.model.fleet.policy import LivenessPolicy, RestartPolicy, StartPolicy, Terms
-from chargehand.model.job import Claim, Done, NewJob, Outcome, RetryLater, Stopped
+from chargehand.model.job import Claim, Done, JobPolicy, NewJob, Outcome, RetryLater, Stopped
 from chargehand.model.lease import CutOff, longest_end
 from chargehand.model.ledger import Ledger, Todo
 from chargehand.model.records import CrewRow, Holder, NodeAbout
@@ -133,8 +133,9 @@ class Node:
         self.fleet = Fleet(terms, LIFTED, liveness, StartPolicy(), world.jitter.random)
         limited = {crew.name for crew in crews if crew.limit is not None or crew.limit_per_key is not None}
         self.ledger = Ledger(
-            [(crew.name, crew.name) for crew in crews], world.jitter.random, world.now, limited=limited
-        )
+            [(crew.name, crew.name) for crew in crews], world.jitter.random, world.now, limited=limited,
+            policy=JobPolicy(most_in_hand=1),
+        )  # fmt: skip
         self.looks, self._looking = Looks(), False
         self.cut_off = CutOff(liveness.lease, longest_end(liveness), world.now) if stops else None
         self._stopping_crews = frozenset(crew.name for crew in crews if crew.stops)

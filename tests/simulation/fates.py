@@ -7,7 +7,7 @@ from actors import Worker
 from performances import Claims, Performances
 
 from chargehand.model.job import Claim
-from chargehand.model.ledger import Todo
+from chargehand.model.ledger import Begun
 from chargehand.model.search import Look
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class Fates(Performances):
         self.scripted: dict[str, Callable[[Worker, Claim], None]] = {}
         """Jobs, or items, whose fate is told by a scenario instead of drawn."""
 
-    def begin(self, worker: Worker, todo: Todo) -> None:
+    def begin(self, worker: Worker, todo: Begun) -> None:
         """How this goes."""
         if isinstance(todo, Look):
             self._look(worker, todo)

@@ -106,12 +106,14 @@ class Node(Supervision):
         if self._looks_or_gathers:
             for component, todo in (*self.ledger.looks(now), *self.ledger.gathered(now)):
                 self.hand_out(component, todo)
+        self.call_back_due()
         self._readings.step()
         for crew in self._sleeping:
             self.ledger.pools[crew].asleep = self.fleet.could_wake(crew)
         self._plan(self.store.submit())
         waits = self.ledger.in_flight is not None or self.ledger._again_at > now  # for the store, or to try it again
         self.oracle.jobs.ahead.stepped(in_flight=waits, late=late)
+        self.oracle.hands_checked()
         if self.fleet.stopping:
             self._perhaps_end()
 
@@ -147,6 +149,8 @@ class Node(Supervision):
         if self._looks_or_gathers:
             others = (self.ledger.looks_due(), self.ledger.gathered_due())
             due_at = min(due_at, *(NEVER if moment is None else moment for moment in others))
+        recall_at = self.ledger.recalls_due()
+        due_at = due_at if recall_at is None else min(due_at, recall_at)
         # Once, twice: something was due while something else was done. Again and again: it is never done.
         self._wasted = self._wasted + 1 if due_at <= now else 0
         if self._wasted >= MOST_WASTED:
@@ -165,6 +169,7 @@ class Node(Supervision):
     def committed(self, batch: Batch, result: Result) -> None:
         """A batch is committed: who is handed what; what it means for pauses, sleepers, cancelled jobs and searches."""
         now = self.world.now
+        self.call_back(self.ledger.overtaken(result))
         self.oracle.jobs.ahead.confirmed(batch, result)
         for component, todo in self.ledger.confirm(result, now):
             self.hand_out(component, todo)
@@ -184,9 +189,11 @@ class Node(Supervision):
 
     def _cancelled(self, ids: Sequence[str]) -> None:
         """These are running, here or in memory, and are to end."""
+        self.call_back(self.ledger.hands_with(ids))
         for component, job in self.ledger.cancelled(ids, self.world.now):
             self.act(self.fleet.cancel(component, job, self.world.now))
         self.oracle.cancel_heard(ids)
+        self.spread()
 
     def wake(self, crew: str) -> None:
         """The application says that this crew would find something."""
@@ -199,8 +206,9 @@ class Node(Supervision):
     def apply_pauses(self) -> None:
         """What is paused, as the store says now."""
         scopes = frozenset(pause.scope for pause in self.world.stage.people.fleet.pauses())
+        self.call_back()
         self.oracle.paused(scopes)
-        for component, claim in self.ledger.pause(scopes, self.world.now):
+        for component, claim in (*self.ledger.pause(scopes, self.world.now), *self.ledger.spread(self.world.now)):
             self.hand_out(component, claim)
         self.tell(PausesChanged(scopes))
 
@@ -217,6 +225,7 @@ class Node(Supervision):
         """In order."""
         if not self.fleet.stopping:
             self.world.note("the node is asked to stop")
+            self.call_back()
             self.ledger.close(self.world.now)
             self.oracle.node_stops()
             self.tell(StopAsked())

@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from actors import Worker
+from actors import Message, Worker
 
 from chargehand.model.chores import QueueFound
 from chargehand.model.fleet.fleet import Fleet
 from chargehand.model.fleet.lifecycle import Action, Broken, Event, Framed, MoreTime, Status, Unsound
 from chargehand.model.fleet.policy import Terms
 from chargehand.model.held import Held, longest
-from chargehand.model.job import Claim, Found
-from chargehand.model.ledger import Ledger, Todo
+from chargehand.model.job import Claim, Done, Found, JobPolicy
+from chargehand.model.ledger import SUCCESSES, Hand, Ledger, Todo
 from chargehand.model.records import Discovery
 from chargehand.model.search import Look
 
@@ -35,8 +35,9 @@ class Hearing:
         self.fleet = Fleet(terms, profile.restart, profile.liveness, profile.starts, world.jitter.random)
         queues = [(crew, crew) for crew in terms]
         self.ledger = Ledger(
-            queues, world.jitter.random, world.now, profile.discovers, profile.batching, discovery=world.discovery
-        )
+            queues, world.jitter.random, world.now, profile.discovers, profile.batching, discovery=world.discovery,
+            policy=JobPolicy(most_in_hand=profile.most_in_hand),
+        )  # fmt: skip
         self.alive = True
         self.workers: dict[str, Worker] = {}
         self._acting = 0
@@ -60,7 +61,14 @@ class Hearing:
 
     def hand_out(self, component: str, todo: Todo) -> None:
         worker, now = self.workers[component], self.world.now
-        if isinstance(todo, Look):
+        if isinstance(todo, Hand):
+            if todo.first is not None:
+                self.world.note(f"{worker} gets job {todo.first.id}, claim {todo.first.number}")
+                self.oracle.handed(worker, [todo.first])
+                self._began(component, todo.first)
+            self.world.note(f"{worker} is sent ahead {', '.join(f'{c.id}, claim {c.number}' for c in todo.ahead)}")
+            self.oracle.sent_ahead(worker, todo.ahead)
+        elif isinstance(todo, Look):
             self.world.note(f"{worker} is to look after {todo.after}")
             self.oracle.asked_to_look(worker, todo)
             self.fleet.began(component, f"{todo.crew}/?", self.world.discovery.timeout, now)
@@ -71,16 +79,88 @@ class Hearing:
         else:
             self.world.note(f"{worker} gets job {todo.id}, claim {todo.number}")
             self.oracle.handed(worker, [todo])
-            timeout = None if todo.timeout_ms is None else todo.timeout_ms / 1000
-            self.fleet.began(component, todo.id, timeout, now)
+            self._began(component, todo)
         worker.receive(todo)
+
+    def _began(self, component: str, claim: Claim) -> None:
+        timeout = None if claim.timeout_ms is None else claim.timeout_ms / 1000
+        self.fleet.began(component, claim.id, timeout, self.world.now)
+
+    # jobs that workers have not begun
+
+    def call_back(self, components: Sequence[str] | None = None) -> None:
+        called = self.ledger.hands() if components is None else components
+        self.ledger.filling = False
+        for component in called:
+            worker = self.workers[component]
+            self._take_back(worker)
+            self._read(worker, "work")
+        self.ledger.filling = True
+
+    def call_back_due(self) -> None:
+        due = self.ledger.recalls(self.world.now)
+        if due:
+            self.call_back(due)
+            self.spread()
+
+    def spread(self) -> None:
+        for component, todo in self.ledger.spread(self.world.now):
+            self.hand_out(component, todo)
+
+    def dismiss(self, component: str) -> None:
+        self.ledger.dismiss(component)
+        if component in self.workers:
+            self._take_back(self.workers[component])
+
+    def _take_back(self, worker: Worker) -> None:
+        component, now = worker.component, self.world.now
+        held = self.ledger.held.get(component)
+        if held is None or not held.unsure:
+            return
+        count = worker.give_back()
+        self.oracle.called_back(worker, count)
+        if self.ledger.recalled(component, count, now):
+            self.fleet.ended(component, now, job=False)
+            self.act(self.fleet.let_go(component, now))
+        if self.ledger.filling:
+            self.spread()
+
+    def _ended_well(self, worker: Worker, messages: Sequence[Any]) -> None:
+        """Several jobs ended well, one after the other."""
+        now, component = self.world.now, worker.component
+        held = self.ledger.held[component]
+        for claim, (_, _, _, outcome) in zip([held.claim, *held.ahead], messages, strict=False):
+            self.world.note(f"{worker} ends job {claim.id}: Done, with others")
+            self.oracle.performed(worker, claim, outcome)
+        if not self.fleet.ended(component, now, jobs=len(messages)):
+            self.dismiss(component)
+        ends = [(outcome, None) for _, _, _, outcome in messages]
+        self._go_on(worker, self.ledger.finished_all(component, ends, now, worker.pid))
+
+    def _together(self, worker: Worker, messages: list[Message]) -> int:
+        """How many of these are good ends of its jobs, in order, that count together."""
+        held = self.ledger.held.get(worker.component)
+        if held is None or not held.ahead:
+            return 0
+        count = 0
+        for claim, message in zip([held.claim, *held.ahead], messages, strict=False):
+            if message[0] != "outcome" or message[1:3] != (claim.id, claim.number) or not isinstance(message[3], Done):
+                break
+            count += 1
+        return count
 
     def _read(self, worker: Worker, channel: str) -> None:
         messages = worker.work if channel == "work" else worker.pulse
         taken, messages[:] = messages[:], []
-        for message in taken:
+        while taken:
             if worker in self._deaf or not self.alive:
                 return
+            together = self._together(worker, taken) if channel == "work" else 0
+            if together:
+                done, taken = taken[:together], taken[together:]
+                self._ended_well(worker, done)
+                continue
+            message = taken.pop(0)
             if channel == "work":
                 self._worked(worker, message)
             else:
@@ -116,7 +196,8 @@ class Hearing:
             case ("outcome", job_id, number, outcome):
                 held = self.ledger.held.get(worker.component)
                 claim = held and held.find(job_id)
-                if held is None or claim is None or claim.number != number:
+                other = held is not None and held.ahead and claim is not held.claim
+                if held is None or claim is None or claim.number != number or other:
                     self._break(worker)
                 else:
                     self._outcome(worker, held, claim, outcome)
@@ -127,7 +208,8 @@ class Hearing:
         self.oracle.ready(worker)
         paused = self.fleet.places[worker.component].paused
         self.tell(Framed(worker.component, "paused" if paused else "healthy"))
-        claim = self.ledger.welcome(worker.component, worker.crew, self.world.now, str(worker.pid))
+        jobs = self.world.profile.crews[worker.crew].recycle_jobs
+        claim = self.ledger.welcome(worker.component, worker.crew, self.world.now, str(worker.pid), jobs)
         if claim is not None:
             self.hand_out(worker.component, claim)
 
@@ -147,25 +229,31 @@ class Hearing:
             )  # fmt: skip
             self.ledger.chore(QueueFound(worker.crew, page, search.looked_at), now, urgent=True)
         if not self.fleet.ended(component, now, job=False):
-            self.ledger.dismiss(component)
+            self.dismiss(component)
         self._go_on(worker, self.ledger.looked(component, now))
 
     def _go_on(self, worker: Worker, following: Todo | None) -> None:
+        held = self.ledger.held.get(worker.component)
+        continues = following is None or (isinstance(following, Hand) and following.first is None)
+        if held is not None and not held.others and continues:
+            self._began(worker.component, held.claim)
         if following is not None:
             self.hand_out(worker.component, following)
-        else:
+        elif held is None:
             self.act(self.fleet.let_go(worker.component, self.world.now))
 
     def _outcome(self, worker: Worker, held: Held, claim: Claim, outcome: Any) -> None:
         now, component = self.world.now, worker.component
         self.world.note(f"{worker} ends job {claim.id}: {type(outcome).__name__}")
+        if not isinstance(outcome, SUCCESSES):
+            self._take_back(worker)
         self.oracle.performed(worker, claim, outcome)
         if held.others:
             self.fleet.one_ended(component, claim.id, now)
             self.ledger.finished(component, outcome, now, worker.pid, claim.id)
             return
         if not self.fleet.ended(component, now):
-            self.ledger.dismiss(component)
+            self.dismiss(component)
         following = self.ledger.finished(component, outcome, now, worker.pid)
         self.replace_distrusted()
         self._go_on(worker, following)

@@ -7,9 +7,10 @@ from mutants_batches import BATCHES
 from mutants_cancel import CANCEL
 from mutants_cluster import CLUSTER_MUTANTS
 from mutants_discovery import DISCOVERY
+from mutants_hands import HANDS
 from mutants_liveness import LIVENESS
 from mutants_restarts import RESTARTS
 from mutants_trust import TRUST
 from mutants_work import WORK
 
-MUTANTS = (*WORK, *RESTARTS, *LIVENESS, *DISCOVERY, *CANCEL, *BATCHES, *TRUST, *CLUSTER_MUTANTS)
+MUTANTS = (*WORK, *RESTARTS, *LIVENESS, *DISCOVERY, *CANCEL, *BATCHES, *HANDS, *TRUST, *CLUSTER_MUTANTS)

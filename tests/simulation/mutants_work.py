@@ -193,7 +193,7 @@ WORK = (
     Mutant(
         name="a dead worker's job is forgotten",
         file="model/ledger.py",
-        old="            if self._record(claim, held.since, its, now, worker=worker, pid=pid) is State.FAILED:\n",
+        old="            if self._record(claim, now - held.since, its, now, worker=worker, pid=pid) is State.FAILED:\n",
         new="            if claim.failures > 99:\n",
         profile="poison",
         first=0,

@@ -16,6 +16,8 @@ from chargehand.model.search import Look
 from chargehand.model.trust import Distrust
 
 LONGEST_LOOK = 30.0
+CALLED_BACK = 0.010
+"""Seconds after which a job that waits in a hand for no good reason has been called back."""
 TROUBLED = 60.0
 """Seconds that a store which is slow or fails may need for what it otherwise does within two."""
 
@@ -63,7 +65,7 @@ class Oracle(LivenessPromises):
         worn = terms.recycle_jobs is not None and life.jobs >= terms.recycle_jobs
         large = terms.recycle_memory is not None and life.jobs > 0 and life.memory > terms.recycle_memory
         self.check(not worn and not large, f"{worker} gets {what} though it is to be recycled ({life.jobs} done)")
-        life.handed_at, life.idle_since = self.world.now, None
+        life.handed_at, life.idle_since, life.unsure = self.world.now, None, 0.0
         return life
 
     def handed(self, worker: Worker, claims: Sequence[Claim]) -> None:
@@ -80,14 +82,90 @@ class Oracle(LivenessPromises):
             heard = (claim.id, claim.number) in self._cancels
             self.check(not heard, f"{worker} gets job {claim.id}, though the node knows that it is cancelled")
             self.jobs.handed(claim)
-            life.hand[claim.id] = claim
+            life.hand[claim.id] = life.known[claim.id] = claim
         life.first = claims[0].id
         limits = [claim.timeout_ms for claim in claims if claim.timeout_ms is not None]
         life.limit = max(limits) / 1000 if len(limits) == len(claims) else None
         self.world.tally["jobs handed out"] += len(claims)
 
+    # short jobs that are sent ahead (WK-18)
+
+    def sent_ahead(self, worker: Worker, claims: Sequence[Claim]) -> None:
+        """A worker is sent jobs that it begins later."""
+        life, profile = self.life(worker), self.world.profile
+        what = f"jobs ahead: {', '.join(claim.id for claim in claims)}"
+        self.check(life.ready_at is not None and not self.stopping, f"{worker} is sent {what}")
+        leaves = life.asked_at is not None or life.verdict is not None or life.dismissed or life.may_be_asked
+        self.check(not leaves, f"{worker} is sent {what} though it is to leave")
+        paused = self.applied & {"*", worker.crew, worker.component}
+        self.check(not paused, f"{worker} is sent {what} though {paused} is paused")
+        self.check(bool(life.known), f"{worker} is sent {what}, but has nothing that it performs")
+        terms = profile.crews[worker.crew]
+        left = profile.most_in_hand if terms.recycle_jobs is None else terms.recycle_jobs - life.jobs
+        known = len(life.known) + len(claims)
+        self.check(known < min(left, profile.most_in_hand) + 1e-9, f"{worker} is sent {what}, more than it may have")
+        for claim in claims:
+            hands = [w for w in self.world.processes if claim.id in w.hand or claim in w.ahead]
+            self.check(not hands, f"job {claim.id} is sent to {worker}, but {hands} has it")
+            self.check(worker.crew == claim.queue, f"{worker} gets a job of {claim.queue}")
+            past = claim.crashes or claim.failures or claim.suspect
+            self.check(not past, f"job {claim.id} is sent ahead though it failed before")
+            heard = (claim.id, claim.number) in self._cancels
+            self.check(not heard, f"{worker} is sent job {claim.id}, though the node knows that it is cancelled")
+            life.ahead[claim.id] = claim
+            life.known[claim.id] = claim
+        self.world.tally["jobs sent ahead"] += len(claims)
+
+    def begins(self, worker: Worker, claim: Claim) -> None:
+        """A worker begins a job that it was sent ahead."""
+        life = self.life(worker)
+        self.check(life.ahead.pop(claim.id, None) is claim, f"{worker} begins job {claim.id}, which was called back")
+        paused = self.applied & {"*", worker.crew, worker.component}
+        self.check(not paused, f"{worker} begins job {claim.id} though {paused} is paused")
+        others = [w for w in self.world.processes if w is not worker and claim.id in w.hand]
+        self.check(not others, f"job {claim.id} is in two living hands: {others}")
+        self.jobs.handed(claim)
+        life.hand[claim.id] = claim
+        life.first = claim.id
+        life.handed_at, life.idle_since, life.unsure = self.world.now, None, CALLED_BACK
+        life.limit = None if claim.timeout_ms is None else claim.timeout_ms / 1000
+        self.world.tally["jobs handed out"] += 1
+
+    def called_back(self, worker: Worker, count: int) -> None:
+        """The node takes back what a worker has not begun."""
+        life = self.life(worker)
+        self.check(count == len(life.ahead), f"{worker} gives back {count}, but has not begun {list(life.ahead)}")
+        for job in life.ahead:
+            del life.known[job]
+        life.ahead.clear()
+        self.world.tally["jobs called back"] += count
+        self.world.note(f"{worker} gives back {count}")
+
+    def hands_checked(self) -> None:
+        """After a step of the node nothing waits behind a job that takes long, or while another worker is idle."""
+        now = self.world.now
+        for record in self.records.values():
+            life = record.life
+            if life is None or not life.ahead or life.worker is None or not life.worker.alive:
+                continue
+            behind = now - max(life.handed_at, life.heard_end_at)
+            self.check(behind <= CALLED_BACK, f"{list(life.ahead)} wait in {life.worker} since {behind:.4f} s")
+            for other in self.crew(record.crew):
+                free = other.life is not None and not other.life.known and not other.life.busy and other.life.idle_since
+                if other.life is not None and free and self._takes(other):
+                    self.check(now - free <= CALLED_BACK, f"{other.component} is idle, {list(life.ahead)} wait")
+
+    def _takes(self, record: Record) -> bool:
+        life = record.life
+        assert life is not None
+        leaves = life.asked_at is not None or life.verdict is not None or life.dismissed or life.may_be_asked
+        alive = life.worker is not None and life.worker.alive and life.ready_at is not None
+        return alive and not leaves and not self.applied & {"*", record.crew, record.component}
+
     def performed(self, worker: Worker, claim: Claim, outcome: Outcome) -> None:
         life = self.life(worker)
+        life.known.pop(claim.id, None)
+        life.heard_end_at = self.world.now
         self.check(life.hand.get(claim.id) == claim, f"{worker} ends job {claim.id}, but has {life.hand}")
         self.jobs.performed(worker, life.first, claim, outcome)
         del life.hand[claim.id]

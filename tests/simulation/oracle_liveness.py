@@ -91,7 +91,7 @@ class LivenessPromises(RestartPromises):
         now, what = self.world.now, ", ".join(life.hand) or "a look"
         assert life.limit is not None
         over = now - life.handed_at - life.limit - self.slack(life.handed_at)
-        self.check(over >= -EPS, f"{worker}: {what} had {-over:.3f} s left")
+        self.check(over >= -EPS - life.unsure, f"{worker}: {what} had {-over:.3f} s left")
         self.check(over <= HICCUP, f"{worker}: the timeout of {what} was {over:.1f} s ago")
         said = [m for m in worker.work if m[0] in ("outcome", "found")]
         self.check(not said, f"{worker} is condemned, but it has already said how {what} ended")

@@ -19,7 +19,7 @@ class People(Callers):
     def __init__(self, world: "World") -> None:
         super().__init__(world)
         self._deeds: dict[str, Callable[[], object]] = {
-            "enqueue": self.enqueue, "poison": self._poison,
+            "enqueue": self.enqueue, "urgent": self._urgent, "poison": self._poison,
             "killer": self._killer, "pause": self._pause, "resume": self._resume,
             "order": self._order, "scale": self._scale, "kill a worker": self._kill_a_worker,
             "sigterm": self._sigterm, "hang while idle": self._hang, "kill the node": world.kill_node,

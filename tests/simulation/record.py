@@ -38,10 +38,19 @@ class Life(msgspec.Struct):
     jobs: int = 0
     hand: dict[str, Claim] = msgspec.field(default_factory=dict[str, Claim])
     """What it has, by the job's id."""
+    ahead: dict[str, Claim] = msgspec.field(default_factory=dict[str, Claim])
+    """What it was sent and has not begun."""
+    known: dict[str, Claim] = msgspec.field(default_factory=dict[str, Claim])
+    """What the node believes that it has, begun or not."""
+    heard_end_at: float = 0.0
+    """When the node last heard of the end of a job."""
     looks: bool = False
     limit: float | None = None
     """Seconds that what it has may take."""
     handed_at: float = 0.0
+    unsure: float = 0.0
+    """Seconds before that at which the node may have believed so: it need not know when a job is begun that it sent
+    ahead."""
     recalled: dict[str, float] = msgspec.field(default_factory=dict[str, float])
     """Which of its jobs it was told are cancelled, and when."""
     dismissed: bool = False

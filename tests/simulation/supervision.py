@@ -72,7 +72,7 @@ class Supervision(Hearing):
             case Ask(component):
                 worker = self.workers[component]
                 oracle.asked(worker)
-                self.ledger.dismiss(component)
+                self.dismiss(component)
                 worker.told_to_stop()
             case SetPaused(component, paused):
                 self.workers[component].told_paused(paused)
@@ -81,7 +81,7 @@ class Supervision(Hearing):
                 oracle.recalled(self.workers[component], job)
                 self.workers[component].told_cancelled(job, number)
             case Dismiss(component):
-                self.ledger.dismiss(component)
+                self.dismiss(component)
             case DumpStacks(component, reason):
                 oracle.condemned(self.workers[component], reason)
             case Terminate(component):
@@ -142,6 +142,7 @@ class Supervision(Hearing):
         self._read(worker, "work")
         self._read(worker, "pulse")
         self._deaf.add(worker)
+        self._take_back(worker)
         left = self.world.chance.choice([0.0, 0.0, 0.0, 0.002, 0.5])
         self._dying.append((self.world.now + left, worker))
         if left:

@@ -17,5 +17,5 @@ def stage() -> Iterator[Stage]:
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_the_history_ends_as_it_must(
     name: str, stage: Stage
-) -> None:  # spec: WK-6 WK-8 WK-10 SV-3 SV-6 SV-7 RP-3 RP-4 RP-6 PD-1 MN-2 MN-5
+) -> None:  # spec: WK-6 WK-8 WK-10 WK-18 SV-3 SV-6 SV-7 RP-3 RP-4 RP-6 PD-1 MN-2 MN-5
     SCENARIOS[name](stage)

@@ -25,7 +25,8 @@ MOST_TOGETHER = 2 << 20
 
 
 class Held(msgspec.Struct):
-    """The claims that a worker holds: one, or those of a batch that have not ended yet."""
+    """The claims that a worker holds: one, or those of a batch that have not ended yet; and those that it has not
+    begun."""
 
     claim: Claim
     """The claim; in a batch, the first one."""
@@ -41,6 +42,12 @@ class Held(msgspec.Struct):
     """Progress that is to be written, as JSON by job id."""
     progress_at: float = 0.0
     """The earliest time at which progress is written again."""
+    ahead: deque[Claim] = msgspec.field(default_factory=deque[Claim])
+    """Claims that were sent to the worker and can be called back until it begins them, in order."""
+    permitted: bool = False
+    """Whether the worker begins the job with a permit that can still be there: the job may not have begun."""
+    received: float = 0.0
+    """When the worker was handed the first job since it last held none."""
 
     @property
     def claims(self) -> dict[str, Claim]:
@@ -48,8 +55,25 @@ class Held(msgspec.Struct):
         return {self.claim.id: self.claim, **(self.others or {})}
 
     def find(self, job: str) -> Claim | None:
-        """Returns the claim on this job, if the worker holds it."""
-        return self.claim if self.claim.id == job else self.others.get(job) if self.others else None
+        """Returns the claim on this job, if the worker holds it; it need not have begun it."""
+        if self.claim.id == job:
+            return self.claim
+        if self.others:
+            return self.others.get(job)
+        return next((claim for claim in self.ahead if claim.id == job), None)
+
+    @property
+    def unsure(self) -> bool:
+        """Whether the worker may not have begun everything that it holds."""
+        return self.permitted or bool(self.ahead)
+
+    def begin_next(self, now: float) -> None:
+        """Makes the first claim that was not begun the one that the worker performs."""
+        self.claim, self.since = self.ahead.popleft(), now
+        self.noted, self.early, self.permitted = False, False, True
+        if self.progress is not None:
+            kept = self.progress.get(self.claim.id)
+            self.progress = None if kept is None else {self.claim.id: kept}
 
     def take(self, job: str | None) -> Claim:
         """Removes and returns the claim on this job (None: the first) of a batch."""
@@ -113,6 +137,12 @@ class Pool(msgspec.Struct):
     """Whether jobs waited for sleeping workers; the first worker that becomes ready checks the store."""
     asleep: int = 0
     """The number of workers that would be started if there were jobs for them."""
+    idle_since: float = 0.0
+    """When a worker last became idle."""
+    alone_until: float = 0.0
+    """Until when its workers are handed one job at a time, so that what they print can be attributed to it."""
+    one_by_one: bool = False
+    """Whether a claim must be a start, because the queue has a limit: its workers are handed one job at a time."""
     paused: bool = False
 
     def remove(self, worker: str) -> None:

@@ -70,6 +70,10 @@ class JobPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """The maximum delay between two attempts."""
     suspect_after: AtLeastOne = 3
     """A worker that fails this many different jobs in a row is suspect; it is replaced if others can do them."""
+    most_in_hand: AtLeastOne = 64
+    """The maximum number of short jobs that a worker is handed at a time; it performs them one after the other."""
+    seconds_in_hand: float = 0.005
+    """A worker is handed as many jobs as take this long by the duration of recent ones."""
 
 
 DEFAULT_POLICY = JobPolicy()

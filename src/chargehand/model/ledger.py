@@ -5,9 +5,11 @@ batch is in flight at a time; what happens meanwhile goes into the next one.
 """
 
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
+from itertools import islice
 
 import msgspec
 
+from chargehand.model import hands
 from chargehand.model.batch import NOTHING, Batch, Note, Request, Result, Want
 from chargehand.model.chores import CancelJobs, Chore, QueueFound
 from chargehand.model.failover import Comparison, released
@@ -57,8 +59,20 @@ CHORE_WAIT = 0.1
 SUCCESSES = (Done, Settled)
 """Outcomes that show that the worker's process can do jobs; a tuple, because it is checked for every job."""
 
-Todo = Claim | list[Claim] | Look
-"""What a worker can receive: a job, a batch of jobs, or a request to call `discover`."""
+
+class Hand(msgspec.Struct, frozen=True):
+    """Several short jobs for a worker, which performs them one after the other."""
+
+    first: Claim | None
+    """The job that it begins at once; None if it is performing one."""
+    ahead: tuple[Claim, ...]
+    """Jobs that it begins later, and that can be called back until then."""
+
+
+Begun = Claim | list[Claim] | Look
+"""What a worker begins at once: a job, a batch of jobs, or a call of `discover`."""
+Todo = Begun | Hand
+"""What a worker can receive: a job, a batch of jobs, short jobs, or a request to call `discover`."""
 
 
 class Ledger:
@@ -88,11 +102,17 @@ class Ledger:
         self.pools = {crew: Pool(queue) for crew, queue in crews}
         for crew, (most, wait) in (batching or {}).items():
             self.pools[crew].batch, self.pools[crew].batch_wait = most, wait
+        for pool in self.pools.values():
+            pool.one_by_one = pool.queue in self._limited
         self._gathering = [pool for pool in self.pools.values() if pool.batch > 1]
         self._jitter = jitter
         self.tally = Tally({pool.queue for pool in self.pools.values()})
         """The counters for metrics."""
         self.held: dict[str, Held] = {}
+        self.filling = True
+        """Whether workers are handed more than one job: not while hands are called back."""
+        self._left: dict[str, int] = {}
+        """How many jobs a worker may still end before it is replaced, if that is limited."""
         self._crew_of: dict[str, str] = {}
         self._trust = {crew: Trust(policy.suspect_after) for crew in self.pools}
         self.distrusted: list[Distrust] = []
@@ -132,11 +152,13 @@ class Ledger:
 
     # workers
 
-    def welcome(self, worker: str, crew: str, now: float, process: str = "") -> Todo | None:
+    def welcome(self, worker: str, crew: str, now: float, process: str = "", jobs: int | None = None) -> Todo | None:
         """Registers a worker that is ready, and returns what it receives at once, if anything.
 
-        `process` is never used for another process.
+        `process` is never used for another process. `jobs`: the number of jobs after which the worker is replaced.
         """
+        if jobs is not None:
+            self._left[worker] = jobs
         self._crew_of[worker] = crew
         self._trust[crew].ready(worker, process or worker)
         pool = self.pools[crew]
@@ -147,37 +169,80 @@ class Ledger:
         return self._next(worker, now)
 
     def finished(
-        self, worker: str, outcome: Outcome, now: float, pid: int | None, job: str | None = None
+        self,
+        worker: str,
+        outcome: Outcome,
+        now: float,
+        pid: int | None,
+        job: str | None = None,
+        seconds: float | None = None,
     ) -> Todo | None:
         """Records the outcome of the worker's job (or of one `job` of a batch); returns what it receives next, if
-        anything."""
+        anything.
+
+        `seconds`: how long the job took, if the worker has measured it.
+        """
         held, crew = self.held[worker], self._crew_of[worker]
         pool = self.pools[crew]
+        took = _bounded(seconds, held, now)
         if held.others:
             claim, last = held.take(job), False
         else:
-            del self.held[worker]
-            pool.busy.pop(worker, None)
-            claim, last = held.claim, True
+            claim, last = held.claim, not held.ahead
+            self._through(worker, held, pool, 1, now)
         credible, failed_in = True, None
         if isinstance(outcome, SUCCESSES):
             self._trust[crew].succeeded(worker)
         elif isinstance(outcome, Raised):
             credible, failed_in = self._judge(worker, held, claim)
-        following = self._next(worker, now) if last else None
-        pool.record_duration(now - held.since)
+        following = self._next(worker, now) if last else self._more(worker, held, pool, now)
+        pool.record_duration(took)
         pool.done += 1
         if isinstance(outcome, Done):  # the most frequent case, without what only failures need
-            self.tally.ended(claim.queue, outcome, now - held.since)
-            duration = int((now - held.since) * 1000)
-            settlement = settle(claim, outcome, worker=worker, pid=pid, duration_ms=duration)
-            if settlement is not None:
-                self._add_settlement(settlement, now)
+            self._done(claim, outcome, took, now, worker, pid)
         else:
-            self._record(
-                claim, held.since, outcome, now, worker=worker, pid=pid, credible=credible, failed_in=failed_in
-            )
+            self._record(claim, took, outcome, now, worker=worker, pid=pid, credible=credible, failed_in=failed_in)
         return following
+
+    def finished_all(
+        self, worker: str, ends: Sequence[tuple[Done, float | None]], now: float, pid: int | None
+    ) -> Todo | None:
+        """Records that the worker's first jobs have ended well, in this order, each with the seconds that it took;
+        returns what the worker receives next, if anything."""
+        held, crew = self.held[worker], self._crew_of[worker]
+        pool = self.pools[crew]
+        claims = [held.claim, *islice(held.ahead, len(ends) - 1)]
+        durations = [_bounded(seconds, held, now) for _, seconds in ends]
+        last = len(held.ahead) < len(ends)
+        self._through(worker, held, pool, len(ends), now)
+        self._trust[crew].succeeded(worker)
+        following = self._next(worker, now) if last else self._more(worker, held, pool, now)
+        for claim, (outcome, _), took in zip(claims, ends, durations, strict=True):
+            pool.record_duration(took)
+            self._done(claim, outcome, took, now, worker, pid)
+        pool.done += len(ends)
+        return following
+
+    def _through(self, worker: str, held: Held, pool: Pool, count: int, now: float) -> None:
+        """Records that the worker is through with so many of its jobs: it performs the next one, or holds none."""
+        pool.busy.pop(worker, None)
+        if worker in self._left:
+            self._left[worker] -= count
+        if len(held.ahead) < count:
+            del self.held[worker]
+            return
+        for _ in range(count):
+            held.begin_next(now)
+            self.tally.started(pool.queue, held.claim)
+        if worker in pool.available:
+            pool.busy[worker] = now
+
+    def _done(self, claim: Claim, outcome: Done, took: float, now: float, worker: str | None, pid: int | None) -> None:
+        """Settles a claim whose job has ended well."""
+        self.tally.ended(claim.queue, outcome, took)
+        settlement = settle(claim, outcome, worker=worker, pid=pid, duration_ms=int(took * 1000))
+        assert settlement is not None
+        self._add_settlement(settlement, now)
 
     def _judge(self, worker: str, held: Held, claim: Claim) -> tuple[bool, str | None]:
         """Records that a job failed in the worker's process. Returns whether the failure is credible, and where the job
@@ -283,7 +348,7 @@ class Ledger:
     def _claims(self) -> set[tuple[int, int]]:
         """Returns all claims that this node has or is about to end, by seq and number."""
         has = [claim for pool in self.pools.values() for claim in pool.prefetched]
-        has += [claim for held in self.held.values() for claim in held.claims.values()]
+        has += [claim for held in self.held.values() for claim in (*held.claims.values(), *held.ahead)]
         ends = [*self._settlements, *self._postponed.settlements]
         if self.in_flight is not None:
             ends += self.in_flight.settlements
@@ -307,13 +372,16 @@ class Ledger:
         if search is not None and search.asked == worker:
             search.failed(f"{worker} ended during discover", now)
         pool.remove(worker)
+        self._left.pop(worker, None)
         held = self.held.pop(worker, None)
         if held is None:
             return []
+        for claim in held.ahead:  # it has taken their permits, and may have begun any of them
+            self._record(claim, 0.0, Interrupted(f"{worker} exited"), now, worker=worker, pid=pid)
         for job, claim in held.claims.items():
             meant = cancelled is None or job in cancelled
             its = outcome if meant else Interrupted(f"{worker} was replaced because of another job of its batch")
-            if self._record(claim, held.since, its, now, worker=worker, pid=pid) is State.FAILED:
+            if self._record(claim, now - held.since, its, now, worker=worker, pid=pid) is State.FAILED:
                 pool.done += 1
         return list(held.claims.values())
 
@@ -327,9 +395,39 @@ class Ledger:
         if search is not None and self._should_look(search, pool, now):
             return search.begin(worker, now)
         todo = None if self.closed or not pool.prefetched else self._take(worker, pool, now, early=True)
-        if todo is None and worker not in self._dismissed:
+        if todo is None:
+            self._rest(worker, pool, now)
+            return None
+        more = self._more(worker, self.held[worker], pool, now)
+        return Hand(todo, more.ahead) if more is not None and isinstance(todo, Claim) else todo
+
+    def _rest(self, worker: str, pool: Pool, now: float) -> None:
+        """Makes a worker that receives nothing idle."""
+        if worker not in self._dismissed:
             pool.idle.append(worker)
-        return todo
+            pool.idle_since = now
+
+    def _more(self, worker: str, held: Held, pool: Pool, now: float) -> Hand | None:
+        """Returns the jobs that a worker which holds one is handed in addition; None if there are none."""
+        if not pool.prefetched or not self.filling or self.closed or held.others is not None:
+            return None
+        if worker not in pool.available or pool.paused:
+            return None
+        others = self._hands_of(pool)
+        count = hands.room(pool, held, others, self._policy, self._left.get(worker), now)
+        if not count:
+            return None
+        ahead = hands.choose(pool, others, count)
+        held.ahead.extend(ahead)
+        return Hand(None, tuple(ahead)) if ahead else None
+
+    def _sent_ahead(self, pool: Pool) -> bool:
+        """Whether workers of a pool have jobs that they may not have begun."""
+        return any(held.ahead for held in self._hands_of(pool))
+
+    def _hands_of(self, pool: Pool) -> list[Held]:
+        """Returns what the workers of a pool hold."""
+        return [held for worker, held in self.held.items() if worker in pool.available]
 
     def _take(self, worker: str, pool: Pool, now: float, *, early: bool = False) -> Claim | list[Claim] | None:
         """Assigns prefetched claims to this worker and returns them; None while a batch waits for more jobs, or if all
@@ -343,7 +441,7 @@ class Ledger:
                 return None
         if pool.batch == 1:
             claim = pool.prefetched.popleft()
-            self.held[worker] = Held(claim, now, early=early)
+            self.held[worker] = Held(claim, now, early=early, received=now)
             pool.busy[worker] = now
             self.tally.started(pool.queue, claim)
             return claim
@@ -386,7 +484,89 @@ class Ledger:
                 handed.append((worker, todo))
             elif worker not in self._dismissed:
                 break
-        return handed
+        return self._fill(pool, handed, now) if pool.prefetched else handed
+
+    def _fill(self, pool: Pool, handed: list[tuple[str, Todo]], now: float) -> list[tuple[str, Todo]]:
+        """Adds more short jobs to what workers are handed, and to what others hold."""
+        new = dict(handed)
+        for worker in [*new, *(worker for worker in pool.busy if worker not in new)]:
+            held = self.held.get(worker)
+            more = None if held is None else self._more(worker, held, pool, now)
+            if more is not None:
+                first = new.get(worker)
+                assert first is None or isinstance(first, Claim)
+                new[worker] = Hand(first, more.ahead)
+        return list(new.items())
+
+    # hands
+
+    def hands(self, crews: Collection[str] | None = None) -> list[str]:
+        """Returns the workers (of these crews, None: of all) that have jobs which they may not have begun."""
+        return [
+            worker
+            for worker, held in self.held.items()
+            if held.unsure and (crews is None or self._crew_of.get(worker) in crews)
+        ]
+
+    def hands_with(self, jobs: Collection[str]) -> list[str]:
+        """Returns the workers that have these jobs and may not have begun them."""
+        return [worker for worker, held in self.held.items() if any(claim.id in jobs for claim in held.ahead)]
+
+    def overtaken(self, result: Result) -> list[str]:
+        """Returns the workers whose jobs are called back before this result is confirmed: others are more urgent."""
+        most = {grant.crew: grant.claims[0].priority for grant in result.grants if grant.claims}
+        return [
+            worker for worker, held in self.held.items()
+            if held.ahead and held.ahead[-1].priority < most.get(self._crew_of[worker], held.ahead[-1].priority)
+        ]  # fmt: skip
+
+    def recalled(self, worker: str, count: int, now: float) -> bool:
+        """Records that the last `count` jobs of a worker were called back: it has not begun them, and will not.
+
+        Returns whether the worker holds nothing now, because it had begun none.
+        """
+        held = self.held.get(worker)
+        crew = self._crew_of.get(worker)
+        if held is None or crew is None:
+            return False
+        pool = self.pools[crew]
+        back = [held.ahead.pop() for _ in range(min(count, len(held.ahead)))]
+        emptied = held.permitted and count > len(back)
+        held.permitted = False
+        if emptied:
+            back.append(held.claim)
+            del self.held[worker]
+            pool.busy.pop(worker, None)
+        if self.closed or pool.paused:
+            for claim in reversed(back):
+                self._return(claim, now)
+        else:
+            pool.prefetched.extendleft(back)
+        if emptied and worker in pool.available:
+            self._rest(worker, pool, now)
+        return emptied
+
+    def recalls_due(self) -> float | None:
+        """Returns when jobs that workers have not begun are to be called back; None if there are none."""
+        due = (hands.recall_at(self.pools[self._crew_of[worker]], self.held[worker]) for worker in self.hands())
+        return min((moment for moment in due if moment is not None), default=None)
+
+    def recalls(self, now: float) -> list[str]:
+        """Returns the workers whose jobs that they have not begun are to be called back now."""
+        found: list[str] = []
+        for worker in self.hands():
+            due = hands.recall_at(self.pools[self._crew_of[worker]], self.held[worker])
+            if due is not None and due <= now:
+                found.append(worker)
+        return found
+
+    def spread(self, now: float) -> list[tuple[str, Todo]]:
+        """Returns what idle workers receive of jobs that were called back from others."""
+        return [each for pool in self.pools.values() if pool.prefetched for each in self._assign(pool, now)]
+
+    def speaks(self, worker: str, now: float) -> None:
+        """Records that a worker has printed something: its crew is handed one job at a time for a while."""
+        self.pools[self._crew_of[worker]].alone_until = now + hands.ALONE
 
     def _choose(self, pool: Pool) -> str:
         """Returns the idle worker that gets the next job: one in which it has not failed, if there is one."""
@@ -505,7 +685,7 @@ class Ledger:
     def _record(
         self,
         claim: Claim,
-        since: float,
+        took: float,
         outcome: Outcome,
         now: float,
         worker: str | None = None,
@@ -514,13 +694,12 @@ class Ledger:
         failed_in: str | None = None,
     ) -> State | None:
         """Settles a claim with this outcome, and returns the job's new state; None if there is nothing to write."""
-        duration = int((now - since) * 1000)
         if isinstance(outcome, Stopped) and (claim.seq, claim.number) in self._cut_short:
             outcome = Interrupted("the node was cut off from the store")
-        self.tally.ended(claim.queue, outcome, now - since)
+        self.tally.ended(claim.queue, outcome, took)
         settlement = settle(
-            claim, outcome, jitter=self._jitter(), worker=worker, pid=pid, duration_ms=duration, credible=credible,
-            failed_in=failed_in, policy=self._policy,
+            claim, outcome, jitter=self._jitter(), worker=worker, pid=pid, duration_ms=int(took * 1000),
+            credible=credible, failed_in=failed_in, policy=self._policy,
         )  # fmt: skip
         if settlement is None:
             return None
@@ -663,7 +842,9 @@ class Ledger:
             if pool.prefetched:
                 if pool.surplus(now):
                     return now
-                due = min(due, pool.surplus_at(now) or due, pool.due_at or due)
+                due = min(due, pool.surplus_at(now) or due)
+            if (pool.stirred or pool.due_at is not None) and (pool.prefetched or self._sent_ahead(pool)):
+                due = min(due, pool.due_at or due)
                 if pool.stirred:
                     due = min(due, now if self._write_at is None else self._write_at)
             if self.closed or not (pool.asleep if not pool.idle else pool.room(now)) or pool.paused:
@@ -846,3 +1027,8 @@ class Ledger:
         """Returns the crews with jobs for sleeping workers, as reported by the store since the last call."""
         found, self._waiting = self._waiting, {}
         return found
+
+
+def _bounded(seconds: float | None, held: Held, now: float) -> float:
+    """Returns how long a job took: as its worker has measured it, but not longer than the worker has had it."""
+    return now - held.since if seconds is None else max(0.0, min(seconds, now - held.received))

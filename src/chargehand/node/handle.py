@@ -7,31 +7,41 @@ import fcntl
 import os
 import signal
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from chargehand.model.fleet.stacks import LONGEST, Written, written
-from chargehand.node.loop import Channel, Loop
+from chargehand.node.loop import Channel, Loop, one_by_one
 from chargehand.node.output import Output, OutputLine
 from chargehand.node.strays import Strays
 from chargehand.processes import proc
 from chargehand.processes.child import Child, launch
 from chargehand.processes.record import ProcessRecord
-from chargehand.protocol.frame import STACKS_MARK, WORK_FRAME_LIMIT, BadFrame, Frame, encode
+from chargehand.protocol.frame import PERMIT_BYTES, STACKS_MARK, WORK_FRAME_LIMIT, BadFrame, Frame, encode
 from chargehand.protocol.worker import FatalFrame, HealthFrame
 
 PULSE_FRAME_LIMIT = 64 << 10
 FIRST_LOOK = 0.001
 """Seconds until the first check whether what a dead worker started is gone."""
 KEPT_FRAMES = 5
+MOST_PERMITS = 4096
+"""More permits than a worker ever has, and less than a pipe holds."""
 
 
 class Handle:
     """Holds the process and the descriptors of one worker; `close` releases them."""
 
     def __init__(
-        self, component: str, crew: str, child: Child, crash_stacks: int, asked_stacks: int, strays: Strays
+        self,
+        component: str,
+        crew: str,
+        child: Child,
+        crash_stacks: int,
+        asked_stacks: int,
+        strays: Strays,
+        permits: "Permits",
     ) -> None:
         """Takes over the files into which the worker writes its stacks: on a crash, and when it is asked."""
+        self.permits = permits
         self.component, self.crew, self.child, self.strays = component, crew, child, strays
         self._crash_stacks, self._asked_stacks = crash_stacks, asked_stacks
         self._last_stacks = False
@@ -63,7 +73,7 @@ class Handle:
         self,
         loop: Loop,
         ends: "Ends",
-        on_work: Callable[["Handle", Frame | BadFrame], None],
+        on_work: Callable[["Handle", Sequence[Frame | BadFrame]], None],
         on_pulse: Callable[["Handle", Frame | BadFrame], None],
         on_line: Callable[["Handle", OutputLine], None],
         current_job: Callable[["Handle"], str | None],
@@ -71,8 +81,10 @@ class Handle:
     ) -> None:
         """Read the worker's sockets and output from now on. `rest` calls what it is given after a short rest."""
         work, pulse, output = ends
-        self.work = Channel(loop, work, WORK_FRAME_LIMIT, lambda _, frame: on_work(self, frame), _ignore_close)
-        self.pulse = Channel(loop, pulse, PULSE_FRAME_LIMIT, lambda _, frame: on_pulse(self, frame), _ignore_close)
+        self.work = Channel(loop, work, WORK_FRAME_LIMIT, lambda _, frames: on_work(self, frames), _ignore_close)
+        self.pulse = Channel(
+            loop, pulse, PULSE_FRAME_LIMIT, one_by_one(lambda _, frame: on_pulse(self, frame)), _ignore_close
+        )
         self.output = Output(
             loop, output, self.log_secret, lambda line: on_line(self, line), lambda: current_job(self), rest
         )
@@ -132,7 +144,37 @@ class Handle:
             self.output.close()
         os.close(self._crash_stacks)
         os.close(self._asked_stacks)
+        self.permits.close()
         self.child.close()
+
+
+class Permits:
+    """The pipe with the permits to begin the jobs that a worker was sent ahead; both sides can read it.
+
+    A read takes whole permits, in order, and each is taken once.
+    """
+
+    def __init__(self) -> None:
+        self.reading, self._writing = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self._next = 1
+
+    def give(self, count: int) -> int:
+        """Writes so many permits, and returns the number of the first. Call this before the jobs are sent."""
+        first, self._next = self._next, self._next + count
+        numbers = range(first, self._next)
+        os.write(self._writing, b"".join(number.to_bytes(PERMIT_BYTES, "little") for number in numbers))
+        return first
+
+    def take_back(self) -> int:
+        """Takes the permits that the worker has not taken, and returns their number: the last jobs that were sent."""
+        try:
+            return len(os.read(self.reading, MOST_PERMITS * PERMIT_BYTES)) // PERMIT_BYTES
+        except BlockingIOError:
+            return 0
+
+    def close(self) -> None:
+        os.close(self.reading)
+        os.close(self._writing)
 
 
 Ends = tuple[socket.socket, socket.socket, int]
@@ -146,20 +188,23 @@ def start_worker(
     pairs: list[tuple[socket.socket, socket.socket]] = []
     ours: list[int] = []
     theirs: list[int] = []
+    permits: Permits | None = None
     try:
         pairs += [socket.socketpair(), socket.socketpair()]
         reading, writing = os.pipe2(os.O_CLOEXEC)
         ours.append(reading)
         theirs.append(writing)
+        permits = Permits()
         crash, asked = (os.memfd_create(f"{kind} stacks of {component}") for kind in ("crash", "asked"))
         ours += [crash, asked]
         fcntl.fcntl(asked, fcntl.F_SETFL, os.O_APPEND)  # the worker writes at the end, also after the node empties it
         work, pulse = (pair[1].fileno() for pair in pairs)
         child = launch(
-            f"from chargehand.worker.main import main; main({work}, {pulse}, {crash}, {os.getpid()}, {asked})",
+            "from chargehand.worker.main import main; "
+            f"main({work}, {pulse}, {crash}, {os.getpid()}, {asked}, {permits.reading})",
             component,
             mark=mark,
-            pass_fds=[work, pulse, crash, asked],
+            pass_fds=[work, pulse, crash, asked, permits.reading],
             env={**os.environ, **environment},
             name=component,
             output=writing,
@@ -169,13 +214,16 @@ def start_worker(
             os.close(descriptor)
         for pair in pairs:
             pair[0].close()
+        if permits is not None:
+            permits.close()
         raise
     finally:
         for descriptor in theirs:
             os.close(descriptor)
         for pair in pairs:
             pair[1].close()
-    return Handle(component, crew, child, crash, asked, Strays(lives, child)), (pairs[0][0], pairs[1][0], reading)
+    handle = Handle(component, crew, child, crash, asked, Strays(lives, child), permits)
+    return handle, (pairs[0][0], pairs[1][0], reading)
 
 
 def _ignore_close(channel: Channel) -> None:

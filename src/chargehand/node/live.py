@@ -17,7 +17,7 @@ from chargehand.model.figures import Figures, Share, rounded, together
 from chargehand.model.fleet.fleet import Fleet
 from chargehand.model.health import APP, judge
 from chargehand.model.job import State
-from chargehand.model.ledger import Ledger, Todo
+from chargehand.model.ledger import Begun, Ledger
 from chargehand.model.past import NEVER, Past
 from chargehand.model.records import Counts, HealthRow, NodeRow
 from chargehand.model.topic import HEALTH, Patterns, node_topic, queue_topic, worker_topic
@@ -132,7 +132,7 @@ class Live:
             self._busy.add(component)
             self._busy_at = min(self._busy_at, self._paid_until.get(component, 0.0) - WORK_AHEAD)
 
-    def began(self, component: str, todo: Todo) -> None:
+    def began(self, component: str, todo: Begun) -> None:
         """A worker was handed a job, several jobs, or a look."""
         if self.watched:
             self.worked(component)

@@ -16,7 +16,7 @@ from chargehand.live.store_view import StoreLook, StoreView
 from chargehand.model import chores
 from chargehand.model.batch import Batch, Result
 from chargehand.model.job import FINISHED, JobRecord, Settlement, State
-from chargehand.model.ledger import Ledger, Todo
+from chargehand.model.ledger import Begun, Ledger
 from chargehand.model.search import Look as Search
 from chargehand.model.topic import Patterns, job_topic
 from chargehand.protocol.worker import ProgressFrame
@@ -111,7 +111,7 @@ class LiveJobs:
         """Another process has written: the list of jobs must be read again."""
         self._new_list |= self._all
 
-    def began(self, component: str, todo: Todo) -> None:
+    def began(self, component: str, todo: Begun) -> None:
         """A worker was handed a job, several jobs, or a look."""
         if not (self._all or self._ids) or isinstance(todo, Search):
             return

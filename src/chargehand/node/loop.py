@@ -8,6 +8,8 @@ from collections.abc import Callable
 from chargehand.protocol.frame import BadFrame, Decoder, Frame
 
 READ_AT_ONCE = 1 << 16
+PRECISE = 0.003
+"""Waits that are shorter than so many seconds are exact."""
 MOST_UNSENT = 64 << 20
 """Bytes buffered for a peer that does not read; beyond that the connection is closed."""
 
@@ -35,6 +37,9 @@ class Loop:
 
     def wait(self, timeout: float) -> list[tuple[int, int]]:
         """Wait up to so many seconds (without limit if negative). Returns what is ready, for `handle`."""
+        if 0 < timeout < PRECISE:
+            select.select((self._epoll,), (), (), timeout)  # epoll itself counts whole milliseconds
+            timeout = 0
         return self._epoll.poll(timeout)
 
     def handle(self, ready: list[tuple[int, int]]) -> None:
@@ -48,6 +53,19 @@ class Loop:
         self._epoll.close()
 
 
+def one_by_one(
+    on_frame: Callable[["Channel", Frame | BadFrame], None],
+) -> Callable[["Channel", list[Frame | BadFrame]], None]:
+    """Returns a receiver of frames that handles each by itself; if it closes the channel, the rest is dropped."""
+
+    def on_frames(channel: "Channel", frames: list[Frame | BadFrame]) -> None:
+        for frame in frames:
+            if channel.open:
+                on_frame(channel, frame)
+
+    return on_frames
+
+
 class Channel:
     """A stream socket that carries frames: decodes what arrives, and buffers what cannot be sent yet."""
 
@@ -56,13 +74,14 @@ class Channel:
         loop: Loop,
         sock: socket.socket,
         limit: int,
-        on_frame: Callable[["Channel", Frame | BadFrame], None],
+        on_frames: Callable[["Channel", list[Frame | BadFrame]], None],
         on_end: Callable[["Channel"], None],
     ) -> None:
+        """`on_frames` is called with all frames of one read. It stops after a frame for which it closes the channel."""
         sock.setblocking(False)
         self._loop, self._sock, self._descriptor = loop, sock, sock.fileno()
         self._decoder = Decoder(limit)
-        self._on_frame, self._on_end = on_frame, on_end
+        self._on_frames, self._on_end = on_frames, on_end
         self._unsent = bytearray()
         self.open = True
         self._guard = threading.Lock()
@@ -158,11 +177,10 @@ class Channel:
         if not data:
             self._ended()
             return False
-        for frame in self._decoder.feed(data):
-            if not self.open:
-                return False  # the receiver of the frames closed the channel: the rest is dropped
-            self._on_frame(self, frame)
-        return len(data) == READ_AT_ONCE
+        frames = self._decoder.feed(data)
+        if frames:
+            self._on_frames(self, frames)
+        return self.open and len(data) == READ_AT_ONCE
 
     def _ended(self) -> None:
         self.rest += self._decoder.end()

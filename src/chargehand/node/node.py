@@ -39,7 +39,7 @@ from chargehand.node.inbox import Inbox
 from chargehand.node.listening import Listening
 from chargehand.node.live import Live
 from chargehand.node.log_buffer import LogBuffer
-from chargehand.node.loop import Channel, Loop
+from chargehand.node.loop import Channel, Loop, one_by_one
 from chargehand.node.output import OutputLine
 from chargehand.node.own_files import OwnFiles
 from chargehand.node.reader import Reader
@@ -93,7 +93,9 @@ class Node:
         self._plan = plan
         self._started_ms = clock.now_ms()
         self._loop = Loop()
-        self._tether = Channel(self._loop, tether, PLAN_LIMIT, self._on_tether, lambda _: self.stop("the host is gone"))
+        self._tether = Channel(
+            self._loop, tether, PLAN_LIMIT, one_by_one(self._on_tether), lambda _: self.stop("the host is gone")
+        )
         self._location = locate(plan.store)
         self._lives = ProcessRecord(self._location.lives, self._location.mark)
         self._unkillable = self._lives.end_earlier(TAKEOVER_LIMIT)
@@ -351,7 +353,7 @@ class Node:
         if self._gone_at is None:
             ledger, requests = self._ledger, self._requests
             fire_at = None if self._fleet.stopping else requests.fire_due(now)
-            others = (requests.pauses_due, ledger.looks_due(), ledger.gathered_due(), fire_at)
+            others = (requests.pauses_due, ledger.looks_due(), ledger.gathered_due(), ledger.recalls_due(), fire_at)
             for moment in (self._health_rows.due(), *others):
                 if moment is not None and moment < due:
                     due = moment
@@ -372,6 +374,7 @@ class Node:
             self._ledger.chore(chores.LookAtPauses(), now)
         if not self._fleet.stopping:
             self._requests.fire(now)
+        self._supervisor.call_back_due(now)
         for component, todo in (*self._ledger.looks(now), *self._ledger.gathered(now)):
             self._supervisor.hand_out(component, todo)
 
@@ -495,6 +498,7 @@ class Node:
 
     def _stop_work(self, now: float) -> None:
         """Cancel the jobs of crews that must not overlap: the lease of this node ends soon."""
+        self._supervisor.call_back()
         running = self._ledger.cut_off(self._stopping_crews, now)
         log.error(
             "the node is cut off from the store; jobs that must not overlap with those of other nodes are cancelled",
@@ -502,9 +506,11 @@ class Node:
         )  # fmt: skip
         for component, job in running:
             self._supervisor.act(self._fleet.cancel(component, job, now))
+        self._supervisor.spread()
 
     def _disown(self, held: frozenset[tuple[int, int]], now: float) -> None:
         """Cancel the jobs that other nodes have taken."""
+        self._supervisor.call_back()
         running = self._ledger.keep_only(held)
         log.warning(
             "jobs of this node that other nodes have taken are cancelled", node=self._plan.node, kept=len(held),
@@ -512,9 +518,11 @@ class Node:
         )  # fmt: skip
         for component, job in running:
             self._supervisor.act(self._fleet.cancel(component, job, now))
+        self._supervisor.spread()
 
     def _compare(self, found: Comparison, now: float) -> None:
         """Repeat the outcomes that the server of the store has lost, and cancel the jobs whose claims it has lost."""
+        self._supervisor.call_back()
         running, repeated, released = self._ledger.compare(found, now)
         if found.replaced or repeated or released:
             log.warning(
@@ -524,6 +532,7 @@ class Node:
             )  # fmt: skip
         for component, job in running:
             self._supervisor.act(self._fleet.cancel(component, job, now))
+        self._supervisor.spread()
 
     def _store_failed(self, why: str, code: str, now: float) -> None:
         if why != self._failing:
@@ -540,6 +549,8 @@ class Node:
             log.info("the store works again")
         self._failing, self._failing_code, self._pause = None, None, FIRST_PAUSE
         self._beaten(now)
+        if overtaken := self._ledger.overtaken(result):
+            self._supervisor.call_back(overtaken)
         # Hand out jobs first: workers wait for them. Answers to callers come second.
         for component, claim in self._ledger.confirm(result, now):
             self._supervisor.hand_out(component, claim)
@@ -695,6 +706,7 @@ class Node:
             self._lives.stopping()
         log.info("node stopping", event=log.Event.NODE_STOPPING, reason=why)
         now = clock.monotonic()
+        self._supervisor.call_back()
         self._ledger.close(now)
         if self._location.server is not None:
             self._ledger.chore(chores.RecordStop(), now, urgent=True)

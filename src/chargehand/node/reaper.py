@@ -38,10 +38,12 @@ class Reaper:
         ledger: Ledger,
         lives: ProcessRecord,
         handles: dict[str, Handle],
+        dismiss: Callable[[Handle], None],
         tell: Callable[[Exited], None],
     ) -> None:
+        """`dismiss` is called when a worker has exited and what it sent is read: it takes back what was not begun."""
         self._loop, self._fleet, self._ledger, self._lives = loop, fleet, ledger, lives
-        self._handles, self._tell = handles, tell
+        self._handles, self._dismiss, self._tell = handles, dismiss, tell
         self._oom_kills = proc.oom_kills()
         """The kernel's count of out-of-memory kills that are accounted for."""
         self._oom_before: deque[tuple[float, int]] = deque()
@@ -69,6 +71,7 @@ class Reaper:
         self._loop.remove(handle.child.pidfd)
         self._ledger.dismiss(handle.component)
         handle.drain()
+        self._dismiss(handle)
         kill_group(handle.child)
         handle.exit = handle.child.exit()
         self.dying[handle.child.pid] = handle

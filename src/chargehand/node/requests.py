@@ -194,7 +194,8 @@ class Requests:
         self._pauses = [scope for scope, _ in pauses]
         left = [ms for _, ms in pauses if ms is not None]
         self.pauses_due = now + min(left) / 1000 if left else None
-        for component, claim in self._ledger.pause(self._pauses, now):
+        self._supervisor.call_back()
+        for component, claim in (*self._ledger.pause(self._pauses, now), *self._ledger.spread(now)):
             self._supervisor.hand_out(component, claim)
         self._supervisor.tell(PausesChanged(self._pauses))
 
@@ -222,8 +223,10 @@ class Requests:
 
     def _cancelled(self, ids: Sequence[str], now: float) -> None:
         """Cancel jobs that this node runs or holds."""
+        self._supervisor.call_back(self._ledger.hands_with(ids))
         for component, job in self._ledger.cancelled(ids, now):
             self._supervisor.act(self._fleet.cancel(component, job, now))
+        self._supervisor.spread()
 
     def fire(self, now: float) -> None:
         """Enqueue the recurring jobs that are due. The store lets each time fire once, on any number of nodes."""

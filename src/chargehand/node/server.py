@@ -19,7 +19,7 @@ from chargehand.model.job import check
 from chargehand.model.status import NodeStatus
 from chargehand.node.followers import Followers
 from chargehand.node.log_buffer import LogBuffer, LogEntry
-from chargehand.node.loop import Channel, Loop
+from chargehand.node.loop import Channel, Loop, one_by_one
 from chargehand.node.replies import Token, refuse_with, reply
 from chargehand.node.requests import Requests
 from chargehand.node.stacks import StackRequests
@@ -120,7 +120,7 @@ class Server:
         if len(self._clients) >= self._most:
             sock.close()  # the caller uses the store instead, which is only slower
             return
-        self._clients.add(Channel(self._loop, sock, FRAME_LIMIT, self._received, self._disconnected))
+        self._clients.add(Channel(self._loop, sock, FRAME_LIMIT, one_by_one(self._received), self._disconnected))
 
     def _reject(self) -> None:
         """Accept and close a connection with the reserved descriptor: no other is left, and no caller may wait."""

@@ -50,8 +50,8 @@ from chargehand.model.fleet.lifecycle import (
     Unsound,
 )
 from chargehand.model.held import longest
-from chargehand.model.job import Claim, Found, Settled
-from chargehand.model.ledger import Ledger, Todo
+from chargehand.model.job import Claim, Done, Found, Settled
+from chargehand.model.ledger import SUCCESSES, Begun, Hand, Ledger, Todo
 from chargehand.model.records import Discovery
 from chargehand.model.search import Look
 from chargehand.node.handle import Handle, start_worker
@@ -67,6 +67,7 @@ from chargehand.protocol.worker import (
     FoundFrame,
     OutcomeFrame,
     ProgressFrame,
+    ahead_frame,
     batch_frame,
     brokens,
     fatals,
@@ -86,6 +87,9 @@ state thousands of times a second, each change would wake the node, and only the
 IN_A_ROW = 1.0
 """Most seconds between two frames in quick succession: a heartbeat of an idle worker costs one wake-up, not two."""
 MOST_IDLE_TURN = 5.0
+SEVERAL, TOGETHER = 4, 0.0005
+"""From this number of jobs in a worker's hand on, its outcomes are read after so many seconds, all at once: each would
+wake the node otherwise."""
 
 
 class SupervisorEvents(Protocol):
@@ -106,7 +110,7 @@ class SupervisorEvents(Protocol):
     def changed(self, component: str) -> None:
         """The state of this worker, as readers see it, may have changed."""
 
-    def began(self, component: str, todo: Todo) -> None:
+    def began(self, component: str, todo: Begun) -> None:
         """A worker was handed a job, several jobs, or a look for items."""
 
     def worked(self, component: str) -> None:
@@ -129,9 +133,11 @@ class Supervisor:
         self._events = events
         self._crews = {crew.name: crew for crew in plan.crews}
         self.handles: dict[str, Handle] = {}
-        self._reaper = Reaper(loop, fleet, ledger, lives, self.handles, self._exited)
+        self._reaper = Reaper(loop, fleet, ledger, lives, self.handles, self._take_back, self._exited)
         self._resting: deque[tuple[float, Callable[[], object]]] = deque()
         """Sockets and pipes that are not read for a moment: when to go on, and how."""
+        self._at_work: dict[str, float] = {}
+        """Workers with several jobs in hand, whose outcomes are read together: when."""
         self._replanned = True
         """Whether the fleet's next due time must be computed again."""
         self._planned: float | None = None
@@ -144,17 +150,24 @@ class Supervisor:
         if self._replanned or self._reaper.dying:
             self._replanned = False
             self._planned = _earliest(self._fleet.next_due(), *self._reaper.next_due())
-        return _earliest(self._planned, self._resting[0][0]) if self._resting else self._planned
+        due = self._planned
+        if self._at_work:
+            due = _earliest(due, *self._at_work.values())
+        return _earliest(due, self._resting[0][0]) if self._resting else due
 
     def tick(self, now: float, *, late: bool) -> None:
         """Let the fleet act on the time that passed. A late step reads every health socket before it judges silence."""
         while self._resting and (late or self._resting[0][0] <= now):
             self._resting.popleft()[1]()
+        for component in [component for component, due in self._at_work.items() if late or due <= now]:
+            self._read_work(component)
         if late:
             for handle in self.handles.values():
                 if handle.pulse is not None:
                     handle.pulse.drain()
         self._reaper.check_again(now)
+        if (self._planned is None or self._planned > now) and not (late or self._reaper.dying or self._replanned):
+            return  # only sockets were due
         self.act(self._fleet.handle(Tick(), now))  # `now` was read when it was known that this process was not held up
 
     def beat(self) -> None:
@@ -214,7 +227,7 @@ class Supervisor:
                 log.info("a running job is asked to cancel", component=component, job=job, item=claim.item)
                 self._tell_pulse(self.handles[component], "CANCEL", {"id": job, "fence": claim.number})
             case Dismiss(component):
-                self._ledger.dismiss(component)
+                self._dismiss(component)
             case DumpStacks(component, reason):
                 job = self._fleet.places[component].doing
                 pid = self.handles[component].child.pid
@@ -309,7 +322,7 @@ class Supervisor:
             self._kill(handle)
 
     def _ask(self, handle: Handle) -> None:
-        self._ledger.dismiss(handle.component)
+        self._dismiss(handle.component)
         for channel in (handle.work, handle.pulse):
             if channel is not None:
                 channel.send(encode("STOP", {}))
@@ -328,7 +341,7 @@ class Supervisor:
             return
         self._lives.add(handle.child)
         self.handles[component] = handle
-        handle.listen(self._loop, ends, self._worked, self._pulsed, self._printed, self._job_of, self._rest)
+        handle.listen(self._loop, ends, self._worked_all, self._pulsed, self._printed, self._job_of, self._rest)
         self._loop.add(handle.child.pidfd, lambda _: self._reaper.on_exit(handle))
         assert handle.work is not None
         handle.work.send(encode("INIT", self._init(handle, crew, mark)))
@@ -364,8 +377,15 @@ class Supervisor:
         handle = self.handles[component]
         assert handle.work is not None
         others: Sequence[str] = ()
-        if isinstance(todo, Claim):
+        if isinstance(todo, Hand):
+            ahead = ahead_frame(handle.permits.give(len(todo.ahead)), todo.ahead)
+            handle.work.send(ahead if todo.first is None else job_frame(todo.first) + ahead)
+            if todo.first is None:
+                return
+            todo = todo.first
+        elif isinstance(todo, Claim):
             handle.work.send(job_frame(todo))
+        if isinstance(todo, Claim):
             job, timeout = todo.id, None if todo.timeout_ms is None else todo.timeout_ms / 1000
         elif isinstance(todo, Look):
             handle.work.send(encode("LOOK", {"after": todo.after, "limit": todo.limit}))
@@ -373,11 +393,121 @@ class Supervisor:
         else:
             handle.work.send(batch_frame(todo))
             job, timeout, others = todo[0].id, longest(todo), [other.id for other in todo[1:]]
-        now = clock.monotonic()
+        self._began(component, todo, job, timeout, clock.monotonic(), others)
+
+    def _began(
+        self,
+        component: str,
+        todo: Begun,
+        job: str,
+        timeout: float | None,
+        now: float,
+        others: Sequence[str] = (),
+    ) -> None:
+        """Tell others that a worker has begun this."""
         self._fleet.began(component, job, timeout, now, others)
         if timeout is not None and (self._planned is None or now + timeout < self._planned):
             self._planned = now + timeout
         self._events.began(component, todo)
+
+    # jobs that workers have not begun
+
+    def call_back(self, components: Sequence[str] | None = None) -> None:
+        """Call back the jobs that these workers (None: all) have not begun. What they have begun is known then."""
+        called = self._ledger.hands() if components is None else components
+        self._ledger.filling = False
+        for component in called:
+            self._take_back(self.handles[component])
+            # A worker sends an outcome before it takes its next permit: after this its first job is what it performs.
+            self._read_work(component)
+        self._ledger.filling = True
+
+    def call_back_due(self, now: float) -> None:
+        """Call back jobs that wait behind one that takes long, or while another worker is idle, and hand them out."""
+        due = self._ledger.recalls(now)
+        if due:
+            self.call_back(due)
+            self.spread()
+
+    def spread(self) -> None:
+        """Hand jobs that were called back to idle workers."""
+        for component, todo in self._ledger.spread(clock.monotonic()):
+            self.hand_out(component, todo)
+
+    def _dismiss(self, component: str) -> None:
+        """Give no more jobs to a worker, and hand those that it has not begun to others."""
+        self._ledger.dismiss(component)
+        if component in self.handles:
+            self._take_back(self.handles[component])
+
+    def _take_back(self, handle: Handle) -> None:
+        """Take back what a worker has not begun, and hand it to others if the worker leaves."""
+        held = self._ledger.held.get(handle.component)
+        if held is None or not held.unsure:
+            return
+        now = clock.monotonic()
+        if self._ledger.recalled(handle.component, handle.permits.take_back(), now):
+            self._fleet.ended(handle.component, now, job=False)
+            self.act(self._fleet.let_go(handle.component, now))
+        if self._ledger.filling:
+            self.spread()
+
+    def _read_work(self, component: str) -> None:
+        """Read the outcomes that a worker has sent, and listen to it again unless it has several more jobs."""
+        self._at_work.pop(component, None)
+        handle = self.handles.get(component)
+        if handle is not None and handle.work is not None and handle.work.open:
+            handle.work.drain()
+            if component not in self._at_work:
+                handle.work.listen(True)
+
+    def _worked_all(self, handle: Handle, frames: Sequence[Frame | BadFrame]) -> None:
+        """Handle the frames of one read on the work socket. Jobs that ended well one after the other count together."""
+        component = handle.component
+        ends: list[tuple[Done, float | None]] = []
+        for frame in frames:
+            held = self._ledger.held.get(component)
+            if isinstance(frame, Frame) and frame.kind == "DONE" and held is not None and held.ahead:
+                claim = held.claim if not ends else _at(held.ahead, len(ends) - 1)
+                try:
+                    ends.append(self._done(claim, outcomes.decode(frame.body)))
+                    continue
+                except (ValueError, RecursionError) as error:
+                    self._ended_well(handle, ends)
+                    self._bad(handle, frame, str(error))
+                    self._break(handle)
+                    return
+            if ends:
+                self._ended_well(handle, ends)
+                ends = []
+            self._worked(handle, frame)
+            if handle.work is None or not handle.work.open:
+                return
+        if ends:
+            self._ended_well(handle, ends)
+        held = self._ledger.held.get(component)
+        if held is not None and len(held.ahead) >= SEVERAL and handle.work is not None and handle.work.open:
+            handle.work.listen(False)
+            self._at_work[component] = clock.monotonic() + TOGETHER
+
+    def _done(self, claim: Claim | None, body: OutcomeFrame) -> tuple[Done, float | None]:
+        """Returns the good end of this job, and the seconds that it took. Raises ValueError if it is another job."""
+        if claim is None or claim.id != body.id or claim.number != body.claim:
+            raise ValueError("DONE names a job that this worker does not hold")
+        outcome = outcome_of("DONE", body)
+        assert isinstance(outcome, Done)
+        return outcome, None if body.us is None else body.us / 1e6
+
+    def _ended_well(self, handle: Handle, ends: Sequence[tuple[Done, float | None]]) -> None:
+        """Handle the good ends of a worker's first jobs."""
+        if not ends:
+            return
+        now, component = clock.monotonic(), handle.component
+        if not self._fleet.ended(component, now, jobs=len(ends)):
+            self._dismiss(component)
+        following = self._ledger.finished_all(component, ends, now, handle.child.pid)
+        self._go_on(handle, following, now)
+        self._events.worked(component)
 
     def _worked(self, handle: Handle, frame: Frame | BadFrame) -> None:
         """Handle a frame on the work socket. A bad one can do no more than end the worker's own job."""
@@ -411,7 +541,8 @@ class Supervisor:
         self.tell(Framed(handle.component, "paused" if paused else "healthy"))
         self._events.changed(handle.component)
         now = clock.monotonic()
-        claim = self._ledger.welcome(handle.component, handle.crew, now, handle.child.mark)
+        jobs = self._crews[handle.crew].recycle_jobs
+        claim = self._ledger.welcome(handle.component, handle.crew, now, handle.child.mark, jobs)
         if claim is not None:
             self.hand_out(handle.component, claim)
 
@@ -459,35 +590,43 @@ class Supervisor:
             )  # fmt: skip
             self._ledger.chore(chores.QueueFound(handle.crew, page, search.looked_at), now, urgent=True)
         if not self._fleet.ended(handle.component, now, job=False):
-            self._ledger.dismiss(handle.component)
+            self._dismiss(handle.component)
         self._go_on(handle, self._ledger.looked(handle.component, now), now)
 
     def _go_on(self, handle: Handle, following: Todo | None, now: float) -> None:
+        held = self._ledger.held.get(handle.component)
+        if held is not None and not held.others and (following is None or _continues(following)):
+            timeout = None if held.claim.timeout_ms is None else held.claim.timeout_ms / 1000
+            self._began(handle.component, held.claim, held.claim.id, timeout, now)
         if following is not None:
             self.hand_out(handle.component, following)
-        else:
+        elif held is None:
             self.act(self._fleet.let_go(handle.component, now))
 
     def _outcome(self, handle: Handle, kind: str, body: OutcomeFrame) -> None:
         held = self._ledger.held.get(handle.component)
         claim = held and held.find(body.id)
-        if held is None or claim is None or claim.number != body.claim:
+        if held is None or claim is None or claim.number != body.claim or (held.ahead and claim is not held.claim):
             raise ValueError(f"{kind} names a job that this worker does not hold")
         outcome = outcome_of(kind, body)
+        since = held.since
         now = clock.monotonic()
+        if not isinstance(outcome, SUCCESSES):
+            self._take_back(handle)  # it begins no other job until it is handed one
         if held.others:
             self._fleet.one_ended(handle.component, body.id, now)
             self._ledger.finished(handle.component, outcome, now, handle.child.pid, body.id)
         else:
             if not self._fleet.ended(handle.component, now):
-                self._ledger.dismiss(handle.component)
-            following = self._ledger.finished(handle.component, outcome, now, handle.child.pid)
+                self._dismiss(handle.component)
+            took = None if body.us is None else body.us / 1e6
+            following = self._ledger.finished(handle.component, outcome, now, handle.child.pid, seconds=took)
             if self._ledger.distrusted:
                 self.replace_distrusted()
             self._go_on(handle, following, now)
         self._events.worked(handle.component)
         if isinstance(outcome, Settled):
-            self._events.ended(handle.component, body.id, now - held.since)
+            self._events.ended(handle.component, body.id, now - since)
 
     def _pulsed(self, handle: Handle, frame: Frame | BadFrame) -> None:
         try:
@@ -535,6 +674,9 @@ class Supervisor:
     def _job_of(self, handle: Handle) -> str | None:
         """Returns the job that the worker's output belongs to."""
         held = self._ledger.held.get(handle.component)
+        if held is not None and held.ahead:
+            self._ledger.speaks(handle.component, clock.monotonic())
+            return None  # it may have begun another one since
         return held.claim.id if held and not held.others else None
 
     def _bad(self, handle: Handle, frame: Frame | BadFrame, why: str) -> None:
@@ -550,6 +692,15 @@ class Supervisor:
             channel.close()
         if handle.exit is None:
             self.tell(Broken(handle.component))
+
+
+def _continues(todo: Todo) -> bool:
+    """Whether a worker that receives this goes on with a job that it has."""
+    return isinstance(todo, Hand) and todo.first is None
+
+
+def _at(claims: deque[Claim], index: int) -> Claim | None:
+    return claims[index] if index < len(claims) else None
 
 
 def _earliest(*moments: float | None) -> float | None:

@@ -14,6 +14,8 @@ KEPT_OF_A_BAD_LINE = 200
 LONGEST_KIND = 32
 WORK_FRAME_LIMIT = 16 << 20
 """The maximum size in bytes of a job or an outcome, including the jobs that the outcome enqueues."""
+PERMIT_BYTES = 8
+"""The size of a permit: the number of a job among those that a worker was sent ahead."""
 STACKS_MARK = b"\0"
 """Precedes and ends the stacks that a pulse thread writes. No stack contains it: faulthandler escapes such characters.
 """
@@ -59,10 +61,11 @@ def encode(kind: str, body: Any) -> bytes:
     return codec.to_utf8(f"{kind}|{_encoder.encode(body)}\n")
 
 
-def encode_done(job: str, claim: int, result: str, follow: list[dict[str, Any]]) -> bytes:
+def encode_done(job: str, claim: int, result: str, follow: list[dict[str, Any]], seconds: float | None = None) -> bytes:
     """Encodes the DONE frame; the result is JSON already and is inserted unchanged."""
     more = f',"follow":{_encoder.encode(follow)}' if follow else ""
-    text = f'DONE|{{"id":{_encoder.encode(job)},"fence":{claim}{more},"result":{result}}}\n'
+    took = "" if seconds is None else f',"us":{int(seconds * 1e6)}'
+    text = f'DONE|{{"id":{_encoder.encode(job)},"fence":{claim}{took}{more},"result":{result}}}\n'
     return codec.to_utf8(text)
 
 

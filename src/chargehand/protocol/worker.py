@@ -61,6 +61,8 @@ class OutcomeFrame(msgspec.Struct, frozen=True, rename=ON_THE_WIRE):
 
     id: str
     claim: int
+    us: int | None = None
+    """How long the attempt took, in microseconds; None from a worker that does not measure it."""
     result: msgspec.Raw = msgspec.Raw(b"null")
     error: str = ""
     after_ms: int = 0
@@ -127,6 +129,12 @@ def job_frame(claim: Claim) -> bytes:
         msgspec.Raw(claim.payload.encode()), claim.item,
     )  # fmt: skip
     return b"JOB|%b\n" % _encoder.encode(body)
+
+
+def ahead_frame(number: int, claims: Sequence[Claim]) -> bytes:
+    """Encodes the frame that sends jobs which the worker begins later, each with a permit: the first has this number,
+    and the others follow."""
+    return b'AHEAD|{"number":%d,"jobs":[%b]}\n' % (number, b",".join(job_frame(claim)[4:-1] for claim in claims))
 
 
 def batch_frame(claims: Sequence[Claim]) -> bytes:

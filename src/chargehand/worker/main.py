@@ -12,7 +12,7 @@ import signal
 import sys
 from collections.abc import Callable, Generator, Iterator, Set
 from contextlib import contextmanager, suppress
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 from chargehand import clock, codec, errors, handler
 from chargehand.handler import Handler, Job
@@ -21,6 +21,7 @@ from chargehand.protocol.frame import WORK_FRAME_LIMIT, Frame, encode
 from chargehand.worker import perform, thread_cap
 from chargehand.worker.failures import culprit, describe, message, reserve_descriptor, spare_descriptor
 from chargehand.worker.forked import ForkGuard, ForkLink, flush_output, leave
+from chargehand.worker.hand import Hand
 from chargehand.worker.pulse import (
     REPORT_INTERVAL,
     FrameWriter,
@@ -49,8 +50,10 @@ class Worker:
         plan: dict[str, Any],
         wake: int,
         link: ForkLink,
+        hand: Hand | None = None,
     ) -> None:
         self._work, self._inbox, self._frames, self._plan, self._wake = work, inbox, frames, plan, wake
+        self._hand = hand
         self.outlet, self._link = FrameWriter(pulse), link
         self.detached = False
         """Whether this is a process that the handler forked, which must not act as the worker."""
@@ -242,9 +245,9 @@ class Worker:
                 break
             if frame.kind == "LOOK":
                 self._discover(frame.read_restored())
-            if frame.kind in ("JOB", "JOBS"):
-                handle = self._perform if frame.kind == "JOB" else self._perform_batch
-                code = handle(frame.read_restored(), takes)
+            if frame.kind in ("JOB", "AHEAD", "JOBS"):
+                handle = self._handlers[frame.kind]
+                code = handle(self, frame.read_restored(), takes)
                 if code is not None:
                     return code
         self.status = "stopping"
@@ -297,6 +300,12 @@ class Worker:
         finally:
             self._task = None
 
+    def _perform_first(self, body: dict[str, Any], takes: Any) -> int | None:
+        """Performs a job that needs no permit: the node knows that this worker begins it at once."""
+        if self._hand is not None:
+            self._hand.resume()
+        return self._perform(body, takes)
+
     def _perform(self, body: dict[str, Any], takes: Any) -> int | None:
         """Performs one job and sends its outcome. Returns an exit code if the process must end."""
         self._begin(body["id"], body, {(body["id"], body["fence"])})
@@ -308,8 +317,22 @@ class Worker:
         except errors.WorkerBroken as error:
             about = {"id": body["id"], "fence": body["fence"]}
             self._leave_broken(error, encode("SETTLED", about) if self._settled else b"")
+        if self._hand is not None:
+            self._hand.ended(well=frame is not None and perform.is_success(frame))
         self._end(frame)
         return code
+
+    def _perform_ahead(self, body: dict[str, Any], takes: Any) -> int | None:
+        """Performs jobs that were sent ahead, one after the other, as far as the node permits it. Returns an exit code
+        if the process must end."""
+        hand = self._hand
+        assert hand is not None
+        hand.add(body)
+        while (job := hand.next()) is not None:
+            code = self._perform(job, takes)
+            if code is not None:
+                return code
+        return None
 
     def _perform_batch(self, bodies: list[dict[str, Any]], takes: Any) -> int | None:
         """Performs a batch of jobs and sends their outcomes. Returns an exit code if the process must end."""
@@ -349,6 +372,10 @@ class Worker:
         if frames:
             self._send(frames)
 
+    _handlers: ClassVar[dict[str, Callable[["Worker", Any, Any], int | None]]] = {
+        "JOB": _perform_first, "AHEAD": _perform_ahead, "JOBS": _perform_batch,
+    }  # fmt: skip
+
     def _discover(self, body: dict[str, Any]) -> None:
         """Calls the handler's `discover` and sends the items that it returns."""
         self.turns += 1
@@ -387,7 +414,7 @@ class Worker:
             result = self.call(performer.perform, job)
             if self._settled:
                 return encode("SETTLED", about)
-            frame = perform.done_frame(about, result, self._follow, self.gives)
+            frame = perform.done_frame(about, result, self._follow, self.gives, clock.monotonic() - self._began)
             self.done += 1
             return frame
         except (errors.ConfigurationError, errors.UnrecoverableError):
@@ -446,14 +473,23 @@ class Worker:
             kill_own_session()  # the node has exited
 
 
-def main(work_fd: int, pulse_fd: int, crash_fd: int, parent: int, asked_fd: int | None = None) -> None:
-    """Runs a worker process from start to exit. A node of version 0.1.0 has one file for all stacks."""
+def main(
+    work_fd: int,
+    pulse_fd: int,
+    crash_fd: int,
+    parent: int,
+    asked_fd: int | None = None,
+    permits_fd: int | None = None,
+) -> None:
+    """Runs a worker process from start to exit. A node of version 0.1.0 has one file for all stacks, and sends nothing
+    ahead."""
     die_with_parent(parent)
     asked = StackFile(crash_fd if asked_fd is None else asked_fd)
     _enable_stack_dumps(crash_fd, asked)
     reserve_descriptor()
     adopt_orphans()  # processes that a job leaves behind stay below this worker and end with it
-    for descriptor in (work_fd, pulse_fd):
+    own = (work_fd, pulse_fd) if permits_fd is None else (work_fd, pulse_fd, permits_fd)
+    for descriptor in own:
         os.set_inheritable(descriptor, False)
     os.set_blocking(work_fd, True)
     inbox = Inbox(work_fd)
@@ -465,8 +501,9 @@ def main(work_fd: int, pulse_fd: int, crash_fd: int, parent: int, asked_fd: int 
     thread_cap.cap(plan["threads"])
     reading, writing = catch_signals()
     link = ForkLink()
-    worker = Worker(work_fd, pulse_fd, inbox, frames, plan, writing, link)
-    ForkGuard(worker, link, (work_fd, pulse_fd, reading, writing))
+    hand = None if permits_fd is None else Hand(permits_fd)
+    worker = Worker(work_fd, pulse_fd, inbox, frames, plan, writing, link, hand)
+    ForkGuard(worker, link, (*own, reading, writing))
     Pulse(worker, pulse_fd, reading, link, asked, plan["beat"], plan["grace"]).start()
     _exit(_serve(worker))
 

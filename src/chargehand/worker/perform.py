@@ -122,15 +122,25 @@ def truncate(text: str) -> str:
     return f"{text[: ERROR_LIMIT // 2]}\n… cut …\n{text[-ERROR_LIMIT // 2 :]}"
 
 
-def done_frame(about: dict[str, Any], result: Any, follow: list[dict[str, Any]], gives: Any) -> bytes:
-    """Returns the frame that reports a result and the jobs enqueued with it. Raises PayloadError if it is too large."""
-    frame = encode_done(about["id"], about["fence"], result_text(result, gives), follow)
+def done_frame(
+    about: dict[str, Any], result: Any, follow: list[dict[str, Any]], gives: Any, seconds: float | None = None
+) -> bytes:
+    """Returns the frame that reports a result, the jobs enqueued with it, and the seconds that the attempt took.
+
+    Raises PayloadError if it is too large.
+    """
+    frame = encode_done(about["id"], about["fence"], result_text(result, gives), follow, seconds)
     if len(frame) > WORK_FRAME_LIMIT:
         raise errors.PayloadError(
             f"the result and the {len(follow)} jobs that it enqueues have {len(frame):,} bytes; "
             f"the maximum is {WORK_FRAME_LIMIT:,}"
         )
     return frame
+
+
+def is_success(frame: bytes) -> bool:
+    """Whether the frame with the outcome of an attempt reports that the job is done."""
+    return frame.startswith((b"DONE|", b"SETTLED|"))
 
 
 def is_cancellation(error: BaseException) -> bool:

@@ -220,11 +220,12 @@ class Fleet(Roster):
         place.sleep_at = None
         self._watch.turned(place, now)
 
-    def ended(self, component: str, now: float, *, job: bool = True) -> bool:
-        """Records that the worker's job or call of `discover` has ended; returns whether it may receive another."""
+    def ended(self, component: str, now: float, *, job: bool = True, jobs: int = 1) -> bool:
+        """Records that the worker's job (or so many) or call of `discover` has ended; returns whether it may receive
+        another."""
         place = self.places[component]
         if job:  # the idle time begins now, also if a call of `discover` follows
-            place.jobs += 1
+            place.jobs += jobs
             rest = self.crews[place.crew].idle_exit
             place.rest_at = None if rest is None else now + rest
         place.job, place.job_until, place.cancel_at, place.endless = None, None, None, False
