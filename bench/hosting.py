@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from chargehand import Chargehand, RestartPolicy, clock
+from chargehand import Chargehand, JobPolicy, RestartPolicy, clock
 
 SPEC = "BENCH_SPEC"
 """The environment variable that contains the configuration of an application as JSON."""
@@ -26,6 +26,8 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
     store: str
     crews: tuple[CrewSpec, ...]
     pause: float | None = None
+    most_in_hand: int | None = None
+    """How many short jobs a worker is handed at a time; None: the default."""
     node: str | None = None
     """The name of the node; None: that of the machine."""
     state: str | None = None
@@ -45,6 +47,8 @@ def hand_of(spec: Spec) -> Chargehand:
             breaker_window=0,
         )
     options: dict[str, Any] = {} if restart is None else {"restart": restart}
+    if spec.most_in_hand is not None:
+        options["jobs"] = JobPolicy(most_in_hand=spec.most_in_hand)
     if spec.state is not None:
         os.environ["XDG_STATE_HOME"] = spec.state
     hand = Chargehand(spec.store, node=spec.node, **options)

@@ -235,6 +235,7 @@ def stage(
     healthy: bool = True,
     store: str | None = None,
     node: str | None = None,
+    most_in_hand: int | None = None,
 ) -> Generator[Stage]:
     """A running node with these crews and all workers ready; removes everything afterwards, except what is on a server.
 
@@ -242,7 +243,9 @@ def stage(
     """
     with folder() as path:
         where = str(path / "bench.db") if store is None else store
-        spec = Spec(store=where, crews=crews, pause=pause, node=node, state=str(path / "state"))
+        spec = Spec(
+            store=where, crews=crews, pause=pause, most_in_hand=most_in_hand, node=node, state=str(path / "state")
+        )
         made = Stage(path, spec, piped)
         try:
             made.start()

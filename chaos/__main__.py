@@ -1,6 +1,6 @@
 """`python -m chaos`: kills and stops processes at random and checks the result.
 
-Environment variables: JOBS, SEED, MINUTES, KEEP, and STORE (sqlite or postgres).
+Environment variables: JOBS, SEED, MINUTES, KEEP, ONLY (kills, limits, tiny), and STORE (sqlite or postgres).
 """
 
 import json
@@ -20,12 +20,15 @@ from chaos.budget import Budget, GivenUp
 from chaos.campaign import Campaign
 from chaos.judge import Verdict
 from chaos.killer import Numbers
+from chaos.tiny import Found, Tiny
 from chargehand import RestartPolicy, clock
 from chargehand.model.job import DEFAULT_POLICY
 
 MINUTES = 4.0
 JOBS, WORKERS, NODES, ENQUEUERS = 10_000, 510, 21, 6
 """Numbers for the default duration; they scale with the duration."""
+TINY_JOBS, TINY_KILLS = 100_000, 500
+RUNS = ("kills", "limits", "tiny")
 KILLING = 0.72
 """The share of the time with kills; the rest is for the last jobs, the evaluation and the second run."""
 SHOWN = 20
@@ -116,6 +119,25 @@ def _report_second(found: GivenUp) -> dict[str, Any]:
     return {**figures, "as it must be": found.good}
 
 
+def _report_tiny(found: Found) -> dict[str, Any]:
+    figures = {
+        "acknowledged": found.jobs, "workers killed": found.kills, "of them charged to a job": found.with_a_job,
+        "executed": found.executed, "lost": len(found.lost), "completed twice": len(found.twice),
+        "charged though not begun": len(found.not_begun), "unexpected": len(found.wrong),
+    }  # fmt: skip
+    _table(figures)
+    for line in [*found.lost, *found.twice, *found.not_begun, *found.wrong][:SHOWN]:
+        print(f"WRONG: {line}")
+    return {**figures, "as it must be": found.good}
+
+
+def _chosen() -> list[str]:
+    names = [name for name in os.environ.get("ONLY", "").split(",") if name]
+    if unknown := set(names) - set(RUNS):
+        sys.exit(f"ONLY={','.join(sorted(unknown))} is unknown: {', '.join(RUNS)}")
+    return names or list(RUNS)
+
+
 def _timed(title: str, act: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     print(title, flush=True)
     began = clock.monotonic()
@@ -134,7 +156,7 @@ def _on_server() -> int:
 
 
 def main() -> int:
-    """Runs both parts; returns 0 if no job is lost, completed twice, unexpected or left, and the second run passes."""
+    """Runs all parts; returns 0 if no job is lost, completed twice, unexpected or left, and the others pass, too."""
     os.environ.pop("CHARGEHAND_URL", None)
     if os.environ.get("KEEP") and Path(os.environ["KEEP"]).exists():
         sys.exit(f"KEEP={os.environ['KEEP']} already exists: name a new folder")
@@ -144,26 +166,39 @@ def main() -> int:
     if store != "sqlite":
         sys.exit(f"STORE={store} is unknown: sqlite or postgres")
     numbers, seed = _numbers(), int(_number("SEED", int.from_bytes(os.urandom(3), "big")))
+    share = _number("MINUTES", MINUTES) / MINUTES
+    tiny_jobs, tiny_kills = round(_number("JOBS", TINY_JOBS * share)), round(TINY_KILLS * share)
     good: list[bool] = []
 
-    def first() -> dict[str, Any]:
+    def kills() -> dict[str, Any]:
         with _folder("first") as folder:
             verdict = Campaign(folder, numbers, seed).run()
         good.append(verdict.good)
         return _report(verdict)
 
-    def second() -> dict[str, Any]:
+    def limits() -> dict[str, Any]:
         with _folder("second") as folder:
             found = Budget(folder).run()
         good.append(found.good)
         return _report_second(found)
 
-    lifted = _timed(
+    def tiny() -> dict[str, Any]:
+        with _folder("tiny") as folder:
+            found = Tiny(folder, tiny_jobs, tiny_kills, seed).run()
+        good.append(found.good)
+        return _report_tiny(found)
+
+    title = (
         f"seed {seed}: {numbers.jobs:,} jobs; {numbers.workers} SIGKILL or SIGSTOP of {WORK + SETTLE} workers, "
-        f"{numbers.nodes} kill -9 of host, node or both, within {numbers.seconds:.0f} s", first,
-    )  # fmt: skip
-    usual = _timed("default limits, idle workers killed repeatedly: the crew must be given up", second)
-    print(json.dumps({"seed": seed, **lifted, "second run": usual, "good": all(good)}))
+        f"{numbers.nodes} kill -9 of host, node or both, within {numbers.seconds:.0f} s"
+    )
+    runs = {
+        "kills": (title, kills),
+        "limits": ("default limits, idle workers killed repeatedly: the crew must be given up", limits),
+        "tiny": (f"seed {seed}: {tiny_jobs:,} tiny jobs, {tiny_kills} kill -9 of workers", tiny),
+    }  # fmt: skip
+    results = {name: _timed(*runs[name]) for name in _chosen()}
+    print(json.dumps({"seed": seed, **results, "good": all(good)}))
     return 0 if all(good) else 1
 
 

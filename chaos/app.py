@@ -24,9 +24,9 @@ LEASE = 6.0
 LEASED = msgspec.structs.replace(LIVELY, lease=LEASE, node_beat=0.5, cancel=2.0)
 """For several nodes: how long each waits for the others."""
 
-SHIPPED, CAREFUL, CHURN = "shipped", "careful", "churn"
+SHIPPED, CAREFUL, CHURN, TINY = "shipped", "careful", "churn", "tiny"
 """Further limits. SHIPPED and CAREFUL: the default leases, without and with a crew whose jobs stop if their node is cut
-off. CHURN: as 'lifted', with one more crew for tens of thousands of jobs."""
+off. CHURN: as 'lifted', with one more crew for tens of thousands of jobs. TINY: with one crew of tiny jobs."""
 
 MANY_ATTEMPTS = 30
 """A job that settles itself fails whenever the server is away."""
@@ -50,6 +50,10 @@ def hand_of(folder: Path, limits: str) -> Chargehand:
     if limits == "default":
         hand = Chargehand(store_of(folder), restart=HASTY, liveness=LIVELY)
         hand.crew("idle", "chaos.handlers:Worker", workers=2)
+        return hand
+    if limits == TINY:
+        hand = Chargehand(store_of(folder), restart=LIFTED, liveness=LIVELY)
+        hand.crew("tiny", "chaos.handlers:Tiny", workers=WORK)
         return hand
     shipped = limits in (SHIPPED, CAREFUL)
     lively = None if shipped else LEASED if SERVER in os.environ else LIVELY

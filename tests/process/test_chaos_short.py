@@ -8,6 +8,7 @@ import pytest
 from chaos import judge
 from chaos.campaign import Campaign
 from chaos.killer import Numbers
+from chaos.tiny import Tiny
 
 from chargehand.log import Event
 
@@ -26,6 +27,15 @@ def test_no_job_is_lost_or_done_twice_whatever_is_killed(  # spec: SV-3 WK-4
     killed = {kind: verdict.struck[f"{kind} killed"] for kind in ("workers", "node", "host", "both")}
     assert killed == {"workers": 6, "node": 1, "host": 1, "both": 1}
     assert verdict.struck["workers stopped"] == 4
+
+
+def test_the_death_of_a_worker_is_charged_to_one_of_its_tiny_jobs_at_most(  # spec: WK-18
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("CHARGEHAND_URL", raising=False)
+    found = Tiny(tmp_path, 4000, 8, SEED).run()
+    assert (found.lost, found.twice, found.not_begun, found.wrong) == ([], [], [], [])
+    assert (found.jobs, found.kills) == (4000, 8)
 
 
 @pytest.mark.parametrize(
