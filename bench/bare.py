@@ -191,6 +191,16 @@ def memory() -> float:
             ended(child)
 
 
+def waiting() -> float:
+    """Returns the MiB (PSS) of an idle interpreter that can start and watch a process."""
+    children = _waiting("json, logging, select, signal, socket, subprocess, threading", 1)
+    try:
+        return pss([child.pid for child in children])
+    finally:
+        for child in children:
+            ended(child)
+
+
 def sums(*samples: Sequence[float]) -> list[float]:
     """Returns the sums of consecutive durations, sample by sample."""
     return [sum(each) for each in zip(*samples, strict=False)]

@@ -8,6 +8,9 @@ import msgspec
 
 from chargehand import Chargehand, JobPolicy, RestartPolicy, clock
 
+SPEC = "BENCH_SPEC"
+"""The environment variable that contains the configuration of an application as JSON."""
+
 
 class CrewSpec(msgspec.Struct, frozen=True):
     """One crew of a measured node."""

@@ -1,23 +1,17 @@
 """Reads CPU time (in nanoseconds) and proportional memory of processes from /proc."""
 
-import os
+import time
 from collections.abc import Iterable
 from pathlib import Path
 
 
 def cpu(pid: int) -> tuple[float, float]:
-    """Returns the CPU seconds of a process's main thread, and of all its other threads together.
+    """Returns the CPU seconds of a process's main thread, and of all its other threads together, ended ones included.
 
-    Uses schedstat: the ticks in /proc/<pid>/stat are sampled and miss threads that run only briefly.
+    The ticks in /proc/<pid>/stat are sampled and miss threads that run only briefly.
     """
-    main = others = 0.0
-    for task in os.listdir(f"/proc/{pid}/task"):
-        used = int(Path(f"/proc/{pid}/task/{task}/schedstat").read_text().split()[0]) / 1e9
-        if int(task) == pid:
-            main += used
-        else:
-            others += used
-    return main, others
+    main = int(Path(f"/proc/{pid}/task/{pid}/schedstat").read_text().split()[0]) / 1e9
+    return main, time.clock_gettime(~pid << 3 | 2) - main  # the CPU clock of another process, as clock_getcpuclockid
 
 
 def pss(pids: Iterable[int]) -> float:

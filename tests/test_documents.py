@@ -60,8 +60,8 @@ def test_the_documents_have_one_configuration_of_nginx_and_it_keeps_the_port() -
 
 
 def test_lists_of_the_files_of_a_store_are_complete() -> None:
-    location = (ROOT / "src" / "chargehand" / "stores" / "location.py").read_text()
-    names = {"-wal", "-shm", *re.findall(r'_beside\("(-\w+)"\)', location)}
+    beside = (ROOT / "src" / "chargehand" / "stores" / "beside.py").read_text()
+    names = {"-wal", "-shm", *re.findall(r'_beside\("(-\w+)"\)', beside)}
     assert len(names) > 2
     for page, heading in (("operations.md", "## Files of the store"), ("security.md", "## Files")):
         _, _, rest = (ROOT / "docs" / page).read_text().partition(f"\n{heading}\n")

@@ -8,7 +8,17 @@ from typing import Any
 import chargehand
 from chargehand import Crew, JobOptions, Transaction
 
-INTERNAL = {"AccessWriting", "Address", "FleetWriting", "JobContext", "JobWriting", "NodePlan", "Operations", "Terms"}
+INTERNAL = {
+    "AccessWriting",
+    "Address",
+    "Brief",
+    "FleetWriting",
+    "JobContext",
+    "JobWriting",
+    "NodePlan",
+    "Operations",
+    "Terms",
+}
 """Types that only the packages of Chargehand use: parts of a transaction, and parameters of constructors that users do
 not call."""
 

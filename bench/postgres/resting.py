@@ -8,8 +8,11 @@ from bench.processes import cpu, pss
 from bench.row import Row, measures
 from bench.scene import stage
 from chargehand import clock
+from chargehand.model.figures import WINDOW
+from chargehand.model.past import STEP
 
-SETTLE = 3.0
+SETTLE = WINDOW + STEP + 2
+"""Until then, the node reads its store for the charts, because something has changed."""
 SECONDS = 25.0
 
 

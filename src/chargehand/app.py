@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from chargehand import handler, log
 from chargehand.crew import Crew, JobOptions
 from chargehand.errors import ConfigurationError, UnknownCrew
+from chargehand.host.brief import Brief, brief_of
 from chargehand.host.host import Host
 from chargehand.host.operations import AT_MOST, Operations
 from chargehand.live.components import Component
@@ -527,6 +528,10 @@ class Chargehand:
         )
         return check_node(plan)
 
+    def brief(self) -> Brief:
+        """Returns what a host must know to start a node with these crews."""
+        return brief_of(self._node_plan())
+
     def host(self, *, give_up: bool = False) -> Host:
         """Starts a node with these crews, and another whenever it ends. Returns at once.
 
@@ -541,7 +546,7 @@ class Chargehand:
             if not self._hosts():
                 if not self._crews:
                     raise ConfigurationError("there is no crew: declare one with hand.crew(name, 'module:Class')")
-                self._host = Host(self._node_plan(), give_up=give_up)
+                self._host = Host(self.brief(), give_up=give_up)
                 self._host.start()
             assert self._host is not None
             return self._host

@@ -8,19 +8,19 @@ from typer.testing import CliRunner
 
 from chargehand import Chargehand, NobodyServes, clock
 from chargehand.cli.main import app
-from chargehand.host import nodelock
+from chargehand.host import restart_plan
 from chargehand.processes import proc
 
 # spec: CL-4 WP-7
 
 
-def announce(hand: Chargehand, deaths: int = 3) -> nodelock.RestartPlan:
+def announce(hand: Chargehand, deaths: int = 3) -> restart_plan.RestartPlan:
     own = proc.stat(os.getpid())
     assert own is not None
-    plan = nodelock.RestartPlan(
+    plan = restart_plan.RestartPlan(
         host=os.getpid(), start=own.start, deaths=deaths, window=300.0, last="signal 9", at_ms=clock.now_ms() + 20_000
     )
-    nodelock.announce(hand.location, plan)
+    restart_plan.announce(hand.location, plan)
     return plan
 
 

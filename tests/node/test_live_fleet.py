@@ -6,13 +6,16 @@ import msgspec
 
 from chargehand.live.bodies import HealthBody, NodeBody, QueueBody, WorkerBody
 from chargehand.live.store_view import StoreLook, StoreView
+from chargehand.model.batch import Batch, Grant, Result
 from chargehand.model.chores import Project
+from chargehand.model.figures import WINDOW
 from chargehand.model.fleet.fleet import Fleet
 from chargehand.model.fleet.policy import LivenessPolicy, RestartPolicy, StartPolicy, Terms
 from chargehand.model.health import Verdict
 from chargehand.model.held import Held
 from chargehand.model.job import Claim
 from chargehand.model.ledger import Ledger
+from chargehand.model.past import STEP
 from chargehand.model.records import Counts, HealthRow, NodeAbout, NodeCrew, NodeRow
 from chargehand.model.topic import parse
 from chargehand.node.health_rows import HealthRows
@@ -206,3 +209,18 @@ def test_a_node_that_has_its_store_alone_writes_its_rows_as_seldom_as_before() -
     world.ledger.held[WORKER] = Held(claim("j1"), 0.0)
     world.rows.worked(0.1)
     assert (world.rows.due(), world.written(1.2)) == (5.0, [])
+
+
+def test_an_idle_node_does_not_read_its_store_for_the_charts() -> None:
+    """Each of its beats claims in vain."""
+    world = World(shared=False)
+    world.live.watch(None, world.now)
+    moments = [world.now]
+    for _ in range(60):
+        world.live.committed(Batch(poll=True), Result(grants=(Grant("own", (), None),)), world.now)
+        if world.live.due() <= world.now + 5:
+            moments.append(world.live.due())
+            world.live.step(world.live.due())
+            world.live.seen(StoreView(look=world.reader.looks.pop()), 0.001, moments[-1])
+        world.now += 5
+    assert moments[-1] <= moments[0] + WINDOW + 2 * STEP, "nothing has changed since the start"

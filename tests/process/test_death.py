@@ -16,7 +16,8 @@ from chargehand.log import Event
 from chargehand.model.job import State
 from chargehand.model.records import Holder
 from chargehand.processes import proc
-from chargehand.processes.child import Life, kill_leftovers, launch
+from chargehand.processes.child import launch
+from chargehand.processes.leftovers import Life, kill_leftovers
 from chargehand.stores import open_store
 from chargehand.testing import eventually
 

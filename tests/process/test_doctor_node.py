@@ -25,7 +25,7 @@ import chargehand
 from chargehand import clock
 from chargehand.doctor import bundle
 from chargehand.doctor.examine import PATIENCE, _worst, examine, facts_from, find_and_examine
-from chargehand.host import nodelock
+from chargehand.host import restart_plan
 from chargehand.host.host import Host
 from chargehand.log import Event
 from chargehand.model.doctor import node as by_node
@@ -74,12 +74,12 @@ def test_a_life(world: World) -> None:  # spec: CL-4
 
 def host_waits(served: Serving) -> None:  # spec: RP-10
     """A host whose nodes exit repeatedly says when it starts the next one; `doctor` does not say that nobody will."""
-    host = Host(served.hand._node_plan())
+    host = Host(served.hand.brief())
     host._deaths, host._last = [clock.monotonic()] * 9, "signal 9"
     waiting = threading.Thread(target=host._pause, args=(60.0,))
     waiting.start()
     try:
-        eventually(lambda: nodelock.announced(served.hand.location))
+        eventually(lambda: restart_plan.announced(served.hand.location))
         found = examine(served.hand)
     finally:
         host._stopping = True
@@ -283,7 +283,7 @@ def stopping(served: Serving, world: World) -> None:  # cause: node-stopping
 
 BYSTANDER = """
 import sys
-from chargehand.host import nodelock
+from chargehand.host import nodelock, restart_plan
 from chargehand.stores.location import locate
 import os
 lock = nodelock.take(locate(sys.argv[1]))

@@ -13,7 +13,7 @@ import pytest
 from world import Started, World, gone
 
 from chargehand import Chargehand, StoreError
-from chargehand.host import nodelock
+from chargehand.host import nodelock, restart_plan
 from chargehand.host.host import Host
 from chargehand.log import Event
 from chargehand.model.job import State
@@ -143,10 +143,10 @@ def test_deleted_files_of_a_node_are_made_again(hand: Chargehand, world: World) 
 def test_a_host_that_cannot_announce_its_pause_still_starts_the_next_node(  # spec: SV-11
     hand: Chargehand, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def disk_full(store: Location, plan: nodelock.RestartPlan | None) -> None:
+    def disk_full(store: Location, plan: restart_plan.RestartPlan | None) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(nodelock, "announce", disk_full)
+    monkeypatch.setattr(restart_plan, "announce", disk_full)
     monkeypatch.setattr("chargehand.host.host.ANNOUNCED", 0.1)
     do = hand.crew("do", "scripted_handlers:Doer", workers=1)
     with hand.running() as host:
@@ -198,7 +198,7 @@ def test_a_host_that_waits_names_its_crews_that_the_running_node_does_not_have( 
         hand.crew(name, "scripted_handlers:Doer", workers=1)
     lock = nodelock.take(hand.location)
     assert lock is not None
-    host = Host(hand._node_plan())
+    host = Host(hand.brief())
     host.start()
     try:
         looked(3)
@@ -241,7 +241,7 @@ def test_the_jobs_of_a_node_that_was_replaced_are_no_suspects(  # spec: RP-10 SV
         with hand.transaction():  # so that it is not stopped within a transaction: nobody else could write
             os.kill(node, signal.SIGSTOP)
             eventually(lambda: (found := proc.stat(node)) and found.state == "T")
-        other = Host(hand._node_plan())
+        other = Host(hand.brief())
         try:
             locate(str(world.store)).node.unlink()
             other.start()

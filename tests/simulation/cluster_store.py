@@ -10,6 +10,7 @@ from typing import TypeVar
 
 import msgspec
 from msgspec.structs import replace
+from standings import standing
 
 from chargehand.errors import StoreError
 from chargehand.model import limits, rates, suspects
@@ -19,7 +20,6 @@ from chargehand.model.limits import NO_LIMIT, Limit
 from chargehand.model.records import CrewRow, Holder, LastLife, NodeAbout
 from chargehand.model.succession import name_taken
 from chargehand.stores.postgres.beats import Seen
-from standings import standing
 
 Answer = TypeVar("Answer")
 Starts = tuple[tuple[int, int], ...]

@@ -39,7 +39,7 @@ from hypothesis import strategies as st
 import pgserver
 from chargehand.codec import clean
 from chargehand.errors import StoreError
-from chargehand.host import nodelock
+from chargehand.host import nodelock, restart_plan
 from chargehand.host.moving import move
 from chargehand.model.access import ApiKey, Deed, OperationFilter, Remembered, Scope, Session
 from chargehand.model.batch import Want
@@ -502,11 +502,11 @@ def test_stores_with_a_node_are_refused(place: Place, opened: Open, used: str) -
     with pytest.raises(StoreError, match=rf"{used}.db cannot be moved.*a node \(pid 4711\) uses it"):
         moved(stores["source"], stores["target"])
     nodelock.release(lock)
-    plan = nodelock.RestartPlan(host=os.getpid(), start=_start(), deaths=2, window=300, last="killed", at_ms=0)
-    nodelock.announce(stores[used], plan)
+    plan = restart_plan.RestartPlan(host=os.getpid(), start=_start(), deaths=2, window=300, last="killed", at_ms=0)
+    restart_plan.announce(stores[used], plan)
     with pytest.raises(StoreError, match=rf"{used}.db cannot be moved.*host \(pid {os.getpid()}\) starts a node"):
         moved(stores["source"], stores["target"])
-    nodelock.announce(stores[used], None)
+    restart_plan.announce(stores[used], None)
     moved(stores["source"], stores["target"])
 
 

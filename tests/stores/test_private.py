@@ -20,12 +20,12 @@ from apsw import Connection as Engine
 
 from chargehand.doctor import looks
 from chargehand.errors import StoreError
-from chargehand.host import nodelock
+from chargehand.host import nodelock, restart_plan
 from chargehand.host.calls import Calls, Connection, ForeignNode, NoNode
 from chargehand.node.loop import Loop
 from chargehand.node.server import Server
 from chargehand.processes import proc
-from chargehand.processes.child import Life
+from chargehand.processes.leftovers import Life
 from chargehand.processes.lockfile import take_again
 from chargehand.processes.record import ProcessRecord
 from chargehand.stores import notes
@@ -181,7 +181,7 @@ def test_no_user_of_a_file_follows_links_by_itself(  # spec: SE-7
     for use in uses:
         with pytest.raises(StoreError, match="Chargehand does not use it"):
             use()
-    assert nodelock.announced(location) is None
+    assert restart_plan.announced(location) is None
     ProcessRecord(location.lives, location.mark).stopping()  # is logged, and does not stop a node
     assert victim.read_text() == "do not touch"
 

@@ -691,13 +691,11 @@ class Interrupting(SqliteStore):
 
     meanwhile: Callable[[], object] | None = None
 
-    @contextmanager
-    def _writing(self) -> Generator[None]:
+    def take_lock(self, begin: Callable[[], object]) -> None:
         meanwhile, self.meanwhile = self.meanwhile, None
         if meanwhile is not None:
             meanwhile()
-        with super()._writing():
-            yield
+        super().take_lock(begin)
 
 
 # spec: WK-12

@@ -12,8 +12,8 @@ import msgspec
 from chargehand import clock, codec
 from chargehand.client import Client
 from chargehand.errors import ChargehandError, Conflict, JobNotFound
-from chargehand.host.nodelock import RestartPlan
 from chargehand.host.operations import cancel_answer, delete_answer, retry_answer
+from chargehand.host.restart_plan import RestartPlan
 from chargehand.live.bodies import NodeBody
 from chargehand.live.components import Component
 from chargehand.model.access import Scope

@@ -11,7 +11,7 @@ from chargehand import clock
 from chargehand.cli import find, show
 from chargehand.cli.nodes import table as node_table
 from chargehand.errors import EXIT_ERROR, StoreError, summary
-from chargehand.host.nodelock import RestartPlan
+from chargehand.host.restart_plan import RestartPlan
 from chargehand.live.bodies import NodeBody, WorkerBody
 from chargehand.live.components import GONE, Component, worker_of
 from chargehand.model.health import APP, shown_status

@@ -15,7 +15,7 @@ import msgspec
 from chargehand import clock
 from chargehand.doctor import tables
 from chargehand.errors import ChargehandError, StoreError
-from chargehand.host import nodelock
+from chargehand.host import nodelock, restart_plan
 from chargehand.host.calls import Connection, NoNode
 from chargehand.processes import proc
 from chargehand.stores.location import Location, locate_unread, location_of_node_lock
@@ -152,7 +152,7 @@ def holder(location: Location) -> dict[str, Any]:
         found = {"held": pid is not None, "refused": True, "silent": why, "elsewhere": False}
         return found if pid is None else {**found, "pid": pid, "process": process(pid)}
     if seen is None:
-        plan = nodelock.announced(location)
+        plan = restart_plan.announced(location)
         return {"held": False, "elsewhere": False, "restarts": None if plan is None else msgspec.to_builtins(plan)}
     here = nodelock.pid_namespace()
     elsewhere = seen.get("pid_namespace", here) != here

@@ -61,6 +61,7 @@ class ForeignNode(NoNode):
     """Another user's process listens in place of a node. Nothing was sent to it."""
 
 
+_encoder = msgspec.json.Encoder()
 _reported: set[tuple[Location, int]] = set()
 """The foreign nodes that this process has logged."""
 
@@ -89,12 +90,21 @@ def error_of(reply: dict[str, Any]) -> ChargehandError:
     return (found if known else ChargehandError)(reply["error"])
 
 
+def _encode(kind: str, body: dict[str, Any]) -> bytes:
+    """Encodes a request, which may contain structs."""
+    try:
+        return b"%b|%b\n" % (kind.encode(), _encoder.encode(body))
+    except UnicodeEncodeError:  # texts from a command line, for example, which are not valid Unicode
+        return encode(kind, msgspec.to_builtins(body))
+
+
 class Connection:
     """One connection to a node, used by one caller at a time."""
 
     def __init__(self, location: Location, timeout: float) -> None:
         self._sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._sock.settimeout(timeout)
+        self._poller = select.poll()
         forks.close_in_child(self._sock)
         self._decoder = Decoder(FRAME_LIMIT)
         self._calls = 0
@@ -103,6 +113,8 @@ class Connection:
             with private.socket_address(location.socket) as address:
                 self._sock.connect(address)
             _check_peer(self._sock, location)
+            self._sock.setblocking(False)  # not a timeout, which would cost two more system calls for each of ours
+            self._poller.register(self._sock, select.POLLIN)
         except OSError as error:
             self._sock.close()
             raise NoNode(f"no node listens at {location.socket}: {error.strerror or error}") from error
@@ -112,19 +124,30 @@ class Connection:
 
     def idle(self) -> bool:
         """Returns whether the connection can be used for a new call: it is open, and nothing unread has arrived."""
-        poller = select.poll()
-        poller.register(self._sock, select.POLLIN)
-        return not poller.poll(0)
+        return not self._poller.poll(0)
 
     def send(self, kind: str, **fields: Any) -> int:
         """Sends a request. Returns its number."""
         self._calls += 1
-        self._sock.settimeout(CALL_TIMEOUT)
+        frame = _encode(kind, {"call": self._calls, **fields})
         try:
-            self._sock.sendall(encode(kind, {"call": self._calls, **fields}))
+            sent = self._sock.send(frame)
+        except BlockingIOError:
+            sent = 0
         except OSError as error:
             raise NodeLeft(f"the node closed the connection: {error}") from error
+        if sent < len(frame):
+            self._send_slowly(frame[sent:])
         return self._calls
+
+    def _send_slowly(self, rest: bytes) -> None:
+        """Sends what the socket did not accept at once."""
+        self._sock.settimeout(CALL_TIMEOUT)
+        try:
+            self._sock.sendall(rest)
+            self._sock.setblocking(False)
+        except OSError as error:
+            raise NodeLeft(f"the node closed the connection: {error}") from error
 
     def reply(self, call: int, timeout: float) -> dict[str, Any] | None:
         """Returns the reply to that request; None if it did not arrive in time."""
@@ -137,10 +160,12 @@ class Connection:
             left = until - clock.monotonic()
             if left <= 0:
                 return None
-            self._sock.settimeout(min(left, LONGEST_RECV))
+            # Not a blocking recv: the kernel would wake it whenever the node has read what this process sent.
+            if not self._poller.poll(min(left, LONGEST_RECV) * 1000):
+                continue
             try:
                 data = self._sock.recv(1 << 16)
-            except TimeoutError:
+            except BlockingIOError:
                 continue
             except OSError as error:
                 raise NodeLeft(f"the node closed the connection: {error}") from error
@@ -202,7 +227,7 @@ class Calls:
         """Enqueues jobs through the node; they are durable when the method returns. Returns their ids."""
         tagged = any(job.tags for job in jobs)
         try:
-            reply = self.call("ENQUEUETAGGED" if tagged else "ENQUEUE", jobs=[msgspec.to_builtins(job) for job in jobs])
+            reply = self.call("ENQUEUETAGGED" if tagged else "ENQUEUE", jobs=jobs)
         except ChargehandError as error:
             if tagged and type(error) is ChargehandError:  # a node of version 0.1.0, which would drop the tags
                 raise NoNode(f"the node at {self._path} does not support tags: {error}") from error

@@ -1,7 +1,8 @@
 """Starts a node, watches it, starts another when it exits, and stops it gracefully.
 
 A host runs in one thread and does not use the store or the workers. If its process dies, its end of the socket to the
-node (the tether) closes, and the node stops.
+node (the tether) closes, and the node stops. A process that does nothing else loads this module (`alone`), so it
+imports little, and the rest when a node has failed.
 """
 
 import os
@@ -9,19 +10,16 @@ import select
 import signal
 import socket
 import threading
-
-import msgspec
+from typing import NamedTuple
 
 from chargehand import clock, log
 from chargehand.errors import ChargehandError
 from chargehand.host import nodelock
+from chargehand.host.brief import Brief
 from chargehand.processes import proc
 from chargehand.processes.child import Child, launch
-from chargehand.processes.record import ProcessRecord
 from chargehand.protocol.frame import Decoder, Frame
-from chargehand.settings.known import ADMIN_KEY
-from chargehand.settings.plan import NodePlan
-from chargehand.stores.location import locate
+from chargehand.settings.names import ADMIN_KEY
 from chargehand.system import forks
 from chargehand.system.linux import require_linux
 
@@ -39,7 +37,7 @@ ANNOUNCED = 0.3
 """Seconds from which on a pause before the next node is announced."""
 
 
-class Failed(msgspec.Struct, frozen=True):
+class Failed(NamedTuple):
     """The exit code and the reason of a node that could not start."""
 
     code: int
@@ -49,10 +47,10 @@ class Failed(msgspec.Struct, frozen=True):
 class Host:
     """Keeps one node running for a store, or waits while another host runs one."""
 
-    def __init__(self, plan: NodePlan, *, give_up: bool = False) -> None:
+    def __init__(self, brief: Brief, *, give_up: bool = False) -> None:
         require_linux()
-        self._plan, self._give_up = plan, give_up
-        self._store = locate(plan.store, plan.node)
+        self._brief, self._give_up = brief, give_up
+        self._store = brief.store
         self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._thread = threading.Thread(target=self._run, name="chargehand-host", daemon=True)
         self._stopping = self._killing = False
@@ -144,7 +142,7 @@ class Host:
             return
         self._awaited = pid
         log.info("another node serves this store; waiting", event=log.Event.NODE_STANDBY, store=self._store, pid=pid)
-        own = [crew.name for crew in self._plan.crews]
+        own = self._brief.crews
         missing = [name for name in own if name not in found.get("crews", own)]  # a node of 0.1.0 does not name them
         if missing:
             log.warning(
@@ -154,7 +152,7 @@ class Host:
                 pid=pid,
                 store=self._store,
                 remedy="give each application its own store"
-                + (", or its node another name (NODE_NAME)" if self._store.server is not None else "")
+                + (", or its node another name (NODE_NAME)" if self._store.in_state_folder else "")
                 + ", or declare all crews in one application",
             )
 
@@ -163,19 +161,23 @@ class Host:
         if self._stopping or self._drained:
             return
         if seconds >= ANNOUNCED:
-            found = proc.stat(os.getpid())
-            plan = nodelock.RestartPlan(
-                host=os.getpid(), start=found.start if found else 0, deaths=len(self._deaths), window=DEATHS_WINDOW,
-                last=self._last, at_ms=clock.now_ms() + int(seconds * 1000),
-            )  # fmt: skip
-            self._announce(plan)
+            self._announce(seconds)
         self._wait(seconds)
         if self._stopping and seconds >= ANNOUNCED:
             self._announce(None)
 
-    def _announce(self, plan: nodelock.RestartPlan | None) -> None:
+    def _announce(self, seconds: float | None) -> None:
+        from chargehand.host import restart_plan
+
+        plan = None
+        if seconds is not None:
+            found = proc.stat(os.getpid())
+            plan = restart_plan.RestartPlan(
+                host=os.getpid(), start=found.start if found else 0, deaths=len(self._deaths), window=DEATHS_WINDOW,
+                last=self._last, at_ms=clock.now_ms() + int(seconds * 1000),
+            )  # fmt: skip
         try:
-            nodelock.announce(self._store, plan)
+            restart_plan.announce(self._store, plan)
         except (ChargehandError, OSError) as error:  # a full disk must not end the host
             log.warning("the pause before the next node cannot be announced", why=error)
 
@@ -196,7 +198,7 @@ class Host:
                 child = self._launch(theirs, lock)
                 nodelock.release(lock)
                 theirs.close()
-                ours.sendall(b"PLAN|" + msgspec.json.encode(self._plan) + b"\n")
+                ours.sendall(b"PLAN|" + self._brief.plan + b"\n")
                 self._watch(child, ours)
         except (BrokenPipeError, ConnectionResetError):
             log.warning("the node ended while its settings were sent")
@@ -216,10 +218,10 @@ class Host:
             mark="node",
             pass_fds=[theirs.fileno(), lock],
             env={name: text for name, text in os.environ.items() if name != ADMIN_KEY},
-            name=f"node:{self._plan.node}",
+            name=f"node:{self._brief.node}",
         )
         self.node_pid = child.pid
-        nodelock.sign(lock, child.pid, self._plan.node, [crew.name for crew in self._plan.crews])
+        nodelock.sign(lock, child.pid, self._brief.node, self._brief.crews)
         return child
 
     def _reap(self, child: Child) -> None:
@@ -237,6 +239,8 @@ class Host:
 
     def _sweep(self) -> None:
         """Ends the processes that a killed node has left behind, because no other node will end them."""
+        from chargehand.processes.record import ProcessRecord
+
         lock = nodelock.take(self._store)
         if lock is not None:
             record = ProcessRecord(self._store.lives, self._store.mark)
@@ -277,14 +281,13 @@ class Host:
                 return
 
     def _stop_limit(self) -> float:
-        liveness = self._plan.liveness
-        return liveness.grace + 2 * liveness.terminate + STOP_MARGIN
+        return self._brief.stop_limit + STOP_MARGIN
 
     def _receive(self, frame: Frame) -> None:
         if frame.kind == "READY":
             self.ready.set()
         elif frame.kind == "FAILED":
-            self.failed = msgspec.json.decode(frame.body, type=Failed)
+            self.failed = Failed(**frame.read())
         elif frame.kind == "DRAINED":
             self._drained = True
             log.info("the node was drained and ends; no other is started", event=log.Event.NODE_DRAINED)

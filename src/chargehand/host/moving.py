@@ -5,7 +5,7 @@ from contextlib import ExitStack, closing, contextmanager
 
 from chargehand import clock
 from chargehand.errors import StoreError
-from chargehand.host import nodelock
+from chargehand.host import nodelock, restart_plan
 from chargehand.stores import open_reader, open_writer
 from chargehand.stores.location import Location
 from chargehand.stores.moving import Move, Moved, Reader, Report
@@ -45,7 +45,7 @@ def _node_lock(store: Location) -> Generator[None]:
 @contextmanager
 def _one_lock(store: Location) -> Generator[None]:
     with refusals(store.node):
-        plan = nodelock.announced(store)
+        plan = restart_plan.announced(store)
         lock = None if plan is not None else nodelock.take(store)
     if lock is None:
         if plan is not None:

@@ -4,46 +4,21 @@ import fcntl
 import json
 import os
 from collections.abc import Sequence
-from typing import Any
-
-import msgspec
+from typing import TYPE_CHECKING, Any
 
 from chargehand.errors import StoreError
 from chargehand.processes import proc
-from chargehand.stores.location import Location
+from chargehand.stores.beside import Beside
 from chargehand.system import forks, private
 
+if TYPE_CHECKING:
+    from chargehand.stores.location import Location
+
 _taken: set[int] = set()
-
-
-class RestartPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """What a host whose node has exited writes into the lock file while it waits to start another."""
-
-    host: int
-    """The pid of the host."""
-    start: int
-    """The start time of the host's process, as the kernel counts it."""
-    deaths: int
-    """How many nodes have exited unasked within `window` seconds."""
-    window: float
-    last: str
-    """How the last one exited."""
-    at_ms: int
-    """When the next one is started, in milliseconds since 1970."""
-
-    def in_words(self, now_ms: int) -> str:
-        """Returns how the last node exited, and when the host starts the next one."""
-        often = f"; {self.deaths} exits within {self.window:g} s" if self.deaths > 1 else ""
-        left = max(0.0, (self.at_ms - now_ms) / 1000)
-        return (
-            f"the last one exited ({self.last}{often}), and its host (pid {self.host}) starts another in {left:.0f} s"
-        )
-
-
 pid_namespace = proc.pid_namespace
 
 
-def take(store: Location) -> int | None:
+def take(store: Beside) -> int | None:
     """Takes the lock and returns the descriptor that holds it while it or a copy is open; None if a node holds it.
 
     The lock file is empty until `sign`: its content was about an earlier holder.
@@ -84,28 +59,19 @@ def sign(descriptor: int, pid: int, node: str, crews: Sequence[str]) -> None:
     os.pwrite(descriptor, text, 0)
 
 
-def announce(store: Location, plan: "RestartPlan | None") -> None:
-    """Writes into the free lock file that a host will start a node, or that it no longer will."""
+def announce(store: Beside, plan: bytes) -> None:
+    """Writes into the free lock file that a host will start a node, as `restart_plan` has it, or that it no longer
+    will."""
     lock = take(store)
     if lock is None:
         return  # another host was faster
     try:
-        if plan is not None:
-            os.pwrite(lock, msgspec.json.encode(plan), 0)
+        os.pwrite(lock, plan, 0)
     finally:
         release(lock)
 
 
-def announced(store: Location) -> "RestartPlan | None":
-    """Returns the plan of a living host that will start a node; None if there is none."""
-    try:
-        plan = msgspec.json.decode(private.read_file(store.node)[0], type=RestartPlan)
-    except (OSError, StoreError, msgspec.MsgspecError):
-        return None
-    return plan if proc.alive(plan.host, plan.start) else None
-
-
-def holder(store: Location) -> dict[str, Any] | None:
+def holder(store: Beside) -> dict[str, Any] | None:
     """Returns the content of the lock file if the lock is held; None if it is free."""
     try:
         descriptor = private.open_file(store.node, os.O_RDONLY)
@@ -120,14 +86,14 @@ def holder(store: Location) -> dict[str, Any] | None:
     return None
 
 
-def nearest(store: Location) -> Location:
+def nearest(store: "Location") -> "Location":
     """Returns the location of the node of this machine that a process uses: that of its own name, if it runs, otherwise
     another one of the store that does, and its own location if there is none."""
     others = store.of_other_nodes
     return store if not others or _is_held(store) else next(filter(_is_held, others), store)
 
 
-def _is_held(store: Location) -> bool:
+def _is_held(store: "Location") -> bool:
     """Returns whether the lock is held; False if it cannot be read."""
     try:
         return holder(store) is not None
@@ -143,7 +109,7 @@ def _read(text: bytes) -> dict[str, Any]:
         return {}
 
 
-def check_namespace(store: Location) -> None:
+def check_namespace(store: Beside) -> None:
     """Raises StoreError if the node is in another pid namespace: neither side could see the other's processes."""
     try:
         text, _ = private.read_file(store.node)

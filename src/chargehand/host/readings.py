@@ -15,14 +15,14 @@ import msgspec
 
 from chargehand import clock
 from chargehand.errors import ChargehandError, CrashNotFound, JobNotFound, NobodyServes, StoreError, UnknownCrew
-from chargehand.host import nodelock
+from chargehand.host import nodelock, restart_plan
 from chargehand.host.calls import Calls, NodeLeft, NoNode
 from chargehand.host.feed import Feed
 from chargehand.host.keys import Keys
-from chargehand.host.nodelock import RestartPlan
 from chargehand.host.offline import states
 from chargehand.host.pool import StorePool
 from chargehand.host.reach import Reach
+from chargehand.host.restart_plan import RestartPlan
 from chargehand.live import store_view
 from chargehand.live.bodies import NodeBody
 from chargehand.live.components import (
@@ -233,7 +233,7 @@ class Readings:
             return nodelock.holder(nodelock.nearest(self.location))
 
     def next_node(self) -> RestartPlan | None:
-        return nodelock.announced(self.location)
+        return restart_plan.announced(self.location)
 
     # the past
 

@@ -7,7 +7,7 @@ from collections.abc import Generator, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
-from chargehand.host.nodelock import RestartPlan
+from chargehand.host.restart_plan import RestartPlan
 from chargehand.live.bodies import NodeBody
 from chargehand.live.components import Component
 from chargehand.model.access import ApiKey, Scope

@@ -38,6 +38,10 @@ class StoredCaller:
         text = None if self._request.kind == WAKE else body.decode()
         self._ledger.chore(chores.AnswerRequest(self._request.id, text), clock.monotonic(), urgent=True)
 
+    def send_now(self, frame: bytes) -> bool:
+        """Returns False: only the main thread may write to the store's next batch."""
+        return False
+
     def connected(self) -> bool:
         """Returns True: a request whose caller waits no longer is deleted, or too old to be read."""
         return True

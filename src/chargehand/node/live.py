@@ -159,8 +159,10 @@ class Live:
 
     def committed(self, batch: Batch, result: Result, now: float) -> None:
         """A batch was committed."""
+        claimed = False
         for grant in result.grants:
             if grant.claims:
+                claimed = True
                 self._figures_of(grant.claims[0].queue).began(now)
         ended: dict[str, tuple[int, int]] = {}
         for settlement in batch.settlements:
@@ -169,7 +171,8 @@ class Live:
                 ended[settlement.queue] = count + 1, took_ms + settlement.duration_ms
         for queue, (count, took_ms) in ended.items():
             self._figures_of(queue).ended(count, took_ms / 1000, now)
-        work = bool(batch.settlements or batch.requests or result.grants)
+        # Not every grant: an idle node claims in vain with each of its beats.
+        work = bool(batch.settlements or batch.requests or claimed or result.changed)
         if work:
             self.past.stir(now)
         if self.watched:

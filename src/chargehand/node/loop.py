@@ -84,8 +84,9 @@ class Channel:
         self._on_frames, self._on_end = on_frames, on_end
         self._unsent = bytearray()
         self.open = True
-        self._closing = threading.Lock()
-        """Held while the descriptor is closed or examined: afterwards the number may belong to another socket."""
+        self._guard = threading.Lock()
+        """Held while the descriptor is closed, examined or written to: two threads may send, and after the close the
+        number may belong to another socket."""
         self.deaf = False
         self.on_sent: Callable[[], None] | None = None
         """Called when the send buffer is empty again."""
@@ -95,22 +96,32 @@ class Channel:
 
     def send(self, frame: bytes) -> None:
         """Send what fits now, and buffer the rest. Does nothing if the channel is closed."""
-        if not self.open:
+        if self.send_now(frame) or not self.open:
             return
-        if self._unsent:
+        with self._guard:
+            waits = not self._unsent
             self._unsent += frame
-            if len(self._unsent) > MOST_UNSENT:
-                self._ended()
-            return
-        try:
-            sent = self._sock.send(frame)
-        except BlockingIOError:
-            sent = 0
-        except OSError:
-            return  # the peer is gone: reading reports it, after everything that it sent
-        if sent < len(frame):
-            self._unsent += frame[sent:]
-            self._await()
+            if waits:
+                self._await()
+        if len(self._unsent) > MOST_UNSENT:
+            self._ended()
+
+    def send_now(self, frame: bytes) -> bool:
+        """Sends a frame if nothing else waits to be sent. Returns False if it must be buffered, by `send`, which only
+        the thread of the loop may call. Any thread may call this."""
+        with self._guard:
+            if self._unsent or not self.open:
+                return False
+            try:
+                sent = self._sock.send(frame)
+            except BlockingIOError:
+                return False
+            except OSError:
+                return True  # the peer is gone: reading reports it, after everything that it sent
+            if sent < len(frame):
+                self._unsent += frame[sent:]
+                self._await()
+            return True
 
     @property
     def clogged(self) -> bool:
@@ -121,7 +132,8 @@ class Channel:
         """Stop or resume reading. Nothing is lost meanwhile: data waits in the socket."""
         if self.open and self.deaf is heed:
             self.deaf = not heed
-            self._await()
+            with self._guard:
+                self._await()
 
     def _await(self) -> None:
         reading = 0 if self.deaf else select.EPOLLIN
@@ -139,18 +151,20 @@ class Channel:
             self._read()
 
     def _flush(self) -> None:
-        try:
-            sent = self._sock.send(self._unsent)
-        except BlockingIOError:
-            return
-        except OSError:
-            self._unsent.clear()
-            sent = 0
-        del self._unsent[:sent]
-        if not self._unsent:
+        with self._guard:
+            try:
+                sent = self._sock.send(self._unsent)
+            except BlockingIOError:
+                return
+            except OSError:
+                self._unsent.clear()
+                sent = 0
+            del self._unsent[:sent]
+            if self._unsent:
+                return
             self._await()
-            if self.on_sent is not None:
-                self.on_sent()
+        if self.on_sent is not None:
+            self.on_sent()
 
     def _read(self) -> bool:
         """Read once. Returns whether there may be more."""
@@ -176,7 +190,7 @@ class Channel:
 
     def close(self) -> None:
         """Close the socket without calling anybody."""
-        with self._closing:
+        with self._guard:
             if self.open:
                 self.open = False
                 self._loop.remove(self._descriptor)
@@ -184,7 +198,7 @@ class Channel:
 
     def connected(self) -> bool:
         """Returns whether the peer still waits for an answer. Any thread may call it."""
-        with self._closing:
+        with self._guard:
             if not self.open:
                 return False
             poller = select.poll()

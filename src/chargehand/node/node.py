@@ -43,7 +43,7 @@ from chargehand.node.loop import Channel, Loop, one_by_one
 from chargehand.node.output import OutputLine
 from chargehand.node.own_files import OwnFiles
 from chargehand.node.reader import Reader
-from chargehand.node.replies import answer_enqueue, refuse, waits
+from chargehand.node.replies import answer_at_once, answer_enqueue, is_answered_at_once, refuse, waits
 from chargehand.node.requests import Requests
 from chargehand.node.server import Documents, Server
 from chargehand.node.stacks import StackRequests
@@ -57,6 +57,7 @@ from chargehand.node.store_thread import (
     OthersWrote,
     Recovered,
     StoreThread,
+    Unanswered,
     Unusable,
 )
 from chargehand.node.subscribers import Subscribers
@@ -220,6 +221,8 @@ class Node:
             lambda: {crew.name: fingerprint(crew, plan.python_path) for crew in plan.crews},
             waits,
             plan.jobs,
+            answer_at_once,
+            self._location.written,
         )
 
     def _spare(self) -> tuple[str, ...]:
@@ -291,7 +294,7 @@ class Node:
             ready = self._loop.wait(0)
             if not ready:
                 break
-            self._loop.handle(ready)
+            self._handle(ready)
             before = clock.monotonic()
             late = self._forgive(before)
         batch_at = self._submit(before) if self._open else None
@@ -300,7 +303,7 @@ class Node:
         timeout = self._timeout(before, min(supervise_at, tend_at, batch_at or supervise_at))
         ready = self._loop.wait(timeout)
         late |= self._forgive(clock.monotonic(), timeout)  # before any worker is judged
-        self._loop.handle(ready)
+        self._handle(ready)
         now = clock.monotonic()
         late |= self._forgive(now)
         if late or now >= supervise_at:
@@ -326,6 +329,14 @@ class Node:
             self._live.step(now)
             self._subscribers.send()
         self._brisk_until = now + BRISK
+
+    def _handle(self, ready: list[tuple[int, int]]) -> None:
+        """Handle what is ready. Requests to enqueue go to the store at once, before all else: their callers wait."""
+        self._loop.handle(ready)
+        if self._requests.enqueuing:
+            self._requests.enqueuing = False
+            if self._open:
+                self._submit(clock.monotonic())
 
     def _check_files(self, now: float) -> None:
         """Stop if another node has taken the lock, whose file was deleted."""
@@ -463,6 +474,9 @@ class Node:
                     self._looks.ended(found=bool(queues), took=took)
                 for queue in queues:
                     self._ledger.hint(queue)
+            case Unanswered(left):
+                for token, enqueued in left:
+                    answer_enqueue(token, enqueued)
             case Result():
                 self._committed(news, now)
 
@@ -549,8 +563,9 @@ class Node:
             log.warning("requests were dropped: their callers had stopped waiting", count=len(result.dropped))
         if result.postponed is not NOTHING:
             batch = self._without_postponed(batch, result.postponed)
-        for token, enqueued in result.enqueued:
-            answer_enqueue(token, enqueued)
+        if not is_answered_at_once(result):
+            for token, enqueued in result.enqueued:
+                answer_enqueue(token, enqueued)
         self._requests.committed(batch, result, now)
         if result.asked is not None:
             self._inbox.receive(result.asked)

@@ -6,6 +6,7 @@ from typing import Any, Protocol
 import msgspec
 
 from chargehand.errors import ChargehandError
+from chargehand.model.batch import Result
 from chargehand.model.fleet.orders import Answer
 from chargehand.model.fleet.stacks import WorkerStacks
 from chargehand.model.job import Enqueued
@@ -19,6 +20,10 @@ class Caller(Protocol):
         """Sends a frame."""
         ...
 
+    def send_now(self, frame: bytes) -> bool:
+        """Sends a frame, and returns True, if that is possible at once. Any thread may call it."""
+        ...
+
     def connected(self) -> bool:
         """Returns whether the caller still waits for an answer. Any thread may call it."""
         ...
@@ -26,6 +31,10 @@ class Caller(Protocol):
 
 Token = tuple[Caller, int]
 """A caller, and the number of its call."""
+
+
+Answered = tuple[Token, tuple[Enqueued, ...]]
+"""A caller, and what became of its jobs."""
 
 
 def waits(token: Token) -> bool:
@@ -61,4 +70,24 @@ def answer_stacks(token: Token, found: WorkerStacks) -> None:
 
 def answer_enqueue(token: Token, enqueued: Sequence[Enqueued]) -> None:
     """Answer that the jobs are durable."""
-    reply(token, enqueued=[[job.id, job.created] for job in enqueued])
+    token[0].send(_durable(token, enqueued))
+
+
+def is_answered_at_once(result: Result) -> bool:
+    """Returns whether the store thread answers the callers whose jobs this result has made durable.
+
+    If a worker waits for a job of the result, the main thread sends that first, and then answers.
+    """
+    return not any(grant.claims for grant in result.grants)
+
+
+def answer_at_once(result: Result) -> tuple[Answered, ...]:
+    """Answers callers whose jobs are durable, on the store thread. Returns those that the main thread must answer."""
+    if not result.enqueued or not is_answered_at_once(result):
+        return ()
+    return tuple(each for each in result.enqueued if not each[0][0].send_now(_durable(*each)))
+
+
+def _durable(token: Token, enqueued: Sequence[Enqueued]) -> bytes:
+    body = {"call": token[1], "enqueued": [(job.id, job.created) for job in enqueued]}
+    return b"REPLY|%b\n" % msgspec.json.encode(body)

@@ -60,6 +60,8 @@ class Requests:
         self._opened = False
         self._orders: list[tuple[Token, Call]] = []
         """Orders that came before the store was open."""
+        self.enqueuing = False
+        """Whether a request to enqueue has arrived; the node sets it to False when it has passed it to the store."""
         self._queues = {crew.name: crew.queue for crew in plan.crews}
         self._pauses: list[str] = []
         self.pauses_due: float | None = None
@@ -281,6 +283,7 @@ class Requests:
 
     def enqueue(self, token: Token, jobs: tuple[NewJob, ...]) -> None:
         self._ledger.enqueue(Request(token, jobs), clock.monotonic())
+        self.enqueuing = True
 
     def hint(self, queue: str | None) -> None:
         """Look for work in this queue, or in all: another process has written into the store."""

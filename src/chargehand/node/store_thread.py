@@ -7,6 +7,7 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
 
@@ -28,6 +29,7 @@ from chargehand.model.records import (
     Retention,
 )
 from chargehand.model.succession import Fate, Succession, is_here, name_taken
+from chargehand.node.doze import Doze
 from chargehand.processes import proc
 from chargehand.store import Store
 from chargehand.stores.turn import pauses_of
@@ -41,7 +43,7 @@ SLOW_ANSWER = 2.0
 """Seconds after which the answer of a server means that it may have been away."""
 WATCH_EVERY = 1.0
 """Seconds between two checks for writes of other processes while there is no batch: the main thread sleeps on if there
-were none."""
+were none. A thread that can `doze` checks once, and again this long after the next write."""
 
 
 class Opened(msgspec.Struct, frozen=True, kw_only=True):
@@ -109,7 +111,14 @@ class Looked(msgspec.Struct, frozen=True):
     """How many seconds it took; None if the main thread has not asked."""
 
 
-News = Opened | Recovered | LostClaims | Comparison | Result | Failure | Unusable | OthersWrote | Looked
+class Unanswered(msgspec.Struct, frozen=True):
+    """Reports callers whose jobs are durable, and that could not be answered at once."""
+
+    enqueued: tuple[Any, ...]
+    """As in Result."""
+
+
+News = Opened | Recovered | LostClaims | Comparison | Result | Failure | Unusable | OthersWrote | Looked | Unanswered
 
 
 class StoreThread(threading.Thread):
@@ -127,11 +136,16 @@ class StoreThread(threading.Thread):
         fingerprints: Callable[[], dict[str, str]],
         waits: Callable[[Any], bool],
         policy: JobPolicy = DEFAULT_POLICY,
+        answer: Callable[[Result], tuple[Any, ...]] = lambda _: (),
+        written: Path | None = None,
     ) -> None:
+        """`answer` answers callers after a commit, and returns what the main thread must answer instead. `written` is a
+        file that every writer of the store writes to, if there is one."""
         super().__init__(name="store", daemon=True)
         self._open, self._holder, self._crews, self._about = open_store, holder, crews, about
         self._retention, self._fingerprints, self._waits = retention, fingerprints, waits
-        self._policy = policy
+        self._policy, self._answer = policy, answer
+        self.doze = None if written is None else Doze(written)
         self._inbox: SimpleQueue[Batch | Recover | Look | None] = SimpleQueue()
         self._spare, self._earlier_was_asked = spare, earlier_was_asked
         self._died: tuple[str, ...] = ()
@@ -150,15 +164,20 @@ class StoreThread(threading.Thread):
     def submit(self, batch: Batch) -> None:
         """Executes this batch; `take` returns its result later."""
         self.busy_since = clock.monotonic()
-        self._inbox.put(batch)
+        self._put(batch)
+
+    def _put(self, todo: Batch | Recover | Look | None) -> None:
+        self._inbox.put(todo)
+        if self.doze is not None and self.doze.asleep:
+            self.doze.rouse()
 
     def recover(self, spare: tuple[str, ...]) -> None:
         """Releases the claims of earlier lives, except those of `spare`; `take` returns the result later."""
-        self._inbox.put(Recover(spare))
+        self._put(Recover(spare))
 
     def look(self, queues: Sequence[str]) -> None:
         """Finds out which of these queues have jobs; `take` returns the result later."""
-        self._inbox.put(Look(tuple(queues)))
+        self._put(Look(tuple(queues)))
 
     def take(self) -> list[News]:
         """Returns all results so far."""
@@ -174,7 +193,7 @@ class StoreThread(threading.Thread):
     def stop(self) -> None:
         """Ends the thread after what was submitted."""
         self._stopped.set()
-        self._inbox.put(None)
+        self._put(None)
 
     def _report(self, news: News) -> None:
         self.busy_since = None
@@ -208,7 +227,10 @@ class StoreThread(threading.Thread):
                 continue
             news = self._turn(store, todo)
             self._follow(store)
+            # The main thread wakes up while this one answers; a caller that wakes up may take this one's core.
             self._report(news)
+            if isinstance(news, Result) and (left := self._answer(news)):
+                self._tell(Unanswered(left))
         self._leave(store)
 
     def _turn(self, store: Store, batch: Batch) -> Result | Failure:
@@ -304,7 +326,7 @@ class StoreThread(threading.Thread):
         except Exception as error:
             log.error("the claims of an earlier node could not be released yet", why=error)
             clock.sleep(RECOVER_AGAIN)
-            self._inbox.put(todo)
+            self._put(todo)
 
     def _look(self, store: Store, look: Look) -> None:
         began = clock.monotonic()
@@ -323,12 +345,23 @@ class StoreThread(threading.Thread):
             except Empty:
                 now = clock.monotonic()
             if now >= watch_at:
-                watch_at = now + self.watch_every
-                self._watch(store)
+                dozes = self.doze is not None and self.doze.begin()
+                if not self._watch(store) and dozes:
+                    self._sleep()
+                watch_at = clock.monotonic() + self.watch_every
             if now >= self._prune_at:
                 self._prune(store)
 
-    def _watch(self, store: Store) -> None:
+    def _sleep(self) -> None:
+        """Sleeps while there is nothing to do and nobody writes to the store."""
+        assert self.doze is not None
+        self.doze.asleep = True
+        if self._inbox.empty():  # what is put from now on rouses this thread
+            self.doze.sleep(self._prune_at - clock.monotonic())
+        self.doze.asleep = False
+
+    def _watch(self, store: Store) -> bool:
+        """Tells the main thread if others have written. Returns whether they have, or may have."""
         now = clock.monotonic()
         try:
             changed = store.changed(again=True)
@@ -336,12 +369,13 @@ class StoreThread(threading.Thread):
                 queues = store.look({crew.queue for crew in self._crews})
                 if queues:
                     self._tell(Looked(tuple(queues), took=None))
-                return
+                return True
         except StoreError:
             changed = True  # the main thread polls, and learns why that fails
         if changed:
             self._tell_at = now + WATCH_EVERY
             self._tell(OthersWrote())
+        return changed
 
     def _prune(self, store: Store) -> None:
         again = PRUNE_EVERY

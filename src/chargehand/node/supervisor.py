@@ -61,7 +61,8 @@ from chargehand.node.loop import Channel, Loop
 from chargehand.node.output import OutputLine
 from chargehand.node.reaper import Reaper, crash_report
 from chargehand.processes import proc
-from chargehand.processes.child import Life, spawn_error
+from chargehand.processes.child import spawn_error
+from chargehand.processes.leftovers import Life
 from chargehand.processes.record import ProcessRecord
 from chargehand.protocol.frame import BadFrame, Frame, encode
 from chargehand.protocol.worker import (

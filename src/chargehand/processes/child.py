@@ -14,21 +14,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 
-import msgspec
-
-from chargehand import clock
-from chargehand.processes.proc import MARK, Stat, boot_id, mark_of, owner_of, pids, session_members, stat
-
-
-class Life(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A process that was started, as recorded for a process that did not start it."""
-
-    boot: str
-    pid: int
-    start: int
-    component: str
-    over: bool = False
-    """Whether the process and all its descendants have ended."""
+from chargehand.processes.proc import MARK, mark_of, session_members, stat
 
 
 class Child:
@@ -74,7 +60,7 @@ class Child:
         """Sends a signal to every other process in its session."""
         for pid in session_members(self.pid):
             if pid != self.pid:
-                _signal(pid, number)
+                signal_process(pid, number)
 
     def close(self) -> None:
         os.close(self.pidfd)
@@ -106,7 +92,8 @@ def launch(
     return Child(process, component, mark)
 
 
-def _signal(pid: int, number: int) -> None:
+def signal_process(pid: int, number: int) -> None:
+    """Sends a signal to a process, if it exists and may be signalled."""
     try:
         os.kill(pid, number)
     except (ProcessLookupError, PermissionError):
@@ -127,7 +114,7 @@ def kill_orphans(known: Sequence[int], others: Sequence[Child]) -> list[int]:
         if not reaped:  # children of reaped processes become children of this process only now
             break
     for pid in strangers:
-        _signal(pid, signal.SIGKILL)
+        signal_process(pid, signal.SIGKILL)
     return [pid for pid in strangers if not any(_left_by(pid, other) for other in others)]
 
 
@@ -151,49 +138,6 @@ def kill_group(child: Child) -> None:
         os.killpg(child.pid, signal.SIGKILL)
     except (ProcessLookupError, PermissionError):
         return  # the group is empty, or a member has changed its user; `kill_orphans` finds the rest
-
-
-def kill_leftovers(lives: Sequence[Life], mark_prefix: str, limit: float, of_user: int | None = None) -> list[Life]:
-    """Kills the processes that earlier nodes left, and their descendants. Returns those that cannot be killed.
-
-    Processes are found by boot, pid and start time, by session, and by the mark that descendants inherit. With
-    `of_user`, `lives` can name only processes of that user.
-    """
-    boot = boot_id()
-    ours = {life.pid: life for life in lives if life.boot == boot}
-    until = clock.monotonic() + limit
-    pause = 0.001
-    while True:
-        left: list[Life] = []
-        for pid in pids():
-            seen = stat(pid)
-            if seen is None or seen.dead or pid == os.getpid():
-                continue
-            theirs = of_user is not None and owner_of(pid) != of_user
-            component = _whose(pid, seen, {} if theirs else ours, mark_prefix)
-            if component is not None:
-                _signal(pid, signal.SIGKILL)
-                left.append(Life(boot=boot, pid=pid, start=seen.start, component=component))
-        if not left or clock.monotonic() >= until:
-            return left
-        clock.sleep(pause)
-        pause = min(pause * 2, 0.1)
-
-
-def _whose(pid: int, seen: Stat, ours: Mapping[int, Life], mark_prefix: str) -> str | None:
-    """Returns the worker that this process is or descends from; None if it is unrelated."""
-    life = ours.get(pid)
-    if life is not None and life.start == seen.start:
-        return life.component
-    leader = ours.get(seen.session)
-    if leader is not None and seen.start >= leader.start and seen.session != os.getsid(0):
-        now = stat(leader.pid)
-        if now is None or now.start == leader.start:  # otherwise the pid has been reused
-            return leader.component
-    mark = mark_of(pid)
-    if mark is None or not mark.startswith(mark_prefix):
-        return None
-    return [*mark.split("/"), "?", "?"][2]
 
 
 def spawn_error(error: OSError) -> str:

@@ -1,14 +1,17 @@
-"""Reads /proc: processes and the machine's memory. It starts and signals nothing."""
+"""Reads /proc: processes and the machine's memory. It starts and signals nothing.
+
+A host that only waits loads this module, so it imports the model when a node or `doctor` needs it.
+"""
 
 import os
 import re
 import socket
 from contextlib import suppress
+from typing import TYPE_CHECKING, NamedTuple
 
-import msgspec
-
-from chargehand.model.fleet.stacks import SignalState
-from chargehand.model.fleet.usage import ThreadUsage, Usage
+if TYPE_CHECKING:
+    from chargehand.model.fleet.stacks import SignalState
+    from chargehand.model.fleet.usage import ThreadUsage, Usage
 
 MARK = "CHARGEHAND_LIFE"
 """The environment variable that identifies the descendants of a worker."""
@@ -17,7 +20,7 @@ _LISTEN = "0A"
 TICK = os.sysconf("SC_CLK_TCK")
 
 
-class Stat(msgspec.Struct, frozen=True):
+class Stat(NamedTuple):
     """The status of a process, from /proc/PID/stat."""
 
     state: str
@@ -105,8 +108,10 @@ def session_members(session: int) -> list[int]:
     return found
 
 
-def usage_of(pid: int, own: int) -> Usage | None:
+def usage_of(pid: int, own: int) -> "Usage | None":
     """Returns the CPU time of a worker whose pulse thread has the id `own`; None if it cannot be read."""
+    from chargehand.model.fleet.usage import Usage
+
     try:
         threads = {int(task): _thread(pid, task) for task in _listed(f"/proc/{pid}/task")}
         whole = stat(pid)
@@ -121,8 +126,10 @@ def usage_of(pid: int, own: int) -> Usage | None:
     return Usage(threads=threads, own=pulse.cpu if pulse else 0.0, ended=ended, children=round(children, 2))
 
 
-def _thread(pid: int, task: str) -> ThreadUsage:
+def _thread(pid: int, task: str) -> "ThreadUsage":
     """Reads a thread: its CPU time in nanoseconds if the kernel has it, and whether it sleeps on a futex."""
+    from chargehand.model.fleet.usage import ThreadUsage
+
     base = f"/proc/{pid}/task/{task}"
     exact = _text(f"{base}/schedstat").split()
     where = _text(f"{base}/wchan")
@@ -162,8 +169,9 @@ def thread_states(pid: int) -> str:
     return "\n".join(lines)
 
 
-def signal_state(pid: int, number: int) -> SignalState:
+def signal_state(pid: int, number: int) -> "SignalState":
     """Returns what the kernel knows about a signal in a process; the state is X if the process does not exist."""
+    from chargehand.model.fleet.stacks import SignalState
 
     def holds(fields: dict[str, str], name: str) -> bool:
         return bool(int(fields.get(name, "0"), 16) >> (number - 1) & 1)

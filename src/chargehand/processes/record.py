@@ -14,7 +14,8 @@ from chargehand import log
 from chargehand.errors import StoreError
 from chargehand.ids import new_id
 from chargehand.processes import proc
-from chargehand.processes.child import Child, Life, kill_leftovers
+from chargehand.processes.child import Child
+from chargehand.processes.leftovers import Life, kill_leftovers
 from chargehand.system import private
 
 APP = "app"

@@ -13,12 +13,10 @@ from chargehand.model.records import Retention
 from chargehand.model.search import DiscoveryPolicy
 from chargehand.settings import reading
 from chargehand.settings.http import HttpPolicy
+from chargehand.settings.names import PREFIX
 from chargehand.settings.plan import THREADS
 from chargehand.settings.reading import Secret
 
-PREFIX = "CHARGEHAND_"
-ADMIN_KEY = "CHARGEHAND_ADMIN_KEY"
-"""Not passed to nodes and workers: handlers must not see it."""
 SettingPath = tuple[str, ...]
 """The path of a setting: ("url",), ("liveness", "grace"), ("crews", "TAG", "workers")."""
 

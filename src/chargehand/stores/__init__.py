@@ -1,36 +1,44 @@
-"""The stores, each in its own package; all of them implement the contract in `chargehand.store`."""
+"""The stores, each in its own package; all of them implement the contract in `chargehand.store`.
+
+A host that only waits loads this module, so it imports nothing before its use.
+"""
 
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from chargehand.errors import NoDriver
-from chargehand.model.job import DEFAULT_POLICY, JobPolicy
-from chargehand.model.records import Migrated
-from chargehand.store import Listener, Store
-from chargehand.stores.location import Location, locate
-from chargehand.stores.moving import Reader, Writer
-from chargehand.stores.postgres.address import Address
 from chargehand.system.forks import importing
 from chargehand.system.linux import require_linux
 
+if TYPE_CHECKING:
+    from chargehand.model.job import JobPolicy
+    from chargehand.model.records import Migrated
+    from chargehand.store import Listener, Store
+    from chargehand.stores.location import Location
+    from chargehand.stores.moving import Reader, Writer
+    from chargehand.stores.postgres.address import Address
+
 
 def open_store(
-    where: str | Location,
+    where: "str | Location",
     *,
     create: bool = True,
     node: bool = False,
     asked: bool = False,
     synchronous: str = "full",
-    policy: JobPolicy = DEFAULT_POLICY,
-) -> Store:
+    policy: "JobPolicy | None" = None,
+) -> "Store":
     """Returns the store at this address, checked and migrated. `node`: the caller is the node.
 
     `asked`: the schema is migrated although nodes of an older version live, if they can use it.
     `synchronous` is "full", or "normal", where a power cut may undo the commits that were acknowledged last.
-    `policy` is that of the node, for jobs of other nodes that have died.
+    `policy` is that of the node, for jobs of other nodes that have died; None: the default.
     """
     require_linux()
-    location = where if isinstance(where, Location) else locate(where)
+    from chargehand.stores.location import locate
+
+    location = locate(where) if isinstance(where, str) else where
     if location.server is not None:
         return _on_server(
             location.server, create=create, node=node, asked=asked, synchronous=synchronous, policy=policy
@@ -41,14 +49,19 @@ def open_store(
     return SqliteStore(location.path, create=create, tend=node, synchronous=synchronous)
 
 
-def _on_server(server: Address, *, create: bool, node: bool, asked: bool, synchronous: str, policy: JobPolicy) -> Store:
+def _on_server(
+    server: "Address", *, create: bool, node: bool, asked: bool, synchronous: str, policy: "JobPolicy | None"
+) -> "Store":
     with _driver(server):
+        from chargehand.model.job import DEFAULT_POLICY
         from chargehand.stores.postgres.store import PostgresStore
 
-    return PostgresStore(server, create=create, node=node, asked=asked, synchronous=synchronous, policy=policy)
+    return PostgresStore(
+        server, create=create, node=node, asked=asked, synchronous=synchronous, policy=policy or DEFAULT_POLICY
+    )
 
 
-def open_listener(server: Address, stale: Callable[[], None]) -> Listener:
+def open_listener(server: "Address", stale: Callable[[], None]) -> "Listener":
     """Returns a connection for notifications. `stale` is called, in any thread, when `receive` is to be called because
     the connection must be replaced. Raises StoreError."""
     with _driver(server):
@@ -58,7 +71,7 @@ def open_listener(server: Address, stale: Callable[[], None]) -> Listener:
 
 
 @contextmanager
-def _driver(server: Address) -> Generator[None]:
+def _driver(server: "Address") -> Generator[None]:
     """Raises NoDriver if an import in the block fails for want of the driver."""
     with importing():
         try:
@@ -69,7 +82,7 @@ def _driver(server: Address) -> Generator[None]:
             ) from error
 
 
-def open_reader(location: Location, *, target: bool = False) -> Reader:
+def open_reader(location: "Location", *, target: bool = False) -> "Reader":
     """Returns what reads all rows of a store for a move, and changes nothing in it. `target`: it is being filled."""
     require_linux()
     if location.server is not None:
@@ -83,7 +96,7 @@ def open_reader(location: Location, *, target: bool = False) -> Reader:
     return SqliteReader(location, target=target)
 
 
-def open_writer(location: Location) -> Writer:
+def open_writer(location: "Location") -> "Writer":
     """Returns what writes the rows of a move. The store is created if there is none."""
     require_linux()
     if location.server is not None:
@@ -97,7 +110,7 @@ def open_writer(location: Location) -> Writer:
     return SqliteWriter(location)
 
 
-def migrate(location: Location) -> Migrated:
+def migrate(location: "Location") -> "Migrated":
     """Brings the schema of a store up to date, and returns what was done. On a server it makes the tables, too."""
     store = open_store(location, create=location.server is not None, asked=True)
     try:

@@ -1,7 +1,6 @@
 """The identity of a store: made from its address once, and used wherever a store is named, locked or reached."""
 
 import os
-import re
 import sys
 from pathlib import Path
 from urllib.parse import unquote
@@ -10,6 +9,7 @@ import msgspec
 
 from chargehand import log
 from chargehand.errors import ConfigurationError, StoreError
+from chargehand.stores.beside import FOLDER, NODE, STATE, Beside, is_of_node
 from chargehand.stores.postgres.address import EXAMPLE, Address, is_postgres, parse
 from chargehand.stores.refusal import refusals
 from chargehand.system import private
@@ -18,14 +18,9 @@ from chargehand.system.sha256 import sha256
 LONGEST_NAME = 255 - len("-journal")
 """Bytes of a file's name: files beside it have longer ones."""
 LONGEST_PATH = 4000
-_NODE = "-node"
-_FOLDER, _STATE = "chargehand", "store"
-"""The folder of all stores on servers, and the beginning of the names of files in the folder of each."""
-_OF_NODE = re.compile(r"node-[0-9a-f]{8}")
-"""The beginning of the names of the files of one node in that folder: several may run on one machine."""
 
 
-class Location(msgspec.Struct, frozen=True):
+class Location(Beside, msgspec.Struct, frozen=True):
     """Where a store is, and the files through which its processes on this machine find each other."""
 
     path: Path
@@ -40,40 +35,9 @@ class Location(msgspec.Struct, frozen=True):
         return str(self.path) if self.server is None else self.server.url
 
     @property
-    def lock(self) -> Path:
-        """The lock that every writer takes."""
-        return self._beside("-lock")
-
-    @property
-    def node(self) -> Path:
-        """The lock that makes a node the only one."""
-        return self._beside(_NODE)
-
-    @property
-    def lives(self) -> Path:
-        """The record of the processes that the node has started."""
-        return self._beside("-lives")
-
-    @property
-    def socket(self) -> Path:
-        """The node's control socket."""
-        return self._beside("-sock")
-
-    @property
-    def token(self) -> Path:
-        """The token with which HTTP is used while no key exists."""
-        return self._of_all_nodes("-token")
-
-    @property
-    def site(self) -> Path:
-        """Where a server of this machine serves the dashboard, and its process."""
-        return self._of_all_nodes("-site")
-
-    @property
-    def in_state_folder(self) -> bool:
-        """Whether the files are those of a store on a server; `server` is unknown if only a file was found."""
-        name = self.path.name
-        return self.path.parents[1].name == _FOLDER and (name == _STATE or _OF_NODE.fullmatch(name) is not None)
+    def written(self) -> Path | None:
+        """The file that every write to the store changes; None for a store on a server."""
+        return Path(f"{self.path}-wal") if self.server is None else None
 
     @property
     def of_other_nodes(self) -> "list[Location]":
@@ -81,23 +45,11 @@ class Location(msgspec.Struct, frozen=True):
         if self.server is None:
             return []
         try:
-            found = {file.removesuffix(_NODE) for file in os.listdir(self.path.parent) if file.endswith(_NODE)}
+            found = {file.removesuffix(NODE) for file in os.listdir(self.path.parent) if file.endswith(NODE)}
         except OSError:  # there is no such folder yet
             return []
-        names = sorted(name for name in found - {self.path.name} if _OF_NODE.fullmatch(name))
+        names = sorted(name for name in found - {self.path.name} if is_of_node(name))
         return [Location(self.path.with_name(name), self.server) for name in names]
-
-    @property
-    def mark(self) -> str:
-        """The text by which processes that work for this store are recognised in their environment."""
-        return sha256(os.fsencode(self.path)).hexdigest()[:16]
-
-    def _beside(self, suffix: str) -> Path:
-        return Path(f"{self.path}{suffix}")
-
-    def _of_all_nodes(self, suffix: str) -> Path:
-        """Returns a file that all nodes of the store on this machine share."""
-        return Path(f"{self.path.with_name(_STATE) if self.in_state_folder else self.path}{suffix}")
 
     def secure(self) -> None:
         """Makes all files of the store private to this user. Raises StoreError if another user could replace them."""
@@ -105,25 +57,12 @@ class Location(msgspec.Struct, frozen=True):
             with refusals(self.path.parent):
                 self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         private.check_folder(self.path.parent)
-        open_before = private.secure(self._files())
+        open_before = private.secure(self.files())
         if open_before:
             log.warning(
                 "other users could open files of the store; now only this user can",
                 event=log.Event.FILES_SECURED, files=[file.name for file in open_before], store=self,
             )  # fmt: skip
-
-    def check(self) -> None:
-        """Raises StoreError if another user could replace the files of the store, or has. Changes nothing."""
-        private.check_folder(self.path.parent)
-        private.check_files(self._files())
-
-    def _files(self) -> list[Path]:
-        """Returns the files of the store, the engine's own included, but not the socket and the token.
-
-        A token that others could read must be deleted, not made private: `notes` does that.
-        """
-        engine = [self._beside(suffix) for suffix in ("", "-wal", "-shm", "-journal")]
-        return [*engine, self.lock, self.node, self.lives]
 
     def exists(self) -> bool:
         """Returns whether there is a store. Only opening it shows that for a store on a server."""
@@ -183,8 +122,8 @@ def _on_server(url: str, node: str | None = None) -> Location:
     """Returns the location of a store on a server: the files of its processes are in a folder of this user's state."""
     server = parse(url)
     state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
-    name = _STATE if node is None else f"node-{sha256(node.encode(errors='surrogatepass')).hexdigest()[:8]}"
-    return Location(Path(state).expanduser().absolute() / _FOLDER / server.digest / name, server)
+    name = STATE if node is None else f"node-{sha256(node.encode(errors='surrogatepass')).hexdigest()[:8]}"
+    return Location(Path(state).expanduser().absolute() / FOLDER / server.digest / name, server)
 
 
 def _check_encoding(path: Path) -> None:
@@ -204,7 +143,7 @@ def _check_encoding(path: Path) -> None:
 
 def location_of_node_lock(file: str) -> Location | None:
     """Returns the location of the store whose node lock this file is; None if it is another file."""
-    return Location(Path(file.removesuffix(_NODE))) if file.endswith(_NODE) else None
+    return Location(Path(file.removesuffix(NODE))) if file.endswith(NODE) else None
 
 
 def _file_of(url: str) -> str:

@@ -9,7 +9,7 @@ import threading
 import weakref
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from inspect import ismethod
+from types import MethodType
 
 LONGEST_IMPORT = 5.0
 """Seconds for which a fork waits for an import in another thread."""
@@ -23,7 +23,7 @@ _fork = threading.local()
 
 def in_child(action: Callable[[], None]) -> None:
     """Calls the action first in every process forked from this one; a method only while its object exists."""
-    _actions.add(weakref.WeakMethod(action, _actions.discard) if ismethod(action) else lambda: action)
+    _actions.add(weakref.WeakMethod(action, _actions.discard) if isinstance(action, MethodType) else lambda: action)
 
 
 def close_in_child(sock: socket.socket) -> None:

@@ -21,7 +21,7 @@ from chargehand.model.access import (
     Session,
     StoredAccess,
 )
-from chargehand.settings.known import ADMIN_KEY as ADMIN
+from chargehand.settings.names import ADMIN_KEY as ADMIN
 from chargehand.web.threads import Cached, ThreadPool
 
 if TYPE_CHECKING:

@@ -1,7 +1,5 @@
 """Turns SQLite's errors into StoreError with a text that names the file, the problem and the remedy."""
 
-from collections.abc import Generator
-from contextlib import contextmanager
 from pathlib import Path
 
 import apsw
@@ -32,12 +30,21 @@ _CODES: dict[type[apsw.Error], str] = {apsw.CorruptError: "store-damaged", apsw.
 ENGINE = tuple(kind for kind, _ in _TEXTS)
 
 
-@contextmanager
-def store_errors(path: Path, kinds: tuple[type[Exception], ...] = (*ENGINE, OSError)) -> Generator[None]:
+class store_errors:  # noqa: N801 - used as a function; a class, because a generator costs several times as much
     """Raises StoreError instead of errors of SQLite and of the operating system."""
-    try:
-        yield
-    except kinds as error:
+
+    __slots__ = ("_kinds", "_path")
+
+    def __init__(self, path: Path, kinds: tuple[type[Exception], ...] = (*ENGINE, OSError)) -> None:
+        self._path, self._kinds = path, kinds
+
+    def __enter__(self) -> None:
+        return
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        if error is None or not isinstance(error, self._kinds):
+            return
+        path = self._path
         if isinstance(error, OSError):
             raise StoreError(described(error, path)) from error
         text = next(text for kind, text in _TEXTS if isinstance(error, kind))

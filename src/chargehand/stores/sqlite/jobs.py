@@ -171,15 +171,19 @@ class SqliteJobs:
 
     def enqueue(self, jobs: Sequence[NewJob], *, promised: bool = False) -> list[Enqueued]:
         rows = [self._row(job) for job in jobs]
-        self._db.execute("SAVEPOINT enqueue")
+        several = len(rows) > 1
+        if several:
+            self._db.execute("SAVEPOINT enqueue")
         before = self._db.total_changes()
         self._insert(rows)
         # The count contains the rows of tags, which a trigger inserts.
         if self._db.total_changes() - before == len(rows) + sum(len(set(job.tags)) for job in jobs if job.tags):
-            self._db.execute("RELEASE enqueue")
+            if several:
+                self._db.execute("RELEASE enqueue")
             return [Enqueued(job.id, True) for job in jobs]
-        # Some exist already. Finding out which ones costs more, so it is done only now.
-        self._db.execute("ROLLBACK TO enqueue; RELEASE enqueue")
+        # Some exist already. Finding out which ones costs more, so it is done only now. One alone has inserted nothing.
+        if several:
+            self._db.execute("ROLLBACK TO enqueue; RELEASE enqueue")
         created = {row[0] for row in self._db.executemany(f"{_INSERT} RETURNING id", rows)}
         answers: list[Enqueued] = []
         for job in jobs:

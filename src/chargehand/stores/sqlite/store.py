@@ -9,7 +9,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Collection, Generator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -158,7 +158,7 @@ class SqliteStore:
 
     def _configure(self, checkpoint_pages: int) -> None:
         if self._db.pragma("journal_mode") != "wal":
-            with self._locked(lambda: self._db.pragma("journal_mode", "wal")):
+            with _Locked(self, lambda: self._db.pragma("journal_mode", "wal")):
                 mode = self._db.pragma("journal_mode")
             if mode != "wal":
                 raise StoreError(f"{self.path} cannot be switched to write-ahead logging; is it read-only?")
@@ -174,7 +174,7 @@ class SqliteStore:
             with self.use:
                 if self._schema_version() == len(steps) and additions.keys() <= self._additions():
                     return Migrated(before=len(steps), after=len(steps))
-            with self._writing():
+            with _Writing(self):
                 found = self._schema_version()  # read again: another process may have migrated meanwhile
                 if found > len(steps):
                     raise StoreError(
@@ -237,25 +237,40 @@ class SqliteStore:
 
     # writing
 
-    @contextmanager
-    def _locked(self, begin: Callable[[], Any]) -> Generator[None]:
-        """Holds the write lock for the block, after `begin` has taken SQLite's own lock.
+    def take_lock(self, begin: Callable[[], Any]) -> None:
+        """Takes the write lock, and then SQLite's own, with `begin`.
 
         While another program holds SQLite's lock, the write lock is released again and again for other writers.
         """
         until: float | None = None
         while True:
             fcntl.flock(self._lock, fcntl.LOCK_EX)
+            has_begun = False
             try:
-                with self.use:
-                    if self._has_begun(begin, until):
-                        yield
-                        return
+                self.use.__enter__()
+                try:
+                    has_begun = self._has_begun(begin, until)
+                finally:
+                    if not has_begun:
+                        self.use.__exit__()
             finally:
-                if self._lock >= 0:  # a process that was forked in the block has none: the lock is its parent's
-                    fcntl.flock(self._lock, fcntl.LOCK_UN)
+                if not has_begun:
+                    self._unlock()
+            if has_begun:
+                return
             until = until or clock.monotonic() + LONGEST_WAIT
             clock.sleep(HOLD_PAUSE)
+
+    def release_lock(self) -> None:
+        """Releases what `take_lock` has taken."""
+        try:
+            self.use.__exit__()
+        finally:
+            self._unlock()
+
+    def _unlock(self) -> None:
+        if self._lock >= 0:  # a process that was forked meanwhile has none: the lock is its parent's
+            fcntl.flock(self._lock, fcntl.LOCK_UN)
 
     def _has_begun(self, begin: Callable[[], Any], until: float | None) -> bool:
         """Returns False if another program holds SQLite's lock for LONGEST_HOLD. Raises BusyError after `until`."""
@@ -278,30 +293,33 @@ class SqliteStore:
                 f"{self.path} was deleted or replaced while it was in use: restart everything that uses it"
             )
 
-    def _begin(self) -> None:
+    def begin(self) -> None:
+        """Begins a transaction, inside the write lock."""
         self._check_replaced()
         self._db.execute("BEGIN IMMEDIATE")
 
-    @contextmanager
-    def _writing(self) -> Generator[None]:
-        with self._locked(self._begin):
-            try:
-                yield
+    def end(self, *, commit: bool) -> None:
+        """Ends the transaction."""
+        try:
+            if commit:
                 self._db.execute("COMMIT")
-            except BaseException:
-                if self._db.in_transaction:
-                    self._db.execute("ROLLBACK")
-                raise
+        finally:
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
 
-    @contextmanager
-    def transaction(self) -> Generator[SqliteTransaction]:
-        with store_errors(self.path, ENGINE), self._writing():
-            tx = self._tx = SqliteTransaction(self._db, self._now_ms(), self._new_ids)
-            try:
-                yield tx
-            finally:
-                tx.end()
-                self._tx = None
+    def make_transaction(self) -> SqliteTransaction:
+        """Returns the object for the transaction that has begun."""
+        self._tx = SqliteTransaction(self._db, self._now_ms(), self._new_ids)
+        return self._tx
+
+    def end_transaction(self) -> None:
+        """Refuses further use of that object."""
+        if self._tx is not None:
+            self._tx.end()
+            self._tx = None
+
+    def transaction(self) -> AbstractContextManager[SqliteTransaction]:
+        return _Transaction(self)
 
     def within(self, given: Any) -> NoReturn:
         raise ChargehandError(
@@ -325,12 +343,12 @@ class SqliteStore:
                 expired = find_expired(self._db, self._surplus, retention, self._now_ms(), limit)
             if not expired:
                 return 0
-            with self._writing():
+            with _Writing(self):
                 return expired.delete(self._db)
 
     def probe(self) -> None:
         known = len(schema.MIGRATIONS)
-        with store_errors(self.path), self._writing():
+        with store_errors(self.path), _Writing(self):
             found = self._schema_version()
             if found != known:
                 raise StoreError(
@@ -378,6 +396,66 @@ class SqliteStore:
         lock, self._lock = self._lock, -1
         if lock >= 0:
             os.close(lock)
+
+
+class _Locked:
+    """Holds the write lock for the block, after `begin` has taken SQLite's own lock.
+
+    Not a generator, here and below: every transaction would pay for it.
+    """
+
+    __slots__ = ("_begin", "_store")
+
+    def __init__(self, store: SqliteStore, begin: Callable[[], Any]) -> None:
+        self._store, self._begin = store, begin
+
+    def __enter__(self) -> None:
+        self._store.take_lock(self._begin)
+
+    def __exit__(self, *_: object) -> None:
+        self._store.release_lock()
+
+
+class _Writing:
+    """Runs the block in a transaction, which is rolled back if the block raises."""
+
+    __slots__ = ("_store",)
+
+    def __init__(self, store: SqliteStore) -> None:
+        self._store = store
+
+    def __enter__(self) -> None:
+        self._store.take_lock(self._store.begin)
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        try:
+            self._store.end(commit=error is None)
+        finally:
+            self._store.release_lock()
+
+
+class _Transaction:
+    """As _Writing, with the transaction as an object, and errors of the engine as StoreError."""
+
+    __slots__ = ("_errors", "_store", "_writing")
+
+    def __init__(self, store: SqliteStore) -> None:
+        self._store, self._writing, self._errors = store, _Writing(store), store_errors(store.path, ENGINE)
+
+    def __enter__(self) -> SqliteTransaction:
+        with self._errors:
+            self._writing.__enter__()
+            try:
+                return self._store.make_transaction()
+            except BaseException as error:
+                self._writing.__exit__(None, error, None)
+                raise
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        self._store.end_transaction()
+        with self._errors:
+            self._writing.__exit__(kind, error, trace)
+        self._errors.__exit__(kind, error, trace)
 
 
 class _BusyHandler:
