@@ -120,7 +120,7 @@ class Tiny:
                 found.wrong.append(f"{job} was begun {sum(begun[job].values())} times, attempts: {attempts}")
             for pid, outcome in attempts:
                 if outcome != "done":
-                    charged[pid].append(job)
+                    charged[pid].append(f"{job} ({outcome})")
         found.with_a_job = len(charged)
         for pid, jobs in charged.items():
             # At most one: the worker takes a permit before it calls the handler, so a kill in between is charged, too.

@@ -199,15 +199,43 @@ def test_only_the_begun_job_pays_for_a_death_and_the_others_run_elsewhere_at_onc
     assert [(s.id, s.outcome) for s in made._settlements if s.outcome != "done"] == [(have[0], "crashed")]
 
 
-def test_what_a_dead_worker_had_begun_beside_its_job_is_interrupted_not_lost() -> None:
+# spec: WK-18
+def test_what_follows_the_job_of_a_dead_worker_was_not_begun_whoever_took_the_permits() -> None:
     made = tiny()
     grant(made, *range(3))
-    made.gone("w0", Crashed("signal 9"), T, 1)  # a handler has read the permits
-    assert sorted((s.id, s.outcome) for s in made._settlements) == [
-        ("job-0", "crashed"),
-        ("job-1", "interrupted"),
-        ("job-2", "interrupted"),
-    ]
+    made.gone("w0", Crashed("signal 9"), T, 1)
+    assert [(s.id, s.outcome) for s in made._settlements] == [("job-1", None), ("job-2", None), ("job-0", "crashed")]
+
+
+# spec: WK-18
+def test_after_a_call_back_the_next_job_has_a_permit_until_the_worker_has_ended_it() -> None:
+    """The worker may still have what was called back: it would take the permit of a later job for that."""
+    made = tiny()
+    grant(made, *range(6))
+    made.recalled("w0", 5, T)
+    todo = made.finished("w0", Done(), T, 1, seconds=TINY)
+    assert isinstance(todo, Hand)
+    assert (todo.permit, todo.first and todo.first.id, len(todo.ahead)) == (True, "job-1", 4)
+    made.finished("w0", Done(), T, 1, seconds=TINY)
+    made.recalled("w0", 0, T)
+    made.finished_all("w0", [(Done(), TINY)] * 4, T, 1)
+    made.next_batch(T)
+    made.confirm(Result(), T)
+    made.hint()
+    made.next_batch(T)
+    assert grant(made, 7) == ["w0 job-7"], "from then on it has none of them"
+
+
+# spec: WK-18
+def test_a_further_call_back_makes_a_further_permit_necessary() -> None:
+    made = tiny()
+    grant(made, *range(6))
+    made.recalled("w0", 5, T)
+    made.finished("w0", Done(), T, 1, seconds=TINY)
+    made.recalled("w0", 4, T)  # while it performs the first job that it was handed since
+    todo = made.finished("w0", Done(), T, 1, seconds=TINY)
+    assert isinstance(todo, Hand)
+    assert todo.permit
 
 
 # spec: WK-18

@@ -67,7 +67,8 @@ def test_stores_that_are_none(tmp_path: Path) -> None:  # spec: CL-4 # cause: no
     with store.transaction() as tx:
         tx.execute("DROP TABLE chargehand_pause")
     store.close()
-    torn = only(find_and_examine(str(tmp_path / "torn.db")), "unread")
+    found = find_and_examine(str(tmp_path / "torn.db")).findings
+    torn = next(each for each in found if each.cause == "unread")
     assert (torn.about, torn.severity) == ("pauses", "warning")
     assert "no such table" in torn.text
 

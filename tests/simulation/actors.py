@@ -49,8 +49,13 @@ class Worker:
         self.memory = 100 << 20
         self.hand: dict[str, Claim] = {}
         """What it performs, by the job's id; several in crews that take several at once."""
-        self.ahead: list[Claim] = []
-        """Short jobs that it was sent and has not begun: it takes a permit for each, unless the node takes it back."""
+        self.bodies: list[tuple[int, Claim]] = []
+        """Short jobs that it was sent, with the numbers of their permits; some may have been called back."""
+        self.pipe: list[int] = []
+        """The permits that neither it nor the node has taken."""
+        self.permit: int | None = None
+        """A permit whose job it has not got yet."""
+        self._numbers = 0
         self.halted = False
         """It failed a job, and begins no other of those that it has until it is handed one."""
         self.look: Look | None = None
@@ -252,10 +257,18 @@ class Worker:
     def receive(self, todo: Todo) -> None:
         """A job came, or several, or the wish that it looks for some."""
         if isinstance(todo, Hand):
-            self.ahead.extend(todo.ahead)
-            if todo.first is None:
+            permitted = [todo.first, *todo.ahead] if todo.first is not None and todo.permit else list(todo.ahead)
+            numbered = list(enumerate(permitted, self._numbers + 1))
+            self._numbers += len(permitted)
+            self.pipe += [number for number, _ in numbered]
+            if self.world.chance.random() < 0.3:
+                self.begin_next()  # it takes a permit before the job arrives
+            if todo.first is None or todo.permit:
+                self.halted &= todo.first is None
+                self.bodies += [] if self.halted else numbered
                 self.begin_next()
                 return
+            self.bodies += numbered
             todo = todo.first
         if isinstance(todo, Look):
             self.look = todo
@@ -275,17 +288,28 @@ class Worker:
 
     def begin_next(self) -> None:
         """It takes the next permit, if there is one and nothing else to do."""
-        if self.runs and self.ahead and not (self.busy or self.halted or self.stuck or self.mute or self.leaving):
-            claim = self.ahead.pop(0)
+        if not self.runs or self.busy or self.halted or self.stuck or self.mute or self.leaving:
+            return
+        while self.bodies:
+            if self.permit is None:
+                if not self.pipe:
+                    self.bodies.clear()
+                    return
+                self.permit = self.pipe.pop(0)
+            number, claim = self.bodies.pop(0)
+            if number != self.permit:
+                continue
+            self.permit = None
             self.world.note(f"{self} begins job {claim.id}, claim {claim.number}")
             self.world.oracle.begins(self, claim)
             self.hand = {claim.id: claim}
             self._begin(claim)
+            return
 
     def give_back(self) -> int:
         """The node takes back the permits that it has not taken: how many."""
-        count = len(self.ahead)
-        self.ahead.clear()
+        count = len(self.pipe)
+        self.pipe.clear()
         return count
 
     def outcome(self, claim: Claim, outcome: Outcome | None = None) -> None:
@@ -301,8 +325,10 @@ class Worker:
         if self.hand:
             return
         self.halted = not isinstance(outcome, Done)
-        if self.ahead and not self.halted:
-            self.world.after(self.world.chance.choice([0.0, 0.0, 0.0, 0.0003]), self._goes_on)
+        if self.halted:
+            self.bodies.clear()
+        if self.bodies:
+            self.world.after(self.world.chance.choice([0.0] * 10 + [0.0003, 0.004]), self._goes_on)
         else:
             self.report()
             self.rest()

@@ -65,12 +65,16 @@ class Hearing:
         if self.fleet.places[component].concurrency > 1:
             self._hand_out_each(worker, todo)
         elif isinstance(todo, Hand):
-            if todo.first is not None:
+            ahead = todo.ahead
+            if todo.first is not None and todo.permit:
+                ahead = (todo.first, *ahead)
+            elif todo.first is not None:
                 self.world.note(f"{worker} gets job {todo.first.id}, claim {todo.first.number}")
                 self.oracle.handed(worker, [todo.first])
+            self.world.note(f"{worker} is sent ahead {', '.join(f'{c.id}, claim {c.number}' for c in ahead)}")
+            self.oracle.sent_ahead(worker, ahead, first=todo.permit)
+            if todo.first is not None:
                 self._began(component, todo.first)
-            self.world.note(f"{worker} is sent ahead {', '.join(f'{c.id}, claim {c.number}' for c in todo.ahead)}")
-            self.oracle.sent_ahead(worker, todo.ahead)
         elif isinstance(todo, Look):
             self.world.note(f"{worker} is to look after {todo.after}")
             self.oracle.asked_to_look(worker, todo)

@@ -96,4 +96,11 @@ HANDS = (
         new="        for _ in range(min(count, 2)):\n            held.begin_next(now)\n",
         profile="tiny",
     ),
+    Mutant(
+        name="a worker that may have jobs which were called back is handed one without a permit",
+        file="model/ledger.py",
+        old="            stale = worker in self._stale\n",
+        new="            stale = False\n",
+        profile="tiny",
+    ),
 )

@@ -72,6 +72,15 @@ def test_after_a_failure_nothing_is_begun_until_the_node_hands_out_a_job() -> No
     permits.close()
 
 
+# spec: WP-13
+def test_a_job_with_a_permit_that_begins_at_once_ends_the_halt() -> None:
+    permits, hand = pair()
+    hand.ended(well=False)
+    hand.add({**sent(permits, "a", "b"), "first": True})
+    assert names(hand) == ["a", "b"]
+    permits.close()
+
+
 # spec: WK-18
 def test_two_processes_never_take_the_same_permit() -> None:
     """A child takes permits one by one while this process takes them back now and then: none is lost or taken twice."""

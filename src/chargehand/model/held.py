@@ -46,6 +46,10 @@ class Held(msgspec.Struct):
     """Claims that were sent to the worker and can be called back until it begins them, in order."""
     permitted: bool = False
     """Whether the worker begins the job with a permit that can still be there: the job may not have begun."""
+    clears: bool = False
+    """Whether the worker has surely dropped jobs that were called back before when it ends this one."""
+    sent_ahead: bool = False
+    """Whether the job was sent to the worker before it ended the one before: what it prints may be of either."""
     received: float = 0.0
     """When the worker was handed the first job since it last held none."""
 
@@ -70,7 +74,7 @@ class Held(msgspec.Struct):
     def begin_next(self, now: float) -> None:
         """Makes the first claim that was not begun the one that the worker performs."""
         self.claim, self.since = self.ahead.popleft(), now
-        self.noted, self.early, self.permitted = False, False, True
+        self.noted, self.early, self.permitted, self.sent_ahead = False, False, True, True
         if self.progress is not None:
             kept = self.progress.get(self.claim.id)
             self.progress = None if kept is None else {self.claim.id: kept}

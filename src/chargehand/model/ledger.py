@@ -66,8 +66,15 @@ class Hand(msgspec.Struct, frozen=True):
 
     first: Claim | None
     """The job that it begins at once; None if it is performing one."""
-    ahead: tuple[Claim, ...]
+    ahead: tuple[Claim, ...] = ()
     """Jobs that it begins later, and that can be called back until then."""
+    permit: bool = False
+    """Whether it needs a permit for the first job, too: it may still have jobs that were called back, and would take
+    the permit of a later job for theirs."""
+
+    def with_more(self, more: "Hand | None") -> "Hand":
+        """Returns this hand with the jobs of another one behind."""
+        return self if more is None else Hand(self.first, (*self.ahead, *more.ahead), self.permit)
 
 
 Begun = Claim | list[Claim] | Look
@@ -123,6 +130,8 @@ class Ledger:
         self.held: dict[str, Held] = {}
         self.filling = True
         """Whether workers are handed more than one job: not while hands are called back."""
+        self._stale: set[str] = set()
+        """Workers that may still have jobs which were called back."""
         self._left: dict[str, int] = {}
         """How many jobs a worker may still end before it is replaced, if that is limited."""
         self._crew_of: dict[str, str] = {}
@@ -264,6 +273,9 @@ class Ledger:
     def _through(self, worker: str, held: Held, pool: Pool, count: int, now: float) -> None:
         """Records that the worker is through with so many of its jobs: it performs the next one, or holds none."""
         pool.busy.pop(worker, None)
+        if held.clears:
+            self._stale.discard(worker)
+            held.clears = False
         if worker in self._left:
             self._left[worker] -= count
         if len(held.ahead) < count:
@@ -414,11 +426,12 @@ class Ledger:
         if isinstance(pool, SlotPool):
             pool.forget(worker)
         self._left.pop(worker, None)
+        self._stale.discard(worker)
         held = self.held.pop(worker, None)
         if held is None:
             return []
-        for claim in held.ahead:  # it has taken their permits, and may have begun any of them
-            self._record(claim, 0.0, Interrupted(f"{worker} exited"), now, worker=worker, pid=pid)
+        for claim in held.ahead:  # it performs one after the other: it has not begun these, whoever took their permits
+            self._return(claim, now)
         for job, claim in held.claims.items():
             meant = cancelled is None or job in cancelled
             its = outcome if meant else Interrupted(f"{worker} was replaced because of another job that it held")
@@ -442,8 +455,7 @@ class Ledger:
         if todo is None:
             self._rest(worker, pool, now)
             return None
-        more = self._more(worker, self.held[worker], pool, now)
-        return Hand(todo, more.ahead) if more is not None and isinstance(todo, Claim) else todo
+        return _joined(todo, self._more(worker, self.held[worker], pool, now))
 
     def _rest(self, worker: str, pool: Pool, now: float) -> None:
         """Makes a worker that receives nothing idle."""
@@ -473,7 +485,7 @@ class Ledger:
         """Returns what the workers of a pool hold."""
         return [held for worker, held in self.held.items() if worker in pool.available]
 
-    def _take(self, worker: str, pool: Pool, now: float, *, early: bool = False) -> Claim | list[Claim] | None:
+    def _take(self, worker: str, pool: Pool, now: float, *, early: bool = False) -> Claim | list[Claim] | Hand | None:
         """Assigns prefetched claims to this worker and returns them; None while a batch waits for more jobs, or if all
         must go to other processes.
 
@@ -485,10 +497,11 @@ class Ledger:
                 return None
         if pool.batch == 1:
             claim = pool.prefetched.popleft()
-            self.held[worker] = Held(claim, now, early=early, received=now)
+            stale = worker in self._stale
+            self.held[worker] = Held(claim, now, early=early, received=now, permitted=stale, clears=stale)
             pool.busy[worker] = now
             self.tally.started(pool.queue, claim)
-            return claim
+            return Hand(claim, permit=True) if stale else claim
         claims = pool.gather(now)
         if not claims:
             return None
@@ -582,9 +595,7 @@ class Ledger:
             held = self.held.get(worker)
             more = None if held is None else self._more(worker, held, pool, now)
             if more is not None:
-                first = new.get(worker)
-                assert first is None or isinstance(first, Claim)
-                new[worker] = Hand(first, more.ahead)
+                new[worker] = _joined(new.get(worker), more)
         return list(new.items())
 
     # hands
@@ -622,6 +633,9 @@ class Ledger:
         back = [held.ahead.pop() for _ in range(min(count, len(held.ahead)))]
         emptied = held.permitted and count > len(back)
         held.permitted = False
+        if count:
+            self._stale.add(worker)
+            held.clears = False
         if emptied:
             back.append(held.claim)
             del self.held[worker]
@@ -1129,3 +1143,14 @@ class Ledger:
 def _bounded(seconds: float | None, held: Held, now: float) -> float:
     """Returns how long a job took: as its worker has measured it, but not longer than the worker has had it."""
     return now - held.since if seconds is None else max(0.0, min(seconds, now - held.received))
+
+
+def _joined(first: Todo | None, more: Hand | None) -> Todo:
+    """Returns what a worker receives, with more short jobs behind."""
+    if more is None:
+        assert first is not None
+        return first
+    if isinstance(first, Hand):
+        return first.with_more(more)
+    assert first is None or isinstance(first, Claim)
+    return Hand(first, more.ahead)

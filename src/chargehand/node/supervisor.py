@@ -392,8 +392,7 @@ class Supervisor:
             return
         others: Sequence[str] = ()
         if isinstance(todo, Hand):
-            ahead = ahead_frame(handle.permits.give(len(todo.ahead)), todo.ahead)
-            handle.work.send(ahead if todo.first is None else job_frame(todo.first) + ahead)
+            self._send_hand(handle, todo)
             if todo.first is None:
                 return
             todo = todo.first
@@ -408,6 +407,16 @@ class Supervisor:
             handle.work.send(batch_frame(todo))
             job, timeout, others = todo[0].id, longest(todo), [other.id for other in todo[1:]]
         self._began(component, todo, job, timeout, clock.monotonic(), others)
+
+    def _send_hand(self, handle: Handle, hand: Hand) -> None:
+        """Send the worker short jobs, with permits to begin them, which it must have when the jobs arrive."""
+        assert handle.work is not None
+        if hand.first is not None and hand.permit:
+            jobs = (hand.first, *hand.ahead)
+            handle.work.send(ahead_frame(handle.permits.give(len(jobs)), jobs, first=True))
+        else:
+            ahead = ahead_frame(handle.permits.give(len(hand.ahead)), hand.ahead)
+            handle.work.send(ahead if hand.first is None else job_frame(hand.first) + ahead)
 
     def _began(
         self,
@@ -754,9 +763,9 @@ class Supervisor:
     def _job_of(self, handle: Handle) -> str | None:
         """Returns the job that the worker's output belongs to."""
         held = self._ledger.held.get(handle.component)
-        if held is not None and held.ahead:
+        if held is not None and (held.ahead or held.sent_ahead):
             self._ledger.speaks(handle.component, clock.monotonic())
-            return None  # it may have begun another one since
+            return None  # it may be of the job before, or of the next one
         return held.claim.id if held and not held.others else None
 
     def _bad(self, handle: Handle, frame: Frame | BadFrame, why: str) -> None:

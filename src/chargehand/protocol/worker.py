@@ -141,10 +141,11 @@ def job_frame(claim: Claim) -> bytes:
     return b"JOB|%b\n" % _encoder.encode(body)
 
 
-def ahead_frame(number: int, claims: Sequence[Claim]) -> bytes:
+def ahead_frame(number: int, claims: Sequence[Claim], *, first: bool = False) -> bytes:
     """Encodes the frame that sends jobs which the worker begins later, each with a permit: the first has this number,
-    and the others follow."""
-    return b'AHEAD|{"number":%d,"jobs":[%b]}\n' % (number, b",".join(job_frame(claim)[4:-1] for claim in claims))
+    and the others follow. `first`: it has no other job, and begins the first one at once."""
+    jobs = b",".join(job_frame(claim)[4:-1] for claim in claims)
+    return b'AHEAD|{"number":%d,"first":%b,"jobs":[%b]}\n' % (number, b"true" if first else b"false", jobs)
 
 
 def batch_frame(claims: Sequence[Claim]) -> bytes:

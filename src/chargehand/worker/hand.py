@@ -23,7 +23,10 @@ class Hand:
         self._halted = False
 
     def add(self, body: dict[str, Any]) -> None:
-        """Adds the jobs of an AHEAD frame; after a failure they are dropped, because the node calls them back."""
+        """Adds the jobs of an AHEAD frame; after a failure they are dropped, because the node calls them back, unless
+        the node has seen the failure when it sent them."""
+        if body.get("first"):
+            self._halted = False
         if not self._halted:
             jobs: list[dict[str, Any]] = body["jobs"]
             self._jobs.extend(enumerate(jobs, body["number"]))
