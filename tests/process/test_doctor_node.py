@@ -266,7 +266,8 @@ def log_gone(served: Serving, world: World) -> None:
     gone = only(examine(served.hand), "file-gone")
     assert gone.text.startswith(f"{log} was deleted or replaced while the node (pid ")
     kept.rename(log)
-    assert examine(served.hand).well
+    found = examine(served.hand)
+    assert found.well, found.findings
 
 
 def stopping(served: Serving, world: World) -> None:  # cause: node-stopping
