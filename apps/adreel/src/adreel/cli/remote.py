@@ -1,0 +1,100 @@
+"""Speaks to a running server over HTTP; finds its address, and the token of this machine, by itself."""
+
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import msgspec
+
+from adreel import settings
+from adreel.crews import build
+from adreel.errors import AdreelError
+
+CHUNK = 1 << 18
+PATIENCE = httpx.Timeout(30.0, write=None, read=120.0)
+
+
+def address(given: str | None, known: settings.Settings) -> str:
+    """Returns the address of the server: the given one, ADREEL_URL, or that of `adreel serve` on this machine."""
+    return (given or known.url or f"http://127.0.0.1:{known.port}").rstrip("/")
+
+
+def key(given: str | None, known: settings.Settings) -> str | None:
+    """Returns the key to send: the given one, ADREEL_KEY, CHARGEHAND_ADMIN_KEY, or the token of this machine."""
+    if given or known.key:
+        return given or known.key
+    hand = build(known).hand
+    try:
+        if hand.settings.admin_key is not None:
+            return hand.settings.admin_key.value
+        return hand.with_token("").removeprefix("#token=") or None
+    finally:
+        hand.close()
+
+
+@contextmanager
+def server(url: str | None, secret: str | None) -> Generator["Server"]:
+    """Connects to the server. Raises AdreelError, in words, if it does not answer."""
+    known = settings.read()
+    where, found = address(url, known), key(secret, known)
+    headers = {} if found is None else {"Authorization": f"Bearer {found}"}
+    try:
+        with httpx.Client(base_url=where, headers=headers, timeout=PATIENCE) as client:
+            yield Server(client)
+    except httpx.ConnectError as error:
+        raise AdreelError(
+            f"no server answers at {where}: start `adreel serve` or `uvicorn adreel.app:app`, or name its address with "
+            "--url or ADREEL_URL"
+        ) from error
+    except httpx.TransportError as error:
+        raise AdreelError(f"the connection to {where} was lost: {error or type(error).__name__}") from error
+
+
+class Server:
+    """The routes that the commands use."""
+
+    def __init__(self, client: httpx.Client) -> None:
+        self._http = client
+
+    def ask(self, method: str, path: str, **how: Any) -> Any:
+        """Returns the decoded answer; None if it is empty. Raises AdreelError with the server's own words."""
+        answer = self._http.request(method, path, **how)
+        if answer.is_success:
+            return answer.json() if answer.content and "json" in answer.headers.get("content-type", "") else answer.text
+        raise AdreelError(_refusal(answer))
+
+    def submit(self, path: Path, sent: Callable[[int], None]) -> dict[str, Any]:
+        """Uploads a file; `sent` is called with the number of bytes of each part."""
+
+        def parts() -> Iterator[bytes]:
+            with path.open("rb") as file:
+                while part := file.read(CHUNK):
+                    yield part
+                    sent(len(part))
+
+        headers = {"Content-Type": "application/octet-stream", "Content-Length": str(path.stat().st_size)}
+        return self.ask("POST", "/jobs", params={"name": path.name}, content=parts(), headers=headers)
+
+    def follow(self, film: str) -> Iterator[dict[str, Any]]:
+        """Yields the states of a film until it has ended. Raises AdreelError if it is deleted."""
+        with self._http.stream("GET", f"/jobs/{film}/events") as answer:
+            if not answer.is_success:
+                answer.read()
+                raise AdreelError(_refusal(answer))
+            kind = ""
+            for line in answer.iter_lines():
+                if line.startswith("event: "):
+                    kind = line.removeprefix("event: ")
+                elif line.startswith("data: ") and kind == "gone":
+                    raise AdreelError(f"the film {film} was deleted")
+                elif line.startswith("data: "):
+                    yield msgspec.json.decode(line.removeprefix("data: "))
+
+
+def _refusal(answer: httpx.Response) -> str:
+    try:
+        return str(answer.json()["detail"])
+    except (ValueError, KeyError, TypeError):
+        return f"the server answered {answer.status_code}"

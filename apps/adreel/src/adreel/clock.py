@@ -1,0 +1,11 @@
+"""The only module of the service half that reads the clock. Must not import anything heavy."""
+
+import time
+
+monotonic = time.monotonic
+"""Returns monotonic seconds, for durations."""
+
+
+def now_ms() -> int:
+    """Returns milliseconds since 1970, for stored and displayed times."""
+    return time.time_ns() // 1_000_000

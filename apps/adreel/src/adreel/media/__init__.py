@@ -1,0 +1,1 @@
+"""Everything that touches film. Only workers import this package."""

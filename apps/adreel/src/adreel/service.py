@@ -1,0 +1,327 @@
+"""What Adreel does with films: submit, show, try again, classify again, delete, expire. Imports no media library.
+
+Any process may call this: the API of any node, a worker, the command line. Everything that must survive a crash is
+written to the store before it is acknowledged.
+"""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from adreel import clock, names, uploads
+from adreel.catalogue import Catalogue, FilmRow, State
+from adreel.crews import Crews
+from adreel.errors import NoSuchFilm, Refused
+from adreel.records import CHAPTERS, RESULT, Film, still_name
+from adreel.settings import Settings
+from adreel.stages import Shown, shown_stages
+from chargehand import Conflict, Flow, FlowNotFound, FlowRecord
+
+MOST = 200
+"""The largest number of films on a page."""
+
+
+class FilmView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A film as the API shows it."""
+
+    id: str
+    status: str
+    """`queued`, `running`, `done`, `failed`, `cancelled` or `deleting`."""
+    name: str
+    size: int
+    submitted_ms: int
+    ended_ms: int | None = None
+    stage: str | None = None
+    """The stage that is going on, or that failed."""
+    category: str | None = None
+    confidence: float | None = None
+    seconds: float | None = None
+    """The length of the film."""
+    scenes: int | None = None
+    brands: tuple[str, ...] = ()
+    code: str | None = None
+    """Why it failed, for programs."""
+    error: str | None = None
+    """Why it failed, for people."""
+    expired: bool = False
+    """Whether the uploaded file is gone, so that the film can be classified again, but not decoded."""
+    stages: tuple[Shown, ...] | None = None
+    result: msgspec.Raw | None = None
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What the table keeps about the end of a film, as JSON."""
+
+    stages: tuple[Shown, ...] = ()
+    stage: str | None = None
+    confidence: float | None = None
+    seconds: float | None = None
+    scenes: int | None = None
+    brands: tuple[str, ...] = ()
+    code: str | None = None
+
+
+@dataclass(frozen=True)
+class Service:
+    """Adreel on one store and one data folder."""
+
+    settings: Settings
+    crews: Crews
+    films: Catalogue
+
+    @classmethod
+    def on(cls, settings: Settings, crews: Crews) -> "Service":
+        """Returns Adreel with these crews."""
+        return cls(settings, crews, Catalogue(crews.hand))
+
+    # submitting
+
+    def submit(self, upload: uploads.Upload) -> FilmView:
+        """Starts the analysis of a file that has arrived. It is durable when this returns."""
+        film = names.new_id()
+        return self._begin(film, upload.name, upload.keep(film), upload.size, uploaded=True)
+
+    def submit_path(self, given: str) -> FilmView:
+        """Starts the analysis of a file below one of the configured roots, which stays where it is."""
+        path = uploads.below_root(given, self.settings)
+        return self._begin(names.new_id(), names.shown(path.name), path, path.stat().st_size, uploaded=False)
+
+    def _begin(self, film: str, name: str, path: Path, size: int, *, uploaded: bool) -> FilmView:
+        payload = Film(film, os.fspath(path), name, str(self.folder(film)), self._categories())
+        with self.films.transaction() as tx:
+            flow = self.crews.analyse(payload, within=tx)
+            row = FilmRow(
+                id=film, name=name, source=os.fspath(path), uploaded=uploaded, size=size, submitted_ms=clock.now_ms(),
+                flow=flow, state="open", ends=0, ended_ms=None, category=None, error=None, outcome=None,
+                deleting_ms=None,
+            )  # fmt: skip
+            self.films.add(tx, row)
+        return _view(row, "queued")
+
+    def _categories(self) -> str | None:
+        return None if self.settings.categories is None else str(self.settings.categories)
+
+    # showing
+
+    def folder(self, film: str) -> Path:
+        """Returns the folder of the files of a film."""
+        return self.settings.films / film
+
+    def row(self, film: str) -> FilmRow:
+        """Returns a film. Raises NoSuchFilm, also if it is being deleted and nothing of it is left."""
+        found = self.films.get(film) if names.is_id(film) else None
+        if found is None or (found.deleting_ms is not None and self.finish_deletion(found)):
+            raise NoSuchFilm(film)
+        return found
+
+    def get(self, film: str, *, result: bool = True) -> FilmView:
+        """Returns a film with its stages and, if it is done, its result. Raises NoSuchFilm."""
+        view, row = self._look(self.row(film), stages=True)
+        if result and row.state == "done" and row.deleting_ms is None:
+            try:
+                found = msgspec.Raw((self.folder(film) / RESULT).read_bytes())
+            except FileNotFoundError:  # deleted meanwhile
+                raise NoSuchFilm(film) from None
+            return msgspec.structs.replace(view, result=found)
+        return view
+
+    def page(
+        self, *, text: str = "", status: str = "", category: str = "", before: str = "", limit: int = 50
+    ) -> list[FilmView]:
+        """Returns a page of films, newest first."""
+        limit = max(1, min(limit, MOST))
+        known: dict[str, State] = {"queued": "open", "running": "open"}
+        known |= {"done": "done", "failed": "failed", "cancelled": "cancelled"}
+        found: list[FilmView] = []
+        while len(found) < limit:
+            page = self.films.find(
+                text=text, state=known.get(status), category=category, before=before, limit=min(MOST, 2 * limit)
+            )
+            if not page:
+                break
+            before = page[-1].id
+            views = (self._look(row)[0] for row in page)
+            found += [view for view in views if not status or view.status == status]
+        return found[:limit]
+
+    def _look(self, row: FilmRow, *, stages: bool = False) -> tuple[FilmView, FilmRow]:
+        """Returns a film as it is now, and its row; records its end if nobody has done so yet."""
+        if row.deleting_ms is not None:
+            return _view(row, "deleting", stages=stages), row
+        if row.state != "open":
+            return _view(row, row.state, stages=stages), row
+        flow, record = self._flow(row)
+        if flow is None or record is None:
+            return _view(row, "cancelled", stages=stages), row
+        if record.ended_ms is not None and record.ends > row.ends:
+            row = self.settle(row, flow, record)
+            return _view(row, row.state, stages=stages), row
+        begun = bool(record.counts.running or record.counts.done)
+        going_on = shown_stages(flow, record) if stages or begun else ()
+        stage = next((each.name for each in going_on if each.state == "running"), None)
+        view = _view(row, "running" if begun else "queued", stages=stages)
+        return msgspec.structs.replace(view, stage=stage, stages=going_on if stages else None), row
+
+    def _flow(self, row: FilmRow) -> tuple[Flow | None, FlowRecord | None]:
+        try:
+            flow = self.crews.hand.find_flow(row.flow)
+            return flow, flow.status()
+        except FlowNotFound:
+            return None, None
+
+    def settle(self, row: FilmRow, flow: Flow, record: FlowRecord) -> FilmRow:
+        """Records how a film has ended, and returns its row. The first one to see the end does so."""
+        stages = shown_stages(flow, record)
+        failed = next((each for each in stages if each.state in ("failed", "cancelled")), None)
+        outcome = Outcome(stages=stages)
+        category = error = None
+        if record.state == "done":
+            result = self._result(row.id)
+            guess: dict[str, Any] = result.get("guess") or {}
+            cut: dict[str, Any] = result.get("cut") or {}
+            category = guess.get("category")
+            outcome = Outcome(
+                stages=stages,
+                confidence=guess.get("confidence"),
+                seconds=cut.get("seconds"),
+                scenes=len(result.get("scenes") or ()),
+                brands=tuple(brand["text"] for brand in (result.get("brands") or ())[:5]),
+            )
+        elif failed is not None:
+            error = failed.error or "the analysis was cancelled"
+            outcome = Outcome(stages=stages, stage=failed.name, code=failed.code)
+        ended = msgspec.structs.replace(
+            row, state="open" if record.state == "running" else record.state, ends=record.ends,
+            ended_ms=record.ended_ms, category=category, error=error, outcome=msgspec.json.encode(outcome).decode(),
+        )  # fmt: skip
+        self.films.settle(ended)
+        return ended
+
+    def _result(self, film: str) -> dict[str, Any]:
+        try:
+            return msgspec.json.decode((self.folder(film) / RESULT).read_bytes())
+        except (FileNotFoundError, msgspec.DecodeError):  # deleted meanwhile
+            return {}
+
+    def frame(self, film: str, number: int) -> Path:
+        """Returns the file of a key frame. Raises NoSuchFilm, and Refused if there is no such frame."""
+        path = self.folder(self.row(film).id) / still_name(number)
+        if number < 1 or not path.is_file():
+            raise Refused(404, "no-such-frame", f"the film has no key frame {number}")
+        return path
+
+    def chapters(self, film: str) -> str:
+        """Returns the scenes as chapters in WebVTT. Raises Refused if the analysis is not done."""
+        row = self.row(film)
+        try:
+            return (self.folder(row.id) / CHAPTERS).read_text("utf-8")
+        except FileNotFoundError:
+            raise Refused(409, "not-done", "the analysis of this film is not done") from None
+
+    # going on
+
+    def retry(self, film: str) -> FilmView:
+        """Continues a failed analysis with what failed; what is done is not done again."""
+        view, row = self._look(self.row(film))
+        if view.status not in ("failed", "cancelled"):
+            raise Refused(409, "not-failed", f"the film is {view.status}: only a failed analysis can be tried again")
+        if not self._has_source(row):
+            raise Refused(410, "expired", "the file has expired: submit it again")
+        flow, _ = self._flow(row)
+        if flow is None:
+            return self._again(row, decode=True)
+        with self.films.transaction() as tx:
+            self.films.reopen(tx, row.id)
+        flow.retry()
+        return self.get(film, result=False)
+
+    def reanalyse(self, film: str) -> FilmView:
+        """Classifies a film again with the present categories, from the text that was read; nothing is decoded."""
+        view, row = self._look(self.row(film))
+        if view.status != "done":
+            raise Refused(409, "not-done", f"the film is {view.status}: only what is done can be classified again")
+        return self._again(row, decode=False)
+
+    def _again(self, row: FilmRow, *, decode: bool) -> FilmView:
+        payload = Film(row.id, row.source or "", row.name, str(self.folder(row.id)), self._categories())
+        with self.films.transaction() as tx:
+            now = self.films.within(tx, row.id)
+            if now is None or now.deleting_ms is not None or now.flow != row.flow:
+                raise Refused(409, "changed", "the film was changed by another request")
+            begin = self.crews.analyse if decode else self.crews.classify_again
+            self.films.begin_again(tx, now, begin(payload, within=tx))
+        return self.get(row.id, result=False)
+
+    def _has_source(self, row: FilmRow) -> bool:
+        return row.source is not None and Path(row.source).is_file()
+
+    # deleting
+
+    def delete(self, film: str) -> bool:
+        """Deletes a film: stops its work, and removes its files and rows. Returns whether nothing is left of it.
+
+        The wish is durable when this returns. While a stage still has to stop, any node completes it later.
+        """
+        row = self.films.wish(film) if names.is_id(film) else None
+        return row is None or self.finish_deletion(row)
+
+    def finish_deletion(self, row: FilmRow) -> bool:
+        """Goes on with a deletion. Returns whether nothing is left. Safe to call at the same time in many processes."""
+        ended = [self._end_flow(flow) for flow in (*row.earlier, row.flow)]
+        if not all(ended):
+            return False
+        uploads.remove_tree(self.folder(row.id))
+        self.films.remove(row.id)  # last: until here the wish is on record
+        return True
+
+    def _end_flow(self, flow_id: str) -> bool:
+        """Cancels a flow and deletes it. Returns whether it is gone."""
+        try:
+            flow = self.crews.hand.find_flow(flow_id)
+            record = flow.status()
+            if record.ended_ms is None:
+                flow.cancel()
+                record = flow.status()
+            if record.ended_ms is None:
+                return False
+            flow.delete()
+            if record.on_end is not None:
+                self.crews.hand.delete(record.on_end)
+        except FlowNotFound:
+            return True
+        except Conflict:  # its end was not seen yet, or another process deletes it
+            return False
+        return True
+
+    # upkeep
+
+    def sweep(self) -> list[Path]:
+        """Removes files that crashed processes have left, and returns them."""
+        return uploads.sweep(self.settings, lambda film: self.films.get(film) is not None)
+
+    def tidy(self) -> dict[str, int]:
+        """Completes deletions, records ends that nobody has seen, and removes what has expired."""
+        now = clock.now_ms()
+        settled = sum(self._look(row)[1].state != "open" for row in self.films.unsettled())
+        old = self.films.ended_before(now - int(self.settings.keep_results * 1000))
+        for row in old:
+            self.films.wish(row.id)
+        finished = sum(self.finish_deletion(row) for row in self.films.wished())
+        expired = self.films.ended_before(now - int(self.settings.keep_uploads * 1000), with_upload=True)
+        for row in expired:
+            Path(row.source or "").unlink(missing_ok=True)
+            self.films.lose_source(row.id)
+        return {"settled": settled, "expired": len(old), "deleted": finished, "uploads": len(expired)}
+
+
+def _view(row: FilmRow, status: str, *, stages: bool = False) -> FilmView:
+    outcome = msgspec.json.decode(row.outcome, type=Outcome) if row.outcome and row.state != "open" else Outcome()
+    return FilmView(
+        id=row.id, status=status, name=row.name, size=row.size, submitted_ms=row.submitted_ms, ended_ms=row.ended_ms,
+        stage=outcome.stage, category=row.category if row.state == "done" else None, confidence=outcome.confidence,
+        seconds=outcome.seconds, scenes=outcome.scenes, brands=outcome.brands, code=outcome.code, error=row.error,
+        expired=row.source is None, stages=outcome.stages if stages else None,
+    )  # fmt: skip

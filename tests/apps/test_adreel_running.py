@@ -1,0 +1,219 @@
+"""Adreel's processes: embedded and separate workers, kills, restarts in the middle, a stop with open streams."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from adreelserver import MP4, Adreel, half_sent, incomplete
+
+import pgserver
+from chargehand.processes import proc
+from chargehand.testing import eventually
+from paths import HANDLERS
+
+Start = Callable[..., Adreel]
+HEAVY = ("av", "cv2", "onnxruntime", "numpy", "PIL", "rapidocr")
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    started: list[Adreel] = []
+
+    def server(*words: str, **environment: Any) -> Adreel:
+        started.append(Adreel(tmp_path, *words, **{"WORKER_PROCESSES": "1", "ADREEL_MIN_FREE": "1", **environment}))
+        return started[-1]
+
+    yield server
+    for each in reversed(started):
+        each.close()
+
+
+def worker(start: Start, **environment: str) -> Adreel:
+    """`python -m adreel.worker`, with the stages of the tests."""
+    return start(command="chargehand work adreel_gated:hand", **environment)
+
+
+def test_a_deletion_is_completed_after_the_death_of_everything(start: Start) -> None:  # spec: AR-8
+    first = start(CHARGEHAND_GRACE="600").ready()
+    first.close_gate("frames")
+    film = first.upload("stubborn.mp4")["id"]
+    first.waits_at("frames")
+    row = first.row(film)
+    assert first.delete(film) == 202
+    pids = first.left()
+    for pid in pids:
+        with suppress(ProcessLookupError):  # workers end with their node
+            os.kill(pid, signal.SIGKILL)
+    eventually(lambda: not first.left(), what="everything is dead")
+    assert first.service.films.get(film) is not None  # the wish is on record
+    second = start(CHARGEHAND_GRACE="1").ready()
+    eventually(lambda: second.is_gone(row), 60, what="nothing is left")
+
+
+def test_what_a_killed_server_has_received_in_part_is_removed_at_the_next_start(start: Start) -> None:  # spec: AR-5
+    first = start(EMBED_WORKERS="false").ready()
+    with half_sent(first):
+        eventually(lambda: len(incomplete(first)) == 1, what="the upload arrives")
+        orphan = first.home / "films" / ("0" * 21)
+        orphan.mkdir(parents=True)
+        (orphan / "source.mp4").write_bytes(MP4)
+        second = start(EMBED_WORKERS="false").ready()
+        assert len(incomplete(first)) == 1  # another process is receiving it
+        assert not orphan.exists()
+        second.signal(signal.SIGTERM)
+        second.ended()
+        first.signal(signal.SIGKILL)
+        first.process.wait()
+    assert len(incomplete(first)) == 1
+    start(EMBED_WORKERS="false").ready()
+    assert incomplete(first) == []
+
+
+def test_without_embedded_workers_films_wait_for_the_other_command(start: Start) -> None:  # spec: CF-2 AR-2 AR-6
+    server = start(EMBED_WORKERS="false").ready()
+    film = server.upload()["id"]
+    assert "embedded workers disabled: jobs wait for `python -m adreel.worker`" in server.log.read_text()
+    assert [proc.stat(pid) is not None for pid in server.left()] == [True]  # the API alone
+    assert server.get(film)["status"] == "queued"
+    row = server.row(film)
+    other = worker(start)
+    assert server.ends(film)["status"] == "done"
+    concurrency = server.http.get("/diagnostics/concurrency").json()
+    assert (concurrency["embedded"], concurrency["running"]) == (False, 7 - 1)  # one worker for each crew
+    assert server.delete(film) == 204
+    assert server.is_gone(row)
+    other.signal(signal.SIGTERM)
+    assert other.ended() == 0
+
+
+def test_a_worker_command_beside_an_embedded_api_waits_for_its_turn_and_says_so(start: Start) -> None:  # spec: SV-11
+    server = start().ready()
+    eventually(lambda: "6 embedded workers active" in server.log.read_text(), 30, what="the start line")
+    other = worker(start)
+    eventually(lambda: "event=node-standby" in other.log.read_text(), 30, what="it says that it waits")
+    film = server.upload()["id"]
+    assert server.ends(film)["status"] == "done"
+    server.signal(signal.SIGKILL)
+    eventually(lambda: (other.hand.status() or {}).get("workers"), 60, what="the other command works")
+    other.signal(signal.SIGTERM)
+    assert other.ended() == 0
+
+
+def test_the_worker_command_is_that_of_chargehand(tmp_path: Path) -> None:  # spec: AR-5
+    environment = {**os.environ, "ADREEL_HOME": str(tmp_path), "PYTHONPATH": str(HANDLERS)}
+    done = subprocess.run(
+        [sys.executable, "-m", "adreel.worker", "--help"], env=environment, capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode, "chargehand work" in done.stdout) == (0, True), done.stderr
+
+
+def test_several_api_processes_have_one_node_and_answer_alike(start: Start) -> None:  # spec: SV-11
+    server = start("--workers", "3").ready()
+    eventually(lambda: "6 embedded workers active" in server.log.read_text(), 30, what="the start line")
+    eventually(lambda: "of another process" in server.log.read_text(), 30, what="the others say so")
+    films = [server.upload(f"{number}.mp4")["id"] for number in range(4)]
+    assert {server.ends(film)["status"] for film in films} == {"done"}
+    assert server.log.read_text().count(" 6 embedded workers active") == 1
+
+
+def test_open_streams_and_uploads_do_not_keep_it_from_stopping(start: Start) -> None:  # spec: SE-6
+    server = start(CHARGEHAND_GRACE="1").ready()
+    server.close_gate("ingest")
+    film = server.upload()["id"]
+    server.waits_at("ingest")
+    heard, ended = threading.Event(), threading.Event()
+
+    def listen() -> None:
+        with (
+            httpx.Client(base_url=server.http.base_url, headers=server.http.headers, timeout=60) as client,
+            client.stream("GET", f"/jobs/{film}/events") as answer,
+        ):
+            for _ in answer.iter_lines():
+                heard.set()
+        ended.set()
+
+    listener = threading.Thread(target=listen)
+    listener.start()
+    assert heard.wait(30)
+    with half_sent(server) as client:
+        eventually(lambda: len(incomplete(server)) == 1, what="the upload arrives")
+        server.signal(signal.SIGTERM)
+        assert client.recv(12) == b"HTTP/1.1 503"
+    server.ended()
+    listener.join(20)
+    assert ended.is_set()  # as a whole: a stream that was cut raises
+    assert incomplete(server) == []
+    assert server.service.get(film).status in ("queued", "running")
+
+
+def test_the_api_imports_nothing_heavy(tmp_path: Path) -> None:  # spec: AR-3
+    code = (
+        "import sys, adreel.app, adreel.cli.main, adreel.upkeep, adreel.worker\n"
+        f"print([name for name in {HEAVY!r} if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60,
+        env={**os.environ, "ADREEL_HOME": str(tmp_path)},
+    )  # fmt: skip
+    assert done.stdout == "[]\n", done.stderr
+
+
+@pytest.mark.full
+def test_two_nodes_on_one_database_and_one_folder_answer_for_any_film(
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:  # spec: AR-7 MN-1
+    if (packages := pgserver.missing()) is not None:
+        pytest.skip(f"several nodes are NOT tested: pip install {packages}")
+    monkeypatch.setenv("CHARGEHAND_URL", pgserver.new_store())
+    monkeypatch.setenv("CHARGEHAND_ADMIN_KEY", "long-enough-for-a-test-0123456789")
+    monkeypatch.setenv("CHARGEHAND_FILES", str(tmp_path / "home" / "files"))
+    first, second = start(NODE_NAME="first", CHARGEHAND_GRACE="1"), start(NODE_NAME="second", CHARGEHAND_GRACE="1")
+    first.ready()
+    second.ready()
+    films = [(first, second)[number % 2].upload(f"{number}.mp4")["id"] for number in range(6)]
+    assert {second.ends(film)["status"] for film in films} == {"done"}
+    assert {first.ends(film)["result"]["guess"]["category"] for film in films} == {"Travel"}
+
+    def nodes() -> dict[str, Any]:
+        return {node["node"]: node for node in second.http.get("/cluster").json()["nodes"]}
+
+    eventually(lambda: set(nodes()) == {"first", "second"}, what="both nodes")
+    first.close_gate("frames")
+    film = first.upload("stubborn.mp4")["id"]
+    first.waits_at("frames")
+    row = first.row(film)
+    assert second.delete(film) == 202
+    assert first.get(film)["status"] == "deleting"
+    eventually(lambda: first.is_gone(row) and second.is_gone(row), 60, what="nothing is left")
+    (first.gates / "frames").unlink()
+    assert second.http.post("/cluster/first/drain").status_code == 200
+    eventually(lambda: nodes()["first"]["drain"], 30, what="the first node is drained")
+    last = first.upload("last.mp4")["id"]
+    assert second.ends(last)["status"] == "done"
+
+
+@pytest.mark.full
+def test_memory_stays_flat_while_a_large_film_arrives(start: Start) -> None:  # spec: SE-6
+    server = start(EMBED_WORKERS="false").ready()
+    server.upload()
+    status = Path(f"/proc/{server.process.pid}/status")
+
+    def peak() -> int:
+        return int(next(line.split()[1] for line in status.read_text().splitlines() if line.startswith("VmHWM")))
+
+    def film(size: int) -> Iterator[bytes]:
+        yield MP4
+        for _ in range(size >> 20):
+            yield bytes(1 << 20)
+
+    before = peak()
+    assert server.post("large.mp4", film(400 << 20)).status_code == 202
+    assert peak() - before < 40_000  # KiB

@@ -1,0 +1,284 @@
+"""Adreel without processes: settings, the door, expiry, sweeping, the webhook, names and containers."""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import httpx
+import msgspec
+import pytest
+from adreelserver import MP4
+from fastapi.routing import APIRoute
+
+from adreel import crews, names, settings, uploads, web
+from adreel.door import own_site
+from adreel.errors import NoSuchFilm, Refused
+from adreel.service import Service
+from chargehand import ConfigurationError
+from chargehand.model.access import Scope
+from chargehand.testing import run_all
+from chargehand.web.auth import needs_of
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
+    """Adreel in this process, with stages that decode nothing."""
+    monkeypatch.setenv("ADREEL_HOME", str(tmp_path))
+    monkeypatch.setenv("ADREEL_MIN_FREE", "1")
+    found = settings.read()
+    made = Service.on(found, crews.build(found, handlers="adreel_gates"))
+    yield made
+    made.crews.hand.close()
+
+
+def submitted(service: Service, name: str = "a.mp4") -> str:
+    async def receive() -> str:
+        with uploads.Upload(service.settings, name) as upload:
+            await upload.write(MP4)
+            await upload.finish()
+            return service.submit(upload).id
+
+    return asyncio.run(receive())
+
+
+def test_results_and_uploads_expire_by_age(service: Service) -> None:  # spec: AR-5
+    film = submitted(service)
+    run_all(service.crews.hand)
+    assert service.get(film).status == "done"
+    row = service.films.get(film)
+    assert row is not None
+    service.films.settle(msgspec.structs.replace(row, ends=9, ended_ms=1))  # it ended long ago
+    short = Service(settings.Settings(home=service.settings.home, keep_results=1e12), service.crews, service.films)
+    assert short.tidy()["uploads"] == 1
+    assert short.get(film).expired
+    assert short.get(film).status == "done"
+    assert list(service.folder(film).glob("source*")) == []
+    assert service.tidy()["deleted"] == 1
+    with pytest.raises(NoSuchFilm):
+        service.get(film)
+    assert not service.folder(film).exists()
+
+
+def test_the_end_is_recorded_by_whoever_sees_it_first(service: Service) -> None:
+    film = submitted(service)
+    done = run_all(service.crews.hand)
+    assert {each.crew for each in done} >= {"ingest", "frames", "ocr", "classify", "persist", "upkeep"}
+    row = service.films.get(film)
+    assert row is not None
+    assert (row.state, row.ends, row.category) == ("done", 1, "Travel")
+
+
+def test_the_webhook_gets_the_film_when_it_has_ended(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:  # spec: HK-1
+    got: list[Any] = []
+
+    class Receiver(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            got.append((self.headers, msgspec.json.decode(self.rfile.read(int(self.headers["content-length"])))))
+            self.send_response(503 if len(got) == 1 else 204)
+            self.end_headers()
+
+        def log_message(self, format: str, *args: Any) -> None: ...
+
+    receiver = HTTPServer(("127.0.0.1", 0), Receiver)
+    threading.Thread(target=receiver.serve_forever, daemon=True).start()
+    try:
+        monkeypatch.setenv("ADREEL_WEBHOOK", f"http://127.0.0.1:{receiver.server_port}/done")
+        film = submitted(service)
+        run_all(service.crews.hand, delays=False)
+    finally:
+        receiver.shutdown()
+        receiver.server_close()
+    assert len(got) == 2  # the first call failed
+    headers, body = got[1]
+    assert (headers["idempotency-key"], body["event"], body["job"]["id"]) == (f"{film}-1", "ended", film)
+    assert body["job"]["status"] == "done"
+
+
+def test_a_full_disk_refuses_uploads_in_words(service: Service) -> None:
+    full = Service(settings.Settings(home=service.settings.home, min_free=1 << 60), service.crews, service.films)
+    with pytest.raises(Refused) as refused:
+        submitted(full)
+    assert (refused.value.status, refused.value.code) == (507, "disk-full")
+    assert list(service.settings.uploads.iterdir()) == []
+
+
+def test_files_of_no_film_are_swept_and_others_stay(service: Service) -> None:
+    film = submitted(service)
+    (service.settings.films / "orphan").mkdir()
+    (service.settings.films / "orphan" / "frames").mkdir()
+    (service.settings.uploads / "left.part").write_bytes(MP4)
+    with uploads.Upload(service.settings, "arrives.mp4") as arriving:
+        assert {path.name for path in service.sweep()} == {"orphan", "left.part"}
+        assert arriving.path.exists()
+    assert not arriving.path.exists()
+    assert service.folder(film).is_dir()
+    assert service.delete(film)
+
+
+NEEDS = {
+    "GET /": None,
+    "GET /page/{name}": None,
+    "GET /page/about/limits": None,
+    "POST /jobs": "enqueue",
+    "GET /jobs": "read",
+    "GET /jobs/{film}": "read",
+    "DELETE /jobs/{film}": "enqueue",
+    "POST /jobs/{film}/retry": "enqueue",
+    "POST /jobs/{film}/reanalyse": "enqueue",
+    "GET /jobs/{film}/events": "read",
+    "GET /jobs/{film}/frames/{number}": "read",
+    "GET /jobs/{film}/chapters.vtt": "read",
+    "GET /diagnostics/concurrency": "read",
+    "GET /diagnostics/mapping": "read",
+    "GET /cluster": "read",
+    "POST /cluster/{node}/drain": "control",
+    "POST /cluster/{node}/start": "control",
+    "GET /openapi.json": "read",
+}
+"""Whoever adds a route adds it here; None is for everybody."""
+
+
+def asked(app: Any, method: str, path: str, **headers: str) -> httpx.Response:
+    async def ask() -> httpx.Response:
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
+            path_ = path.replace("{film}", "0" * 21).replace("{number}", "1").replace("{name}", "adreel.js")
+            return await client.request(method, path_.replace("{node}", "nowhere"), headers=headers)
+
+    return asyncio.run(ask())
+
+
+def test_everything_is_behind_the_door_and_each_scope_opens_its_own(service: Service) -> None:  # spec: AR-8 SE-1
+    app = web.create(service)
+    routes = [route for route in app.routes if isinstance(route, APIRoute)]
+    assert {f"{method} {route.path}": needs_of(route) for route in routes for method in route.methods or ()} == NEEDS
+    hand = service.crews.hand
+    scopes = {scope.value: hand.make_key(scope.value, [scope])[0] for scope in Scope}
+    for name, needed in NEEDS.items():
+        method, path = name.split()
+        assert (asked(app, method, path).status_code == 401) is (needed is not None), name
+        if needed is None:
+            continue
+        for scope, key in scopes.items():
+            status = asked(app, method, path, Authorization=f"Bearer {key}").status_code
+            assert (status == 403) is (scope != needed), (name, scope, status)
+
+
+def test_an_open_service_keeps_drain_shut_and_pages_of_other_sites_out(
+    service: Service, caplog: pytest.LogCaptureFixture
+) -> None:  # spec: AR-8
+    is_open = Service(settings.Settings(home=service.settings.home, open=True), service.crews, service.films)
+    app = web.create(is_open)
+    for name, needed in NEEDS.items():
+        method, path = name.split()
+        status = asked(app, method, path).status_code
+        assert (status in (401, 403)) is (needed == "control"), (name, status)
+    assert asked(app, "DELETE", "/jobs/{film}", Origin="https://evil.example").status_code == 403
+    assert asked(app, "DELETE", "/jobs/{film}", **{"Sec-Fetch-Site": "cross-site"}).status_code == 403
+    assert asked(app, "DELETE", "/jobs/{film}", Origin="http://localhost").status_code == 204
+    assert own_site(["https://page.example"])
+    with caplog.at_level("WARNING", "adreel"):
+        web._prepare(is_open)  # pyright: ignore[reportPrivateUsage]
+    assert "ADREEL_OPEN is true" in caplog.text
+
+
+def test_the_page_loads_nothing_from_elsewhere(service: Service) -> None:  # spec: AR-4
+    app = web.create(service)
+    for path in ("/", "/page/adreel.js", "/page/adreel.css", "/page/icon.svg"):
+        answer = asked(app, "GET", path)
+        text = answer.text.replace("http://www.w3.org/2000/svg", "")
+        assert answer.status_code == 200
+        assert "http://" not in text
+        assert "https://" not in text
+        assert "default-src 'none'" in answer.headers["content-security-policy"]
+    assert "innerHTML" not in asked(app, "GET", "/page/adreel.js").text
+    assert asked(app, "GET", "/page/secret").status_code == 404
+
+
+def test_settings_come_from_the_environment_then_the_folder_then_the_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:  # spec: AR-6 CF-1
+    (tmp_path / "here").mkdir()
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / ".env").write_text('ADREEL_MAX_FILES=7\nADREEL_KEEP_UPLOADS=1\nADREEL_MAX_UPLOAD="1 MB"\n')
+    (tmp_path / "here" / ".env").write_text("export ADREEL_MAX_FILES=8 # eight\nADREEL_OPEN=Yes\nOTHER=1\n")
+    monkeypatch.chdir(tmp_path / "here")
+    given = {"ADREEL_MAX_UPLOAD": "2 KiB", "ADREEL_HOME": "~/films", "ADREEL_WEBHOOK": "", "HOME": str(tmp_path)}
+    monkeypatch.setenv("HOME", str(tmp_path))
+    found = settings.read(given, package=tmp_path / "package")
+    assert (found.max_files, found.keep_uploads, found.max_upload, found.open) == (8, 86400.0, 2048, True)
+    assert found.home == tmp_path / "films"
+    assert found.files == (tmp_path / "here" / ".env", tmp_path / "package" / ".env")
+    assert settings.read({"XDG_DATA_HOME": "/data"}, package=tmp_path).home == Path("/data/adreel")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("ADREEL_MAX_FILES", "many", "must be a whole number"),
+        ("ADREEL_MAX_UPLOAD", "-1", "must be a size"),
+        ("ADREEL_HOME", "films", "must be an absolute path"),
+        ("ADREEL_ROOTS", "/a:b", "must be absolute paths"),
+        ("ADREEL_WEBHOOK", "ftp://x", "must be an address"),
+        ("ADREEL_OPEN", "perhaps", "must be 1, true, yes"),
+        ("ADREEL_PORT", "70000", "must be a whole number, 1 to 65535"),
+        ("ADREEL_KEEP_RESULTS", "nan", "must be a number of days"),
+        ("ADREEL_MAX_FILE", "3", "did you mean ADREEL_MAX_FILES?"),
+    ],
+)
+def test_a_wrong_setting_is_named_with_what_is_allowed(name: str, text: str, words: str, tmp_path: Path) -> None:
+    # spec: CF-1
+    with pytest.raises(ConfigurationError, match=name) as error:
+        settings.read({name: text}, package=tmp_path)
+    assert words in str(error.value)
+
+
+def test_the_example_of_settings_has_every_name_with_its_default() -> None:  # spec: AR-6
+    lines = (ROOT / "apps" / "adreel" / ".env.example").read_text().splitlines()
+    set_, named = dict[str, str](), set[str]()
+    for line in lines:
+        name, equals, value = line.removeprefix("#").partition("=")
+        if equals and name.isupper() and " " not in name:
+            named.add(name)
+            if not line.startswith("#"):
+                set_[name] = value.strip('"')
+    expected = {settings.PREFIX + name.upper() for name in settings.KNOWN}
+    expected |= {"EMBED_WORKERS", "WORKER_PROCESSES", "PIPELINE_THREADS_PER_JOB", "CORS_ORIGINS", "NODE_NAME"}
+    assert expected <= named
+    home = Path("/home/of/tests")
+    assert settings.read({**set_, "ADREEL_HOME": str(home)}, package=home) == settings.Settings(home=home)
+
+
+def test_settings_reach_the_workers() -> None:
+    found = settings.Settings(home=Path("/h"), roots=(Path("/a"), Path("/b")), keep_results=5.0, webhook="http://x/")
+    again = settings.read(found.environment(), package=Path("/nowhere"))
+    assert again == settings.Settings(
+        home=Path("/h"), roots=(Path("/a"), Path("/b")), keep_results=again.keep_results, webhook="http://x/"
+    )
+    assert again.keep_results == pytest.approx(5.0, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("head", "container"),
+    [
+        (b"\x00\x00\x00\x18ftypisom", "mp4"),
+        (b"\x00\x00\x00\x08wide\x00", "mp4"),
+        (b"\x1aE\xdf\xa3\x93B\x82", "matroska"),
+        (b"RIFF\x00\x00\x00\x00AVI LIST", "avi"),
+        (b"RIFF\x00\x00\x00\x00WAVEfmt ", None),
+        ((b"\x47" + bytes(187)) * 4, "mpeg-ts"),
+        ((bytes(4) + b"\x47" + bytes(187)) * 4, "mpeg-ts"),
+        (b"\x47" * 10, None),
+        (b"GIF89a", None),
+        (b"<!doctype html>", None),
+        (b"", None),
+    ],
+)
+def test_containers_are_known_by_their_content(head: bytes, container: str | None) -> None:
+    assert names.container(head) == container
