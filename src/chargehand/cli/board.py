@@ -1,14 +1,15 @@
 """The tables that `top` draws, built from events alone."""
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from chargehand import clock
 from chargehand.cli import show
+from chargehand.cli.fit import GAP, fit, wrapped
 from chargehand.cli.nodes import COLUMNS as NODES
 from chargehand.errors import summary
 
@@ -28,6 +29,9 @@ COLOURS = {
 WORKERS = ("WORKER", "STATUS", "PID", "MEMORY", "GPU", "JOBS", "RESTARTS", "LEFT", "FOR", "JOB", "PROGRESS", "REASON")
 QUEUES = ("QUEUE", "QUEUED", "RUNNING", "DONE", "FAILED", "PER S", "MEAN", "ETA", "OLDEST")
 FAILED = ("FAILED JOB", "QUEUE", "WHEN", "REASON", "ERROR")
+WELL = ("healthy", "asleep", "paused")
+ERRORS, LEAST_WORKERS = 5, 4
+"""Reasons of the verdict, and lines about workers that are always shown."""
 
 
 class Board:
@@ -92,46 +96,84 @@ def _put(things: dict[Any, dict[str, Any]], key: Any, body: dict[str, Any], even
         things[key] = body
 
 
-def drawn(board: Board, height: int | None = None) -> RenderableType:
-    """Returns the tables; workers beyond `height` lines are only counted."""
-    errors = [Text(f"  {show.safe(summary(error))}") for error in board.health["errors"][:5]]
+def drawn(board: Board, height: int | None = None, width: int | None = None) -> RenderableType:
+    """Returns the tables for a terminal of this size (None: any): the unwell workers first. If there is no room for the
+    well ones, they are counted by crew."""
+    found = dict.fromkeys(show.safe(summary(error)) for error in board.health["errors"])
+    texts = list(found)[: ERRORS if height is None else max(1, height // 8)]
+    if width is not None:
+        texts = [line for text in texts for line in wrapped(text, width - 2, 2)]
+    errors = [Text(f"  {text}") for text in texts]
     verdict = Text(f"{show.safe(board.store)}  verdict ")
     verdict.append(board.health["status"], COLOURS.get(board.health["status"], ""))
     several = len(board.nodes) > 1
-    workers = board.sorted_workers()
     queues = [queue for queue in board.sorted_queues() if queue["name"] is not None]
-    taken = len(errors) + len(queues) + len(board.failures) + (len(board.nodes) + 2 if several else 0)
-    room = len(workers) if height is None else max(3, height - taken - 9)
     parts: list[RenderableType] = [verdict, *errors, Text("")]
     if several:
-        parts += [_table(NODES, [_node(board.nodes[name]) for name in sorted(board.nodes)], status_at=1), Text("")]
-    gpus = any(worker.get("gpus") for worker in workers)
-    columns = [column for column in WORKERS if column != "GPU" or gpus]
-    rows = [_worker(worker, gpus=gpus) for worker in workers[:room]]
-    if several:
-        columns, rows = ["NODE", *columns], [[each["node"], *row] for each, row in zip(workers, rows, strict=False)]
-    parts.append(_table(columns, rows, status_at=1 + several))
-    if len(workers) > room:
-        parts.append(Text(f"… and {len(workers) - room} more workers", "dim"))
-    parts += [Text(""), _table(QUEUES, [_queue(queue) for queue in queues])]
+        parts += [*_table(NODES, [_node(board.nodes[name]) for name in sorted(board.nodes)], width), Text("")]
+    below: list[RenderableType] = [Text(""), *_table(QUEUES, [_queue(queue) for queue in queues], width)]
     for queue in queues:
         if queue.get("rate_next_ms") is not None:
-            parts.append(Text(show.safe(f"queue {queue['name']}: {show.rate_wait(queue['rate_next_ms'])}"), "dim"))
+            below.append(Text(show.safe(f"queue {queue['name']}: {show.rate_wait(queue['rate_next_ms'])}"), "dim"))
     if board.failures:
-        parts += [Text(""), _table(FAILED, [_failure(job) for job in board.failures])]
-    return Group(*parts)
+        failures = board.failures if height is None else board.failures[: max(1, height // 12)]
+        below += [Text(""), *_table(FAILED, [_failure(job) for job in failures], width, 1)]
+    room = None if height is None else max(LEAST_WORKERS, height - len(parts) - len(below))
+    return Group(*parts, *_workers(board, several, room, width), *below)
 
 
-def _table(columns: Sequence[str], rows: Sequence[Sequence[Any]], status_at: int | None = None) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in columns:
-        table.add_column(column, no_wrap=True)
-    for row in rows:
-        cells = [Text(show.safe(cell)) for cell in row]
-        if status_at is not None:
-            cells[status_at].stylize(COLOURS.get(str(row[status_at]).partition(" ")[0], ""))
-        table.add_row(*cells)
-    return table
+def _workers(board: Board, several: bool, room: int | None, width: int | None) -> list[Text]:
+    """Returns the table of workers in at most `room` lines."""
+    workers = board.sorted_workers()
+    gpus = any(worker.get("gpus") for worker in workers)
+    columns = [*(["NODE"] if several else []), *(column for column in WORKERS if column != "GPU" or gpus)]
+
+    def table(chosen: Sequence[dict[str, Any]]) -> list[Text]:
+        rows = [[*([each["node"]] if several else []), *_worker(each, gpus=gpus)] for each in chosen]
+        return _table(columns, rows, width, 1)
+
+    lines = table(workers)
+    if room is None or len(lines) <= room:
+        return lines
+    unwell = [worker for worker in workers if worker["status"] not in WELL or worker["flags"]]
+    counted = _counted([worker for worker in workers if worker not in unwell])
+    lines = table(unwell) if unwell else []
+    if len(lines) + len(counted) > room:
+        left = len(lines)
+        lines = lines[: max(2, room - len(counted) - 1)]
+        lines.append(Text(f"… {left - len(lines)} more lines about workers: chargehand status", "dim"))
+    return [*lines, *counted]
+
+
+def _counted(workers: Sequence[dict[str, Any]]) -> list[Text]:
+    """Returns a line for each crew: how many of its workers are in which state, and how many have a job."""
+    crews: dict[str, list[dict[str, Any]]] = {}
+    for worker in workers:
+        crews.setdefault(worker["crew"] or "", []).append(worker)
+    lines: list[Text] = []
+    for crew, its in sorted(crews.items()):
+        states = Counter(worker["status"] for worker in its)
+        busy = sum(worker["current_job"] is not None for worker in its)
+        line = Text(show.safe(f"{crew}: "))
+        line.append(", ".join(f"{count} {status}" for status, count in sorted(states.items())), "green")
+        lines.append(line.append(f"; {busy} busy"))
+    return lines
+
+
+def _table(columns: Sequence[str], rows: Sequence[Sequence[Any]], width: int | None, most_lines: int = 2) -> list[Text]:
+    """Returns the lines of a table, with the status of each row in colour."""
+    fitted = fit(columns, [[show.safe(cell) for cell in row] for row in rows], width, most_lines)
+    lines = [Text(show.joined(fitted.columns, fitted.widths), "bold")]
+    at = fitted.columns.index("STATUS") if "STATUS" in fitted.columns else None
+    before = 0 if at is None else sum(fitted.widths[:at]) + GAP * at
+    for row in fitted.rows:
+        for number, cells in enumerate(row.lines):
+            line = Text(show.joined(cells, fitted.widths))
+            if at is not None and number == 0:
+                line.stylize(COLOURS.get(cells[at].partition(" ")[0], ""), before, before + fitted.widths[at])
+            lines.append(line)
+        lines += [Text(f"  {text}") for text in row.below]
+    return lines
 
 
 def _worker(worker: dict[str, Any], *, gpus: bool) -> list[Any]:

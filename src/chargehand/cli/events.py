@@ -19,7 +19,9 @@ MOST_REMEMBERED = 10_000
 def events(
     topics: Annotated[
         list[str] | None,
-        typer.Argument(help="Such as 'worker:*:status', queue:jobs, job:ID; default: everything but the jobs."),
+        typer.Argument(
+            help="Such as 'worker:*:status', queue:jobs, job:ID, flow:ID; default: everything but jobs and flows."
+        ),
     ] = None,
     count: Annotated[int | None, typer.Option("--count", "-n", help="Exit after this many events.", min=1)] = None,
     app: find.App = None,
@@ -80,8 +82,8 @@ def _name(kind: str, body: dict[str, Any], *, several: bool) -> str:
             return written(body["node"], body["component"]) if several else body["component"]
         case "node":
             return f"node {body['name']}"
-        case "job":
-            return f"job {body['id']}"
+        case "job" | "flow":
+            return f"{kind} {body['id']}"
         case "queue":
             return "all queues" if body["name"] is None else f"queue {body['name']}"
         case _:
@@ -111,7 +113,17 @@ def _job(job: dict[str, Any]) -> str:
     progress = show.progress(job["progress"] or {}) if job["state"] == "running" else None
     error = f": {summary(job['error'])}" if job["error"] and job["state"] != "done" else ""
     what = f"of {job['queue']} {about}".rstrip()
+    awaited = job.get("waits_for", 0)
+    where = f", waits for {awaited} {'job' if awaited == 1 else 'jobs'}" if awaited else where
     return f"{what} is {job['state']}{where}{f', {progress}' if progress else ''}{error}"
+
+
+def _flow(flow: dict[str, Any]) -> str:
+    counts = flow["counts"]
+    named = ("done", "running", "queued", "failed", "cancelled")
+    numbers = ", ".join(f"{counts[name]} {name}" for name in named if counts[name])
+    following = f" ({counts['following']} wait for other jobs)" if counts["following"] else ""
+    return f"[{flow['name']}] is {flow['state']}: {numbers or 'no jobs'}{following}"
 
 
 def _queue(queue: dict[str, Any]) -> str:
@@ -125,4 +137,4 @@ def _health(health: dict[str, Any]) -> str:
     return "; ".join([health["status"], *(summary(error) or "" for error in health["errors"])])
 
 
-_LINES = {"node": _node, "worker": _worker, "job": _job, "queue": _queue, "health": _health}
+_LINES = {"node": _node, "worker": _worker, "job": _job, "flow": _flow, "queue": _queue, "health": _health}

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Iterable
 
 from chargehand.cli import find, show
-from chargehand.errors import JobNotFound
+from chargehand.errors import FlowNotFound, JobNotFound
 from chargehand.host.service import Service
 from chargehand.settings.reading import nearest
 
@@ -30,6 +30,15 @@ def about_job(service: Service, job: str | None) -> None:
         try:
             service.job(job)
         except JobNotFound as error:
+            _write(str(error))
+
+
+def about_flow(service: Service, flow: str | None) -> None:
+    """Writes a hint if there is no such flow."""
+    if flow is not None:
+        try:
+            service.flow(flow)
+        except FlowNotFound as error:
             _write(str(error))
 
 

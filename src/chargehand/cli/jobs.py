@@ -1,20 +1,25 @@
 """`chargehand jobs`: enqueue, list and show jobs; `bulk` holds retry, cancel, delete and clear."""
 
 import json as json_module
-from typing import Annotated, Any
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
 
 import msgspec
 import typer
 
 from chargehand import codec
-from chargehand.cli import bulk, crashes, find, hints, show
+from chargehand.cli import bulk, crashes, find, hints, orders, show
 from chargehand.crew import JobOptions, outcome, wait_for_end
 from chargehand.errors import PayloadError, UnknownCrew
 from chargehand.host.actor import acting_as, user
 from chargehand.host.service import Service
-from chargehand.model.job import JobRecord, NewJob, State
+from chargehand.model.flows import JobLink, Relations
+from chargehand.model.job import FINISHED, JobRecord, NewJob, State
 from chargehand.model.records import CrashFilter, JobFilter
 from chargehand.settings.plan import CrewPlan, milliseconds, new_job
+
+FEW = 10
+"""Related jobs that are named."""
 
 app = typer.Typer(help="Enqueue, list, show, retry, cancel and delete jobs.", no_args_is_help=True)
 app.command("retry")(bulk.retry)
@@ -38,6 +43,27 @@ def enqueue(
     tags: Annotated[
         list[str] | None, typer.Option("--tag", help="A short text for filters; may be given several times.")
     ] = None,
+    after: Annotated[
+        list[str] | None,
+        typer.Option(help="The id of a job that must end before this one is started; may be given several times."),
+    ] = None,
+    if_failed: Annotated[
+        Literal["fail", "run"], typer.Option(help="What to do if a job of --after fails or is cancelled.")
+    ] = "fail",
+    flow: Annotated[str | None, typer.Option(help="The id of the flow that the job belongs to.")] = None,
+    share: Annotated[str | None, typer.Option(help="Waiting jobs with different shares take turns.")] = None,
+    sequence: Annotated[
+        str | None, typer.Option(help="Jobs with the same sequence run one after the other, in order.")
+    ] = None,
+    unique_for: Annotated[
+        str | None, typer.Option(help="Create no other job with the key for so long: 90s, 10m, 1.5h, 2d.")
+    ] = None,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="The payload replaces that of a waiting job with the same key.")
+    ] = False,
+    expires: Annotated[
+        str | None, typer.Option(help="Cancel the job unless it was started within so long: 90s, 10m, 1.5h, 2d.")
+    ] = None,
     wait: Annotated[float | None, typer.Option(help="Wait this many seconds for the result and print it.")] = None,
     json: find.Json = False,
 ) -> None:
@@ -56,6 +82,7 @@ def enqueue(
         options["priority"] = priority
     if tags:
         options["tags"] = tags
+    options |= _of_flows(after, if_failed, flow, share, sequence, unique_for, replace, expires)
     new = _job(service, application, crew, value, options)
     with acting_as(user(), "cli", person=True):
         (done,) = service.enqueue([new])
@@ -64,9 +91,42 @@ def enqueue(
         outcome(job, None)  # raises if the job failed or was cancelled
         show.json({"id": done.id, "created": done.created, "result": job.result})
     elif json:
-        show.json({"id": done.id, "created": done.created})
+        show.json({"id": done.id, "created": done.created, "replaced": done.replaced})
+    elif done.replaced:
+        show.line(f"{done.id} (not created: its payload was replaced)")
     else:
         show.line(done.id if done.created else f"{done.id} (not created: a job with this key exists)")
+
+
+def _of_flows(
+    after: list[str] | None,
+    if_failed: Literal["fail", "run"],
+    flow: str | None,
+    share: str | None,
+    sequence: str | None,
+    unique_for: str | None,
+    replace: bool,
+    expires: str | None,
+) -> JobOptions:
+    """Returns the options that relate a job to others, as far as they are given."""
+    options: JobOptions = {}
+    if after:
+        options["after"] = after
+    if if_failed != "fail":
+        options["if_failed"] = if_failed
+    if flow is not None:
+        options["flow"] = flow
+    if share is not None:
+        options["share"] = share
+    if sequence is not None:
+        options["sequence"] = sequence
+    if unique_for is not None:
+        options["unique_for"] = orders.seconds(unique_for, "--unique-for")
+    if replace:
+        options["replace"] = True
+    if expires is not None:
+        options["expires"] = orders.seconds(expires, "--expires")
+    return options
 
 
 def standard_input() -> str:
@@ -98,6 +158,7 @@ def list_jobs(
     reason: bulk.Reason = None,
     tag: bulk.Tag = None,
     text: bulk.Text = None,
+    flow: Annotated[str | None, typer.Option(help="Only jobs of the flow with this id.")] = None,
     limit: Annotated[int, typer.Option(help="How many, newest first.", min=1, max=1000)] = 20,
     before: Annotated[str | None, typer.Option(help="The page after the one that ended with this id.")] = None,
     json: find.Json = False,
@@ -106,10 +167,13 @@ def list_jobs(
     service = find.service(application, store)
     if before is not None:
         service.job(before)  # raises JobNotFound; otherwise the page would be empty
-    which = JobFilter(queue=queue, state=state, reason=reason, tag=tag, text=text, limit=limit, before=before)
+    which = JobFilter(
+        queue=queue, state=state, reason=reason, tag=tag, text=text, flow=flow, limit=limit, before=before
+    )
     jobs = service.jobs(which)
     if not jobs:
         hints.about_queue(service, application, queue)
+        hints.about_flow(service, flow)
     if json:
         show.json(jobs)
         return
@@ -133,15 +197,17 @@ def show_job(
     store: find.Store = None,
     json: find.Json = False,
 ) -> None:
-    """Show one job with its attempts, and the crash reports of workers that held it."""
+    """Show one job with its attempts, the jobs that it is related to, and the crash reports of workers that held it."""
     service = find.service(application, store)
     job, attempts = service.job(id), service.attempts(id)
+    relations = service.relations(job.id)
     reports = service.crashes(CrashFilter(job=id))
     if json:
         shown = msgspec.structs.asdict(job)
-        show.json({**shown, "attempt_history": attempts, "crash_reports": reports})
+        about = msgspec.structs.asdict(relations)
+        show.json({**shown, "attempt_history": attempts, "crash_reports": reports, **about})
         return
-    for name, value in _facts(job):
+    for name, value in (*_facts(job), *_related(job, relations)):
         show.line(f"{name:14} {show.safe(value)}")
     if job.error:
         show.line("error")
@@ -165,7 +231,7 @@ def _facts(job: JobRecord) -> list[tuple[str, Any]]:
     facts: list[tuple[str, Any]] = []
     for name in JobRecord.__struct_fields__:
         value = getattr(job, name)
-        if value is None or name in ("error", "claim", "seq", "attempts"):
+        if value is None or name in ("error", "claim", "seq", "attempts", "waits_for"):
             continue
         if name == "progress":
             value = show.progress(msgspec.json.decode(msgspec.json.encode(value)))
@@ -177,7 +243,33 @@ def _facts(job: JobRecord) -> list[tuple[str, Any]]:
             name, value = "timeout", show.span(value / 1000)
         elif name == "cancel_ms":
             name, value = "cancel asked", show.ago(value)
+        elif name == "expires_at_ms":
+            name, value = "expires", show.ago(value)
         elif name.endswith("_ms"):
             name, value = name.removesuffix("_ms"), show.ago(value)
         facts.append((name, value))
     return facts
+
+
+def _related(job: JobRecord, relations: Relations) -> list[tuple[str, str]]:
+    """Returns the jobs that a job waits for, those that wait for it, and its children; the first of each by name."""
+    facts: list[tuple[str, str]] = []
+    awaited = [each for each in relations.predecessors if each.state not in FINISHED]
+    ended = [each for each in relations.predecessors if each.state in FINISHED]
+    if job.waits_for:
+        facts.append(("waits for", _named(awaited, job.waits_for)))
+    for name, found, count in (
+        ("predecessors", ended, relations.related.predecessors - job.waits_for),
+        ("followers", relations.followers, relations.related.followers),
+        ("children", relations.children, relations.related.children),
+    ):
+        if count:
+            facts.append((name, _named(found, count)))
+    return facts
+
+
+def _named(jobs: Sequence[JobLink], count: int) -> str:
+    """Returns a number of jobs, and the first of them by id, label or queue, and state."""
+    each = [f"{job.id} ({job.label or job.queue}, {job.state.value})" for job in jobs[:FEW]]
+    more = f", and {count - len(each):,} more" if each and count > len(each) else ""
+    return f"{count:,} {'job' if count == 1 else 'jobs'}" + (f": {', '.join(each)}{more}" if each else "")

@@ -2,7 +2,7 @@
 
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated
 
 import typer
@@ -16,6 +16,7 @@ from chargehand.cli import (
     doctor,
     events,
     find,
+    flows,
     history,
     init,
     jobs,
@@ -49,27 +50,32 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Exit status: 0 success, 1 error, 2 usage or settings, 3 unrecoverable, 4 store unusable, 5 set-up failed.",
 )
-app.command("init")(init.init)
-app.command("serve")(serve.serve)
-app.command("work")(work.work)
-app.command("dashboard")(dashboard.dashboard)
-app.command("status")(status.status)
-app.command()(nodes.nodes)
-for order in (orders.start, orders.stop, orders.pause, orders.resume, orders.drain, orders.restart, orders.reset):
-    app.command()(order)
-app.command()(orders.scale)
-app.command()(crashes.crashes)
-app.command()(logs.logs)
-app.command()(stack.stack)
-app.command()(history.history)
-app.command()(migrate.migrate)
-for command in (doctor.doctor, top.top, events.events):
-    app.command()(command)
-for command in (run_job, check.check, wake.wake, recurring.recurring):
-    app.command()(command)
-app.add_typer(jobs.app, name="jobs")
-app.add_typer(claims.app, name="claims")
-app.add_typer(keys.app, name="keys")
+_GROUPS: dict[str, tuple[tuple[str, Callable[..., None]], ...]] = {
+    "Run": (
+        ("init", init.init), ("serve", serve.serve), ("work", work.work), ("run", run_job), ("check", check.check),
+    ),
+    "Look": (
+        ("status", status.status), ("top", top.top), ("doctor", doctor.doctor), ("dashboard", dashboard.dashboard),
+        ("nodes", nodes.nodes), ("crashes", crashes.crashes), ("logs", logs.logs), ("stack", stack.stack),
+        ("events", events.events), ("history", history.history),
+    ),
+    "Jobs": (("recurring", recurring.recurring), ("wake", wake.wake)),
+    "Control": (
+        ("pause", orders.pause), ("resume", orders.resume), ("drain", orders.drain), ("restart", orders.restart),
+        ("reset", orders.reset), ("scale", orders.scale), ("start", orders.start), ("stop", orders.stop),
+    ),
+    "Admin": (("migrate", migrate.migrate),),
+}  # fmt: skip
+"""The commands, by the group in which the help lists them."""
+_SUBCOMMANDS = {
+    "jobs": (jobs.app, "Jobs"), "flows": (flows.app, "Jobs"), "claims": (claims.app, "Jobs"),
+    "keys": (keys.app, "Admin"),
+}  # fmt: skip
+for panel, its in _GROUPS.items():
+    for name, command in its:
+        app.command(name, rich_help_panel=panel)(command)
+for name, (group, panel) in _SUBCOMMANDS.items():
+    app.add_typer(group, name=name, rich_help_panel=panel)
 
 
 def _paragraphs(text: str) -> str:
@@ -77,7 +83,7 @@ def _paragraphs(text: str) -> str:
     return "\n\n".join(" ".join(part.split()) for part in inspect.cleandoc(text).split("\n\n"))
 
 
-for each in (app, jobs.app, claims.app, keys.app):
+for each in (app, *(group for group, _ in _SUBCOMMANDS.values())):
     for known in each.registered_commands:
         known.help = _paragraphs((known.callback and known.callback.__doc__) or "")
 
@@ -116,7 +122,18 @@ def run() -> None:
 
 def _app() -> None:
     with acting_as(user(), "cli"):
-        app()
+        app(url_first(sys.argv[1:]))
+
+
+def url_first(words: Sequence[str]) -> list[str]:
+    """Returns the words with `--url` and its value in front: people write it after the command, too."""
+    end = words.index("--") if "--" in words else len(words)
+    for at in range(end):
+        if words[at].startswith("--url="):
+            return [words[at], *words[:at], *words[at + 1 :]]
+        if words[at] == "--url" and at + 1 < end:
+            return [*words[at : at + 2], *words[:at], *words[at + 2 :]]
+    return list(words)
 
 
 def _status(act: Callable[[], None]) -> int:

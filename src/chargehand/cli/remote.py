@@ -19,6 +19,7 @@ from chargehand.live.components import Component
 from chargehand.model.access import Scope
 from chargehand.model.fleet.orders import Answer, AnswerCode
 from chargehand.model.fleet.stacks import WorkerStacks
+from chargehand.model.flows import FlowFilter, FlowRecord, FlowStage, Relations
 from chargehand.model.health import Findings
 from chargehand.model.job import Attempt, Enqueued, JobRecord, NewJob, State, restored
 from chargehand.model.records import (
@@ -245,9 +246,9 @@ class Remote:
         sent: list[dict[str, Any]] = []
         for job in jobs:
             fields = msgspec.structs.asdict(restored(job))
-            del fields["id"]
+            del fields["id"], fields["child"]
             sent.append({**fields, "payload": codec.from_json(job.payload, None, "the payload")})
-        return [Enqueued(made.id, made.created) for made in self._client.enqueue_many(sent)]
+        return [Enqueued(made.id, made.created, made.replaced) for made in self._client.enqueue_many(sent)]
 
     def cancel(self, *ids: str) -> list[Answer]:
         return [self._cancel(job_id) for job_id in ids]
@@ -329,6 +330,46 @@ class Remote:
     def await_end(self, job_id: str, until: float | None) -> None:
         """Returns at once: the HTTP interface does not report the end of a job without a subscription."""
 
+    def relations(self, job_id: str) -> Relations:
+        found = self._client.job(job_id)
+        return Relations(**{name: getattr(found, name) for name in Relations.__struct_fields__})
+
+    # flows
+
+    def flow(self, flow_id: str) -> FlowRecord:
+        return self._client.flow(flow_id)
+
+    def flows(self, which: FlowFilter) -> list[FlowRecord]:
+        found: list[FlowRecord] = []
+        after = None if which.before is None else cursor(which.before)
+        while len(found) < which.limit:
+            page = self._client.flows(
+                state=which.state, text=which.text, limit=min(500, which.limit - len(found)), after=after
+            )
+            found += page.flows
+            after = page.next
+            if after is None:
+                break
+        return found
+
+    def stages(self, flow_id: str) -> list[FlowStage]:
+        return list(self._client.flow(flow_id).stages)
+
+    def cancel_flow(self, flow_id: str) -> Answer:
+        try:
+            return self._client.cancel_flow(flow_id)
+        except Conflict as error:
+            return Answer(flow_id, _about(flow_id, error), AnswerCode.NOT_CANCELLED)
+
+    def retry_flow(self, flow_id: str) -> Answer:
+        try:
+            return self._client.retry_flow(flow_id)
+        except Conflict as error:
+            return Answer(flow_id, _about(flow_id, error), AnswerCode.NOT_RETRIED)
+
+    def delete_flow(self, flow_id: str) -> Answer:
+        return self._client.delete_flow(flow_id)
+
     # live state
 
     def feed(self) -> RemoteFeed:
@@ -360,9 +401,13 @@ class Remote:
         )
 
 
+def _about(flow_id: str, error: Conflict) -> str:
+    return str(error).removeprefix(f"flow {flow_id} ")
+
+
 def _asked(which: JobFilter) -> dict[str, Any]:
     """Returns the filter of jobs as the HTTP interface has it."""
-    names = ("queue", "state", "reason", "tag", "text", "older_ms")
+    names = ("queue", "state", "reason", "tag", "text", "flow", "older_ms")
     return {name: getattr(which, name) for name in names if getattr(which, name) is not None}
 
 

@@ -96,7 +96,10 @@ def run(
         context = LocalContext(
             hand, crew=plan, crews=crews, commit=commit, report=printer.message, report_progress=printer.progress
         )
-        text = _perform(here, job, item, context, printer)
+        try:
+            text = _perform(here, plan, job, item, context, printer)
+        finally:
+            context.close()
         show.json(msgspec.Raw(text.encode()))
         sys.stdout.flush()
     finally:
@@ -143,7 +146,9 @@ def _set_up(plan: CrewPlan) -> Foreground:
     return here
 
 
-def _perform(here: Foreground, job: NewJob, item: str | None, context: LocalContext, printer: Printer) -> str:
+def _perform(
+    here: Foreground, plan: CrewPlan, job: NewJob, item: str | None, context: LocalContext, printer: Printer
+) -> str:
     taken = here.payload_of(job.payload, f"the payload of job {job.id}")
     try:
         return here.perform(
@@ -154,14 +159,14 @@ def _perform(here: Foreground, job: NewJob, item: str | None, context: LocalCont
     except BaseException as error:  # sys.exit() is a failure of the job, too
         printer.flush()
         sys.stderr.write(show.trace())
-        sys.stderr.write(f"chargehand: {show.safe(_what_follows(error, job))}\n")
+        sys.stderr.write(f"chargehand: {show.safe(_what_follows(error, job, plan))}\n")
         fatal = isinstance(error, errors.ConfigurationError | errors.UnrecoverableError)
         raise typer.Exit(error.exit_code if fatal else EXIT_ERROR) from None
     finally:
         printer.flush()
 
 
-def _what_follows(error: BaseException, job: NewJob) -> str:
+def _what_follows(error: BaseException, job: NewJob, plan: CrewPlan) -> str:
     match error:
         case errors.Retry():
             return f"a worker would retry the job after {error.after:g} s, {job.max_attempts} attempts at most"
@@ -169,5 +174,7 @@ def _what_follows(error: BaseException, job: NewJob) -> str:
             return "in a worker the job would fail without a retry"
         case errors.ConfigurationError() | errors.UnrecoverableError():
             return "a worker would exit and be given up; the job would stay queued"
+        case _ if perform.is_hopeless(error, {"retry_on": plan.retry_on, "give_up_on": plan.give_up_on}):
+            return "in a worker the job would fail without a retry, by retry_on or give_up_on of the crew"
         case _:
             return f"a worker would run the job {job.max_attempts} times, then the job would fail"

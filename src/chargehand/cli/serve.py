@@ -6,7 +6,7 @@ import typer
 
 from chargehand import log
 from chargehand.cli import find
-from chargehand.system import extras
+from chargehand.system import extras, notify
 
 
 def serve(
@@ -28,4 +28,5 @@ def serve(
     log.configure(hand.log_level, style=hand.settings.log)
     with extras.required("web", "the server"):
         from chargehand.web.serving import serve as run
+    notify.enable()
     run(hand, host or hand.settings.host, hand.settings.port if port is None else port)

@@ -7,11 +7,12 @@ from traceback import format_exc
 from typing import Any
 
 import msgspec
+from rich.cells import set_cell_size
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from chargehand import clock, codec
+from chargehand.cli.fit import GAP, fit
 
 
 def json(value: Any) -> None:
@@ -59,18 +60,23 @@ def trace() -> str:
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    """Prints a table; if standard output is not a terminal, without wrapping."""
+    """Prints a table that fits into the terminal; if standard output is not one, of any width."""
     cells = [[safe(cell) for cell in row] for row in rows]
-    shown = Table(box=None, pad_edge=False, header_style="bold")
-    for number, column in enumerate(columns):
-        # Only the last column wraps when there is no room: it is the one with sentences.
-        widest = max((len(row[number]) for row in cells), default=0)
-        narrow = None if number == len(columns) - 1 else max(widest, len(column))
-        shown.add_column(column, no_wrap=True, min_width=narrow)
-    for row in cells:
-        shown.add_row(*(Text(cell) for cell in row))
-    width = None if sys.stdout.isatty() else 400
-    Console(file=sys.stdout, width=width, highlight=False).print(shown)
+    console = Console(file=sys.stdout, highlight=False)
+    fitted = fit(columns, cells, console.width if sys.stdout.isatty() else None)
+    console.width = 10_000  # it must not wrap what fits
+    console.print(Text(joined(fitted.columns, fitted.widths), "bold"))
+    for row in fitted.rows:
+        for line in row.lines:
+            console.print(Text(joined(line, fitted.widths)))
+        for text in row.below:
+            console.print(Text(f"  {text}"))
+
+
+def joined(cells: Sequence[str], widths: Sequence[int]) -> str:
+    """Returns the cells of a row as one line."""
+    padded = (set_cell_size(cell, width) for cell, width in zip(cells, widths, strict=True))
+    return (" " * GAP).join(padded).rstrip()
 
 
 def gpus(assigned: Sequence[Mapping[str, Any]]) -> str | None:

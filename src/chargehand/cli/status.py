@@ -70,6 +70,9 @@ def status(app: find.App = None, store: find.Store = None, json: find.Json = Fal
         names = ("queue", "queued", "future", "running", "done", "failed", "cancelled")
         show.table([n.upper() for n in names], [[getattr(count, n) for n in names] for count in counts])
         for count in counts:
+            if count.following:
+                verb = "waits" if count.following == 1 else "wait"
+                show.line(f"queue {show.safe(count.queue)}: {count.following:,} {verb} for other jobs")
             if count.rate_next_ms is not None:
                 show.line(f"queue {show.safe(count.queue)}: {show.rate_wait(count.rate_next_ms)}")
     if node is None and not others:
@@ -131,7 +134,7 @@ def _pause_line(pause: Pause) -> str:
 def _waiting(pause: Pause, crews: dict[str, str], counts: Sequence[Counts]) -> str:
     """Returns how many due jobs a pause holds back, and the remedy. A pause is no fault, so the verdict ignores it."""
     queue = crews.get(pause.scope, pause.scope)
-    due = sum(row.queued - row.future for row in counts if pause.scope == "*" or row.queue == queue)
+    due = sum(row.queued - row.future - row.following for row in counts if pause.scope == "*" or row.queue == queue)
     what = "" if pause.scope == "*" else f" {show.safe(pause.scope)}"
     return f"; {due:,} waiting: chargehand resume{what}" if due > 0 else ""
 

@@ -72,7 +72,7 @@ async def _watch(service: Service) -> tuple[Board, bool]:
                 await _take(watcher, seen, TICK)
                 if seen.failed != failed:
                     failed, seen.failures = seen.failed, await asyncio.to_thread(_failures, service)
-                live.update(board.drawn(seen, screen.height), refresh=True)
+                live.update(board.drawn(seen, screen.height, screen.width), refresh=True)
                 with suppress(TimeoutError):
                     async with asyncio.timeout(REDRAW):
                         await over.wait()

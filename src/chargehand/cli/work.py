@@ -6,6 +6,7 @@ from chargehand import log
 from chargehand.cli import find
 from chargehand.errors import ConfigurationError
 from chargehand.host import alone
+from chargehand.system import notify
 
 
 def work(
@@ -36,4 +37,5 @@ def work(
             log.warning("the host keeps the application loaded, and its memory", why=error)
     else:
         log.info("the host keeps the application loaded: it has made more than its crews", made=kept)
+    notify.enable()
     sys.exit(alone.run(lambda: hand.host(give_up=True)))

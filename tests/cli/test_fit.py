@@ -1,0 +1,80 @@
+"""Tables in narrow terminals: what an operator looks for stays, whatever else is long."""
+
+import pytest
+from rich.cells import cell_len, set_cell_size
+
+from chargehand.cli.fit import GAP, MOST_LINES, Fitted, fit, shorten
+
+WORKERS = ("WORKER", "STATUS", "PID", "MEMORY", "JOB", "PROGRESS", "RESTARTS", "LEFT", "REASON")
+REASON = (
+    "FileNotFoundError: [Errno 2] No such file or directory: '/srv/models/music/tagger-v2/weights.onnx'; back in 3.9 s"
+)
+ROWS = [
+    ("worker:tag:0", "crashed (stalled)", "40711", "812 MiB", "019a" * 8, "17/250 decode", "3", "2/17", REASON),
+    ("worker:tag:1", "healthy", "40712", "811 MiB", "019b" * 8, "3/250 net", "0", "5/20", "–"),
+]
+CRASHES = ("ID", "WHEN", "WORKER", "NODE", "REASON", "ENDED BY", "JOB", "WHAT FOLLOWED")
+CRASHED = [
+    ("019a" * 8, "2.3 min ago", "worker:tag:0", "gpu-1", "heartbeat timeout", "SIGKILL (killed)", "019b" * 8, REASON)
+]
+
+
+def drawn(fitted: Fitted) -> list[str]:
+    lines = [(" " * GAP).join(f"{name:{width}}" for name, width in zip(fitted.columns, fitted.widths, strict=True))]
+    for row in fitted.rows:
+        for cells in row.lines:
+            lines.append((" " * GAP).join(map(set_cell_size, cells, fitted.widths)))
+        lines += [f"  {text}" for text in row.below]
+    return [line.rstrip() for line in lines]
+
+
+# spec: CL-3
+@pytest.mark.parametrize("width", [80, 100, 140, 200])
+@pytest.mark.parametrize(
+    ("columns", "rows", "must"),
+    [
+        (WORKERS, ROWS, ("worker:tag:0", "crashed (stalled)", "healthy")),
+        (CRASHES, CRASHED, ("2.3 min ago", "worker:tag:0", "heartbeat timeout")),
+    ],
+)
+def test_status_when_worker_and_the_cause_can_be_read(
+    width: int, columns: tuple[str, ...], rows: list[tuple[str, ...]], must: tuple[str, ...]
+) -> None:
+    lines = drawn(fit(columns, rows, width))
+    text = " ".join(" ".join(lines).split())
+    assert max(map(cell_len, lines)) <= width
+    for word in (*must, "FileNotFoundError:", "weights.onnx"):
+        assert word in text, "\n".join(lines)
+    assert {"STATUS", "WORKER"} & set(columns) <= set(lines[0].split())
+
+
+def test_a_table_that_fits_is_left_alone() -> None:
+    rows = [("worker:tag:0", "healthy", "1")]
+    assert drawn(fit(("WORKER", "STATUS", "PID"), rows, 80)) == [
+        "WORKER        STATUS   PID",
+        "worker:tag:0  healthy  1",
+    ]
+    assert drawn(fit(WORKERS, ROWS, None))[1].endswith(REASON)
+
+
+def test_an_id_is_shortened_to_its_end() -> None:
+    fitted = fit(("ID", "QUEUE", "ERROR"), [("0123456789abcdef" * 2, "tag", "x" * 60)], 70)
+    assert fitted.rows[0].lines[0][0] == "…89abcdef"
+
+
+def test_a_very_long_sentence_has_a_few_lines() -> None:
+    fitted = fit(("WHEN", "ERROR"), [("now", "word " * 1000)], 60)
+    lines = fitted.rows[0].lines
+    assert len(lines) == MOST_LINES
+    assert lines[-1][1].endswith("…")
+    assert drawn(fit(("A" * 70, "ERROR"), [("a", "b" * 50)], 60))[1:] == ["a", "  " + "b" * 50]
+
+
+def test_wide_characters_count_twice() -> None:
+    assert shorten("音楽のフォルダ", 7) == "音楽の…"
+    fitted = fit(("LABEL", "ERROR"), [("音" * 40, "音 " * 40)], 80)
+    assert max(map(cell_len, drawn(fitted))) <= 80
+
+
+def test_nothing_to_show() -> None:
+    assert drawn(fit(WORKERS, [], 40))[0].startswith("WORKER  STATUS")
